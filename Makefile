@@ -64,7 +64,7 @@ format: $(VENV)/.dev  ## write the house style
 bench: $(VENV)/.dev  ## measure; prints tables
 	$(BIN)/python -m tests.lab.benchmarks
 
-compare: $(VENV)/.dev  ## measure KIMAs beside other frameworks, each in its own environment (docs/comparison.md)
+compare: $(VENV)/.dev  ## measure KIMAs beside other frameworks, each in its own environment (docs/quality.md)
 	$(BIN)/python -m tests.lab.comparison
 
 quality: $(VENV)/.dev  ## measure judgement on public data (docs/quality.md)

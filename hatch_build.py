@@ -19,7 +19,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 NAMESPACE = "kimas"
 PACKAGES = ("bots", "core", "knowledge")
 # It answers `kimas ask` where there is no configuration. What only contributors read would make the first answer late.
-NO_GUIDE = ("README.md", "design.md", "quality.md", "results.md")
+NO_GUIDE = ("README.md", "architecture.md", "decisions.md", "protocols.md", "quality.md")
 
 
 class NamespaceHook(BuildHookInterface):  # type: ignore[type-arg]

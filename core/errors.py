@@ -13,8 +13,10 @@
     │       └── CommentSuppressed  a comment was suppressed before it was posted
     ├── AnswerStopped            somebody stopped the answer while it was being made
     ├── SourceError              a source cannot be read; its old knowledge stays             (exit 1)
-    └── StoreError               the passage store cannot be used                             (exit 1)
+    └── StoreError               the passage store or the journal cannot be used              (exit 1)
         ├── StoreUnreachable     its server does not answer: it may later; a ServiceError, too (exit 69)
+        ├── JournalError         the journal cannot be read or written now
+        │   └── ClaimLost        another daemon has taken the message over
         ├── StoreMismatch        another embedding model built it
         └── StoreLocked          another process is refreshing it
 
@@ -110,7 +112,7 @@ class SourceError(KimasError):
 
 
 class StoreError(KimasError):
-    """The passage store is damaged, full, or of an unknown version."""
+    """The passage store or the journal is damaged, full, or of an unknown version."""
 
 
 class JournalError(StoreError):

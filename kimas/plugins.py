@@ -1,6 +1,6 @@
 """What other packages extend KIMAs with, in a checkout and in a wheel: types of sources and of rewrites.
 
-docs/sources.md and docs/rewriting.md have examples.
+docs/sources.md and docs/answering.md have examples.
 """
 
 from core.answering.rewriting import Query, RewriteContext

@@ -1,1 +1,1 @@
-"""The operator's page: what the bot did and why, in a browser (docs/operator-page.md)."""
+"""The operator's page: what the bot did and why, in a browser (docs/operate.md)."""

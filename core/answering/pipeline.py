@@ -1,4 +1,4 @@
-"""The seven steps from a question to a cited reply (docs/design.md, section 3).
+"""The seven steps from a question to a cited reply (docs/architecture.md).
 
 They name no platform and catch no failure: exceptions reach the message processor, which tells the asker. The reply's
 trace names each stage whose fallback was used.

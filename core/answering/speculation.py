@@ -31,7 +31,7 @@ from core.runtime.budget import Budget
 from core.types import Passage, Question
 
 # Valid evidence holds so many of the best final passages, and at least this share of the better half of them
-# (docs/design.md, section 4, "Head starts").
+# (docs/decisions.md, "Head starts").
 BEST_PASSAGES = 2
 MIN_EVIDENCE_OVERLAP = 0.5
 # The usage of discarded answers is recorded under this name, next to the agents.

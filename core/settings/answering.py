@@ -105,7 +105,7 @@ class ContextSettings(Section):
 
 
 class StrategySettings(Section):
-    """Which strategies the router may choose, and the limits of each (docs/strategies.md)."""
+    """Which strategies the router may choose, and the limits of each (docs/answering.md)."""
 
     allowed: tuple[Strategy, ...] = Field(("single",), min_length=1, description="With only one, the router is skipped")
     default: Strategy = Field("single", description="Used when the router's reply is unusable; one of allowed")

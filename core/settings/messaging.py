@@ -132,7 +132,7 @@ class TracingSettings(Section):
 
 
 class OperatorPageSettings(Section):
-    """The operator's page (docs/operator-page.md). Without a port there is none.
+    """The operator's page (docs/operate.md). Without a port there is none.
 
     It shows what members wrote. So a token opens it, also on this machine, where other accounts reach the port.
     """

@@ -17,6 +17,7 @@ from core.errors import SourceError
 from core.runtime import foreign_json
 from core.runtime.foreign_json import JsonTooComplex
 from core.settings.base import Secret
+from core.version import get_version
 from knowledge.web.addresses import Address, check_address, check_url, parse_literal, redact_url
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 MAX_REDIRECTS = 5
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
-USER_AGENT = "KIMAs/0.1 (+question answering bot)"
+ROBOT_NAME = "KIMAs"
 CHUNK_BYTES = 64 * 1024
 # Headers that may follow a redirect to another host. Any other header may hold a secret.
 SAFE_HEADERS = frozenset({"accept", "accept-language", "if-modified-since", "if-none-match", "user-agent"})
@@ -149,7 +150,7 @@ class WebClient:
         import aiohttp
 
         display_url = redact_url(request.url)
-        headers = {"User-Agent": USER_AGENT, **request.headers}
+        headers = {"User-Agent": make_user_agent(), **request.headers}
         params = dict(request.params) or None
         try:
             async with self._get_session().request(
@@ -173,6 +174,11 @@ class WebClient:
             # No cookies are kept, and no proxy of the environment may see what is asked.
             self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
         return self._session
+
+
+def make_user_agent() -> str:
+    """Return what servers read of who asks."""
+    return f"{ROBOT_NAME}/{get_version()} (+question answering bot)"
 
 
 def _resolve_location(url: str, location: str) -> str:

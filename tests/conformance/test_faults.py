@@ -125,7 +125,7 @@ async def test_a_post_whose_confirmation_is_lost_is_never_lost_itself(bot: Bot) 
     bot.driver.fail("post", "dropped after")
     entry = await bot.ask(channel, "How?")
     assert entry.state == "answered"
-    # Where a platform cannot tell a repeated post, a placeholder is left (docs/design.md, exactly once).
+    # Where a platform cannot tell a repeated post, a placeholder is left (docs/protocols.md, exactly once).
     assert bot.texts(channel)[1:] == [*([] if bot.driver.knows_doubles else ["…"]), "Answer to: How?"]
 
 

@@ -93,7 +93,7 @@ async def test_a_kill_before_the_confirmation_leaves_an_answer_to_complete(bot: 
     await bot.driver.redeliver(channel, message)
     assert (await bot.wait_until_finished(channel, message)).state == "answered"
     await bot.ask(bot.group(2), "And this?")
-    # Where a platform cannot be asked, a placeholder is left (docs/design.md, exactly once).
+    # Where a platform cannot be asked, a placeholder is left (docs/protocols.md, exactly once).
     assert [text for text in bot.texts(channel) if text != "…"][-1:] == ["Answer to: How?"]
     assert len(bot.messages(channel)) == (1 if bot.driver.knows_doubles else 2)
 

@@ -77,7 +77,7 @@ def test_it_has_one_name_in_the_world(wheel: Path) -> None:
     assert {"kimas/py.typed", "kimas/config/presets/simple.yaml", "kimas/core/messaging/gate/model.json"} <= set(names)
     page = "kimas/bots/operator_page"
     assert {f"{page}/templates/base.html", f"{page}/static/page.css", f"{page}/static/page.js"} <= set(names)
-    assert "kimas/guide/design.md" not in names
+    assert "kimas/guide/architecture.md" not in names
     assert not [name for name in names if "__pycache__" in name or "/tests/" in name]
 
 

@@ -219,7 +219,7 @@ def tree_paths(text: str) -> Iterator[tuple[str, str]]:
                 yield span, f"{folder}{span}"
 
 
-@pytest.mark.parametrize("name", ["docs/design.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("name", ["docs/architecture.md", "docs/decisions.md", "docs/protocols.md", "CONTRIBUTING.md"])
 def test_paths_exist_in_the_tree(name: str) -> None:
     text = (ROOT / name).read_text("utf-8").partition("Good models to read:")[0]
     missing_names = []
@@ -233,7 +233,7 @@ def test_paths_exist_in_the_tree(name: str) -> None:
 
 
 def where_rows() -> list[str]:
-    table = (ROOT / "docs/design.md").read_text("utf-8").partition("### Where things are, and where they go")[2]
+    table = (ROOT / "docs/architecture.md").read_text("utf-8").partition("## Where things are, and where they go")[2]
     return [line for line in table.partition("\n## ")[0].split("\n") if line.startswith("| ") and "`" in line]
 
 
@@ -249,7 +249,7 @@ def test_names_in_the_table_of_places_are_in_the_files_beside_them(row: str) -> 
 
 
 def test_there_are_places_to_check() -> None:
-    paths = [path for _, path in tree_paths((ROOT / "docs/design.md").read_text("utf-8"))]
+    paths = [path for _, path in tree_paths((ROOT / "docs/architecture.md").read_text("utf-8"))]
     assert len(paths) > 100
     assert len(where_rows()) > 20
 

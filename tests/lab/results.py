@@ -1,6 +1,6 @@
-"""`docs/results.md`: every figure that was committed, where it comes from and how to repeat it.
+"""`.cache/results.md`: every figure that was committed, where it comes from and how to repeat it.
 
-`python -m tests.lab.results` writes the page, and draws the pictures of the benchmarks.
+`python -m tests.lab.results` writes the page, which is not committed, and draws the pictures of the benchmarks.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from tests.lab.quality.figures import committed
 from tests.support.deployment import ROOT
 
 BENCHMARKS = ROOT / "docs/benchmarks/figures.json"
-PAGE = ROOT / "docs/results.md"
+PAGE = ROOT / ".cache/results.md"
 HEAD = """# Results
 
 This page is generated: `python -m tests.lab.results` writes it from the figures that were committed last. A test fails
-when it is stale, and when README quotes a figure that is not here.
+when README quotes a figure that is not here.
 
 ## Judgement
 
 Measured by `make quality` on public projects and messages. Some labels, questions and statements about them are ours:
-[Quality](quality.md) says which, how to build each set, and how far to trust the figures. All are shares from 0 to 1.
+`docs/quality.md` says which, how to build each set, and how far to trust the figures. All are shares from 0 to 1.
 """
 SPEED_HEAD = """
 ## Speed
 
-Measured by `make bench` ([CONTRIBUTING](../CONTRIBUTING.md)), against a model server of the tests on the same machine,
+Measured by `make bench`, against a model server of the tests on the same machine,
 which needs 300 ms to its first token and then writes 50 tokens a second. The machine is shared and noisy. So compare
 figures of one suite with each other, and not with those of other machines.
 """
@@ -57,15 +57,7 @@ COMPARISON_HEAD = """
 ## Comparison
 
 Measured by `make compare`: KIMAs beside a bare loop and other frameworks, on the same documents, questions, embedder
-and model. [Comparison](comparison.md) says what each of them does, and what is fair about it.
-"""
-NOT_MEASURED = """
-## Not measured
-
-- Answers of a real language model: their quality depends on the model. `kimas eval compare` and `kimas eval answers
-  --judge` measure them on your questions, with a judge of your choice ([Evaluate](evaluate.md)).
-- Real platforms and providers: their networks and limits. The test servers are as strict as the platforms' documents.
-- More than one machine. [Scale](scale.md) has what several daemons on one machine do.
+and model. `docs/quality.md` says what each of them does, and what is fair about it.
 """
 
 
@@ -106,12 +98,13 @@ def save(measurement: Mapping[str, Sequence[Figure]]) -> None:
 def write() -> None:
     """Write the page and the pictures from the figures."""
     curves.save(curves.read(BENCHMARKS), BENCHMARKS.parent)
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
     PAGE.write_text(render(), "utf-8")
 
 
 def render() -> str:
     """Return the page."""
-    parts = [HEAD, *_quality_lines(), SPEED_HEAD, *_speed_lines(), COMPARISON_HEAD, *page_lines(), NOT_MEASURED]
+    parts = [HEAD, *_quality_lines(), SPEED_HEAD, *_speed_lines(), COMPARISON_HEAD, *page_lines()]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -138,7 +131,7 @@ def _speed_lines() -> Iterator[str]:
         yield f"{machine['date']}, commit {machine['commit']}: {machine['processor']}, {machine['memory']},"
         yield from (f"{machine['system']}, Python {machine['python']}.", "")
         if suite in pictures:
-            yield from (f"![the suite {suite} as curves](benchmarks/{suite}.svg)", "")
+            yield from (f"![the suite {suite} as curves](../docs/benchmarks/{suite}.svg)", "")
         yield from _note_lines(suite)
         yield from ("| figure | value | goal |", "|---|---|---|")
         for figure in result["figures"]:

@@ -32,7 +32,6 @@ def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quality, "DATA", tmp_path / "data")
     monkeypatch.setattr(quality, "PICTURES", tmp_path / "pictures")
     monkeypatch.setattr(figures, "COMMITTED", tmp_path / "figures.json")
-    monkeypatch.setattr(quality, "PAGE", tmp_path / "results.md")
 
 
 def test_a_missing_repository_is_named_and_its_part_is_not_measured(

@@ -64,7 +64,7 @@ def test_a_picture_needs_nothing_from_elsewhere_and_suits_dark_pages(name: str) 
 
 @pytest.mark.parametrize("name", PHOTOGRAPHS)
 def test_pictures_of_the_operators_page_are_small_and_shown(name: str) -> None:
-    page = (ROOT / "docs/operator-page.md").read_text("utf-8")
+    page = (ROOT / "docs/operate.md").read_text("utf-8")
     description, text, _ = page.partition(f"](images/{name}.png)")
     assert text
     assert name == "operator-phone" or len(description.rpartition("![")[2]) > 20

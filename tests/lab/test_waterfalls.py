@@ -21,7 +21,7 @@ RUN = Waterfall("a <title>", (Bar("search", 111, 9), ANSWER, CALL, Bar("search",
 
 
 def test_every_strategy_has_its_picture_and_the_guide_shows_each() -> None:
-    matches = re.findall(r"!\[[^\]]+\]\(images/(waterfall-[a-z-]+)\.svg\)", (ROOT / "docs/strategies.md").read_text())
+    matches = re.findall(r"!\[[^\]]+\]\(images/(waterfall-[a-z-]+)\.svg\)", (ROOT / "docs/answering.md").read_text())
     assert sorted(matches) == sorted(path.stem for path in PICTURES.glob("waterfall-*.svg"))
     assert sorted(matches) == sorted(f"waterfall-{case.name}" for case in CASES)
     assert {case.strategy for case in CASES} == set(get_args(Strategy))

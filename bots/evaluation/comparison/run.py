@@ -6,7 +6,6 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, get_args
 
 from bots.common.reply_sink import SilentSink
@@ -34,6 +33,7 @@ from core.evidence.rendering import escape_delimiters
 from core.llm.prompts import Prompts
 from core.settings import Settings, Strategy
 from core.storage.usage import TokenUsage, total_usage
+from core.version import get_version
 
 # The configured set of strategies, of which the router chooses one for each question.
 ROUTER = "router"
@@ -80,11 +80,7 @@ def make_fingerprint(prompts: Prompts) -> str:
     # The judge's prompt is part of the key of a judgement: another one changes no answer.
     templates = {name: text for name, text in prompts.templates.items() if not name.startswith("judge")}
     agents = {name: dict(agent_templates) for name, agent_templates in prompts.agents.items()}
-    try:
-        program_version = version("kimas")
-    except PackageNotFoundError:
-        program_version = ""
-    return make_key("fingerprint", program_version, templates, agents)
+    return make_key("fingerprint", get_version(), templates, agents)
 
 
 def make_systems(settings: Settings, names: Sequence[str] = ()) -> list[System]:

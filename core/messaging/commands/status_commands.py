@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from importlib.metadata import PackageNotFoundError, version
 
 from core.answering.introduction import describe_agents, suggest_questions
 from core.catalogue import Messages
@@ -13,6 +12,7 @@ from core.messaging.policy.command_table import help_text
 from core.storage.overrides import GLOBAL_SCOPE, AuditEntry, override_key
 from core.storage.usage import DailyStatistics, StatisticsRepository, first_day
 from core.types import SourceState
+from core.version import get_version
 
 DEFAULT_ENTRIES = 10
 
@@ -36,7 +36,7 @@ async def show_status(context: CommandContext, request: CommandRequest) -> str:
     running_s = time.monotonic() - context.started_at
     mode = context.live.mode(request.chat, private=request.message.private)
     lines = [
-        texts.status_version.format(version=_version(), duration=format_duration(running_s, texts)),
+        texts.status_version.format(version=get_version(), duration=format_duration(running_s, texts)),
         texts.status_platforms.format(platforms=platforms or texts.none),
         await _format_health(context, request),
         texts.status_today.format(
@@ -180,10 +180,3 @@ def _format_overrides(context: CommandContext, name: str, texts: Messages) -> st
 def _format_pause(context: CommandContext, request: CommandRequest) -> str:
     until = context.overrides.paused_until(request.chat)
     return request.texts.status_paused.format(until=format_until(until, request.texts)) if until else ""
-
-
-def _version() -> str:
-    try:
-        return version("kimas")
-    except PackageNotFoundError:
-        return "unknown"

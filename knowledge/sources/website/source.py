@@ -26,7 +26,7 @@ from knowledge.sources.formats.html import HTML_TYPES, read_page
 from knowledge.sources.website.crawl_state import REQUESTS_PER_PAGE, CrawlState, PageState, PageStateStore, get_path
 from knowledge.sources.website.parsing import MAX_SITEMAP_KB, parse_robots, parse_sitemap
 from knowledge.web.addresses import redact_url
-from knowledge.web.client import USER_AGENT, Request, Response, ResponseTooLarge, WebClient
+from knowledge.web.client import ROBOT_NAME, Request, Response, ResponseTooLarge, WebClient
 
 GONE_STATUSES = frozenset({404, 410})
 # The site works and refuses this page.
@@ -34,7 +34,6 @@ REFUSED_STATUSES = frozenset({401, 403, 451})
 NOT_MODIFIED = 304
 # How much is fetched between two writes of the record, so that an interrupted first visit is not lost.
 SAVE_INTERVAL = 50
-ROBOT_NAME = USER_AGENT.split("/", maxsplit=1)[0]
 MAX_SITEMAPS = 50
 # Of all sitemaps of one visit together.
 MAX_SITEMAPS_BYTES = 200 << 20

@@ -91,5 +91,5 @@ def test_init_tells_of_all_that_it_writes(deployment: Deployment) -> None:
 
 
 def test_every_command_is_in_the_contract() -> None:
-    table = (ROOT / "docs" / "design.md").read_text("utf-8").partition("## 6. The command line")[2]
+    table = (ROOT / "docs" / "commands.md").read_text("utf-8").partition("## The command line")[2]
     assert [name for name in main.list_commands(click.Context(main)) if f"| `kimas {name}" not in table] == []

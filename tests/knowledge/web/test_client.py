@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import AsyncIterator
 from functools import partial
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -145,6 +146,12 @@ async def test_a_secret_does_not_follow_to_another_host(web: WebPeer, client: We
     last_request = web.requests[-1]
     assert "secret" not in str(dict(last_request.headers)) + last_request.path_qs
     assert last_request.headers["Accept"] == "text/html"
+
+
+async def test_servers_read_who_asks_and_in_which_version(client: WebClient, web: WebPeer) -> None:
+    web.pages["/"] = Page("text")
+    await client.fetch(Request(web.url("/")))
+    assert web.requests[-1].headers["User-Agent"].startswith(f"KIMAs/{version('kimas')} ")
 
 
 @pytest.mark.parametrize("status", [307, 308])

@@ -80,9 +80,7 @@ async def measure(names: list[str]) -> tuple[dict[str, list[Figure]], list[str]]
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.lab.benchmarks", description=__doc__)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"all unless named: {', '.join(SUITES)}")
-    parser.add_argument(
-        "--save", action="store_true", help="keep the figures in docs/benchmarks, and write docs/results.md"
-    )
+    parser.add_argument("--save", action="store_true", help="keep the figures in docs/benchmarks, with their pictures")
     options = parser.parse_args()
     if unknown_suites := [name for name in options.suites if name not in SUITES]:
         parser.error(f"no suite is named {unknown_suites[0]!r}; there are {', '.join(SUITES)}")

@@ -1,6 +1,6 @@
 """Pictures of the suites that measure the same at several sizes or rates: a panel for each measure.
 
-`docs/results.md` shows them. They are drawn from the committed figures alone.
+`docs/quality.md` shows them. They are drawn from the committed figures alone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A waterfall picture of every strategy, from real answers: what ran when, and when the first token came.
 
-`make bench` writes them to `docs/images/waterfall-*.svg`; `docs/strategies.md` shows them.
+`make bench` writes them to `docs/images/waterfall-*.svg`; `docs/answering.md` shows them.
 """
 
 from __future__ import annotations

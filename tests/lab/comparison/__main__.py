@@ -5,7 +5,7 @@
     python -m tests.lab.comparison --lock             pin the frameworks again
 
 What a system showed is kept in `.cache/comparison`, so that the systems may be measured one by one. `--save` keeps the
-figures of those that ran in docs/benchmarks, and writes docs/results.md. docs/comparison.md says what is compared.
+figures of those that ran in docs/benchmarks. docs/quality.md says what is compared.
 """
 
 from __future__ import annotations
@@ -96,7 +96,6 @@ def main() -> None:
     show(load_reports(is_quick=options.quick))
     if options.save:
         report.save(reports, results.describe_machine())
-        results.PAGE.write_text(results.render(), "utf-8")
     sys.exit(0 if is_complete else 1)
 
 

@@ -223,7 +223,7 @@ def _rounded(value: Any) -> Any:
 
 
 def page_lines() -> Iterator[str]:
-    """Yield the section of `docs/results.md`."""
+    """Yield the section of the page of results."""
     entries = read_committed()
     reports = committed_reports()
     if not entries:

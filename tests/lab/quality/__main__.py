@@ -22,7 +22,6 @@ from rich.table import Table
 import tests.lab.quality as package
 from tests.lab.quality.drawing import draw
 from tests.lab.quality.figures import Figure, commit, committed
-from tests.lab.results import PAGE, render
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = ROOT / ".cache/quality"
@@ -71,7 +70,6 @@ def run(parts: dict[str, ModuleType], *, save: bool) -> None:
         (pictures / f"quality-{name.replace('_', '-')}.svg").write_text(draw(name, figures), "utf-8")
     if save:
         commit(measured)
-        PAGE.write_text(render(), "utf-8")
 
 
 def _table(measured: dict[str, list[Figure]]) -> Table:

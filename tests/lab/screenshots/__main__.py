@@ -18,7 +18,7 @@ def main() -> None:
         "kind": "files",
         "path": str(ROOT),
         "include": ["/docs/*.md"],
-        "exclude": ["/docs/design.md"],
+        "exclude": ["/docs/architecture.md", "/docs/decisions.md", "/docs/protocols.md"],
         "link": "https://example.org/kimas/{path}#L{start}",
     }
     with tempfile.TemporaryDirectory(prefix="kimas-pictures-") as folder:

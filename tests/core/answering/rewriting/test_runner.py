@@ -34,7 +34,7 @@ from tests.support.scripted import Body, ScriptedPeer, models
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
 ROOT = Path(__file__).parents[4]
-PAGE = ROOT / "docs/rewriting.md"
+PAGE = ROOT / "docs/answering.md"
 NONSENSE = "I do not know what you mean, sorry."
 QUERY = "Hello, could you please tell me how the memory module stores messages?"
 NOTES = passage("notes", "Long-term memory and short-term memory: the store keeps embeddings of messages.")

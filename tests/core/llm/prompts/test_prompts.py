@@ -88,7 +88,7 @@ def test_what_cannot_be_a_template_is_named(tmp_path: Path) -> None:
 
 
 async def test_any_template_may_have_versions_in_languages(tmp_path: Path) -> None:
-    """As docs/rewriting.md has it: by the script of the question, and Latin letters get those without an ending."""
+    """As docs/answering.md has it: by the script of the question, and Latin letters get those without an ending."""
     own_prompts = {}
     for name in ("summarizer-ja", "rewrite_keyword-ja", "summarizer-fr"):
         own_prompts[name] = tmp_path / f"{name}.md"
