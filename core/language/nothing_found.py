@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from core.language.tokens import simplify
-from core.types import Reply
 
 # Sentences that may follow: an offer, a hint where to look.
 MAX_CHARS = 400
@@ -94,11 +93,3 @@ def may_say_nothing_was_found(beginning: str) -> bool:
     """
     has_sentence = len(re.split(_SENTENCE_END, beginning.strip(), maxsplit=1)) > 1
     return len(beginning) <= MAX_CHARS and (not has_sentence or says_nothing_was_found(beginning))
-
-
-def get_detail(reply: Reply) -> str:
-    """Return what is special about an answer, for reports: what it lacks, or how it was made; "" for nothing."""
-    is_said = bool(reply.nearest_pages) or says_nothing_was_found(reply.text)
-    if not reply.citations and reply.trace.query and is_said:
-        return "nothing_found"
-    return reply.shortfall or ("cached" if reply.trace.cached else "extractive" if reply.is_extractive else "")
