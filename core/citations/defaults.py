@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from core.language.prose import CODE_SPAN
+
 _DEFAULT_HEADER = re.compile(r"defaults?(?: values?)?|默认值?", re.IGNORECASE)
 _CLAIMS_DEFAULT = re.compile(r"\bdefaults?\b|默认", re.IGNORECASE)
-_CODE = re.compile(r"`([^`\n]{1,80})`")
 _RULE = re.compile(r"(?:[\s|:+]|-(?!-))*--[\s|:+-]*")
 _BOOLEANS = {
     True: re.compile(r"\b(?:true|enabled|on)\b|开启|启用|打开", re.IGNORECASE),
@@ -28,7 +29,7 @@ def gives_other_default(claim: str, text: str) -> bool:
     """
     if not _CLAIMS_DEFAULT.search(claim) or _UNCLEAR.search(claim):
         return False
-    names = list(dict.fromkeys(_CODE.findall(claim)))
+    names = list(dict.fromkeys(CODE_SPAN.findall(claim)))
     defaults = dict(_iter_defaults(text)) if names else {}
     known_names = [name for name in names if name in defaults]
     if len(known_names) != 1:
@@ -37,7 +38,7 @@ def gives_other_default(claim: str, text: str) -> bool:
     values = [name for name in names if name not in defaults]
     if values:
         return len(values) == 1 and bool(default) and values[0].strip("\"'").lower() != default
-    claimed_values = [value for value, pattern in _BOOLEANS.items() if pattern.search(_CODE.sub(" ", claim))]
+    claimed_values = [value for value, pattern in _BOOLEANS.items() if pattern.search(CODE_SPAN.sub(" ", claim))]
     return default in ("true", "false") and len(claimed_values) == 1 and claimed_values[0] != (default == "true")
 
 

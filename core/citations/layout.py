@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from core.language.facts import count_negations, extract_stems
+from core.language.prose import CODE_SPAN, SENTENCE_END
 
 _RULE = re.compile(r"(?:[\s|:+]|-(?!-))*--[\s|:+-]*")
 _ALTERNATIVES = re.compile(r"[/,、]|\sor\s")
 _PARENTHESES = re.compile(r"\([^()\n]{0,80}\)")
-_CODE = re.compile(r"`([^`\n]{2,80})`")
 _DIGIT = re.compile(r"\d")
 _UNITS = {
     "ms": "milliseconds?|毫秒",
@@ -99,7 +99,7 @@ def gives_other_unit(claim: str, text: str) -> bool:
     >>> gives_other_unit("`ttl` is the number of hours.", "ttl: 3  # unit is day"), gives_other_unit("`a`: in s", "a")
     (True, False)
     """
-    names = _CODE.findall(claim)
+    names = CODE_SPAN.findall(claim)
     claimed_units = _find_units(claim)
     if len(names) != 1 or len(claimed_units) != 1:
         return False
@@ -114,10 +114,10 @@ def allows_what_is_forbidden(claim: str, text: str) -> bool:
     >>> allows_what_is_forbidden("You can add `fast` to merges.", "Do not use `fast` for merges. Merge first.")
     True
     """
-    names = _CODE.findall(claim)
+    names = CODE_SPAN.findall(claim)
     if len(names) != 1 or not _PERMISSION.search(claim) or count_negations(claim):
         return False
-    sentences = [part for part in re.split(r"[.!?](?=\s)|[。！？\n]", text) if _has_token(part, names[0])]
+    sentences = [part for part in SENTENCE_END.split(text) if _has_token(part, names[0])]
     return bool(sentences) and all(_PROHIBITION.search(part) for part in sentences)
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection
 
 from core.language.keywords import content_words
+from core.language.prose import CODE_SPAN
 from core.language.tokens import stem
 
 # A number that is not part of a name (utf8, p95), with thousands separators and the parts of a version.
@@ -119,7 +120,6 @@ _QUANTITY = re.compile(
 _CHINESE_QUANTITY = re.compile(
     rf"((?<!\d)\d++(?:\.\d++)?|[{''.join(_CHINESE_NUMERALS)}])\s*+({'|'.join(_CHINESE_UNITS)})"
 )
-_INLINE_CODE = re.compile(r"`([^`\n]+)`")
 _IDENTIFIER = re.compile(
     r"(?<![\w-])--?[a-z][\w-]+"
     r"|(?<![\w.])[A-Za-z]\w*(?:\.[A-Za-z_]\w*)+"
@@ -228,7 +228,7 @@ def is_usual_amount(value: float, numbers: Collection[str]) -> bool:
 
 def strip_literals(text: str) -> str:
     """Return a text without the values and placeholders in its code: there a number is only an example."""
-    return _INLINE_CODE.sub(lambda match: match[0] if _is_bare(match[1]) else " ", text)
+    return CODE_SPAN.sub(lambda match: match[0] if _is_bare(match[1]) else " ", text)
 
 
 def _is_bare(span: str) -> bool:
@@ -244,7 +244,7 @@ def extract_code_names(text: str) -> set[str]:
     ['--force', 'Ring.rotate', 'key']
     """
     names: set[str] = set()
-    for span in _INLINE_CODE.findall(text):
+    for span in CODE_SPAN.findall(text):
         code = _PLACEHOLDER.sub(" ", span).strip()
         if _is_bare(span):
             names.add(code)
@@ -262,7 +262,7 @@ def has_code_name(name: str, alnum_text: str) -> bool:
 
 def extract_identifiers(text: str) -> set[str]:
     """Return the identifiers of a text: options, functions, settings, and single words in backticks."""
-    code_spans = [span for span in _INLINE_CODE.findall(text) if _is_bare(span)]
+    code_spans = [span for span in CODE_SPAN.findall(text) if _is_bare(span)]
     text = strip_literals(text)
     identifiers = {identifier.rstrip(".") for identifier in [*_IDENTIFIER.findall(text), *code_spans]}
     return {

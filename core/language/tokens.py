@@ -52,23 +52,6 @@ ENGLISH_STOP_WORDS = (
 STOP_WORDS = frozenset(ENGLISH_STOP_WORDS.split())
 # GPUs, LLMs: the stemmer does not handle plurals without a vowel or in -us.
 ABBREVIATION_PLURAL = re.compile(r"[bcdfghj-np-tv-xz]{2,}[bcdfghj-np-rtv-xz]s|[a-z]pus")
-# Kana and Hangul before Chinese characters, which Japanese and Korean texts contain as well.
-_SCRIPTS = (
-    ("ja", re.compile(rf"[{KANA}]")),
-    ("ko", re.compile(rf"[{HANGUL}\u1100-\u11ff]")),
-    ("zh", re.compile(rf"[{HAN}]")),
-    ("ru", re.compile(r"[\u0400-\u04ff]")),
-    ("ar", re.compile(r"[\u0600-\u06ff]")),
-    ("he", re.compile(r"[\u0590-\u05ff]")),
-    ("el", re.compile(r"[\u0370-\u03ff]")),
-    ("th", re.compile(r"[\u0e00-\u0e7f]")),
-    ("hi", re.compile(r"[\u0900-\u097f]")),
-)
-# Words of prose; identifiers such as ReActAgent and GPU belong to no language.
-_WORD = re.compile(r"\b[A-ZÀ-Þ]?[a-zß-ɏ]+\b")
-CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+", re.DOTALL)
-# A character of these scripts stands for about this many Latin letters.
-_LETTERS_PER_CHARACTER = {"ja": 3, "ko": 3, "zh": 3}
 
 
 @lru_cache(maxsize=32_768)
@@ -212,25 +195,6 @@ def _split_word(part: str) -> list[str]:
 def _casefold(word: str) -> str:
     # Case folding turns Cherokee into capitals; lower-casing keeps two forms of the Greek sigma.
     return word.casefold().lower()
-
-
-def detect_language(text: str) -> str:
-    """Return a language code (`zh`, `ja`, `ru`, ...), or an empty string for Latin script, which many languages share.
-
-    Names and code are Latin in every language: another script needs only a part of the text.
-
-    >>> detect_language("怎么安装？")
-    'zh'
-    >>> detect_language("How do I install it?")
-    ''
-    """
-    prose = CODE.sub(" ", text)
-    latin_letter_count = sum(len(word) for word in _WORD.findall(prose))
-    for code, script in _SCRIPTS:
-        letter_count = len(script.findall(prose)) * _LETTERS_PER_CHARACTER.get(code, 1)
-        if letter_count and 2 * letter_count >= latin_letter_count:
-            return code
-    return ""
 
 
 def estimate_tokens(text: str) -> int:
