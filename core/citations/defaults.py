@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from core.language.prose import CODE_SPAN
+from core.markup.tables import iter_tables
 
 _DEFAULT_HEADER = re.compile(r"defaults?(?: values?)?|默认值?", re.IGNORECASE)
 _CLAIMS_DEFAULT = re.compile(r"\bdefaults?\b|默认", re.IGNORECASE)
-_RULE = re.compile(r"(?:[\s|:+]|-(?!-))*--[\s|:+-]*")
 _BOOLEANS = {
     True: re.compile(r"\b(?:true|enabled|on)\b|开启|启用|打开", re.IGNORECASE),
     False: re.compile(r"\b(?:false|disabled|off)\b|关闭|禁用", re.IGNORECASE),
@@ -44,19 +44,8 @@ def gives_other_default(claim: str, text: str) -> bool:
 
 def _iter_defaults(text: str) -> Iterator[tuple[str, str]]:
     """Yield the first cell and the default of each row of each table that has a column of defaults."""
-    column = -1
-    lines = text.split("\n")
-    for number, line in enumerate(lines):
-        if "|" not in line:
-            column = -1
-        elif number + 1 < len(lines) and "|" in lines[number + 1] and _RULE.fullmatch(lines[number + 1]):
-            header = _split_row(line)
-            column = next((index for index, cell in enumerate(header) if _DEFAULT_HEADER.fullmatch(cell)), -1)
-        elif column > 0 and not _RULE.fullmatch(line):
-            cells = _split_row(line)
+    for head, rows in iter_tables(text):
+        column = next((index for index, cell in enumerate(head) if _DEFAULT_HEADER.fullmatch(cell)), 0)
+        for cells in rows if column else ():
             if len(cells) > column:
                 yield cells[0], cells[column].strip("\"'").lower()
-
-
-def _split_row(line: str) -> list[str]:
-    return [cell.strip().strip("`").strip() for cell in line.strip().strip("|").split("|")]

@@ -8,6 +8,7 @@ Stores that were filled by earlier versions have traditional Chinese as it is wr
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,8 +39,11 @@ SEPARATORS = re.compile(r"[_.\-]+")
 NON_ASCII = re.compile(r"[^\x00-\x7f]+")
 # Encoded data: long runs of letters, digits, plus and slash. Paths contain dots, hyphens or underscores.
 ENCODED_DATA = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{128,}={0,2}")
+_CASES = r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+{digits}|[A-Z]+{digits}|\d+"
 # HTTPServer: HTTP Server; parseURLs: parse URLs; Llama3Model: Llama3 Model.
-CAMEL_CASE_PART = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
+CAMEL_CASE_PART = re.compile(_CASES.replace("{digits}", r"\d*"))
+# The same with the digits apart (Llama 3 Model), by which facts are compared; other scripts stay whole.
+LETTERS_OR_DIGITS = re.compile(_CASES.replace("{digits}", "") + r"|[^\x00-\x7f]+")
 WORD_NUMBER = re.compile(r"([a-z]{2,})(\d+)")
 VOICING_MARKS = "\u3099\u309a"
 LETTER_FOLDING = str.maketrans({"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ı": "i"})
@@ -198,6 +202,11 @@ def _casefold(word: str) -> str:
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimate the tokens of a text without a tokenizer: one per CJK character, one per four other characters."""
+    """Estimate the tokens of a text without a tokenizer, rounded up."""
+    return math.ceil(measure_tokens(text))
+
+
+def measure_tokens(text: str) -> float:
+    """Return about how many tokens a text has: one per CJK character, one per four other characters."""
     cjk_count = count_cjk(text)
-    return cjk_count + (len(text) - cjk_count + 3) // 4
+    return cjk_count + (len(text) - cjk_count) / 4

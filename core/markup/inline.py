@@ -18,7 +18,7 @@ _ROLE = re.compile(r"(?<!`)(?::((?:\w+:)?[\w-]+):|\{((?:\w+:)?[\w-]+)\})`([^`\n]
 _REFERENCE = re.compile(r"(?<![`\w])`([^`<\n]{1,200}?)(?:[ ]<[^>`\n]{1,500}>)?`__?(?!\w)")
 _LITERAL = re.compile(r"``([^`\n]{1,300})``")
 _FOOTNOTE = re.compile(r"[ ]?\[(?:#\w*|\^[\w-]+)\]_?")
-_TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:[ ][^<>\n]{0,500})?/?>")
+_TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:\s[^<>]*+)?/?>")
 # In reStructuredText, an escaped blank separates markup from text, and is not shown.
 _ESCAPE = re.compile(r"\\(?:[ ]|([\[\]<>_*`~#|\\.!()-]))")
 _SUBSTITUTION = re.compile(r"(?<!\|)\|([A-Za-z][\w -]{0,40})\|(?!\|)")
@@ -43,9 +43,9 @@ def _clean_piece(piece: str) -> str:
     return _SUBSTITUTION.sub(r"\1", _ESCAPE.sub(r"\1", strip_tags(piece)))
 
 
-def strip_tags(text: str) -> str:
-    """Return a text without tags of HTML."""
-    return _TAG.sub("", text)
+def strip_tags(text: str, replacement: str = "") -> str:
+    """Return a text with something else, or nothing, in place of its tags of HTML."""
+    return _TAG.sub(replacement, text)
 
 
 def _replace_role(match: re.Match[str]) -> str:
