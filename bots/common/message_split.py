@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from html import unescape
 
+from core.markup import inline
+
 _FENCE_OPENING = re.compile(r"^(?P<lead>(?:> )?)```(?P<language>[^\n`]*)\n", re.MULTILINE)
 _FENCE_LINE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
 _FENCE_CLOSINGS = {lead: re.compile(rf"^{lead}```$", re.MULTILINE) for lead in ("", "> ")}
@@ -223,7 +225,7 @@ def _iter_atoms(html: str) -> Iterator[str]:
 
 def strip_tags(html: str) -> str:
     """Return the text alone, for a message whose markup was rejected."""
-    return unescape(re.sub(r"<[^<>]*>", "", html))
+    return unescape(inline.strip_tags(html))
 
 
 def _find_end(atoms: list[str], start: int, open_tags: list[str], limit: int) -> int:

@@ -15,7 +15,7 @@ from bots.common.markdown import EMPTY_REPLY
 from bots.common.message_split import cut_markdown
 from core.catalogue import messages_for
 from core.errors import KimasError, PlatformError, PlatformUnavailable
-from core.language.tokens import detect_language
+from core.language.languages import detect_language
 from core.messaging.feedback.rating_buttons import get_rating_buttons
 from core.messaging.policy.command_table import is_ask_command
 from core.observability.logs import get_logger

@@ -11,9 +11,9 @@ import numpy as np
 from bots.evaluation.datasets import run_concurrently
 from bots.evaluation.judge import Judge, Verdict, format_case
 from bots.evaluation.metrics import mean_with_interval
-from core.citations.markers import split_sentences
 from core.errors import ModelError
 from core.evidence.rendering import escape_delimiters
+from core.language.prose import split_sentences
 from core.llm.reply_parsing import parse_bool
 from core.messaging.gate.classification_metrics import Estimate
 from core.storage.usage import TokenUsage, add_up

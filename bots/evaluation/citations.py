@@ -16,9 +16,10 @@ from bots.evaluation.datasets import RecordReader, read_cases, run_concurrently
 from core.answering.agents.look_back import find_support
 from core.answering.context import AnswerDependencies
 from core.citations.check import find_unsupported
-from core.citations.markers import find_markers, insert_markers, resolve_markers, split_sentences
+from core.citations.markers import find_markers, insert_markers, resolve_markers
 from core.citations.support import find_support_by_overlap
 from core.evidence.rendering import passage_ref
+from core.language.prose import split_sentences
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Counts, Scores, compute_scores
 from core.runtime.budget import Budget
 from core.settings import Settings

@@ -13,6 +13,7 @@ from datetime import date
 import numpy as np
 from numpy.typing import NDArray
 
+from core.evidence.ranking import logistic
 from core.messaging.gate.calibration import (
     ClassifierScores,
     ScoredCase,
@@ -22,7 +23,7 @@ from core.messaging.gate.calibration import (
     split_folds,
 )
 from core.messaging.gate.features import FEATURE_NAMES, GENERAL_FEATURES, NGRAM_BUCKETS, GateFeatures
-from core.messaging.gate.model import FittedOn, GateModel, logistic
+from core.messaging.gate.model import FittedOn, GateModel
 from core.settings import GateSettings
 
 Array = NDArray[np.float64]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 from bots.common.connection import Intervals, RetryLater, Unreachable
 from bots.http.signing import SIGNATURE, TIMESTAMP, sign
 from core.errors import CommentSuppressed, MessageDeleted, PlatformError, SourceError
+from core.runtime.retry_after import parse_retry_after
 from core.settings import HttpSettings
 from core.types import SkipReason, skip
 from knowledge.web.addresses import check_url
@@ -21,6 +21,7 @@ from knowledge.web.client import Request, Response, WebClient
 
 MAX_RESPONSE_KB = 64
 MAX_RETRY_AFTER_S = 3600.0
+DEFAULT_WAIT_S = 1.0
 MAX_REPLY_ID_CHARS = 512
 RETRYABLE_STATUSES = (425, 429, 503)
 
@@ -93,18 +94,11 @@ def _raise_for_status(response: Response) -> None:
     if status == 412:
         raise CommentSuppressed(skip(SkipReason.COMPETITORS_ON_NETWORK))
     if status in RETRYABLE_STATUSES:
-        raise RetryLater(reason, _parse_retry_after(response.headers.get("retry-after", "")))
+        wait_s = parse_retry_after(response.headers.get("retry-after", ""))
+        raise RetryLater(reason, DEFAULT_WAIT_S if wait_s is None else min(wait_s, MAX_RETRY_AFTER_S))
     if status >= 500 or status == 408:
         raise Unreachable(reason)
     raise PlatformError(reason)
-
-
-def _parse_retry_after(header: str) -> float:
-    try:
-        seconds = float(header)
-    except ValueError:
-        return 1.0
-    return min(max(seconds, 0.0), MAX_RETRY_AFTER_S) if math.isfinite(seconds) else 1.0
 
 
 def _parse_reply_id(response: Response) -> str:

@@ -18,7 +18,7 @@ from bots.slack.convert import Identity, to_interaction, to_plain_text
 from bots.slack.feedback import is_thumbs, render_mentions, to_blocks
 from bots.slack.render import quote_question, render, to_plain
 from core.catalogue import messages_for
-from core.language.tokens import detect_language
+from core.language.languages import detect_language
 from core.messaging.feedback.escalation import ASK_SHORTCUT_ID, SHORTCUT_ID, mentioned_users
 from core.messaging.feedback.rating_buttons import get_rating_buttons
 from core.observability.logs import get_logger

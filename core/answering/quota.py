@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from core.catalogue import Messages, messages_for
 from core.errors import QuotaExceeded, StoreError
-from core.language.tokens import detect_language
+from core.language.languages import detect_language
 from core.llm.usage import TOKENS_PER_PRICE_UNIT
 from core.observability.logs import get_logger
 from core.runtime.budget import Budget

@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields, replace
 
 from core.answering.context import AnswerDependencies
 from core.catalogue import messages_for
+from core.language.languages import detect_language
 from core.language.nothing_found import says_nothing_was_found
-from core.language.tokens import detect_language
 from core.ports import Library, Sink, WordMatch
 from core.types import AgentScore, Passage, Question, Reply, Turn
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
 
-from core.citations.markers import Claim, ResolvedCitations, extract_claims, resolve_markers, split_sentences
+from core.citations.markers import Claim, ResolvedCitations, extract_claims, resolve_markers
 from core.citations.support import PassageFeatures, SupportVerdict, check_support, get_idf_weights, is_comparable
 from core.errors import ServiceError
 from core.language.facts import extract_stems
+from core.language.prose import split_sentences
 from core.observability.logs import get_logger
 from core.ports import Library
 from core.runtime.budget import Budget

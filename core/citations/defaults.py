@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from core.language.prose import CODE_SPAN
+from core.markup.tables import iter_tables
+
 _DEFAULT_HEADER = re.compile(r"defaults?(?: values?)?|默认值?", re.IGNORECASE)
 _CLAIMS_DEFAULT = re.compile(r"\bdefaults?\b|默认", re.IGNORECASE)
-_CODE = re.compile(r"`([^`\n]{1,80})`")
-_RULE = re.compile(r"(?:[\s|:+]|-(?!-))*--[\s|:+-]*")
 _BOOLEANS = {
     True: re.compile(r"\b(?:true|enabled|on)\b|开启|启用|打开", re.IGNORECASE),
     False: re.compile(r"\b(?:false|disabled|off)\b|关闭|禁用", re.IGNORECASE),
@@ -28,7 +29,7 @@ def gives_other_default(claim: str, text: str) -> bool:
     """
     if not _CLAIMS_DEFAULT.search(claim) or _UNCLEAR.search(claim):
         return False
-    names = list(dict.fromkeys(_CODE.findall(claim)))
+    names = list(dict.fromkeys(CODE_SPAN.findall(claim)))
     defaults = dict(_iter_defaults(text)) if names else {}
     known_names = [name for name in names if name in defaults]
     if len(known_names) != 1:
@@ -37,25 +38,14 @@ def gives_other_default(claim: str, text: str) -> bool:
     values = [name for name in names if name not in defaults]
     if values:
         return len(values) == 1 and bool(default) and values[0].strip("\"'").lower() != default
-    claimed_values = [value for value, pattern in _BOOLEANS.items() if pattern.search(_CODE.sub(" ", claim))]
+    claimed_values = [value for value, pattern in _BOOLEANS.items() if pattern.search(CODE_SPAN.sub(" ", claim))]
     return default in ("true", "false") and len(claimed_values) == 1 and claimed_values[0] != (default == "true")
 
 
 def _iter_defaults(text: str) -> Iterator[tuple[str, str]]:
     """Yield the first cell and the default of each row of each table that has a column of defaults."""
-    column = -1
-    lines = text.split("\n")
-    for number, line in enumerate(lines):
-        if "|" not in line:
-            column = -1
-        elif number + 1 < len(lines) and "|" in lines[number + 1] and _RULE.fullmatch(lines[number + 1]):
-            header = _split_row(line)
-            column = next((index for index, cell in enumerate(header) if _DEFAULT_HEADER.fullmatch(cell)), -1)
-        elif column > 0 and not _RULE.fullmatch(line):
-            cells = _split_row(line)
+    for head, rows in iter_tables(text):
+        column = next((index for index, cell in enumerate(head) if _DEFAULT_HEADER.fullmatch(cell)), 0)
+        for cells in rows if column else ():
             if len(cells) > column:
                 yield cells[0], cells[column].strip("\"'").lower()
-
-
-def _split_row(line: str) -> list[str]:
-    return [cell.strip().strip("`").strip() for cell in line.strip().strip("|").split("|")]

@@ -6,32 +6,22 @@ Each function compares one claim with it, and is silent unless the passage is cl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
-from core.language.facts import count_negations, extract_stems
+from core.language.facts import CHINESE_UNITS, UNITS, count_negations, extract_stems, has_quantity
+from core.language.prose import CODE_SPAN, SENTENCE_END
+from core.markup.tables import iter_tables
 
-_RULE = re.compile(r"(?:[\s|:+]|-(?!-))*--[\s|:+-]*")
 _ALTERNATIVES = re.compile(r"[/,、]|\sor\s")
 _PARENTHESES = re.compile(r"\([^()\n]{0,80}\)")
-_CODE = re.compile(r"`([^`\n]{2,80})`")
 _DIGIT = re.compile(r"\d")
-_UNITS = {
-    "ms": "milliseconds?|毫秒",
-    "s": "seconds?|秒",
-    "min": "minutes?|分钟",
-    "h": "hours?|小时",
-    "d": "days?|天",
-    "w": "weeks?|周",
-    "b": "bytes?|字节",
-    "kb": "kilobytes?|KB",
-    "mb": "megabytes?|MB",
-    "gb": "gigabytes?|GB",
-}
-_UNIT = "|".join(f"(?P<{name}>{words})" for name, words in _UNITS.items())
+_UNITS = {**UNITS, **CHINESE_UNITS}
+# A single letter is hardly ever a unit without a number before it.
+_UNIT = "|".join(unit for unit in _UNITS if len(unit) > 1 or not unit.isascii())
 _STATED_UNIT = re.compile(
     r"(?:\b(?:in|number of|units?(?: (?:is|are|of|in))?\W?)\s*|单位(?:是|为|：|:)?\s*)"
-    rf"(?:{_UNIT})(?![A-Za-z])",
+    rf"({_UNIT})s?(?![A-Za-z])",
     re.IGNORECASE,
 )
 _YES_NO_QUESTION = re.compile(
@@ -79,7 +69,7 @@ def gives_other_cell(claim: str, text: str) -> bool:
     """
     if not _DIGIT.search(claim) or _BOUND.search(claim):
         return False
-    return any(_gives_other_cell(claim, header, rows) for header, rows in _iter_tables(text))
+    return any(_gives_other_cell(claim, header, rows) for header, rows in iter_tables(text))
 
 
 def _gives_other_cell(claim: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
@@ -99,13 +89,15 @@ def gives_other_unit(claim: str, text: str) -> bool:
     >>> gives_other_unit("`ttl` is the number of hours.", "ttl: 3  # unit is day"), gives_other_unit("`a`: in s", "a")
     (True, False)
     """
-    names = _CODE.findall(claim)
+    names = CODE_SPAN.findall(claim)
     claimed_units = _find_units(claim)
     if len(names) != 1 or len(claimed_units) != 1:
         return False
     units_by_line = [_find_units(line) for line in text.split("\n") if _has_token(line, names[0])]
     stated_units = [units for units in units_by_line if units]
-    return bool(stated_units) and all(len(units) == 1 and units != claimed_units for units in stated_units)
+    return bool(stated_units) and all(
+        len(units) == 1 and not any(has_quantity(unit, claimed_units) for unit in units) for units in stated_units
+    )
 
 
 def allows_what_is_forbidden(claim: str, text: str) -> bool:
@@ -114,10 +106,10 @@ def allows_what_is_forbidden(claim: str, text: str) -> bool:
     >>> allows_what_is_forbidden("You can add `fast` to merges.", "Do not use `fast` for merges. Merge first.")
     True
     """
-    names = _CODE.findall(claim)
+    names = CODE_SPAN.findall(claim)
     if len(names) != 1 or not _PERMISSION.search(claim) or count_negations(claim):
         return False
-    sentences = [part for part in re.split(r"[.!?](?=\s)|[。！？\n]", text) if _has_token(part, names[0])]
+    sentences = [part for part in SENTENCE_END.split(text) if _has_token(part, names[0])]
     return bool(sentences) and all(_PROHIBITION.search(part) for part in sentences)
 
 
@@ -135,28 +127,8 @@ def affirms_what_is_denied(claim: str, text: str) -> bool:
     return False
 
 
-def _find_units(text: str) -> set[str]:
-    return {str(match.lastgroup) for match in _STATED_UNIT.finditer(text)}
-
-
-def _iter_tables(text: str) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """Yield the header and the rows of each table with a header."""
-    header: list[str] = []
-    rows: list[list[str]] = []
-    for line, next_line in pairwise([*text.split("\n"), ""]):
-        if "|" not in line:
-            header = []
-        elif not header and "|" in next_line and _RULE.fullmatch(next_line):
-            header = _split_row(line)
-            rows = []
-        elif header and not _RULE.fullmatch(line):
-            rows.append(_split_row(line))
-        if header and rows and "|" not in next_line:
-            yield header, rows
-
-
-def _split_row(line: str) -> list[str]:
-    return [cell.strip().strip("`*").strip() for cell in line.strip().strip("|").split("|")]
+def _find_units(text: str) -> set[float]:
+    return {_UNITS[unit.lower()] for unit in _STATED_UNIT.findall(text)}
 
 
 def _split_names(label: str) -> list[str]:

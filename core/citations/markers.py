@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.evidence.rendering import passage_ref
-from core.language.keywords import content_words
+from core.language.prose import CODE, change_outside_code, sentence_spans
 from core.types import Citation, Passage
 
 # [p1] [p1, p3] [p1-p3] [p1 and p2] [p1 p2] 【p1】 [^p1] [P1] [passage 1]. A URL after a marker is the model's invention
@@ -21,17 +21,11 @@ _MARKER = re.compile(
 )
 # From models that always drop the letter: [1], unless it is an index, a list or a link.
 _BARE_MARKER = re.compile(r"(?<![\w\])=(,:])(?<![=(,:] )\s?\[(\d{1,2}(?:\s*,\s*\d{1,2})*)\](?![(\[:])")
-_CODE = re.compile(r"(```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`)", re.DOTALL)
 _PARTIAL_MARKER = re.compile(r"\s?[\[【［][\^pP\d\s,;、，/&]{0,40}\Z")
 _MAX_PARTIAL_CHARS = 42
 _OPENING_BRACKETS = "[【［"
 _OPENING_BRACKET = re.compile(f"[{re.escape(_OPENING_BRACKETS)}]")
 _NUMBER = re.compile(r"([-–—]?)\s{0,9}p?\s?(\d{1,3})", re.IGNORECASE)
-# Code, headings and table rows are not sentences.
-_NON_PROSE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|^[ \t]*(?:#{1,6}\s|\|)[^\n]*$", re.DOTALL | re.MULTILINE)
-# Inline code is one piece, and a full stop inside a name or number ends no sentence.
-_SENTENCE = re.compile(r"(?:`[^`\n]*`|[.!?](?=\w)|[^.!?。！？\n])+(?:[.!?。！？]+[\"'”’」』）)*_]*)?")
-
 _SIGNATURE = re.compile(
     r"(?>(?:(?:export|public|private|static|abstract|async|default)\s+)*)"
     r"(?:(?:def|class|function|func|fn|struct|interface|enum|trait|impl|type)\s+([\w.$]+)|([\w.$]+)\()"
@@ -119,20 +113,20 @@ def resolve_markers(
 
 def strip_markers(text: str) -> str:
     """Return a quoted text without anything that reads as a marker: its own [2] becomes (2)."""
-    segments = _CODE.split(text)
+    return change_outside_code(text, _put_into_parentheses)
+
+
+def _put_into_parentheses(text: str) -> str:
     for pattern in (_MARKER, _BARE_MARKER):
-        segments[::2] = [
-            pattern.sub(lambda match: f"{match[0][0].strip(_OPENING_BRACKETS)}({match[1]})", segment)
-            for segment in segments[::2]
-        ]
-    return "".join(segments)
+        text = pattern.sub(lambda match: f"{match[0][0].strip(_OPENING_BRACKETS)}({match[1]})", text)
+    return text
 
 
 def _find_in_prose(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
     """Return the matches outside code."""
     matches: list[re.Match[str]] = []
     start = 0
-    for code_span in [*(match.span() for match in _CODE.finditer(text)), (len(text), len(text))]:
+    for code_span in [*(match.span() for match in CODE.finditer(text)), (len(text), len(text))]:
         matches += _match_at_brackets(pattern, text, start, code_span[0])
         start = code_span[1]
     return matches
@@ -189,27 +183,6 @@ def to_name(heading: str) -> str:
     if match := _SIGNATURE.match(heading):
         return match[1] or match[2]
     return heading.rpartition("/")[2] if _PATH.fullmatch(heading) else heading
-
-
-def split_sentences(text: str) -> list[str]:
-    """Return the sentences of a text, unchanged; code blocks, headings and table rows are not sentences.
-
-    >>> split_sentences("Install it first. Then run it [1]. 完成。")
-    ['Install it first.', 'Then run it [1].', '完成。']
-    """
-    return [text[start:end] for start, end in sentence_spans(text)]
-
-
-def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Return the start and end of each sentence of `split_sentences(text)`."""
-    prose = _NON_PROSE.sub(lambda match: "\n" * len(match[0]), text)
-    spans: list[tuple[int, int]] = []
-    for match in _SENTENCE.finditer(prose):
-        body = match[0].strip()
-        if content_words(body):
-            start = match.start() + match[0].index(body)
-            spans.append((start, start + len(body)))
-    return spans
 
 
 def insert_markers(text: str, support: Mapping[int, Sequence[int]]) -> str:

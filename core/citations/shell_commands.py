@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 
+from core.language.prose import CODE_SPAN
 from core.language.tokens import stem
 from core.markup.blocks import parse_blocks
 
-# Code in a line: Markdown's backticks, and those of reStructuredText, which are doubled.
-_CODE_SPAN = re.compile(r"(`{1,2})([^`\n]++)\1")
-# Such code may be broken into lines like any text, but not by the next paragraph, item or row. Code blocks come first.
+# Code in a line, whose backticks reStructuredText doubles, may be broken into lines like any text, but not by the next
+# paragraph, item or row. Code blocks come first.
 _BROKEN_SPAN = re.compile(r"`{3,}.*?(?:`{3,}|\Z)|(?<!`)(`{1,2})(?!`)[^`]{1,200}?(?<!`)\1(?!`)", re.DOTALL)
 _BLOCK_BREAK = re.compile(r"\n[ \t]*(?:\n|[-*+|>#]|\d+[.)])")
 # What may precede the name of a program: a prompt, variables, and programs that only start others.
@@ -49,7 +49,7 @@ def extract_commands(text: str) -> list[tuple[str, ...]]:
     >>> extract_commands("Run `git remote add -f <name>` or `sudo apt install ./package.deb`.")
     [('git', 'remote', 'add'), ('apt', 'install')]
     """
-    commands = (_split_command(span) for _, span in _CODE_SPAN.findall(text))
+    commands = (_split_command(span) for span in CODE_SPAN.findall(text))
     return [words for words in commands if len(words) > 1]
 
 

@@ -14,7 +14,6 @@ from typing import Literal
 
 from core.citations.defaults import gives_other_default
 from core.citations.layout import contradicts_layout
-from core.citations.markers import split_sentences
 from core.citations.opposites import count_opposites, unify_opposites
 from core.citations.shell_commands import extract_commands, has_command, unfold_code_spans
 from core.language.facts import (
@@ -38,6 +37,7 @@ from core.language.facts import (
     strip_quantities,
     to_alnum_key,
 )
+from core.language.prose import CODE, split_clauses, split_sentences
 from core.language.tokens import count_cjk, stem
 from core.markup.blocks import parse_blocks
 from core.types import Passage
@@ -53,15 +53,11 @@ MIN_CLAUSE_OVERLAP = 0.5
 MIN_STEMS = 3
 _WORD = re.compile(r"[^\W\d_]+")
 _LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
-_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _ENGLISH_STOPWORDS = frozenset(
     """
     the a an of to in is are and or for on with that this it its by as at from be was were has have not can will you
     your if when which who how into than then there they their but do does use
     """.split()  # noqa: SIM905 (one word a line would hide the code)
-)
-_CLAUSE_BOUNDARY = re.compile(
-    r"[,;:，；、：]\s|[，；、]|\s[-–—]\s|\b(?:but|while|whereas|although|though|however|because|unless)\b", re.I
 )
 # A statement that something is missing from the evidence.
 _ABSENCE_STATEMENT = re.compile(
@@ -183,7 +179,7 @@ class Clause:
 def classify_language(text: str) -> str:
     """Return the language class that the comparison of words needs: "wide" (CJK), "english", or an empty string."""
     # Code is written alike in all languages.
-    text = _CODE.sub(" ", text)
+    text = CODE.sub(" ", text)
     words = _WORD.findall(text.lower())
     cjk_count = count_cjk(text)
     # One Chinese character counts about as much as half a word.
@@ -341,7 +337,7 @@ def _split_clauses(text: str) -> list[Clause]:
     """
     clauses: list[Clause] = []
     for sentence in split_sentences(text):
-        clause_texts = [clause_text for clause_text in _CLAUSE_BOUNDARY.split(sentence) if clause_text.strip()]
+        clause_texts = split_clauses(sentence)
         clauses += [Clause.from_text(clause_text, MIN_CLAUSE_OVERLAP) for clause_text in clause_texts]
         if len(clause_texts) > 1:
             clauses.append(Clause.from_text(sentence, NEAR_EQUAL_OVERLAP))

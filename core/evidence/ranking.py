@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -105,3 +106,9 @@ def apply_kind_weights(passages: Sequence[Passage], weights: Mapping[str, float]
 def get_kind_weight(kind: str, weights: Mapping[str, float]) -> float:
     """Return the factor for the scores of a kind."""
     return weights.get(kind, 1.0 if kind in NON_CODE_KINDS else weights.get(CODE_KIND, 1.0))
+
+
+def logistic(log_odds: float) -> float:
+    """Return the probability of log-odds."""
+    # Beyond these the exponential overflows, and the result is 0 or 1 all the same.
+    return 1 / (1 + math.exp(-max(-500.0, min(500.0, log_odds))))

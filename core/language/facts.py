@@ -10,7 +10,8 @@ import re
 from collections.abc import Collection
 
 from core.language.keywords import content_words
-from core.language.tokens import stem
+from core.language.prose import CODE_SPAN
+from core.language.tokens import LETTERS_OR_DIGITS, stem
 
 # A number that is not part of a name (utf8, p95), with thousands separators and the parts of a version.
 _NUMBER = re.compile(r"(?<![A-Za-z0-9_.])v?(\d{1,3}(?:[,_]\d{3})+(?:\.\d+)?|\d+(?:\.\d+)*)", re.IGNORECASE)
@@ -75,7 +76,7 @@ _NUMBER_WORDS = {
 _LATIN_WORD = re.compile("[a-z]+")
 _CHINESE_NUMERALS = {word: str(value) for value, word in enumerate("零一二三四五六七八九十")} | {"两": "2"}
 # In seconds and bytes. The tolerance covers both meanings of a kilobyte.
-_UNITS = {
+UNITS = {
     "ms": 0.001,
     "millisecond": 0.001,
     "s": 1,
@@ -90,6 +91,9 @@ _UNITS = {
     "month": 2_592_000,
     "year": 31_536_000,
     "byte": 1,
+    "kilobyte": 1e3,
+    "megabyte": 1e6,
+    "gigabyte": 1e9,
     "kb": 1e3,
     "kib": 2**10,
     "mb": 1e6,
@@ -99,7 +103,7 @@ _UNITS = {
     "tb": 1e12,
     "tib": 2**40,
 }
-_CHINESE_UNITS = {
+CHINESE_UNITS = {
     "毫秒": 0.001,
     "秒": 1,
     "分钟": 60,
@@ -114,19 +118,17 @@ _RELATIVE_TOLERANCE = 0.1
 # What a number without a unit may be counted in: seconds, milliseconds and minutes; bytes, kilobytes and megabytes.
 _USUAL_UNITS = (1, 0.001, 60, 1e3, 2**10, 1e6, 2**20)
 _QUANTITY = re.compile(
-    rf"(?<![\w.])(?<!\d,)(\d+(?:[.,_]\d+)*|an?|{'|'.join(_NUMBER_WORDS)})[\s-]?({'|'.join(_UNITS)})s?\b", re.IGNORECASE
+    rf"(?<![\w.])(?<!\d,)(\d+(?:[.,_]\d+)*|an?|{'|'.join(_NUMBER_WORDS)})[\s-]?({'|'.join(UNITS)})s?\b", re.IGNORECASE
 )
 _CHINESE_QUANTITY = re.compile(
-    rf"((?<!\d)\d++(?:\.\d++)?|[{''.join(_CHINESE_NUMERALS)}])\s*+({'|'.join(_CHINESE_UNITS)})"
+    rf"((?<!\d)\d++(?:\.\d++)?|[{''.join(_CHINESE_NUMERALS)}])\s*+({'|'.join(CHINESE_UNITS)})"
 )
-_INLINE_CODE = re.compile(r"`([^`\n]+)`")
 _IDENTIFIER = re.compile(
     r"(?<![\w-])--?[a-z][\w-]+"
     r"|(?<![\w.])[A-Za-z]\w*(?:\.[A-Za-z_]\w*)+"
     r"|\b[A-Za-z]\w*_\w+|\b[a-z]+[A-Z]\w*|\b[A-Z][a-z0-9]+[A-Z]\w*"
 )
 _ABBREVIATIONS = frozenset({"e.g", "i.e", "a.m", "p.m", "u.s"})
-_SUBTOKEN = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\x00-\x7f]+")
 _NEGATION = re.compile(
     r"\b(?:not|no|never|cannot)\b|n[’']t\b|不|没有|无法|无需|未|勿|禁止",
     re.IGNORECASE,
@@ -203,10 +205,10 @@ def extract_quantities(text: str) -> list[tuple[str, float]]:
     for number, unit in _QUANTITY.findall(text):
         value = _NUMBER_WORDS.get(number.lower(), "1" if number[0] in "aA" else _normalize_number(number))
         if value.count(".") < 2:
-            number_values.append((value, float(value) * _UNITS[unit.lower()]))
+            number_values.append((value, float(value) * UNITS[unit.lower()]))
     for number, unit in _CHINESE_QUANTITY.findall(text):
         value = _CHINESE_NUMERALS.get(number, number)
-        number_values.append((value, float(value) * _CHINESE_UNITS[unit]))
+        number_values.append((value, float(value) * CHINESE_UNITS[unit]))
     return number_values
 
 
@@ -228,7 +230,7 @@ def is_usual_amount(value: float, numbers: Collection[str]) -> bool:
 
 def strip_literals(text: str) -> str:
     """Return a text without the values and placeholders in its code: there a number is only an example."""
-    return _INLINE_CODE.sub(lambda match: match[0] if _is_bare(match[1]) else " ", text)
+    return CODE_SPAN.sub(lambda match: match[0] if _is_bare(match[1]) else " ", text)
 
 
 def _is_bare(span: str) -> bool:
@@ -244,7 +246,7 @@ def extract_code_names(text: str) -> set[str]:
     ['--force', 'Ring.rotate', 'key']
     """
     names: set[str] = set()
-    for span in _INLINE_CODE.findall(text):
+    for span in CODE_SPAN.findall(text):
         code = _PLACEHOLDER.sub(" ", span).strip()
         if _is_bare(span):
             names.add(code)
@@ -262,13 +264,13 @@ def has_code_name(name: str, alnum_text: str) -> bool:
 
 def extract_identifiers(text: str) -> set[str]:
     """Return the identifiers of a text: options, functions, settings, and single words in backticks."""
-    code_spans = [span for span in _INLINE_CODE.findall(text) if _is_bare(span)]
+    code_spans = [span for span in CODE_SPAN.findall(text) if _is_bare(span)]
     text = strip_literals(text)
     identifiers = {identifier.rstrip(".") for identifier in [*_IDENTIFIER.findall(text), *code_spans]}
     return {
         identifier
         for identifier in identifiers
-        if identifier.lower() not in _ABBREVIATIONS | _UNITS.keys() and re.search(r"[A-Za-z]{2}", identifier)
+        if identifier.lower() not in _ABBREVIATIONS | UNITS.keys() and re.search(r"[A-Za-z]{2}", identifier)
     }
 
 
@@ -277,7 +279,7 @@ def has_identifier(identifier: str, alnum_text: str, stems: Collection[str]) -> 
 
     `alnum_text` is the text's `to_alnum_key`, `stems` are its `extract_stems`.
     """
-    subtoken_stems = [stem(subtoken.lower()) for subtoken in _SUBTOKEN.findall(identifier)]
+    subtoken_stems = [stem(subtoken.lower()) for subtoken in LETTERS_OR_DIGITS.findall(identifier)]
     return to_alnum_key(identifier) in alnum_text or bool(
         subtoken_stems and all(subtoken_stem in stems for subtoken_stem in subtoken_stems)
     )
@@ -291,7 +293,7 @@ def to_alnum_key(text: str) -> str:
 def extract_stems(text: str) -> list[str]:
     """Return the stems of a text's content words: identifiers split, Chinese, kana and Hangul as pairs."""
     # Identifiers are split at capitals, which content words no longer have: so first.
-    words = content_words(" ".join(_SUBTOKEN.findall(text)))
+    words = content_words(" ".join(LETTERS_OR_DIGITS.findall(text)))
     return [stem(word) for word in words if len(word) > 1 and not word.isdigit()]
 
 

@@ -18,6 +18,7 @@ from core.language.follow_up_words import (
     GENERIC_WORDS,
 )
 from core.language.keywords import content_words, extract_noun_phrases, strip_fillers
+from core.language.prose import FENCED_CODE
 from core.language.tokens import CJK_CHARACTERS, HAN, count_cjk, simplify, split_simplified, stem
 from core.types import Turn
 
@@ -29,7 +30,6 @@ MAX_CONTINUATION_WORDS = 8
 MAX_ANSWER_NAMES = 2
 MAX_ANSWER_CHARS = 1000
 
-_CODE_BLOCK = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _NAME_AS_CODE = re.compile(r"(?<!`)`([A-Za-z][\w.-]{2,60})`(?!`)")
 _GENERIC_STEMS = frozenset(map(stem, GENERIC_WORDS.split()))
 _AUXILIARY = (
@@ -362,7 +362,7 @@ def _answer_names(question: str, turn: Turn) -> list[str]:
     """Return the names that the last answer gives first; none where the question names another subject instead."""
     if turn.role != "assistant" or _is_swap(question):
         return []
-    prose = _CODE_BLOCK.sub(" ", turn.text[:MAX_ANSWER_CHARS])
+    prose = FENCED_CODE.sub(" ", turn.text[:MAX_ANSWER_CHARS])
     return list(dict.fromkeys(_NAME_AS_CODE.findall(prose)))[:MAX_ANSWER_NAMES]
 
 

@@ -6,7 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from core.language.tokens import CODE, detect_language
+from core.language.prose import strip_code_and_links
+from core.language.tokens import HAN, HANGUL, KANA
 
 # Of the texts whose language is known, a language needs this share to be one of theirs.
 MIN_LANGUAGE_SHARE = 0.2
@@ -17,6 +18,22 @@ MAX_CHARS = 2000
 MIN_TELLING_WORDS = 4
 # A word that stands alone: no part of a command (`/help`), a path, a version, an option or an identifier.
 _LONE_WORD = re.compile(r"(?<![\w/.\-])[^\W\d_]+(?![\w/\-]|\.\w)")
+# Kana and Hangul before Chinese characters, which Japanese and Korean texts contain as well.
+_SCRIPTS = (
+    ("ja", re.compile(rf"[{KANA}]")),
+    ("ko", re.compile(rf"[{HANGUL}\u1100-\u11ff]")),
+    ("zh", re.compile(rf"[{HAN}]")),
+    ("ru", re.compile(r"[\u0400-\u04ff]")),
+    ("ar", re.compile(r"[\u0600-\u06ff]")),
+    ("he", re.compile(r"[\u0590-\u05ff]")),
+    ("el", re.compile(r"[\u0370-\u03ff]")),
+    ("th", re.compile(r"[\u0e00-\u0e7f]")),
+    ("hi", re.compile(r"[\u0900-\u097f]")),
+)
+# Words of prose; identifiers such as ReActAgent and GPU belong to no language.
+_PROSE_WORD = re.compile(r"\b[A-ZÀ-Þ]?[a-zß-ɏ]+\b")
+# A character of these scripts stands for about this many Latin letters.
+_LETTERS_PER_CHARACTER = {"ja": 3, "ko": 3, "zh": 3}
 _LATIN_NAME = re.compile(r"(?<![^\W_])[A-Za-z][\w.\-]*\w")
 
 # The names that a configuration may use, by language code. The first nine languages have their own script.
@@ -91,6 +108,25 @@ def language_name(code: str) -> str:
     return _LANGUAGE_NAMES[code].split()[0].capitalize() if code in _LANGUAGE_NAMES else code
 
 
+def detect_language(text: str) -> str:
+    """Return a language code (`zh`, `ja`, `ru`, ...), or an empty string for Latin script, which many languages share.
+
+    Names and code are Latin in every language: another script needs only a part of the text.
+
+    >>> detect_language("怎么安装？")
+    'zh'
+    >>> detect_language("How do I install it?")
+    ''
+    """
+    prose = strip_code_and_links(text)
+    latin_letter_count = sum(len(word) for word in _PROSE_WORD.findall(prose))
+    for code, script in _SCRIPTS:
+        letter_count = len(script.findall(prose)) * _LETTERS_PER_CHARACTER.get(code, 1)
+        if letter_count and 2 * letter_count >= latin_letter_count:
+            return code
+    return ""
+
+
 def identify_language(text: str) -> str:
     """Return the code of the language that a text is in by its script or its common words; "" when they do not tell.
 
@@ -100,7 +136,7 @@ def identify_language(text: str) -> str:
     text = text[:MAX_CHARS]
     if script_code := detect_language(text):
         return script_code
-    first, second = _count_common_words(CODE.sub(" ", text)).most_common(2)
+    first, second = _count_common_words(strip_code_and_links(text)).most_common(2)
     return first[0] if first[1] >= MIN_COMMON_WORDS and first[1] > second[1] else ""
 
 
@@ -131,7 +167,7 @@ def detect_language_of_any(texts: Iterable[str]) -> str | None:
 
 def _has_latin_prose(text: str) -> bool:
     """Return whether a text in Latin script is in some language: names, codes, commands and numbers are in none."""
-    words = [word.lower() for word in _LONE_WORD.findall(CODE.sub(" ", text))]
+    words = [word.lower() for word in _LONE_WORD.findall(strip_code_and_links(text))]
     is_prose = len(words) >= MIN_TELLING_WORDS or not _ENGLISH_WORDS.isdisjoint(words)
     return is_prose or bool(identify_language(" ".join(words)))
 

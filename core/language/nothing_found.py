@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
+from core.language.prose import SENTENCE_END, first_sentence
 from core.language.tokens import simplify
-from core.types import Reply
 
 # Sentences that may follow: an offer, a hint where to look.
 MAX_CHARS = 400
-_SENTENCE_END = r"[。!?？\n]|\.(?=\s|\Z)"
 _SOURCES = r"(?:documentation|docs|documents?|sources?|passages?|evidence|information|materials?|knowledge)"
 _VERBS = r"(?:contain|mention|cover|say|describe|include|answer|address|provide|specify|state|explain)"
 # What a program lacks is no source: 文档服务器, 资料目录, 错误信息, 字段的内容.
@@ -82,7 +81,7 @@ def says_nothing_was_found(text: str) -> bool:
     """
     if len(text) > MAX_CHARS:
         return False
-    sentence = simplify(re.split(_SENTENCE_END, text.strip(), maxsplit=1)[0])
+    sentence = simplify(first_sentence(text))
     return bool(_NOTHING_FOUND.search(sentence)) and not _CHINESE_CONDITION.search(sentence)
 
 
@@ -92,13 +91,5 @@ def may_say_nothing_was_found(beginning: str) -> bool:
     >>> may_say_nothing_was_found("The documentation"), may_say_nothing_was_found("Run `pip install`. Then")
     (True, False)
     """
-    has_sentence = len(re.split(_SENTENCE_END, beginning.strip(), maxsplit=1)) > 1
+    has_sentence = bool(SENTENCE_END.search(beginning.strip()))
     return len(beginning) <= MAX_CHARS and (not has_sentence or says_nothing_was_found(beginning))
-
-
-def get_detail(reply: Reply) -> str:
-    """Return what is special about an answer, for reports: what it lacks, or how it was made; "" for nothing."""
-    is_said = bool(reply.nearest_pages) or says_nothing_was_found(reply.text)
-    if not reply.citations and reply.trace.query and is_said:
-        return "nothing_found"
-    return reply.shortfall or ("cached" if reply.trace.cached else "extractive" if reply.is_extractive else "")

@@ -9,15 +9,13 @@ import re
 import unicodedata
 
 from core.language.courtesies import find_courtesy
+from core.language.prose import CODE, CODE_SPAN, FENCED_CODE, LINK
 from core.language.tokens import CJK_CHARACTER, count_cjk, simplify
 from core.types import SkipReason
 
 MAX_CHARS = 4000
 QUESTION_THRESHOLD = 0.5
 
-_FENCED_CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_INLINE_CODE = re.compile(r"`[^`\n]+`")
-_LINK = re.compile(r"https?://\S+")
 _CODE_LINE = re.compile(
     r"^\s*(?:>>>|\$ |# ?include\b|import [\w.]+(?: as \w+)?\s*$|from [\w.]+ import [\w*, ]+$|(?:async )?def \w+\("
     r"|class \w+[(:{]|@\w+[.(]|[\w.\[\]\"']+ ?(?:=|\+=|:=) ?\S|(?:const|let|var) \w+ ?=|(?:public|private"
@@ -170,7 +168,7 @@ def unanswerable_reason(text: str) -> SkipReason | None:
 
 def mentions_person(text: str) -> bool:
     """Return whether a text mentions a person. The adapter has removed mentions of the bot."""
-    text_without_code = _INLINE_CODE.sub(" ", _FENCED_CODE.sub(" ", _normalize(text)))
+    text_without_code = CODE.sub(" ", _normalize(text))
     return any(match["name"].lower() not in _GROUP_MENTIONS for match in _MENTION.finditer(text_without_code))
 
 
@@ -246,5 +244,5 @@ def _normalize(text: str) -> str:
 
 def _extract_prose(text: str) -> str:
     """Return a message without its code, output and links."""
-    prose = _LINK.sub(" ", _INLINE_CODE.sub(" it ", _FENCED_CODE.sub(" ", text)))
+    prose = LINK.sub(" ", CODE_SPAN.sub(" it ", FENCED_CODE.sub(" ", text)))
     return "\n".join(line for line in prose.split("\n") if not _CODE_LINE.match(line))

@@ -8,6 +8,7 @@ Stores that were filled by earlier versions have traditional Chinese as it is wr
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,8 +39,11 @@ SEPARATORS = re.compile(r"[_.\-]+")
 NON_ASCII = re.compile(r"[^\x00-\x7f]+")
 # Encoded data: long runs of letters, digits, plus and slash. Paths contain dots, hyphens or underscores.
 ENCODED_DATA = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{128,}={0,2}")
+_CASES = r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+{digits}|[A-Z]+{digits}|\d+"
 # HTTPServer: HTTP Server; parseURLs: parse URLs; Llama3Model: Llama3 Model.
-CAMEL_CASE_PART = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
+CAMEL_CASE_PART = re.compile(_CASES.replace("{digits}", r"\d*"))
+# The same with the digits apart (Llama 3 Model), by which facts are compared; other scripts stay whole.
+LETTERS_OR_DIGITS = re.compile(_CASES.replace("{digits}", "") + r"|[^\x00-\x7f]+")
 WORD_NUMBER = re.compile(r"([a-z]{2,})(\d+)")
 VOICING_MARKS = "\u3099\u309a"
 LETTER_FOLDING = str.maketrans({"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ı": "i"})
@@ -52,23 +56,6 @@ ENGLISH_STOP_WORDS = (
 STOP_WORDS = frozenset(ENGLISH_STOP_WORDS.split())
 # GPUs, LLMs: the stemmer does not handle plurals without a vowel or in -us.
 ABBREVIATION_PLURAL = re.compile(r"[bcdfghj-np-tv-xz]{2,}[bcdfghj-np-rtv-xz]s|[a-z]pus")
-# Kana and Hangul before Chinese characters, which Japanese and Korean texts contain as well.
-_SCRIPTS = (
-    ("ja", re.compile(rf"[{KANA}]")),
-    ("ko", re.compile(rf"[{HANGUL}\u1100-\u11ff]")),
-    ("zh", re.compile(rf"[{HAN}]")),
-    ("ru", re.compile(r"[\u0400-\u04ff]")),
-    ("ar", re.compile(r"[\u0600-\u06ff]")),
-    ("he", re.compile(r"[\u0590-\u05ff]")),
-    ("el", re.compile(r"[\u0370-\u03ff]")),
-    ("th", re.compile(r"[\u0e00-\u0e7f]")),
-    ("hi", re.compile(r"[\u0900-\u097f]")),
-)
-# Words of prose; identifiers such as ReActAgent and GPU belong to no language.
-_WORD = re.compile(r"\b[A-ZÀ-Þ]?[a-zß-ɏ]+\b")
-CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+", re.DOTALL)
-# A character of these scripts stands for about this many Latin letters.
-_LETTERS_PER_CHARACTER = {"ja": 3, "ko": 3, "zh": 3}
 
 
 @lru_cache(maxsize=32_768)
@@ -214,26 +201,12 @@ def _casefold(word: str) -> str:
     return word.casefold().lower()
 
 
-def detect_language(text: str) -> str:
-    """Return a language code (`zh`, `ja`, `ru`, ...), or an empty string for Latin script, which many languages share.
-
-    Names and code are Latin in every language: another script needs only a part of the text.
-
-    >>> detect_language("怎么安装？")
-    'zh'
-    >>> detect_language("How do I install it?")
-    ''
-    """
-    prose = CODE.sub(" ", text)
-    latin_letter_count = sum(len(word) for word in _WORD.findall(prose))
-    for code, script in _SCRIPTS:
-        letter_count = len(script.findall(prose)) * _LETTERS_PER_CHARACTER.get(code, 1)
-        if letter_count and 2 * letter_count >= latin_letter_count:
-            return code
-    return ""
-
-
 def estimate_tokens(text: str) -> int:
-    """Estimate the tokens of a text without a tokenizer: one per CJK character, one per four other characters."""
+    """Estimate the tokens of a text without a tokenizer, rounded up."""
+    return math.ceil(measure_tokens(text))
+
+
+def measure_tokens(text: str) -> float:
+    """Return about how many tokens a text has: one per CJK character, one per four other characters."""
     cjk_count = count_cjk(text)
-    return cjk_count + (len(text) - cjk_count + 3) // 4
+    return cjk_count + (len(text) - cjk_count) / 4

@@ -20,6 +20,7 @@ from core.llm.sse import (
     parse_models,
 )
 from core.observability.logs import get_logger
+from core.runtime.retry_after import parse_retry_after
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -268,7 +269,10 @@ class OpenAIClient:
             if isinstance(error, openai.AuthenticationError):
                 message = f"{self.base_url}: the API key was refused; check api_key for {model}"
             raise _make_error(
-                error_class, message, error.status_code, _parse_retry_after(error.response.headers)
+                error_class,
+                message,
+                error.status_code,
+                parse_retry_after(error.response.headers.get("retry-after", "")),
             ) from error
         except InvalidReplyError as error:
             raise _make_error(error_class, f"{prefix} sent {str(error)[:300]}", error.status) from error
@@ -330,15 +334,6 @@ def _root_cause(error: BaseException) -> BaseException:
     while error.__cause__ is not None and str(error.__cause__):
         error = error.__cause__
     return error.__cause__ if isinstance(error.__cause__, TimeoutError) else error
-
-
-def _parse_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the Retry-After header in seconds; None if it is missing or a date."""
-    try:
-        seconds = float(headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds < float("inf") else None
 
 
 async def _read_next(byte_stream: AsyncIterator[bytes], decoder: ChatStreamDecoder) -> bytes:

@@ -181,3 +181,8 @@ def remove_reasoning(text: str, *, starts_inside: bool = False) -> str:
     """
     reasoning_filter = ReasoningFilter(starts_inside=starts_inside)
     return append_visible(reasoning_filter.feed(text), reasoning_filter.flush())
+
+
+def remove_tags(text: str) -> str:
+    """Return a whole reply with its reasoning, but without the tags around it."""
+    return _TOKEN.sub(lambda match: match[0] if match["newline"] or match["ticks"] else "\n", text)

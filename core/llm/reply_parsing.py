@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from core.llm.reasoning import remove_reasoning, remove_tags
+
 _TRUE_WORDS = frozenset("true yes y ok sure 1 keep relevant useful 是 是的 对 有 真 需要 相关 保留".split())  # noqa: SIM905
 _FALSE_WORDS = frozenset("false no n 0 drop irrelevant unrelated 否 不 不是 没有 无 假 不需要 无关 不相关 删除".split())  # noqa: SIM905
 _ALL = re.compile(r"(?i)\b(all|every|everything|each|both)\b|全部|所有|都")
@@ -37,8 +39,6 @@ _BRACKETS = re.compile(r"[{\[｛［]")
 MAX_REPAIRED_BRACKETS = 60
 # What stands for the punctuation of JSON where a keyboard is Chinese.
 _TO_ASCII = str.maketrans("｛｝［］：，“”＂", '{}[]:,"""')
-_REASONING_END = re.compile(r"<\s*/\s*(?:think|thinking|thought|reasoning|reflection)\s*>", re.IGNORECASE)
-_REASONING_START = re.compile(r"<\s*(?:think|thinking|thought|reasoning|reflection)\s*>", re.IGNORECASE)
 _SPECIAL_TOKEN = re.compile(
     r"<\|[^|<>\n]{0,40}\|>|<｜[^｜<>\n]{0,40}｜>|</?(?:s|tool_call|function_call|output|response|json)>"
 )
@@ -107,7 +107,7 @@ def parse_list(value: object) -> list[str]:
         return [
             item
             for element in value
-            for item in (_longest_text(element) if isinstance(element, Mapping) else _strip_item(str(element)))
+            for item in _strip_item(longest_text(element) if isinstance(element, Mapping) else str(element))
         ]
     text = str(value or "")
     lines = [line for line in re.split(r"\n|(?<=[?？])\s*(?=\S)|[;；]", text) if line.strip() and "```" not in line]
@@ -117,10 +117,10 @@ def parse_list(value: object) -> list[str]:
     return [item for line in item_lines or (lines if len(lines) == 1 else []) for item in _strip_item(line)]
 
 
-def _longest_text(item: Mapping[object, object]) -> list[str]:
-    """Return the text of an item that is an object: {"id": 1, "question": "..."}."""
-    texts = [text for value in item.values() if isinstance(value, str) for text in _strip_item(value)]
-    return [max(texts, key=len)] if texts else []
+def longest_text(value: object) -> str:
+    """Return the longest text among the values of an object: {"id": 1, "question": "..."}; "" where there is none."""
+    texts = [text for text in value.values() if isinstance(text, str)] if isinstance(value, Mapping) else []
+    return max(texts, key=len, default="")
 
 
 def _strip_item(line: str) -> list[str]:
@@ -178,18 +178,9 @@ def strip_reasoning(reply: str) -> str:
     # The decision is at the beginning or at the end of a very long text.
     if len(text) > MAX_CHARS:
         text = f"{text[: MAX_CHARS // 2]}\n{text[-MAX_CHARS // 2 :]}"
-    return _SPECIAL_TOKEN.sub("", _remove_reasoning(text)).strip()
-
-
-def _remove_reasoning(text: str) -> str:
-    ends = [match.end() for match in _REASONING_END.finditer(text)]
-    start = _REASONING_START.search(text)
-    if ends and text[ends[-1] :].strip():
-        return text[ends[-1] :]
-    if start and text[: start.start()].strip():
-        return text[: start.start()]
     # Only reasoning, probably cut off: it may still contain the decision.
-    return _REASONING_START.sub("\n", _REASONING_END.sub("\n", text))
+    decision = remove_reasoning(text).strip() or remove_tags(text)
+    return _SPECIAL_TOKEN.sub("", decision).strip()
 
 
 def extract_json(text: str) -> Iterator[object]:

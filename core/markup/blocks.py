@@ -14,7 +14,7 @@ from typing import Literal
 
 from core.language.tokens import HAN, KANA
 from core.markup.inline import clean_inline, strip_tags
-from core.markup.tables import is_row, join_cells, name_cells, split_row
+from core.markup.tables import RULE, is_row, join_cells, name_cells, split_row
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
@@ -53,7 +53,6 @@ _LONG_REFERENCE = re.compile(r"&#\d{8,};?")
 _ANCHOR = re.compile(r"(?<!\s)[ \t]*\{(?:#[\w.-]{1,200}|/\*[^{}\n]{0,200}\*/)\}$")
 _UNDERLINE = re.compile(r"([=\-~^\"'`*+#.])\1{2,}[ \t]*$")
 _ITEM = re.compile(r"([ \t]*)(?:[-*+•]|\d{1,3}[.)、]|#\.)[ \t]+(?=\S)")
-_TABLE_RULE = re.compile(r"(?=[-:=+| \t]*[-=]{2})[-:=+| \t]++$")
 _FIELD = re.compile(r":(?:param|parameter|arg|argument|keyword|kwarg)(?: [\w.\[\], |]+)? (\*{0,2}\w+): *")
 _OTHER_FIELD = re.compile(r":(?:type|rtype|meta|raises?|returns?|var|ivar)\b[^:\n]*: *")
 _ONE_LINK = r"\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)"
@@ -204,7 +203,7 @@ class _BlockReader:
         if mark := _QUOTE_MARK.match(line):
             line = line[mark.end() :]
         stripped_line = line.strip()
-        if _TABLE_RULE.match(line) or (_UNDERLINE.match(stripped_line) and not self._paragraph):
+        if RULE.match(line) or (_UNDERLINE.match(stripped_line) and not self._paragraph):
             self._end_paragraph()
             self._blocks.append(_BREAK)
         elif is_row(stripped_line):
@@ -224,11 +223,9 @@ class _BlockReader:
         """Read a row of a table. The line above a rule is the head of the rows below."""
         cells = [clean_inline(cell) for cell in split_row(line)]
         previous_lines = self._lines[max(0, self._number - 1) : self._number]
-        if not any(
-            is_row(previous_line.strip()) or _TABLE_RULE.match(previous_line) for previous_line in previous_lines
-        ):
+        if not any(is_row(previous_line.strip()) or RULE.match(previous_line) for previous_line in previous_lines):
             self._columns = []
-        if any(map(_TABLE_RULE.match, self._lines[self._number + 1 : self._number + 2])):
+        if any(map(RULE.match, self._lines[self._number + 1 : self._number + 2])):
             self._columns = cells
         else:
             self._blocks.append(Block("row", join_cells(cells), named_text=name_cells(cells, self._columns)))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from core.catalogue import messages_for
 from core.errors import KimasError, ServiceError, UsageError
 from core.formatting import replace_lone_surrogates
-from core.language.tokens import detect_language
+from core.language.languages import detect_language
 from core.observability.logs import get_logger, log_context
 from core.observability.tracing import make_trace_id, trace_context
 from core.ports import Adapter, Sink

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from core.errors import KimasError, MessageDeleted
-from core.language.nothing_found import get_detail, may_say_nothing_was_found
+from core.language.nothing_found import may_say_nothing_was_found
 from core.messaging.journaling import RecordedSink
+from core.storage.details import get_detail
 from core.types import Reply, Skip, SkipReason, skip
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from core.language.prose import CODE_SPAN, change_outside_code, cut_into_sentences
 from core.markup.blocks import Block, parse_blocks
 
 MAX_LIST_ITEMS = 8
@@ -16,14 +16,7 @@ WINDOW_SENTENCES = 20
 MAX_PROSE_CHARS = 500
 _OPEN_ENDS = (":", "：", "::")
 
-# The blanks between two sentences, or the end of a Chinese one with the quotes and brackets that it closes.
-_BOUNDARY = re.compile(r"(?<=[.!?])[ ]+(?=[\"'(`*_A-Z0-9])|[。！？][。！？」』）”’】》)\]]*+")
-_CLOSING = re.compile(r"[。！？」』）”’】》)\]]*+[ ]*+")
-
-# They begin and end with the same sign.
-_PAIRED_SIGNS = ("**", '"')
 _COMMAS = ("，", ",", "、")
-_INLINE_CODE = re.compile(r"(`[^`\n]+`)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,40 +80,7 @@ def _get_sentences(block: Block) -> list[str]:
     """Return the sentences of a block. A row of a table is one, as far as it may be quoted as a whole."""
     if block.kind == "row" and len(block.quotation) <= MAX_PROSE_CHARS:
         return [block.text]
-    return _split_sentences(block.text.rstrip("".join(_COMMAS)) if block.kind == "item" else block.text)
-
-
-def _split_sentences(text: str) -> list[str]:
-    """Return the sentences of a line with the blanks after them: joined, they are the line again.
-
-    >>> _split_sentences("他说「好。」然后走了。**注意。**One. Two")
-    ['他说「好。」', '然后走了。', '**注意。**', 'One. ', 'Two']
-    """
-    sentences: list[str] = []
-    start = 0
-    counted = 0
-    is_open = dict.fromkeys(_PAIRED_SIGNS, False)
-    for match in _BOUNDARY.finditer(text):
-        end = match.end()
-        if end <= start:
-            continue
-        for sign in _PAIRED_SIGNS:
-            is_open[sign] ^= text.count(sign, counted, end) % 2 == 1
-        counted = end
-        if not match[0].isspace():
-            end = _skip_closing(text, end, is_open)
-        sentences.append(text[start:end])
-        start = end
-    return [sentence for sentence in (*sentences, text[start:]) if sentence.strip()]
-
-
-def _skip_closing(text: str, end: int, is_open: Mapping[str, bool]) -> int:
-    """Return where a Chinese sentence ends: after the bold or the quotation that its end closes, and blanks."""
-    for sign in _PAIRED_SIGNS:
-        if is_open[sign] and text.startswith(sign, end):
-            end += len(sign)
-    closing = _CLOSING.match(text, end)
-    return closing.end() if closing else end
+    return cut_into_sentences(block.text.rstrip("".join(_COMMAS)) if block.kind == "item" else block.text)
 
 
 def _to_quotables(
@@ -181,8 +141,6 @@ def _get_window_end(sentences: Sequence[str], start: int) -> int:
 
 def _remove_open_bold(text: str) -> str:
     """Return a text without its signs of bold if it was cut out of a bold one, so that one of them has no other."""
-    pieces = _INLINE_CODE.split(text)
-    if sum(piece.count("**") for piece in pieces[::2]) % 2 == 0:
+    if CODE_SPAN.sub(" ", text).count("**") % 2 == 0:
         return text
-    pieces[::2] = [piece.replace("**", "") for piece in pieces[::2]]
-    return "".join(pieces)
+    return change_outside_code(text, lambda piece: piece.replace("**", ""))

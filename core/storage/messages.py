@@ -18,10 +18,10 @@ from sqlalchemy.exc import IntegrityError
 
 from core.errors import ClaimLost, JournalError
 from core.formatting import with_image_description
-from core.language.nothing_found import get_detail
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.runtime.tasks import iter_retry_delays, uncancellable, wait_for
+from core.storage.details import get_detail
 from core.storage.engine import Database
 from core.storage.erasure import ERASED_VALUES, FINISHED_STATES, PERSONAL_COLUMNS, erase_in_chat
 from core.storage.tables import (

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, and_, func, or_, select, true, union
 
 from core.storage.chat_history import is_readable_from, is_user_message
+from core.storage.details import UNSURE_SILENCES, WEAK_ANSWERS
 from core.storage.engine import Repository
 from core.storage.messages import UNFINISHED_STATES, to_message
 from core.storage.tables import feedback, messages
@@ -22,9 +23,6 @@ from core.types import DOWN, UP, Message
 
 Outcome = Literal["questions", "answered", "unanswered", "failed", "waiting", "silent", "all"]
 RatingFilter = Literal["", "up", "down"]
-# Answers that lack something, and silences for want of knowledge.
-WEAK_ANSWERS = ("nothing_found", "unsupported", "quoted")
-UNSURE_SILENCES = ("unsure", "not_judged", "no_answer")
 MAX_LISTED_CHARS = 300
 
 _CHAT_COLUMNS = ("platform", "bot", "chat")

@@ -11,11 +11,11 @@ from itertools import accumulate
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from core.language.tokens import measure_tokens
 from knowledge.chunking.lines import (
     LineRange,
     Lines,
     Section,
-    estimate_tokens,
     get_root_title,
     pack_spans,
     split_paragraphs,
@@ -130,7 +130,7 @@ def _split_by_syntax(document: Document, lines: Lines, tokens: int) -> Iterator[
     from semantic_text_splitter import CodeSplitter
 
     text = "\n".join(lines.lines)
-    capacity = max(1, int(tokens * (len(text) + 1) / (estimate_tokens(text) or 1)))
+    capacity = max(1, int(tokens * (len(text) + 1) / measure_tokens(f"{text}\n")))
     splitter = CodeSplitter(_load_grammar(document), capacity)
     is_flat = _is_flat(text, CodeSplitter(_load_grammar(document), _PIECE_CAPACITY))
     if not (is_flat and _is_splittable_in_time(text, splitter)):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate, zip_longest
 from pathlib import PurePosixPath
 
-from core.language.tokens import count_cjk
+from core.language.tokens import measure_tokens
 from knowledge.ports import Chunk, Document
 
 HARD_MAX = 1.5
@@ -42,12 +42,8 @@ class Section:
         return LineRange(self.start, self.end)
 
 
-def estimate_tokens(text: str) -> float:
-    """Return about how many tokens a line or text has."""
-    if text.isascii():
-        return (len(text) + 1) / 4
-    cjk_count = count_cjk(text)
-    return cjk_count + (len(text) - cjk_count + 1) / 4
+def _measure_line(line: str) -> float:
+    return measure_tokens(f"{line}\n")
 
 
 class Lines:
@@ -55,7 +51,7 @@ class Lines:
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
-        self._cumulative_tokens = list(accumulate(map(estimate_tokens, lines), initial=0.0))
+        self._cumulative_tokens = list(accumulate(map(_measure_line, lines), initial=0.0))
 
     @classmethod
     def from_text(cls, text: str) -> Lines:
@@ -274,7 +270,7 @@ def split_line(line: str, tokens: int) -> list[str]:
     position = 0
     while position < len(line):
         window = line[position : position + tokens * 4]
-        while (size := estimate_tokens(window)) > tokens + 1:
+        while (size := _measure_line(window)) > tokens + 1:
             window = window[: max(1, int(len(window) * tokens / size))]
         if position + len(window) < len(line):
             break_positions = [match.end() for match in _BREAK.finditer(window, len(window) * 2 // 3)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from core.errors import SourceError
+from core.markup.inline import strip_tags
 from core.settings import HttpApiSource
 from core.types import Passage
 from knowledge.live.retriever import DailyQuota, LiveResult, LiveRetriever
@@ -26,7 +27,6 @@ MAX_TEXT_CHARS = 4000
 MAX_MARKUP_CHARS = 50_000
 MAX_RESULTS = 200
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{(\w+)\}")
-_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 # What stands between these is not shown: pairs of an opening and a closing.
 _HIDDEN = (
     (re.compile(r"<(?:script|style)\b", re.IGNORECASE), re.compile(r"</(?:script|style)\s*>", re.IGNORECASE)),
@@ -165,7 +165,7 @@ def _collect_strings(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
-def _strip_tags(text: str) -> str:
+def _strip_markup(text: str) -> str:
     """Return a text of `MAX_MARKUP_CHARS` at most without tags, scripts and comments, a blank for each."""
     text = text[:MAX_MARKUP_CHARS]
     for opening, closing in _HIDDEN:
@@ -175,7 +175,7 @@ def _strip_tags(text: str) -> str:
             pieces.append(text[position : start.start()])
             position = end.end()
         text = " ".join([*pieces, text[position:]])
-    return _TAG.sub(" ", text)
+    return strip_tags(text, " ")
 
 
 def _to_plain_text(value: Any) -> str:
@@ -184,5 +184,5 @@ def _to_plain_text(value: Any) -> str:
         return "\n".join(filter(None, map(_to_plain_text, value)))
     if value is None or isinstance(value, dict):
         return ""
-    text = html.unescape(_strip_tags(to_text(value))) if isinstance(value, str) else str(value)
+    text = html.unescape(_strip_markup(to_text(value))) if isinstance(value, str) else str(value)
     return "\n".join(filter(None, (" ".join(line.split()) for line in text.splitlines())))

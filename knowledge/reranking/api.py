@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from core.errors import ServiceError, SourceError
-from core.evidence.ranking import fuse
+from core.evidence.ranking import fuse, logistic
 from core.settings.knowledge import RerankerSettings
 from core.types import Passage
 from knowledge.web.addresses import redact_url
@@ -106,7 +106,7 @@ def order_by_scores(passages: Sequence[Passage], scores: Mapping[int, float]) ->
     ranking = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
     is_raw = not all(0 <= score <= 1 for score in scores.values())
     scored_passages = [
-        replace(passages[position], score=_logistic(score) if is_raw else score) for position, score in ranking
+        replace(passages[position], score=logistic(score) if is_raw else score) for position, score in ranking
     ]
     unscored_passages = [passage for position, passage in enumerate(passages) if position not in scores]
     return scored_passages + [
@@ -117,8 +117,3 @@ def order_by_scores(passages: Sequence[Passage], scores: Mapping[int, float]) ->
 def rerank_input(passage: Passage) -> str:
     """Return the text of a passage that is judged, its title included."""
     return f"{passage.title}\n{passage.text}"[:MAX_CHARACTERS]
-
-
-def _logistic(score: float) -> float:
-    # Beyond these the exponential overflows, and the result is 0 or 1 all the same.
-    return 1 / (1 + math.exp(-max(-500.0, min(500.0, score))))

@@ -33,7 +33,8 @@ from core.citations.markers import resolve_markers, strip_markers
 from core.errors import ConfigurationError, SourceError
 from core.evidence.rendering import escape_delimiters
 from core.formatting import replace_lone_surrogates, strip_control_characters
-from core.language.tokens import detect_language, distinct_words, lexical_tokens, query_tokens, query_words
+from core.language.languages import detect_language
+from core.language.tokens import distinct_words, lexical_tokens, query_tokens, query_words
 from core.llm.decision_schema import iter_parsed_replies
 from core.llm.images import UnusableImage, validate_image
 from core.llm.reasoning import remove_reasoning

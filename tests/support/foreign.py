@@ -21,11 +21,12 @@ from core.answering.rewriting.base import find_synonyms, has_same_script, replac
 from core.answering.rewriting.query_reply import is_refusal
 from core.answering.rewriting.rewrites import get_expansion_terms
 from core.answering.strategies.parallel import keep_names
-from core.citations.markers import insert_markers, resolve_markers, split_sentences
+from core.citations.markers import insert_markers, resolve_markers
 from core.citations.support import find_support_by_overlap
 from core.errors import KimasError
 from core.language.facts import has_code_name, has_identifier
 from core.language.follow_ups import expand_with_history
+from core.language.prose import split_sentences
 from core.llm.decision_schema import iter_parsed_replies
 from core.messaging.auto_comment.commenter import find_word
 from core.messaging.gate.human_activity import addresses_by_name

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from core.answering.context import AnswerDependencies
-from core.citations.markers import split_sentences
 from core.evidence.rendering import escape_delimiters, passage_ref, render_to_budget
+from core.language.prose import split_sentences
 from core.llm.structured_output import CallBudget
 from core.ports import ChatModel
 from core.runtime.budget import Budget

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from core.answering.agents.conversation import format_numbered_turns, mentioned_people, relevant_turns
@@ -21,8 +21,8 @@ from core.language.follow_ups import (
 from core.language.keywords import content_words
 from core.language.tokens import CJK_CHARACTER
 from core.llm.prompts import Prompts
-from core.llm.reasoning import append_visible
-from core.llm.reply_parsing import extract_json, strip_reasoning
+from core.llm.reasoning import append_visible, remove_reasoning
+from core.llm.reply_parsing import extract_json, longest_text, strip_reasoning
 from core.ports import ChatModel
 from core.runtime.budget import Budget
 from core.types import Question, Turn
@@ -187,12 +187,9 @@ async def _read_query_line(chunks: AsyncGenerator[str]) -> str:
 
 def _parse_query(text: str, *, is_complete: bool) -> str:
     """Return the query in a reply that may not be complete, or an empty string."""
-    if not is_complete and text.lstrip().startswith("<"):
-        # A model's reasoning comes first and is no query; its closing tag ends it.
-        text = text.rpartition("</")[2].partition(">")[2] if "</" in text else ""
-    body = strip_reasoning(text) if is_complete else text.lstrip()
+    body = strip_reasoning(text) if is_complete else remove_reasoning(text).lstrip()
     if body.startswith("{"):
-        return _clean_query(_longest_text(next(extract_json(body), None))) if is_complete else ""
+        return _clean_query(longest_text(next(extract_json(body), None))) if is_complete else ""
     lines = body.splitlines(keepends=True)
     complete_lines = lines if is_complete else [line for line in lines if line.endswith("\n")]
     candidates = [
@@ -203,10 +200,3 @@ def _parse_query(text: str, *, is_complete: bool) -> str:
 
 def _clean_query(line: str) -> str:
     return _QUERY_LABEL.sub("", " ".join(line.split()).strip("\"'`*“” ")).strip("\"'`*“” ")
-
-
-def _longest_text(value: object) -> str:
-    texts: Sequence[str] = (
-        [text for text in value.values() if isinstance(text, str)] if isinstance(value, Mapping) else ()
-    )
-    return max(texts, key=len, default="")

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from core.answering.context import AnswerDependencies
 from core.citations.check import verify_citations
-from core.citations.markers import ResolvedCitations, insert_markers, split_sentences
+from core.citations.markers import ResolvedCitations, insert_markers
 from core.citations.support import find_support_by_overlap
 from core.evidence.rendering import escape_delimiters, render_to_budget
 from core.language.nothing_found import says_nothing_was_found
+from core.language.prose import split_sentences
 from core.ports import ChatModel
 from core.runtime.budget import Budget
 from core.types import Passage, Turn

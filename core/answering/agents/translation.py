@@ -19,8 +19,7 @@ from core.evidence.ranking import NON_CODE_KINDS
 from core.evidence.rendering import escape_delimiters
 from core.language.glossary import translate_terms
 from core.language.keywords import content_words
-from core.language.languages import extract_names, identify_language, is_in_language, language_name
-from core.language.tokens import detect_language
+from core.language.languages import detect_language, extract_names, identify_language, is_in_language, language_name
 from core.llm.decision_schema import ParsedReply
 from core.llm.structured_output import DecisionRequest, decide
 from core.observability.logs import get_logger

@@ -11,7 +11,8 @@ from core.answering.context import MAX_QUERY_CHARS, Query, RewriteContext
 from core.answering.rewriting.query_reply import is_refusal
 from core.evidence.rendering import escape_delimiters
 from core.language.keywords import content_words, extract_noun_phrases, strip_fillers
-from core.language.tokens import CJK_CHARACTERS, detect_language
+from core.language.languages import detect_language
+from core.language.tokens import CJK_CHARACTERS
 from core.llm.decision_schema import DecisionSchema, ParsedReply
 from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.tasks import task_group

@@ -28,9 +28,9 @@ from core.answering.rewriting.base import (
 from core.answering.rewriting.query_reply import QUERY_SCHEMA
 from core.evidence.rendering import escape_delimiters
 from core.language.keywords import content_words, extract_noun_phrases, strip_fillers
-from core.language.languages import extract_names, is_in_language
+from core.language.languages import detect_language, extract_names, is_in_language
 from core.language.questions import strip_question_words
-from core.language.tokens import CJK_CHARACTERS, detect_language
+from core.language.tokens import CJK_CHARACTERS
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.types import Passage
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from core.answering.retry import to_retry_question
 from core.catalogue import Messages, messages_for
 from core.errors import PlatformError
-from core.language.tokens import detect_language
+from core.language.languages import detect_language
 from core.messaging.feedback.rating_buttons import (
     CHOICES,
     REASONS,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from core.catalogue import messages_for
-from core.language.tokens import detect_language
+from core.language.languages import detect_language
 from core.types import DOWN, RATING_COMMAND, RETRY, STOP, UP, Button, Message, Reply, ReplyOptions
 
 THREAD = "thumbs"

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from core.language.prose import LINK
 from core.language.questions import (
     is_error_report,
     is_resolution,
@@ -44,7 +45,6 @@ _QUESTION_WORD = re.compile(
 _LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z_.\-]+")
 _IDENTIFIER = re.compile(r"[a-z][_./\-][a-z]|[a-z][A-Z]|\d\.\d|--\w")
 _DIGIT = re.compile(r"[0-9]")
-_LINK = re.compile(r"https?://\S+")
 
 # The first ones mean the same in every domain; fits are freer with them.
 GENERAL_FEATURES = ("match", "topic_words", "question_word", "error", "small_talk")
@@ -83,7 +83,7 @@ class GateFeatures:
 
 def extract_features(text: str, match: WordMatch) -> GateFeatures:
     """Return the features of a message. Takes some tenths of a millisecond."""
-    linkless_text = _LINK.sub("", text)
+    linkless_text = LINK.sub("", text)
     simplified_text = simplify(text)
     values = {
         **_match_features(text, match),
@@ -151,7 +151,7 @@ def hash_ngrams(text: str) -> Mapping[int, float]:
     >>> hash_ngrams("How?") == hash_ngrams("  HOW?")
     True
     """
-    folded_text = simplify(unicodedata.normalize("NFKC", _LINK.sub(" ", text[:_MAX_CHARS]))).lower()
+    folded_text = simplify(unicodedata.normalize("NFKC", LINK.sub(" ", text[:_MAX_CHARS]))).lower()
     padded_text = f" {' '.join(_DIGIT.sub('0', folded_text).split())} "
     is_cjk = "".join("1" if match else "0" for match in map(CJK_CHARACTER.match, padded_text))
     # Four bytes each.

@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from core.errors import ConfigurationError
+from core.evidence.ranking import logistic
 from core.messaging.gate.features import FEATURE_NAMES, NGRAM_BUCKETS, GateFeatures
 
 FORMAT = 1
@@ -129,11 +130,6 @@ class GateModel:
             "ngrams": base64.b64encode(array("b", self.ngram_weights).tobytes()).decode(),
         }
         return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-
-
-def logistic(value: float) -> float:
-    """Return the probability of log-odds."""
-    return 1 / (1 + math.exp(-max(-60.0, min(60.0, value))))
 
 
 def load_model(path: Path = SHIPPED) -> GateModel:

@@ -6,7 +6,8 @@ import asyncio
 from dataclasses import dataclass, replace
 
 from core.language.glossary import translate_terms
-from core.language.tokens import detect_language, lexical_tokens, query_tokens
+from core.language.languages import detect_language
+from core.language.tokens import lexical_tokens, query_tokens
 from core.messaging.gate.features import BEST_PASSAGES, extract_features
 from core.messaging.gate.model import SHIPPED, load_model
 from core.ports import Library, WordMatch

@@ -9,7 +9,7 @@ from typing import get_args
 
 from core.catalogue import messages_for
 from core.formatting import format_duration, shorten
-from core.language.tokens import detect_language
+from core.language.languages import detect_language
 from core.llm.images import MAX_BYTES
 from core.ports import Adapter
 from core.storage.chat_history import ChatHistory, EarlierAnswer

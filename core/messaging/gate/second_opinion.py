@@ -19,7 +19,7 @@ from core.answering.context import AnswerDependencies
 from core.answering.quota import QuotaLimiter, record_usage
 from core.errors import QuotaExceeded, StoreError
 from core.evidence.rendering import escape_delimiters, render_to_budget
-from core.language.tokens import detect_language
+from core.language.languages import detect_language
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import CallBudget, DecisionRequest, decide
 from core.observability.logs import get_logger

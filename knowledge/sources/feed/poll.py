@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 
 from core.errors import SourceError
+from core.runtime.retry_after import parse_retry_after
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.sources.feed.parsing import NewEntry, parse_new_entries
@@ -68,7 +66,9 @@ async def poll_feed(
     if response.status == NOT_MODIFIED and headers:
         return None
     if response.status in RATE_LIMIT_STATUSES:
-        wait_s = _parse_retry_after(response.headers)
+        asked_s = parse_retry_after(response.headers.get("retry-after", ""))
+        # An absurd value, or a wrong clock, must not stop polling for good.
+        wait_s = DEFAULT_WAIT_S if asked_s is None else min(max(asked_s, 1.0), MAX_WAIT_S)
         raise FeedRateLimited(f"{redact_url(url)} asks to wait {wait_s:.0f} s (status {response.status})", wait_s)
     if response.status >= 300:
         raise SourceError(f"{redact_url(url)} answered with status {response.status}")
@@ -78,17 +78,3 @@ async def poll_feed(
         raise SourceError(f"{redact_url(url)} {error}") from error
     validators = response.headers.get("etag", ""), response.headers.get("last-modified", "")
     return FeedUpdate(content.title, content.entry_ids, content.new_entries, *validators)
-
-
-def _parse_retry_after(headers: Mapping[str, str]) -> float:
-    """Return the pause that the server asks for: it sends seconds, a date, or nothing useful."""
-    retry_after = headers.get("retry-after", "")
-    try:
-        wait_s = float(retry_after)
-    except ValueError:
-        try:
-            wait_s = parsedate_to_datetime(retry_after).timestamp() - time.time()
-        except (ValueError, OverflowError):
-            wait_s = DEFAULT_WAIT_S
-    # An absurd value, or a wrong clock, must not stop polling for good.
-    return min(max(wait_s, 1.0), MAX_WAIT_S) if math.isfinite(wait_s) else DEFAULT_WAIT_S

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from core.errors import SourceError
+from core.runtime.retry_after import parse_retry_after
 from core.settings import ForgeSource
 from knowledge.web.addresses import is_web_address, redact_url
 from knowledge.web.client import Request, Response, ResponseTooLarge, WebClient, read_json, to_line, to_text
@@ -192,13 +192,12 @@ def _is_rate_limited(response: Response) -> bool:
 
 def _rate_limit_reset(headers: Mapping[str, str]) -> float:
     now = time.time()
-    try:
-        wait_s = float(headers["retry-after"])
-    except (KeyError, ValueError):
+    wait_s = parse_retry_after(headers.get("retry-after", ""))
+    if wait_s is None:
         reset = _rate_limit_header(headers, "reset")
         wait_s = reset - now if reset else DEFAULT_WAIT_S
     # A wrong clock, or an absurd value, must not stop the source for good.
-    return now + (min(max(wait_s, 1.0), MAX_WAIT_S) if math.isfinite(wait_s) else DEFAULT_WAIT_S)
+    return now + min(max(wait_s, 1.0), MAX_WAIT_S)
 
 
 def _rate_limit_header(headers: Mapping[str, str], name: str) -> int | None:

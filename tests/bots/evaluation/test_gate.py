@@ -14,9 +14,10 @@ import pytest
 from bots.evaluation.gate import gate
 from bots.evaluation.gate_fitting import LabelledSet, choose_threshold, fit_model
 from core.errors import UsageError
+from core.evidence.ranking import logistic
 from core.messaging.gate.calibration import auc
 from core.messaging.gate.features import FEATURE_NAMES, GateFeatures, extract_features
-from core.messaging.gate.model import FittedOn, load_model, logistic
+from core.messaging.gate.model import FittedOn, load_model
 from core.ports import WordMatch
 from core.settings import GateSettings, Settings
 from core.settings.loader import load_settings

@@ -14,11 +14,11 @@ from core.answering.cache import is_cacheable
 from core.answering.pipeline import answer
 from core.citations.markers import ResolvedCitations
 from core.errors import ServiceError, UsageError
-from core.language.nothing_found import get_detail
 from core.llm import role_models
 from core.llm.role_models import RoleChatModel
 from core.runtime.budget import Budget
 from core.settings import ModelsSettings
+from core.storage.details import get_detail
 from core.types import Passage, Question, Turn
 from tests.support.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, OrderKeeper, parts, passage, settings
 from tests.support.peers.language_model import LanguageModelPeer

@@ -14,7 +14,7 @@ import pytest
 import core.catalogue as catalogue
 from core.catalogue import ENGLISH, Messages, languages, messages_for
 from core.formatting import INDEFINITELY, format_until
-from core.language.tokens import detect_language
+from core.language.languages import detect_language
 from core.messaging.commands.answer_commands import format_explanation
 from core.messaging.gate.model import MEANINGS
 from core.messaging.gate.replies import KIND_NAMES

@@ -19,7 +19,7 @@ from core.citations.layout import (
     gives_other_cell,
     gives_other_unit,
 )
-from core.citations.markers import extract_claims, find_markers, resolve_markers, split_sentences
+from core.citations.markers import extract_claims, find_markers, resolve_markers
 from core.citations.shell_commands import unfold_code_spans
 from core.citations.support import (
     PassageFeatures,
@@ -30,6 +30,7 @@ from core.citations.support import (
 )
 from core.evidence.rendering import passage_ref
 from core.language.facts import extract_identifiers, extract_numbers, has_number
+from core.language.prose import split_sentences
 from core.settings import Settings
 from core.types import Passage, Question, Reply
 from knowledge.chunking import chunk

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
+from core.language.tokens import estimate_tokens
 from knowledge.chunking import chunk
-from knowledge.chunking.lines import estimate_tokens
 from knowledge.chunking.markdown import MAX_HEADING_LENGTH
 from knowledge.ports import Chunk, Document
 

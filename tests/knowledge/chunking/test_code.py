@@ -9,9 +9,9 @@ from importlib.util import find_spec
 import pytest
 
 from core.evidence.ranking import get_kind_weight
+from core.language.tokens import estimate_tokens
 from knowledge.chunking import chunk
 from knowledge.chunking.code import LANGUAGES
-from knowledge.chunking.lines import estimate_tokens
 from knowledge.ports import Document
 from knowledge.sources.common.documents import detect_kind
 

@@ -4,8 +4,8 @@ from textwrap import dedent
 
 import pytest
 
+from core.language.tokens import estimate_tokens
 from knowledge.chunking import chunk
-from knowledge.chunking.lines import estimate_tokens
 from knowledge.ports import Chunk, Document
 
 WORDS = "Some words that fill the section with plain content. " * 6

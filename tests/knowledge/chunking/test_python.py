@@ -6,8 +6,8 @@ from textwrap import dedent
 
 import pytest
 
+from core.language.tokens import estimate_tokens
 from knowledge.chunking import chunk
-from knowledge.chunking.lines import estimate_tokens
 from knowledge.ports import Chunk, Document
 
 BODY = "\n".join(f"    total = total + compute_something({number}, total)" for number in range(12))

@@ -10,7 +10,7 @@ from core.answering.pipeline import answer
 from core.catalogue import ENGLISH, messages_for
 from core.catalogue.zh import MESSAGES as CHINESE
 from core.errors import ConfigurationError
-from core.language.tokens import detect_language
+from core.language.languages import detect_language
 from core.llm.prompts import Prompts
 from core.types import Question
 from tests.support.fixtures import MemorySink, parts, settings

@@ -18,7 +18,7 @@ from core.answering.quota import QuotaLimiter
 from core.catalogue import ENGLISH, messages_for
 from core.errors import ConfigurationError, StoreError, UsageError
 from core.formatting import INDEFINITELY, format_code, format_duration
-from core.language.tokens import detect_language
+from core.language.languages import detect_language
 from core.messaging.commands.context import CommandRequest
 from core.messaging.commands.dispatcher import HANDLERS
 from core.messaging.policy.command_table import (
