@@ -1,7 +1,7 @@
 """`kimas chat`: a conversation in the terminal, under the same gate and with the same commands as in a private chat.
 
-It runs through the same `MessageProcessor` as every platform. A journal of the session keeps the messages; an
-answer that is rated is kept in the deployment's journal, with its rating.
+It runs through the same `Inbox` as every platform. A journal of the session keeps the messages; an answer that is
+rated is kept in the deployment's journal, with its rating.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from bots.console.sink import OutcomePrinter, with_terminal_owner
 from bots.daemon.bootstrap import (
     App,
     make_dispatcher,
+    make_inbox,
     make_live_settings,
-    make_message_processor,
     open_app,
     require_knowledge,
 )
@@ -51,7 +51,7 @@ from knowledge.stores import require_ingested
 
 if TYPE_CHECKING:
     from core.messaging.commands.context import CommandRequest
-    from core.messaging.processor import MessageProcessor
+    from core.messaging.inbox import Inbox
 
 EXIT_WORDS = frozenset({"exit", "quit", ":q"})
 WARM_UP_START_S = 0.01
@@ -118,7 +118,7 @@ class Conversation:
         self._outcomes = OutcomePrinter(out)
         self._stack = AsyncExitStack()
         self._replies: dict[str, Reply] = {}
-        self._processor: MessageProcessor | None = None
+        self._inbox: Inbox | None = None
         self._has_deployment_journal = False
         self._answer_text = ""
         self.adapter = TerminalAdapter(out, read_line)
@@ -131,8 +131,8 @@ class Conversation:
         return self
 
     async def __aexit__(self, *_exception: object) -> None:
-        if self._processor:
-            await self._processor.drain(0)
+        if self._inbox:
+            await self._inbox.drain(0)
         await self._stack.aclose()
 
     async def process_line(self, line: str) -> LineOutcome:
@@ -145,28 +145,28 @@ class Conversation:
     async def receive(self, message: Message) -> None:
         """Reply to a message, and return once the whole reply is shown."""
         try:
-            processor = await self._get_processor(message)
-            await processor.handler_for(self.adapter)(message)
-            await processor.join()
+            inbox = await self._get_inbox(message)
+            await inbox.handler_for(self.adapter)(message)
+            await inbox.join()
         except KimasError as error:
             self._outcomes.outcome = "failed"
             await ConsoleSink(self._out).fail(self._redact(str(error)))
         finally:
             await self.adapter.close()
 
-    async def _get_processor(self, message: Message) -> MessageProcessor:
-        """Return the processor; it uses the deployment's journal from the first message that needs it."""
+    async def _get_inbox(self, message: Message) -> Inbox:
+        """Return the inbox; it uses the deployment's journal from the first message that needs it."""
         needs_journal = not is_ask_command(message.command) or await has_database(self._settings)
-        if self._processor is None or (needs_journal and not self._has_deployment_journal):
+        if self._inbox is None or (needs_journal and not self._has_deployment_journal):
             self._has_deployment_journal = needs_journal
             deployment_journal = self._session_journal
             if needs_journal:
                 deployment_journal = await open_journal(self._settings)
                 self._stack.push_async_callback(deployment_journal.close)
-            self._processor = self._make_processor(deployment_journal)
-        return self._processor
+            self._inbox = self._make_inbox(deployment_journal)
+        return self._inbox
 
-    def _make_processor(self, deployment_journal: Journal) -> MessageProcessor:
+    def _make_inbox(self, deployment_journal: Journal) -> Inbox:
         dispatcher = make_dispatcher(
             make_live_settings(self._settings, deployment_journal.database),
             deployment_journal,
@@ -176,9 +176,7 @@ class Conversation:
         self._context = dispatcher.context
         self._context.session = self._session_journal
         repository = SessionFeedback(self._session_journal, deployment_journal, self._replies)
-        return make_message_processor(
-            self._session_journal, self._answer_question, dispatcher, feedback_repository=repository
-        )
+        return make_inbox(self._session_journal, self._answer_question, dispatcher, feedback_repository=repository)
 
     async def _answer_question(self, question: Question, sink: Sink) -> Reply:
         history = tuple(Turn(turn.role, turn.text) for turn in question.history)

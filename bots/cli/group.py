@@ -19,13 +19,13 @@ from bots.console.convert import PLATFORM
 from bots.console.sink import OutcomePrinter, with_terminal_owner
 from bots.daemon.bootstrap import (
     make_dispatcher,
+    make_inbox,
     make_live_settings,
-    make_message_processor,
     open_app,
     require_knowledge,
 )
 from core.errors import StoreError, UsageError
-from core.messaging.processor import MessageProcessor
+from core.messaging.inbox import Inbox
 from core.observability.metrics import MetricsRecorder
 from core.runtime.locks import group_lock
 from core.runtime.tasks import task_group
@@ -74,22 +74,22 @@ async def run_group_chat(settings: Settings, file_descriptor: int | None = None,
         adapter = ConsoleGroupAdapter(input_descriptor, out, journal.complete_deleted)
         library = app.deps.library
         dispatcher = make_dispatcher(live, journal, refresher=ReadOnlySourceRefresher(settings), library=library)
-        processor = make_message_processor(journal, app.answer, dispatcher, library=library, service=app.answer_service)
-        stack.push_async_callback(processor.drain, 0)
+        inbox = make_inbox(journal, app.answer, dispatcher, library=library, service=app.answer_service)
+        stack.push_async_callback(inbox.drain, 0)
         async with task_group() as tasks:
             tasks.create_task(app.warm_up())
-            receive = processor.handler_for(adapter)
+            receive = inbox.handler_for(adapter)
 
             async def process_message(message: Message) -> None:
                 await receive(message)
-                await wait_until_idle(processor, REPLY_WAIT_S)
+                await wait_until_idle(inbox, REPLY_WAIT_S)
 
-            await processor.resume(adapter)
+            await inbox.resume(adapter)
             await adapter.listen(process_message)
             # At the end of input, wait for the remaining replies, including those that first leave time to people.
             # Questions in one conversation wait for each other, so no fixed total would suit any number of them.
             max_wait_s = settings.gate.wait_s + settings.budget.deadline_s + GRACE_S
-            await wait_until_idle(processor, max_wait_s, lambda: outcome_printer.count - processor.in_flight)
+            await wait_until_idle(inbox, max_wait_s, lambda: outcome_printer.count - inbox.in_flight)
             pending_count = len(await journal.get_pending(PLATFORM))
         if pending_count:
             out.print(f"({pending_count} not answered: the play is over)", style="dim", markup=False, soft_wrap=True)
@@ -116,18 +116,18 @@ def _format_welcome(settings: Settings, folder: Path | None) -> str:
     return WELCOME.format(name=settings.name, kept=storage_note)
 
 
-async def wait_until_idle(processor: MessageProcessor, max_wait_s: float, progress: Callable[[], int] = int) -> int:
+async def wait_until_idle(inbox: Inbox, max_wait_s: float, progress: Callable[[], int] = int) -> int:
     """Wait until no message is in flight; return how many are left after `max_wait_s` without progress."""
     last_progress = progress()
     deadline = time.monotonic() + max_wait_s
     pause_s = FIRST_POLL_S
-    while processor.in_flight and time.monotonic() < deadline:
+    while inbox.in_flight and time.monotonic() < deadline:
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, POLL_INTERVAL_S)
         if progress() != last_progress:
             last_progress = progress()
             deadline = time.monotonic() + max_wait_s
-    return processor.in_flight
+    return inbox.in_flight
 
 
 class GroupJournal(Journal):

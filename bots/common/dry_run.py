@@ -13,11 +13,12 @@ from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from bots.common.forwarding import ForwardingAdapter
 from bots.common.open_storage import open_existing_database, open_journal
 from bots.common.reply_sink import FinalTextSink
 from core.errors import PlatformError, StoreError
 from core.observability.logs import get_logger
-from core.ports import Delivery, ForwardingAdapter, Sink
+from core.ports import Delivery, Sink
 from core.settings import Settings
 from core.types import Message, Reply
 from core.types.forms import SettingsForm

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bots.common.forwarding import ForwardingAdapter
 from core.errors import PlatformError
 from core.observability.logs import log_context
-from core.ports import Adapter, Delivery, ForwardingAdapter, MessageHandler, Sink
+from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.types import ConversationKey, Message
 from core.types.forms import SettingsForm
 

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from bots.daemon.sharing import Sharing
     from core.messaging.commands.context import CommandHandler, SettingsLoader
     from core.messaging.commands.dispatcher import CommandDispatcher
+    from core.messaging.inbox import Inbox
     from core.messaging.policy.command_table import Command
-    from core.messaging.processor import MessageProcessor
     from core.observability.metrics import MetricsRecorder
     from core.ports import Adapter, AnswerFunction, SourceRefresher
     from core.storage.engine import Database
@@ -291,7 +291,7 @@ def make_dispatcher(
     return CommandDispatcher(context, COMMANDS if commands is None else commands, extra_handlers)
 
 
-def make_message_processor(
+def make_inbox(
     journal: Journal,
     answer: AnswerFunction,
     dispatcher: CommandDispatcher,
@@ -299,8 +299,8 @@ def make_message_processor(
     library: Library | None = None,
     feedback_repository: FeedbackRepository | None = None,
     service: AnswerService | None = None,
-) -> MessageProcessor:
-    """Return the processor of all adapters' messages. Without a `library` the bot never speaks unprompted.
+) -> Inbox:
+    """Return the inbox of all adapters' messages. Without a `library` the bot never speaks unprompted.
 
     With a `service` its model may judge whether to speak.
     """
@@ -309,7 +309,8 @@ def make_message_processor(
     from core.messaging.feedback.handler import FeedbackHandler
     from core.messaging.gate.gate import Gate
     from core.messaging.gate.second_opinion import SecondOpinion
-    from core.messaging.processor import MessageProcessor, MessageStages
+    from core.messaging.handler import MessageStages
+    from core.messaging.inbox import Inbox
     from core.storage.chat_history import ChatHistory
     from core.storage.feedback import FeedbackRepository
     from core.storage.lessons import TaughtAnswerRepository
@@ -329,7 +330,7 @@ def make_message_processor(
         FeedbackHandler(settings, journal, feedback_repository, permissions),
         EscalationHandler(settings, journal, TaughtAnswerRepository(database), permissions),
     )
-    return MessageProcessor(settings, journal, answer, stages)
+    return Inbox(settings, journal, answer, stages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +340,7 @@ class Daemon:
     app: App
     adapters: Mapping[Adapter, asyncio.Task[None]]
     feed_followers: Sequence[FeedFollower]
-    processor: MessageProcessor
+    inbox: Inbox
     journal: Journal
     refresh_scheduler: RefreshScheduler
     monitor: Monitor
@@ -378,14 +379,14 @@ async def open_daemon(
     library = app.deps.library
     scheduler = app.make_refresh_scheduler(journal.database, recorder, leases)
     dispatcher = make_dispatcher(live, journal, refresher=scheduler, reload_settings=reload_settings, library=library)
-    processor = make_message_processor(
+    inbox = make_inbox(
         journal, monitor.instrument_answer(app.answer), dispatcher, library=library, service=app.answer_service
     )
-    sharing = await stack.enter_async_context(share_work(leases, processor.share, journal.database))
-    stack.push_async_callback(processor.drain, 0)
-    monitor.attach(platform_adapters, processor, scheduler, app.models)
-    alerts = make_alerts(live, journal.database, monitor, processor.handler_for, startup_task.result())
-    parts = (app, alerts.sender.adapters, feed_followers, processor, journal, scheduler, monitor, alerts)
+    sharing = await stack.enter_async_context(share_work(leases, inbox.share, journal.database))
+    stack.push_async_callback(inbox.drain, 0)
+    monitor.attach(platform_adapters, inbox, scheduler, app.models)
+    alerts = make_alerts(live, journal.database, monitor, inbox.handler_for, startup_task.result())
+    parts = (app, alerts.sender.adapters, feed_followers, inbox, journal, scheduler, monitor, alerts)
     return Daemon(*parts, sharing)
 
 

@@ -1,4 +1,4 @@
-"""Followed feeds: each new entry reaches the message processor as a post does from a platform."""
+"""Followed feeds: each new entry reaches the inbox as a post does from a platform."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ Stage = Literal["starting", "ready", "stopping"]
 
 
 class CountsMessages(Protocol):
-    """The part of the message processor that the monitor reads."""
+    """The part of the inbox that the monitor reads."""
 
     @property
     def in_flight(self) -> int:
@@ -47,7 +47,7 @@ class MonitoredParts:
     """The monitored parts of an open daemon."""
 
     connections: Mapping[str, ConnectionStatus]
-    processor: CountsMessages
+    inbox: CountsMessages
     source_refresher: SourceRefresher
     models: RoleChatModel | None
 
@@ -89,13 +89,13 @@ class Monitor:
     def attach(
         self,
         adapters: Sequence[Adapter],
-        processor: CountsMessages,
+        inbox: CountsMessages,
         source_refresher: SourceRefresher,
         models: RoleChatModel | None,
     ) -> None:
         """Monitor these from now on."""
         connections = {adapter.label: adapter.connection for adapter in adapters if adapter.connection}
-        self._monitored = MonitoredParts(connections, processor, source_refresher, models)
+        self._monitored = MonitoredParts(connections, inbox, source_refresher, models)
 
     def get_problems(self) -> Sequence[str]:
         """Return the problems, one line each."""
@@ -151,7 +151,7 @@ class Monitor:
             CircuitState(deployment.settings.model, deployment.settings.base_url, deployment.circuit_breaker.is_open)
             for deployment in deployments
         ]
-        daemon_state = DaemonStatus(is_ready, lag_s, monitored.processor.in_flight, platforms, circuits, sources)
+        daemon_state = DaemonStatus(is_ready, lag_s, monitored.inbox.in_flight, platforms, circuits, sources)
         # Writing hundreds of lines takes milliseconds, and the numbers of the process come from files.
         return await asyncio.to_thread(metrics.render, daemon_state)
 

@@ -16,7 +16,7 @@ from bots.daemon.monitor import open_monitor
 from bots.daemon.operator_page import open_operator_page
 from core.errors import JournalError, KimasError
 from core.messaging.commands.context import SettingsLoader
-from core.messaging.processor import MessageProcessor
+from core.messaging.inbox import Inbox
 from core.observability.logs import get_logger
 from core.observability.tracing import open_tracing
 from core.ports import Adapter
@@ -82,7 +82,7 @@ async def _serve(
 ) -> None:
     app = daemon.app
     adapters = daemon.adapters
-    processor = daemon.processor
+    inbox = daemon.inbox
     async with task_group() as tasks:
         await stack.enter_async_context(
             run_periodically(DAILY_MINUTES, lambda: erase_expired(settings, daemon.journal))
@@ -103,7 +103,7 @@ async def _serve(
             _log.info("daemon.stopping", grace_s=settings.run.grace_s)
             for listener in listeners:
                 listener.cancel()
-            await _drain(processor, settings.run.grace_s, force_stop)
+            await _drain(inbox, settings.run.grace_s, force_stop)
         if errors:
             raise errors[0]
 
@@ -121,11 +121,11 @@ async def _listen(adapters: Sequence[Adapter], daemon: Daemon, stop: asyncio.Eve
     try:
         for adapter in adapters:
             await daemon.adapters[adapter]
-        processor = daemon.processor
-        await _resume(processor, adapters)
+        inbox = daemon.inbox
+        await _resume(inbox, adapters)
         async with task_group() as tasks:
             for adapter in adapters:
-                receive = processor.handler_for(adapter)
+                receive = inbox.handler_for(adapter)
                 listen = partial(adapter.listen, receive)
                 sharing = daemon.sharing
                 tasks.create_task(sharing.listen(adapter, listen) if sharing else listen())
@@ -142,24 +142,24 @@ async def _listen(adapters: Sequence[Adapter], daemon: Daemon, stop: asyncio.Eve
         stop.set()
 
 
-async def _resume(processor: MessageProcessor, adapters: Sequence[Adapter]) -> None:
+async def _resume(inbox: Inbox, adapters: Sequence[Adapter]) -> None:
     """Continue what the last run left. Wait some minutes for a journal whose disk is full or whose lock is held."""
     for delay_s in islice(iter_retry_delays(), RESUME_RETRIES):
         try:
-            await processor.resume(*adapters)
+            await inbox.resume(*adapters)
         except JournalError as error:
             _log.error("journal.unavailable", error=str(error), retry_s=delay_s)
             await asyncio.sleep(delay_s)
         else:
             return
-    await processor.resume(*adapters)
+    await inbox.resume(*adapters)
 
 
-async def _drain(processor: MessageProcessor, grace_s: float, force_stop: asyncio.Event) -> None:
+async def _drain(inbox: Inbox, grace_s: float, force_stop: asyncio.Event) -> None:
     force_stop_task = asyncio.create_task(force_stop.wait())
-    drain_task = asyncio.create_task(processor.drain(grace_s))
+    drain_task = asyncio.create_task(inbox.drain(grace_s))
     await asyncio.wait((force_stop_task, drain_task), return_when=asyncio.FIRST_COMPLETED)
-    unfinished_count = await (drain_task if drain_task.done() else processor.drain(0))
+    unfinished_count = await (drain_task if drain_task.done() else inbox.drain(0))
     force_stop_task.cancel()
     await asyncio.gather(drain_task, force_stop_task, return_exceptions=True)
     if unfinished_count:

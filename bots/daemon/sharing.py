@@ -90,7 +90,7 @@ async def share_work(
 ) -> AsyncIterator[Sharing | None]:
     """Take part in the work for the length of the block; what is unfinished at its end is left to the others.
 
-    `share` is that of the message processor.
+    `share` is that of the inbox.
     """
     if leases is None:
         yield None

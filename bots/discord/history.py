@@ -204,14 +204,6 @@ class EventReader:
             case "GUILD_CREATE":
                 if not event.get("unavailable"):
                     await self._catch_up_server(event, receive)
-            case "THREAD_CREATE" | "THREAD_UPDATE" | "CHANNEL_CREATE" | "CHANNEL_UPDATE":
-                self._channel_state.update_channel(event)
-                self._unreadable_channels.discard(str(event["id"]))
-            case "THREAD_LIST_SYNC":
-                for thread in event["threads"]:
-                    self._channel_state.update_channel(thread, str(event["guild_id"]))
-            case "THREAD_DELETE" | "CHANNEL_DELETE":
-                self._channel_state.remove_channel(str(event["id"]))
             case "MESSAGE_CREATE":
                 await self._handle_new_message(event, await self._get_location(event), receive)
             case "MESSAGE_UPDATE":
@@ -221,6 +213,20 @@ class EventReader:
             case "MESSAGE_DELETE_BULK":
                 for message_id in event["ids"]:
                     self._on_deleted(str(message_id))
+            case _:
+                self._update_channels(kind, event)
+
+    def _update_channels(self, kind: str, event: Json) -> None:
+        """Note which channels and threads there are."""
+        match kind:
+            case "THREAD_CREATE" | "THREAD_UPDATE" | "CHANNEL_CREATE" | "CHANNEL_UPDATE":
+                self._channel_state.update_channel(event)
+                self._unreadable_channels.discard(str(event["id"]))
+            case "THREAD_LIST_SYNC":
+                for thread in event["threads"]:
+                    self._channel_state.update_channel(thread, str(event["guild_id"]))
+            case "THREAD_DELETE" | "CHANNEL_DELETE":
+                self._channel_state.remove_channel(str(event["id"]))
 
     async def _get_location(self, event: Json) -> Location:
         channel_id = str(event["channel_id"])

@@ -1,7 +1,7 @@
 """The seven steps from a question to a cited reply (docs/architecture.md).
 
-They name no platform and catch no failure: exceptions reach the message processor, which tells the asker. The reply's
-trace names each stage whose fallback was used.
+They name no platform and catch no failure: exceptions reach the handler of messages, which tells the asker. The
+reply's trace names each stage whose fallback was used.
 """
 
 from __future__ import annotations

@@ -127,9 +127,7 @@ class OpenAIClient:
                         if decoder.is_done:
                             await _drain(byte_stream)
                             break
-                        pause_s = min(MAX_READ_PAUSE_S, self._active_streams * READ_PAUSE_S)
-                        if decoder.has_begun and not decoder.is_complete and pause_s >= MIN_READ_PAUSE_S:
-                            await asyncio.sleep(pause_s)
+                        await self._pause_reading(decoder)
                     for chunk in decoder.flush():
                         yield chunk
                     if not (decoder.has_begun or decoder.is_complete) and is_web_page(response):
@@ -143,6 +141,12 @@ class OpenAIClient:
             self._active_streams -= 1
         if not decoder.is_complete:
             raise ModelError(f"{self.base_url}: the reply of {request.get('model')} broke off before its end")
+
+    async def _pause_reading(self, decoder: ChatStreamDecoder) -> None:
+        """Let several words of a reply arrive while many are streamed; its beginning and end are read at once."""
+        pause_s = min(MAX_READ_PAUSE_S, self._active_streams * READ_PAUSE_S)
+        if decoder.has_begun and not decoder.is_complete and pause_s >= MIN_READ_PAUSE_S:
+            await asyncio.sleep(pause_s)
 
     async def _open_stream(self, client: AsyncOpenAI, request: Mapping[str, Any]) -> Response:
         """Start a stream, with token counts if the endpoint supports them; a rejection is remembered."""

@@ -1,4 +1,4 @@
-"""Work that several daemons share: claims messages from the journal for the processor of this one."""
+"""Work that several daemons share: claims messages from the journal for the inbox of this one."""
 
 from __future__ import annotations
 

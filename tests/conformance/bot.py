@@ -17,7 +17,7 @@ from sqlalchemy import text as sql
 
 from bots.cli.chat import Conversation
 from bots.console.adapter import parse_line
-from core.messaging.processor import MessageProcessor
+from core.messaging.inbox import Inbox
 from core.ports import AnswerFunction, Sink
 from core.storage.messages import Journal
 from core.types import Citation, Message, Question, Reply
@@ -100,7 +100,7 @@ class Bot:
 
     adapter: Skipping
     journal: Journal
-    processor: MessageProcessor
+    processor: Inbox
 
     def __init__(self, driver: Driver, folder: Path, answer: AnswerFunction | None = None) -> None:
         self.driver = driver

@@ -24,10 +24,10 @@ import yaml
 from sqlalchemy import update
 
 from bots.daemon.adapters import make_source_lookup
-from bots.daemon.bootstrap import App, make_dispatcher, make_live_settings, make_message_processor, open_app
+from bots.daemon.bootstrap import App, make_dispatcher, make_inbox, make_live_settings, open_app
 from core.errors import ConfigurationError, UsageError
 from core.messaging.feedback import rating_buttons
-from core.messaging.processor import MessageProcessor
+from core.messaging.inbox import Inbox
 from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.settings import Settings
 from core.settings.audience import Audiences
@@ -203,9 +203,7 @@ class Bot:
             reload_settings=self.reload_settings,
             library=app.deps.library,
         )
-        self.processor: MessageProcessor = make_message_processor(
-            journal, app.answer, self.dispatcher, library=app.deps.library
-        )
+        self.processor: Inbox = make_inbox(journal, app.answer, self.dispatcher, library=app.deps.library)
 
     async def reload_settings(self) -> Settings:
         if self.reload_error:

@@ -29,7 +29,7 @@ from bots.telegram.convert import Identity as TelegramIdentity
 from bots.telegram.feedback import from_reaction, from_stop
 from bots.telegram.render import MAX_RICH_CHARS, render_rich
 from core.messaging.feedback.rating_buttons import read_button, to_press
-from core.messaging.processor import MessageProcessor
+from core.messaging.inbox import Inbox
 from core.observability.logs import get_logger
 from core.storage.messages import Journal
 from core.storage.overrides import Audit
@@ -62,7 +62,7 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
     await journal.close()
 
 
-async def give(processor: MessageProcessor, adapter: RecordingAdapter, *messages: Message) -> None:
+async def give(processor: Inbox, adapter: RecordingAdapter, *messages: Message) -> None:
     handler = processor.handler_for(adapter)
     for message in messages:
         await handler(message)

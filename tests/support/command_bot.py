@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from core.errors import PlatformError, StoreError, UsageError
 from core.messaging.commands.dispatcher import CommandDispatcher
-from core.messaging.processor import MessageProcessor
+from core.messaging.inbox import Inbox
 from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.settings import Settings
 from core.storage.messages import Journal
@@ -130,7 +130,7 @@ class Bot:
     """A message processor with its dispatcher, and its reply to each message."""
 
     journal: Journal
-    processor: MessageProcessor
+    processor: Inbox
     dispatcher: CommandDispatcher
     adapter: RecordingAdapter
 

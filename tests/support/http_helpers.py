@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from bots.http.adapter import HttpAdapter
 from bots.http.client import HttpIntervals
-from core.messaging.processor import MessageProcessor
+from core.messaging.inbox import Inbox
 from core.ports import AnswerFunction, Library, Sink
 from core.settings import HttpSettings, Settings
 from core.storage.messages import Journal
@@ -50,7 +50,7 @@ async def echo(question: Question, sink: Sink) -> Reply:
 class Harness:
     peer: CallbackPeer
     adapter: HttpAdapter
-    processor: MessageProcessor
+    processor: Inbox
     journal: Journal
 
     async def send(self, *events: object) -> list[int]:

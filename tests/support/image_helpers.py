@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from core.answering.pipeline import answer
 from core.llm.role_models import RoleChatModel
-from core.messaging.processor import MessageProcessor
+from core.messaging.inbox import Inbox
 from core.ports import Adapter, Sink
 from core.settings import Settings
 from core.storage.messages import Journal
@@ -29,7 +29,7 @@ IMAGE_DESCRIPTION = "ModuleNotFoundError: No module named 'kimas'"
 class Harness:
     model: ScriptedPeer
     journal: Journal
-    processor: MessageProcessor
+    processor: Inbox
 
     async def outcomes(self) -> list[tuple[str, str]]:
         """Return state and reason of every message, in the order in which they came."""

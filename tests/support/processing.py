@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import text
 
-from core.messaging.processor import MessageProcessor
+from core.messaging.inbox import Inbox
 from core.ports import Adapter, AnswerFunction, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message, Question, Reply
@@ -65,7 +65,7 @@ def make_unaddressed(number: int, text: str = UNADDRESSED.text, **changes: objec
     return replace(message, **changes)  # type: ignore[arg-type]
 
 
-def automatic(journal: Journal, answer: AnswerFunction, **changes: object) -> tuple[RecordingAdapter, MessageProcessor]:
+def automatic(journal: Journal, answer: AnswerFunction, **changes: object) -> tuple[RecordingAdapter, Inbox]:
     gate = {"mode": "auto", "wait_s": 0.3, "cooldown_s": 0, **changes}
     return RecordingAdapter(), make_processor(settings(gate=gate), journal, answer, InMemoryLibrary())
 

@@ -25,7 +25,7 @@ from sqlalchemy import select
 
 from core.answering.pipeline import answer
 from core.llm.role_models import RoleChatModel
-from core.messaging.processor import MessageProcessor
+from core.messaging.inbox import Inbox
 from core.ports import Adapter, MessageHandler, Sink
 from core.settings import Settings
 from core.settings.yaml_file import read_yaml
@@ -314,7 +314,7 @@ async def raced(folder: Path, network: Network, make: Callable[[Settings], Adapt
 
 @asynccontextmanager
 async def listening(
-    adapter: Adapter, receive: MessageHandler, processor: MessageProcessor, network: Network
+    adapter: Adapter, receive: MessageHandler, processor: Inbox, network: Network
 ) -> AsyncIterator[None]:
     """Have the adapter listen; what the bot has begun is brought to its end after it."""
     await adapter.open()

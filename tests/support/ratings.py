@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import count
 
 from core.messaging.feedback.rating_buttons import to_press
-from core.messaging.processor import MessageProcessor
+from core.messaging.inbox import Inbox
 from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.types import Citation, ConversationKey, Message, Question, Reply
@@ -56,7 +56,7 @@ async def rate(journal: Journal, key: ConversationKey, texts: Sequence[str], rat
         await _wait_until_finished(processor)
 
 
-async def _wait_until_finished(processor: MessageProcessor) -> None:
+async def _wait_until_finished(processor: Inbox) -> None:
     while processor._tasks:
         await asyncio.gather(*processor._tasks)
 

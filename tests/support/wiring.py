@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bots.daemon.bootstrap import make_dispatcher, make_live_settings, make_message_processor
+from bots.daemon.bootstrap import make_dispatcher, make_inbox, make_live_settings
 from core.messaging.commands.dispatcher import CommandDispatcher
-from core.messaging.processor import MessageProcessor
+from core.messaging.inbox import Inbox
 from core.ports import AnswerFunction, Library
 from core.settings import Settings
 from core.storage.messages import Journal
@@ -23,6 +23,6 @@ def make_processor(
     answer: AnswerFunction,
     library: Library | None = None,
     dispatcher: CommandDispatcher | None = None,
-) -> MessageProcessor:
+) -> Inbox:
     """Return a message processor; it gets a new dispatcher where none is passed."""
-    return make_message_processor(journal, answer, dispatcher or wire_dispatcher(settings, journal), library=library)
+    return make_inbox(journal, answer, dispatcher or wire_dispatcher(settings, journal), library=library)

@@ -1,7 +1,7 @@
 """The buttons below an answer, to rate it or to stop it: their choices, their data, and a press as a message.
 
 A press is a message with the command `thumbs`. Its text is the choice, `reply_to` the id of the question. It goes
-through the same processor and journal as all messages, but in a thread of its own: so it does not wait for answers, and
+through the same inbox and journal as all messages, but in a thread of its own: so it does not wait for answers, and
 does not count as part of the conversation.
 """
 

@@ -17,7 +17,7 @@ from core.catalogue.zh import MESSAGES as CHINESE
 from core.language.courtesies import find_courtesy
 from core.messaging.event_limit import MAX_EVENTS
 from core.messaging.feedback.rating_buttons import with_answer_buttons
-from core.messaging.processor import MessageProcessor
+from core.messaging.inbox import Inbox as BotInbox
 from core.ports import Sink
 from core.storage.messages import Journal
 from core.storage.tables import messages
@@ -69,7 +69,7 @@ async def answer(question: Question, sink: Sink) -> Reply:
 @asynccontextmanager
 async def run_bot(
     peer: SlackPeer, journal: Journal, folder: Path, answers: Any = answer, **changes: Any
-) -> AsyncIterator[MessageProcessor]:
+) -> AsyncIterator[BotInbox]:
     """Run a bot as the daemon does, with two sources of which one is for a channel only."""
     adapter = SlackAdapter(slack_settings(peer, folder), Threads().answered_in, PACE)
     configuration = settings(

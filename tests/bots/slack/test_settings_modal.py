@@ -18,7 +18,7 @@ from bots.slack.adapter import SlackAdapter
 from bots.slack.settings_modal import MAX_FIELDS
 from core.catalogue import ENGLISH
 from core.messaging.commands.dispatcher import CommandDispatcher
-from core.messaging.processor import MessageProcessor
+from core.messaging.inbox import Inbox
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message
 from core.types.forms import FormField, SettingsForm
@@ -47,7 +47,7 @@ class Bot:
     adapter: SlackAdapter
     journal: Journal
     dispatcher: CommandDispatcher
-    processor: MessageProcessor
+    processor: Inbox
 
     async def opened(self, user: str = OWNER) -> View:
         """Give the command and return the modal."""

@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from bots.common.connection import RetryLater, TokenRefused, Unreachable
 from core.errors import PlatformError, ServiceError
-from core.messaging.processor import MessageProcessor
+from core.messaging.inbox import Inbox
 from core.messaging.redelivery import Conversation, Undelivered, redelivery_time_s
 from core.ports import Adapter, ConnectionStatus, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
@@ -105,7 +105,7 @@ async def get_outcome(journal: Journal, number: str = "1") -> tuple[str, str]:
 
 async def receive(
     journal: Journal, platform: Platform, *messages: Message, error: Exception | None = None, **changes: object
-) -> tuple[MessageProcessor, Answers]:
+) -> tuple[Inbox, Answers]:
     answers = Answers(error)
     processor = make_processor(settings(**changes), journal, answers)
     for message in messages:

@@ -120,7 +120,7 @@ ASIDES = (
     "then I'll do it at home",
     "when I tried it, it was slow",
 )
-# The reason the journal gives where a crash left in doubt whether a reply was posted: docs/protocols.md, "Exactly once".
+# The journal's reason where a crash left in doubt whether a reply was posted: docs/protocols.md, "Exactly once".
 IN_DOUBT = "killed while the reply was being posted"
 SETTLED = ("answered", "silent", "failed")
 # What a platform refuses after a kill, and is then done otherwise: an edit to what is shown already, a poll beside the

@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from core.errors import ConfigurationError, MessageDeleted, PlatformError, ServiceError, UsageError
 from core.messaging.auto_comment.commenter import find_word, in_quiet_hours, is_post, reject_reason
-from core.messaging.processor import MessageProcessor
+from core.messaging.inbox import Inbox
 from core.ports import Adapter, AnswerFunction, Delivery, MessageHandler, Sink
 from core.settings.messaging import AutoCommentSettings
 from core.storage.messages import Journal
@@ -241,7 +241,7 @@ async def test_humans_other_posts_and_one_competitor_leave_room(journal: Journal
 @pytest.mark.parametrize("max_replies", [1, 2, 3])
 async def test_the_race_is_looked_at_again_right_before_posting(journal: Journal, max_replies: int) -> None:
     own_post = post()
-    processor: MessageProcessor
+    processor: Inbox
     board = Board()
 
     async def overtaken(question: Question, sink: Sink) -> Reply:

@@ -485,7 +485,7 @@ async def test_an_answer_that_looks_like_a_command_is_none(journal: Journal) -> 
         await sink.finish(reply)
         return reply
 
-    bot.processor._answer = planted
+    bot.processor._handler._answer = planted
     assert await bot.deliver(says("", "How?")) == "/pause\n/mode off"
     assert await bot.entries() == []
 
@@ -533,7 +533,7 @@ async def test_commands_do_not_wait_behind_answers(journal: Journal) -> None:
         await going.wait()
         return await echo(question, sink)
 
-    bot.processor._answer = slow
+    bot.processor._handler._answer = slow
     await bot.processor.handler_for(bot.adapter)(says("", "How?"))
     message = says("pause")
     await bot.processor.handler_for(bot.adapter)(message)
@@ -582,7 +582,7 @@ async def test_why_explains_a_silence_and_a_failure_that_is_replied_to(journal: 
     await bot.deliver(chinese_chatter)
     explanation = await bot.deliver(says("why", person=ANN, reply_to=chinese_chatter.id))
     assert explanation == "我没有说话，原因是：没有人在叫我。"
-    bot.processor._answer = fail
+    bot.processor._handler._answer = fail
     message = says("", "How do I install it?", person=ANN)
     await bot.deliver(message)
     assert "secret-host" not in await bot.deliver(says("why", person=ANN, reply_to=message.id))

@@ -19,7 +19,7 @@ from core.errors import AnswerStopped
 from core.messaging.claiming import is_bound
 from core.messaging.feedback.rating_buttons import get_rating_buttons, read_button
 from core.messaging.feedback.running_answers import RunningAnswers
-from core.messaging.processor import MessageProcessor
+from core.messaging.inbox import Inbox
 from core.ports import Adapter
 from core.runtime.tasks import ends_when
 from core.storage.feedback import FeedbackRepository
@@ -52,7 +52,7 @@ class Scene:
     peer: ScriptedPeer
     journal: Journal
     adapter: Group
-    processor: MessageProcessor
+    processor: Inbox
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(60):

@@ -16,7 +16,7 @@ from bots.common.dry_run import DryRunAdapter
 from bots.common.namespaced import NamespacedAdapter
 from bots.discord.adapter import DiscordAdapter, TypingTracker
 from core.messaging.gate.human_activity import wait_while_typing
-from core.messaging.processor import MessageProcessor
+from core.messaging.inbox import Inbox
 from core.ports import Sink
 from core.storage.messages import Journal
 from core.storage.tables import messages
@@ -51,7 +51,7 @@ class Watched(DiscordAdapter):
 class Channel:
     peer: DiscordPeer
     journal: Journal
-    processor: MessageProcessor
+    processor: Inbox
     adapter: Watched
     id: str
 

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from bots.daemon.bootstrap import make_dispatcher, make_message_processor
+from bots.daemon.bootstrap import make_dispatcher, make_inbox
 from core.answering.quota import QuotaLimiter
 from core.answering.service import AnswerService
 from core.catalogue import messages_for
@@ -241,7 +241,7 @@ async def test_why_says_in_one_line_what_the_model_judged(journal: Journal) -> N
 async def test_the_record_of_a_spoken_answer_has_the_second_opinion(journal: Journal, model: RoleChatModel) -> None:
     group = Group(journal, model, threshold=await sureness())
     dispatcher = make_dispatcher(group.live, journal)
-    processor = make_message_processor(journal, echo, dispatcher, library=group.library, service=group.service)
+    processor = make_inbox(journal, echo, dispatcher, library=group.library, service=group.service)
     adapter = RecordingAdapter()
     await processor.handler_for(adapter)(message(1))
     assert await processor.drain(60) == 0

@@ -1,0 +1,279 @@
+"""The handler of messages: the gate judges each one, and it is answered once or skipped for a reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from core.errors import JournalError, MessageDeleted, PlatformError, PlatformUnavailable, QuotaExceeded
+from core.messaging.auto_comment.commenter import Commenter
+from core.messaging.commands.dispatcher import CommandDispatcher
+from core.messaging.feedback.escalation_handler import EscalationHandler
+from core.messaging.feedback.handler import FeedbackHandler, StartAnswer
+from core.messaging.feedback.rating_buttons import is_press
+from core.messaging.gate.gate import Gate, GateDecision
+from core.messaging.gate.human_activity import wait_while_typing
+from core.messaging.gate.replies import has_content, with_attachments
+from core.messaging.journaling import JournaledDelivery, RecordedSink, describe_error
+from core.messaging.policy.command_table import is_ask_command
+from core.messaging.policy.permissions import PermissionDenied
+from core.messaging.quotations import with_history
+from core.messaging.redelivery import TakeTurn, Undelivered
+from core.messaging.unprompted import NothingToSay, UnpromptedSink, to_skip
+from core.observability.logs import get_logger
+from core.observability.tracing import annotate
+from core.ports import Adapter, AnswerFunction
+from core.settings import Settings
+from core.storage.messages import Journal
+from core.types import Message, Question, Reply, SkipReason, skip
+
+_log = get_logger(__name__)
+
+# How many undelivered answers are sent again at the same time.
+REDELIVERIES_AT_ONCE = 4
+
+WaitForHumans = Callable[[float], Awaitable[bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageStages:
+    """The stages of a message: `gate` decides whether the bot speaks, the others handle what the gate lets through."""
+
+    gate: Gate
+    dispatcher: CommandDispatcher
+    commenter: Commenter
+    feedback: FeedbackHandler
+    handoff: EscalationHandler
+
+
+class Handler:
+    """Handles one message after the other, each at its turn, with as many workers as are configured.
+
+    `enqueue` takes a message that the bot makes itself. `wait_for_humans` waits some seconds, and returns False if the
+    daemon stops meanwhile.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        journal: Journal,
+        answer: AnswerFunction,
+        stages: MessageStages,
+        *,
+        enqueue: StartAnswer,
+        wait_for_humans: WaitForHumans,
+    ) -> None:
+        self._settings = settings
+        self._journal = journal
+        self._answer = answer
+        self._gate = stages.gate
+        self._dispatcher = stages.dispatcher
+        self._permissions = stages.dispatcher.context.permissions
+        self._commenter = stages.commenter
+        self._feedback = stages.feedback
+        self._handoff = stages.handoff
+        self._enqueue = enqueue
+        self._wait_for_humans = wait_for_humans
+        self._worker_slots = asyncio.Semaphore(settings.run.workers)
+        self._redelivery_slots = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(REDELIVERIES_AT_ONCE))
+
+    async def handle(self, turn: TakeTurn, adapter: Adapter, message: Message, previous_reply_id: str) -> None:
+        """Judge a message at its turn, then answer or skip it; `previous_reply_id` is the reply that was begun before.
+
+        People get time first to answer what nobody asked the bot. Raises `JournalError`, and `Undelivered` if the
+        platform does not take the answer now.
+        """
+        visible_sources = self._permissions.visible_sources(message)
+        if self._dispatcher.is_priority(message) or is_press(message):
+            async with turn():
+                delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible_sources)
+                if is_press(message) and not self._dispatcher.is_priority(message):
+                    await self._feedback.handle_press(adapter, message, delivery, self._enqueue)
+                    return
+                decision = await self._gate.judge(message, is_resumed=delivery.is_resumed)
+                await self._respond(adapter, message, decision, delivery)
+            return
+        async with turn():
+            # Read only now, at the message's turn: messages are processed in the order in which they came.
+            delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible_sources)
+            # An answer that is only to be delivered needs no worker.
+            async with self._redelivery_slots[adapter.label] if delivery.final_reply else self._worker_slots:
+                delayed_decision = await self._judge_and_respond(adapter, message, delivery)
+        if delayed_decision is None:
+            return
+        if await self._wait_for_humans(delayed_decision.wait_s) and await wait_while_typing(
+            adapter, message, delayed_decision.wait_s, self._wait_for_humans
+        ):
+            async with turn(), self._worker_slots:
+                decision = await self._gate.recheck(message, delayed_decision)
+                await self._respond(adapter, message, decision, delivery)
+
+    async def _judge_and_respond(
+        self, adapter: Adapter, message: Message, delivery: JournaledDelivery
+    ) -> GateDecision | None:
+        """Judge a message and answer it; return the decision instead if people get time to answer first."""
+        if self._commenter.should_handle(message):
+            await self._comment(adapter, message, delivery)
+            return None
+        if await self._try_capture_answer(adapter, message):
+            return None
+        decision = await self._gate.judge(message, is_resumed=delivery.is_resumed)
+        if decision.wait_s:
+            return decision
+        await self._respond(adapter, message, decision, delivery)
+        return None
+
+    async def _comment(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
+        await self._gate.chat_policy.refresh()
+        if pause_skip := self._gate.chat_policy.paused_reason(message):
+            await self._journal.mark_skipped(message, pause_skip)
+        elif reason := await self._gate.other_bot_reason(message):
+            await self._journal.mark_skipped(message, skip(reason))
+        else:
+            await self._commenter.handle(adapter, message, delivery.previous_reply_id, delivery)
+
+    async def _try_capture_answer(self, adapter: Adapter, message: Message) -> bool:
+        """Finish a message that is the answer of a trusted person, where the bot may speak at all."""
+        await self._gate.chat_policy.refresh()
+        if self._gate.chat_policy.block_reason(message) or not await self._handoff.capture_expert_answer(
+            adapter, message
+        ):
+            return False
+        await self._journal.mark_skipped(message, skip(SkipReason.ANSWER_CAPTURED))
+        return True
+
+    async def _respond(
+        self, adapter: Adapter, message: Message, decision: GateDecision, delivery: JournaledDelivery
+    ) -> None:
+        if decision.reason:
+            _log.debug("message.silent", reason=str(decision.reason))
+            await self._journal.mark_skipped(message, decision.reason, self._permissions.visible_sources(message))
+            return
+        is_answerable = is_ask_command(message.command) and not decision.canned_reply and has_content(message)
+        question = self._feedback.with_answer_buttons(message, is_question=is_answerable)
+        sink = RecordedSink(adapter.sink(question, delivery, delivery.previous_reply_id), delivery)
+        try:
+            if reply := delivery.final_reply:
+                await sink.deliver(reply)
+            else:
+                reply = await self._reply(adapter, message, sink, decision)
+        except asyncio.CancelledError:
+            await delivery.wait_for_posting()
+            raise
+        except JournalError:
+            # The question is fine: it is processed again when the journal works.
+            raise
+        except Exception as error:
+            await self._end_without_answer(message, decision, delivery, sink, error)
+        else:
+            reply = replace(reply, trace=replace(reply.trace, opinion=decision.opinion))
+            await self._finish_answer(message, reply, decision, delivery)
+            if is_answerable and not (reply.is_stopped or reply.failure):
+                await self._handoff.escalate_if_needed(adapter, message, reply, self._enqueue)
+
+    async def _reply(self, adapter: Adapter, message: Message, sink: RecordedSink, decision: GateDecision) -> Reply:
+        visible_sources = self._permissions.visible_sources(message)
+        if decision.canned_reply:
+            await self._journal.begin_answer(message, visible_sources)
+            return await sink.send_text(decision.canned_reply)
+        if self._handoff.should_handle(message):
+            return await sink.send_text(await self._handoff.answer(adapter, message, self._enqueue))
+        # A later edit does not change a command: it runs as it was first sent.
+        if not is_ask_command(message.command):
+            return await sink.send_text(await self._dispatcher.dispatch(message, adapter))
+        if message.command and not has_content(message):
+            return await sink.send_text(await self._dispatcher.dispatch(replace(message, command="help"), adapter))
+        text = await self._journal.begin_answer(message, visible_sources)
+        text, history = await with_history(self._journal, message, text, self._settings.answer, visible_sources)
+        question = Question(
+            text,
+            tuple(history),
+            message.id,
+            message.author,
+            message.author_id,
+            message.key,
+            message.in_restricted_thread,
+            visible_sources=visible_sources,
+            is_unprompted=decision.is_unprompted or (sink.is_resumed and not message.addressed),
+        )
+        question = await self._feedback.with_retry_context(message, with_attachments(question, message, adapter))
+        async with self._feedback.running_answers.track(message, is_resumed=sink.is_resumed) as stop:
+            # What others have begun to read is finished, and an expert who is called in is told what about.
+            may_be_silent = decision.is_unprompted and not (sink.is_resumed or self._handoff.calls_for("nothing_found"))
+            return await self._answer(replace(question, stop=stop), UnpromptedSink(sink) if may_be_silent else sink)
+
+    async def _finish_answer(
+        self, message: Message, reply: Reply, decision: GateDecision, delivery: JournaledDelivery
+    ) -> None:
+        if reply.failure:
+            self._release_cooldown(message, decision, delivery)
+            await self._journal.mark_failed(message, reply.failure)
+            return
+        await self._journal.mark_answered(message, reply)
+        annotate(outcome="answered", strategy=reply.trace.strategy, citations=len(reply.citations))
+        _log.info(
+            "message.answered",
+            unasked=decision.is_unprompted,
+            citations=len(reply.citations),
+            cut=reply.trace.cut,
+            **reply.trace.timings_ms,
+        )
+
+    async def _end_without_answer(
+        self,
+        message: Message,
+        decision: GateDecision,
+        delivery: JournaledDelivery,
+        sink: RecordedSink,
+        error: Exception,
+    ) -> None:
+        """Record why a message got no answer; what nobody foresaw is reported to the asker. Raises `Undelivered`."""
+        # A message that was read from the journal still says whether it was addressed.
+        is_unprompted = decision.is_unprompted or (delivery.is_resumed and not message.addressed)
+        match error:
+            case MessageDeleted() | NothingToSay():
+                await self._journal.mark_skipped(message, to_skip(error))
+                self._release_cooldown(message, decision)
+            case PlatformUnavailable():
+                raise Undelivered(error, is_unprompted=is_unprompted) from error
+            case PlatformError():
+                _log.error("reply.refused", error=str(error))
+                await self._journal.mark_failed(message, str(error))
+            case _:
+                is_disturbing = self._is_apology_unneeded(message, decision, error) and not delivery.is_visible
+                self._release_cooldown(message, decision, delivery)
+                await self._report_error(message, None if is_disturbing else sink, error, is_unprompted=is_unprompted)
+
+    def _is_apology_unneeded(self, message: Message, decision: GateDecision, error: Exception) -> bool:
+        """Return whether an apology would only disturb: nobody addressed the bot, or the asker knows the reason.
+
+        A command is always answered: its author sees the platform wait for a reply.
+        """
+        if isinstance(error, QuotaExceeded) and error.is_repeated and not message.command:
+            return True
+        return decision.is_unprompted or (
+            isinstance(error, PermissionDenied) and self._gate.chat_policy.is_off(message)
+        )
+
+    async def _report_error(
+        self, message: Message, sink: RecordedSink | None, error: Exception, *, is_unprompted: bool
+    ) -> None:
+        """Report an error to the asker, if there is a sink. Raises `Undelivered` where the platform is away."""
+        apology = describe_error(message, error)
+        try:
+            if sink:
+                await sink.apologize(apology)
+        except PlatformUnavailable as platform_error:
+            raise Undelivered(platform_error, is_unprompted=is_unprompted) from error
+        except PlatformError as platform_error:
+            _log.error("reply.refused", error=str(platform_error))
+        await self._journal.mark_failed(message, apology.failure)
+
+    def _release_cooldown(
+        self, message: Message, decision: GateDecision, delivery: JournaledDelivery | None = None
+    ) -> None:
+        """End the cooldown that an unprompted answer began, unless people see something of it."""
+        if decision.is_unprompted and not (delivery and delivery.is_visible):
+            self._gate.release_cooldown(message)

@@ -1,0 +1,63 @@
+"""The knowledge that answers come from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from core.types import AgentScore, Passage
+
+
+@dataclass(frozen=True, slots=True)
+class WordMatch:
+    """How the words of a query match the stored passages.
+
+    `passages` are the best by BM25, best first. `weights` has the IDF of each token, empty where the store cannot count
+    words; `unknown_weight` is the IDF of a word that no passage contains, 0 where there are no passages. `translation`
+    is what was matched where that is not the text itself.
+    """
+
+    passages: tuple[Passage, ...] = ()
+    weights: Mapping[str, float] = field(default_factory=dict)
+    unknown_weight: float = 0.0
+    translation: str = ""
+
+
+class Library(Protocol):
+    """All knowledge, as the agents see it."""
+
+    def restricted_to(self, sources: Collection[str]) -> Library:
+        """Return a library of these sources alone, for one question; agents of other sources are missing from it."""
+        ...
+
+    async def route(self, query: str) -> Sequence[AgentScore]:
+        """Return the retrieval agents to ask, best first (KIMAs 3.2.2)."""
+        ...
+
+    async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
+        """Return at most `limit` passages of one agent's sources, best first.
+
+        `dense_query`, if not empty, replaces the query in the dense search; the lexical search always uses the query.
+        Raises `UsageError` for an unknown agent.
+        """
+        ...
+
+    async def match_words(self, query: str, limit: int) -> WordMatch:
+        """Return the `limit` best stored passages by BM25 alone, and the words' weights. Raises `StoreError`."""
+        ...
+
+    async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """Return the cosine similarity of each text with the query (-1 to 1), to select sentences."""
+        ...
+
+    def languages(self) -> Mapping[str, Sequence[str]]:
+        """Return the codes of the languages that each agent's sources are in, most frequent first, where known."""
+        ...
+
+    async def term_weights(self, query: str) -> Mapping[str, float]:
+        """Return the IDF of each token of a query over all stored passages; empty where the store cannot count.
+
+        A word that no passage contains weighs as much as one that a single passage contains.
+        """
+        ...
