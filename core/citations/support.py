@@ -37,6 +37,7 @@ from core.language.facts import (
     strip_quantities,
     to_alnum_key,
 )
+from core.language.lexicon import get_words
 from core.language.prose import CODE, split_clauses, split_sentences
 from core.language.tokens import count_cjk, stem
 from core.markup.blocks import parse_blocks
@@ -53,12 +54,6 @@ MIN_CLAUSE_OVERLAP = 0.5
 MIN_STEMS = 3
 _WORD = re.compile(r"[^\W\d_]+")
 _LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
-_ENGLISH_STOPWORDS = frozenset(
-    """
-    the a an of to in is are and or for on with that this it its by as at from be was were has have not can will you
-    your if when which who how into than then there they their but do does use
-    """.split()  # noqa: SIM905 (one word a line would hide the code)
-)
 # A statement that something is missing from the evidence.
 _ABSENCE_STATEMENT = re.compile(
     r"\b(?:does|do|did|is|are)(?: not|n[’']t) (?:\w+ ){0,2}"
@@ -185,7 +180,8 @@ def classify_language(text: str) -> str:
     # One Chinese character counts about as much as half a word.
     if cjk_count > len([word for word in words if word.isascii()]):
         return "wide"
-    stopword_count = sum(word in _ENGLISH_STOPWORDS for word in words)
+    function_words = get_words("en", "function_words")
+    stopword_count = sum(word in function_words for word in words)
     return "english" if stopword_count >= 0.12 * len(words) and stopword_count else ""
 
 

@@ -9,15 +9,10 @@ are written in simplified Chinese, and read traditional as simplified.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from core.language.follow_up_words import (
-    CHINESE_FUNCTION_WORDS,
-    CHINESE_GENERIC_WORDS,
-    CHINESE_PREDICATES,
-    GENERIC_WORDS,
-)
 from core.language.keywords import content_words, extract_noun_phrases, strip_fillers
+from core.language.lexicon import get_words
 from core.language.prose import FENCED_CODE
 from core.language.tokens import CJK_CHARACTERS, HAN, count_cjk, simplify, split_simplified, stem
 from core.types import Turn
@@ -31,7 +26,7 @@ MAX_ANSWER_NAMES = 2
 MAX_ANSWER_CHARS = 1000
 
 _NAME_AS_CODE = re.compile(r"(?<!`)`([A-Za-z][\w.-]{2,60})`(?!`)")
-_GENERIC_STEMS = frozenset(map(stem, GENERIC_WORDS.split()))
+_GENERIC_STEMS = frozenset(map(stem, get_words("en", "generic_words")))
 _AUXILIARY = (
     r"(?:do|does|did|is|are|was|were|am|can|could|will|would|should|shall|must|may|might|has|have|had|ca|wo|don|doesn"
     r"|didn|isn|aren|wasn|weren)"
@@ -121,7 +116,7 @@ _ZH_EDGES = "到能会要想请用从给将该也还都就才再又只很太更�
 # 安装包, 联系人: with one of these characters after it, a verb begins a noun. The words share one
 # look-ahead: with one each, the pattern takes 35 ms to compile.
 _ZH_NOUN_ENDINGS = "人器员者机码表单证费卡号率组页板库包权键项名量线站点"
-_ZH_PREDICATES = frozenset(CHINESE_PREDICATES.split())
+_ZH_PREDICATES = get_words("zh", "predicates")
 _ZH_OPENING = re.compile(
     r"^(?:那么?|然后|另外|所以|但是?|不过|好的?|嗯+|哦+|请问|而且|还有|对了|谢谢|明白了?|懂了)(?![个些样种里边他])"
     r"[，, 。！!]*"
@@ -155,12 +150,15 @@ _LATIN_WORD = re.compile(rf"(?:(?![{CJK_CHARACTERS}])[\w])(?:(?![{CJK_CHARACTERS
 _HAN_RUN = re.compile(f"[{HAN}]+")
 
 
-def _any_of(words: str) -> str:
-    return "|".join(sorted(words.split(), key=len, reverse=True))
+def _any_of(words: Collection[str]) -> str:
+    """Return a pattern for any of the words, the longest first."""
+    return "|".join(sorted(words, key=lambda word: (-len(word), word)))
 
 
-_ZH_FUNCTION = re.compile(_any_of(CHINESE_FUNCTION_WORDS))
-_ZH_EMPTY = re.compile(f"(?:{_any_of(CHINESE_GENERIC_WORDS)})(?![{_ZH_NOUN_ENDINGS}])|{_ZH_FUNCTION.pattern}")
+_ZH_FUNCTION = re.compile(_any_of(get_words("zh", "function_words")))
+_ZH_EMPTY = re.compile(
+    f"(?:{_any_of(get_words('zh', 'generic_words'))})(?![{_ZH_NOUN_ENDINGS}])|{_ZH_FUNCTION.pattern}"
+)
 
 
 def depends_on_history(text: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from core.language.lexicon import get_words
 from core.language.tokens import CJK_CHARACTER, CJK_CHARACTERS, cut_into_pairs, split_simplified
 
 _LETTER = rf"(?:(?![{CJK_CHARACTERS}])\w)"
@@ -32,17 +33,6 @@ _POSSESSIVE = re.compile(r"(?<=\w)['’]s\b", re.IGNORECASE)
 _CHINESE_PARTICLE = re.compile(
     r"的|了|吗|呢|吧|啊|是|在|和|与|及|或|把|被|对|从|到|中|里|如何|怎么样?|怎样|什么|为什么|哪些?|多少|有没有|是否|可以|能够?|应该|需要"
 )
-_STOPWORDS = frozenset(
-    """
-    a about above after again all also am an and any are as at be because been before being below between both
-    but by can could did do does doing done down during each explain few for from further get give had has have
-    having he help her here hers him his how i if in into is it its just know let like make many may me mean
-    might more most much must my need no nor not now of off on once one only or other our out over own please
-    same say see she should show so some such tell than that the their them then there these they this those
-    through to too under until up use used using very want was we were what when where which while who whom why
-    will with would you your yours
-    """.split()  # noqa: SIM905 (one word a line would hide the code)
-)
 
 
 def content_words(text: str) -> list[str]:
@@ -51,15 +41,20 @@ def content_words(text: str) -> list[str]:
     >>> content_words("How do I configure the rate limit?")
     ['configure', 'rate', 'limit']
     """
+    stop_words = _get_stop_words()
     if text.isascii():
-        return [word for word in _ASCII_WORD.findall(text.lower()) if word not in _STOPWORDS]
+        return [word for word in _ASCII_WORD.findall(text.lower()) if word not in stop_words]
     words: list[str] = []
     for word in _WORD.findall(text.lower()):
         if CJK_CHARACTER.match(word):
             words += cut_into_pairs(word)
-        elif word not in _STOPWORDS:
+        elif word not in stop_words:
             words.append(word)
     return words
+
+
+def _get_stop_words() -> frozenset[str]:
+    return get_words("en", "function_words", "grammar_words", "query_words")
 
 
 def strip_fillers(text: str) -> str:
@@ -74,6 +69,7 @@ def extract_noun_phrases(text: str) -> list[str]:
     A common word or punctuation ends a run. Identifiers keep their spelling; in Chinese, kana and Hangul particles
     separate the phrases.
     """
+    stop_words = _get_stop_words()
     noun_phrases: list[str] = []
     phrase_words: list[str] = []
     end = 0
@@ -81,12 +77,12 @@ def extract_noun_phrases(text: str) -> list[str]:
     for match in _WORD.finditer(text):
         is_separated = bool(text[end : match.start()].strip())
         end = match.end()
-        if phrase_words and (is_separated or match[0].lower() in _STOPWORDS or CJK_CHARACTER.match(match[0])):
+        if phrase_words and (is_separated or match[0].lower() in stop_words or CJK_CHARACTER.match(match[0])):
             noun_phrases.append(" ".join(phrase_words))
             phrase_words = []
         if CJK_CHARACTER.match(match[0]):
             noun_phrases += [part for part in _CHINESE_PARTICLE.split(match[0]) if len(part) > 1]
-        elif match[0].lower() not in _STOPWORDS:
+        elif match[0].lower() not in stop_words:
             phrase_words.append(match[0])
     noun_phrases += [" ".join(phrase_words)] if phrase_words else []
     unique_phrases: dict[str, str] = {}

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+from core.language.lexicon import get_words
 from core.language.prose import strip_code_and_links
 from core.language.tokens import HAN, HANGUL, KANA
 
@@ -64,18 +65,6 @@ _COMMON_WORDS = {
     "pt": "o os as é são como que qual porque onde quando posso de do da para e com um uma não se",
     "nl": "de het is zijn hoe wat welke waarom waar wanneer kan ik van voor en met een niet wordt",
 }
-# One of them is enough to tell an English message from names, codes and commands. Words of programming languages, error
-# messages and commands (`for`, `not found`, `on`) are left out: people write them in every language.
-_ENGLISH_WORDS = frozenset(
-    """
-    how what which why where when who whose can could do does did don doesn didn is are was were will would should shall
-    might must have has had i me my mine we our ours you your yours it its he she they them their this that these those
-    the an there here and or but so because than then with without about between into
-    any anyone anything some someone something every more most much many few again still already also too only just
-    really very other another same instead now later soon yes yeah nope please thank thanks sorry hello hi hey bye
-    great good nice cool perfect tell give want need know understand english
-    """.split()  # noqa: SIM905 (one word a line would hide the code)
-)
 _COMMON_WORD_SETS = {code: frozenset(words.split()) for code, words in _COMMON_WORDS.items()}
 
 
@@ -168,7 +157,7 @@ def detect_language_of_any(texts: Iterable[str]) -> str | None:
 def _has_latin_prose(text: str) -> bool:
     """Return whether a text in Latin script is in some language: names, codes, commands and numbers are in none."""
     words = [word.lower() for word in _LONE_WORD.findall(strip_code_and_links(text))]
-    is_prose = len(words) >= MIN_TELLING_WORDS or not _ENGLISH_WORDS.isdisjoint(words)
+    is_prose = len(words) >= MIN_TELLING_WORDS or not get_words("en", "telling_words").isdisjoint(words)
     return is_prose or bool(identify_language(" ".join(words)))
 
 

@@ -12,6 +12,7 @@ import unicodedata
 
 from core.language.follow_ups import names_own_subject
 from core.language.keywords import content_words
+from core.language.lexicon import get_words
 from core.language.tokens import CJK_CHARACTER, stem
 from core.types import Question
 
@@ -41,13 +42,6 @@ _QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|“([^”]+)”")
 _SPECIAL_FORMS = ("<super>", "<sub>", "<fraction>", "<circle>")
 
 _NEGATIONS = frozenset(("not", "no", "never", "none", "cannot", "nothing", "nobody", "nowhere"))
-# Common words that change the meaning of a question.
-_MEANINGFUL_STOPWORDS = frozenset(
-    """
-    from than into over under before after by off down between against all only most more less least fewer other same
-    both each once again first last always without except unless neither nor or out up too
-    """.split()  # noqa: SIM905 (one word a line would hide the code)
-)
 _QUESTION_WORDS = {
     "which": "what",
     **{word: word for word in ("what", "who", "whose", "whom", "when", "where", "why", "how")},
@@ -71,13 +65,6 @@ _CONTRAST = re.compile(r"[,;，；]|\b(?:and|but|while|whereas|although|though|h
 _PURPOSE = re.compile(r"\bwhat\b.*\bfor\W*\Z", re.DOTALL)
 _AMOUNT = re.compile(r"\bhow (many|much|long|often|big|large|fast|old|far|soon)\b")
 _WAY = re.compile(r"\bwhat(?:'s|’s| is| are)?(?: the| a)?(?: \w+)? (?:way|ways|steps)\b")
-_WEAK_WORDS = frozenset(
-    """
-    way ways best please possible correct correctly properly proper exactly simply easily steps step guide instructions
-    describe explain wonder wondering somebody someone anybody anyone hi hello hey thanks thank kindly able require
-    required requires necessary question everybody everyone folks actually quick quickly
-    """.split()  # noqa: SIM905 (as above)
-)
 _SYNONYMS = {
     "install": "install setup",
     "delete": "delete remove erase",
@@ -178,13 +165,13 @@ def _split_entities_and_actions(text: str) -> tuple[list[str], list[str]]:
         if lower_word in _NEGATIONS:
             # "Why doesn't it work" and "why does it not work": the position of the negation does not matter.
             actions.append("not")
-        elif lower_word in _MEANINGFUL_STOPWORDS:
+        elif lower_word in get_words("en", "meaningful_stop_words"):
             entities.append(lower_word)
         elif CJK_CHARACTER.search(word) or _IDENTIFIER_LIKE.search(word):
             entities.append(word)
         else:
             for part in lower_word.split("-"):
-                if part in _WEAK_WORDS or part in _QUESTION_WORDS or not content_words(part):
+                if part in get_words("en", "padding_words") or part in _QUESTION_WORDS or not content_words(part):
                     continue
                 part_stem = stem(part)
                 (actions if part_stem in _SYNONYM_STEMS else entities).append(_SYNONYM_STEMS.get(part_stem, part_stem))

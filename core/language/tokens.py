@@ -18,6 +18,8 @@ from itertools import chain
 
 import snowballstemmer
 
+from core.language.lexicon import get_words
+
 MAX_TOKEN_LENGTH = 64
 _TRADITIONAL_FILE = "traditional_characters.txt"
 # A compound of more parts is hardly ever searched as a whole.
@@ -47,13 +49,6 @@ LETTERS_OR_DIGITS = re.compile(_CASES.replace("{digits}", "") + r"|[^\x00-\x7f]+
 WORD_NUMBER = re.compile(r"([a-z]{2,})(\d+)")
 VOICING_MARKS = "\u3099\u309a"
 LETTER_FOLDING = str.maketrans({"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ı": "i"})
-ENGLISH_STOP_WORDS = (
-    "a about am an and any are as at be been being but by can could did didn do does doesn doing don for from had has "
-    "have having he her his how i if in into is isn it its just ll me my of on or our s she should so some such t than "
-    "that the their them then there these they this those to too us ve was we were what when where which who whom why "
-    "will with would you your"
-)
-STOP_WORDS = frozenset(ENGLISH_STOP_WORDS.split())
 # GPUs, LLMs: the stemmer does not handle plurals without a vowel or in -us.
 ABBREVIATION_PLURAL = re.compile(r"[bcdfghj-np-tv-xz]{2,}[bcdfghj-np-rtv-xz]s|[a-z]pus")
 
@@ -182,7 +177,8 @@ def _tokenize_identifier(run: str) -> str:
     words = [word for part in parts for word in _split_word(part)]
     if 1 < len(parts) <= MAX_PARTS:
         words.insert(0, _casefold("".join(parts)))
-    return " ".join(stem(word) for word in words if len(word) <= MAX_TOKEN_LENGTH and word not in STOP_WORDS)
+    stop_words = get_words("en", "function_words", "grammar_words", "index_forms")
+    return " ".join(stem(word) for word in words if len(word) <= MAX_TOKEN_LENGTH and word not in stop_words)
 
 
 def _split_word(part: str) -> list[str]:

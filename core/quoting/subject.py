@@ -5,31 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from core.language.facts import extract_identifiers
 from core.language.keywords import strip_fillers
+from core.language.lexicon import get_words
 from core.language.tokens import (
     CJK_CHARACTER,
     CJK_CHARACTERS,
     cut_into_pairs,
     lexical_tokens,
-    query_tokens,
     query_words,
     simplify,
 )
 from core.ports import Library
 from core.types import Passage
 
-# Words of questions of every kind: they say nothing about the subject.
-_GENERIC_WORDS = frozenset(
-    query_tokens(
-        "anyone anybody somebody something know work problem issue question way possible thing try want need find found"
-        " get got make right wrong good best better recommend help use using mean means difference between example"
-        " happen do does write without not new old see give take several many much one two every each own there what"
-        " when where who before after like let same other change once more again",
-        limit=200,
-    ).split()
-)
 # Characters that are particles, ask without saying for what, or occur in questions of every kind.
 _PARTICLES = re.compile(
     "什么|怎么|怎样|怎么办|如何|为什么|哪些|哪里|多少|时候|可以|应该|需要|有没有|是否|原因|办法|区别"
@@ -65,7 +56,7 @@ class Subject:
         text = strip_fillers(question)
         words = query_words(text)
         latin_words = [tokens[0] for tokens in words if not CJK_CHARACTER.match(tokens[0])]
-        specific_words = [word for word in latin_words if word not in _GENERIC_WORDS]
+        specific_words = [word for word in latin_words if word not in _get_question_tokens()]
         terms = [(frozenset((word,)), idf.get(word, 1.0)) for word in specific_words]
         for segment in _cut_into_segments(text):
             # Two characters weigh as much as a word.
@@ -84,6 +75,12 @@ class Subject:
         """Return whether the last heading above a passage has every term of the subject."""
         headings = passage.title.rpartition(" > ")[2].split(" / ")
         return any(self.get_coverage(tokenize(heading)) == 1 for heading in headings)
+
+
+@cache
+def _get_question_tokens() -> frozenset[str]:
+    """Return the tokens of words that say nothing about a subject."""
+    return frozenset(lexical_tokens(" ".join(get_words("en", "question_words"))).split())
 
 
 def _cut_into_segments(text: str) -> Iterator[str]:

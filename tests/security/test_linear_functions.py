@@ -120,7 +120,7 @@ def recording(patterns: dict[re.Pattern[str], set[str]]) -> Iterator[None]:
 def test_there_are_functions_of_every_layer() -> None:
     names = [name for name in get_functions() if "." in name]
     assert len(names) + len(OTHER_FUNCTIONS) >= 130
-    for package in ("core.text.", "core.grounding.", "core.llm.", "knowledge.sources.", "knowledge.web.", "bots."):
+    for package in ("core.language.", "core.citations.", "core.llm.", "knowledge.sources.", "knowledge.web.", "bots."):
         assert any(name.startswith(package) for name in names)
     for name in NOT_FOREIGN:
         assert callable(getattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2])), name
