@@ -295,7 +295,7 @@ _add_command(faq, REVIEW, REJECT_HELP, NUMBER, name="reject", state="rejected")
 _add_command(
     faq,
     "cli.records:release_answers",
-    "Say who may be told these answers: everybody, or who sees what a chat sees.\n\nAn answer that was taught "
+    "Say who may be told these answers.\n\nEverybody, or who sees what a chat sees. An answer that was taught "
     "where closed sources can be seen, or by an earlier version, is not used elsewhere without this.",
     click.option("--all", "all_unknown", is_flag=True, help="All answers of which nobody knows who may see them."),
     click.option("--chat", default="", metavar="PLATFORM:CHAT", help="Only for who sees all that this chat sees."),

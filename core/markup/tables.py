@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 # The line below the head of a table.
-RULE = re.compile(r"(?=[-:=+| \t]*[-=]{2})[-:=+| \t]++$")
+RULE = re.compile(r"^(?=[-:=+| \t]*[-=]{2})[-:=+| \t]++$")
 _BORDER = re.compile(r"(?<!\\)\|")
 # What is below one of these says itself what it is.
 _PROSE_COLUMN = re.compile(

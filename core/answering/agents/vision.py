@@ -100,7 +100,8 @@ async def _describe(
 
 def sanitize_description(reply: str) -> str:
     """Return a model's description of a picture as lines of plain text, escaped and of bounded length."""
-    lines = "\n".join(strip_reasoning(reply).splitlines())
+    # Elsewhere NUL stands for what is left out.
+    lines = "\n".join(strip_reasoning(reply.replace("\0", " ")).splitlines())
     text = escape_delimiters(_CONTROL.sub(" ", lines)).strip()
     return text if len(text) <= MAX_DESCRIPTION_CHARS else f"{text[:MAX_DESCRIPTION_CHARS]} …"
 

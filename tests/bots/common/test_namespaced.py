@@ -143,7 +143,7 @@ async def test_two_telegram_bots_in_one_group_speak_once(
 
 def positions(deployment: Deployment) -> list[tuple[str]]:
     with closing(sqlite3.connect(deployment.folder / "data" / "journal.db")) as database:
-        return database.execute("select name from cursors").fetchall()
+        return database.execute("select name from cursors where name like 'telegram%'").fetchall()
 
 
 async def test_private_chats_of_one_person_with_two_telegram_bots_share_nothing(

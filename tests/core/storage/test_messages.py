@@ -22,7 +22,7 @@ from core.storage.engine import Database
 from core.storage.messages import ERASE_BATCH_SIZE, Journal
 from core.storage.retention import CLOCK_CURSOR, erase_expired
 from core.storage.tables import cursors, messages
-from core.storage.usage import TokenUsage, UsageRepository
+from core.storage.usage import UsageRepository
 from core.types import Citation, Message, Question, Reply, SkipReason, Turn, skip
 from tests.support.fixtures import settings
 from tests.support.journal import CHAT, MESSAGE
@@ -202,46 +202,6 @@ async def test_what_was_received_survives_a_kill(tmp_path: Path) -> None:
     await process.wait()
     journal = await Journal.open(path)
     assert [message for message, _ in await journal.get_pending("telegram")] == [MESSAGE]
-    await journal.close()
-
-
-OLD_LAYOUT = """
-CREATE TABLE messages (
-    number INTEGER NOT NULL PRIMARY KEY, platform VARCHAR(128) NOT NULL, bot VARCHAR(128) NOT NULL,
-    chat VARCHAR(128) NOT NULL, thread VARCHAR(128) NOT NULL, id VARCHAR(128) NOT NULL, author_id VARCHAR(128) NOT NULL,
-    author TEXT NOT NULL, text TEXT NOT NULL, command TEXT NOT NULL, reply_to TEXT NOT NULL, quoted TEXT NOT NULL,
-    private BOOLEAN NOT NULL, addressed BOOLEAN NOT NULL, reference JSON NOT NULL, sent_at DATETIME NOT NULL,
-    received_at DATETIME NOT NULL, state VARCHAR(16) NOT NULL, reason TEXT NOT NULL, reply_id TEXT NOT NULL,
-    reply TEXT NOT NULL, citations JSON, trace JSON, settled_at DATETIME
-);
-CREATE UNIQUE INDEX messages_identity ON messages (platform, bot, chat, id);
-CREATE TABLE cursors (name VARCHAR(128) NOT NULL PRIMARY KEY, position INTEGER NOT NULL);
-INSERT INTO cursors VALUES ('telegram:1', 77);
-INSERT INTO messages VALUES (
-    1, 'telegram', '', '-100', '7', '1', '42', 'Ann', 'How?', '', '', '', 0, 0, '{"chat_id": -100}',
-    '2026-01-02 00:00:00.000000', '2026-01-02 00:00:01.000000', 'received', '', '', '', NULL, NULL, NULL
-);
-INSERT INTO messages VALUES (
-    2, 'telegram', '', '-100', '7', '2', '42', 'Ann', 'Why?', '', '', '', 0, 0, '{}',
-    '2026-01-02 00:00:00.000000', '2026-01-02 00:00:01.000000', 'answered', '', '9', 'So.', '[]', '{}',
-    '2026-01-02 00:00:09.000000'
-);
-"""
-
-
-async def test_a_journal_from_before_the_ledger_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "journal.db"
-    with sqlite3.connect(path) as connection:
-        connection.executescript(OLD_LAYOUT)
-    connection.close()
-    journal = await Journal.open(path)
-    assert await journal.get_pending("telegram") == [(MESSAGE, "")]
-    assert await journal.get_cursor("telegram:1") == 77
-    assert await journal.get_history(CHAT, 9) == [Turn("user", "Why?", "Ann", "42"), Turn("assistant", "So.")]
-    day = datetime.now().astimezone().date()
-    usage_repository = UsageRepository(journal.database)
-    await usage_repository.record(Question("Why?", key=CHAT), "answered", {"main": TokenUsage(1, 2)}, day)
-    assert [daily_usage.usage for daily_usage in await usage_repository.get_daily_usage(day)] == [TokenUsage(1, 2)]
     await journal.close()
 
 

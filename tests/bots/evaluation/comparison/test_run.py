@@ -281,7 +281,7 @@ def test_another_version_of_kimas_answers_anew(monkeypatch: pytest.MonkeyPatch) 
     prompts = Prompts({"summarizer": "Answer."})
     fingerprint = make_fingerprint(prompts)
     assert make_fingerprint(prompts) == fingerprint
-    monkeypatch.setattr("bots.evaluation.comparison.run.version", lambda _: "99.0")
+    monkeypatch.setattr("bots.evaluation.comparison.run.get_version", lambda: "99.0")
     assert make_fingerprint(prompts) != fingerprint
 
 

@@ -225,7 +225,7 @@ async def test_their_size_has_its_own_limit(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(FILES["a.pdf"][0] + b" " * 3000)
     documents, skipped_counts = await read(tmp_path, max_document_kb=2)
     assert set(documents) == {"good.md"}
-    assert skipped_counts == {"too large": 1}
+    assert skipped_counts == {"larger than max_document_kb": 1}
 
 
 @pytest.mark.parametrize(
@@ -399,4 +399,4 @@ async def test_a_long_description_of_an_api_is_read_and_other_data_is_not(tmp_pa
     assert documents["small.json"].text == '{"openapi": "is only a word here"}'
     documents, skipped_counts = await read(tmp_path, max_file_kb=16)
     assert set(documents) == {"small.json"}
-    assert skipped_counts == {"too large": 2}
+    assert skipped_counts == {"larger than max_file_kb": 2}
