@@ -6,7 +6,7 @@ import gc
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import TypeVar
@@ -152,8 +152,18 @@ def _measure_growth(run: Run, text: Text, limits: Growth) -> str:
         return ""
     with _cpu_limit(limits.max_s):
         seconds = min(seconds, measure(run, whole_text))
-    is_linear = seconds <= limits.min_s or seconds <= part_s * MAX_RATIO
-    return "" if is_linear else f"{text}: {part_s:.5f} s, then {seconds:.5f} s"
+    if seconds <= limits.min_s or seconds <= part_s * MAX_RATIO:
+        return ""
+    return f"{text}: {part_s:.5f} s, then {seconds:.5f} s" if _goes_on_growing(run, text, limits, seconds) else ""
+
+
+def _goes_on_growing(run: Run, text: Text, limits: Growth, seconds: float) -> bool:
+    """Return whether the next step is as steep: a message that fits in one piece takes no time, and a longer one does."""
+    longer_text = text.make(FACTOR * limits.size)
+    with suppress(TooSlow), _cpu_limit(seconds * MAX_RATIO):
+        run(longer_text)
+        return False
+    return True
 
 
 def _measure_mean(run: Run, text: str) -> float:
