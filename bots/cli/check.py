@@ -115,9 +115,6 @@ async def check(
     findings += [journal_finding, *_check_git_command(settings)]
     findings += await asyncio.gather(*source_checks)
     findings += _check_agents(settings)
-    if settings.gate.weights:
-        text = "has no effect any more: remove it, and fit your labelled messages (kimas eval gate DATA.jsonl --fit)"
-        findings.append(Finding("warning", "gate.weights", text))
     findings += [*_check_store(settings), *await check_passages(settings)]
     findings.append(await asyncio.to_thread(_check_embedding, settings))
     findings += await check_languages(settings) if journal_finding.level == "ok" else ()

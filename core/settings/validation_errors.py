@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from core.settings.former_keys import describe_former_key
 from core.settings.schema import SettingKey, find_kind
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ def describe_error(error: ErrorDetails, path: KeyPath, data: Mapping[Any, Any], 
     context = error.get("ctx", {})
     match error["type"]:
         case "extra_forbidden":
-            return "unknown key" + did_you_mean(str(path[-1]), sibling_keys(path, data, keys))
+            return describe_former_key(path) or "unknown key" + did_you_mean(
+                str(path[-1]), sibling_keys(path, data, keys)
+            )
         case "missing":
             return "is missing"
         case "union_tag_not_found":

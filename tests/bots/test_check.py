@@ -96,12 +96,6 @@ async def test_nothing_to_answer_from(tmp_path: Path) -> None:
     assert (await find_finding(settings(tmp_path), "sources")).level == "warning"
 
 
-async def test_weights_of_the_gate_before_the_model_are_named(tmp_path: Path) -> None:
-    finding = await find_finding(settings(tmp_path, gate={"weights": {"match": 2.5}}), "gate.weights")
-    assert finding.level == "warning"
-    assert "--fit" in finding.text
-
-
 async def test_the_former_name_of_the_embedded_store_is_named(tmp_path: Path) -> None:
     old_settings = settings(tmp_path, knowledge={"store": {"provider": "lance"}})
     finding = await find_finding(old_settings, "knowledge.store.provider")

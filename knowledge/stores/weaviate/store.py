@@ -50,6 +50,8 @@ STARTING_S = 3.0
 STARTING_RETRY_S = 0.25
 # A writer that was killed keeps others from its source for this long, in multiples of the longest request.
 LEASE_FACTOR = 2.0
+# Passages in one request.
+BATCH_SIZE = 200
 
 
 async def open_weaviate(
@@ -93,7 +95,6 @@ class WeaviateStore:
         lease_duration_s: float,
     ) -> None:
         self._cluster = cluster
-        self._batch_size = settings.batch
         self._labels = {"embedder": embedder_name, "dimension": str(dimension), "format": SCHEMA_VERSION}
         self._dimension = dimension
         self._read_timeout_s = settings.read_timeout_s
@@ -135,9 +136,9 @@ class WeaviateStore:
                 }
             )
             for name, objects in new_objects.items():
-                for start in range(0, len(objects), self._batch_size):
+                for start in range(0, len(objects), BATCH_SIZE):
                     await lease.renew()
-                    await self._cluster.put(name, objects[start : start + self._batch_size])
+                    await self._cluster.put(name, objects[start : start + BATCH_SIZE])
             await lease.renew(force=True)
             await self._write_commit(source, new_commit)
             await self._purge_replaced(source, new_commit)
