@@ -13,7 +13,7 @@ CODE := kimas bots core knowledge tests hatch_build.py
 WORKERS ?= 5
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test parallel lint format bench compare quality wheel lock soak schema clean
+.PHONY: help demo test parallel lint format bench compare quality wheel lock soak settings clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,8 +73,8 @@ quality: $(VENV)/.dev  ## measure judgement on public data (docs/quality.md)
 soak: $(VENV)/.dev  ## ten minutes of load with faults and kills (SOAK_MINUTES)
 	$(BIN)/python -m tests.lab.soak
 
-schema: $(VENV)/.runtime  ## write config/schema.json from the settings model
-	$(BIN)/python -m core.settings.schema > config/schema.json
+settings: $(VENV)/.runtime  ## write the schema, the defaults and the tables of docs/configure.md from core/settings
+	$(BIN)/python -m core.settings.book
 
 wheel: $(VENV)/.runtime  ## build the wheel into dist/
 	$(BIN)/python -m hatchling build --target wheel

@@ -45,7 +45,7 @@ async def ask(settings: Settings, question: str, *, as_json: bool, is_trial: boo
     if question == "-":
         question = sys.stdin.read()
     # Before a model is loaded, which may have to be fetched.
-    validate_question(Question(question), settings.answer.max_question_chars)
+    validate_question(Question(question))
     if not is_trial:
         await require_ingested(settings)
     async with open_app(settings) as app:

@@ -40,6 +40,7 @@ from core.settings import (
     WebsiteSource,
 )
 from core.types import Passage
+from knowledge.embedding.remote import TIMEOUT_S
 from knowledge.live import open_live_source
 from knowledge.ports import Source
 from knowledge.reranking.rerankers import make_reranker
@@ -234,7 +235,7 @@ async def _complete(client: OpenAIClient, model: str, meter: CallMeter | None) -
 
 async def _probe_embedding(settings: EmbeddingSettings) -> str:
     api_key = settings.api_key.value() if settings.api_key else ""
-    client = OpenAIClient.open(settings.base_url, api_key, settings.timeout_s)
+    client = OpenAIClient.open(settings.base_url, api_key, TIMEOUT_S)
     try:
         vector = (await client.embed(settings.model, ["yes"]))[0]
     finally:

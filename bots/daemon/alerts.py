@@ -33,6 +33,8 @@ MIN_MESSAGES = 20
 COMPARED_DAYS = 7
 MIN_DAILY_ANSWERS = 1.0
 MAX_ERROR_CHARS = 300
+# The used share of a daily limit that is worth an alert.
+SPENT_SHARE = 0.8
 GLOBAL_LIMITS = ("daily_tokens", "daily_cost")
 
 
@@ -95,8 +97,6 @@ class AlertRules:
         return problems
 
     async def _find_spent_limits(self, now: datetime) -> Mapping[str, str]:
-        if self._settings.budget_share is None:
-            return {}
         await self._watched.live.load()
         limits = {name: self._watched.live.limit(name) for name in GLOBAL_LIMITS}
         if not any(limits.values()):
@@ -111,7 +111,7 @@ class AlertRules:
                 limit=f"{limit:,.10g}",
             )
             for name, limit in limits.items()
-            if limit and usage_by_limit[name] >= self._settings.budget_share * limit
+            if limit and usage_by_limit[name] >= SPENT_SHARE * limit
         }
 
     async def _find_silence(self, now: datetime) -> Mapping[str, str]:

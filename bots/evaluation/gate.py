@@ -155,7 +155,7 @@ def explain_cases(
                 case.id,
                 case.should_answer,
                 probability,
-                probability is not None and is_in_doubt(probability, settings.gate.threshold, settings),
+                probability is not None and is_in_doubt(probability, settings.gate.threshold),
                 "" if features is None else model.explain(features),
                 case.text,
             )

@@ -105,7 +105,7 @@ async def open_judge(settings: Settings) -> AsyncIterator[Judge]:
         raise UsageError(NO_JUDGE)
     if "max_tokens" not in judge_settings.model_fields_set:
         judge_settings = judge_settings.model_copy(update={"max_tokens": MAX_REPLY_TOKENS})
-    model = RoleChatModel.open_judge(judge_settings, settings.models.circuit)
+    model = RoleChatModel.open_judge(judge_settings)
     try:
         yield Judge(model, judge_settings, settings.budget, Prompts.read(settings.prompts))
     finally:

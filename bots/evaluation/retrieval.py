@@ -26,6 +26,7 @@ from core.runtime.budget import Budget
 from core.settings import SearchSettings, Settings
 from core.types import Passage
 from knowledge.ports import Embedder, Store
+from knowledge.retrieval.library import CANDIDATES
 from knowledge.retrieval.query_embedder import MIN_VOCABULARY_COVERAGE
 
 RETRIEVAL_LINE_FORMAT = '{"id", "question", "relevant": [document id or path], "history"?} (docs/evaluate.md)'
@@ -316,7 +317,7 @@ async def _search_candidates(
         return ()
     is_in_vocabulary = embedder.vocabulary_coverage(query) >= MIN_VOCABULARY_COVERAGE
     vector = (await embedder.embed([query]))[0] if is_in_vocabulary else None
-    return await store.search(query_tokens(query), vector, sources, deps.settings.knowledge.search.candidates)
+    return await store.search(query_tokens(query), vector, sources, CANDIDATES)
 
 
 def _compute_alpha_values(

@@ -17,6 +17,11 @@ from core.settings.answering import ContextSettings
 
 _log = get_logger(__name__)
 
+# The tokens of discarded ones are at most this share of those that answers needed.
+MAX_EXTRA = 0.15
+# When a smaller share of the last ones was kept, none is begun for a while.
+MIN_KEPT = 0.5
+PAUSE_S = 3600.0
 # The acceptance rate is that of the last ones, once there are so many.
 WINDOW = 20
 MIN_SAMPLES = 8
@@ -32,8 +37,17 @@ LEARNING_RATE = 0.2
 class HeadStarts:
     """Counts speculative answers and decides whether one more may begin."""
 
-    def __init__(self, settings: ContextSettings, metrics_recorder: MetricsRecorder | None = None) -> None:
+    def __init__(
+        self,
+        settings: ContextSettings,
+        metrics_recorder: MetricsRecorder | None = None,
+        *,
+        max_extra: float = MAX_EXTRA,
+        min_kept: float = MIN_KEPT,
+    ) -> None:
         self._settings = settings
+        self._max_extra = max_extra
+        self._min_kept = min_kept
         self._metrics_recorder = metrics_recorder or MetricsRecorder()
         self._outcomes: deque[bool] = deque(maxlen=WINDOW)
         self._paused_until = 0.0
@@ -58,15 +72,14 @@ class HeadStarts:
         """Return whether an answer with a prompt of about so many tokens may be begun at the risk of losing it."""
         if not self._settings.head_start or time.monotonic() < self._paused_until:
             return False
-        max_extra = self._settings.head_start_max_extra
         if not self._lost_tokens and not self._open_tokens:
-            return max_extra > 0
+            return self._max_extra > 0
         # It may be lost as late as with its last word; the answer that is needed costs as much again. Of those that are
         # open, as large a share will be lost as of the last ones.
         price = prompt_tokens + self._answer_tokens
         lost_share = (self._outcomes.count(False) + 1) / (len(self._outcomes) + 2)
         lost_tokens = self._lost_tokens + lost_share * self._open_tokens + price
-        return lost_tokens <= max_extra * (self._needed_tokens + self._open_tokens + price)
+        return lost_tokens <= self._max_extra * (self._needed_tokens + self._open_tokens + price)
 
     def record_begin(self, prompt_tokens: int) -> None:
         """Count a speculative answer that begins."""
@@ -80,10 +93,9 @@ class HeadStarts:
         if len(self._outcomes) < MIN_SAMPLES:
             return
         kept_share = sum(self._outcomes) / len(self._outcomes)
-        if kept_share < self._settings.head_start_min_kept:
-            pause_s = self._settings.head_start_pause_minutes * 60
-            _log.info("head_start.paused", kept=round(kept_share, 2), pause_s=pause_s)
-            self._paused_until = time.monotonic() + pause_s
+        if kept_share < self._min_kept:
+            _log.info("head_start.paused", kept=round(kept_share, 2), pause_s=PAUSE_S)
+            self._paused_until = time.monotonic() + PAUSE_S
             self._outcomes.clear()
 
     def record_loss(self, tokens: int) -> None:

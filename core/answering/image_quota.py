@@ -12,7 +12,8 @@ from core.settings.limits import LimitsSettings
 from core.types import Question
 
 WINDOW_S = 3600.0
-# Each holds up to `images_per_message` pictures of 4 MB three times: as bytes, as text, and in its request.
+MAX_IMAGES_PER_MESSAGE = 3
+# Each holds up to that many pictures of 4 MB three times: as bytes, as text, and in its request.
 MAX_MESSAGES_AT_ONCE = 4
 MAX_REMEMBERED_PEOPLE = 10_000
 
@@ -37,7 +38,7 @@ class ImageQuota:
         """Return how many pictures of a question may be looked at, and count them; the terminal's are not counted."""
         limits = self._get_limits()
         now = time.monotonic()
-        count = min(len(question.image_loaders), limits.images_per_message)
+        count = min(len(question.image_loaders), MAX_IMAGES_PER_MESSAGE)
         if question.key is None:
             return ImageAllowance(count)
         self._forget(now)

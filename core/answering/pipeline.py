@@ -34,7 +34,7 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
     `budget` is the question's, if it has one already. Raises `UsageError` for an empty or overlong question,
     `PlatformError` when the sink cannot be written, and the failures of stages that have no fallback.
     """
-    validate_question(question, deps.settings.answer.max_question_chars)
+    validate_question(question)
     deps = replace(deps, prompts=deps.prompts.for_language(get_asker_language(question)))
     budget = budget or Budget(deps.settings.budget)
     try:

@@ -162,7 +162,7 @@ class English(PlatformTexts):
     limit_missing = "How much? Write it as `/quota {name} NUMBER`, or `none`, or `default`."
     limit_invalid = "A limit must be above 0, and a whole number for tokens. `none` removes it."
     refresh_unavailable = "I cannot refresh sources here. Use `kimas run`, or `kimas ingest` by hand."
-    refresh_too_soon = "A refresh was requested {elapsed} ago. Try again in {wait} (administration.refresh_minutes)."
+    refresh_too_soon = "A refresh was requested {elapsed} ago. Try again in {wait}."
     pause_unavailable = "I do not refresh sources here. `kimas sources pause NAME` and `resume NAME` do the same."
     reload_unavailable = "I cannot reload my configuration here; restart me."
     search_unavailable = (

@@ -143,7 +143,7 @@ class Chinese(ChinesePlatformTexts, English):
     limit_missing = "改成多少？写法：`/quota {name} NUMBER`，也可以写 `none` 或 `default`。"
     limit_invalid = "上限必须大于 0，token 数须为整数。用 `none` 可取消上限。"
     refresh_unavailable = "我在这里不能更新资料源：请用 `kimas run`，或手动运行 `kimas ingest`。"
-    refresh_too_soon = "{elapsed}前已经请求过更新。请在 {wait}后再试（administration.refresh_minutes）。"
+    refresh_too_soon = "{elapsed}前已经请求过更新。请在 {wait}后再试。"
     pause_unavailable = "我在这里不更新资料源：请用 `kimas sources pause NAME` 和 `resume NAME`，效果相同。"
     reload_unavailable = "我在这里不能重新读取配置，请重启我。"
     search_unavailable = "我在这里不能检索资料：请在命令行用 `kimas feedback --calibrate` 来校准。"

@@ -6,12 +6,9 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Literal
 
 from core.language.tokens import count_cjk, estimate_tokens
 from core.types import Passage
-
-Layout = Literal["structured", "flat"]
 
 # Every tag that our prompts fence data with. Common tags of HTML and XML are not among them, for passages hold code.
 FENCE_TAGS = (
@@ -73,25 +70,22 @@ def passage_ref(position: int) -> str:
     return f"p{position + 1}"
 
 
-def render_passages(passages: Sequence[Passage], max_passage_tokens: int, layout: Layout = "structured") -> str:
+def render_passages(passages: Sequence[Passage], max_passage_tokens: int) -> str:
     """Return the passages as one context, each fenced as data.
 
-    The header of the layout `structured` has the passage's id, source, path, title, kind in a reader's words, and the
-    date and the version that its path names, but nothing twice; that of `flat` has only the id, for citations. A
-    passage longer than `max_passage_tokens` is shortened. Text that looks like one of our fences is broken, so that a
-    passage cannot pretend to end.
+    The header has the passage's id, source, path, title, kind in a reader's words, and the date and the version that
+    its path names, but nothing twice. A passage longer than `max_passage_tokens` is shortened. Text that looks like one
+    of our fences is broken, so that a passage cannot pretend to end.
     """
     return "\n".join(
-        f"{render_header(passage, position, layout)}\n"
+        f"{render_header(passage, position)}\n"
         f"{escape_delimiters(_truncate(passage.text, max_passage_tokens))}\n</passage>"
         for position, passage in enumerate(passages)
     )
 
 
-def render_header(passage: Passage, position: int, layout: Layout = "structured") -> str:
+def render_header(passage: Passage, position: int) -> str:
     """Return the tag that opens a passage in a context."""
-    if layout == "flat":
-        return f'<passage id="{passage_ref(position)}">'
     values = {"source": passage.source, "path": passage.path}
     # A file without a heading has its name as its title, which its path ends with.
     if passage.title not in ("", passage.path.rpartition("/")[2]):
@@ -160,7 +154,6 @@ def _escape_attribute(text: str) -> str:
 def render_to_budget(
     passages: Sequence[Passage],
     max_tokens: int,
-    layout: Layout = "structured",
     *,
     max_passage_tokens: int | None = None,
 ) -> str:
@@ -170,13 +163,9 @@ def render_to_budget(
     `max_passage_tokens`.
     """
     lengths = [estimate_tokens(passage.text) for passage in passages]
-    header_tokens = sum(
-        estimate_tokens(render_header(passage, position, layout)) for position, passage in enumerate(passages)
-    )
+    header_tokens = sum(estimate_tokens(render_header(passage, position)) for position, passage in enumerate(passages))
     max_length = max_length_within(lengths, max_tokens - header_tokens)
-    return render_passages(
-        passages, max_length if max_passage_tokens is None else min(max_length, max_passage_tokens), layout
-    )
+    return render_passages(passages, max_length if max_passage_tokens is None else min(max_length, max_passage_tokens))
 
 
 def max_length_within(lengths: Sequence[int], max_total: int) -> int:

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice, takewhile
 
-from core.evidence.rendering import MIN_PASSAGE_TOKENS, Layout, render_header
+from core.evidence.rendering import MIN_PASSAGE_TOKENS, render_header
 from core.language.facts import count_negations, extract_numbers
 from core.language.tokens import CJK_CHARACTERS, estimate_tokens
 from core.types import Passage
 
 _SHINGLE_SIZE = 3
+# A passage is left out when a better one contains this share of it.
+DUPLICATE_SHARE = 0.85
 # An answer in a conversation selects twice among nearly the same passages, and the next answer often among them again.
 _MAX_KEPT_TEXTS = 128
 _MAX_BLANK_LINES = 2
@@ -87,8 +89,7 @@ def select(
     *,
     limit: int | None = None,
     max_tokens: int,
-    duplicate_threshold: float = 0.85,
-    layout: Layout = "structured",
+    duplicate_threshold: float = DUPLICATE_SHARE,
 ) -> list[Passage]:
     """Return the best passages, in order: at most `max_tokens` with headers, and at most `limit`, if given.
 
@@ -102,9 +103,7 @@ def select(
         candidate = _ShingledPassage.from_passage(passage)
         if any(selected_passage.covers(candidate, duplicate_threshold) for selected_passage in selected_passages):
             continue
-        token_count = estimate_tokens(passage.text) + estimate_tokens(
-            render_header(passage, len(selected_passages), layout)
-        )
+        token_count = estimate_tokens(passage.text) + estimate_tokens(render_header(passage, len(selected_passages)))
         if selected_passages and token_count > remaining_tokens:
             continue
         merged_selection = _merge_with_neighbours(selected_passages, passage)

@@ -23,6 +23,9 @@ OPENAI_HOST = "api.openai.com"
 # Several times the longest answer that a platform shows: all of it is searched for markers whenever more is shown, and
 # its citations are checked.
 MAX_VISIBLE_CHARS = 100_000
+# After a longer pause in the middle of a reply, it is closed as cut off.
+STALL_S = 20.0
+CIRCUIT = CircuitSettings()
 
 
 class RoleChatModel:
@@ -35,7 +38,12 @@ class RoleChatModel:
         self._roles = roles
 
     @classmethod
-    def open(cls, settings: ModelsSettings, metrics_recorder: MetricsRecorder | None = None) -> RoleChatModel | None:
+    def open(
+        cls,
+        settings: ModelsSettings,
+        metrics_recorder: MetricsRecorder | None = None,
+        circuit: CircuitSettings = CIRCUIT,
+    ) -> RoleChatModel | None:
         """Return the configured models, or None when there is none: then answers are extractive."""
         metrics_recorder = metrics_recorder or MetricsRecorder()
         main = settings.main or settings.light
@@ -44,15 +52,15 @@ class RoleChatModel:
         light = settings.light or main
         vision = settings.get_vision_model() or main
         clients = {
-            id(model_settings): (_open_failover(model_settings, settings.circuit, metrics_recorder), model_settings)
+            id(model_settings): (_open_failover(model_settings, circuit, metrics_recorder), model_settings)
             for model_settings in (main, light, vision)
         }
         return cls({"main": clients[id(main)], "light": clients[id(light)], "vision": clients[id(vision)]})
 
     @classmethod
-    def open_judge(cls, settings: ModelSettings, circuit: CircuitSettings) -> RoleChatModel:
+    def open_judge(cls, settings: ModelSettings) -> RoleChatModel:
         """Return a model with the role `judge` alone: it measures answers, and no part of the daemon calls it."""
-        return cls({"judge": (_open_failover(settings, circuit, MetricsRecorder()), settings)})
+        return cls({"judge": (_open_failover(settings, CIRCUIT, MetricsRecorder()), settings)})
 
     async def stream(
         self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: RequestBudget, agent: str = ""
@@ -81,7 +89,7 @@ class RoleChatModel:
                     remaining_chars -= len(visible_text)
                     if remaining_chars < 0:
                         raise ModelError(f"{settings.model} wrote more than {MAX_VISIBLE_CHARS} characters")
-                await model_stream.advance(settings.stall_s)
+                await model_stream.advance(STALL_S)
             if visible_text := reasoning_filter.flush():
                 yield visible_text
         finally:

@@ -8,6 +8,7 @@ from core.language.follow_ups import get_author_turns
 from core.settings import AnswerSettings
 from core.storage.messages import Journal
 from core.types import Message, Turn
+from core.types.messages import MAX_QUESTION_CHARS
 
 MAX_QUOTED_CHARS = 1000
 
@@ -41,7 +42,7 @@ async def with_history(
     max_age_s = 3600 * limits.history_hours
     history = await journal.get_history(message.key, limits.history_turns, max_age_s, visible_sources=visible_sources)
     if not text.strip():
-        return message.quoted[: limits.max_question_chars], history
+        return message.quoted[:MAX_QUESTION_CHARS], history
     if not message.quoted:
         return text, history
     return text, [*history, *await get_quoted_turns(journal, message, history, visible_sources)]

@@ -25,6 +25,17 @@ T = TypeVar("T")
 DegradeReason = Literal["late", "failed", "unreadable", "stopped"]
 # Stages after the writing need not reserve time for it.
 _AFTER_WRITING = frozenset({"look_back"})
+# The stages with a fixed share of the deadline. Selecting messages (`context`) counts from the question.
+STAGE_SHARES = {"look_up": 0.05, "context": 0.02, "route": 0.1, "look_back": 0.2}
+# What the light model is called for takes one share, `step`, or this part of it.
+STEP_PARTS = {
+    "rewrite": 1.0,
+    "requery": 1.0,
+    "second_opinion": 1.0,
+    "choose": 2 / 3,
+    "compress": 2 / 3,
+    "rerank": 2 / 3,
+}
 
 
 class Budget:
@@ -70,7 +81,10 @@ class Budget:
         All stages before the answer leave the share `write` to the summarizer: however many of them hang one after the
         other, their fallbacks are used while there is still time for an answer.
         """
-        share: float = getattr(self._shares, stage)
+        if stage in STEP_PARTS:
+            share = self._shares.step * STEP_PARTS[stage]
+        else:
+            share = STAGE_SHARES[stage] if stage in STAGE_SHARES else getattr(self._shares, stage)
         reserved_s = 0.0 if stage in _AFTER_WRITING else self._shares.write * self._shares.deadline_s
         return max(0.0, min(share * self._shares.deadline_s, self.remaining() - reserved_s))
 

@@ -58,12 +58,14 @@ from core.settings.messaging import (
     OperatorPageSettings as OperatorPageSettings,
     Platform as Platform,
     PlatformSettings as PlatformSettings,
+    PlatformsSection as PlatformsSection,
     RunSettings as RunSettings,
     SlackSettings as SlackSettings,
     TelegramSettings as TelegramSettings,
     TracingSettings as TracingSettings,
 )
 from core.settings.sources import (
+    DocumentSource as DocumentSource,
     FaqSource as FaqSource,
     FeedSource as FeedSource,
     FilesSource as FilesSource,
@@ -86,15 +88,26 @@ from core.settings.sources import (
 )
 
 
-class Settings(Section):
+class Settings(PlatformsSection):
     """The whole configuration."""
 
-    name: str = Field("KIMAs", min_length=1, max_length=64, description="The bot's name")
+    name: str = Field("KIMAs", min_length=1, max_length=64, description="what the bot calls itself")
     data_dir: Path = Field(
-        Path("~/.local/share/kimas"), description="Folder for passages, clones, the journal and the embedding model"
+        Path("~/.local/share/kimas"),
+        description="passages, clones, the journal and the embedding model; use one per configuration: KIMAs deletes "
+        "the data of other sources in it. A downloaded model is also kept in the account's cache "
+        "(`~/.cache/kimas`)",
     )
-    sources: dict[Name, SourceSettings] = Field(default_factory=dict)
-    agents: dict[Name, AgentSettings] = Field(default_factory=dict, description="Empty: one agent per source")
+    sources: dict[Name, SourceSettings] = Field(
+        default_factory=dict,
+        description="what the bot knows: names of your choice, each with a kind; paths are relative to the file's "
+        "folder",
+    )
+    agents: dict[Name, AgentSettings] = Field(
+        default_factory=dict,
+        description="retrieval agents, by name; without any, one agent per source (a standing source shares the agent "
+        "of its live source)",
+    )
     knowledge: KnowledgeSettings = KnowledgeSettings()
     models: ModelsSettings = ModelsSettings()
     answer: AnswerSettings = AnswerSettings()
@@ -105,17 +118,25 @@ class Settings(Section):
     cache: CacheSettings = CacheSettings()
     limits: LimitsSettings = LimitsSettings()
     prompts: dict[Name, Path] = Field(
-        default_factory=dict, description="Your own prompt templates, by name as in core/llm/prompts"
+        default_factory=dict,
+        description="your own templates instead of those in `core/llm/prompts`, by name: `{summarizer: "
+        "prompts/summarizer.md}`",
     )
     gate: GateSettings = GateSettings()
     administration: AdministrationSettings = AdministrationSettings()
     feedback: FeedbackSettings = FeedbackSettings()
     handoff: HandoffSettings = HandoffSettings()
-    telegram: TelegramSettings | None = None
-    discord: DiscordSettings | None = None
-    slack: SlackSettings | None = None
-    http: HttpSettings | None = None
-    bots: dict[Name, BotSettings] = Field(default_factory=dict, description="Further bots by name")
+    bots: dict[Name, BotSettings] = Field(
+        default_factory=dict,
+        examples=[
+            {
+                "support": {"telegram": {"token": {"env": "SUPPORT_BOT_TOKEN"}}},
+                "partners": {"discord": {"token": {"env": "PARTNERS_BOT_TOKEN"}}},
+            }
+        ],
+        description="further bots beside the sections `telegram`, `discord`, `slack` and `http`, see "
+        "docs/groups.md#several-bots",
+    )
     auto_comment: AutoCommentSettings = AutoCommentSettings()
     run: RunSettings = RunSettings()
     journal: JournalSettings = JournalSettings()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from core.settings.base import EVERYONE, Audience, Fraction, Name, Secret, Section, Strategy
+from core.settings.base import Fraction, Name, RestrictedSection, Secret, Section, Strategy
 
 BUILT_IN_REWRITES = ("prompt", "retrieval", "keyword", "hyde", "translation", "rule", "decompose")
 
@@ -31,43 +32,44 @@ _PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".home.arpa", ".lan")
 
 
 class BudgetSettings(Section):
-    """The deadline of one answer and the shares of its optional stages."""
+    """The deadline of one answer, and the shares of its optional stages: one that takes longer is cut short."""
 
-    deadline_s: PositiveFloat = Field(30, description="Longest time for one answer, seconds")
-    second_opinion: Fraction = Field(0.15, description="Share of the deadline for asking a model whether to speak")
-    look_up: Fraction = Field(0.05, description="Share of the deadline for looking for an earlier answer")
-    choose: Fraction = Field(0.1, description="Share of the deadline for choosing the strategy")
-    gather: Fraction = Field(0.5, description="Share of the deadline for all rounds of a multi-round strategy")
-    step: Fraction = Field(0.15, description="Share of the deadline for one decision inside such a strategy")
-    compress: Fraction = Field(0.1, description="Share of the deadline for shortening the passages")
-    rewrite: Fraction = Field(0.15, description="Share of the deadline for completing a question from its conversation")
-    requery: Fraction = Field(0.15, description="Share of the deadline for the query rewrites of one retrieval agent")
-    vision: Fraction = Field(0.3, description="Share of the deadline for fetching pictures and describing them")
-    context: Fraction = Field(
-        0.02, description="Share of the deadline for choosing the relevant messages, counted from the question"
+    deadline_s: PositiveFloat = Field(30, description="longest time for one answer, seconds")
+    step: Fraction = Field(
+        0.15,
+        description="one call of the light model before the answer: completing the question, rewriting it for an "
+        "agent, planning, filtering, deciding; two thirds of it for choosing the strategy, ordering passages and "
+        "shortening them",
     )
-    route: Fraction = Field(0.1, description="Share of the deadline for choosing the agents")
-    search: Fraction = Field(0.25, description="Share of the deadline for the searches of all agents")
-    rerank: Fraction = Field(0.1, description="Share of the deadline for reranking the passages")
-    write: Fraction = Field(
-        0.2, description="Share of the deadline that earlier stages must leave for writing the answer"
+    search: Fraction = Field(0.25, description="searching with the agents")
+    gather: Fraction = Field(
+        0.5,
+        description="all rounds of a strategy that has several (`planning`, `react`); if nothing was found by then, "
+        "KIMAs still waits for the first search",
     )
-    look_back: Fraction = Field(0.2, description="Share of the deadline for adding citations that the model left out")
+    vision: Fraction = Field(
+        0.3,
+        description="fetching pictures (docs/groups.md#pictures-voice-messages-and-files) and putting them into words",
+    )
+    write: Fraction = Field(0.2, description="reserved for writing the answer; earlier stages cannot use it")
 
 
 class AnswerSettings(Section):
     """How answers are made."""
 
-    history_turns: int = Field(10, ge=0, le=100, description="Number of earlier messages of a conversation to consider")
-    history_hours: PositiveFloat = Field(6, description="Older messages of a conversation are forgotten, hours")
-    passages: PositiveInt | None = Field(
-        None, description="Maximum number of passages for an answer; null: what fits into the prompt (context_tokens)"
+    history_turns: int = Field(10, ge=0, le=100, description="earlier messages of a conversation that are considered")
+    history_hours: PositiveFloat = Field(
+        6, description="older messages are forgotten, hours: a question after that begins a new conversation"
     )
-    max_question_chars: PositiveInt = Field(4000, description="Longer questions are rejected with a hint")
-    persona: str = Field("", description="Added to the summarizer's instructions")
+    passages: PositiveInt | None = Field(
+        None,
+        description="passages for an answer at most; null: as many as fit into the prompt (`context_tokens` of the "
+        "model); without a model 8",
+    )
+    persona: str = Field("", description="added to the summarizer's instructions")
     personas: dict[Name, str] = Field(
         default_factory=dict,
-        description="By language code (zh): replaces persona for questions in that language",
+        description="by language code (`zh`): replaces `persona` for questions in that language",
     )
 
     def get_persona(self, language: str) -> str:
@@ -76,46 +78,62 @@ class AnswerSettings(Section):
 
 
 class ContextSettings(Section):
-    """The context manager (KIMAs 3.2): which part of the conversation the other agents see."""
+    """Which part of a conversation the bot considers (the context manager of KIMAs 3.2)."""
 
-    complete: bool = Field(True, description="Complete a question from its conversation before the search")
+    complete: bool = Field(
+        True,
+        description="complete a question (`it`, `and on Windows?`) from its conversation before the search, and "
+        "search a repeated question from another angle; `false`: every strategy, and the choice of one, "
+        "sees only the question",
+    )
     select: bool = Field(
-        True, description="Show the summarizer only the relevant messages of the conversation, with an analysis"
+        True,
+        description="the summarizer sees only the messages of a conversation that matter for the question, with a "
+        "sentence on what the asker wants; `false`: the whole conversation, shortened",
     )
     select_min_tokens: NonNegativeInt = Field(
-        300, description="A shorter conversation of the asker alone is shown whole, without that call; 0: never"
+        300,
+        description="a conversation with fewer (estimated) tokens, in which only the asker and the bot take part, is "
+        "shown whole: there is little to leave out, and the call would cost more than it saves; `0`: "
+        "always select",
     )
     translate: bool = Field(
         True,
-        description="Also search a question in the sources' language, when it is in another: one call per question",
+        description="if a question is in another language than the sources, the light model translates it once, and "
+        "both versions are searched; `false` saves the call. Without a model, known terms of a Chinese "
+        "question are searched in English if the question itself finds nothing in Chinese. Agents with "
+        "the rewrite `translation` translate by themselves",
     )
     head_start: bool = Field(
-        True, description="Start the answer on the rules' result while a light model call runs; keep it if both agree"
+        True,
+        description="speculative answer: while slow calls of the light model run, begin the answer with what the "
+        "rules decided, and keep it if the light model agrees; `false` saves the tokens of discarded "
+        "answers",
     )
-    head_start_max_extra: float = Field(
-        0.15,
-        ge=0,
-        le=1,
-        description="Tokens of discarded head starts: at most this share of those that answers needed",
-    )
-    head_start_min_kept: float = Field(
-        0.5, ge=0, le=1, description="When a smaller share of the last head starts was kept, none is made for a while"
-    )
-    head_start_pause_minutes: PositiveFloat = Field(60, description="How long none is made then, minutes")
 
 
 class StrategySettings(Section):
     """Which strategies the router may choose, and the limits of each (docs/answering.md)."""
 
-    allowed: tuple[Strategy, ...] = Field(("single",), min_length=1, description="With only one, the router is skipped")
-    default: Strategy = Field("single", description="Used when the router's reply is unusable; one of allowed")
-    sub_questions: int = Field(4, ge=2, le=8, description="For parallel: maximum number of sub-questions")
-    iterations: PositiveInt = Field(3, description="For planning: maximum number of search rounds")
-    documents: PositiveInt = Field(24, description="For planning: maximum number of passages to keep")
-    model_calls: PositiveInt = Field(
-        8, description="For planning: maximum number of model calls (roadmap, filter, digests, decisions, repairs)"
+    allowed: tuple[Strategy, ...] = Field(
+        ("single",),
+        min_length=1,
+        description="of `none`, `single`, `parallel`, `planning`, `react` and `simple`; one alone is used without "
+        "asking a model",
     )
-    max_retrieval_calls: PositiveInt = Field(4, description="For react: maximum number of searches")
+    default: Strategy = Field(
+        "single", description="one of the allowed ones, used if the router gives no usable answer"
+    )
+    sub_questions: int = Field(4, ge=2, le=8, description="for parallel: sub-questions at most")
+    iterations: PositiveInt = Field(3, description="for planning: rounds of searching at most")
+    documents: PositiveInt = Field(24, description="for planning: passages kept at most")
+    model_calls: PositiveInt = Field(
+        8,
+        description="for planning: calls of the light model at most, for the roadmap, filtering, digests, decisions, "
+        "and a repair of each. Not counted: choosing the strategy, completing the question, the agents' "
+        "rewrites (docs/answering.md#rewriting-a-query), ordering by a model, and selecting messages",
+    )
+    max_retrieval_calls: PositiveInt = Field(4, description="for react: searches at most")
 
     @model_validator(mode="after")
     def _check_default_is_allowed(self) -> StrategySettings:
@@ -134,23 +152,13 @@ ScoreWeight = Annotated[float, Field(gt=0, le=10)]
 class EvidenceSettings(Section):
     """Which of the retrieved passages reach the summarizer, and in which form."""
 
-    layout: Literal["structured", "flat"] = Field(
-        "structured", description="With a header per passage (structured), or only its text"
-    )
-    order: Literal["edges", "ranked"] = Field(
-        "edges", description="edges: best passage first, second best last; ranked: best to worst"
-    )
     weights: dict[Name, ScoreWeight] = Field(
-        default_factory=dict, description="By source: factor for the scores of its passages, up to 10"
-    )
-    duplicates: float = Field(
-        0.85,
-        gt=0,
-        le=1,
-        description="Drop a passage when a better one already contains this share of it; 1: drop only copies",
+        default_factory=dict,
+        description="by source: factor for its passages' scores, for example `{handbook: 1.5, forum: 0.7}`; above 0, "
+        "at most 10",
     )
     support_check: Literal["none", "words"] = Field(
-        "words", description="words: remove citations from sentences that the passage does not support; none: keep all"
+        "words", description="`words`: remove a citation whose passage does not support the sentence; `none`: keep all"
     )
 
 
@@ -173,51 +181,76 @@ Rewrite = Annotated[str, AfterValidator(_check_rewrite)]
 class PairSettings(Section):
     """A question and its answer, as an example of what an agent knows."""
 
-    question: str = Field(min_length=1, description="As users ask it")
-    answer: str = Field(min_length=1, description="What the agent's sources answer")
+    question: str = Field(min_length=1, description="as users ask it")
+    answer: str = Field(min_length=1, description="the answer in the agent's sources")
 
 
 class MixInWeightSettings(Section):
     """The weights of the kinds of mix-in: the cosine of each kind is multiplied by its weight."""
 
-    description: float = Field(1.0, ge=0, le=1, description="Weight of the description; 0 ignores it")
-    examples: float = Field(1.0, ge=0, le=1, description="Weight of the examples; 0 ignores them")
-    pairs: float = Field(1.0, ge=0, le=1, description="Weight of the pairs; 0 ignores them")
+    description: float = Field(
+        1.0, ge=0, le=1, description="factor for the cosine with the description; 0 leaves it out"
+    )
+    examples: float = Field(1.0, ge=0, le=1, description="the same for the examples")
+    pairs: float = Field(1.0, ge=0, le=1, description="the same for questions with answers")
 
 
-class AgentSettings(Section):
+class AgentSettings(RestrictedSection):
     """A retrieval agent: one or a few similar sources, and hints for routing (KIMAs 3.2.2)."""
 
-    sources: tuple[Name, ...] = Field(min_length=1, description="Names of its sources")
-    audience: Audience = (EVERYONE,)
-    description: str = Field("", description="For routing: what this agent knows, in the users' words")
-    examples: tuple[str, ...] = Field((), description="For routing: typical questions or passages of this agent")
-    pairs: tuple[PairSettings, ...] = Field((), description="For routing: typical questions with their answers")
-    mix_in_weight: float = Field(0.3, ge=0, le=1, description="Weight of these three against the centroids")
-    mix_in_weights: MixInWeightSettings = Field(
-        MixInWeightSettings(), description="Weights of description, examples and pairs against each other"
+    sources: tuple[Name, ...] = Field(min_length=1, examples=[["files", "faq"]], description="names of its sources")
+    description: str = Field("", description="for routing: what this agent knows, in the users' words")
+    examples: tuple[str, ...] = Field(
+        (), description="for routing: questions that this agent should get, or passages of what it knows"
     )
-    scale: PositiveFloat = Field(1.0, description="Multiplies the routing score")
-    limit: PositiveInt = Field(12, description="Maximum number of passages from this agent")
+    pairs: tuple[PairSettings, ...] = Field(
+        (),
+        description="for routing: questions with answers, such as `{question: How do I install it?, answer: With "
+        "apt.}`",
+    )
+    mix_in_weight: float = Field(
+        0.3,
+        ge=0,
+        le=1,
+        description="weight of these three, the mix-in (docs/answering.md#routing), against what the passages say",
+    )
+    mix_in_weights: MixInWeightSettings = Field(
+        MixInWeightSettings(), description="weights of the three against each other"
+    )
+    scale: PositiveFloat = Field(1.0, description="multiplies the routing score")
+    limit: PositiveInt = Field(12, description="passages this agent returns at most")
     prompts: dict[Name, Path] = Field(
-        default_factory=dict, description="Prompt templates for this agent, by name as in core/llm/prompts"
+        default_factory=dict,
+        description="templates for this agent alone, by their name in `core/llm/prompts`: `{compress: "
+        "prompts/compress.md}`",
     )
     compression: Literal["none", "extract", "model"] = Field(
-        "none", description="none: whole passages; extract: their best sentences; model: the light model shortens them"
+        "none",
+        description="`none`: raw passages; `extract`: their sentences closest to the query; `model`: the light "
+        "model's summary of them",
     )
     rewrites: tuple[Rewrite, ...] = Field(
         (),
         max_length=6,
-        description="Query rewrites for this agent, in order. Built in: " + ", ".join(BUILT_IN_REWRITES),
+        description="how a query is rewritten (docs/answering.md#rewriting-a-query) for this agent, in this order: "
+        "`prompt`, "
+        "`retrieval`, `keyword`, `hyde`, `translation`, `rule`, `decompose`, or your own; none: the "
+        "question is searched unchanged",
     )
     language: str = Field(
-        "", max_length=40, description="Language of its knowledge (en, English); the target of the rewrite translation"
+        "",
+        max_length=40,
+        description="language of its knowledge, as a code or a name (`en`, `English`): what `translation` translates "
+        "into",
     )
     keep_original: bool = Field(
-        False, description="Search with the original question too, for knowledge in several languages"
+        False,
+        description="set this if its knowledge is in several languages: `translation` then adds the question in "
+        "`language`, and the original question is searched as well",
     )
     synonyms: dict[str, tuple[str, ...]] = Field(
-        default_factory=dict, description="Users' words or phrases, each with the terms that the knowledge uses"
+        default_factory=dict,
+        description="words or phrases of users, each with what the knowledge says instead: `{k8s: [kubernetes]}`",
     )
 
     def mix_ins(self) -> Mapping[str, Sequence[str]]:
@@ -233,34 +266,48 @@ class AgentSettings(Section):
 class CacheSettings(Section):
     """Answers that are reused if the same question is asked again in the same chat, until their sources change."""
 
-    enabled: bool = Field(False, description="Reuse an earlier answer when the same question is asked again")
-    hours: PositiveFloat = Field(24, description="How long an answer may be reused, hours")
-    entries: PositiveInt = Field(1000, description="Maximum number of cached answers; the newest stay")
+    enabled: bool = Field(False, description="use an earlier answer when the same question is asked in the same chat")
+    hours: PositiveFloat = Field(24, description="how long an answer is reused, hours")
     similarity: float = Field(
-        0.85, gt=0, le=1, description="Minimum cosine of a rephrased question; 1 requires the same words"
+        0.85, gt=0, le=1, description="minimum cosine for a question in other words; `1`: the same words only"
     )
 
 
 class FallbackSettings(Section):
     """One OpenAI-compatible chat endpoint."""
 
-    base_url: str = Field(min_length=1, description="The endpoint, for example http://localhost:11434/v1")
-    model: str = Field(min_length=1, description="The model's name there")
-    api_key: Secret | None = Field(None, description="Omit it if the endpoint needs none")
-    temperature: float | None = Field(None, ge=0, le=2, description="null: the endpoint's default")
-    max_tokens: PositiveInt = Field(1024, description="Maximum length of a reply, tokens")
-    timeout_s: PositiveFloat = Field(60, description="Time limit for one whole call, seconds")
-    json_schema: bool = Field(False, description="The endpoint accepts a JSON Schema for the reply")
-    tools: bool = Field(False, description="The endpoint and the model support tool calling")
-    starts_in_reasoning: bool = Field(
-        False, description="The chat template opens a block of reasoning itself, so that replies only hold its end"
+    base_url: str = Field(
+        min_length=1,
+        examples=["https://api.openai.com/v1"],
+        description="the endpoint, for example `http://localhost:11434/v1`",
     )
-    extra_body: dict[str, Any] = Field(default_factory=dict, description="Extra fields of the request body")
+    model: str = Field(min_length=1, examples=["gpt-5-mini"], description="the model's name there")
+    api_key: Secret | None = Field(None, description="a secret; leave it out where the endpoint asks for none")
+    temperature: float | None = Field(None, ge=0, le=2, description="null: the endpoint decides; from 0 to 2")
+    max_tokens: PositiveInt = Field(
+        1024, description="length of a reply at most; for `judge`, which has more to write, 4096 unless you set it"
+    )
+    timeout_s: PositiveFloat = Field(60, description="longest time for one whole call, seconds")
+    json_schema: bool = Field(
+        False, description="the endpoint accepts a JSON Schema for replies; if it refuses, KIMAs continues without"
+    )
+    tools: bool = Field(
+        False,
+        description="the endpoint and the model support tool calling (used by `react`); if it refuses, KIMAs "
+        "continues without",
+    )
+    starts_in_reasoning: bool = Field(
+        False,
+        description="set this to `true` if the chat template itself opens a block of reasoning (`<think>`), so that "
+        "replies hold only its end. Complete blocks are always removed. Without this setting, KIMAs "
+        "notices such a template at its first reply; people see the reasoning in that one",
+    )
+    extra_body: dict[str, Any] = Field(default_factory=dict, description="sent as is, for what only this server knows")
     price_prompt: NonNegativeFloat | None = Field(
-        None, description="Price of a million prompt tokens, in any currency; null: unknown"
+        None, description="price of a million tokens sent, in a currency of your choice; null: unknown"
     )
     price_completion: NonNegativeFloat | None = Field(
-        None, description="Price of a million completion tokens, in the same currency"
+        None, description="price of a million tokens received, in the same currency"
     )
 
     def is_paid(self) -> bool:
@@ -283,40 +330,62 @@ class ModelSettings(FallbackSettings):
     """The endpoint of a role, its fallbacks, and the timeouts for all of them."""
 
     context_tokens: PositiveInt = Field(
-        4000, description="Room for evidence in a prompt, tokens; the fallbacks need the same; not used for vision"
+        4000,
+        description="room for passages in the prompts, in estimated tokens: that of `main` for the answer, that of "
+        "`light` (without one, `main`'s) for filtering, ordering, digests, decisions and look-back. "
+        "Fallbacks need as much room",
     )
     fallbacks: dict[Name, FallbackSettings] = Field(
-        default_factory=dict, description="Other endpoints by name, tried in this order when this one fails"
+        default_factory=dict, description="other endpoints by name, tried in this order when this one fails"
     )
     first_token_s: PositiveFloat = Field(
-        8, description="Maximum wait for the first token while another endpoint is left to try, seconds"
+        8,
+        description="longest wait for the first token while another endpoint is left to try, seconds; more for models "
+        "that think first; a quarter longer for replies that are not streamed",
     )
-    whole_s: PositiveFloat = Field(
-        10, description="The same for replies that are not streamed: maximum wait for the whole reply, seconds"
+    images: bool = Field(
+        False,
+        description="for `main`: it can look at pictures (docs/groups.md#pictures-voice-messages-and-files) itself, no "
+        "`vision` is needed",
     )
-    stall_s: PositiveFloat = Field(20, description="Maximum pause between two tokens of a reply, seconds")
-    images: bool = Field(False, description="For main: it accepts images itself, so no vision model is needed")
+
+    @property
+    def whole_s(self) -> float:
+        """The longest wait for a reply that is not streamed while another endpoint is left to try, in seconds."""
+        return 1.25 * self.first_token_s
 
 
-class CircuitSettings(Section):
-    """The circuit breaker: when to stop calling a failing endpoint."""
+@dataclass(frozen=True, slots=True)
+class CircuitSettings:
+    """When to stop calling a failing endpoint: after so many failures in a row, for so many seconds."""
 
-    failures: PositiveInt = Field(3, description="Failures in a row that open the circuit")
-    rest_s: PositiveFloat = Field(30, description="Time without calls before one call probes the endpoint, seconds")
+    failures: int = 3
+    rest_s: float = 30.0
 
 
 class ModelsSettings(Section):
-    """Language models by role. Without any, answers are extractive and nothing leaves the machine."""
+    """Language models: any OpenAI-compatible endpoints. Without any, answers are quoted from the passages."""
 
-    main: ModelSettings | None = Field(None, description="Writes the answers")
-    light: ModelSettings | None = Field(None, description="For rewriting, decisions and look-back; default: main")
+    main: ModelSettings | None = Field(None, description="writes the answers")
+    light: ModelSettings | None = Field(
+        None,
+        examples=[{"base_url": "http://localhost:11434/v1", "model": "qwen3:4b"}],
+        description="rewrites questions, makes small decisions, and adds missing citations; without it, `main` does "
+        "this",
+    )
     vision: ModelSettings | None = Field(
-        None, description="Describes attached screenshots; without it and main.images the bot cannot see them"
+        None,
+        examples=[{"base_url": "http://localhost:11434/v1", "model": "qwen3-vl:8b"}],
+        description="puts attached pictures (docs/groups.md#pictures-voice-messages-and-files) into words; without it "
+        "and without `images` of `main`, "
+        "the bot says that it cannot see pictures",
     )
     judge: ModelSettings | None = Field(
-        None, description="Judges answers for kimas eval; another model than the one that writes them"
+        None,
+        examples=[{"base_url": "https://api.openai.com/v1", "model": "gpt-5"}],
+        description="judges answers for `kimas eval` (docs/evaluate.md#compare-strategies); preferably not the model "
+        "of `main`; the daemon never calls it",
     )
-    circuit: CircuitSettings = CircuitSettings()
 
     @model_validator(mode="after")
     def _check_vision_has_writer(self) -> ModelsSettings:

@@ -26,8 +26,8 @@ Audience = Annotated[
     BeforeValidator(lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | list[str]),
     Field(
         min_length=1,
-        description="Who may see it: everyone, or a list of chats (slack:C0123456789), platforms (slack, http@NAME) "
-        "and roles (admins, owners)",
+        description="who may see it (docs/configure.md#who-may-see-what): everyone, or a list of chats "
+        "(`slack:C0123456789`), platforms (`slack`, `http@NAME`) and roles (`admins`, `owners`)",
     ),
 ]
 
@@ -48,11 +48,27 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class RestrictedSection(Section):
+    """The base of what only some askers may see."""
+
+    audience: Audience = (EVERYONE,)
+
+
+class RequestingSection(Section):
+    """The base of what sends requests to addresses that somebody else may choose."""
+
+    allow_private: tuple[str, ...] = Field((), description="host names that may have private addresses")
+
+
 class Secret(Section):
     """Where a secret comes from: an environment variable or a file. Never the configuration itself."""
 
-    env: str | None = Field(None, pattern=ENV_VARIABLE_PATTERN, description="Name of an environment variable")
-    file: Path | None = Field(None, description="A file that contains only the secret")
+    env: str | None = Field(
+        None, pattern=ENV_VARIABLE_PATTERN, description="name of an environment variable, in capitals"
+    )
+    file: Path | None = Field(
+        None, description="a file that holds nothing but the secret; surrounding white space is ignored"
+    )
 
     @model_validator(mode="after")
     def _check_exactly_one(self) -> Secret:

@@ -11,18 +11,22 @@ from core.settings.base import Name, Secret, Section
 
 
 class RoutingSettings(Section):
-    """How a question is routed to agents."""
+    """How questions find their agents (docs/answering.md#routing)."""
 
-    agents: PositiveInt = Field(3, description="Maximum number of agents per question")
+    agents: PositiveInt = Field(3, description="agents that a question is sent to at most")
     centroids: PositiveInt = Field(
-        32, description="Maximum number of k-means centroids per agent; n passages give about sqrt(8 n)"
+        32, description="k-means centroids per agent at most; of n passages there are about √(8 n)"
     )
     threshold: float = Field(
-        0.2, ge=-1, le=1, description="Agents with a lower score are not used, unless one of their passages is near"
+        0.2,
+        ge=-1,
+        le=1,
+        description="agents with a lower score are not asked, unless one of their passages is near the question",
     )
     kind_scales: dict[Name, PositiveFloat] = Field(
         default_factory=dict,
-        description="By kind of source (files, git, faq, ...): factor for the scores of its agents, besides scale",
+        description="by kind of source (`files`, `git`, `faq`, ...): multiplies the scores of its agents, in addition "
+        "to their own `scale`, such as `{faq: 1.1, git: 0.9}`",
     )
 
 
@@ -31,18 +35,23 @@ class EmbeddingSettings(Section):
 
     provider: Literal["local", "fastembed", "openai"] = Field(
         "local",
-        description="local: built in, for English; fastembed: another model on this machine; openai: an endpoint",
+        description="`local` (the built-in model, for English, see "
+        "docs/install.md#the-embedding-model), `fastembed` (another model on this machine) or `openai` "
+        "(an OpenAI-compatible endpoint)",
     )
-    base_url: str = Field("", description="For openai: the endpoint, for example http://localhost:11434/v1")
-    model: str = Field("", description="For openai: the model's name; for fastembed: its name there")
+    base_url: str = Field("", description="for openai: the endpoint")
+    model: str = Field("", description="for openai: the model's name; for fastembed: its name there")
     path: Path | None = Field(
-        None, description="For local, fastembed: a folder with the model's files; nothing is downloaded"
+        None, description="for local and fastembed: a folder with the model's files; nothing is downloaded"
     )
-    dimension: PositiveInt | None = Field(None, description="For openai: length of a vector")
-    api_key: Secret | None = None
-    batch: PositiveInt = Field(64, description="For openai: texts per request")
-    timeout_s: PositiveFloat = Field(30, description="For openai: time limit for one request, seconds")
-    query_timeout_s: PositiveFloat = Field(1.5, description="Maximum wait for a question's vector, seconds")
+    dimension: PositiveInt | None = Field(None, description="for openai: the vectors' length")
+    api_key: Secret | None = Field(None, description="for openai: a secret")
+    batch: PositiveInt = Field(64, description="for openai: texts per request")
+    query_timeout_s: PositiveFloat = Field(
+        1.5,
+        description="longest wait for a question's vector, seconds; after that, the search uses the question's words "
+        "alone",
+    )
 
     @model_validator(mode="after")
     def _check_endpoint(self) -> EmbeddingSettings:
@@ -54,48 +63,55 @@ class EmbeddingSettings(Section):
 
 
 class ChunkingSettings(Section):
-    """The length of passages in tokens of the local embedding model (about 4 characters each)."""
+    """How documents are split."""
 
-    tokens: int = Field(200, ge=50, le=2000, description="Maximum length of a passage, tokens")
+    tokens: int = Field(200, ge=50, le=2000, description="length of a passage at most; a token is about 4 characters")
 
 
 class RerankerSettings(Section):
-    """The service or model of a reranker that needs one."""
+    """Settings for `api`, `model`, `cross_encoder` and `fastembed`."""
 
     url: str = Field(
         "",
         pattern=r"^(https?://[^/\s]+\S*)?$",
-        description="For api: the endpoint, such as https://api.cohere.com/v2/rerank",
+        description="for api: the address, with its path: Cohere, Jina, vLLM, Infinity, Text Embeddings Inference and "
+        "the like",
     )
-    model: str = Field("", description="For api: the model's name, if the service needs one; for fastembed: its name")
-    api_key: Secret | None = Field(None, description="For api: omit it if the service needs none")
+    model: str = Field(
+        "", description="for api: the model's name, if the service requires one; for fastembed: its name there"
+    )
+    api_key: Secret | None = Field(None, description="for api: a secret; leave it out if the service needs none")
     texts_key: Literal["documents", "texts"] = Field(
-        "documents", description="For api: texts for Text Embeddings Inference, documents for all others"
+        "documents", description="for api: `texts` for Text Embeddings Inference, `documents` for all others"
     )
-    path: Path | None = Field(
-        None, description="For cross_encoder, fastembed: a folder with an ONNX model (model.onnx) and tokenizer.json"
-    )
-    timeout_s: PositiveFloat = Field(2.0, description="For api: time limit for one call, seconds")
+    path: Path | None = Field(None, description="for cross_encoder and fastembed: the folder")
     top_n: int = Field(
-        24, ge=1, le=200, description="For all: maximum number of passages to rerank, the best of the search"
+        24, ge=1, le=200, description="for all: how many of the best passages are reranked at most; the others follow"
     )
 
 
 class SearchSettings(Section):
-    """Hybrid search and reranking."""
+    """How passages are found and ordered."""
 
-    alpha: float = Field(0.5, ge=0, le=1, description="Weight of the dense score against the lexical one")
-    candidates: PositiveInt = Field(100, description="Candidates from each search (dense, lexical) before fusion")
+    alpha: float = Field(0.5, ge=0, le=1, description="weight of the dense score against the lexical one")
     rerank: Literal["embedding", "api", "model", "cross_encoder", "fastembed", "none"] = Field(
-        "embedding", description="How the passages of all agents are reranked"
+        "embedding",
+        description="how the passages of all agents are ranked: `embedding`, `api`, `model`, `cross_encoder`, "
+        "`fastembed` or `none`",
     )
     reranker: RerankerSettings = RerankerSettings()
     kind_weights: dict[Name, Annotated[float, Field(gt=0, le=10)]] = Field(
         default_factory=dict,
-        description="By kind of document (code for all languages): factor for the scores of its passages",
+        description="by kind of document: factor for its passages' scores after reranking, such as `{code: 0.9, faq: "
+        "1.2}`; above 0, at most 10",
     )
     min_similarity: float = Field(
-        0.25, ge=-1, le=1, description="Without a language model: minimum similarity of the evidence for an answer"
+        0.25,
+        ge=-1,
+        le=1,
+        description="without a language model: passages below this similarity are not quoted unless their heading has "
+        "all words of the question; where nothing is quoted, a page is named if one of its passages "
+        "reaches this value plus 0.2",
     )
 
     @model_validator(mode="after")
@@ -110,33 +126,37 @@ class SearchSettings(Section):
 
 
 class WeaviateSettings(Section):
-    """A Weaviate server or cluster, for passages that several machines share."""
+    """A Weaviate server, for the provider `weaviate` and for `kimas store copy` (docs/scale.md)."""
 
-    host: str = Field("localhost", min_length=1, description="The server's name or address")
-    http_port: int = Field(8080, ge=1, le=65535, description="Its HTTP port")
-    grpc_port: int = Field(50051, ge=1, le=65535, description="Its gRPC port")
-    secure: bool = Field(False, description="Use TLS on both ports")
-    api_key: Secret | None = Field(None, description="Omit it if the server needs none")
+    host: str = Field("localhost", min_length=1, description="the server's name or address")
+    http_port: int = Field(8080, ge=1, le=65535, description="its port for HTTP")
+    grpc_port: int = Field(50051, ge=1, le=65535, description="its port for gRPC")
+    secure: bool = Field(False, description="speak TLS on both ports")
+    api_key: Secret | None = Field(None, description="a secret, if the server requires one")
     collection: str = Field(
-        "Kimas", pattern=r"^[A-Z][A-Za-z0-9]{0,60}$", description="Prefix of the names of its two collections"
+        "Kimas",
+        pattern=r"^[A-Z][A-Za-z0-9]{0,60}$",
+        description="how the names of its two collections begin: a capital, then letters and digits",
     )
     tenant: str = Field(
         "",
         pattern=r"^[A-Za-z0-9_-]{0,64}$",
-        description="Tenant in collections that several deployments share; empty: the collections are not shared",
+        description="a separate part of shared collections, for several deployments on one cluster",
     )
     deployment: str = Field(
         "",
         pattern=r"^[A-Za-z0-9_-]{0,64}$",
-        description="Deployment that the passages belong to, for machines without a common journal; "
-        "empty: that of the journal",
+        description="the deployment that the passages belong to, for machines that have no common journal; empty: an "
+        "id that the journal keeps (docs/scale.md#several-deployments-on-one-cluster)",
     )
-    replicas: PositiveInt = Field(1, description="Number of replicas; used when a collection is created")
-    consistency: Literal["one", "quorum", "all"] = Field("quorum", description="Replicas that must confirm a write")
-    batch: int = Field(200, ge=1, le=5000, description="Passages sent in one request")
-    connect_timeout_s: PositiveFloat = Field(5, description="Maximum wait for the server at the start, seconds")
-    read_timeout_s: PositiveFloat = Field(20, description="Time limit for one search or read, seconds")
-    write_timeout_s: PositiveFloat = Field(60, description="Time limit for one write request, seconds")
+    replicas: PositiveInt = Field(
+        1, description="machines that hold each passage; takes effect only when a collection is created"
+    )
+    consistency: Literal["one", "quorum", "all"] = Field(
+        "quorum", description="replicas that must confirm a write: `one`, `quorum` or `all`"
+    )
+    read_timeout_s: PositiveFloat = Field(20, description="longest time for one search or reading, seconds")
+    write_timeout_s: PositiveFloat = Field(60, description="longest time for one request that writes, seconds")
 
     @model_validator(mode="after")
     def _check_distinct_ports(self) -> WeaviateSettings:
@@ -148,23 +168,26 @@ class WeaviateSettings(Section):
 class StoreSettings(Section):
     """Where passages are stored."""
 
-    provider: Literal["sqlite", "weaviate"] = Field("sqlite", description="sqlite: in data_dir; weaviate: on a server")
+    provider: Literal["sqlite", "weaviate"] = Field(
+        "sqlite", description="`sqlite` (a file in `data_dir`) or `weaviate` (a server, see docs/scale.md)"
+    )
     weaviate: WeaviateSettings = WeaviateSettings()
 
 
 class ParsingSettings(Section):
-    """The worker processes that read and cut documents. A document beyond a limit is skipped, counted and named."""
+    """The worker processes that read and split documents. A document beyond a limit is skipped and named."""
 
-    workers: int = Field(2, ge=1, le=32, description="Maximum number of worker processes; they start when needed")
-    memory_mb: int = Field(256, ge=64, description="Memory of one worker, MB (on Linux)")
-    cpu_s: PositiveInt = Field(60, description="Processor time for one document, seconds")
-    wall_s: PositiveFloat = Field(180, description="Time limit for one document, seconds")
-    output_mb: PositiveInt = Field(32, description="Text that one document may yield, MB")
-    max_passages: PositiveInt = Field(10_000, description="Passages that one document may yield")
+    workers: int = Field(
+        2, ge=1, le=32, description="worker processes at most; they start when they are needed, and end when they idle"
+    )
+    memory_mb: int = Field(256, ge=64, description="memory of one worker, MB, from 64 on (on Linux)")
+    cpu_s: PositiveInt = Field(60, description="processor time for one document, seconds")
+    wall_s: PositiveFloat = Field(180, description="longest time for one document, seconds")
+    max_passages: PositiveInt = Field(10_000, description="passages that one document may yield")
 
 
 class KnowledgeSettings(Section):
-    """Everything about the passage store and how it is filled."""
+    """How passages are made, stored and found."""
 
     store: StoreSettings = StoreSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
@@ -175,5 +198,5 @@ class KnowledgeSettings(Section):
     refresh_minutes: float = Field(
         60,
         ge=0,
-        description="Minutes between two refreshes of a source without its own `refresh`; 0: only at the start",
+        description="how often `kimas run` refreshes a source whose `refresh` says nothing else; 0: at each start only",
     )

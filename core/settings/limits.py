@@ -33,16 +33,18 @@ class LimitsSettings(Section):
     model without prices costs nothing.
     """
 
-    daily_tokens: DailyTokens = Field(AUTO, description="Tokens of all language models, for all users together")
-    daily_tokens_per_chat: DailyTokens = Field(AUTO, description="The same for one chat with its threads")
-    daily_tokens_per_user: DailyTokens = Field(AUTO, description="The same for one person in all chats")
-    daily_cost: PositiveFloat | None = Field(None, description="Cost of all language models, for all users together")
-    daily_cost_per_chat: PositiveFloat | None = Field(None, description="The same for one chat")
-    daily_cost_per_user: PositiveFloat | None = Field(None, description="The same for one person")
+    daily_tokens: DailyTokens = Field(
+        AUTO, description="tokens of all models, for everybody together; `null`: no limit"
+    )
+    daily_tokens_per_chat: DailyTokens = Field(AUTO, description="the same for one chat with all its threads")
+    daily_tokens_per_user: DailyTokens = Field(AUTO, description="the same for one person, in all chats together")
+    daily_cost: PositiveFloat | None = Field(None, description="cost by the models' prices, for everybody together")
+    daily_cost_per_chat: PositiveFloat | None = Field(None, description="the same for one chat")
+    daily_cost_per_user: PositiveFloat | None = Field(None, description="the same for one person")
     second_opinions_per_hour: int = Field(
         60,
         ge=0,
-        description="Messages that a model judges in an hour (gate.doubt_width), of all chats together",
+        description="messages in doubt (docs/groups.md#the-grey-zone) that a model judges in an hour, in all chats "
+        "together",
     )
-    images_per_message: int = Field(3, ge=1, le=10, description="Pictures of one message that are looked at")
-    images_per_hour: PositiveInt = Field(20, description="Pictures of one person that are looked at in an hour")
+    images_per_hour: PositiveInt = Field(20, description="pictures of one person that are looked at in an hour")

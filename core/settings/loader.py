@@ -21,8 +21,9 @@ from pydantic import ValidationError
 
 from core.errors import ConfigurationError
 from core.settings import ENV_VARIABLE_PATTERN, Secret, Settings
+from core.settings.former_keys import describe_former_key
 from core.settings.schema import SettingKey, find_kind, iter_setting_keys
-from core.settings.validation_errors import describe_error, describe_former_key, did_you_mean, error_path
+from core.settings.validation_errors import describe_error, did_you_mean, error_path
 from core.settings.yaml_file import KeyPath, YamlFileError, read_yaml
 
 ENV_PREFIX = "KIMAS_"
@@ -165,8 +166,8 @@ class _Draft:
         for name in names:
             if name not in secret_variables and not SECRET_ENV_NAME.fullmatch(name):
                 steps = name.removeprefix(ENV_PREFIX).split("__")
-                if text := describe_former_key([step.lower() for step in steps]):
-                    self.errors.append((rank, 0, f"environment variable {name}: {text}"))
+                if problem := describe_former_key([step.lower() for step in steps]):
+                    self.errors.append((rank, 0, f"environment variable {name}: {problem}"))
                     continue
                 candidates = {_variable_name(key, steps) for key in self.keys}
                 nearest_name = get_close_matches(name, candidates, n=1, cutoff=0)[0]

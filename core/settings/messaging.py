@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
 
-from core.settings.base import CHAT_PATTERN, Name, Secret, Section, Strategy
+from core.settings.base import CHAT_PATTERN, Name, RequestingSection, Secret, Section, Strategy
 from core.types.replies import Shortfall
 
 # A person's id. Telegram's ids of groups and channels begin with a minus: they are no person.
@@ -18,23 +18,51 @@ PlatformUserId = Annotated[str, Field(pattern=r"^[a-z]+:[A-Za-z0-9_.@]{1,64}$")]
 TIME_PATTERN = r"(?:[01]\d|2[0-3]):[0-5]\d"
 
 
-class AdministrationSettings(Section):
-    """Who may use the commands that change the bot."""
+class ListeningSection(Section):
+    """The base of what listens on a port."""
 
-    owners: tuple[PlatformUserId, ...] = Field((), description="People who may do everything, as platform:user id")
-    platform_admins: bool = Field(False, description="A chat's administrators may manage the bot in that chat")
-    refresh_minutes: PositiveFloat = Field(5, description="Minimum time between two /refresh of one source, minutes")
-    audit_days: PositiveFloat | None = Field(365, description="Days to keep entries of the audit log; null: for ever")
+    host: str = Field("127.0.0.1", description="the address to listen on (on Slack for events over HTTP)")
+
+
+class LocalServerSection(ListeningSection):
+    """The base of servers for those who run the bot."""
+
+    port: int | None = Field(
+        None, ge=0, le=65535, description="the port to listen on; without one, nothing is served or counted"
+    )
+    allowed_hosts: tuple[str, ...] = Field(
+        (),
+        description="while `host` is this machine only: further names that a request may use in its `Host` header, "
+        "for example behind a proxy that passes the header on",
+    )
+
+
+class AdministrationSettings(Section):
+    """Who may control the bot by slash commands (docs/commands.md)."""
+
+    owners: tuple[PlatformUserId, ...] = Field(
+        (),
+        description='people who may do everything, as `platform:user id`, for example `["telegram:123456789", '
+        '"discord:9876"]`',
+    )
+    platform_admins: bool = Field(False, description="a chat's administrators count as admins of the bot in that chat")
+    audit_days: PositiveFloat | None = Field(
+        365, description="how long the audit keeps its entries, days; `null`: forever"
+    )
 
 
 class FeedbackSettings(Section):
-    """Thumbs under answers (docs/feedback.md)."""
+    """What people may say about answers (docs/feedback.md)."""
 
-    thumbs: bool = Field(True, description="Offer thumbs under every answer to a question")
-    ask_why: bool = Field(True, description="After thumbs down, ask what was wrong")
-    try_harder: bool = Field(True, description="Let the asker request a second, more thorough answer")
-    strategy: Strategy = Field("planning", description="Strategy of that answer, if a model is configured")
-    effort: float = Field(2, ge=1, le=10, description="Time limit of that answer, as a multiple of budget.deadline_s")
+    thumbs: bool = Field(True, description="show rating buttons below every answer to a question")
+    ask_why: bool = Field(True, description="after a thumbs down, ask what was wrong")
+    try_harder: bool = Field(True, description="offer the asker a second answer, made with more effort")
+    strategy: Strategy = Field(
+        "planning", description="for the second answer: the search strategy, if a model is configured"
+    )
+    effort: float = Field(
+        2, ge=1, le=10, description="for the second answer: how many times `budget.deadline_s` it may take"
+    )
 
 
 # A person on a platform: an id, or a name where the platform mentions people by name. `@NAME` is a further network.
@@ -44,25 +72,38 @@ EscalationContact = Annotated[
 
 
 class HandoffSettings(Section):
-    """Who is notified when the bot cannot help, and whose answers it learns (docs/feedback.md)."""
+    """Who is called when the bot cannot help, and whose answers it learns (docs/feedback.md)."""
 
-    people: tuple[EscalationContact, ...] = Field((), description="Who is notified, as platform:id or telegram:@name")
+    people: tuple[EscalationContact, ...] = Field(
+        (), description="people whom the bot calls, as `platform:id` or `telegram:@name`; it mentions nobody else"
+    )
     when: tuple[Shortfall, ...] = Field(
-        (), description="When, besides /escalate: nothing was found, no statement was supported, no model could answer"
+        (),
+        description="besides `/escalate`: `nothing_found`, `unsupported` (no citation supported its statement), "
+        "`quoted` (no model could answer)",
     )
-    cooldown_minutes: NonNegativeFloat = Field(10, description="Minimum time between two calls in one chat, minutes")
+    cooldown_minutes: NonNegativeFloat = Field(10, description="minimum time between two calls in one chat, minutes")
     trusted: tuple[PlatformUserId, ...] = Field(
-        (), description="Whose replies become answers for review, as platform:user id; besides those who manage the bot"
+        (),
+        description="people whose replies become answers to review, as `platform:user id`; people who look after the "
+        "bot are trusted, too",
     )
 
 
-class FollowedFeedSettings(Section):
+class FollowedFeedSettings(RequestingSection):
     """A feed whose new entries are posts."""
 
-    url: str = Field(pattern=r"^https?://[^/\s]+", description="The feed's address: RSS or Atom")
-    chat: str = Field(description="The chat for the comments, as platform:chat")
-    every_minutes: float = Field(5, ge=1, le=1440, description="Minutes between two polls")
-    allow_private: tuple[str, ...] = Field((), description="Host names that may have private addresses")
+    url: str = Field(
+        pattern=r"^https?://[^/\s]+",
+        examples=["https://example.org/feed.xml"],
+        description="the feed's address: RSS or Atom",
+    )
+    chat: str = Field(
+        examples=["telegram:-1001234567890"],
+        description="the chat for the comments, as `platform:chat`; with `@NAME` at the end, the bot of that name "
+        "writes there",
+    )
+    every_minutes: float = Field(5, ge=1, le=1440, description="time between two fetches, minutes")
 
     @field_validator("chat")
     @classmethod
@@ -76,26 +117,27 @@ class FollowedFeedSettings(Section):
 
 
 class AutoCommentSettings(Section):
-    """Auto-comments: the bot answers posts in these chats and feeds although nobody addressed it."""
+    """Unprompted comments below posts in these chats and on entries of feeds (docs/auto-comment.md)."""
 
-    chats: tuple[str, ...] = Field((), description="Chats whose posts get a comment, as platform:chat")
+    chats: tuple[str, ...] = Field((), description="chats whose posts get comments, as `platform:chat`")
     feeds: dict[Name, FollowedFeedSettings] = Field(
-        default_factory=dict, description="Feeds whose new entries get a comment in a chat, by name"
+        default_factory=dict,
+        description="feeds (docs/auto-comment.md#feeds) whose new entries are commented on in a chat, each with a name",
     )
-    include: tuple[str, ...] = Field((), description="Only posts with one of these words or phrases; empty: all posts")
-    exclude: tuple[str, ...] = Field((), description="Skip posts with one of these words or phrases")
+    include: tuple[str, ...] = Field((), description="only posts with one of these words or phrases; none: all posts")
+    exclude: tuple[str, ...] = Field((), description="no posts with one of these words or phrases")
     min_relevance: float | None = Field(
-        None, ge=-1, le=1, description="Minimum routing score of the best agent; null: no minimum"
+        None, ge=-1, le=1, description="minimum routing score of the best agent; without it, the score is not checked"
     )
-    needs_citation: bool = Field(True, description="Suppress comments without a citation")
-    replies_per_post: PositiveInt = Field(2, description="Maximum number of replies by bots below a post")
-    per_hour: PositiveInt | None = Field(12, description="Maximum number of comments per chat and hour; null: no limit")
+    needs_citation: bool = Field(True, description="do not post comments that cite nothing")
+    replies_per_post: PositiveInt = Field(2, description="replies of bots below a post at most, including ours")
+    per_hour: PositiveInt | None = Field(12, description="comments per chat in an hour at most; `null` sets no limit")
     quiet_hours: str = Field(
         "",
         pattern=rf"^(?:{TIME_PATTERN}-{TIME_PATTERN})?$",
-        description="No comments at these local times, such as 22:00-07:00",
+        description="no comments then, for example `22:00-07:00`, local time",
     )
-    deadline_s: PositiveFloat = Field(10, description="A comment must be posted this soon after the post, seconds")
+    deadline_s: PositiveFloat = Field(10, description="after this many seconds from the post on, no comment is posted")
 
     def get_chats(self, platform: str) -> frozenset[str]:
         """Return the chats on one platform, without the platform's name."""
@@ -106,42 +148,44 @@ class AutoCommentSettings(Section):
 class RunSettings(Section):
     """The daemon."""
 
-    workers: PositiveInt = Field(64, description="Maximum number of answers at the same time")
-    grace_s: PositiveFloat = Field(20, description="After SIGTERM: time to finish messages in flight, seconds")
+    workers: PositiveInt = Field(64, description="answers in progress at the same time at most")
+    grace_s: PositiveFloat = Field(20, description="after SIGTERM: time to finish answers in progress, seconds")
     redeliver_hours: NonNegativeFloat = Field(
-        6, description="Time to deliver an answer that the platform does not take, hours after the question"
+        6,
+        description="how many hours after the question KIMAs still tries to deliver an answer that the platform does "
+        "not take (docs/operate.md#outages); answers to questions that were not addressed to "
+        "the bot get at most ten minutes",
     )
 
 
-class MetricsSettings(Section):
-    """The HTTP endpoint for metrics and health. Without a port nothing is counted."""
-
-    host: str = Field("127.0.0.1", description="The address to listen on")
-    port: int | None = Field(None, ge=0, le=65535, description="The port to listen on; null: no endpoint")
-    allowed_hosts: tuple[str, ...] = Field((), description="Host names that requests may use beside this machine's own")
+class MetricsSettings(LocalServerSection):
+    """Numbers and health over HTTP (docs/operate.md#metrics): `/metrics`, `/healthz`, `/readyz`."""
 
 
 class TracingSettings(Section):
-    """Traces for OpenTelemetry (the extra otel): where the time of each message went, and never what it says."""
+    """Traces for OpenTelemetry (docs/operate.md#traces): where the time of each message went, never what it says."""
 
     endpoint: str | None = Field(
-        None, pattern=r"^https?://[^/\s]+", description="The address of an OTLP collector, over HTTP; null: no traces"
+        None,
+        pattern=r"^https?://[^/\s]+",
+        description="the address of an OTLP collector over HTTP, such as `http://127.0.0.1:4318/v1/traces`; null: no "
+        "traces",
     )
-    headers: dict[str, Secret] = Field(default_factory=dict, description="Headers of the requests, such as a token")
-    service: str = Field("kimas", min_length=1, description="The name of this service there")
+    headers: dict[str, Secret] = Field(
+        default_factory=dict,
+        description="headers of the requests by name, each a secret: `{env: NAME}` or `{file: PATH}`",
+    )
+    service: str = Field("kimas", min_length=1, description="the name of this service there")
 
 
-class OperatorPageSettings(Section):
-    """The operator's page (docs/operate.md). Without a port there is none.
+class OperatorPageSettings(LocalServerSection):
+    """What the bot did, in a browser: the operator's page (docs/operate.md#the-operators-page).
 
     It shows what members wrote. So a token opens it, also on this machine, where other accounts reach the port.
     """
 
-    host: str = Field("127.0.0.1", description="The address to listen on")
-    port: int | None = Field(None, ge=0, le=65535, description="The port to listen on; null: no page")
-    allowed_hosts: tuple[str, ...] = Field((), description="Host names that requests may use beside this machine's own")
-    token: Secret | None = Field(None, description="Opens the page for reading")
-    owner_token: Secret | None = Field(None, description="Opens the page for reading and teaching")
+    token: Secret | None = Field(None, description="opens the page for reading, at least 16 characters")
+    owner_token: Secret | None = Field(None, description="opens it for reading and teaching, at least 16 characters")
 
     @model_validator(mode="after")
     def _check_token(self) -> OperatorPageSettings:
@@ -151,17 +195,25 @@ class OperatorPageSettings(Section):
 
 
 class JournalSettings(Section):
-    """Where the journal is, and how long it keeps messages and replies. null: for ever."""
+    """Where the journal is, and how long it keeps messages and answers."""
 
     url: str | None = Field(
-        None, description="PostgreSQL database, postgresql://USER@HOST/DATABASE; null: a file in data_dir"
+        None,
+        description="a PostgreSQL database, `postgresql://USER@HOST/DATABASE` (docs/scale.md); null: the file "
+        "`journal.db` in `data_dir`",
     )
-    password: Secret | None = Field(None, description="The password of the user in url, if it needs one")
+    password: Secret | None = Field(None, description="the password of the user in `url`, as `env` or `file`")
     lease_s: float = Field(
-        15, ge=1, description="With a url: how long after a daemon died the others take over its work, seconds"
+        15, ge=1, description="with a `url`: how long after a daemon's death the others take over its work, seconds"
     )
-    keep_days: PositiveFloat | None = Field(90, description="Days to keep texts, names and usage of finished messages")
-    keep_unanswered_days: PositiveFloat | None = Field(7, description="The same for messages without an answer")
+    keep_days: PositiveFloat | None = Field(
+        90,
+        description="how many days texts and names of finished messages are kept, and the record of who used how "
+        "much; `null`: forever",
+    )
+    keep_unanswered_days: PositiveFloat | None = Field(
+        7, description="the same for messages on which the bot stayed silent"
+    )
 
     @field_validator("url")
     @classmethod
@@ -181,11 +233,13 @@ class JournalSettings(Section):
 
 
 class LogSettings(Section):
-    """The log, which goes to standard error. auto: console in a terminal, JSON in a service."""
+    """The log, on standard error."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level to log")
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="`debug`, `info`, `warning` or `error`; libraries log from `warning` up"
+    )
     format: Literal["auto", "json", "console"] = Field(
-        "auto", description="json: one object per event; console: a coloured line"
+        "auto", description="`json`, `console`, or `auto`: console in a terminal, JSON in a service"
     )
 
 
@@ -195,43 +249,64 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 
 
 class TelegramSettings(Section):
-    """One Telegram bot."""
+    """A Telegram bot (docs/telegram.md)."""
 
-    token: Secret = Field(description="From @BotFather")
-    api_url: str = Field("https://api.telegram.org", description="Address of the Bot API server")
-    rich_messages: bool = Field(True, description="Show tables, headings and formulas as such, in rich messages")
+    token: Secret = Field(examples=[{"env": "TELEGRAM_TOKEN"}], description="from @BotFather")
+    api_url: str = Field("https://api.telegram.org", description="another Bot API server, for a local one")
+    rich_messages: bool = Field(
+        True,
+        description="show real tables, headings and formulas, in rich messages "
+        "(docs/telegram.md#tables-headings-formulas)",
+    )
 
 
 class GateSettings(Section):
-    """Where and when the bot may answer. Otherwise it is silent, and the journal records the reason."""
+    """Where and when the bot may speak (docs/groups.md). Otherwise it is silent, and the journal has the reason."""
 
-    private: bool = Field(True, description="Answer in private chats")
-    chats: tuple[str, ...] = Field((), description="Groups where the bot answers, as platform:chat; empty: all")
-    mode: GateMode = Field("mention", description="In groups: off, only when mentioned, or also without (auto)")
-    modes: dict[ChatName, GateMode] = Field(default_factory=dict, description="Mode of single chats, by platform:chat")
-    threshold: Probability = Field(0.5, description="For auto: minimum probability that the bot can help")
+    private: bool = Field(True, description="answer in private chats")
+    chats: tuple[str, ...] = Field(
+        (), description="groups where the bot answers, as `platform:chat` (`telegram:-1001234567890`); none: all"
+    )
+    mode: GateMode = Field(
+        "mention",
+        description="in groups: `off`; `mention`: answer people who address the bot; `auto`: also answer others' "
+        "questions",
+    )
+    modes: dict[ChatName, GateMode] = Field(
+        default_factory=dict, description='another mode for some chats: `{"telegram:-1001234567890": auto}`'
+    )
+    threshold: Probability = Field(0.5, description="for `auto`: how sure the bot must be that it can help")
     thresholds: dict[ChatName, Probability] = Field(
-        default_factory=dict, description="Threshold of single chats, by platform:chat"
+        default_factory=dict, description='another threshold for some chats: `{"telegram:-1001234567890": 0.7}`'
     )
     grey: Literal["silent", "suggest", "clarify"] = Field(
-        "silent", description="For auto: just below the threshold be silent, offer an answer, or ask for details"
+        "silent",
+        description="for `auto`, just below the threshold: `silent`; `suggest`: offer an answer; `clarify`: ask for "
+        "details",
     )
-    grey_width: Probability = Field(0.15, description="How far below the threshold grey applies")
-    doubt_width: Probability = Field(
-        0.25, description="For auto: how close to the threshold the light model judges a message; 0: never"
+    wait_s: float = Field(
+        15, ge=0, le=600, description="for `auto`: how long the bot waits for people to answer first, seconds"
     )
-    wait_s: float = Field(15, ge=0, le=600, description="For auto: how long people may answer first, seconds")
-    cooldown_s: NonNegativeFloat = Field(60, description="For auto: pause after an answer in the chat, seconds")
+    cooldown_s: NonNegativeFloat = Field(60, description="for `auto`: time between two answers in one chat, seconds")
     repeated: Literal["silent", "point"] = Field(
-        "silent", description="For auto: when the chat has the answer already, be silent or point to it"
+        "silent",
+        description="for `auto`, if the same question was answered in the chat before: `silent`; `point`: say so, and "
+        "quote how the answer began",
     )
-    repeated_hours: NonNegativeFloat = Field(24, description="How old that answer may be, hours; 0: never")
+    repeated_hours: NonNegativeFloat = Field(24, description="how long ago that may be, hours; `0`: never")
     follow_up_minutes: NonNegativeFloat = Field(
-        30, description="In a thread: minutes after an answer in which a question needs no mention; 0: always needs one"
+        30,
+        description="in a thread: how many minutes after an answer a follow-up needs no mention "
+        "(docs/groups.md#modes); `0`: always needs one",
     )
-    answers_in_10_min: int = Field(20, ge=1, le=200, description="Answers to one account in one chat; more is a loop")
+    answers_in_10_min: int = Field(
+        20,
+        ge=1,
+        le=200,
+        description="answers to one account in one chat within ten minutes; more counts as a loop with another bot",
+    )
     model: Path | None = Field(
-        None, description="The file of a model fitted by `kimas eval gate --fit`; null: the one that is shipped"
+        None, description="the file of a model that `kimas eval gate --fit` wrote; null: the one that comes with KIMAs"
     )
 
     def get_mode(self, chat: str, *, private: bool) -> GateMode:
@@ -244,26 +319,31 @@ class GateSettings(Section):
 
 
 class DiscordSettings(Section):
-    """One Discord bot."""
+    """A Discord bot (docs/discord.md)."""
 
-    token: Secret = Field(description="From the developer portal")
-    api_url: str = Field("https://discord.com/api/v10", description="Address of the API server, for a proxy or tests")
+    token: Secret = Field(examples=[{"env": "DISCORD_TOKEN"}], description="from the developer portal")
+    api_url: str = Field("https://discord.com/api/v10", description="another API server, for a proxy or tests")
     catch_up_hours: float = Field(
-        24, ge=0, le=336, description="After a lost connection, read the messages of up to this many hours; 0: none"
+        24, ge=0, le=336, description="after an outage, read messages of this many past hours; 0 reads nothing"
     )
-    follow_threads: bool = Field(True, description="In a thread where the bot has answered, follow-ups need no mention")
+    follow_threads: bool = Field(True, description="follow-ups need no mention in threads where the bot has answered")
 
 
-class SlackSettings(Section):
-    """One Slack app in one workspace. Events arrive by `app_token` or `signing_secret`: exactly one is set."""
+class SlackSettings(ListeningSection):
+    """A Slack app in one workspace (docs/slack.md). Exactly one of `app_token` and `signing_secret` is set."""
 
-    bot_token: Secret = Field(description="Begins with xoxb-")
-    app_token: Secret | None = Field(None, description="Begins with xapp-: events arrive through Socket Mode")
-    signing_secret: Secret | None = Field(None, description="Signs Slack's requests: events arrive over HTTP")
-    host: str = Field("127.0.0.1", description="For HTTP: the address to listen on")
-    port: int = Field(3000, ge=0, le=65535, description="For HTTP: the port to listen on")
-    path: str = Field("/slack/events", pattern="^/", description="For HTTP: the path of the request URLs")
-    api_url: str = Field("https://slack.com/api/", description="Address of the Web API server, for a gateway or tests")
+    bot_token: Secret = Field(examples=[{"env": "SLACK_BOT_TOKEN"}], description="begins with `xoxb-`")
+    app_token: Secret | None = Field(
+        None,
+        examples=[{"env": "SLACK_APP_TOKEN"}],
+        description="begins with `xapp-`: events come through Socket Mode; this or `signing_secret`",
+    )
+    signing_secret: Secret | None = Field(
+        None, description="instead of `app_token`: Slack sends the events over HTTP, signed with it"
+    )
+    port: int = Field(3000, ge=0, le=65535, description="for HTTP: the port to listen on")
+    path: str = Field("/slack/events", pattern="^/", description="for HTTP: the path of the request URLs")
+    api_url: str = Field("https://slack.com/api/", description="another Web API server, for a gateway or tests")
 
     @model_validator(mode="after")
     def _check_event_transport(self) -> SlackSettings:
@@ -272,30 +352,37 @@ class SlackSettings(Section):
         return self
 
 
-class HttpSettings(Section):
-    """Another network: it posts messages to the bot and receives replies at its callback URL."""
+class HttpSettings(ListeningSection, RequestingSection):
+    """Any other network (docs/http.md): it posts messages to the bot and receives replies at its callback URL."""
 
-    secret: Secret = Field(description="Shared with the network: both sides sign their requests with it")
-    callback_url: str = Field(pattern=r"^https?://", description="Where replies are posted")
-    host: str = Field("127.0.0.1", description="The address to listen on")
-    port: int = Field(8088, ge=0, le=65535, description="The port to listen on")
-    max_kb: PositiveInt = Field(64, description="Larger events are rejected, KB")
-    partials: bool = Field(False, description="Also send the reply while it is being written")
-    timeout_s: PositiveFloat = Field(10, description="Time limit for one callback, seconds")
-    allow_private: tuple[str, ...] = Field((), description="Host names of the callback that may have private addresses")
+    secret: Secret = Field(
+        examples=[{"env": "KIMAS_HTTP_SECRET"}],
+        description="shared with the network; both sides sign what they send with it",
+    )
+    callback_url: str = Field(
+        pattern=r"^https?://", examples=["https://network.example.org/kimas"], description="where replies are posted"
+    )
+    port: int = Field(8088, ge=0, le=65535, description="the port to listen on")
+    max_kb: PositiveInt = Field(64, description="larger events are refused, KB")
+    partials: bool = Field(False, description="send the reply while it is being written, too")
+    timeout_s: PositiveFloat = Field(10, description="longest time for one callback, seconds")
 
 
 Platform = Literal["telegram", "discord", "slack", "http"]
 PlatformSettings = TelegramSettings | DiscordSettings | SlackSettings | HttpSettings
 
 
-class BotSettings(Section):
-    """One further bot, on exactly one platform."""
+class PlatformsSection(Section):
+    """The base of what has sections of platforms."""
 
-    telegram: TelegramSettings | None = Field(None, description="A Telegram bot, as in the section `telegram`")
-    discord: DiscordSettings | None = Field(None, description="A Discord bot, as in the section `discord`")
-    slack: SlackSettings | None = Field(None, description="A Slack app, as in the section `slack`")
-    http: HttpSettings | None = Field(None, description="Another network, as in the section `http`")
+    telegram: TelegramSettings | None = None
+    discord: DiscordSettings | None = None
+    slack: SlackSettings | None = None
+    http: HttpSettings | None = None
+
+
+class BotSettings(PlatformsSection):
+    """One further bot, on exactly one platform."""
 
     @model_validator(mode="after")
     def _check_exactly_one_platform(self) -> BotSettings:

@@ -1,12 +1,8 @@
-"""Every key of the configuration, read off the settings model, and its JSON Schema for editors that check YAML.
-
-`python -m core.settings.schema` prints the schema.
-"""
+"""Every section and key of the configuration, read off the settings model, and the JSON Schema for editors."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,13 +54,20 @@ class SettingKey:
         return Secret in _union_members(self.field.annotation)
 
 
-def iter_setting_keys(
+def iter_sections(
     section: type[BaseModel] = Settings, path: tuple[str, ...] = (), kind: str = ""
-) -> Iterator[SettingKey]:
-    """Yield all keys of a section, parents before children."""
+) -> Iterator[tuple[tuple[str, ...], str, type[BaseModel]]]:
+    """Yield every section with its path and the kind of the source that it belongs to, parents before children."""
+    yield path, kind, section
     for name, field in section.model_fields.items():
-        yield SettingKey((*path, name), field, kind)
-        yield from _iter_nested_keys(field.annotation, (*path, name), kind)
+        yield from _iter_nested_sections(field.annotation, (*path, name), kind)
+
+
+def iter_setting_keys() -> Iterator[SettingKey]:
+    """Yield all keys, parents before children."""
+    for path, kind, section in iter_sections():
+        for name, field in section.model_fields.items():
+            yield SettingKey((*path, name), field, kind)
 
 
 def find_kind(data: object, path: Sequence[str | int]) -> str:
@@ -78,21 +81,19 @@ def find_kind(data: object, path: Sequence[str | int]) -> str:
     return kind
 
 
-def _iter_nested_keys(annotation: Any, path: tuple[str, ...], kind: str) -> Iterator[SettingKey]:
+def _iter_nested_sections(
+    annotation: Any, path: tuple[str, ...], kind: str
+) -> Iterator[tuple[tuple[str, ...], str, type[BaseModel]]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         kind_field = annotation.model_fields.get("kind")
-        yield from iter_setting_keys(annotation, path, get_args(kind_field.annotation)[0] if kind_field else kind)
+        yield from iter_sections(annotation, path, get_args(kind_field.annotation)[0] if kind_field else kind)
     elif get_origin(annotation) is dict:
-        yield from _iter_nested_keys(get_args(annotation)[1], (*path, "*"), kind)
+        yield from _iter_nested_sections(get_args(annotation)[1], (*path, "*"), kind)
     else:
         for member in get_args(annotation):
-            yield from _iter_nested_keys(member, path, kind)
+            yield from _iter_nested_sections(member, path, kind)
 
 
 def _union_members(annotation: Any) -> tuple[Any, ...]:
     """Return the alternatives of a union, or the type itself."""
     return get_args(annotation) if type(None) in get_args(annotation) else (annotation,)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json_schema())

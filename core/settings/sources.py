@@ -9,30 +9,32 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from core.settings.base import EVERYONE, Audience, Name, Secret, Section
+from core.settings.base import Name, RequestingSection, RestrictedSection, Secret, Section
 
 
-class Source(Section):
-    """The settings that all sources share."""
-
-    audience: Audience = (EVERYONE,)
-
-
-class LiveSource(Source):
+class LiveSource(RestrictedSection, RequestingSection):
     """The settings that all live sources share: they are queried for each question."""
 
-    limit: int = Field(8, ge=1, le=50, description="Maximum number of results")
-    timeout_s: PositiveFloat = Field(4, description="Time limit for one call, seconds")
-    cache_s: float = Field(300, ge=0, description="How long the results of a query are cached, seconds; 0: not at all")
-    allow_private: tuple[str, ...] = Field((), description="Host names that may have private addresses")
-    api_key: Secret | None = Field(None, description="Replaces {api_key} in the templates")
+    limit: int = Field(8, ge=1, le=50, description="results taken at most")
+    timeout_s: PositiveFloat = Field(4, description="longest time for one call, seconds")
+    cache_s: float = Field(300, ge=0, description="how long the results of a query are cached, seconds; 0: not at all")
+    api_key: Secret | None = Field(
+        None,
+        examples=[{"env": "SEARCH_KEY"}],
+        description="a secret, if the service needs one: in place of `{api_key}` in the templates of `http_api`, as a "
+        "bearer token for `remote_rag`; all providers of `search_api` except searxng need one",
+    )
     ask: Literal["always", "when_needed"] = Field(
-        "always", description="when_needed: only if the stored passages of the same agent do not answer the question"
+        "always",
+        description="`always`, or `when_needed`: not where stored passages of the same agent already answer the "
+        "question",
     )
     enough: float = Field(
-        0.6, ge=0, le=1, description="For when_needed: minimum similarity of a stored passage that answers the question"
+        0.6, ge=0, le=1, description="for `when_needed`: how similar to the question a stored passage must be for that"
     )
-    requests_per_day: PositiveInt | None = Field(None, description="Maximum number of requests per day; null: no limit")
+    requests_per_day: PositiveInt | None = Field(
+        None, description="requests per day at most, from midnight to midnight"
+    )
 
 
 class HttpApiSource(LiveSource):
@@ -42,31 +44,46 @@ class HttpApiSource(LiveSource):
     """
 
     kind: Literal["http_api"]
-    url: str = Field(min_length=1, description="Address; placeholders in it are percent-encoded")
-    method: Literal["GET", "POST"] = Field("GET", description="Method of the request")
-    params: dict[str, str] = Field(default_factory=dict, description="Query parameters; empty ones are omitted")
-    headers: dict[str, str] = Field(default_factory=dict, description="Headers")
+    url: str = Field(
+        min_length=1,
+        examples=["https://api.example.org/search"],
+        description="address; it may hold `{query}`, `{limit}`, `{page}` and `{api_key}`, percent-encoded, as the "
+        "next three may",
+    )
+    method: Literal["GET", "POST"] = Field("GET", description="`GET` or `POST`")
+    params: dict[str, str] = Field(
+        default_factory=dict,
+        description='query parameters, such as `{q: "{query}", size: "{limit}"}`; empty ones are left out',
+    )
+    headers: dict[str, str] = Field(default_factory=dict, description="headers")
     body: dict[str, Any] = Field(default_factory=dict, description="JSON body for POST; templates at any depth")
-    results: str = Field("results", description="JMESPath of the list of results; @ for the whole reply")
-    title: str = Field("title", description="JMESPath of the title within a result")
-    text: str = Field("text", description="JMESPath of the text within a result; lists are joined")
-    link: str = Field("url", description="JMESPath of the URL within a result")
-    date: str = Field("date", description="JMESPath of the date within a result")
-    pages: int = Field(1, ge=1, le=5, description="Number of pages to request at once, where {page} is used")
-    first_page: int = Field(1, ge=0, description="Number of the first page")
+    results: str = Field("results", description="JMESPath to the list of results; `@` for the whole reply")
+    title: str = Field("title", description="JMESPath within a result to its title")
+    text: str = Field("text", description="JMESPath within a result to its text; lists are joined")
+    link: str = Field("url", description="JMESPath within a result to its address")
+    date: str = Field("date", description="JMESPath within a result to its date")
+    pages: int = Field(1, ge=1, le=5, description="pages requested, all at once, where `{page}` is used")
+    first_page: int = Field(1, ge=0, description="number of the first page")
 
 
 class SearchApiSource(LiveSource):
     """A web search service, queried for each question."""
 
     kind: Literal["search_api"]
-    provider: Literal["tavily", "brave", "searxng", "google", "bing"] = Field(description="The provider of the API")
-    base_url: str = Field("", description="Address of the API; required for searxng and bing")
-    engine: str = Field("", description="For google: id of the search engine")
-    sites: tuple[str, ...] = Field((), description="Only results from these domains")
-    fresh: Literal["day", "week", "month", "year"] | None = Field(None, description="Maximum age of the results")
-    language: str = Field("", pattern=r"^([a-z]{2}(-[A-Z]{2})?)?$", description="Preferred language, such as en or zh")
-    api_key: Secret | None = Field(None, description="Key of the search service; all providers except searxng need one")
+    provider: Literal["tavily", "brave", "searxng", "google", "bing"] = Field(
+        examples=["tavily"], description="`tavily`, `brave`, `searxng`, `google` or `bing`"
+    )
+    base_url: str = Field("", description="another address of the API; needed for searxng and bing")
+    engine: str = Field("", description="for google: the search engine's id")
+    sites: tuple[str, ...] = Field((), description="only results from these domains")
+    fresh: Literal["day", "week", "month", "year"] | None = Field(
+        None, description="only results as new as `day`, `week`, `month` or `year`; with bing `year` means `month`"
+    )
+    language: str = Field(
+        "",
+        pattern=r"^([a-z]{2}(-[A-Z]{2})?)?$",
+        description="preferred language, such as `en` or `zh-CN`; not with tavily",
+    )
 
     @model_validator(mode="after")
     def _check_provider(self) -> SearchApiSource:
@@ -83,27 +100,38 @@ class RemoteRagSource(LiveSource):
     """Knowledge bases of a remote retrieval service, queried for each question."""
 
     kind: Literal["remote_rag"]
-    base_url: str = Field(pattern=r"^https?://[^/\s]+", description="Address of the service, without /bases/ID/search")
-    bases: dict[str, Annotated[float, Field(gt=0)]] = Field(
-        min_length=1, description="Ids of its knowledge bases, each with a factor for its scores"
+    base_url: str = Field(
+        pattern=r"^https?://[^/\s]+",
+        examples=["https://rag.example.org/v1"],
+        description="the address above `/bases/ID/search`",
     )
-    enhanced: bool = Field(True, description="Use /retrieve, or /search if it does not exist; false: only /search")
-    use_rerank: bool = Field(True, description="Let /retrieve rerank its results")
-    use_compression: bool = Field(False, description="Let /retrieve shorten its results")
-    body: dict[str, Any] = Field(default_factory=dict, description="Further fields of the JSON body")
-    api_key: Secret | None = Field(None, description="Sent as a bearer token")
+    bases: dict[str, Annotated[float, Field(gt=0)]] = Field(
+        min_length=1,
+        examples=[{"manual": 1.0}],
+        description="ids of its knowledge bases, each with the factor for its scores, such as `{manual: 1.0, forum: "
+        "0.5}`",
+    )
+    body: dict[str, Any] = Field(
+        default_factory=dict,
+        description="further keys for the JSON body, besides `query` and `limit`, such as `{tenant: docs}`",
+    )
 
 
 class RefreshSettings(Section):
     """When `kimas run` refreshes a source: at an interval or at the times of a cron expression."""
 
     minutes: float | None = Field(
-        None, ge=0, description="Minutes between two refreshes; null: knowledge.refresh_minutes; 0: only at the start"
+        None,
+        ge=0,
+        description="time between two refreshes, minutes; null: `knowledge.refresh_minutes`; 0: at each start only",
     )
-    cron: str = Field("", description="Instead: minute, hour, day, month and weekday, such as 30 6 * * mon-fri")
-    timezone: str = Field("", description="Time zone of cron, such as Europe/Berlin; empty: the machine's")
+    cron: str = Field("", description="instead: minute, hour, day, month and weekday, such as `30 6 * * mon-fri`")
+    timezone: str = Field("", description="for `cron`: a name such as `Europe/Berlin`; empty: the machine's own")
     jitter: float | None = Field(
-        None, ge=0, le=1, description="Maximum random delay, as a share of the interval; null: 0.1, or none with cron"
+        None,
+        ge=0,
+        le=1,
+        description="longest random delay, as a share of the time to the next refresh; null: 0.1, or 0 with `cron`",
     )
 
     @model_validator(mode="after")
@@ -127,29 +155,43 @@ def _check_link(link: str, names: Sequence[str]) -> None:
             raise ValueError(f"link: nothing fills {{{placeholder}}}; a template may contain {known_names}")
 
 
-class StoredSource(Source):
+class StoredSource(RestrictedSection):
     """The settings that all stored sources share."""
 
     refresh: RefreshSettings = RefreshSettings()
 
 
+class FilteredSource(StoredSource):
+    """The settings that sources with paths share."""
+
+    include: tuple[str, ...] = Field((), description="Git-style globs of the paths to take; none: all")
+    exclude: tuple[str, ...] = Field((), description="Git-style globs of the paths to leave out")
+
+
 class LinkedSource(StoredSource):
+    """The settings that sources without addresses of their own share."""
+
+    link: str = Field(
+        "",
+        description="template for the link of a passage, with `{path}`, `{start}` and `{end}` (lines), and for git "
+        "`{commit}`; for example `https://docs.example.org/{path}#L{start}`",
+    )
+
+
+class DocumentSource(FilteredSource, LinkedSource):
     """The settings that sources of files share."""
 
-    include: tuple[str, ...] = Field((), description="Git-style globs of the paths to read; empty: all")
-    exclude: tuple[str, ...] = Field((), description="Git-style globs of the paths to skip")
-    link: str = Field("", description="Template of links with {path}, {start}, {end} and, for git, {commit}")
-    max_file_kb: PositiveInt = Field(1024, description="Larger files are skipped and counted, KB")
-    max_document_kb: PositiveInt = Field(20480, description="The same for PDF, office documents, HTML and notebooks")
-    max_documents: PositiveInt = Field(100_000, description="Further files are skipped and counted")
-    max_total_mb: PositiveInt = Field(4096, description="Files beyond this sum of sizes are skipped and counted, MB")
+    max_file_kb: PositiveInt = Field(1024, description="larger files are skipped and counted, KB")
+    max_document_kb: PositiveInt = Field(20480, description="the same for PDF, office documents, HTML and notebooks")
+    max_documents: PositiveInt = Field(100_000, description="further files are skipped and counted")
+    max_total_mb: PositiveInt = Field(4096, description="files beyond this sum of sizes are skipped and counted, MB")
 
 
-class FilesSource(LinkedSource):
+class FilesSource(DocumentSource):
     """A folder, or a single file."""
 
     kind: Literal["files"]
-    path: Path = Field(description="The folder or file")
+    path: Path = Field(examples=["docs"], description="the folder or file")
 
     @model_validator(mode="after")
     def _check_template(self) -> FilesSource:
@@ -157,22 +199,31 @@ class FilesSource(LinkedSource):
         return self
 
 
-class GitSource(LinkedSource):
+class GitSource(DocumentSource):
     """A git repository: a remote URL (cloned into the data directory) or a local path (its committed state)."""
 
     kind: Literal["git"]
-    url: str = Field(min_length=1, description="Remote URL or local path")
-    branch: str = Field("", description="Branch or tag; empty: the default branch")
-    branches: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
-        (), description="Several branches or tags instead of branch, the most important first"
+    url: str = Field(
+        min_length=1,
+        examples=["https://git.example.org/team/project.git"],
+        description="remote URL, or the path of a local repository",
     )
-    timeout_s: PositiveFloat = Field(300, description="Time limit for a clone or fetch, seconds")
-    token: Secret | None = Field(None, description="Access token with read permission, for an https address")
-    username: str = Field("git", pattern=r"^[^\s:]+$", description="User name for the token, if the server checks it")
-    ssh_key: Path | None = Field(None, description="A private key without passphrase, for an SSH address")
-    known_hosts: Path | None = Field(None, description="File with the keys of servers; null: those of ssh")
+    branch: str = Field("", description="branch or tag; empty: the default branch")
+    branches: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        (), description="several branches or tags in place of `branch`, the most important first"
+    )
+    timeout_s: PositiveFloat = Field(300, description="longest time a clone or fetch may take, seconds")
+    token: Secret | None = Field(
+        None,
+        description="an access token that may read, for an https address; without it, git uses its own credentials",
+    )
+    username: str = Field(
+        "git", pattern=r"^[^\s:]+$", description="user name to send with the token, for hosts that need one"
+    )
+    ssh_key: Path | None = Field(None, description="a private key without passphrase, for an SSH address")
+    known_hosts: Path | None = Field(None, description="a file with the keys of servers; null: the one of the account")
     host_keys: Literal["strict", "accept_new"] = Field(
-        "strict", description="An unknown SSH server: strict refuses it, accept_new remembers it"
+        "strict", description="an SSH server that is not known yet: `strict` refuses it, `accept_new` learns its key"
     )
 
     @model_validator(mode="after")
@@ -192,12 +243,11 @@ class GitSource(LinkedSource):
         return self
 
 
-class FaqSource(StoredSource):
+class FaqSource(LinkedSource):
     """Questions and answers from YAML, CSV or JSON Lines."""
 
     kind: Literal["faq"]
-    path: Path = Field(description="A file ending in .yaml, .yml, .csv or .jsonl")
-    link: str = Field("", description="Template of links with {path}, {start} and {end}")
+    path: Path = Field(examples=["faq.yaml"], description="a file ending in `.yaml`, `.yml`, `.csv` or `.jsonl`")
 
     @model_validator(mode="after")
     def _check_template(self) -> FaqSource:
@@ -211,66 +261,76 @@ class LearnedSource(StoredSource):
     kind: Literal["learned"]
 
 
-class WebSource(StoredSource):
+class WebSource(StoredSource, RequestingSection):
     """The settings that sources on the web share."""
 
-    timeout_s: PositiveFloat = Field(20, description="Time limit for one request, seconds")
-    max_page_kb: PositiveInt = Field(2048, description="Larger pages are skipped and counted, KB")
-    allow_private: tuple[str, ...] = Field((), description="Host names that may have private addresses")
+    timeout_s: PositiveFloat = Field(20, description="longest time for one request, seconds")
+    max_page_kb: PositiveInt = Field(2048, description="larger pages are skipped and counted, KB")
 
 
-class WebsiteSource(WebSource):
+class WebsiteSource(FilteredSource, WebSource):
     """The pages of one web site: from its sitemap, and by links from its first page."""
 
     kind: Literal["website"]
-    url: str = Field(pattern=r"^https?://[^/\s]+", description="The first page")
-    sitemap: bool = Field(True, description="Use the site's sitemap if it has one")
-    include: tuple[str, ...] = Field((), description="Git-style globs of the paths to read; empty: all")
-    exclude: tuple[str, ...] = Field((), description="Git-style globs of the paths to skip")
-    depth: int = Field(3, ge=0, le=20, description="Maximum number of links from the first page to a page")
-    max_pages: PositiveInt = Field(500, description="Maximum number of pages")
-    delay_s: float = Field(0.5, ge=0, description="Pause between two requests, seconds; robots.txt may demand more")
+    url: str = Field(pattern=r"^https?://[^/\s]+", examples=["https://docs.example.org/"], description="the first page")
+    sitemap: bool = Field(True, description="use the site's sitemap where it has one")
+    depth: int = Field(3, ge=0, le=20, description="how many links away from the first page a page may be")
+    max_pages: PositiveInt = Field(
+        500,
+        description="pages taken at most; a crawl requests at most four times as many pages, and ends after 4 × "
+        "`max_pages` × (`delay_s` + 2) seconds",
+    )
+    delay_s: float = Field(0.5, ge=0, description="pause between two requests, seconds; robots.txt may ask for more")
 
 
 class FeedSource(WebSource):
     """An RSS or Atom feed."""
 
     kind: Literal["feed"]
-    url: str = Field(pattern=r"^https?://[^/\s]+", description="The feed's address")
-    max_entries: PositiveInt = Field(200, description="Maximum number of entries; the newest stay")
-    keep_days: PositiveInt = Field(365, description="Older entries are removed, days")
+    url: str = Field(
+        pattern=r"^https?://[^/\s]+", examples=["https://blog.example.org/feed.xml"], description="the feed's address"
+    )
+    max_entries: PositiveInt = Field(200, description="entries kept at most, the newest first")
+    keep_days: PositiveInt = Field(365, description="older entries are forgotten, days")
 
 
 class ForgeSource(WebSource):
     """The settings that GitHub and GitLab share: issues and releases, read through the API."""
 
-    token: Secret | None = Field(None, description="Access token with read permission; public projects need none")
-    state: Literal["open", "closed", "all"] = Field("all", description="Only issues in this state")
-    labels: tuple[str, ...] = Field((), description="Only issues with one of these labels; empty: all")
-    exclude_labels: tuple[str, ...] = Field((), description="Skip issues with one of these labels")
-    max_items: PositiveInt = Field(1000, description="Maximum number of items of each kind, the last changed first")
-    max_comments: int = Field(50, ge=0, le=100, description="Maximum number of comments per item, the first ones")
-    skip_authors: tuple[str, ...] = Field((), description="Skip the comments of these people, besides bots")
-    full_days: PositiveFloat = Field(7, description="Days between two complete reads, which also remove deleted items")
-    max_page_kb: PositiveInt = Field(16384, description="Larger replies are rejected, KB")
+    token: Secret | None = Field(
+        None, description="a secret: an access token that may read; public projects do without"
+    )
+    state: Literal["open", "closed", "all"] = Field(
+        "all", description="issues and discussions in this state only: `open`, `closed` or `all`"
+    )
+    labels: tuple[str, ...] = Field((), description="only issues and discussions with one of these labels; none: all")
+    exclude_labels: tuple[str, ...] = Field((), description="issues and discussions with one of these are left out")
+    max_items: PositiveInt = Field(1000, description="items of each kind taken at most, those changed last first")
+    max_comments: int = Field(50, ge=0, le=100, description="comments taken of an item at most, the first ones")
+    skip_authors: tuple[str, ...] = Field(
+        (), description="authors whose comments are left out; comments of bots always are"
+    )
+    full_days: PositiveFloat = Field(
+        7, description="how often everything is read again, days; only then do deletions show"
+    )
+    max_page_kb: PositiveInt = Field(16384, description="a larger reply is refused, KB")
 
 
 class GithubSource(ForgeSource):
     """Issues, discussions and releases of a repository on GitHub or a GitHub Enterprise server."""
 
     kind: Literal["github"]
-    repository: str = Field(pattern=r"^[A-Za-z0-9_-]+/[A-Za-z0-9._-]+$", description="owner/name")
+    repository: str = Field(
+        pattern=r"^[A-Za-z0-9_-]+/[A-Za-z0-9._-]+$", examples=["example/project"], description="`owner/name`"
+    )
     api_url: str = Field(
         "https://api.github.com",
         pattern=r"^https?://[^/\s]+",
-        description="Address of the API; on your own server https://HOST/api/v3",
+        description="of your own server: `https://HOST/api/v3`",
     )
     take: tuple[Literal["issues", "discussions", "releases"], ...] = Field(
-        ("issues", "releases"), min_length=1, description="What to read; discussions need a token"
+        ("issues", "releases"), min_length=1, description="what is taken, also `discussions`; these need a token"
     )
-    state: Literal["open", "closed", "all"] = Field("all", description="Only issues and discussions in this state")
-    labels: tuple[str, ...] = Field((), description="Only issues and discussions with one of these labels; empty: all")
-    exclude_labels: tuple[str, ...] = Field((), description="Skip issues and discussions with one of these labels")
 
     @model_validator(mode="after")
     def _check_token(self) -> GithubSource:
@@ -283,14 +343,16 @@ class GitlabSource(ForgeSource):
     """Issues and releases of a project on GitLab."""
 
     kind: Literal["gitlab"]
-    project: str = Field(pattern=r"^[A-Za-z0-9._/-]+$", description="group/name, or the project's number")
+    project: str = Field(
+        pattern=r"^[A-Za-z0-9._/-]+$", examples=["group/project"], description="`group/name`, or the project's number"
+    )
     api_url: str = Field(
         "https://gitlab.com/api/v4",
         pattern=r"^https?://[^/\s]+",
-        description="Address of the API; on your own server https://HOST/api/v4",
+        description="of your own server: `https://HOST/api/v4`",
     )
     take: tuple[Literal["issues", "releases"], ...] = Field(
-        ("issues", "releases"), min_length=1, description="What to read"
+        ("issues", "releases"), min_length=1, description="what is taken"
     )
 
 
@@ -298,14 +360,16 @@ class StandingSource(StoredSource):
     """Standing queries: sent to a live source at each refresh; their results are stored for a while."""
 
     kind: Literal["standing"]
-    of: Name = Field(description="Name of the live source")
+    of: Name = Field(examples=["search_api"], description="name of the live source to query")
     queries: tuple[Annotated[str, Field(min_length=1, max_length=400)], ...] = Field(
-        (), max_length=1000, description="The queries"
+        (), max_length=1000, examples=[["latest release", "opening hours"]], description="the queries"
     )
-    queries_file: Path | None = Field(None, description="More queries: a text file with one per line")
-    keep_hours: PositiveFloat = Field(48, description="Hours after which a result that no longer appears is removed")
-    limit: int = Field(8, ge=1, le=50, description="Maximum number of results per query")
-    timeout_s: PositiveFloat = Field(20, description="Time limit for one query, seconds")
+    queries_file: Path | None = Field(None, description="more queries: a text file with one per line")
+    timeout_s: PositiveFloat = Field(20, description="longest time for one query, seconds")
+    keep_hours: PositiveFloat = Field(
+        48, description="a result expires if no query has found it again for this long, hours"
+    )
+    limit: int = Field(8, ge=1, le=50, description="results kept per query at most")
 
     @model_validator(mode="after")
     def _check_queries(self) -> StandingSource:
@@ -318,9 +382,11 @@ class OwnSource(StoredSource):
     """A source of your own, which an installed package provides."""
 
     kind: Literal["own"]
-    plugin: str = Field(min_length=1, description="Name of its entry point in the group kimas.sources")
-    options: dict[str, Any] = Field(default_factory=dict, description="Options that are passed to it")
-    timeout_s: PositiveFloat = Field(300, description="Time limit for its list and for each document, seconds")
+    plugin: str = Field(
+        min_length=1, examples=["wiki"], description="name of its entry point in the group `kimas.sources`"
+    )
+    options: dict[str, Any] = Field(default_factory=dict, description="options for the plug-in, passed on unchanged")
+    timeout_s: PositiveFloat = Field(300, description="longest time for its list and for each document, seconds")
 
 
 SourceSettings = Annotated[

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from core.settings.former_keys import describe_former_key
 from core.settings.schema import SettingKey, find_kind
 
 if TYPE_CHECKING:
@@ -16,11 +17,6 @@ KeyPath = tuple[str | int, ...]
 INLINE_SECRET_MESSAGE = "must not be written here: use {env: NAME} or {file: PATH}"  # noqa: S105
 
 # Keys of earlier versions, dotted, with `*` for a name that the user chooses, and what to do now.
-FORMER_KEYS: Mapping[str, str] = {
-    "gate.weights": "remove it, and fit your labelled messages (kimas eval gate DATA.jsonl --fit)",
-    "models.*.hedge_after_s": "remove it; first_token_s and whole_s say when another endpoint takes over",
-    "models.*.hedge_share": "remove it",
-}
 _EXPECTED_TYPES = {
     **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "an integer"),
     **dict.fromkeys(("float_parsing", "float_type"), "a number"),
@@ -71,18 +67,6 @@ def describe_error(error: ErrorDetails, path: KeyPath, data: Mapping[Any, Any], 
         return INLINE_SECRET_MESSAGE
     is_secret = any(key.is_secret() and key.matches(path[: len(key.path)]) for key in keys)
     return _describe_wrong_value(error, is_secret=is_secret)
-
-
-def describe_former_key(path: Sequence[str | int]) -> str:
-    """Return that a key is gone, and what to do now; an empty string for one that no earlier version had."""
-    steps = list(map(str, path))
-    for key, advice in FORMER_KEYS.items():
-        expected_steps = key.split(".")
-        if len(steps) == len(expected_steps) and all(
-            expected in ("*", step) for expected, step in zip(expected_steps, steps, strict=True)
-        ):
-            return f"is gone: {advice}"
-    return ""
 
 
 def _describe_wrong_value(error: ErrorDetails, *, is_secret: bool) -> str:

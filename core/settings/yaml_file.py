@@ -103,6 +103,24 @@ def parse_yaml(raw: bytes, path: Path) -> YamlFile:
     return YamlFile(path, data, builder.lines)
 
 
+def format_flow(value: Any) -> str:
+    """Return a plain value as YAML on one line: `[a, b]`, `{a: 1}`, `null`."""
+    text: str = yaml.safe_dump(
+        _simplify(value), default_flow_style=True, allow_unicode=True, sort_keys=False, width=1e9
+    )
+    # A single scalar ends with the marker of the document's end.
+    return text.removesuffix("...\n").strip()
+
+
+def _simplify(value: Any) -> Any:
+    """Return a value with lists in place of tuples, and text in place of paths."""
+    if isinstance(value, tuple | list):
+        return [_simplify(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _simplify(item) for key, item in value.items()}
+    return str(value) if isinstance(value, Path) else value
+
+
 def _loader_class() -> Any:
     base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     loader_class: Any = type("CoreSchemaLoader", (base,), {"yaml_implicit_resolvers": {}})

@@ -20,6 +20,8 @@ from core.types.replies import Trace
 
 # Few questions share a canonical form; each costs an embedding.
 MAX_CANDIDATES = 4
+# Older ones leave.
+MAX_ENTRIES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class AnswerCache:
             "reply": _reply_to_json(reply),
             "made_at": time.time(),
         }
-        newest_numbers = select(columns.number).order_by(columns.number.desc()).limit(self._settings.entries)
+        newest_numbers = select(columns.number).order_by(columns.number.desc()).limit(MAX_ENTRIES)
         has_same_question = (columns.scope == key.scope) & (columns.question == key.normalized)
         async with self._database.transaction() as connection:
             await connection.execute(

@@ -23,6 +23,8 @@ UP = "up"
 DOWN = "down"
 RETRY = "again"
 STOP = "stop"
+# Longer questions are refused with a hint.
+MAX_QUESTION_CHARS = 4000
 
 
 @dataclass(frozen=True, slots=True)

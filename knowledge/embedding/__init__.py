@@ -9,7 +9,7 @@ from core.llm.client import OpenAIClient
 from core.settings import EmbeddingSettings
 from knowledge.embedding.fastembed_models import FastEmbedder, get_model_languages
 from knowledge.embedding.local import LOCAL_LANGUAGES, LocalEmbedder
-from knowledge.embedding.remote import RemoteEmbedder
+from knowledge.embedding.remote import TIMEOUT_S, RemoteEmbedder
 from knowledge.ports import Embedder
 
 __all__ = ["get_known_languages", "open_embedder"]
@@ -32,4 +32,4 @@ async def open_embedder(settings: EmbeddingSettings, cache_dir: Path) -> Embedde
     if settings.provider == "fastembed":
         return await FastEmbedder.open(settings, cache_dir)
     key = await asyncio.to_thread(settings.api_key.value) if settings.api_key else ""
-    return RemoteEmbedder(OpenAIClient.open(settings.base_url, key, settings.timeout_s), settings)
+    return RemoteEmbedder(OpenAIClient.open(settings.base_url, key, TIMEOUT_S), settings)

@@ -14,6 +14,7 @@ from knowledge.embedding.batches import Batch, normalize, replace_surrogates, ru
 from knowledge.ports import Vectors
 
 MAX_CONCURRENT_REQUESTS = 4
+TIMEOUT_S = 30.0
 
 
 class RemoteEmbedder:
@@ -55,11 +56,11 @@ class RemoteEmbedder:
 
     async def _request(self, texts: Sequence[str]) -> Vectors:
         try:
-            async with asyncio.timeout(self._settings.timeout_s):
+            async with asyncio.timeout(TIMEOUT_S):
                 # OpenAI refuses an empty string, and with it the whole batch.
                 rows = await self._client.embed(self.name, [replace_surrogates(text) or " " for text in texts])
         except TimeoutError as error:
-            raise EmbeddingError(f"{self._label} took over {self._settings.timeout_s:g} s") from error
+            raise EmbeddingError(f"{self._label} took over {TIMEOUT_S:g} s") from error
         # Many numbers take milliseconds; those of a question take less than a thread.
         return self._to_vectors(rows) if len(rows) == 1 else await asyncio.to_thread(self._to_vectors, rows)
 

@@ -16,7 +16,7 @@ from core.errors import EmbeddingError, KimasError, SourceError, StoreError, Sto
 from core.formatting import strip_source_prefix
 from core.observability.logs import get_logger
 from core.runtime.locks import source_lock
-from core.settings import FaqSource, JournalSettings, LinkedSource, SourceSettings
+from core.settings import JournalSettings, LinkedSource, SourceSettings
 from core.settings.audience import Audiences
 from knowledge.ingestion.schedule import LANGUAGES, REPAIRED, UNREADABLE, index_fingerprint, stored_sources
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, SyncReport, refresh
@@ -142,7 +142,7 @@ async def _make_options(
         counts |= (await context.refresh_states.get_state(name)).counts
     return SyncOptions(
         context.chunk_tokens,
-        settings.link if isinstance(settings, LinkedSource | FaqSource) else "",
+        settings.link if isinstance(settings, LinkedSource) else "",
         on_progress,
         partial(on_changed, [name]) if on_changed else None,
         throttled=context.throttled,

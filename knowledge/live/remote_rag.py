@@ -23,6 +23,8 @@ _log = get_logger(__name__)
 
 MAX_TEXT_CHARS = 4000
 MAX_RESULTS = 200
+# What the enhanced call sends unless `body` says otherwise; the standard call knows neither.
+RETRIEVE_FLAGS = {"use_rerank": True, "use_compression": False}
 # How long a base without the enhanced call gets the standard call before the enhanced one is tried again.
 STANDARD_CALL_TTL_S = 3600.0
 NOT_SUPPORTED_STATUSES = frozenset({404, 405})
@@ -81,26 +83,25 @@ class RemoteRag(LiveRetriever):
         """
         settings = self._settings
         key = await self._resolve_key(self.display_url)
-        use_enhanced = settings.enhanced and self._standard_until.get(base, 0.0) <= time.monotonic()
+        use_enhanced = self._standard_until.get(base, 0.0) <= time.monotonic()
         if use_enhanced:
-            flags = {"use_rerank": settings.use_rerank, "use_compression": settings.use_compression}
-            response = await self._client.fetch(self._build_request(base, "retrieve", key, {"query": query, **flags}))
+            payload = {**RETRIEVE_FLAGS, **settings.body}
+            response = await self._client.fetch(self._build_request(base, "retrieve", key, query, payload))
             if response.status not in NOT_SUPPORTED_STATUSES:
                 return _raise_for_status(response)
-        response = _raise_for_status(
-            await self._client.fetch(self._build_request(base, "search", key, {"query": query}))
-        )
+        payload = {name: value for name, value in settings.body.items() if name not in RETRIEVE_FLAGS}
+        response = _raise_for_status(await self._client.fetch(self._build_request(base, "search", key, query, payload)))
         if use_enhanced:
             self._standard_until[base] = time.monotonic() + STANDARD_CALL_TTL_S
         return response
 
-    def _build_request(self, base: str, endpoint: str, key: str, payload: Mapping[str, Any]) -> Request:
+    def _build_request(self, base: str, endpoint: str, key: str, query: str, payload: Mapping[str, Any]) -> Request:
         settings = self._settings
         return Request(
             f"{settings.base_url.rstrip('/')}/bases/{quote(base, safe='')}/{endpoint}",
             "POST",
             headers={"Authorization": f"Bearer {key}"} if key else {},
-            body={**settings.body, "limit": settings.limit, **payload},
+            body={**payload, "limit": settings.limit, "query": query},
             timeout_s=settings.timeout_s,
         )
 

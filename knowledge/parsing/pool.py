@@ -27,6 +27,8 @@ Result = TypeVar("Result")
 
 # A worker that has had nothing to do for so long gives its memory back.
 IDLE_S = 30.0
+# What one document may yield.
+MAX_OUTPUT_BYTES = 32 << 20
 # Larger replies are decoded in a thread.
 INLINE_REPLY_BYTES = 16 * 1024
 _ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SYSTEMROOT")
@@ -143,7 +145,7 @@ class _Worker:
 
     @classmethod
     async def start(cls, settings: ParsingSettings) -> _Worker:
-        limits = (settings.memory_mb << 20, settings.cpu_s, settings.output_mb << 20, os.getpid())
+        limits = (settings.memory_mb << 20, settings.cpu_s, MAX_OUTPUT_BYTES, os.getpid())
         start_task = asyncio.create_task(
             asyncio.create_subprocess_exec(
                 sys.executable,
@@ -189,7 +191,7 @@ class _Worker:
         stdin.write(request)
         await stdin.drain()
         kind, size = REPLY_HEADER.unpack(await stdout.readexactly(REPLY_HEADER.size))
-        if kind not in (RESULT, REFUSED, OUT_OF_MEMORY, FAILED) or size > self._settings.output_mb << 20:
+        if kind not in (RESULT, REFUSED, OUT_OF_MEMORY, FAILED) or size > MAX_OUTPUT_BYTES:
             raise _WorkerLost("its worker process replied with nonsense")
         return kind, await stdout.readexactly(size)
 

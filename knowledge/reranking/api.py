@@ -16,6 +16,8 @@ from knowledge.web.addresses import redact_url
 from knowledge.web.client import Request, WebClient, read_json, resolve_secret
 
 RESULT_KEYS = ("results", "data", "list")
+# The share of the stage bounds the call as well.
+TIMEOUT_S = 2.0
 SCORE_KEYS = ("relevance_score", "score")
 
 # Rerankers read about 512 tokens; longer passages are cut to this many characters.
@@ -70,7 +72,7 @@ class ApiReranker:
         if settings.model:
             body["model"] = settings.model
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        return Request(settings.url, "POST", {}, headers, body, settings.timeout_s)
+        return Request(settings.url, "POST", {}, headers, body, TIMEOUT_S)
 
 
 def _parse_scores(reply: object, count: int) -> Mapping[int, float]:

@@ -28,6 +28,8 @@ _log = get_logger(__name__)
 
 # The share of a search's time that live sources may take. If they took all of it, stored passages would be lost, too.
 LIVE_TIME_SHARE = 0.8
+# Passages from the dense and from the lexical search before the two are merged.
+CANDIDATES = 100
 # BM25's k1 + 1: what a word that is repeated without end adds, as a multiple of its IDF.
 MAX_TERM_FREQUENCY_WEIGHT = 2.2
 # A token that no text has: its weight is that of every unknown word.
@@ -158,7 +160,7 @@ class KnowledgeLibrary:
             agent_names = ", ".join(sorted(self._agents)) or "none are configured"
             raise UsageError(f"no agent is named {agent!r}; the agents are: {agent_names}")
         vector = await self._query_embedder.embed(dense_query or query)
-        candidates = max(self._search_settings.candidates, limit)
+        candidates = max(CANDIDATES, limit)
         sources = self._agents[agent].sources
         passages = await self._retrieve(query, vector, sources, candidates)
         lexical_shares = await self._lexical_shares(passages, query)
@@ -263,7 +265,7 @@ class KnowledgeLibrary:
         sources = {source for index in indexes for source in self._agents[index.name].sources}
         # 怎么 and 什么 are in every text: they say nothing about which agent to ask.
         tokens = query_tokens(strip_chinese_function_words(query)) or query_tokens(query)
-        passages = await self._store.search(tokens, None, sources, self._search_settings.candidates)
+        passages = await self._store.search(tokens, None, sources, CANDIDATES)
         best_scores: dict[str, float] = {}
         for passage in passages:
             best_scores[passage.source] = max(best_scores.get(passage.source, 0.0), passage.lexical)
@@ -291,7 +293,7 @@ class KnowledgeLibrary:
             return agents
         sources = {source for index in indexes for source in self._agents[index.name].sources}
         # The same search as that of the agent, where only one has passages.
-        passages = await self._store.search(query_tokens(query), vector, sources, self._search_settings.candidates)
+        passages = await self._store.search(query_tokens(query), vector, sources, CANDIDATES)
         best_scores: dict[str, float] = {}
         lexical_shares = await self._lexical_shares(passages, query)
         for score, lexical_share, passage in score_passages(passages, self._search_settings.alpha, lexical_shares):

@@ -345,8 +345,9 @@ class TestAnswerCache:
         assert await cache.find(replace(self.KEY, scope=to_scope(replace(CHAT, chat="-2")))) == []
         assert await AnswerCache(database, CacheSettings(), "y").find(self.KEY) == []
 
-    async def test_replies_leave(self, database: Database) -> None:
-        cache = AnswerCache(database, CacheSettings(entries=2), "x")
+    async def test_replies_leave(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("core.storage.answer_cache.MAX_ENTRIES", 2)
+        cache = AnswerCache(database, CacheSettings(), "x")
         keys = [replace(self.KEY, normalized=name, canonical_form=name) for name in ("a", "b", "c")]
         for key in keys:
             await cache.store(key, REPLY, {})

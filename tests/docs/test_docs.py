@@ -7,7 +7,6 @@ first line is a comment that names another file than kimas.yaml (`# faq.yaml`). 
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -19,9 +18,7 @@ import click
 import pytest
 
 from core.errors import ConfigurationError
-from core.settings import Section
 from core.settings.loader import load_settings
-from core.settings.schema import SettingKey, iter_setting_keys
 from core.settings.yaml_file import read_yaml
 
 ROOT = Path(__file__).parents[2]
@@ -170,38 +167,6 @@ def test_there_is_something_to_check() -> None:
     assert {"README.md", "CONTRIBUTING.md", "configure.md", "operate.md"} <= names
     assert len(configurations()) >= 3
     assert len(commands()) >= 3
-
-
-def test_every_setting_is_described_with_its_default() -> None:
-    """docs/configure.md has a row for every key in the table of its section, `(top)` for the outermost."""
-    text = (ROOT / "docs/configure.md").read_text("utf-8")
-    sections = dict(re.findall(r"^### `([^`\n]+)`[^\n]*\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL))
-    missing_names = []
-    for key in iter_setting_keys():
-        parent = ".".join(key.path[:-1]) or "(top)"
-        heading = f"{parent}, kind {key.kind}" if key.kind else parent
-        if key.path[-1] in ("env", "file"):
-            heading = "(secret)"
-        # What several kinds have in common may have one table for all of them.
-        headings = {heading, parent, parent.removeprefix("bots.*.")}
-        tables = [body for names, body in sections.items() if headings & {names, *names.split(" and ")}]
-        row = f"| `{key.path[-1]}` | {_default(key)} |"
-        if not any(row in table for table in tables):
-            missing_names.append(f"{heading}: {row}")
-    assert missing_names == []
-
-
-def _default(key: SettingKey) -> str:
-    """Return how a table shows the default of a key."""
-    if key.field.is_required():
-        return "required"
-    default = key.field.get_default(call_default_factory=True)
-    if isinstance(default, Section):
-        return "below"
-    if default is None:
-        return "none"
-    text = str(default) if default != "" else '""'
-    return f"`{text}`" if isinstance(default, str | Path) else f"`{json.dumps(default)}`"
 
 
 def tree_paths(text: str) -> Iterator[tuple[str, str]]:

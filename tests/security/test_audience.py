@@ -41,7 +41,7 @@ from tests.support.knowledge import WordEmbedder
 from tests.support.peers.web import Hit, WebPeer
 from tests.support.scripted import Body, ScriptedPeer
 
-pytestmark = pytest.mark.usefixtures("time_lapse")
+pytestmark = pytest.mark.usefixtures("time_lapse", "wide_grey_zone")
 
 OWNER = "1"
 MEMBER = "42"
@@ -103,8 +103,8 @@ def make_settings(
         "telegram": {"token": {"env": "TELEGRAM"}},
         "slack": {"bot_token": {"env": "SLACK"}, "app_token": {"env": "SLACK_APP"}},
         "administration": {"owners": [f"telegram:{OWNER}", f"slack:{OWNER}"]},
-        "gate": {"mode": "auto", "grey": "suggest", "grey_width": 1, "threshold": 1, "wait_s": 0, "cooldown_s": 0},
-        "budget": {"deadline_s": 600, "context": 0.2},
+        "gate": {"mode": "auto", "grey": "suggest", "threshold": 1, "wait_s": 0, "cooldown_s": 0},
+        "budget": {"deadline_s": 6000},
         "cache": {"enabled": True},
         "auto_comment": {"chats": ["telegram:-300", f"telegram:{TEAM}"], "needs_citation": False, "deadline_s": 600},
         "handoff": {"people": ["telegram:7", "slack:7"], "trusted": [f"telegram:{MEMBER}", f"slack:{MEMBER}"]},
@@ -383,6 +383,12 @@ ACTIONS: Mapping[str, Action] = {
 }
 # What says nothing of sources, or nothing to a person without a role. The other ways show an insider a closed word.
 SILENT = ("/faq", "/stats", "/quota", "/admins", "/learn", "/nothing", "/threshold", "/escalate", "/reload")
+
+
+@pytest.fixture
+def wide_grey_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the bot offer an answer to whatever is below the threshold."""
+    monkeypatch.setattr("core.messaging.gate.gate.GREY_WIDTH", 1.0)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -66,7 +66,7 @@ def make_sources(folder: Path, web: WebPeer, forge: ForgePeer) -> dict[str, Any]
         "lab": {"kind": "gitlab", "project": PROJECT, "api_url": forge.url("/api/v4"), **issues, **ours},
         "api": {"kind": "http_api", "url": web.url("/api"), **ours},
         "web": {"kind": "search_api", "provider": "searxng", "base_url": web.url(), **ours},
-        "rag": {"kind": "remote_rag", "base_url": web.url("/rag"), "bases": {"a": 1}, "enhanced": False, **ours},
+        "rag": {"kind": "remote_rag", "base_url": web.url("/rag"), "bases": {"a": 1}, **ours},
         "standing": {"kind": "standing", "of": "api", "queries": ["rocket"]},
     }
 

@@ -54,7 +54,7 @@ async def ask_second_opinion(model: RoleChatModel, text: str, folder: Path) -> N
 
 async def ask_rewrites(model: RoleChatModel, text: str, folder: Path) -> None:
     agent = {"sources": ["docs"], "rewrites": [name for name in BUILT_IN_REWRITES if name != "rule"], "language": "de"}
-    configuration = settings(agents={"docs": agent}, budget={"deadline_s": 600, "requery": 0.9})
+    configuration = settings(agents={"docs": agent}, budget={"deadline_s": 600, "step": 0.9})
     library = InMemoryLibrary((INSTALL,))
     await search(f"{QUESTION} {text}", parts(library, model, configuration), Budget(configuration.budget))
 
@@ -81,7 +81,7 @@ async def peer() -> AsyncIterator[ScriptedPeer]:
 @pytest.mark.parametrize("caller", CALLERS)
 async def test_an_attempt_stays_inside_its_fence(caller: str, peer: ScriptedPeer, tmp_path: Path) -> None:
     judge_settings = ModelSettings(base_url=peer.base_url, model="judge")
-    model = RoleChatModel.open_judge(judge_settings, settings().models.circuit) if caller == "judge" else models(peer)
+    model = RoleChatModel.open_judge(judge_settings) if caller == "judge" else models(peer)
     for number, text in enumerate(TEXTS):
         peer.requests.clear()
         folder = tmp_path / str(number)

@@ -164,7 +164,7 @@ def make_settings(folder: Path, model: ScriptedPeer, web: WebPeer, **changes: ob
         "knowledge": {"routing": {"threshold": 0}},
         "answer": {"persona": f"Your code word is {SECRET}."},
         # Nothing is late here, however busy the machine is.
-        "budget": {"deadline_s": 600, "context": 0.2},
+        "budget": {"deadline_s": 6000},
         **changes,
     }
     return Settings.model_validate(settings)

@@ -148,5 +148,5 @@ def parts(
         Prompts.read(),
         REWRITES,
         # Tests show what a head start does; test_speculation.py shows when there is one.
-        head_starts=HeadStarts((configuration or settings()).context.model_copy(update={"head_start_max_extra": 1.0})),
+        head_starts=HeadStarts((configuration or settings()).context, max_extra=1.0),
     )

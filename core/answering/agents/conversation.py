@@ -16,6 +16,7 @@ from core.evidence.rendering import escape_delimiters
 from core.language.follow_ups import depends_on_history, get_author_turns
 from core.language.languages import detect_language_of_any
 from core.types import Question, Turn
+from core.types.messages import MAX_QUESTION_CHARS
 
 MAX_NAME_CHARS = 40
 MAX_MESSAGE_CHARS = 600
@@ -25,13 +26,13 @@ ASKER_LABEL = "asker"
 _UNSAFE_IN_NAME = re.compile(r"[^\w .'\-]+")
 
 
-def validate_question(question: Question, max_chars: int) -> None:
-    """Raise `UsageError` for a question that is empty or has more than `max_chars` characters."""
+def validate_question(question: Question) -> None:
+    """Raise `UsageError` for a question that is empty or has more than `MAX_QUESTION_CHARS` characters."""
     if not question.text.strip() and not question.image_loaders:
         raise UsageError(messages_for(get_asker_language(question)).question_empty)
-    if len(question.text) > max_chars:
+    if len(question.text) > MAX_QUESTION_CHARS:
         texts = messages_for(get_asker_language(question))
-        raise UsageError(texts.question_too_long.format(length=len(question.text), allowed=max_chars))
+        raise UsageError(texts.question_too_long.format(length=len(question.text), allowed=MAX_QUESTION_CHARS))
 
 
 def get_asker_language(question: Question) -> str:

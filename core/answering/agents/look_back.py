@@ -62,7 +62,7 @@ async def find_support(
         f"{number}: {escape_delimiters(' '.join(sentence.split()))}"
         for number, sentence in enumerate(answer_sentences, 1)
     )
-    evidence = render_to_budget(passages, deps.settings.evidence_tokens("light"), deps.settings.evidence.layout)
+    evidence = render_to_budget(passages, deps.settings.evidence_tokens("light"))
     request = f"<evidence>\n{evidence}\n</evidence>\n<answer>\n{numbered_sentences}\n</answer>"
     reply = await model.complete(
         deps.prompts.fill("look_back"), [Turn("user", request)], role="light", budget=budget, agent="look_back"

@@ -70,11 +70,9 @@ async def select_evidence(retrieval: RetrievalResult, deps: AnswerDependencies, 
         passages_by_rank,
         limit=limit,
         max_tokens=settings.evidence_tokens(),
-        duplicate_threshold=settings.evidence.duplicates,
-        layout=settings.evidence.layout,
     )
     # An extractive answer quotes the best passage first.
-    if deps.model and settings.evidence.order == "edges":
+    if deps.model:
         passages = lost_in_the_middle_order(passages)
     return replace(retrieval, passages=tuple(passages))
 

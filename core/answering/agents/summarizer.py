@@ -144,7 +144,7 @@ def build_prompt(question: Question, retrieval: RetrievalResult, deps: AnswerDep
     settings = deps.settings
     persona = settings.answer.get_persona(deps.prompts.language)
     if retrieval.was_searched:
-        evidence_text = render_passages(retrieval.passages, settings.evidence_tokens(), settings.evidence.layout)
+        evidence_text = render_passages(retrieval.passages, settings.evidence_tokens())
         evidence = f"<evidence>\n{evidence_text or '(no passages were found)'}\n</evidence>\n"
         system = deps.prompts.fill("summarizer", name=settings.name, persona=persona)
     else:

@@ -24,6 +24,7 @@ from core.storage.auto_comments import AutoCommentRepository
 from core.storage.messages import Journal
 from core.storage.overrides import get_chat_name
 from core.types import Message, Question, Reply, ReplyOptions, Skip, SkipReason, skip
+from core.types.messages import MAX_QUESTION_CHARS
 
 _log = get_logger(__name__)
 
@@ -40,7 +41,6 @@ class Commenter:
     ) -> None:
         self._get_visible_sources = policy.visible_sources
         self._settings = settings.auto_comment
-        self._max_question_chars = settings.answer.max_question_chars
         self._journal = journal
         self._repository = AutoCommentRepository(journal.database)
         self._answer = answer
@@ -134,7 +134,7 @@ class Commenter:
         if reason := await self._reject_reason(post):
             raise CommentSuppressed(reason)
         visible_sources = self._get_visible_sources(post)
-        text = (await self._journal.begin_answer(post, visible_sources))[: self._max_question_chars]
+        text = (await self._journal.begin_answer(post, visible_sources))[:MAX_QUESTION_CHARS]
         question = Question(
             text,
             (),
@@ -177,7 +177,7 @@ class Commenter:
             return skip(SkipReason.NO_KNOWLEDGE_FOR_POST)
         visible_sources = self._get_visible_sources(post)
         library = self._library if visible_sources is None else self._library.restricted_to(visible_sources)
-        scores = await library.route(post.text[: self._max_question_chars])
+        scores = await library.route(post.text[:MAX_QUESTION_CHARS])
         score = max((agent_score.score for agent_score in scores), default=-1.0)
         return skip(SkipReason.IRRELEVANT_POST, score=score, minimum=min_relevance) if score < min_relevance else None
 

@@ -38,6 +38,8 @@ from core.types import Message, Skip, SkipReason, skip
 _log = get_logger(__name__)
 
 LOOP_WINDOW_S = 600.0
+# How far below the threshold `gate.grey` applies.
+GREY_WIDTH = 0.15
 # The bot answers no older question unless it is addressed: people have moved on.
 MAX_QUESTION_AGE_S = 600.0
 RELEVANCE_TIMEOUT_S = 5.0
@@ -240,12 +242,10 @@ class Gate:
             SkipReason.UNSURE, probability=probability, threshold=threshold, explanation=assessment.explanation
         )
         grey = self._gate_settings.grey
-        is_grey = grey != "silent" and probability >= threshold - self._gate_settings.grey_width
+        is_grey = grey != "silent" and probability >= threshold - GREY_WIDTH
         # A message that asks for nothing is chatter: a model judges it only where the bot would speak.
         may_doubt = probability >= threshold or question_score(message.text) > 0
-        is_doubtful = (
-            self._second_opinion is not None and may_doubt and is_in_doubt(probability, threshold, self._live.settings)
-        )
+        is_doubtful = self._second_opinion is not None and may_doubt and is_in_doubt(probability, threshold)
         if probability < threshold and not (is_grey or is_doubtful):
             return _skip(unsure_skip)
         if earlier_answer := self._find_repeated(

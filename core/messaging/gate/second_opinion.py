@@ -38,6 +38,8 @@ STAGE = "second_opinion"
 WINDOW_S = 3600.0
 # The expected usage of a call, in usual answers.
 CALL_WEIGHT = 0.25
+# How close to the threshold a message must be.
+DOUBT_WIDTH = 0.25
 # A message needs no long context: this bounds what one call costs.
 MAX_EVIDENCE_TOKENS = 1200
 MAX_MESSAGE_CHARS = 2000
@@ -132,10 +134,9 @@ class SecondOpinion:
         return True
 
 
-def is_in_doubt(probability: float, threshold: float, settings: Settings) -> bool:
+def is_in_doubt(probability: float, threshold: float) -> bool:
     """Return whether a probability is in the band around the threshold in which a model judges."""
-    width = settings.gate.doubt_width
-    return width > 0 and abs(probability - threshold) <= width
+    return abs(probability - threshold) <= DOUBT_WIDTH
 
 
 def _accept(parsed_reply: ParsedReply) -> Opinion | None:

@@ -15,7 +15,7 @@ from core.errors import SourceError
 if TYPE_CHECKING:
     import pathspec
 
-    from core.settings import LinkedSource
+    from core.settings import DocumentSource
 
 _SCP_ADDRESS = re.compile(r"(?:[^@/:]+@)?([^/:\[\]]+):(?!//)(.+)")
 _LINK_TEMPLATES = (
@@ -188,7 +188,7 @@ class PathGlobs:
 class PathFilter:
     """The globs of one source, ready to judge paths. Raises `SourceError` for a glob that git would not understand."""
 
-    def __init__(self, name: str, settings: LinkedSource) -> None:
+    def __init__(self, name: str, settings: DocumentSource) -> None:
         self._globs = PathGlobs(name, settings.include, settings.exclude)
         self._has_negation = any(pattern.startswith("!") for pattern in settings.exclude)
         uses_defaults = not settings.include
@@ -239,7 +239,7 @@ class PathFilter:
 class DocumentBudget:
     """The remaining documents and bytes that one listing of a source may take."""
 
-    def __init__(self, settings: LinkedSource) -> None:
+    def __init__(self, settings: DocumentSource) -> None:
         self._documents_left = settings.max_documents
         self._bytes_left = settings.max_total_mb << 20
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 PAGE_SIZE = 500
+CONNECT_TIMEOUT_S = 5.0
 # A page is never twenty times longer than expected; the server's own limit is 10,000.
 MAX_PAGE_SIZE = 20 * PAGE_SIZE
 # Values in one filter.
@@ -369,7 +370,7 @@ async def connect(settings: WeaviateSettings) -> Cluster:
     if find_spec("weaviate") is None:
         raise StoreError(f"{store_name}: {describe_missing_client()}")
     await asyncio.to_thread(_import_weaviate)
-    async with map_errors(store_name, "opened", settings.connect_timeout_s):
+    async with map_errors(store_name, "opened", CONNECT_TIMEOUT_S):
         client = _make_client(settings, await asyncio.to_thread(_read_certificates) if settings.secure else None)
         try:
             await client.connect()
@@ -401,9 +402,7 @@ def _make_client(settings: WeaviateSettings, certificates: bytes | None) -> Weav
         grpc_secure=settings.secure,
         auth_credentials=Auth.api_key(key) if key else None,
         additional_config=AdditionalConfig(
-            timeout=Timeout(
-                init=settings.connect_timeout_s, query=settings.read_timeout_s, insert=settings.write_timeout_s
-            ),
+            timeout=Timeout(init=CONNECT_TIMEOUT_S, query=settings.read_timeout_s, insert=settings.write_timeout_s),
             # Certificates of one's own are read from the environment; that alone: no proxies in front of both ports.
             trust_env=certificates is not None,
             proxies=Proxies(),

@@ -59,6 +59,8 @@ WRITE_ATTEMPTS = 3
 FIND_DELAYS_S = (0.0, 0.5, 2.0)
 # A writer that was killed keeps others from its source for this long, in multiples of the longest request.
 LEASE_FACTOR = 2.0
+# Passages in one request.
+BATCH_SIZE = 200
 
 
 async def open_weaviate(
@@ -119,7 +121,6 @@ class WeaviateStore:
         lease_duration_s: float,
     ) -> None:
         self._cluster = cluster
-        self._batch_size = settings.batch
         self._labels = {"embedder": embedder_name, "dimension": str(dimension), "format": SCHEMA_VERSION}
         self._dimension = dimension
         self._read_timeout_s = settings.read_timeout_s
@@ -180,9 +181,9 @@ class WeaviateStore:
             commit = Commit(previous_commit.generation + 1, uuid.uuid4().hex, documents)
             new_objects = await asyncio.to_thread(_make_objects, source, commit, rows, empty)
             for name, objects in new_objects.items():
-                for start in range(0, len(objects), self._batch_size):
+                for start in range(0, len(objects), BATCH_SIZE):
                     await lease.renew()
-                    await self._cluster.put(name, objects[start : start + self._batch_size])
+                    await self._cluster.put(name, objects[start : start + BATCH_SIZE])
             written_counts = {name: len({obj.id for obj in objects}) for name, objects in new_objects.items()}
             missing = await self._count_missing(source, commit.generation, written_counts)
             if not missing:

@@ -128,7 +128,8 @@ async def test_a_limit_that_is_nearly_used_up_is_a_problem(world: World) -> None
     problems = await world.rules().find_problems(NOW)
     assert set(problems) == {"limit daily_tokens"}
     assert "85% of the daily limit `daily_tokens` is used up: 850 of 1,000" in problems["limit daily_tokens"]
-    assert await world.rules(budget_share=0.9).find_problems(NOW) == {}
+    world.limits = {"daily_tokens": 1100, "daily_cost": 10}
+    assert await world.rules().find_problems(NOW) == {}
 
 
 async def _write(world: World, moment: datetime, count: int, *, is_answered: bool) -> None:

@@ -174,19 +174,22 @@ def test_the_fitted_threshold_keeps_its_precision() -> None:
     assert choose_threshold(log_odds, [True, True, True, False, False, False]) == round(logistic(0.5), 2)
 
 
-async def test_it_explains_every_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_it_explains_every_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     lines = DATA.read_text("utf-8").splitlines()
     small_file = tmp_path / "few.jsonl"
     small_file.write_text("\n".join(lines[::4]), "utf-8")
     # The shipped model was fitted on these messages, too, and is sure of most.
-    settings = Settings.model_validate({"data_dir": tmp_path / "data", "gate": {"doubt_width": 0.4}})
+    monkeypatch.setattr("core.messaging.gate.second_opinion.DOUBT_WIDTH", 0.4)
+    settings = Settings.model_validate({"data_dir": tmp_path / "data"})
     assert await gate(settings, small_file, CORPUS, fit=False, as_json=True, explain=True) == 0
     explanations = json.loads(capsys.readouterr().out)["messages"]
     assert [item["id"] for item in explanations] == [json.loads(line)["id"] for line in lines[::4]]
     sure = [item for item in explanations if item["probability"] is not None]
     assert {item["in_doubt"] for item in sure} == {True, False}
     for item in sure:
-        assert item["in_doubt"] is (abs(item["probability"] - 0.5) <= settings.gate.doubt_width)
+        assert item["in_doubt"] is (abs(item["probability"] - 0.5) <= 0.4)
         assert item["why"].count(", ") == 2
     by_words = [item for item in explanations if item["probability"] is None]
     assert by_words

@@ -198,7 +198,7 @@ async def test_a_slow_rewrite_is_cut_and_rules_stand_in() -> None:
     async with ScriptedPeer(write="Yes [p1].") as peer:
         peer.hanging = {"rewrite"}
         model = models(peer)
-        configuration = settings(budget={"rewrite": 0.02})
+        configuration = settings(budget={"step": 0.02})
         result = await answer(FOLLOW_UP, MemorySink(), parts(model=model, configuration=configuration))
         await model.close()
     assert result.text == "Yes [1]."
@@ -256,7 +256,7 @@ async def test_a_failed_speculation_does_not_take_down_the_search_after_it() -> 
 
 
 async def test_a_hanging_router_and_reranker_are_cut() -> None:
-    configuration = settings(budget={"deadline_s": 4, "route": 0.02, "rerank": 0.02})
+    configuration = settings(budget={"deadline_s": 4, "step": 0.03})
     library = InMemoryLibrary(route_delay_s=30)
     result = await answer(HOW, MemorySink(), parts(library, configuration=configuration, reranker=OrderKeeper(30)))
     assert set(result.trace.cut) == {"route", "rerank"}

@@ -18,6 +18,7 @@ from core.llm.role_models import RoleChatModel
 from core.observability.logs import configure_logs
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings, LogSettings, ModelsSettings, Settings
+from core.settings.answering import CircuitSettings
 from core.settings.loader import get_secret_values
 from core.types import Turn
 from tests.support.peers.language_model import LanguageModelPeer
@@ -36,8 +37,8 @@ async def open_models(
     urls = [address if isinstance(address, str) else address.base_url for address in addresses]
     first, *fallback_settings = ({"base_url": url, "model": f"model-{index}"} for index, url in enumerate(urls))
     fallbacks = {f"spare-{index}": other for index, other in enumerate(fallback_settings)}
-    settings = {"main": {**first, **main, "fallbacks": fallbacks}, "circuit": circuit or {}}
-    models = RoleChatModel.open(ModelsSettings.model_validate(settings))
+    settings = ModelsSettings.model_validate({"main": {**first, **main, "fallbacks": fallbacks}})
+    models = RoleChatModel.open(settings, circuit=CircuitSettings(**(circuit or {})))  # type: ignore[arg-type]
     assert models is not None
     # The first client takes a second to load, which is not what is measured here.
     await models.warm_up()
@@ -155,7 +156,7 @@ class TestMovingOn:
     ) -> None:
         model_peer, two, _ = peers
         misbehave(model_peer, **failure_mode)
-        async with open_models(model_peer, two, whole_s=0.2) as models:
+        async with open_models(model_peer, two, first_token_s=0.16) as models:
             assert await completed(models) == "I am two."
             await idle(peers)
 
@@ -170,7 +171,7 @@ class TestMovingOn:
         model_peer, two, _ = peers
         model_peer.status = 500
         two.hang = True
-        async with open_models(model_peer, two, NOBODY, first_token_s=0.2, whole_s=0.2) as models:
+        async with open_models(model_peer, two, NOBODY, first_token_s=0.2) as models:
             for call in (streamed, completed):
                 with pytest.raises(ModelError) as error_info:
                     await call(models)
@@ -186,10 +187,13 @@ class TestMovingOn:
         assert received_text == "I am"
         assert two.requests == []
 
-    async def test_a_silence_in_the_middle_ends_the_reply(self, peers: list[LanguageModelPeer]) -> None:
+    async def test_a_silence_in_the_middle_ends_the_reply(
+        self, peers: list[LanguageModelPeer], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("core.llm.role_models.STALL_S", 0.5)
         model_peer, two, _ = peers
         model_peer.stall_after = 2
-        async with open_models(model_peer, two, stall_s=0.5) as models:
+        async with open_models(model_peer, two) as models:
             time_budget = budget()
             received_text, error = await until_it_breaks(models, time_budget)
             await idle(peers)
@@ -198,8 +202,11 @@ class TestMovingOn:
         assert time_budget.elapsed_ms() < 20_000
         assert two.requests == []
 
-    async def test_a_slow_reader_is_not_taken_for_a_silent_endpoint(self, peers: list[LanguageModelPeer]) -> None:
-        async with open_models(peers[0], stall_s=0.3) as models:
+    async def test_a_slow_reader_is_not_taken_for_a_silent_endpoint(
+        self, peers: list[LanguageModelPeer], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("core.llm.role_models.STALL_S", 0.3)
+        async with open_models(peers[0]) as models:
             text = ""
             async for piece in models.stream("", ASK, role="main", budget=budget()):
                 text += piece
@@ -308,7 +315,7 @@ class TestCircuit:
     async def test_calls_that_a_stage_gave_up_count_after_a_fair_chance(self, peers: list[LanguageModelPeer]) -> None:
         model_peer, two, _ = peers
         model_peer.hang = True
-        async with open_models(model_peer, two, whole_s=4, circuit={"failures": 1, "rest_s": 60}) as models:
+        async with open_models(model_peer, two, first_token_s=3.2, circuit={"failures": 1, "rest_s": 60}) as models:
             for patience_s, request_count in ((TIMEOUT_GRACE_S / 2, 1), (TIMEOUT_GRACE_S + 0.2, 2)):
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(completed(models), patience_s)

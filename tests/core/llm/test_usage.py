@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from core.answering.head_starts import MIN_SAMPLES, START_DELAY_S, HeadStarts
+from bots.daemon.bootstrap import make_answer_service, make_live_settings
+from core.answering.head_starts import MIN_SAMPLES, PAUSE_S, START_DELAY_S, HeadStarts
 from core.answering.pipeline import answer
 from core.errors import ModelError
 from core.llm.role_models import RoleChatModel
@@ -21,7 +22,7 @@ from core.settings.answering import ContextSettings
 from core.storage.engine import Database
 from core.storage.usage import TokenUsage, UsageRepository, group_by_agent, total_usage
 from core.types import Question, Turn
-from tests.support.answering import GROUP, answering, today
+from tests.support.answering import GROUP, no_versions, today
 from tests.support.fixtures import MemorySink, parts, settings
 from tests.support.peers.language_model import BODY, split_pieces
 from tests.support.scripted import Body, ScriptedPeer, get_agent, models
@@ -187,11 +188,17 @@ async def test_a_call_that_fails_over_costs_at_both_endpoints(peer: BillingPeer)
     assert budget.cost["writer"] == pytest.approx(peer.bill[0] / 1_000_000)
 
 
-async def test_usage_is_the_bill_over_thirty_questions(peer: BillingPeer, tmp_path: Any) -> None:
+async def test_usage_is_the_bill_over_thirty_questions(
+    peer: BillingPeer, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With head starts that are discarded, askers who go away, streams that stop, failures and repairs."""
+    monkeypatch.setattr("core.llm.role_models.STALL_S", 0.4)
     database = await Database.open(tmp_path / "journal.db")
-    model = models(peer, stall_s=0.4)
-    service = answering(database, model, context={"head_start_max_extra": 1.0, "head_start_min_kept": 0.0})
+    model = models(peer)
+    configuration = settings()
+    head_starts = HeadStarts(configuration.context, max_extra=1.0, min_kept=0.0)
+    deps = replace(parts(model=model, configuration=configuration), head_starts=head_starts)
+    service = make_answer_service(deps, no_versions, database, make_live_settings(configuration, database))
     history = (Turn("user", "What does the memory module do?"), Turn("assistant", "It stores messages."))
     peer.replies |= {"rewrite": "memory module database", "context": "none\nA question about the memory."}
     peer.tokens_per_s = 1500
@@ -258,7 +265,7 @@ async def test_a_conversation_costs_at_most_15_percent_more_with_head_starts(pee
 
 
 def test_the_first_loss_is_lent_and_later_ones_are_paid_by_answers() -> None:
-    head_starts = HeadStarts(ContextSettings(head_start_min_kept=0.0))
+    head_starts = HeadStarts(ContextSettings(), min_kept=0.0)
     lost_counts = 0
     needed_count = 0
     begin_count = 0
@@ -281,7 +288,7 @@ def test_head_starts_that_are_kept_go_on() -> None:
         head_starts.record_begin(1000)
         head_starts.record_outcome(is_kept=True, prompt_tokens=1000)
         head_starts.record_answer(1000, 100)
-    assert not HeadStarts(ContextSettings(head_start_max_extra=0)).may_begin(1000)
+    assert not HeadStarts(ContextSettings(), max_extra=0).may_begin(1000)
 
 
 def test_a_crowd_begins_no_more_than_what_it_will_probably_lose_allows() -> None:
@@ -314,13 +321,13 @@ def test_the_wait_for_a_fast_light_model_ends_where_it_is_known_to_be_slow() -> 
 def test_too_few_that_are_kept_switch_them_off_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    head_starts = HeadStarts(ContextSettings(head_start_max_extra=1.0, head_start_pause_minutes=10))
+    head_starts = HeadStarts(ContextSettings(), max_extra=1.0)
     head_starts.record_answer(1_000_000, 1000)
     for number in range(MIN_SAMPLES):
         assert head_starts.may_begin(100)
         head_starts.record_outcome(is_kept=number % 3 == 0)
     assert not head_starts.may_begin(100)
-    now[0] += 599
+    now[0] += PAUSE_S - 1
     assert not head_starts.may_begin(100)
     now[0] += 2
     assert head_starts.may_begin(100)

@@ -17,6 +17,7 @@ from core.ports import AnswerFunction, Sink
 from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.types import Message, Question, Reply, Turn
+from core.types.messages import MAX_QUESTION_CHARS
 from tests.support.fixtures import settings
 from tests.support.processing import (
     CHAT,
@@ -281,7 +282,7 @@ async def test_a_message_replied_to_without_a_word_is_the_question(journal: Jour
     message = replace(MESSAGE, text="", command=command, quoted="How? " + "x" * 5000)
     question = await ask_in_reply(journal, message)
     assert question.text.startswith("How? x")
-    assert len(question.text) == settings().answer.max_question_chars
+    assert len(question.text) == MAX_QUESTION_CHARS
 
 
 @pytest.mark.parametrize(
@@ -407,14 +408,15 @@ async def test_only_what_was_said_unasked_is_followed_by_quiet(journal: Journal,
     assert await processor.drain(60) == 0
 
 
-async def test_an_offer_is_taken_up_by_replying_to_it(journal: Journal) -> None:
+async def test_an_offer_is_taken_up_by_replying_to_it(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("core.messaging.gate.gate.GREY_WIDTH", 0.5)
     questions: list[Question] = []
 
     async def note(question: Question, sink: Sink) -> Reply:
         questions.append(question)
         return await echo(question, sink)
 
-    adapter, processor = automatic(journal, note, wait_s=0, threshold=0.999, grey="suggest", grey_width=0.5)
+    adapter, processor = automatic(journal, note, wait_s=0, threshold=0.999, grey="suggest")
     message = make_unaddressed(1)
     await processor.handler_for(adapter)(message)
     await wait_until_finished(journal, message)

@@ -29,6 +29,7 @@ from core.observability.metrics import (
 from core.ports import Sink
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings, ModelsSettings
+from core.settings.answering import CircuitSettings
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message, Question, Reply, Skip, SkipReason, SourceState, Turn, skip
 from core.types.replies import Trace
@@ -315,9 +316,9 @@ class TestCounters:
 
     async def test_calls_of_models_are_counted_by_their_end(self, metrics: PrometheusMetrics) -> None:
         async with LanguageModelPeer(reply="I am well.") as peer:
-            main = {"base_url": peer.base_url, "model": "peer", "price_prompt": 1.0, "whole_s": 20}
+            main = {"base_url": peer.base_url, "model": "peer", "price_prompt": 1.0, "first_token_s": 16}
             models = RoleChatModel.open(
-                ModelsSettings.model_validate({"main": main, "circuit": {"failures": 2, "rest_s": 60}}), metrics
+                ModelsSettings.model_validate({"main": main}), metrics, CircuitSettings(failures=2, rest_s=60)
             )
             assert models is not None
             await models.warm_up()

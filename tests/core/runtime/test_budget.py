@@ -29,7 +29,7 @@ async def test_a_stage_inside_its_share_is_not_cut() -> None:
 
 @pytest.mark.parametrize("work", [_late, _fail])
 async def test_an_overrun_or_a_failed_service_leads_to_the_stand_in(work: object) -> None:
-    budget = Budget(BudgetSettings(deadline_s=30, rerank=0.005))
+    budget = Budget(BudgetSettings(deadline_s=30, step=0.0075))
     assert await budget.run_stage("rerank", work(), lambda: "stand-in") == "stand-in"  # type: ignore[operator]
     assert budget.degraded == ["rerank"]
     assert budget.timings_ms["rerank"] < 15_000
@@ -72,7 +72,7 @@ async def test_what_comes_before_the_answer_leaves_time_to_write_it() -> None:
 
 
 async def test_the_first_reason_for_a_cut_is_kept() -> None:
-    budget = Budget(BudgetSettings(deadline_s=0.5, rerank=0.1))
+    budget = Budget(BudgetSettings(deadline_s=0.5))
     await budget.run_stage("rerank", _late(), lambda: "stand-in")
     await budget.run_stage("route", _fail(), lambda: "stand-in")
     budget.degrade("rerank", "failed")

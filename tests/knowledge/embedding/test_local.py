@@ -267,10 +267,11 @@ async def test_remote_fails_as_one_and_recovers() -> None:
         await embedder.close()
 
 
-async def test_remote_does_not_wait_for_ever() -> None:
+async def test_remote_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("knowledge.embedding.remote.TIMEOUT_S", 0.2)
     async with LanguageModelPeer() as peer:
         peer.hang = True
-        embedder = await remote(peer, timeout_s=0.2)
+        embedder = await remote(peer)
         with pytest.raises(EmbeddingError, match=r"took over|in time"):
             await embedder.embed(["text"])
         await embedder.close()

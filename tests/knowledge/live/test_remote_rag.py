@@ -101,7 +101,7 @@ async def texts(source: RemoteRag, query: str = "how?") -> list[str]:
 
 async def test_all_bases_are_asked_at_once(service: RagPeer) -> None:
     service.waits_for_all = True
-    source = rag(service, use_compression=True)
+    source = rag(service, body={"use_compression": True})
     passages = await source.search("how?")
     await source.close()
     assert [passage.text for passage in passages] == [
@@ -149,10 +149,18 @@ async def test_a_base_that_is_not_there_is_not_remembered_as_older(service: RagP
     assert sorted(service.calls()) == ["later/retrieve", "manual/retrieve"]
 
 
-async def test_the_standard_call_alone_can_be_asked_for(service: RagPeer) -> None:
-    assert len(await texts(rag(service, enhanced=False, body={"tenant": "docs", "query": "mine"}))) == 3
-    assert sorted(service.calls()) == ["forum/search", "manual/search"]
-    assert service.bodies[0] == {"tenant": "docs", "query": "how?", "limit": 8}
+async def test_the_standard_call_has_the_own_keys_without_the_flags(service: RagPeer) -> None:
+    service.older = {"forum", "manual"}
+    body = {"tenant": "docs", "query": "mine", "use_rerank": False}
+    assert len(await texts(rag(service, body=body))) == 3
+    assert service.bodies[0] == {
+        "tenant": "docs",
+        "query": "how?",
+        "limit": 8,
+        "use_rerank": False,
+        "use_compression": False,
+    }
+    assert service.bodies[-1] == {"tenant": "docs", "query": "how?", "limit": 8}
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,9 @@ HEAVY = ("aiohttp", "asyncio", "bots", "numpy", "openai", "pydantic", "sqlalchem
 
 
 @pytest.fixture
-async def pool() -> AsyncIterator[WorkerPool]:
-    async with WorkerPool(ParsingSettings(workers=2, memory_mb=128, cpu_s=1, wall_s=30, output_mb=1)) as client:
+async def pool(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[WorkerPool]:
+    monkeypatch.setattr("knowledge.parsing.pool.MAX_OUTPUT_BYTES", 1 << 20)
+    async with WorkerPool(ParsingSettings(workers=2, memory_mb=128, cpu_s=1, wall_s=30)) as client:
         yield client
 
 

@@ -108,9 +108,12 @@ async def test_nonsense_is_a_failure(peer: RerankPeer, reply: str) -> None:
 
 
 @pytest.mark.parametrize("failure_mode", ["slow", "html", "broken", "bomb", "drop", "short", "endless"])
-async def test_a_service_that_misbehaves_is_a_failure(peer: RerankPeer, failure_mode: str) -> None:
+async def test_a_service_that_misbehaves_is_a_failure(
+    peer: RerankPeer, failure_mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     peer.failure_mode = failure_mode
-    async with reranker(peer, timeout_s=0.3 if failure_mode == "slow" else 5) as client:
+    monkeypatch.setattr("knowledge.reranking.api.TIMEOUT_S", 0.3 if failure_mode == "slow" else 5)
+    async with reranker(peer) as client:
         with pytest.raises(ServiceError, match="the reranker failed"):
             await client.rerank("why?", PASSAGES)
 

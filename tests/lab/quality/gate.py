@@ -239,7 +239,7 @@ def shipped_figures(
             probabilities[index] = current.cases[index].confidence(model)
     threshold = settings.gate.threshold
     scores = classification_scores([probability >= threshold for probability in probabilities], current.labels)
-    doubts = [is_in_doubt(probability, threshold, settings) for probability in probabilities]
+    doubts = [is_in_doubt(probability, threshold) for probability in probabilities]
     chatter = [is_doubtful for is_doubtful, label in zip(doubts, current.labels, strict=True) if not label]
     f1, precision, recall = (figure.value or 0.0 for figure in (scores.f1, scores.precision, scores.recall))
     return (f1, precision, recall), sum(doubts) / len(doubts), sum(chatter) / len(chatter)

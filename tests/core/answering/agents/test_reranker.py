@@ -95,7 +95,7 @@ async def test_a_model_that_fails_or_hangs_leaves_the_fused_order_and_is_counted
         assert budget.degraded == ["rerank"]
         peer.status = None
         peer.hang = True
-        short_settings = settings(knowledge={"search": {"rerank": "model"}}, budget={"deadline_s": 30, "rerank": 0.01})
+        short_settings = settings(knowledge={"search": {"rerank": "model"}}, budget={"deadline_s": 30, "step": 0.015})
         late_budget = Budget(short_settings.budget)
         assert ids(await rerank("How?", PASSAGES, replace(deps, settings=short_settings), late_budget)) == [
             "strong",

@@ -114,9 +114,9 @@ async def peer() -> AsyncIterator[RewritePeer]:
         yield model_peer
 
 
-def agent(*rewrites: str, deadline_s: float = 30, requery: float = 0.15, **changes: object) -> Settings:
+def agent(*rewrites: str, deadline_s: float = 30, step: float = 0.15, **changes: object) -> Settings:
     agent_data = {"sources": ["docs"], "rewrites": list(rewrites), **changes}
-    return settings(agents={"docs": agent_data}, budget={"deadline_s": deadline_s, "requery": requery})
+    return settings(agents={"docs": agent_data}, budget={"deadline_s": deadline_s, "step": step})
 
 
 async def look_up(
@@ -219,8 +219,8 @@ async def test_the_rule_stands_in_and_the_trace_says_so(name: str, trouble: str,
         getattr(peer, trouble).add(name)
     by_rule, _ = await queries(agent(name, language="German"))
     started_at = time.monotonic()
-    requery = 0.02 if trouble == "hanging" else 0.3
-    results, budget = await queries(agent(name, language="German", deadline_s=10, requery=requery), peer)
+    step = 0.02 if trouble == "hanging" else 0.3
+    results, budget = await queries(agent(name, language="German", deadline_s=10, step=step), peer)
     assert time.monotonic() - started_at < 8
     assert results == by_rule
     assert budget.degraded == [f"rewrite_{name}"]
@@ -498,7 +498,7 @@ async def test_keyword_and_hyde_run_at_once(peer: RewritePeer) -> None:
 async def test_one_that_hangs_takes_its_part_of_the_time_only(peer: RewritePeer) -> None:
     peer.hanging.add("prompt")
     peer.replies["hyde"] = REPLIES["hyde"]
-    results, budget = await queries(agent("prompt", "hyde", deadline_s=30, requery=0.08), peer)
+    results, budget = await queries(agent("prompt", "hyde", deadline_s=30, step=0.08), peer)
     assert budget.degraded == ["rewrite_prompt"]
     assert results == [("memory module stores messages", EXPECTED_QUERIES["hyde"][0][1])]
     assert 1190 <= budget.timings_ms["requery"] < 2400
@@ -507,7 +507,7 @@ async def test_one_that_hangs_takes_its_part_of_the_time_only(peer: RewritePeer)
 async def test_all_hanging_end_with_the_stage(peer: RewritePeer) -> None:
     peer.hanging |= set(OPENING_TEXTS)
     names = ("prompt", "retrieval", "translation", "keyword", "hyde", "decompose")
-    results, budget = await queries(agent(*names, language="fr", deadline_s=10, requery=0.05), peer)
+    results, budget = await queries(agent(*names, language="fr", deadline_s=10, step=0.05), peer)
     assert set(budget.degraded) == {f"rewrite_{name}" for name in names}
     assert budget.timings_ms["requery"] < 5000
     assert results
@@ -761,7 +761,7 @@ def broken_plugin(packages: Path) -> Path:
     ],
 )
 async def test_one_that_breaks_leaves_the_queries_as_they_were(name: str, is_cut: bool, broken_plugin: Path) -> None:
-    results, budget = await queries(agent("rule", f"broken-{name}", deadline_s=10, requery=0.1))
+    results, budget = await queries(agent("rule", f"broken-{name}", deadline_s=10, step=0.1))
     assert results == RULED["rule"]
     assert budget.degraded == ([f"rewrite_broken-{name}"] if is_cut else [])
 

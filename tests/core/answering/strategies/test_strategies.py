@@ -123,7 +123,7 @@ async def test_a_router_that_answers_nonsense_means_single(peer: ScriptedPeer, r
 async def test_a_router_that_hangs_or_fails_means_single(peer: ScriptedPeer, failure_mode: str) -> None:
     setattr(peer, failure_mode, {"choose"})
     started_at = time.monotonic()
-    result = await ask(HOW, peer, allowing("none", "single", "planning", budget={"deadline_s": 30, "choose": 0.02}))
+    result = await ask(HOW, peer, allowing("none", "single", "planning", budget={"deadline_s": 30, "step": 0.03}))
     assert result.trace.strategy == "single"
     assert result.trace.cut == ("choose",)
     assert time.monotonic() - started_at < 15
@@ -486,7 +486,7 @@ async def test_passages_can_be_digested_by_the_model(peer: ScriptedPeer, failure
     if failure_mode:
         setattr(peer, failure_mode, {"compress"})
     configuration = settings(
-        agents={"docs": {"sources": ["docs"], "compression": "model"}}, budget={"deadline_s": 30, "compress": 0.05}
+        agents={"docs": {"sources": ["docs"], "compression": "model"}}, budget={"deadline_s": 30, "step": 0.075}
     )
     reply = await ask(COMPARE, peer, configuration)
     assert peer.agents[0] == "compress"

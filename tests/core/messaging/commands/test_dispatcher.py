@@ -652,7 +652,7 @@ async def test_sources_lists_amount_and_age(journal: Journal, refresher: FolderR
 async def test_a_refresh_is_asked_for_and_not_too_often(journal: Journal, refresher: FolderRefresher) -> None:
     bot = Bot.of(journal, refresher=refresher)
     assert "I am refreshing `docs` now" in await bot.deliver(says("refresh", "docs"))
-    assert "administration.refresh_minutes" in await bot.deliver(says("refresh", "docs"))
+    assert "Try again in 5 min" in await bot.deliver(says("refresh", "docs"))
     assert "all sources" in await bot.deliver(says("refresh"))
     assert "Try again in 5 min" in await bot.deliver(says("refresh", "docs"))
     assert "No source has that name. The sources are: `docs`." in await bot.deliver(says("refresh", "dcos"))

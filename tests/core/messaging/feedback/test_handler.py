@@ -367,14 +367,17 @@ FIRST = (Turn("user", "How do I install the package?", "Ann", "42"), Turn("assis
         ("broken", False),
     ],
 )
-async def test_trying_harder_never_makes_an_answer_worse(second: str, is_better: bool) -> None:
+async def test_trying_harder_never_makes_an_answer_worse(
+    second: str, is_better: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.llm.role_models.STALL_S", 0.3)
     library = InMemoryLibrary(broken={"docs"} if second == "broken" else set())
     async with ScriptedPeer(write=second, look_back="none") as peer:
         peer.failing = {"write"} if second == "failing" else set()
         if second == "stalled":
             peer.replies["write"] = "Install it with pip [p1]. Then"
             peer.stall_after = 5
-        model = models(peer, stall_s=0.3)
+        model = models(peer)
         configuration = settings(feedback={"strategy": "single"})
         question = to_retry_question(
             Question("How do I install the package?", author_id="42"), FIRST, ["memory"], "wrong"

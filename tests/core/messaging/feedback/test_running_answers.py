@@ -83,7 +83,7 @@ async def scene(journal: Journal, *, message: Message = MESSAGE, **changes: Any)
     """Ask, with a model that stops in the middle of its answer and holds the line."""
     async with ScriptedPeer(write=REPLY) as peer:
         peer.stall_after = 20
-        model = models(peer, stall_s=50)
+        model = models(peer)
         service: AnswerService = answering(journal.database, model, budget={"deadline_s": 60}, **changes)
         adapter = Group()
         processor = make_processor(settings(**changes), journal, service.answer)

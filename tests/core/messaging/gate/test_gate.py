@@ -296,8 +296,9 @@ async def test_a_reply_without_knowledge_is_no_answer_to_point_at(journal: Journ
 @pytest.mark.parametrize(
     ("grey", "expected_text"), [("silent", ""), ("suggest", "Reply to this"), ("clarify", "Is this about")]
 )
-async def test_the_grey_zone(journal: Journal, grey: str, expected_text: str) -> None:
-    group = Group.of(journal, threshold=0.999, grey=grey, grey_width=0.5, cooldown_s=0)
+async def test_the_grey_zone(journal: Journal, grey: str, expected_text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("core.messaging.gate.gate.GREY_WIDTH", 0.5)
+    group = Group.of(journal, threshold=0.999, grey=grey, cooldown_s=0)
     decision = await group.judge(message(1))
     assert decision.should_speak is bool(expected_text)
     assert expected_text in decision.canned_reply

@@ -120,11 +120,10 @@ async def test_it_sees_the_best_passages_and_what_was_written_before(
         ("thanks a lot!", {}),
         ("@tom how do I install the package with pip?", {}),
         ("Shall we have lunch at noon?", {}),
-        (QUESTION, {"doubt_width": 0}),
         (QUESTION, {"limits": {"second_opinions_per_hour": 0}}),
         (QUESTION, {"threshold": 0.05}),
     ],
-    ids=["courtesy", "for somebody else", "below the band", "no band", "no calls", "above the band"],
+    ids=["courtesy", "for somebody else", "below the band", "no calls", "above the band"],
 )
 async def test_what_is_certain_costs_no_call(
     journal: Journal, model: RoleChatModel, peer: ScriptedPeer, text: str, changes: dict[str, object]
@@ -165,7 +164,7 @@ async def test_when_the_model_fails_the_learned_decision_stands(
     peer.failing, peer.hanging = ({"second_opinion"} if name == trouble else set() for name in ("failing", "hanging"))
     if trouble == "unreadable":
         peer.replies["second_opinion"] = "Well, that depends on many things."
-    budget = {"deadline_s": 5, "second_opinion": 0.1}
+    budget = {"deadline_s": 5, "step": 0.1}
     group = Group(journal, model, threshold=await sureness() + distance, budget=budget)
     decision = await group.judge(message(1))
     assert decision.should_speak is (distance < 0)
@@ -179,7 +178,7 @@ async def test_when_the_model_fails_the_learned_decision_stands(
 async def test_an_offer_stands_when_the_model_fails_and_an_answer_replaces_it(
     journal: Journal, model: RoleChatModel, peer: ScriptedPeer
 ) -> None:
-    group = Group(journal, model, threshold=await sureness() + 0.1, grey="suggest", grey_width=0.15)
+    group = Group(journal, model, threshold=await sureness() + 0.1, grey="suggest")
     assert not (await group.judge(message(1))).canned_reply
     peer.failing = {"second_opinion"}
     assert (await group.judge(message(2, f"{QUESTION} "))).canned_reply

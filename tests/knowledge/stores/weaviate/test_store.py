@@ -77,7 +77,7 @@ async def peer(status: str, body: str) -> AsyncIterator[WeaviateSettings]:
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     try:
-        yield WeaviateSettings(host="127.0.0.1", http_port=port, grpc_port=1, connect_timeout_s=30 if status else 0.5)
+        yield WeaviateSettings(host="127.0.0.1", http_port=port, grpc_port=1)
     finally:
         event.set()
         server.close()
@@ -98,7 +98,8 @@ class TestWithoutServer:
         output = explain_error("Weaviate", "opened", f"Connection to Weaviate failed at 127.0.0.1:{port}")
         assert "is it running" in output
 
-    async def test_a_server_that_never_answers(self) -> None:
+    async def test_a_server_that_never_answers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("knowledge.stores.weaviate.client.CONNECT_TIMEOUT_S", 0.5)
         async with peer("", "") as settings:
             started_at = time.monotonic()
             with pytest.raises(StoreError, match=r"no answer within 0\.5 seconds"):
