@@ -158,7 +158,7 @@ def _measure_growth(run: Run, text: Text, limits: Growth) -> str:
 
 
 def _goes_on_growing(run: Run, text: Text, limits: Growth, seconds: float) -> bool:
-    """Return whether the next step is as steep: a message that fits in one piece takes no time, and a longer one does."""
+    """Return whether the next step is as steep: that a message no longer fits in one piece is not growth."""
     longer_text = text.make(FACTOR * limits.size)
     with suppress(TooSlow), _cpu_limit(seconds * MAX_RATIO):
         run(longer_text)
