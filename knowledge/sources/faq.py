@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Collection, Sequence
 
 from core.errors import SourceError
 from core.settings import FaqSource
+from knowledge.formats.question_pairs import FaqEntry, read_entries
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.documents import fill_template, fingerprint
-from knowledge.sources.formats.question_pairs import FaqEntry, read_entries
 
 _SLUG_CHARS = 40
 # About 30,000 pairs.

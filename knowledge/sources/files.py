@@ -13,6 +13,8 @@ from typing import BinaryIO
 
 from core.errors import SourceError
 from core.settings import FilesSource
+from knowledge.formats import parse_document
+from knowledge.formats.encoding import unusable_reason
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.documents import (
@@ -21,9 +23,7 @@ from knowledge.sources.common.documents import (
     PathFilter,
     fill_template,
     fingerprint,
-    unusable_reason,
 )
-from knowledge.sources.formats import parse_document
 
 
 class FilesFolder:

@@ -43,9 +43,9 @@ from core.observability.logs import make_redactor
 from core.settings.loader import load_settings
 from core.types import Message
 from knowledge.chunking import chunk
+from knowledge.formats.question_pairs import read_entries
 from knowledge.parsing.limits import FormatError
 from knowledge.ports import Document
-from knowledge.sources.formats.question_pairs import read_entries
 from knowledge.web.addresses import check_url
 from knowledge.web.client import decode_content
 from tests.support.foreign import OUR_ERRORS, PASSAGES, Function, find_functions

@@ -36,10 +36,10 @@ from core.observability.logs import make_redactor
 from core.settings.yaml_file import YamlFileError, parse_yaml
 from core.types import Passage, Turn
 from knowledge.chunking import chunk
+from knowledge.formats.html import read_page
 from knowledge.parsing.limits import FormatError
 from knowledge.ports import Document
 from knowledge.sources.feed.parsing import parse_entries
-from knowledge.sources.formats.html import read_page
 from knowledge.sources.website.parsing import parse_robots, parse_sitemap
 from knowledge.web.addresses import check_url
 

@@ -10,8 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from knowledge.formats.html import read_page
 from knowledge.parsing.limits import FormatError
-from knowledge.sources.formats.html import read_page
 from knowledge.web.addresses import is_web_address
 
 MAX_TITLE_CHARS = 300

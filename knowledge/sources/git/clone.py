@@ -22,7 +22,8 @@ from core.errors import SourceError
 from core.observability.logs import get_logger
 from core.runtime.locks import file_lock
 from core.settings import GitSource
-from knowledge.sources.common.documents import redact_credentials, unusable_reason
+from knowledge.formats.encoding import unusable_reason
+from knowledge.sources.common.documents import redact_credentials
 from knowledge.sources.common.state_files import read_json, write_atomically
 from knowledge.sources.git.access import build_access, get_advice
 from knowledge.sources.git.command import Git, GitError, GitTimeout

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from core.errors import SourceError
 from core.observability.logs import get_logger
 from core.settings import GitSource
+from knowledge.formats import parse_document
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.documents import (
@@ -23,7 +24,6 @@ from knowledge.sources.common.documents import (
     fill_template,
     redact_credentials,
 )
-from knowledge.sources.formats import parse_document
 from knowledge.sources.git.clone import BlobCheckCache, BranchCommits, GitClone, unknown_branch_message
 from knowledge.sources.git.command import Git, GitError
 

@@ -18,11 +18,11 @@ from urllib.robotparser import RobotFileParser
 from core.errors import SourceError
 from core.formatting import strip_source_prefix
 from core.settings import WebsiteSource
+from knowledge.formats.html import HTML_TYPES, read_page
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.documents import PathGlobs
-from knowledge.sources.formats.html import HTML_TYPES, read_page
 from knowledge.sources.website.crawl_state import REQUESTS_PER_PAGE, CrawlState, PageState, PageStateStore, get_path
 from knowledge.sources.website.parsing import MAX_SITEMAP_KB, parse_robots, parse_sitemap
 from knowledge.web.addresses import redact_url

@@ -20,15 +20,15 @@ import pytest
 from core.errors import SourceError
 from core.settings import FaqSource, FilesSource, GitSource, ParsingSettings
 from knowledge.chunking import chunk_and_tokenize
+from knowledge.formats import read_document
+from knowledge.formats.html import read_page
+from knowledge.formats.question_pairs import read_entries
 from knowledge.ingestion.sync import SyncOptions, refresh
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.pool import WorkerPool
 from knowledge.ports import Document, Store
 from knowledge.sources.factory import open_source
 from knowledge.sources.feed.parsing import parse_entries, parse_new_entries
-from knowledge.sources.formats import read_document
-from knowledge.sources.formats.html import read_page
-from knowledge.sources.formats.question_pairs import read_entries
 from knowledge.sources.website.parsing import parse_robots, parse_sitemap
 from tests.support.bombs import author_feed, make_docx, rewrite, wide_docx
 from tests.support.deployment import commit, make_repository

@@ -16,10 +16,10 @@ import pytest
 
 from core.settings import ParsingSettings
 from knowledge.chunking import chunk_and_tokenize
+from knowledge.formats import read_document
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.pool import WorkerPool
 from knowledge.ports import Document
-from knowledge.sources.formats import read_document
 from tests.support.work import (
     Pair,
     eat_memory,
@@ -153,7 +153,7 @@ async def test_a_worker_gets_nothing_of_this_process(monkeypatch: pytest.MonkeyP
 
 def test_a_worker_for_documents_imports_little() -> None:
     code = (
-        "import sys, knowledge.parsing.worker, knowledge.chunking, knowledge.sources.formats,"
+        "import sys, knowledge.parsing.worker, knowledge.chunking, knowledge.formats,"
         "knowledge.sources.feed.parsing, knowledge.sources.website.parsing\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )

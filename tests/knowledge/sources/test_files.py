@@ -12,8 +12,8 @@ import pytest
 
 from core.errors import SourceError
 from core.settings import FilesSource
+from knowledge.formats.encoding import decode, unusable_reason
 from knowledge.ports import Document, Listing, Source
-from knowledge.sources.common.documents import decode, unusable_reason
 from knowledge.sources.factory import open_source
 
 NOBODY = 65534

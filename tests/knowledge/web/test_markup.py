@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from knowledge.sources.formats import read_document
+from knowledge.formats import read_document
 from knowledge.web.markup import strip_hidden_markup
 
 BAD = "<script>alert(1)</script>"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from knowledge.formats.encoding import decode
+from knowledge.formats.office import read_docx, read_pdf, read_pptx, read_xlsx
+from knowledge.formats.openapi import read_openapi
+from knowledge.formats.structured import read_asciidoc, read_csv, read_html, read_notebook
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser
-from knowledge.sources.common.documents import decode
-from knowledge.sources.formats.office import read_docx, read_pdf, read_pptx, read_xlsx
-from knowledge.sources.formats.openapi import read_openapi
-from knowledge.sources.formats.structured import read_asciidoc, read_csv, read_html, read_notebook
 from knowledge.web.markup import strip_hidden_markup
 
 BINARY_READERS: dict[str, Callable[[bytes], str]] = {

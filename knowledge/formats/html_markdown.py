@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import Any
 from urllib.parse import unquote
 
-from knowledge.sources.formats.office import format_table
+from knowledge.formats.office import format_table
 
 HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _BLOCK_TAGS = (

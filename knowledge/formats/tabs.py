@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from knowledge.sources.formats.html_markdown import iter_texts
+from knowledge.formats.html_markdown import iter_texts
 
 MIN_TABS = 2
 MAX_LABEL_CHARS = 80

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from knowledge.formats.office import format_table
 from knowledge.parsing.limits import ParseLimits, map_parser_errors
-from knowledge.sources.formats.office import format_table
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 HEAD_CHARS = 2000

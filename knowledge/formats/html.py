@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urldefrag, urljoin, urlsplit
 
-from knowledge.sources.formats.html_markdown import iter_texts, render_markdown
-from knowledge.sources.formats.main_content import find_main_content, is_hidden
-from knowledge.sources.formats.tabs import find_tab_labels
+from knowledge.formats.html_markdown import iter_texts, render_markdown
+from knowledge.formats.main_content import find_main_content, is_hidden
+from knowledge.formats.tabs import find_tab_labels
 
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 

@@ -14,10 +14,10 @@ import pypdf
 import pytest
 
 from core.settings import FilesSource
+from knowledge.formats import read_document
 from knowledge.parsing.limits import FormatError
 from knowledge.ports import Document
 from knowledge.sources.files import FilesFolder
-from knowledge.sources.formats import read_document
 
 
 def pdf(*pages: str) -> bytes:

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from knowledge.formats.office import format_records
 from knowledge.parsing.limits import FormatError, ParseLimits, map_parser_errors
-from knowledge.sources.formats.office import format_records
 
 _ASCIIDOC_TITLE = re.compile(r"(={1,6})[ \t]+(\S.*)$")
 _ASCIIDOC_SOURCE = re.compile(r"\[source(?:,([\w+-]++))?[^\]\n]*+\]$")
@@ -21,7 +21,7 @@ _ASCIIDOC_ATTRIBUTE = re.compile(r"(?::[\w-]+!?:.*|//(?!/).*|\[\[?[\w.,=# \"-]+\
 @map_parser_errors
 def read_html(text: str) -> str:
     """Return the main text of a page. Raises `FormatError`."""
-    from knowledge.sources.formats.html import read_page
+    from knowledge.formats.html import read_page
 
     page = read_page(text.encode(), "file:///")
     if not page.text:

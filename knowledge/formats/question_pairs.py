@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
+from knowledge.formats.encoding import decode
 from knowledge.parsing.limits import FormatError
-from knowledge.sources.common.documents import decode
 
 _SPELLINGS_BY_FIELD = {
     "question": "question questions q query prompt title 问题 問題 提问 提問 问 问句 标准问题",

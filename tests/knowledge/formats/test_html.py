@@ -8,7 +8,7 @@ import pytest
 
 from knowledge.chunking.lines import Lines
 from knowledge.chunking.markdown import parse_markdown_sections
-from knowledge.sources.formats.html import read_page
+from knowledge.formats.html import read_page
 from tests.support.growth import Growth, Text, find_growth
 
 TEXT = "A rocket needs fuel, and the fuel has to be cold when the tank is filled. " * 4
