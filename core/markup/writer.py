@@ -1,0 +1,109 @@
+"""Writes blocks as Markdown that reads as the same blocks again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from core.markup.document import Block, BlockKind
+
+MIN_FENCE = 3
+MAX_HEADING_LEVEL = 6
+
+_BACKTICKS = re.compile(r"`+")
+# What would begin another block at the start of a line: a heading, a quotation, a list, a fence, a rule, a table, HTML.
+_BLOCK_START = re.compile(
+    r"(?=#{1,6}(?:\s|$)|>|[-+*](?:\s|$)|`{3}|~{3}|(?:[-_*][ \t]*){3,}$|=+[ \t]*$|-+[ \t]*$|\||<[A-Za-z!/?])"
+)
+_NUMBERED = re.compile(r"(\d{1,9})(?=[.)](?:\s|$))")
+
+
+def write_markdown(blocks: Sequence[Block]) -> str:
+    """Return blocks as Markdown.
+
+    >>> write_markdown([Block("heading", "Start", level=2), Block("paragraph", "# is a comment")])
+    '## Start\\n\\n\\\\# is a comment'
+    """
+    return "\n\n".join(filter(None, map(_write_block, blocks)))
+
+
+def _write_block(block: Block) -> str:
+    writers: dict[BlockKind, Callable[[Block], str]] = {
+        "heading": _write_heading,
+        "paragraph": lambda paragraph: _guard(paragraph.text),
+        "code": _write_code,
+        "list": _write_list,
+        "item": lambda item: _write_item(item, "- "),
+        "table": _write_table,
+        "break": lambda _: "---",
+        "definition": _write_definition,
+    }
+    return writers.get(block.kind, _write_container)(block)
+
+
+def _write_heading(block: Block) -> str:
+    return f"{'#' * min(max(block.level, 1), MAX_HEADING_LEVEL)} {' '.join(block.text.split())}"
+
+
+def _guard(text: str) -> str:
+    """Return prose whose lines cannot be read as the start of another block."""
+    return "\n".join(_guard_line(line.strip()) for line in text.split("\n") if line.strip())
+
+
+def _guard_line(line: str) -> str:
+    if _BLOCK_START.match(line):
+        return f"\\{line}"
+    return _NUMBERED.sub(r"\1\\", line, count=1) if _NUMBERED.match(line) else line
+
+
+def _write_code(block: Block) -> str:
+    longest_run = max(map(len, _BACKTICKS.findall(block.text)), default=0)
+    fence = "`" * max(MIN_FENCE, longest_run + 1)
+    return f"{fence}{block.language}\n{block.text}\n{fence}"
+
+
+def _write_list(block: Block) -> str:
+    is_tight = not any(child.kind != "list" for item in block.children for child in item.children)
+    markers = [f"{number}. " if block.level else "- " for number, _ in enumerate(block.children, block.level)]
+    items = [_write_item(item, marker) for item, marker in zip(block.children, markers, strict=True)]
+    return ("\n" if is_tight else "\n\n").join(items)
+
+
+def _write_item(item: Block, marker: str) -> str:
+    is_tight = all(child.kind == "list" for child in item.children)
+    parts = [_guard(item.text), *map(_write_block, item.children)]
+    text = ("\n" if is_tight else "\n\n").join(filter(None, parts))
+    return marker + _indent(text, " " * len(marker))
+
+
+def _indent(text: str, margin: str) -> str:
+    """Indent all lines but the first."""
+    first_line, *lines = text.split("\n")
+    return "\n".join([first_line, *(f"{margin}{line}" if line else "" for line in lines)])
+
+
+def _write_table(block: Block) -> str:
+    width = max(map(len, [block.header, *block.rows]), default=0)
+    rule = "|" + "---|" * width
+    return "\n".join([_write_row(block.header, width), rule, *(_write_row(row, width) for row in block.rows)])
+
+
+def _write_row(cells: Sequence[str], width: int) -> str:
+    padded_cells = [*cells, *[""] * (width - len(cells))]
+    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in padded_cells) + " |"
+
+
+def _write_definition(block: Block) -> str:
+    body = write_markdown(block.children)
+    is_prose = bool(block.children) and block.children[0].kind == "paragraph"
+    space = " " if is_prose else "\n\n"
+    return f"**{block.text}**:{space}{body}" if body else f"**{block.text}**"
+
+
+def _write_container(block: Block) -> str:
+    """Write what has a title and blocks: a tab, or what is quoted, a quotation or an admonition."""
+    title = f"**{block.text}**" if block.text else ""
+    text = "\n\n".join(filter(None, (title, write_markdown(block.children))))
+    if block.kind == "tab":
+        return text
+    return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))

@@ -1,0 +1,41 @@
+"""Blocks are written as Markdown that a reader takes for the same blocks."""
+
+from __future__ import annotations
+
+from core.markup.document import Block
+from core.markup.writer import write_markdown
+
+
+def paragraph(text: str) -> Block:
+    return Block("paragraph", text)
+
+
+def test_prose_is_never_read_as_another_block() -> None:
+    text = "# install\n> more\n1. first\n---\n| a |\n```\n<div>\n+ plus\n#tag -5 a_b"
+    assert write_markdown([paragraph(text)]) == (
+        "\\# install\n\\> more\n1\\. first\n\\---\n\\| a |\n\\```\n\\<div>\n\\+ plus\n#tag -5 a_b"
+    )
+
+
+def test_a_fence_is_longer_than_those_in_its_code() -> None:
+    assert write_markdown([Block("code", "```\nx\n````", language="md")]) == "`````md\n```\nx\n````\n`````"
+
+
+def test_lists_hold_lists_code_and_numbers() -> None:
+    inner = Block("list", children=(Block("item", "b"),))
+    code = Block("code", "c\n\nd")
+    assert write_markdown([Block("list", children=(Block("item", "a", (inner,)), Block("item", "e")))]) == (
+        "- a\n  - b\n- e"
+    )
+    assert write_markdown([Block("list", level=3, children=(Block("item", "a", (code,)), Block("item", "b")))]) == (
+        "3. a\n\n   ```\n   c\n\n   d\n   ```\n\n4. b"
+    )
+
+
+def test_tables_quotations_tabs_and_definitions() -> None:
+    table = Block("table", header=("Key", "Value"), rows=(("a|b", "1\n2"), ("c",)))
+    assert write_markdown([table]) == "| Key | Value |\n|---|---|\n| a\\|b | 1 2 |\n| c |  |"
+    warning = Block("admonition", "Warning", (paragraph("Stop."), Block("code", "x")))
+    assert write_markdown([warning]) == "> **Warning**\n>\n> Stop.\n>\n> ```\n> x\n> ```"
+    assert write_markdown([Block("tab", "npm", (Block("code", "npm i"),))]) == "**npm**\n\n```\nnpm i\n```"
+    assert write_markdown([Block("definition", "`--all`", (paragraph("Everything."),))]) == "**`--all`**: Everything."
