@@ -163,8 +163,8 @@ def reply_as_json(question: str, reply: Reply) -> Mapping[str, Any]:
         "citations": [asdict(citation) for citation in reply.citations],
         "passages": [passage_as_json(passage) for passage in reply.passages],
         "timings_ms": dict(reply.trace.timings_ms),
-        "cut": list(reply.trace.cut),
-        "why_cut": dict(reply.trace.why_cut),
+        "cut": list(reply.trace.degraded),
+        "why_cut": dict(reply.trace.degrade_reasons),
         "rounds": [asdict(search_round) for search_round in reply.trace.rounds],
         "usage": {
             "prompt": token_usage.prompt_tokens,

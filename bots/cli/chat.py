@@ -210,7 +210,7 @@ class Conversation:
 
 
 def _to_terminal_settings(settings: Settings) -> Settings:
-    """Return settings that answer the owner here without a rate limit, and never escalate to people."""
+    """Return settings that answer the owner here without a rate limit, and never call people."""
     settings = with_terminal_owner(settings)
     return settings.model_copy(
         update={

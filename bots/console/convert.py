@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from core.messaging.feedback import rating_buttons as thumbs
+from core.messaging.feedback import rating_buttons
 from core.messaging.policy import command_table as commands
 from core.types import DOWN, RETRY as TRY_AGAIN, UP, ConversationKey, Message
 
@@ -21,7 +21,7 @@ BAD = "/bad"
 AGAIN = "/again"
 HINT = f"{GOOD}, {BAD} or {AGAIN} say what an answer was worth."
 NO_ANSWER = "There is no answer yet that this could be about."
-USAGE = f"Write it as {GOOD}, {BAD} or {BAD} with one of: {', '.join(thumbs.REASONS)}."
+USAGE = f"Write it as {GOOD}, {BAD} or {BAD} with one of: {', '.join(rating_buttons.REASONS)}."
 EDIT = "/edit"
 DELETE = "/delete"
 WRITTEN_BY_BOT = "written by a bot"
@@ -156,9 +156,9 @@ def to_rating(line: TypedLine, message_id: str, answer_id: str) -> Message | Ign
         return IgnoredLine(WRITTEN_BY_BOT)
     choice = RATING_CHOICES[line.action]
     reason = line.argument.lower()
-    if reason and (choice != DOWN or reason not in thumbs.REASONS):
+    if reason and (choice != DOWN or reason not in rating_buttons.REASONS):
         return IgnoredLine(USAGE)
-    return thumbs.to_press(_to_base_message(line, message_id), reason or choice, answer_id)
+    return rating_buttons.to_press(_to_base_message(line, message_id), reason or choice, answer_id)
 
 
 def to_change(line: TypedLine, message_id: str) -> Message | Deletion | IgnoredLine:

@@ -12,7 +12,7 @@ from bots.console.convert import OWNER_ID, PLATFORM, to_rating_command
 from bots.console.render import ConsoleSink
 from core.errors import MessageDeleted
 from core.formatting import strip_control_characters
-from core.messaging.feedback.escalation import mentioned_users
+from core.messaging.feedback.handoff import mentioned_users
 from core.messaging.feedback.rating_buttons import get_buttons, get_rating_buttons, read_button
 from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.ports import Delivery

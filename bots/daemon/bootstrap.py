@@ -14,7 +14,7 @@ from bots.common.store_owner import open_store_owner
 from bots.daemon.store_outage import enter_when_reachable
 from core.answering.cache import CachedAnswers, GetVersions, fingerprint
 from core.answering.context import AnswerDependencies
-from core.answering.head_starts import HeadStarts
+from core.answering.head_start_policy import HeadStartPolicy
 from core.answering.image_quota import ImageQuota
 from core.answering.overridden_library import OverriddenLibrary
 from core.answering.quota import QuotaLimiter, max_usage_per_call
@@ -174,7 +174,7 @@ async def open_app(
             database = await _open_database_if_needed(settings, model, stack)
         live = live or (make_live_settings(settings, database) if database else None)
         deps = await _make_deps(settings, OverriddenLibrary(library, live) if live else library, reranker, model, stack)
-        deps = replace(deps, head_starts=HeadStarts(settings.context, metrics_recorder))
+        deps = replace(deps, head_starts=HeadStartPolicy(settings.context, metrics_recorder))
         answer_service = _make_answer_service(deps, store, database if with_answers else None, live)
         tune_interpreter()
         pool = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))
@@ -305,8 +305,8 @@ def make_inbox(
     With a `service` its model may judge whether to speak.
     """
     from core.messaging.auto_comment.commenter import Commenter
-    from core.messaging.feedback.escalation_handler import EscalationHandler
     from core.messaging.feedback.handler import FeedbackHandler
+    from core.messaging.feedback.handoff_handler import HandoffHandler
     from core.messaging.gate.gate import Gate
     from core.messaging.gate.second_opinion import SecondOpinion
     from core.messaging.handler import MessageStages
@@ -328,7 +328,7 @@ def make_inbox(
         dispatcher,
         Commenter(settings, journal, answer, permissions, library),
         FeedbackHandler(settings, journal, feedback_repository, permissions),
-        EscalationHandler(settings, journal, TaughtAnswerRepository(database), permissions),
+        HandoffHandler(settings, journal, TaughtAnswerRepository(database), permissions),
     )
     return Inbox(settings, journal, answer, stages)
 

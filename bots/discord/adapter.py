@@ -33,7 +33,7 @@ from bots.discord.render import escape_markup
 from bots.discord.settings_menu import DiscordMenuSink, from_menu_choice, is_menu_event, show_menu
 from bots.discord.sink import ChannelTarget, DiscordSink, InteractionTarget
 from core.errors import PlatformError
-from core.messaging.feedback.escalation import mentioned_users
+from core.messaging.feedback.handoff import mentioned_users
 from core.messaging.feedback.rating_buttons import is_press, read_reaction
 from core.messaging.policy.command_table import COMMANDS, is_ask_command
 from core.observability.logs import get_logger

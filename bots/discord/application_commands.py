@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.catalogue import messages_for
-from core.messaging.feedback.escalation import ASK_ABOUT_THIS, LEARN_FROM_THIS
+from core.messaging.feedback.handoff import ASK_ABOUT_THIS, LEARN_FROM_THIS
 from core.messaging.policy.command_table import Argument, Command, get_command
 
 CHAT_INPUT = 1

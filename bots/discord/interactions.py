@@ -17,7 +17,7 @@ from bots.discord.convert import Identity, to_command, to_interaction, to_locati
 from bots.discord.feedback import acknowledge
 from bots.discord.history import deliver
 from core.errors import PlatformError
-from core.messaging.feedback.escalation import ASK_ABOUT_THIS, LEARN_FROM_THIS
+from core.messaging.feedback.handoff import ASK_ABOUT_THIS, LEARN_FROM_THIS
 from core.observability.logs import get_logger
 from core.ports import MessageHandler
 from core.runtime.tasks import task_group, wait_for

@@ -149,7 +149,7 @@ def _summarize(results: Sequence[AnswerResult]) -> AnswersReport:
         _percentiles([result.first_token_ms for result in results]),
         _percentiles([result.total_ms for result in results]),
         Counter(trace.strategy for trace in traces),
-        Counter(stage for trace in traces for stage in trace.cut),
+        Counter(stage for trace in traces for stage in trace.degraded),
         TokenUsage(
             sum(usage.prompt_tokens for usage in usages),
             sum(usage.completion_tokens for usage in usages),
@@ -272,7 +272,7 @@ def _answer_as_json(answer: AnswerResult, redact: Callable[[str], str]) -> Mappi
         "words": None if answer.word_recall is None else round(answer.word_recall, 4),
         "citations": citations,
         "strategy": reply.trace.strategy if reply else "",
-        "why_cut": dict(reply.trace.why_cut) if reply else {},
+        "why_cut": dict(reply.trace.degrade_reasons) if reply else {},
         "first_token_ms": answer.first_token_ms,
         "total_ms": answer.total_ms,
         "usage": _usage_as_json(answer.usage),

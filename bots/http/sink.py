@@ -14,7 +14,7 @@ from bots.http.client import CallbackClient, HttpIntervals, make_idempotency_key
 from bots.http.signing import EventKey
 from core.errors import MessageDeleted, PlatformUnavailable
 from core.formatting import strip_control_characters
-from core.messaging.feedback.escalation import mentioned_users
+from core.messaging.feedback.handoff import mentioned_users
 from core.messaging.feedback.rating_buttons import get_buttons, read_button
 from core.observability.logs import get_logger
 from core.ports import Delivery

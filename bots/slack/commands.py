@@ -15,11 +15,11 @@ from bots.common.events import IgnoredEvent
 from bots.common.reply_sink import FinalTextSink, cut_reply
 from bots.slack.connection import SlackIntervals
 from bots.slack.convert import Identity, to_interaction, to_plain_text
-from bots.slack.feedback import is_thumbs, render_mentions, to_blocks
+from bots.slack.feedback import are_rating_buttons, render_mentions, to_blocks
 from bots.slack.render import quote_question, render, to_plain
 from core.catalogue import messages_for
 from core.language.languages import detect_language
-from core.messaging.feedback.escalation import ASK_SHORTCUT_ID, SHORTCUT_ID, mentioned_users
+from core.messaging.feedback.handoff import ASK_SHORTCUT_ID, SHORTCUT_ID, mentioned_users
 from core.messaging.feedback.rating_buttons import get_rating_buttons
 from core.observability.logs import get_logger
 from core.ports import Delivery
@@ -168,7 +168,7 @@ class CommandSink(FinalTextSink):
         """Answer the command; where Slack refuses that, with plain thumbs, then without; then by a message."""
         plain_text = "\n".join(to_plain(text))
         layouts: list[tuple[str, Blocks]] = [(text, to_blocks(text, buttons)), (plain_text, ())]
-        if is_thumbs(buttons):
+        if are_rating_buttons(buttons):
             layouts.insert(0, (text, to_blocks(text, buttons, has_feedback_buttons=True)))
         for posted_text, posted_blocks in layouts:
             try:

@@ -12,7 +12,7 @@ from bots.common.reply_sink import FinalTextSink
 from bots.slack.connection import SlackIntervals
 from bots.slack.convert import Identity, to_interaction
 from bots.slack.render import split_message
-from core.messaging.feedback.escalation import mentioned_users
+from core.messaging.feedback.handoff import mentioned_users
 from core.messaging.feedback.rating_buttons import get_buttons, read_button, to_press, to_reaction
 from core.types import DOWN, UP, Button, Message, Reply
 
@@ -70,13 +70,13 @@ def to_blocks(text: str, buttons: Sequence[Button], *, has_feedback_buttons: boo
         {"type": "section", "text": {"type": "mrkdwn", "text": part}, "expand": True}
         for part in split_message(text, MAX_SECTION_CHARS)
     ]
-    if has_feedback_buttons and is_thumbs(buttons):
+    if has_feedback_buttons and are_rating_buttons(buttons):
         return [*sections, _to_feedback_block(buttons)]
     return [*sections, to_button_block(buttons)]
 
 
-def is_thumbs(buttons: Sequence[Button]) -> bool:
-    """Return whether buttons are the two thumbs."""
+def are_rating_buttons(buttons: Sequence[Button]) -> bool:
+    """Return whether buttons are the two that rate an answer."""
     return [(read_button(button.data) or ("",))[0] for button in buttons] == [UP, DOWN]
 
 
@@ -110,7 +110,7 @@ def _to_feedback_block(buttons: Sequence[Button]) -> dict[str, Any]:
 
 
 def render_mentions(message: Message) -> str:
-    """Return the mentions that an escalation begins with; nothing for any other reply."""
+    """Return the mentions that a handoff begins with; nothing for any other reply."""
     return "".join(f"<@{user_id}> " for user_id in mentioned_users(message))
 
 

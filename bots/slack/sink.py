@@ -20,7 +20,7 @@ from bots.slack.connection import (
     ThreadRefused,
 )
 from bots.slack.convert import Identity
-from bots.slack.feedback import is_thumbs, render_mentions, to_blocks, to_button_block
+from bots.slack.feedback import are_rating_buttons, render_mentions, to_blocks, to_button_block
 from bots.slack.render import MAX_STREAM_CHARS, get_streamable_prefix, render, to_plain
 from bots.slack.status import MissingCapabilities, StatusIndicator
 from bots.slack.thread_cache import ThreadCache
@@ -240,7 +240,7 @@ class SlackSink(ReplySink):
         """Show a text with buttons: with Slack's own thumbs where the workspace has them, else with plain ones."""
         capabilities = self._context.missing_capabilities
         is_private = self._message.private
-        if not is_thumbs(buttons) or not capabilities.is_available("feedback_buttons", is_private):
+        if not are_rating_buttons(buttons) or not capabilities.is_available("feedback_buttons", is_private):
             return await show(to_blocks(text, buttons))
         try:
             return await show(to_blocks(text, buttons, has_feedback_buttons=True))

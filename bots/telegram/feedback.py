@@ -13,7 +13,7 @@ from bots.common.settings_menu import to_menu_message
 from bots.telegram.connection import NotModified
 from bots.telegram.convert import Identity
 from core.errors import MessageDeleted
-from core.messaging.feedback.escalation import mentioned_users
+from core.messaging.feedback.handoff import mentioned_users
 from core.messaging.feedback.rating_buttons import (
     get_buttons,
     make_rating_buttons,
@@ -122,7 +122,7 @@ def to_button_rows(buttons: Sequence[Button]) -> list[list[tuple[str, str]]]:
 
 
 def render_mentions(message: Message) -> str:
-    """Return the HTML mentions that an escalation begins with; nothing for any other reply."""
+    """Return the HTML mentions that a handoff begins with; nothing for any other reply."""
     people = [
         user if user.startswith("@") else f'<a href="tg://user?id={user}">{user}</a>'
         for user in mentioned_users(message)

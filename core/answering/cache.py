@@ -93,7 +93,7 @@ async def answer_with_cache(
 
 def is_cacheable(reply: Reply) -> bool:
     """Return whether others who ask the same may get a reply: it has citations, and no stage used its fallback."""
-    return bool(reply.citations) and not reply.trace.cut and not reply.trace.cached
+    return bool(reply.citations) and not reply.trace.degraded and not reply.trace.cached
 
 
 def fingerprint(settings: Settings, prompts: Prompts) -> str:

@@ -16,7 +16,7 @@ from core.answering.agents.reranker import select_evidence
 from core.answering.agents.summarizer import wait_for_open, write_answer
 from core.answering.agents.vision import describe_images
 from core.answering.context import AnswerDependencies, AnswerInputs, RetrievalResult
-from core.answering.speculation import SpeculativeAnswer
+from core.answering.head_start import HeadStart
 from core.answering.strategies import router
 from core.catalogue import messages_for
 from core.citations.check import verify_citations
@@ -90,20 +90,20 @@ async def _finish_unwritten(sink: Sink, deps: AnswerDependencies, budget: Budget
 async def _prepare(
     question: Question, deps: AnswerDependencies, budget: Budget, tasks: asyncio.TaskGroup
 ) -> AnswerInputs:
-    """Return the evidence for the answer. The steps overlap, and a speculative answer may begin meanwhile."""
+    """Return the evidence for the answer. The steps overlap, and a head start may begin meanwhile."""
     if not question.text.strip():
         return AnswerInputs(question, RetrievalResult("", (), (), "none"))
     # 2 understand
     selector = HistorySelector.start(question, deps, budget, tasks, skip=not router.may_use_history(question, deps))
-    speculation = SpeculativeAnswer(selector, deps, budget, tasks)
+    head_start = HeadStart(selector, deps, budget, tasks)
     try:
         # 3 gather
-        retrieval = await router.gather(question, deps, budget, speculation.start_from_partial_result)
+        retrieval = await router.gather(question, deps, budget, head_start.start_from_partial_result)
         # 4 select
         retrieval = await select_evidence(retrieval, deps, budget)
-        inputs = speculation.accept_if_valid(retrieval) or await speculation.wait_for_selection(retrieval)
+        inputs = head_start.accept_if_valid(retrieval) or await head_start.wait_for_selection(retrieval)
     except BaseException:
-        speculation.discard()
+        head_start.discard()
         raise
     selector.close(inputs.question)
     return inputs

@@ -100,7 +100,7 @@ def is_better(reply: Reply, question: RetryQuestion) -> bool:
     was_quoted = any(note in question.first_answer for note in (texts.extractive, texts.fallback))
     is_worse = question.was_cited and not was_quoted and reply.is_extractive
     is_same = _to_words(reply.text) == _to_words(question.first_answer)
-    is_cut_off = "write" in reply.trace.cut and not reply.is_extractive
+    is_cut_off = "write" in reply.trace.degraded and not reply.is_extractive
     return bool(reply.citations) and not (is_worse or is_same or is_cut_off or says_nothing_was_found(reply.text))
 
 

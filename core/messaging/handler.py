@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from core.errors import JournalError, MessageDeleted, PlatformError, PlatformUnavailable, QuotaExceeded
 from core.messaging.auto_comment.commenter import Commenter
 from core.messaging.commands.dispatcher import CommandDispatcher
-from core.messaging.feedback.escalation_handler import EscalationHandler
 from core.messaging.feedback.handler import FeedbackHandler, StartAnswer
+from core.messaging.feedback.handoff_handler import HandoffHandler
 from core.messaging.feedback.rating_buttons import is_press
 from core.messaging.gate.gate import Gate, GateDecision
 from core.messaging.gate.human_activity import wait_while_typing
@@ -45,7 +45,7 @@ class MessageStages:
     dispatcher: CommandDispatcher
     commenter: Commenter
     feedback: FeedbackHandler
-    handoff: EscalationHandler
+    handoff: HandoffHandler
 
 
 class Handler:
@@ -171,7 +171,7 @@ class Handler:
             reply = replace(reply, trace=replace(reply.trace, opinion=decision.opinion))
             await self._finish_answer(message, reply, decision, delivery)
             if is_answerable and not (reply.is_stopped or reply.failure):
-                await self._handoff.escalate_if_needed(adapter, message, reply, self._enqueue)
+                await self._handoff.hand_off_if_needed(adapter, message, reply, self._enqueue)
 
     async def _reply(self, adapter: Adapter, message: Message, sink: RecordedSink, decision: GateDecision) -> Reply:
         visible_sources = self._permissions.visible_sources(message)
@@ -217,7 +217,7 @@ class Handler:
             "message.answered",
             unasked=decision.is_unprompted,
             citations=len(reply.citations),
-            cut=reply.trace.cut,
+            cut=reply.trace.degraded,
             **reply.trace.timings_ms,
         )
 

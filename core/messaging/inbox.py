@@ -93,7 +93,7 @@ class Inbox:
             conversation.wake()
         deadline = time.monotonic() + grace_s
         cancelled_count = 0
-        # An answer may start another one: an escalation or a retry.
+        # An answer may start another one: a handoff or a retry.
         while running_tasks := {task for task in self._tasks if not task.done()}:
             _, unfinished_tasks = await asyncio.wait(running_tasks, timeout=max(0.0, deadline - time.monotonic()))
             for task in unfinished_tasks:

@@ -41,7 +41,7 @@ class MetricsRecorder:
         """Count the tokens of one call, and their cost in the currency of the configured prices."""
 
     def record_head_start(self, *, is_kept: bool) -> None:
-        """Count one speculative answer, which began before its evidence was certain."""
+        """Count one head start, which began before its evidence was certain."""
 
     def record_refresh(self, source: str, outcome: RefreshOutcome, seconds: float) -> None:
         """Count one refresh of a source."""
@@ -141,7 +141,7 @@ class PrometheusMetrics(MetricsRecorder):
         self._cost.labels(agent).inc(max(0.0, cost))
 
     def record_head_start(self, *, is_kept: bool) -> None:
-        """Count one speculative answer."""
+        """Count one head start."""
         self._head_starts.labels("kept" if is_kept else "discarded").inc()
 
     def record_refresh(self, source: str, outcome: RefreshOutcome, seconds: float) -> None:
@@ -206,7 +206,7 @@ class PrometheusMetrics(MetricsRecorder):
             self._saved_searches.inc(reply.trace.saved_searches)
             for stage, spent_ms in timings.items():
                 self._stage_seconds.labels(stage).observe(spent_ms / 1000)
-            for stage in reply.trace.cut:
+            for stage in reply.trace.degraded:
                 self._degraded_stages.labels(stage).inc()
 
 

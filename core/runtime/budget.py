@@ -44,7 +44,7 @@ class Budget:
     `timings_ms` holds milliseconds by stage, `spans` every run of a stage in the order in which they ended, `degraded`
     the stages that used their fallback, `degrade_reasons` the reason for each, `tokens` the token usage by
     "agent.prompt" and "agent.completion" ("agent.estimated" is how much of both is estimated), `cost` the cost by
-    agent, `models` the model that each agent called last, `head_starts` whether each speculative answer was kept,
+    agent, `models` the model that each agent called last, `head_starts` whether each head start was kept,
     `translations` each query that was translated into the sources' language, `saved_searches` how many agents routing
     left out, `agent_scores` the highest routing score of each asked agent.
     """

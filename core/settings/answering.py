@@ -106,7 +106,7 @@ class ContextSettings(Section):
     )
     head_start: bool = Field(
         True,
-        description="speculative answer: while slow calls of the light model run, begin the answer with what the "
+        description="while slow calls of the light model run, begin the answer with what the "
         "rules decided, and keep it if the light model agrees; `false` saves the tokens of discarded "
         "answers",
     )

@@ -66,7 +66,7 @@ class FeedbackSettings(Section):
 
 
 # A person on a platform: an id, or a name where the platform mentions people by name. `@NAME` is a further network.
-EscalationContact = Annotated[
+HandoffContact = Annotated[
     str, Field(pattern=r"^(?:http:[^\s@]\S{0,127}|[a-z]+:@?[A-Za-z0-9_.]{1,64})$", max_length=256)
 ]
 
@@ -74,7 +74,7 @@ EscalationContact = Annotated[
 class HandoffSettings(Section):
     """Who is called when the bot cannot help, and whose answers it learns (docs/feedback.md)."""
 
-    people: tuple[EscalationContact, ...] = Field(
+    people: tuple[HandoffContact, ...] = Field(
         (), description="people whom the bot calls, as `platform:id` or `telegram:@name`; it mentions nobody else"
     )
     when: tuple[Shortfall, ...] = Field(

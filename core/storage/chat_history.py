@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Row, Select, Table, and_, func, or_, selec
 
 from core.storage.engine import Repository
 from core.storage.tables import bot_values, chat_values, identity_values, may_be_shown, messages, within_last
-from core.types import ESCALATION_COMMAND, PAGE_PURPOSES, RATING_COMMAND, ConversationKey, Message
+from core.types import HANDOFF_COMMAND, PAGE_PURPOSES, RATING_COMMAND, ConversationKey, Message
 
 # The number of newest messages of all chats to scan: faster than an index, because only recent messages are needed.
 MAX_SCANNED_ROWS = 20_000
@@ -212,7 +212,7 @@ class ChatHistory(Repository):
 def is_user_message() -> ColumnElement[bool]:
     """Return that somebody wrote a message: it is no press of a button, no question asked again by one, no call."""
     columns = messages.c
-    is_generated = columns.command.in_((RATING_COMMAND, ESCALATION_COMMAND))
+    is_generated = columns.command.in_((RATING_COMMAND, HANDOFF_COMMAND))
     return and_(~is_generated, columns.purpose == "")
 
 

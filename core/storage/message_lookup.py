@@ -99,12 +99,12 @@ class MessageLookup(Repository):
         # Long answers take seconds.
         return await asyncio.to_thread(_is_among, text, [row.reply for row in rows])
 
-    async def has_escalation_since(self, message: Message, moment: datetime) -> bool:
+    async def has_handoff_since(self, message: Message, moment: datetime) -> bool:
         """Return whether people were called in the chat after a time."""
         columns = messages.c
         return bool(await self._find(message, columns.purpose == "escalation", columns.received_at > moment))
 
-    async def has_escalation_of(self, message: Message, question_id: str) -> bool:
+    async def has_handoff_of(self, message: Message, question_id: str) -> bool:
         """Return whether people were called to a question in the chat of `message`."""
         columns = messages.c
         return bool(await self._find(message, columns.purpose == "escalation", columns.root_id == question_id))

@@ -64,7 +64,7 @@ class QuestionReport:
     """One question with all that the journal knows of it. `trace` and `citations` are plain JSON values.
 
     `verdicts` counts the ratings by verdict, `reasons` those of thumbs down. `attempts` are the numbers of the second
-    answers and escalations that belong to it. `visible_sources` are those that its answer could be made from; None: all
+    answers and handoffs that belong to it. `visible_sources` are those that its answer could be made from; None: all
     were for everyone.
     """
 

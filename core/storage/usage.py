@@ -51,7 +51,7 @@ class TokenUsage:
 
 @dataclass(frozen=True, slots=True)
 class HeadStartCount:
-    """How many speculative answers were begun, and how many of them were kept."""
+    """How many head starts were begun, and how many of them were kept."""
 
     started_count: int = 0
     used_count: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.types.messages import (
     DOWN as DOWN,
-    ESCALATION_COMMAND as ESCALATION_COMMAND,
+    HANDOFF_COMMAND as HANDOFF_COMMAND,
     PAGE_PURPOSES as PAGE_PURPOSES,
     RATING_COMMAND as RATING_COMMAND,
     RETRY as RETRY,

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     # Worker processes load this module, and need no event loop.
     import asyncio
 
-# Why the bot made a message itself: a second answer, an escalation to people, the greeting in a new group, the content
+# Why the bot made a message itself: a second answer, an handoff to people, the greeting in a new group, the content
 # of its own page, questions to suggest where a person begins to write.
 MessagePurpose = Literal["", "retry", "escalation", "alert", "welcome", "home", "prompts"]
 # The content of pages that a person opened: nobody wrote a message for it.
 PAGE_PURPOSES: tuple[MessagePurpose, ...] = ("home", "prompts")
 AttachmentKind = Literal["picture", "voice", "video", "file", "sticker", "other"]
-ESCALATION_COMMAND = "handoff"
+HANDOFF_COMMAND = "handoff"
 RATING_COMMAND = "thumbs"
 UP = "up"
 DOWN = "down"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 # Why an answer may not help: nothing was found, no statement was supported, or no model could write it.
@@ -13,6 +13,8 @@ MAX_PASSAGES = 12
 MAX_EXCERPT_CHARS = 300
 MAX_PLACE_CHARS = 300
 MAX_SPANS = 60
+# What the fields of a trace are called where it is stored or printed.
+JSON_NAMES = {"degraded": "cut", "degrade_reasons": "why_cut"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,26 +101,26 @@ class TracedPassage:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The record of a reply: the rewritten query, the agents, the time per stage, the degraded stages (`cut`).
+    """The record of a reply: the rewritten query, the agents, the time per stage, the `degraded` stages.
 
     `tokens` is the usage of language models by "agent.prompt" and "agent.completion", `cost` their cost by agent in the
     currency of the configured prices, `models` the model that each agent called last. `cached` is true for a cached
-    answer. `why_cut` is the reason for each degraded stage: "late", "failed", "unreadable" or "stopped". `rounds` are
-    those of a strategy that judges its evidence. `saved_searches` counts the agents that routing left out; `opinion` is
-    why a model decided to speak unprompted. `scores` are the routing scores of the asked agents, `spans` the runs of
-    stages in the order in which they ended, `passages` the evidence, best first.
+    answer. `degrade_reasons` says why each stage was degraded: "late", "failed", "unreadable" or "stopped". `rounds`
+    are those of a strategy that judges its evidence. `saved_searches` counts the agents that routing left out;
+    `opinion` is why a model decided to speak unprompted. `scores` are the routing scores of the asked agents, `spans`
+    the runs of stages in the order in which they ended, `passages` the evidence, best first.
     """
 
     query: str
     strategy: str
     agents: tuple[str, ...]
     timings_ms: Mapping[str, float]
-    cut: tuple[str, ...] = ()
+    degraded: tuple[str, ...] = ()
     dropped_citations: int = 0
     tokens: Mapping[str, int] = field(default_factory=dict)
     cost: Mapping[str, float] = field(default_factory=dict)
     cached: bool = False
-    why_cut: Mapping[str, str] = field(default_factory=dict)
+    degrade_reasons: Mapping[str, str] = field(default_factory=dict)
     rounds: tuple[SearchRound, ...] = ()
     saved_searches: int = 0
     opinion: str = ""
@@ -128,22 +130,20 @@ class Trace:
     passages: tuple[TracedPassage, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the trace as JSON values."""
-        return asdict(self)
+        """Return the trace as JSON values, by the names of `JSON_NAMES`."""
+        return {JSON_NAMES.get(name, name): value for name, value in asdict(self).items()}
 
 
 def trace_from_json(values: Mapping[str, Any]) -> Trace:
     """Return the trace of JSON values, also of those that an earlier version wrote."""
-    rounds = tuple(SearchRound(**{**item, "queries": tuple(item["queries"])}) for item in values["rounds"])
-    return Trace(
-        **{
-            **values,
-            **{name: tuple(values[name]) for name in ("agents", "cut")},
-            "rounds": rounds,
-            "spans": tuple(Span(**item) for item in values.get("spans", ())),
-            "passages": tuple(TracedPassage(**item) for item in values.get("passages", ())),
-        }
-    )
+    names = {json_name: name for name, json_name in JSON_NAMES.items()}
+    fields = {names.get(name, name): value for name, value in values.items()}
+    for name in ("agents", "degraded"):
+        fields[name] = tuple(fields[name])
+    fields["rounds"] = tuple(replace(SearchRound(**item), queries=tuple(item["queries"])) for item in fields["rounds"])
+    fields["spans"] = tuple(Span(**item) for item in fields.get("spans", ()))
+    fields["passages"] = tuple(TracedPassage(**item) for item in fields.get("passages", ()))
+    return Trace(**fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +166,14 @@ class Reply:
     @property
     def is_stopped(self) -> bool:
         """Return whether somebody stopped the answer before it was complete."""
-        return self.trace.why_cut.get("write") == "stopped"
+        return self.trace.degrade_reasons.get("write") == "stopped"
 
     @property
     def shortfall(self) -> Shortfall | None:
         """Why the reply is likely not to help, or None."""
         if self.is_stopped:
             return None
-        if self.is_extractive and "write" in self.trace.cut:
+        if self.is_extractive and "write" in self.trace.degraded:
             return "quoted"
         if self.citations or not self.trace.query or self.trace.strategy == "none":
             return None

@@ -20,7 +20,7 @@ from bots.discord.adapter import DiscordAdapter
 from bots.slack.adapter import SlackAdapter
 from bots.telegram.adapter import TelegramAdapter
 from bots.telegram.connection import TelegramIntervals as TelegramPace
-from core.messaging.feedback.escalation import ASK_ABOUT_THIS, ASK_SHORTCUT_ID
+from core.messaging.feedback.handoff import ASK_ABOUT_THIS, ASK_SHORTCUT_ID
 from core.storage.messages import Journal
 from core.types import ConversationKey
 from tests.support import discord_helpers, slack_helpers

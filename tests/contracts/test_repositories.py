@@ -37,7 +37,7 @@ from core.storage.tables import cursors, messages, metadata
 from core.storage.usage import AgentUsage, StatisticsRepository, TokenUsage, UsageRepository
 from core.types import (
     DOWN,
-    ESCALATION_COMMAND,
+    HANDOFF_COMMAND,
     UP,
     Attachment,
     Citation,
@@ -316,15 +316,15 @@ class TestMessageLookup:
         assert (outcome := await lookup.get_outcome(command, "3"))
         assert (outcome.state, outcome.reason) == ("failed", "the model is down")
 
-    async def test_escalations(self, journal: Journal, database: Database) -> None:
+    async def test_handoffs(self, journal: Journal, database: Database) -> None:
         lookup = MessageLookup(database)
         since = datetime.now(UTC) - timedelta(minutes=5)
-        assert not await lookup.has_escalation_since(MESSAGE, since)
+        assert not await lookup.has_handoff_since(MESSAGE, since)
         await journal.record_message(
-            replace(MESSAGE, id="call", root_id="1", purpose="escalation", command=ESCALATION_COMMAND)
+            replace(MESSAGE, id="call", root_id="1", purpose="escalation", command=HANDOFF_COMMAND)
         )
-        assert await lookup.has_escalation_since(MESSAGE, since)
-        assert not await lookup.has_escalation_since(MESSAGE, later())
+        assert await lookup.has_handoff_since(MESSAGE, since)
+        assert not await lookup.has_handoff_since(MESSAGE, later())
 
 
 class TestAnswerCache:

@@ -10,7 +10,7 @@ import yaml
 
 from bots.slack.agent_view import AGENT_EVENTS
 from bots.slack.client import AGENT_SCOPE
-from core.messaging.feedback.escalation import ASK_ABOUT_THIS, ASK_SHORTCUT_ID, LEARN_FROM_THIS, SHORTCUT_ID
+from core.messaging.feedback.handoff import ASK_ABOUT_THIS, ASK_SHORTCUT_ID, LEARN_FROM_THIS, SHORTCUT_ID
 from core.settings import Settings
 
 ROOT = Path(__file__).parents[2]

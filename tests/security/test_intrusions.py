@@ -16,18 +16,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.catalogue import ENGLISH
 from core.llm.images import MAX_BYTES, detect_format
-from core.messaging.feedback.escalation import escalation_message, format_name
+from core.messaging.feedback.handoff import format_name, make_handoff
 from core.ports import Sink
 from core.storage.chat_history import ChatHistory
 from core.storage.engine import Database
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.overrides import Audit, RuntimeOverrides
-from core.types import ESCALATION_COMMAND, ConversationKey, Message, Question, Reply, SkipReason, skip
+from core.types import HANDOFF_COMMAND, ConversationKey, Message, Question, Reply, SkipReason, skip
 from core.types.replies import Trace
 from tests.support import command_bot
 from tests.support.command_bot import ADMIN, ANN, BOSS, Bot, says
-from tests.support.feedback_chat import HELPER, MESSAGE, TRUSTED, RecordingAdapter, deliver, make_escalation
+from tests.support.feedback_chat import HELPER, MESSAGE, TRUSTED, RecordingAdapter, deliver, make_escalate_command
 from tests.support.fixtures import settings
 from tests.support.wiring import make_processor
 
@@ -202,11 +202,11 @@ async def test_who_has_all_forgotten_is_not_named_by_that_very_message(journal: 
 # --- calls ----------------------------------------------------------------------------------------------------------
 
 
-async def test_two_escalations_at_once_in_two_threads_call_people_once(journal: Journal) -> None:
+async def test_two_handoffs_at_once_in_two_threads_call_people_once(journal: Journal) -> None:
     processor = make_processor(settings(handoff={**HELPER, "cooldown_minutes": 10}), journal, answered)
     adapter = RecordingAdapter()
     threads = [replace(MESSAGE.key, thread=name) for name in "abcdef"]
-    commands = [make_escalation(str(n), "Help?", "", key=key) for n, key in enumerate(threads)]
+    commands = [make_escalate_command(str(n), "Help?", "", key=key) for n, key in enumerate(threads)]
     await asyncio.gather(*(processor.handler_for(adapter)(command) for command in commands))
     while processor._tasks:
         await asyncio.gather(*processor._tasks)
@@ -215,12 +215,12 @@ async def test_two_escalations_at_once_in_two_threads_call_people_once(journal: 
 
 async def test_nobody_can_write_a_call_of_their_own_to_keep_others_from_calling(journal: Journal) -> None:
     # Telegram hands over whatever begins with a slash.
-    typed_message = replace(MESSAGE, id="2", author_id="66", command=ESCALATION_COMMAND, text="")
+    typed_message = replace(MESSAGE, id="2", author_id="66", command=HANDOFF_COMMAND, text="")
     adapter = await deliver(
-        journal, MESSAGE, typed_message, make_escalation("3"), handoff={**HELPER, "cooldown_minutes": 10}
+        journal, MESSAGE, typed_message, make_escalate_command("3"), handoff={**HELPER, "cooldown_minutes": 10}
     )
-    assert adapter.get_reply("2").startswith(f"I do not know `/{ESCALATION_COMMAND}`")
-    assert adapter.get_reply("3") == ENGLISH.escalating
+    assert adapter.get_reply("2").startswith(f"I do not know `/{HANDOFF_COMMAND}`")
+    assert adapter.get_reply("3") == ENGLISH.calling_people
     assert "1~h" in adapter.sinks
 
 
@@ -236,13 +236,13 @@ async def test_what_an_answer_begins_while_the_daemon_stops_ends_with_it(journal
     await processor.handler_for(adapter)(MESSAGE)
     assert await processor.drain(60) == 0
     assert processor.in_flight == 0
-    assert adapter.get_reply("1~h") == ENGLISH.escalation.format(author="Ann")
+    assert adapter.get_reply("1~h") == ENGLISH.handoff.format(author="Ann")
 
 
 async def test_a_name_in_a_call_is_no_markup(journal: Journal) -> None:
     author = "[win a prize](https://evil.example) **now**\n# @everyone"
     message = replace(MESSAGE, author=author)
-    adapter = await deliver(journal, message, make_escalation("2", author=author), handoff=HELPER)
+    adapter = await deliver(journal, message, make_escalate_command("2", author=author), handoff=HELPER)
     text = adapter.get_reply("1~h")
     assert text.startswith("`[win a prize](https://evil.example) **now** # @everyone` ")
     assert "\n" not in text
@@ -255,11 +255,11 @@ async def test_a_name_in_a_call_is_no_markup(journal: Journal) -> None:
 
 def test_a_call_for_a_question_is_named_after_all_of_its_id() -> None:
     # Networks over HTTP name their messages as they like.
-    first, second = (escalation_message(replace(MESSAGE, id=number), ("helper",)).id for number in ("a~1", "a~3"))
+    first, second = (make_handoff(replace(MESSAGE, id=number), ("helper",)).id for number in ("a~1", "a~3"))
     assert first != second
     assert (
-        escalation_message(replace(MESSAGE, id="a~2", root_id="a", purpose="retry"), ()).id
-        == escalation_message(replace(MESSAGE, id="a"), ()).id
+        make_handoff(replace(MESSAGE, id="a~2", root_id="a", purpose="retry"), ()).id
+        == make_handoff(replace(MESSAGE, id="a"), ()).id
     )
 
 

@@ -118,7 +118,12 @@ async def echo(question: Question, sink: Sink) -> Reply:
         f"Answer to {question.text}",
         (Citation(1, "install", "docs", "Install", "install.md", ""),),
         trace=Trace(
-            "install package", "single", ("docs",), {"search": 120.0, "total": 900.0}, cut=("rerank",), saved_searches=2
+            "install package",
+            "single",
+            ("docs",),
+            {"search": 120.0, "total": 900.0},
+            degraded=("rerank",),
+            saved_searches=2,
         ),
     )
     await sink.finish(reply)

@@ -97,5 +97,5 @@ HELPER = {"people": ["test:@helper", "other:@nobody"], "cooldown_minutes": 0}
 TRUSTED = {**HELPER, "trusted": ["test:7"]}
 
 
-def make_escalation(number: str, text: str = "", reply_to: str = "1", **changes: object) -> Message:
+def make_escalate_command(number: str, text: str = "", reply_to: str = "1", **changes: object) -> Message:
     return replace(MESSAGE, id=number, command="escalate", text=text, reply_to=reply_to, **changes)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.answering.context import AnswerDependencies
-from core.answering.head_starts import HeadStarts
+from core.answering.head_start_policy import HeadStartPolicy
 from core.answering.rewriting.rewrites import REWRITES
 from core.errors import ServiceError
 from core.language.keywords import content_words
@@ -147,6 +147,6 @@ def parts(
         model,
         Prompts.read(),
         REWRITES,
-        # Tests show what a head start does; test_speculation.py shows when there is one.
-        head_starts=HeadStarts((configuration or settings()).context, max_extra=1.0),
+        # Tests show what a head start does; test_head_start.py shows when there is one.
+        head_starts=HeadStartPolicy((configuration or settings()).context, max_extra=1.0),
     )

@@ -70,7 +70,7 @@ async def update_until(sink: Sink, enough: Callable[[], object]) -> int:
     return write_count
 
 
-STOPPED = Trace("How?", "single", ("docs",), {}, cut=("write",), why_cut={"write": "stopped"})
+STOPPED = Trace("How?", "single", ("docs",), {}, degraded=("write",), degrade_reasons={"write": "stopped"})
 
 
 async def write_until_stopped(question: Question, sink: Sink) -> Reply:
@@ -81,6 +81,6 @@ async def write_until_stopped(question: Question, sink: Sink) -> Reply:
         await question.stop.wait()
         reply = Reply(f"Half an answer …\n\n{ENGLISH.answer_stopped}", trace=STOPPED)
     else:
-        reply = Reply("The whole answer", trace=replace(STOPPED, cut=(), why_cut={}))
+        reply = Reply("The whole answer", trace=replace(STOPPED, degraded=(), degrade_reasons={}))
     await sink.finish(reply)
     return reply

@@ -37,7 +37,7 @@ class SystemAnswer:
     first_token_ms: float | None = None
     total_ms: float | None = None
     usage: TokenUsage = field(default_factory=TokenUsage)
-    why_cut: Mapping[str, str] = field(default_factory=dict)
+    degrade_reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_quoted(self) -> bool:
@@ -47,7 +47,7 @@ class SystemAnswer:
     @property
     def is_degraded(self) -> bool:
         """Return whether a service failed on the way, so that another run may answer better."""
-        return "failed" in self.why_cut.values()
+        return "failed" in self.degrade_reasons.values()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def answer_as_record(answer: SystemAnswer) -> dict[str, Any]:
         "first_token_ms": answer.first_token_ms,
         "total_ms": answer.total_ms,
         "usage": usage_as_record(answer.usage),
-        "why_cut": dict(answer.why_cut),
+        "why_cut": dict(answer.degrade_reasons),
     }
 
 

@@ -26,7 +26,7 @@ from bots.evaluation.comparison.results import (
 from bots.evaluation.datasets import AnswerCase, run_concurrently
 from bots.evaluation.judge import Judge, format_case
 from core.answering.context import AnswerDependencies
-from core.answering.head_starts import HeadStarts
+from core.answering.head_start_policy import HeadStartPolicy
 from core.answering.service import AnswerService
 from core.errors import KimasError, UsageError
 from core.evidence.rendering import escape_delimiters
@@ -117,7 +117,7 @@ def _with_strategies(settings: Settings, allowed_strategies: tuple[Strategy, ...
 async def answer_question(deps: AnswerDependencies, case: AnswerCase, system: System) -> SystemAnswer:
     """Answer one question. A failure is a result: an answer without text."""
     model = ErrorRecordingModel(deps.model) if deps.model else None
-    head_starts = HeadStarts(system.settings.context)
+    head_starts = HeadStartPolicy(system.settings.context)
     system_deps = replace(deps, settings=system.settings, head_starts=head_starts, model=model)
     try:
         reply = await AnswerService(system_deps).answer(case.question, SilentSink())
@@ -126,9 +126,9 @@ async def answer_question(deps: AnswerDependencies, case: AnswerCase, system: Sy
     trace = reply.trace
     total_ms = trace.timings_ms.get("total")
     error_text = ""
-    if reply.is_extractive and "write" in trace.why_cut:
+    if reply.is_extractive and "write" in trace.degrade_reasons:
         errors = model.stream_errors if model else []
-        error_text = str(errors[0]) if errors else f"its reply was {trace.why_cut['write']}"
+        error_text = str(errors[0]) if errors else f"its reply was {trace.degrade_reasons['write']}"
     return SystemAnswer(
         case.question.id,
         system.name,
@@ -138,7 +138,7 @@ async def answer_question(deps: AnswerDependencies, case: AnswerCase, system: Sy
         first_token_ms=trace.timings_ms.get("first_token", total_ms),
         total_ms=total_ms,
         usage=total_usage(trace.tokens, trace.cost),
-        why_cut=trace.why_cut,
+        degrade_reasons=trace.degrade_reasons,
     )
 
 

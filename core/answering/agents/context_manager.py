@@ -114,7 +114,7 @@ def rule_based_query(question: Question) -> str:
     return " ".join([question.text, *missing_words[:MAX_CARRIED_TERMS]])
 
 
-def speculative_query(question: Question) -> str:
+def get_early_query(question: Question) -> str:
     """Return what is searched while the model completes a question: that mostly finds what the completed one will.
 
     A question that depends on its conversation has the questions before it in front, up to one that stands alone: their

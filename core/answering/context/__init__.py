@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Map
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
-from core.answering.head_starts import HeadStarts
+from core.answering.head_start_policy import HeadStartPolicy
 from core.answering.image_quota import ImageQuota
 from core.answering.introduction import describe_agents
 from core.catalogue import messages_for
@@ -44,7 +44,7 @@ class AnswerDependencies:
 
     `model` is None when no language model is configured. `rewrites` are the built-in rewrite strategies by name.
     `turnstile` lets one answer at a time select evidence, write its prompt or check its citations. `head_starts` says
-    whether a speculative answer is worth its price, `image_quota` how many pictures are looked at.
+    whether a head start is worth its price, `image_quota` how many pictures are looked at.
     """
 
     settings: Settings
@@ -54,7 +54,7 @@ class AnswerDependencies:
     prompts: Prompts
     rewrites: Mapping[str, Rewrite]
     turnstile: CpuTurnstile = field(default_factory=CpuTurnstile)
-    head_starts: HeadStarts = field(default_factory=lambda: HeadStarts(ContextSettings()))
+    head_starts: HeadStartPolicy = field(default_factory=lambda: HeadStartPolicy(ContextSettings()))
     image_quota: ImageQuota = field(default_factory=ImageQuota)
 
     def restricted_to(self, sources: Collection[str]) -> AnswerDependencies:
@@ -169,7 +169,7 @@ class RetrievalResult:
             dropped_citations,
             dict(budget.tokens),
             dict(budget.cost),
-            why_cut=dict(budget.degrade_reasons),
+            degrade_reasons=dict(budget.degrade_reasons),
             rounds=self.rounds,
             saved_searches=budget.saved_searches,
             models=dict(budget.models),

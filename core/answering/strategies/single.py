@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from core.answering.agents.compression import compress
-from core.answering.agents.context_manager import complete_question, needs_model, speculative_query
+from core.answering.agents.context_manager import complete_question, get_early_query, needs_model
 from core.answering.agents.search import SearchResult, collect_results, search, search_known_terms, search_translation
 from core.answering.agents.translation import get_foreign_agents
 from core.answering.context import AnswerDependencies, RetrievalResult
@@ -48,7 +48,7 @@ async def search_once(
     """Complete the question from its conversation and search it; search what it will probably be meanwhile."""
     if not needs_model(question, deps.model):
         return await search(await complete_question(question, deps.model, deps.prompts, budget), deps, budget)
-    early_query = speculative_query(question)
+    early_query = get_early_query(question)
     async with task_group() as tasks:
         completion_task = tasks.create_task(complete_question(question, deps.model, deps.prompts, budget))
         # When this search fails, the search for the completed question must still run.

@@ -94,7 +94,7 @@ class Commenter:
             await self._journal.mark_answered(post, reply)
             if get_feed(post) and guarded_delivery.reply_id:
                 await self._repository.set_thread(post, guarded_delivery.reply_id)
-            _log.info("post.commented", age_s=round(_age_s(post), 2), cut=reply.trace.cut)
+            _log.info("post.commented", age_s=round(_age_s(post), 2), cut=reply.trace.degraded)
         elif guarded_delivery.in_doubt:
             await self._journal.mark_failed(post, IN_DOUBT_REASON)
             _log.warning("post.comment_in_doubt", error=str(error))
@@ -199,7 +199,7 @@ class Commenter:
         """Return why a reply is not good enough for a comment, or None."""
         if not reply.text.strip():
             return skip(SkipReason.EMPTY_COMMENT)
-        if "write" in reply.trace.cut:
+        if "write" in reply.trace.degraded:
             return skip(SkipReason.UNFINISHED_COMMENT)
         if self._settings.needs_citation and not reply.citations:
             return skip(SkipReason.UNCITED_COMMENT)

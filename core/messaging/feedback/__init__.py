@@ -1,1 +1,1 @@
-"""Feedback on answers: ratings, retries, escalation to people, taught answers."""
+"""Feedback on answers: ratings, retries, handoff to people, taught answers."""

@@ -20,7 +20,7 @@ from bots.discord.interactions import from_message_command
 from bots.slack.adapter import SlackAdapter
 from bots.slack.convert import parse_subcommand
 from core.catalogue import ENGLISH
-from core.messaging.feedback.escalation import LEARN_FROM_THIS, SHORTCUT_ID, resolve_target
+from core.messaging.feedback.handoff import LEARN_FROM_THIS, SHORTCUT_ID, resolve_target
 from core.ports import Adapter
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal

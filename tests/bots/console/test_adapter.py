@@ -129,7 +129,7 @@ async def test_the_refresher_uses_the_database_of_the_deployment(configuration: 
 async def test_why_explains_the_answer_that_was_given_here(configuration: Settings) -> None:
     async with Typed(configuration) as terminal_input:
         assert "do not remember answering anything here" in await terminal_input.run_command("/why")
-        terminal_input.trace = Trace("install package", "parallel", ("docs",), {"total": 1500.0}, cut=("rerank",))
+        terminal_input.trace = Trace("install package", "parallel", ("docs",), {"total": 1500.0}, degraded=("rerank",))
         terminal_input.citations = (Citation(1, "p", "docs", "Install", "install.md", ""),)
         output = (await terminal_input.type_lines("How?", "/why"))[1]
         for piece in ("`parallel`", "`install package`", "`docs` (1)", "1.5 s", "`rerank`"):

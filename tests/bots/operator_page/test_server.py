@@ -358,7 +358,7 @@ class TestWhatStrangersWrote:
         message = replace(make_message(1, f"How? {EVIL}"), author=EVIL, quoted=EVIL)
         citation = Citation(1, EVIL, EVIL, EVIL, EVIL, "javascript:alert(5)")
         passage = replace(TRACE.passages[0], id=EVIL, title=EVIL, path=EVIL, excerpt=EVIL, url="javascript:alert(6)")
-        trace = replace(TRACE, query=EVIL, agents=(EVIL,), scores={EVIL: 0.5}, passages=(passage,), cut=(EVIL,))
+        trace = replace(TRACE, query=EVIL, agents=(EVIL,), scores={EVIL: 0.5}, passages=(passage,), degraded=(EVIL,))
         await answered(page.journal, message, Reply(f"{EVIL} [1]", (citation,), trace=trace, image_description=EVIL))
         await silenced(page.journal, replace(make_message(2, f"Why? {EVIL}"), author=EVIL))
         await page.context.taught_answers.submit(message, "1", EVIL, EVIL, ())

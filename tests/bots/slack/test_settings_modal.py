@@ -484,8 +484,8 @@ async def test_a_call_shows_the_words_that_nobody_else_saw(start: Start, given_b
         return [response["text"] for response in bot.peer.responses if "U7HELP" in response["text"]]
 
     await bot.peer.wait_until(lambda: bool(calls()), 30)
-    escalation = ENGLISH.escalation.format(author="ann")
-    assert calls() == [f"<@U7HELP> {escalation}\n\n`Why does *it* &lt;!channel&gt; fail &amp; 'burn'?`"]
+    handoff = ENGLISH.handoff.format(author="ann")
+    assert calls() == [f"<@U7HELP> {handoff}\n\n`Why does *it* &lt;!channel&gt; fail &amp; 'burn'?`"]
 
 
 async def test_a_call_for_a_question_that_everybody_sees_does_not_repeat_it(start: Start) -> None:
@@ -494,4 +494,4 @@ async def test_a_call_for_a_question_that_everybody_sees_does_not_repeat_it(star
     await bot.peer.wait_for_reply("C1", 30, containing="Answer to: And this?")
     bot.peer.command("escalate", user=ANN)
     call = await bot.peer.wait_for_reply("C1", 30, containing="U7HELP")
-    assert call.text == f"<@U7HELP> {ENGLISH.escalation.format(author=ANN)}"
+    assert call.text == f"<@U7HELP> {ENGLISH.handoff.format(author=ANN)}"

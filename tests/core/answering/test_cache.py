@@ -310,7 +310,7 @@ async def test_a_store_that_hangs_holds_up_no_answer(harness: Harness, caplog: p
     for _ in range(2):
         reply = await line.answer(HOW, MemorySink())
         timings = reply.trace.timings_ms
-        assert reply.trace.cut == ("look_up",), "what was not looked up is not kept either"
+        assert reply.trace.degraded == ("look_up",), "what was not looked up is not kept either"
         assert 390 < timings["look_up"] < 15_000
         assert timings["look_up"] < timings["first_token"] < timings["total"] < 20_000
     assert sum("stage.overran" in message for message in caplog.messages) == 2
@@ -366,7 +366,7 @@ async def test_what_is_not_good_for_others_is_not_kept(harness: Harness) -> None
     reply = await harness.line().answer(HOW, MemorySink())
     assert is_cacheable(reply)
     assert not is_cacheable(replace(reply, citations=()))
-    assert not is_cacheable(replace(reply, trace=replace(reply.trace, cut=("write",))))
+    assert not is_cacheable(replace(reply, trace=replace(reply.trace, degraded=("write",))))
     assert not is_cacheable(replace(reply, trace=replace(reply.trace, cached=True)))
 
 

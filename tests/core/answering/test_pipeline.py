@@ -9,7 +9,7 @@ import pytest
 
 from bots.cli.ask import reply_as_json
 from core.answering.agents import summarizer
-from core.answering.agents.context_manager import speculative_query
+from core.answering.agents.context_manager import get_early_query
 from core.answering.cache import is_cacheable
 from core.answering.pipeline import answer
 from core.citations.markers import ResolvedCitations
@@ -140,7 +140,7 @@ async def test_a_reply_without_end_is_read_no_further_than_anybody_could(
     assert 900 < len(reply.text) < 1100
     assert len(sink.updates[-1]) <= 1000
     assert reply.text.startswith("Use pip [1].")
-    assert "write" in reply.trace.cut
+    assert "write" in reply.trace.degraded
 
 
 async def test_an_answer_that_is_hard_to_read_is_shown_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ async def test_history_costs_two_light_calls_before_the_completed_search() -> No
         await model.close()
         assert len(peer.requests) == 3, "the rewrite, the selection, the answer"
     assert result.trace.query == "Does the memory module need a database server?"
-    assert speculative_query(FOLLOW_UP) in library.queries, "what it depends on is searched with it meanwhile"
+    assert get_early_query(FOLLOW_UP) in library.queries, "what it depends on is searched with it meanwhile"
     assert result.trace.query in library.queries
     assert result.citations[0].passage_id == "memory"
 
@@ -202,7 +202,7 @@ async def test_a_slow_rewrite_is_cut_and_rules_stand_in() -> None:
         result = await answer(FOLLOW_UP, MemorySink(), parts(model=model, configuration=configuration))
         await model.close()
     assert result.text == "Yes [1]."
-    assert "rewrite" in result.trace.cut
+    assert "rewrite" in result.trace.degraded
     assert "memory" in result.trace.query
 
 
@@ -213,7 +213,7 @@ async def test_a_slow_source_is_left_behind() -> None:
         sources={name: {"kind": "faq", "path": "faq.yaml"} for name in ("docs", "slow")},
     )
     result = await answer(HOW, MemorySink(), parts(library, configuration=configuration))
-    assert result.trace.cut == ("search",)
+    assert result.trace.degraded == ("search",)
     assert {entry.source for entry in result.passages} == {"docs"}
 
 
@@ -222,7 +222,7 @@ async def test_a_broken_source_is_left_behind_and_all_broken_is_an_error() -> No
     configuration = settings(sources={name: {"kind": "faq", "path": "faq.yaml"} for name in ("docs", "broken")})
     library = InMemoryLibrary([INSTALL, broken_passage], broken={"broken"})
     result = await answer(HOW, MemorySink(), parts(library, configuration=configuration))
-    assert result.trace.cut == ("search",)
+    assert result.trace.degraded == ("search",)
     library.broken = {"docs", "broken"}
     with pytest.raises(ServiceError, match="no retrieval agent could search"):
         await answer(HOW, MemorySink(), parts(library, configuration=configuration))
@@ -244,7 +244,7 @@ async def test_sources_that_are_all_late_are_not_taken_for_ignorance() -> None:
     assert "did not answer in time" in result.text
 
 
-async def test_a_failed_speculation_does_not_take_down_the_search_after_it() -> None:
+async def test_a_failed_head_start_does_not_take_down_the_search_after_it() -> None:
     class Once(InMemoryLibrary):
         async def search(self, agent: str, query: str, limit: int) -> Sequence[Passage]:
             if query == FOLLOW_UP.text:
@@ -259,7 +259,7 @@ async def test_a_hanging_router_and_reranker_are_cut() -> None:
     configuration = settings(budget={"deadline_s": 4, "step": 0.03})
     library = InMemoryLibrary(route_delay_s=30)
     result = await answer(HOW, MemorySink(), parts(library, configuration=configuration, reranker=OrderKeeper(30)))
-    assert set(result.trace.cut) == {"route", "rerank"}
+    assert set(result.trace.degraded) == {"route", "rerank"}
     assert result.citations[0].passage_id == "install"
 
 
@@ -295,7 +295,7 @@ async def test_a_failing_model_leads_to_quotes_with_a_note(
     result = await answer(HOW, MemorySink(), parts(model=model))
     await model.close()
     assert result.is_extractive
-    assert "write" in result.trace.cut
+    assert "write" in result.trace.degraded
     assert "could not answer" in result.text
     assert result.citations
 
@@ -334,7 +334,7 @@ async def test_a_stream_that_stalls_is_closed_honestly() -> None:
         await model.close()
     assert result.text.startswith("Use pip [1].")
     assert "cut short" in result.text
-    assert result.trace.cut == ("write",)
+    assert result.trace.degraded == ("write",)
 
 
 @pytest.mark.parametrize(("text", "hint"), [("   ", "empty"), ("x" * 100_000, "100000 characters; 4000 are allowed")])

@@ -92,7 +92,7 @@ async def test_what_hangs_is_cut_and_the_first_token_is_in_time(peer: ScriptedPe
     reply = await answer(FOLLOW_UP, sink, parts(library, chat_model, configuration, reranker))
     await chat_model.close()
     assert reply.trace.timings_ms["first_token"] < DEADLINE_S * 1000
-    assert set(reply.trace.cut) == set(stages)
+    assert set(reply.trace.degraded) == set(stages)
     assert reply.text.startswith("Long-term memory needs a vector database")
     assert {entry.source for entry in reply.passages} >= {"docs"}
     assert left_behind() == []
@@ -174,9 +174,9 @@ async def test_when_all_of_them_hang_the_answer_is_still_written(
         assert reply.trace.timings_ms.get("first_token", EVERY_S * 1000) < EVERY_S * 1000, messages
         assert reply.text.startswith("Long-term memory needs a vector database"), messages
         assert "docs" in {entry.source for entry in reply.passages}, messages
-        assert set(reply.trace.why_cut) == set(reply.trace.cut), messages
-        assert set(reply.trace.why_cut.values()) == {"late"}, messages
-        assert set(reply.trace.cut) >= _expected(strategy, allowed), messages
+        assert set(reply.trace.degrade_reasons) == set(reply.trace.degraded), messages
+        assert set(reply.trace.degrade_reasons.values()) == {"late"}, messages
+        assert set(reply.trace.degraded) >= _expected(strategy, allowed), messages
     assert left_behind() == []
 
 
@@ -215,7 +215,7 @@ async def test_one_that_hangs_is_the_one_that_is_cut(
     if database:
         await database.close()
     assert reply.trace.timings_ms["first_token"] < EVERY_S * 1000
-    assert dict(reply.trace.why_cut) == {stage: "late"}
+    assert dict(reply.trace.degrade_reasons) == {stage: "late"}
     assert reply.text.startswith("Long-term memory needs a vector database")
     assert "docs" in {entry.source for entry in reply.passages}
     assert left_behind() == []
@@ -250,8 +250,8 @@ async def test_the_trace_says_why_something_was_cut(peer: ScriptedPeer) -> None:
     await chat_model.warm_up()
     reply = await answer(FOLLOW_UP, MemorySink(), parts(library, chat_model, configuration))
     await chat_model.close()
-    reasons = reply.trace.why_cut
-    assert set(reasons) == set(reply.trace.cut)
+    reasons = reply.trace.degrade_reasons
+    assert set(reasons) == set(reply.trace.degraded)
     expected = {"rewrite": "late", "context": "failed", "choose": "unreadable", "search": "failed"}
     assert expected.items() <= reasons.items()
     assert reasons["look_back"] == "failed"
@@ -334,7 +334,7 @@ async def test_a_question_that_stands_alone_is_begun_on_a_guess_of_what_matters(
     assert ("bill" in str(peer.sent("write")[-1]["messages"])) == (count == 2)
     # One after the other, the two calls need 2 s to the first token.
     assert (reply.trace.timings_ms["first_token"] < 1980) == (count == 1)
-    assert reply.trace.cut == ()
+    assert reply.trace.degraded == ()
 
 
 async def test_the_head_start_can_be_switched_off(peer: ScriptedPeer) -> None:

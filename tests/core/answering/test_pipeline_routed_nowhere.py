@@ -24,7 +24,7 @@ async def test_without_a_model_the_answer_says_that_nothing_was_found() -> None:
     library = NobodyKnows()
     reply = await answer(QUESTION, MemorySink(), parts(library))
     assert library.queries == []
-    assert (reply.passages, reply.citations, reply.trace.agents, reply.trace.cut) == ((), (), (), ())
+    assert (reply.passages, reply.citations, reply.trace.agents, reply.trace.degraded) == ((), (), (), ())
     assert reply.trace.saved_searches == 1
     assert "nothing" in reply.text
     assert "pip" not in reply.text

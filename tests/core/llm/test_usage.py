@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from bots.daemon.bootstrap import make_answer_service, make_live_settings
-from core.answering.head_starts import MIN_SAMPLES, PAUSE_S, START_DELAY_S, HeadStarts
+from core.answering.head_start_policy import MIN_SAMPLES, PAUSE_S, START_DELAY_S, HeadStartPolicy
 from core.answering.pipeline import answer
 from core.errors import ModelError
 from core.llm.role_models import RoleChatModel
@@ -196,7 +196,7 @@ async def test_usage_is_the_bill_over_thirty_questions(
     database = await Database.open(tmp_path / "journal.db")
     model = models(peer)
     configuration = settings()
-    head_starts = HeadStarts(configuration.context, max_extra=1.0, min_kept=0.0)
+    head_starts = HeadStartPolicy(configuration.context, max_extra=1.0, min_kept=0.0)
     deps = replace(parts(model=model, configuration=configuration), head_starts=head_starts)
     service = make_answer_service(deps, no_versions, database, make_live_settings(configuration, database))
     history = (Turn("user", "What does the memory module do?"), Turn("assistant", "It stores messages."))
@@ -243,7 +243,7 @@ async def converse(peer: BillingPeer, *, head_start: bool) -> int:
     context = {"head_start": head_start}
     configuration = settings(context=context)
     model = models(peer)
-    deps = replace(parts(model=model, configuration=configuration), head_starts=HeadStarts(configuration.context))
+    deps = replace(parts(model=model, configuration=configuration), head_starts=HeadStartPolicy(configuration.context))
     turns: list[Turn] = []
     tokens = 0
     peer.ttft_s = 0.15
@@ -265,7 +265,7 @@ async def test_a_conversation_costs_at_most_15_percent_more_with_head_starts(pee
 
 
 def test_the_first_loss_is_lent_and_later_ones_are_paid_by_answers() -> None:
-    head_starts = HeadStarts(ContextSettings(), min_kept=0.0)
+    head_starts = HeadStartPolicy(ContextSettings(), min_kept=0.0)
     lost_counts = 0
     needed_count = 0
     begin_count = 0
@@ -282,26 +282,26 @@ def test_the_first_loss_is_lent_and_later_ones_are_paid_by_answers() -> None:
 
 
 def test_head_starts_that_are_kept_go_on() -> None:
-    head_starts = HeadStarts(ContextSettings())
+    head_starts = HeadStartPolicy(ContextSettings())
     for _ in range(100):
         assert head_starts.may_begin(1000)
         head_starts.record_begin(1000)
         head_starts.record_outcome(is_kept=True, prompt_tokens=1000)
         head_starts.record_answer(1000, 100)
-    assert not HeadStarts(ContextSettings(), max_extra=0).may_begin(1000)
+    assert not HeadStartPolicy(ContextSettings(), max_extra=0).may_begin(1000)
 
 
 def test_a_crowd_begins_no_more_than_what_it_will_probably_lose_allows() -> None:
-    def begin_all(head_starts: HeadStarts) -> int:
+    def begin_all(head_starts: HeadStartPolicy) -> int:
         begin_count = 0
         while begin_count < 100 and head_starts.may_begin(1000):
             head_starts.record_begin(1000)
             begin_count += 1
         return begin_count
 
-    assert begin_all(HeadStarts(ContextSettings())) == 1
+    assert begin_all(HeadStartPolicy(ContextSettings())) == 1
     for kept_of_20, expected in ((20, range(100, 101)), (14, range(5, 20))):
-        head_starts = HeadStarts(ContextSettings())
+        head_starts = HeadStartPolicy(ContextSettings())
         for number in range(20):
             head_starts.record_outcome(is_kept=number < kept_of_20)
             head_starts.record_answer(1000, 0)
@@ -309,7 +309,7 @@ def test_a_crowd_begins_no_more_than_what_it_will_probably_lose_allows() -> None
 
 
 def test_the_wait_for_a_fast_light_model_ends_where_it_is_known_to_be_slow() -> None:
-    head_starts = HeadStarts(ContextSettings())
+    head_starts = HeadStartPolicy(ContextSettings())
     assert head_starts.delay_s == START_DELAY_S
     head_starts.record_light_call(0.05)
     assert head_starts.delay_s == START_DELAY_S
@@ -321,7 +321,7 @@ def test_the_wait_for_a_fast_light_model_ends_where_it_is_known_to_be_slow() -> 
 def test_too_few_that_are_kept_switch_them_off_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    head_starts = HeadStarts(ContextSettings(), max_extra=1.0)
+    head_starts = HeadStartPolicy(ContextSettings(), max_extra=1.0)
     head_starts.record_answer(1_000_000, 1000)
     for number in range(MIN_SAMPLES):
         assert head_starts.may_begin(100)

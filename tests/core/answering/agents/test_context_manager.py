@@ -11,9 +11,9 @@ import pytest
 from core.answering.agents.context_manager import (
     apply_rewrite,
     find_rephrased_question,
+    get_early_query,
     is_standalone_question,
     rule_based_query,
-    speculative_query,
 )
 from core.answering.agents.conversation import format_numbered_turns, label_speakers, relevant_turns
 from core.answering.agents.history_selection import is_unparseable, parse_selection
@@ -86,7 +86,7 @@ async def test_a_short_conversation_of_the_asker_alone_is_shown_whole(
     )
     assert ("context" in peer.agents) == is_selected
     assert "What does the memory module do?" in get_summarizer_text(peer)
-    assert reply.trace.cut == ()
+    assert reply.trace.degraded == ()
 
 
 # The rewrite
@@ -100,7 +100,7 @@ async def test_a_rewrite_is_cut_at_the_end_of_its_line(peer: ScriptedPeer) -> No
     assert reply.trace.query == "Does the memory module need a database?"
     # The whole of it would take ten seconds.
     assert reply.trace.timings_ms["rewrite"] < 9000
-    assert reply.trace.cut == ()
+    assert reply.trace.degraded == ()
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ async def test_a_rewrite_may_say_only_what_is_missing(peer: ScriptedPeer, reply:
     peer.replies["rewrite"] = reply
     contextual_question = await ask(QUESTION, peer)
     assert contextual_question.trace.query == query
-    assert contextual_question.trace.cut == ()
+    assert contextual_question.trace.degraded == ()
 
 
 @pytest.mark.parametrize("reply", ["SAME", "`Same.`"])
@@ -183,10 +183,10 @@ def test_an_early_search_starts_with_the_questions_it_depends_on() -> None:
         Turn("user", "And for answers?"),
         Turn("assistant", "There, too."),
     )
-    query = speculative_query(Question("What is its default?", history))
+    query = get_early_query(Question("What is its default?", history))
     assert query == "How do I set the retention of messages? And for answers? What is its default?"
     question_text = "How are passages embedded on a machine without a network?"
-    assert speculative_query(Question(question_text, history)) == question_text
+    assert get_early_query(Question(question_text, history)) == question_text
 
 
 async def test_a_question_that_stands_alone_is_not_rewritten(peer: ScriptedPeer) -> None:
@@ -244,7 +244,7 @@ async def test_only_related_messages_and_the_analysis_reach_the_summarizer(peer:
     assert "<analysis>\nAnn wants to know if the memory module needs a database.\n</analysis>" in prompts
     assert "license" not in prompts.lower()
     assert "With pip" not in prompts
-    assert reply.trace.cut == ()
+    assert reply.trace.degraded == ()
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ async def test_without_a_selection_the_whole_conversation_travels(peer: Scripted
     else:
         setattr(peer, failure_mode, {"context"})
     reply = await ask(QUESTION, peer, budget={"deadline_s": 30 if failure_mode == "hanging" else 300})
-    assert reply.trace.cut == ("context",)
+    assert reply.trace.degraded == ("context",)
     assert "license" in get_summarizer_text(peer)
     assert reply.trace.timings_ms["first_token"] < 15_000
 

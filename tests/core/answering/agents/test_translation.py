@@ -148,11 +148,11 @@ async def test_where_a_translation_fails_or_is_late_known_terms_are_searched(pee
     library = ForeignLibrary()
     reply = await ask(peer, library)
     assert library.queries == ["怎么安装？", "install"]
-    assert reply.trace.why_cut["translate"] == "failed"
+    assert reply.trace.degrade_reasons["translate"] == "failed"
     peer.failing = set()
     peer.hanging = {"rewrite_translation"}
     reply = await ask(peer, library)
-    assert reply.trace.why_cut["translate"] == "late"
+    assert reply.trace.degrade_reasons["translate"] == "late"
 
 
 async def ask_without_model(library: InMemoryLibrary, text: str) -> Reply:

@@ -204,7 +204,7 @@ async def test_other_attachments_are_named_as_unread(peer: ScriptedPeer) -> None
 async def test_what_cannot_be_looked_at_is_left_out(peer: ScriptedPeer, unusable_image: ImageLoader) -> None:
     sink = await ask(Question("How do I install it?", image_loaders=(unusable_image,)), configured(peer))
     assert sink.replies[0].text == f"Install it [1].\n\n{ENGLISH.image_failed_text_only}"
-    assert sink.replies[0].trace.cut == ("vision",)
+    assert sink.replies[0].trace.degraded == ("vision",)
     assert peer.sent("see") == []
     sink = await ask(Question("Both?", image_loaders=(unusable_image, picture())), configured(peer))
     assert sink.replies[0].image_description == IMAGE_DESCRIPTION

@@ -627,7 +627,7 @@ async def test_a_single_answer_searches_the_key_terms_and_the_passage(peer: Rewr
         await model.close()
     assert (EXPECTED_QUERIES["keyword"][0][0], EXPECTED_QUERIES["hyde"][0][1]) in library.search_queries
     assert reply.trace.strategy == "single"
-    assert reply.trace.cut == ()
+    assert reply.trace.degraded == ()
     assert "requery" in reply.trace.timings_ms
     assert reply.trace.tokens["rewrite_hyde.completion"] > 0
     assert "memory" in {item.id for item in reply.passages}

@@ -93,7 +93,7 @@ async def test_to_have_no_call_left_is_no_cut(peer: ScriptedPeer) -> None:
     limits = {"allowed": ["planning"], "default": "planning", "model_calls": 1}
     reply = await ask(QUESTION, peer, settings(strategies=limits))
     assert peer.agents == ["plan", "write"]
-    assert reply.trace.cut == ()
+    assert reply.trace.degraded == ()
     assert reply.trace.rounds == (SearchRound((QUESTION.text, "memory module")),)
 
 

@@ -115,7 +115,7 @@ async def test_a_router_that_answers_nonsense_means_single(peer: ScriptedPeer, r
     peer.replies |= {"choose": reply, "repair": reply}
     result = await ask(HOW, peer, allowing("none", "single", "planning"))
     assert result.trace.strategy == "single"
-    assert result.trace.cut == ("choose",)
+    assert result.trace.degraded == ("choose",)
     assert result.citations[0].passage_id == "install"
 
 
@@ -125,7 +125,7 @@ async def test_a_router_that_hangs_or_fails_means_single(peer: ScriptedPeer, fai
     started_at = time.monotonic()
     result = await ask(HOW, peer, allowing("none", "single", "planning", budget={"deadline_s": 30, "step": 0.03}))
     assert result.trace.strategy == "single"
-    assert result.trace.cut == ("choose",)
+    assert result.trace.degraded == ("choose",)
     assert time.monotonic() - started_at < 15
 
 
@@ -169,7 +169,7 @@ async def test_without_a_model_there_is_no_choice(strategies: tuple[str, ...], e
     assert reply.trace.strategy == expected_strategy
     assert reply.is_extractive
     assert reply.citations[0].passage_id == "install"
-    assert reply.trace.cut == ()
+    assert reply.trace.degraded == ()
 
 
 # none
@@ -187,7 +187,7 @@ async def test_without_evidence_and_model_the_reply_says_so(peer: ScriptedPeer) 
     peer.failing = {"talk"}
     reply = await ask(Question("Who are you?"), peer, allowing("none"))
     assert "could not answer" in reply.text
-    assert reply.trace.cut == ("write",)
+    assert reply.trace.degraded == ("write",)
 
 
 # simple
@@ -196,7 +196,7 @@ async def test_without_evidence_and_model_the_reply_says_so(peer: ScriptedPeer) 
 async def test_simple_is_one_search_with_the_raw_question(peer: ScriptedPeer) -> None:
     library = InMemoryLibrary(SHELF)
     reply = await ask(FOLLOW_UP, peer, allowing("simple"), library, OrderKeeper(30))
-    assert (reply.trace.strategy, reply.trace.query, reply.trace.cut) == ("simple", FOLLOW_UP.text, ())
+    assert (reply.trace.strategy, reply.trace.query, reply.trace.degraded) == ("simple", FOLLOW_UP.text, ())
     assert library.queries == [FOLLOW_UP.text]
     assert peer.agents == ["write"]
 
@@ -259,7 +259,7 @@ async def test_one_broken_part_does_not_take_the_others_down(peer: ScriptedPeer)
     peer.replies["split"] = '["broken things", "memory module"]'
     reply = await ask(COMPARE, peer, allowing("parallel"), Picky(SHELF))
     assert "memory" in names(reply)
-    assert reply.trace.cut == ("search",)
+    assert reply.trace.degraded == ("search",)
 
 
 # planning
@@ -286,7 +286,7 @@ async def test_planning_goes_round_until_the_evidence_suffices(peer: ScriptedPee
     assert peer.agents == ["plan", "filter", "decide", "filter", "decide", "write"]
     assert library.queries == ["Where does memory keep messages?", "memory module", "vector database disk"]
     assert names(reply) == ["memory", "vector"]
-    assert (reply.trace.strategy, reply.trace.cut) == ("planning", ())
+    assert (reply.trace.strategy, reply.trace.degraded) == ("planning", ())
     second = peer.sent("decide")[1]["messages"][1]["content"]
     assert "nothing on disks" in second
     assert "planned: memory module" in second
@@ -343,8 +343,8 @@ async def test_planning_survives_every_stage(peer: ScriptedPeer, stage: str, fai
     budget = {"deadline_s": 20, "step": 0.02, "gather": 0.5}
     started_at = time.monotonic()
     reply = await ask(COMPARE, peer, allowing("planning", budget=budget))
-    assert {"plan", "filter"} & stages <= set(reply.trace.cut)
-    assert (stage != "decide") or "decide" in reply.trace.cut
+    assert {"plan", "filter"} & stages <= set(reply.trace.degraded)
+    assert (stage != "decide") or "decide" in reply.trace.degraded
     assert not reply.is_extractive
     assert "memory" in names(reply)
     assert time.monotonic() - started_at < 15
@@ -355,7 +355,7 @@ async def test_planning_uses_what_it_has_when_its_share_runs_out(peer: ScriptedP
     peer.hanging = {"filter"}
     budget = {"deadline_s": 30, "step": 0.9, "gather": 0.04}
     reply = await ask(COMPARE, peer, allowing("planning", budget=budget))
-    assert reply.trace.cut == ("gather",)
+    assert reply.trace.degraded == ("gather",)
     assert set(names(reply)) == {"memory", "vector"}
     assert reply.trace.timings_ms["first_token"] < 15_000
 
@@ -370,7 +370,7 @@ async def test_planning_ends_with_its_evidence_when_a_later_search_breaks(peer: 
     peer.replies |= {**PLANNED, "decide": decide}
     reply = await ask(COMPARE, peer, allowing("planning"), library)
     assert "memory" in names(reply)
-    assert reply.trace.cut == ("search",)
+    assert reply.trace.degraded == ("search",)
 
 
 # react
@@ -434,7 +434,7 @@ async def test_react_goes_on_with_brackets_where_tools_are_refused(peer: Scripte
     reply = await ask(COMPARE, peer, allowing("react"), library, tools=True)
     assert library.queries == ["memory module", "vector database"]
     assert sum("tools" in body for body in peer.requests) == 1
-    assert reply.trace.cut == ()
+    assert reply.trace.degraded == ()
     last_messages = peer.sent("react")[-1]["messages"]
     assert [message["role"] for message in last_messages] == ["system", *(["user", "assistant"] * 2), "user"]
     assert last_messages[2] == {"role": "assistant", "content": "[retrieve_knowledge: memory module]"}
@@ -456,7 +456,7 @@ async def test_react_that_cannot_be_used_is_one_search(peer: ScriptedPeer, failu
     budget = {"deadline_s": 20, "step": 0.03}
     reply = await ask(COMPARE, peer, allowing("react", limits={"max_retrieval_calls": 1}, budget=budget), library)
     assert library.queries == [COMPARE.text]
-    assert reply.trace.cut == ("react",)
+    assert reply.trace.degraded == ("react",)
     assert reply.citations
 
 
@@ -493,7 +493,7 @@ async def test_passages_can_be_digested_by_the_model(peer: ScriptedPeer, failure
     digests = [message.text for message in reply.passages if message.text.startswith("Digest")]
     assert len(digests) == (0 if failure_mode else 1)
     assert len(reply.passages) == 2
-    assert reply.trace.cut == (("compress",) if failure_mode else ())
+    assert reply.trace.degraded == (("compress",) if failure_mode else ())
 
 
 # All together
@@ -515,7 +515,7 @@ async def test_everything_hangs_and_the_first_token_comes_inside_the_budget(peer
     )
     reply = await ask(FOLLOW_UP, peer, configuration, library, OrderKeeper(60))
     assert reply.trace.timings_ms["first_token"] < 6000
-    assert {"choose", "plan", "rewrite", "route", "gather"} & set(reply.trace.cut) >= {"choose", "plan"}
+    assert {"choose", "plan", "rewrite", "route", "gather"} & set(reply.trace.degraded) >= {"choose", "plan"}
     assert not reply.is_extractive
 
 
@@ -620,7 +620,7 @@ async def test_a_preset_answers_from_end_to_end(peer: ScriptedPeer, name: str) -
     expected = {"three-agents": "planning", "srsa": "planning"}
     assert reply.trace.strategy == expected.get(name, name)
     assert reply.citations
-    assert reply.trace.cut == ()
+    assert reply.trace.degraded == ()
     assert peer.agents[-1] == "write"
 
 

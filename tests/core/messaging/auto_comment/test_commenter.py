@@ -366,7 +366,7 @@ async def test_a_comment_interrupted_by_a_kill_is_posted_as_it_was_written(journ
     [
         (replace(GOOD, text=" "), "empty"),
         (replace(GOOD, citations=()), "cite nothing"),
-        (replace(GOOD, trace=Trace("", "single", (), {}, cut=("write",))), "did not finish it"),
+        (replace(GOOD, trace=Trace("", "single", (), {}, degraded=("write",))), "did not finish it"),
     ],
 )
 async def test_a_comment_without_worth_is_kept_back(journal: Journal, reply: Reply, reason: str) -> None:

@@ -70,7 +70,7 @@ class Deaf(RecordingAdapter):
 
 
 def test_every_command_has_a_handler_and_every_handler_a_command() -> None:
-    # Those that call or teach are answered by `core.messaging.feedback.escalation_handler`.
+    # Those that call or teach are answered by `core.messaging.feedback.handoff_handler`.
     assert {command.name for command in COMMANDS} - {"ask", "escalate", "learn"} == set(HANDLERS)
 
 

@@ -243,6 +243,6 @@ async def test_a_block_ends_when_its_event_is_set_and_other_errors_pass() -> Non
 
 
 def test_a_stopped_answer_lacks_nothing() -> None:
-    trace = Trace("How?", "single", ("docs",), {}, cut=("write",), why_cut={"write": "stopped"})
+    trace = Trace("How?", "single", ("docs",), {}, degraded=("write",), degrade_reasons={"write": "stopped"})
     assert Reply("Half an", trace=trace).shortfall is None
-    assert Reply("Half an", trace=replace(trace, why_cut={"write": "late"})).shortfall == "nothing_found"
+    assert Reply("Half an", trace=replace(trace, degrade_reasons={"write": "late"})).shortfall == "nothing_found"

@@ -26,7 +26,7 @@ from core.language.questions import (
     unanswerable_reason,
 )
 from core.language.tokens import lexical_tokens, query_tokens
-from core.messaging.feedback.escalation import escalation_message
+from core.messaging.feedback.handoff import make_handoff
 from core.messaging.feedback.rating_buttons import to_press
 from core.messaging.gate.features import BEST_PASSAGES, FEATURE_NAMES, extract_features, hash_ngrams
 from core.messaging.gate.gate import MAX_QUESTION_AGE_S, Gate, GateDecision
@@ -193,7 +193,7 @@ async def test_a_pressed_button_is_nobody_talking(journal: Journal) -> None:
     request = message(1)
     await group.answered(replace(request, addressed=True))
     await group.answered(replace(request, id="second", root_id=request.id, purpose="retry"))
-    await group.answered(escalation_message(request, ["9"]))
+    await group.answered(make_handoff(request, ["9"]))
     press = Message("p", ConversationKey("test", "room"), "bob", "", "", request.sent_at)
     press_message = to_press(press, "down", request.id)
     await group.silent(press_message)

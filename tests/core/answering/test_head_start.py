@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.answering.speculation import is_same_evidence
+from core.answering.head_start import is_same_evidence
 from tests.support.fixtures import passage
 
 FINAL = [passage(name, name, similarity=0.9 - 0.05 * rank) for rank, name in enumerate("abcdefghijkl")]

@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from core.catalogue import ENGLISH
 from core.errors import UsageError
-from core.messaging.feedback.escalation import escalation_message, get_people, mentioned_users
+from core.messaging.feedback.handoff import get_people, make_handoff, mentioned_users
 from core.ports import Sink
 from core.settings.messaging import HandoffSettings, JournalSettings
 from core.storage import message_lookup
@@ -23,10 +23,10 @@ from core.storage.retention import erase_expired
 from core.types import Citation, ConversationKey, Passage, Question, Reply
 from core.types.replies import Trace
 from knowledge.sources.taught import TaughtAnswers
-from tests.support.feedback_chat import CHAT, CITED, HELPER, MESSAGE, TRUSTED, deliver, make_escalation
+from tests.support.feedback_chat import CHAT, CITED, HELPER, MESSAGE, TRUSTED, deliver, make_escalate_command
 from tests.support.fixtures import INSTALL, settings
 
-CALL = ENGLISH.escalation.format(author="Ann")
+CALL = ENGLISH.handoff.format(author="Ann")
 
 
 def reply(
@@ -52,7 +52,7 @@ async def list_taught_answers(journal: Journal) -> list[tuple[str, str, str]]:
         (reply(passages=()), "nothing_found"),
         (reply(extractive=True), "nothing_found"),
         (reply(dropped_citations=2), "unsupported"),
-        (reply(extractive=True, citations=CITED, cut=("write",)), "quoted"),
+        (reply(extractive=True, citations=CITED, degraded=("write",)), "quoted"),
         (reply(passages=(), strategy="none"), None),
         (Reply("Help is on its way"), None),
     ],
@@ -63,24 +63,24 @@ def test_when_an_answer_is_not_likely_to_help(given_reply: Reply, reason: str | 
 
 async def test_a_call_names_the_people_of_the_platform_once_for_a_question(journal: Journal) -> None:
     adapter = await deliver(
-        journal, MESSAGE, make_escalation("2"), make_escalation("3", author_id="43"), handoff=HELPER
+        journal, MESSAGE, make_escalate_command("2"), make_escalate_command("3", author_id="43"), handoff=HELPER
     )
-    assert adapter.get_reply("2") == ENGLISH.escalating
+    assert adapter.get_reply("2") == ENGLISH.calling_people
     assert adapter.get_reply("1~h") == CALL
     assert mentioned_users(adapter.made_for["1~h"]) == ("@helper",)
     assert adapter.made_for["1~h"].key == MESSAGE.key
-    assert adapter.sinks["3"].failures == [ENGLISH.already_escalated]
+    assert adapter.sinks["3"].failures == [ENGLISH.already_handed_off]
 
 
 async def test_without_a_reply_the_last_question_or_the_given_words_are_meant(
     journal: Journal,
 ) -> None:
     second = replace(MESSAGE, id="2", author_id="43", text="And this?")
-    adapter = await deliver(journal, MESSAGE, second, make_escalation("3", reply_to=""), handoff=HELPER)
+    adapter = await deliver(journal, MESSAGE, second, make_escalate_command("3", reply_to=""), handoff=HELPER)
     assert "1~h" in adapter.sinks
-    adapter = await deliver(journal, make_escalation("4", "How do I fly?", ""), handoff=HELPER)
+    adapter = await deliver(journal, make_escalate_command("4", "How do I fly?", ""), handoff=HELPER)
     assert adapter.made_for["4~h"].text == "How do I fly?"
-    adapter = await deliver(journal, make_escalation("5", reply_to="", author_id="99"), handoff=HELPER)
+    adapter = await deliver(journal, make_escalate_command("5", reply_to="", author_id="99"), handoff=HELPER)
     assert adapter.sinks["5"].failures == [ENGLISH.question_unclear]
 
 
@@ -90,14 +90,14 @@ async def test_nobody_is_called_twice_in_a_short_time_nor_where_nobody_is(journa
         journal,
         MESSAGE,
         second,
-        make_escalation("3"),
-        make_escalation("4", reply_to="2"),
+        make_escalate_command("3"),
+        make_escalate_command("4", reply_to="2"),
         handoff={"people": ["test:7"]},
     )
-    assert adapter.sinks["4"].failures == [ENGLISH.escalation_cooldown]
-    adapter = await deliver(journal, make_escalation("5", reply_to="2"))
+    assert adapter.sinks["4"].failures == [ENGLISH.handoff_cooldown]
+    adapter = await deliver(journal, make_escalate_command("5", reply_to="2"))
     assert adapter.sinks["5"].failures == [ENGLISH.nobody_configured]
-    lone_message = make_escalation("6", "How?", private=True)
+    lone_message = make_escalate_command("6", "How?", private=True)
     adapter = await deliver(journal, lone_message, handoff=HELPER)
     assert adapter.sinks["6"].failures == [ENGLISH.private_chat]
 
@@ -108,7 +108,7 @@ async def test_nobody_writes_a_call_of_their_own(journal: Journal) -> None:
     assert adapter.get_reply("2").startswith("I do not know `/handoff`.")
     assert mentioned_users(replace(MESSAGE, mentioned_users=("@helper",))) == (), "only calls mention anybody"
     second = replace(MESSAGE, id="5~2", root_id="5", purpose="retry")
-    assert escalation_message(second, ["x"]).id == "5~h", "a second answer has the call of the first"
+    assert make_handoff(second, ["x"]).id == "5~h", "a second answer has the call of the first"
 
 
 def test_people_of_a_named_network_are_called_in_it_alone() -> None:
@@ -149,9 +149,9 @@ async def test_a_trusted_reply_to_what_nobody_answered_is_kept_for_review(journa
 
 
 async def test_a_reply_to_the_call_is_an_answer_and_no_question(journal: Journal) -> None:
-    await deliver(journal, MESSAGE, make_escalation("2"), handoff=TRUSTED)
-    await journal.mark_posted(escalation_message(MESSAGE, []), "77")
-    await journal.mark_answered(escalation_message(MESSAGE, []), Reply(CALL))
+    await deliver(journal, MESSAGE, make_escalate_command("2"), handoff=TRUSTED)
+    await journal.mark_posted(make_handoff(MESSAGE, []), "77")
+    await journal.mark_answered(make_handoff(MESSAGE, []), Reply(CALL))
     answer = replace(MESSAGE, id="3", author_id="7", text="Use the installer.", reply_to="77")
     adapter = await deliver(journal, answer, handoff=TRUSTED)
     assert await list_taught_answers(journal) == [(MESSAGE.text, "Use the installer.", "pending")]

@@ -1,7 +1,7 @@
-"""Whether a speculative answer is worth its price: measured over all answers of this process.
+"""Whether a head start is worth its price: measured over all answers of this process.
 
-A speculative answer that is discarded costs a prompt and what was written of it. Two things keep that small: the tokens
-that were lost may be only a share of those that answers needed, and when too few speculative answers are kept, none is
+A head start that is discarded costs a prompt and what was written of it. Two things keep that small: the tokens
+that were lost may be only a share of those that answers needed, and when too few head starts are kept, none is
 begun for a while. The first loss is lent: until it happens, one is begun at a time, and after it none until the answers
 that followed have paid for it.
 """
@@ -27,15 +27,15 @@ WINDOW = 20
 MIN_SAMPLES = 8
 # Above so many tokens both counts are halved: what was saved long ago pays for nothing now.
 MAX_COUNTED_TOKENS = 1_000_000
-# A light model that replies sooner needs no speculation, and the main model is not called in vain. Where it usually
+# A light model that replies sooner needs no head start, and the main model is not called in vain. Where it usually
 # takes twice as long, there is nothing to wait for.
 START_DELAY_S = 0.1
 # The weight of the newest call of the light model in what is usual.
 LEARNING_RATE = 0.2
 
 
-class HeadStarts:
-    """Counts speculative answers and decides whether one more may begin."""
+class HeadStartPolicy:
+    """Counts head starts and decides whether one more may begin."""
 
     def __init__(
         self,
@@ -82,11 +82,11 @@ class HeadStarts:
         return lost_tokens <= self._max_extra * (self._needed_tokens + self._open_tokens + price)
 
     def record_begin(self, prompt_tokens: int) -> None:
-        """Count a speculative answer that begins."""
+        """Count a head start that begins."""
         self._open_tokens += prompt_tokens
 
     def record_outcome(self, *, is_kept: bool, prompt_tokens: int = 0) -> None:
-        """Count a speculative answer that was kept or discarded; the tokens are those of `record_begin`."""
+        """Count a head start that was kept or discarded; the tokens are those of `record_begin`."""
         self._open_tokens -= prompt_tokens
         self._outcomes.append(is_kept)
         self._metrics_recorder.record_head_start(is_kept=is_kept)

@@ -1,4 +1,4 @@
-"""The speculative answer: begun before it is certain what it has to be written from (`context.head_start`).
+"""The head start: an answer begun before it is certain what it has to be written from (`context.head_start`).
 
 In a conversation, calls of the light model precede the answer. One completes the question: meanwhile the question is
 searched behind those that it depends on, which mostly finds what the completed one will find. Another selects the
@@ -7,9 +7,9 @@ answer is held back.
 
 When the light model agrees, the answer goes out: its first token comes as soon as the light model ends, because the
 main model's own delay has passed in the meantime. When it does not agree, the begun answer is discarded and a new one
-is written: only the tokens of the discarded call are lost, and `core.answering.head_starts` keeps them few. When the
-light model is as slow as the main one, an answer that began on the early search has the whole conversation, because
-the selection takes longer.
+is written: only the tokens of the discarded call are lost, and `core.answering.head_start_policy` keeps them few. When
+the light model is as slow as the main one, an answer that began on the early search has the whole conversation,
+because the selection takes longer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from core.answering.agents import summarizer
 from core.answering.agents.history_selection import ContextualQuestion, HistorySelector
 from core.answering.agents.reranker import select_evidence
 from core.answering.context import AnswerDependencies, AnswerInputs, RetrievalResult
-from core.answering.head_starts import HeadStarts
+from core.answering.head_start_policy import HeadStartPolicy
 from core.errors import KimasError, ServiceError
 from core.language.tokens import estimate_tokens
 from core.llm.usage import MESSAGE_TOKENS
@@ -38,7 +38,7 @@ MIN_EVIDENCE_OVERLAP = 0.5
 LOST_AGENT = "head_start"
 
 
-class SpeculativeAnswer:
+class HeadStart:
     """An answer that may have begun early. `selector` selects the messages that matter; `tasks` owns the task."""
 
     def __init__(
@@ -52,7 +52,7 @@ class SpeculativeAnswer:
         self._evidence: RetrievalResult | None = None
         self._chunks: asyncio.Queue[str | ServiceError | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
-        self._account: SpeculativeAccount | None = None
+        self._account: HeadStartAccount | None = None
         self._history_tokens = 0
 
     def start_from_partial_result(self, partial_result: RetrievalResult) -> None:
@@ -119,7 +119,7 @@ class SpeculativeAnswer:
             # An error here happens again, and is reported, when the final answer is written.
             return
         await asyncio.sleep(max(0.0, self._deps.head_starts.delay_s - self._budget.elapsed_ms() / 1000))
-        # Now, without waiting for a selection: that would cost the time that speculation saves.
+        # Now, without waiting for a selection: that would cost the time that a head start saves.
         question = get_question()
         if self._deps.model is None or not evidence.passages:
             return
@@ -131,7 +131,7 @@ class SpeculativeAnswer:
             return
         self._question = question
         self._evidence = evidence
-        self._account = SpeculativeAccount(self._budget, self._deps.head_starts, prompt_tokens)
+        self._account = HeadStartAccount(self._budget, self._deps.head_starts, prompt_tokens)
         chunks = self._deps.model.stream(system, turns, role="main", budget=self._account, agent="summarizer")
         try:
             async with aclosing(chunks):
@@ -161,7 +161,7 @@ class SpeculativeAnswer:
             raise chunk
 
     def discard(self) -> None:
-        """End the speculative answer, unless it was accepted. Idempotent."""
+        """End the head start, unless it was accepted. Idempotent."""
         if self._task is not None:
             self._task.cancel()
         if self._account is not None:
@@ -183,13 +183,13 @@ def is_same_evidence(passages: Sequence[Passage], final_passages: Sequence[Passa
     return all(is_known[:BEST_PASSAGES]) and sum(better_half) >= MIN_EVIDENCE_OVERLAP * len(better_half)
 
 
-class SpeculativeAccount:
-    """The budget of a speculative answer: what it consumes belongs to the answer if it is kept, else it is lost.
+class HeadStartAccount:
+    """The budget of a head start: what it consumes belongs to the answer if it is kept, else it is lost.
 
     `close` says which; until then the usage is held back. The first call counts.
     """
 
-    def __init__(self, budget: Budget, head_starts: HeadStarts, prompt_tokens: int) -> None:
+    def __init__(self, budget: Budget, head_starts: HeadStartPolicy, prompt_tokens: int) -> None:
         self._budget = budget
         self._head_starts = head_starts
         self._prompt_tokens = prompt_tokens

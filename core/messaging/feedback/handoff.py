@@ -13,7 +13,7 @@ from core.catalogue import ENGLISH
 from core.formatting import format_code
 from core.settings import HandoffSettings
 from core.settings.base import get_network_suffix
-from core.types import ESCALATION_COMMAND, ConversationKey, Message
+from core.types import HANDOFF_COMMAND, ConversationKey, Message
 
 MAX_QUESTION_CHARS = 1000
 _PLAIN_NAME = re.compile(r"[^\W_]+(?:[ '’-][^\W_]+)*")
@@ -40,15 +40,15 @@ def get_people(settings: HandoffSettings, key: ConversationKey) -> tuple[str, ..
     )
 
 
-def escalation_message(question: Message, people: Sequence[str]) -> Message:
-    """Return the escalation of a question. Each question has only one, no matter who requests it."""
+def make_handoff(question: Message, people: Sequence[str]) -> Message:
+    """Return the handoff of a question. Each question has only one, no matter who requests it."""
     return replace(
         question,
-        # A retry of the question has the same id, so that the journal accepts only one escalation.
+        # A retry of the question has the same id, so that the journal accepts only one handoff.
         id=f"{question.question_id}~h",
         root_id=question.question_id,
         purpose="escalation",
-        command=ESCALATION_COMMAND,
+        command=HANDOFF_COMMAND,
         addressed=True,
         quoted="",
         is_edit=False,
@@ -59,18 +59,18 @@ def escalation_message(question: Message, people: Sequence[str]) -> Message:
 
 
 def format_name(name: str) -> str:
-    """Return a person's name for an escalation: as code if it is more than plain words, because it may hold links."""
+    """Return a person's name for an handoff: as code if it is more than plain words, because it may hold links."""
     return name if _PLAIN_NAME.fullmatch(name) else format_code(name)
 
 
-def format_question(escalation: Message) -> str:
-    """Return the question, as code, for an escalation whose readers may not see it otherwise."""
-    is_hidden = escalation.is_question_hidden and escalation.text.strip()
-    return f"\n\n{format_code(escalation.text, MAX_QUESTION_CHARS)}" if is_hidden else ""
+def format_question(handoff: Message) -> str:
+    """Return the question, as code, for a handoff whose readers may not see it otherwise."""
+    is_hidden = handoff.is_question_hidden and handoff.text.strip()
+    return f"\n\n{format_code(handoff.text, MAX_QUESTION_CHARS)}" if is_hidden else ""
 
 
 def mentioned_users(message: Message) -> tuple[str, ...]:
-    """Return the people whom the reply to a message mentions; only escalations mention anybody."""
+    """Return the people whom the reply to a message mentions; only handoffs mention anybody."""
     return message.mentioned_users if message.purpose == "escalation" else ()
 
 

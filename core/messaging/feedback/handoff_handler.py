@@ -1,4 +1,4 @@
-"""Escalates questions to people, and captures their answers for review."""
+"""Hands questions off to people, and captures their answers for review."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from datetime import UTC, datetime, timedelta
 from core.catalogue import Messages, messages_for
 from core.errors import UsageError
 from core.language.questions import QUESTION_THRESHOLD, question_score
-from core.messaging.feedback.escalation import (
-    escalation_message,
+from core.messaging.feedback.handler import StartAnswer
+from core.messaging.feedback.handoff import (
     format_name,
     format_question,
     get_people,
+    make_handoff,
     mentioned_users,
     resolve_target,
 )
-from core.messaging.feedback.handler import StartAnswer
 from core.messaging.policy.permissions import Permissions
 from core.observability.logs import get_logger
 from core.ports import Adapter
@@ -34,10 +34,10 @@ ESCALATE = "escalate"
 LEARN = "learn"
 
 
-class EscalationHandler:
-    """Escalates questions to people, and keeps trusted people's answers for review.
+class HandoffHandler:
+    """Hands questions off to people, and keeps trusted people's answers for review.
 
-    `permissions` say who is an administrator, and what the place of an answer may see. An escalation is a message of
+    `permissions` say who is an administrator, and what the place of an answer may see. A handoff is a message of
     its own: it is journalled here, and then passed to `start_answer`.
     """
 
@@ -49,11 +49,11 @@ class EscalationHandler:
         self._lookup = MessageLookup(journal.database)
         self._taught_answers = taught_answers
         self._permissions = permissions
-        # Two escalations at once would both see no recent one.
-        self._escalation_lock = asyncio.Lock()
+        # Two handoffs at once would both see no recent one.
+        self._handoff_lock = asyncio.Lock()
 
     def should_handle(self, message: Message) -> bool:
-        """Return whether this handler answers a command. An escalation's name is not enough: anybody can type it."""
+        """Return whether this handler answers a command. A handoff's name is not enough: anybody can type it."""
         return message.command in (ESCALATE, LEARN) or bool(mentioned_users(message))
 
     async def answer(self, adapter: Adapter, message: Message, start_answer: StartAnswer) -> str:
@@ -62,30 +62,30 @@ class EscalationHandler:
         if message.command == LEARN:
             return await self._learn(adapter, message, texts)
         if message.command == ESCALATE:
-            return await self._escalate(adapter, message, texts, start_answer)
-        return texts.escalation.format(author=format_name(message.author)) + format_question(message)
+            return await self._hand_off(adapter, message, texts, start_answer)
+        return texts.handoff.format(author=format_name(message.author)) + format_question(message)
 
     def calls_for(self, reason: Shortfall) -> bool:
-        """Return whether the configuration escalates every question whose answer falls short in this way."""
+        """Return whether the configuration hands off every question whose answer falls short in this way."""
         return reason in self._settings.when
 
-    async def escalate_if_needed(
+    async def hand_off_if_needed(
         self, adapter: Adapter, question: Message, reply: Reply, start_answer: StartAnswer
     ) -> None:
-        """Escalate a question whose answer is not likely to help, where the configuration says so."""
+        """Hand off a question whose answer is not likely to help, where the configuration says so."""
         reason = reply.shortfall
         if reason is None or not self.calls_for(reason):
             return
-        async with self._escalation_lock:
+        async with self._handoff_lock:
             if await self._block_reason(question, messages_for("")):
                 return
-            _log.info("question.escalated", why=reason)
-            await self._send_escalation(adapter, question, start_answer)
+            _log.info("question.handed_off", why=reason)
+            await self._send_handoff(adapter, question, start_answer)
 
     async def capture_expert_answer(self, adapter: Adapter, message: Message) -> bool:
-        """Keep a trusted person's reply to a question that nobody answered or that was escalated.
+        """Keep a trusted person's reply to a question that nobody answered or that was handed off.
 
-        Returns whether it was kept. Such a reply is no message to the bot, even if it replies to the escalation.
+        Returns whether it was kept. Such a reply is no message to the bot, even if it replies to the handoff.
         """
         is_answer = message.reply_to and message.text.strip() and not message.command
         if not is_answer or message.private or message.is_by_bot or message.is_forwarded:
@@ -102,33 +102,33 @@ class EscalationHandler:
         _log.info("answer.taught", number=number, question=question.id)
         return True
 
-    async def _escalate(self, adapter: Adapter, message: Message, texts: Messages, start_answer: StartAnswer) -> str:
+    async def _hand_off(self, adapter: Adapter, message: Message, texts: Messages, start_answer: StartAnswer) -> str:
         question = message if message.text.strip() else await self._lookup.find_question(message)
         if question is None:
             raise UsageError(texts.question_unclear)
-        async with self._escalation_lock:
+        async with self._handoff_lock:
             if block_reason := await self._block_reason(question, texts):
                 raise UsageError(block_reason)
-            if not await self._send_escalation(adapter, question, start_answer):
-                raise UsageError(texts.already_escalated)
-        return texts.escalating
+            if not await self._send_handoff(adapter, question, start_answer):
+                raise UsageError(texts.already_handed_off)
+        return texts.calling_people
 
-    async def _send_escalation(self, adapter: Adapter, question: Message, start_answer: StartAnswer) -> bool:
-        """Journal the escalation, so that a restart does not lose it; its id prevents a second one."""
-        escalation = escalation_message(question, get_people(self._settings, question.key))
-        if not await self._journal.record_message(escalation):
+    async def _send_handoff(self, adapter: Adapter, question: Message, start_answer: StartAnswer) -> bool:
+        """Journal the handoff, so that a restart does not lose it; its id prevents a second one."""
+        handoff = make_handoff(question, get_people(self._settings, question.key))
+        if not await self._journal.record_message(handoff):
             return False
-        start_answer(adapter, escalation)
+        start_answer(adapter, handoff)
         return True
 
     async def _block_reason(self, question: Message, texts: Messages) -> str:
-        """Return why the question is not escalated now, or an empty string."""
+        """Return why the question is not handed off now, or an empty string."""
         if question.private:
             return texts.private_chat
         if not get_people(self._settings, question.key):
             return texts.nobody_configured
         since = datetime.now(UTC) - timedelta(minutes=self._settings.cooldown_minutes)
-        return texts.escalation_cooldown if await self._lookup.has_escalation_since(question, since) else ""
+        return texts.handoff_cooldown if await self._lookup.has_handoff_since(question, since) else ""
 
     async def _learn(self, adapter: Adapter, message: Message, texts: Messages) -> str:
         if not await self._is_trusted(adapter, message):
@@ -159,9 +159,9 @@ class EscalationHandler:
         return is_listed or await self._permissions.is_admin(message, adapter)
 
     async def _find_open_question(self, reply: Message) -> Message | None:
-        """Return the question that a reply answers, if nobody has answered it or it was escalated.
+        """Return the question that a reply answers, if nobody has answered it or it was handed off.
 
-        A reply that addresses the bot is no answer to a person, except below an escalation.
+        A reply that addresses the bot is no answer to a person, except below an handoff.
         """
         for stored_message in await self._lookup.find_replied_to(reply):
             if reply.addressed and not mentioned_users(stored_message.message):
@@ -170,7 +170,7 @@ class EscalationHandler:
             stored_question = await self._lookup.get_message(reply, question_id) or stored_message
             question = stored_question.message
             is_unanswered = stored_question.is_unanswered and question_score(question.text) >= QUESTION_THRESHOLD
-            if question.text and (is_unanswered or await self._lookup.has_escalation_of(reply, question_id)):
+            if question.text and (is_unanswered or await self._lookup.has_handoff_of(reply, question_id)):
                 return question
         return None
 
