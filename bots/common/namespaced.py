@@ -94,14 +94,16 @@ class NamespacedAdapter(ForwardingAdapter):
     def _to_native(self, message: Message) -> Message:
         """Return a message of everybody else's as the adapter knows it."""
         author_id = message.author_id
-        mentioned_users = message.mentioned_users
+        mentioned_users = message.origin.mentioned_users
         if self.name == NAMESPACED_PLATFORM:
             author_id = author_id.removesuffix(self._suffix)
             mentioned_users = tuple(
                 user_id.removesuffix(self._suffix) for user_id in mentioned_users if user_id.endswith(self._suffix)
             )
         key = self._to_native_key(message.key)
-        return replace(message, key=key, author_id=author_id, mentioned_users=mentioned_users)
+        return replace(
+            message, key=key, author_id=author_id, origin=replace(message.origin, mentioned_users=mentioned_users)
+        )
 
     def _to_native_key(self, key: ConversationKey) -> ConversationKey:
         return replace(key, chat=key.chat.removesuffix(self._suffix))

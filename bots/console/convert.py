@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from core.messaging.feedback import rating_buttons
 from core.messaging.policy import command_table as commands
-from core.types import DOWN, RETRY as TRY_AGAIN, UP, ConversationKey, Message
+from core.types import DOWN, RETRY as TRY_AGAIN, UP, ConversationKey, Message, ThreadState
 
 PLATFORM = "console"
 GROUP_CHAT = "group"
@@ -141,7 +141,7 @@ def to_message(line: TypedLine, message_id: str, last_message: LastMessage) -> M
         command=command,
         reply_to=quoted_message.id,
         quoted=quoted_message.text,
-        is_shared_thread=True if line.thread and not line.is_private else None,
+        thread_state=ThreadState(is_shared=True if line.thread and not line.is_private else None),
     )
 
 

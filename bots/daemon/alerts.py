@@ -23,7 +23,7 @@ from core.storage.activity import ActivityRepository
 from core.storage.engine import Database
 from core.storage.overrides import LiveSettings
 from core.storage.usage import UsageRepository
-from core.types import ConversationKey, Message, Question, SourceState
+from core.types import ConversationKey, Message, Origin, Question, SourceState, ThreadState
 
 _log = get_logger(__name__)
 
@@ -194,10 +194,10 @@ class AlertSender:
                 text=text,
                 sent_at=now,
                 addressed=True,
-                in_main_chat=True,
+                thread_state=ThreadState(in_main_chat=True),
                 bot=adapter.bot_id,
                 reference=make_reference(platform, native_chat),
-                purpose="alert",
+                origin=Origin(purpose="alert"),
             )
             await self.handler_for(adapter)(message)
 

@@ -229,7 +229,7 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
             # Never into the channel, where everybody would read it.
             return make_sink(interaction_target)
         # A command is answered once in its place.
-        if is_own_message and not message.purpose:
+        if is_own_message and not message.origin.purpose:
             return make_sink(interaction_target, fallback=channel_target)
         return make_sink(channel_target)
 

@@ -14,7 +14,7 @@ from typing import Any
 from bots.common.attachments import check_file_url, get_kind, select_pictures
 from bots.common.events import IgnoredEvent
 from bots.discord.application_commands import format_options, is_server_admin
-from core.types import Attachment, ConversationKey, Message
+from core.types import Attachment, ConversationKey, Message, Origin, ThreadState
 
 Json = Mapping[str, Any]
 
@@ -148,8 +148,10 @@ def to_message(
         is_forwarded=bool(_get_snapshots(event)),
         is_by_bot=bool(bot_kind) and not is_post,
         is_post=is_post or (False if bot_kind else None),
-        in_restricted_thread=location.is_private_thread,
-        is_shared_thread=is_followed if location.thread and not bot_kind else None,
+        thread_state=ThreadState(
+            is_restricted=location.is_private_thread,
+            is_shared=is_followed if location.thread and not bot_kind else None,
+        ),
     )
 
 
@@ -194,7 +196,7 @@ def to_interaction(event: Json, me: Identity) -> Message:
             "token": str(event["token"]),
             **({"administrator": True} if is_server_admin(member.get("permissions")) else {}),
         },
-        in_restricted_thread=location.is_private_thread,
+        thread_state=ThreadState(is_restricted=location.is_private_thread),
     )
 
 
@@ -217,7 +219,7 @@ def to_welcome(guild: Json, me: Identity) -> Message | None:
         bot=me.id,
         reference={"channel": channel, "message": ""},
         language=str(guild.get("preferred_locale") or "").partition("-")[0],
-        purpose="welcome",
+        origin=Origin(purpose="welcome"),
     )
 
 

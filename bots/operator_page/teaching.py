@@ -40,7 +40,9 @@ async def teach(request: web.Request) -> web.StreamResponse:
     form = await request.post()
     question, answer = (clean_input(form.get(name, "")) for name in ("question", "answer"))
     command = _to_message(report.message.key, "learn", question, answer)
-    message = replace(command, in_restricted_thread=report.message.in_restricted_thread)
+    message = replace(
+        command, thread_state=replace(command.thread_state, is_restricted=report.message.thread_state.is_restricted)
+    )
     session = await _require_owner(request, context, message)
     if not (question and answer):
         return _show_form(request, report, question, answer, "Both the question and the answer are needed.")
@@ -50,7 +52,7 @@ async def teach(request: web.Request) -> web.StreamResponse:
     if number is None:
         session.notice = "This answer was taught before."
     else:
-        audited_answer = "" if message.in_restricted_thread else answer
+        audited_answer = "" if message.thread_state.is_restricted else answer
         await context.audit.record(new_entry(message, "changed", f"learned {number}", "", audited_answer))
         session.notice = f"The answer is kept as number {number}. It is used once it is approved."
     raise web.HTTPSeeOther("/taught")

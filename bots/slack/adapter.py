@@ -158,9 +158,9 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
 
     def _make_note_sink(self, client: SlackClient, message: Message) -> Sink | None:
         """Return a sink for forms and pages; None for messages of a conversation."""
-        if read_reaction(message) or message.purpose == "prompts":
+        if read_reaction(message) or message.origin.purpose == "prompts":
             return SilentSink()
-        if message.purpose == "home":
+        if message.origin.purpose == "home":
             return HomeSink(client, self._members, message)
         if STOPPED_THREAD in message.reference:
             return StopSink(client, message)
@@ -227,7 +227,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         elif isinstance(message, Submission):
             return await self._submissions.handle(message, receive)
         elif message.command:
-            if message.purpose == "prompts":
+            if message.origin.purpose == "prompts":
                 self._untitled_threads[message.key.chat, str(message.reference["thread_ts"])] = None
             await receive(message)
             return {"text": ACKNOWLEDGEMENT} if message.command == "ask" and not self._read_only else {}

@@ -17,7 +17,7 @@ from bots.slack.status import TIMEOUT_S, MissingCapabilities
 from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import to_press
 from core.observability.logs import get_logger
-from core.types import STOP, ConversationKey, Message, MessagePurpose, Reply
+from core.types import STOP, ConversationKey, Message, MessagePurpose, Origin, Reply
 
 if TYPE_CHECKING:
     from bots.slack.client import SlackClient
@@ -73,7 +73,7 @@ def _to_request(
         command="help",
         bot=me.user_id,
         reference={"channel": str(channel), "user": str(user), "thread_ts": str(thread_ts)},
-        purpose=purpose,
+        origin=Origin(purpose=purpose),
     )
 
 

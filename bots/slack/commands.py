@@ -159,7 +159,7 @@ class CommandSink(FinalTextSink):
         """Return the question of a command, which Slack shows to nobody but its author; a call for help repeats it."""
         message = self._message
         question = " ".join((message.text or message.quoted).split())
-        if not in_channel or message.purpose == "escalation" or not question:
+        if not in_channel or message.origin.purpose == "escalation" or not question:
             return ""
         short_question = question if len(question) <= MAX_QUESTION_CHARS else f"{question[:MAX_QUESTION_CHARS]}…"
         return f"{quote_question(message.author, short_question)}\n\n"

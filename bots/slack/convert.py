@@ -13,7 +13,7 @@ from bots.common.attachments import check_file_url, get_kind
 from bots.common.events import IgnoredEvent, MessageDeletion
 from bots.slack.thread_cache import ThreadMessage
 from core.messaging.policy.command_table import get_command, looks_like_arguments
-from core.types import Attachment, ConversationKey, Message
+from core.types import Attachment, ConversationKey, Message, Origin, ThreadState
 
 Json = Mapping[str, Any]
 
@@ -110,7 +110,7 @@ def _to_welcome(event: Json, me: Identity) -> Message:
         command="start",
         bot=me.user_id,
         reference={"channel": channel, "ts": ts, "thread_ts": None, "user": inviter, "team": me.team_id},
-        purpose="welcome",
+        origin=Origin(purpose="welcome"),
     )
 
 
@@ -155,7 +155,7 @@ def to_interaction(message_id: str, channel: str, user: Mapping[str, Any], respo
         addressed=True,
         bot=me.user_id,
         reference={"channel": channel, "user": author_id, "response_url": response_url},
-        in_restricted_thread=is_private,
+        thread_state=ThreadState(is_restricted=is_private),
     )
 
 
@@ -213,11 +213,14 @@ def _with_thread(message: Message, event: Mapping[str, Any], me: Identity) -> Me
     """Return a message of a channel with what its event says about its thread."""
     thread_ts = str(event.get("thread_ts") or message.id)
     if thread_ts == message.id:
-        return replace(message, in_main_chat=True)
+        return replace(message, thread_state=replace(message.thread_state, in_main_chat=True))
     is_shared = not is_for_other_user(str(event.get("text") or ""), me)
     # The answer to a slash command begins one, and nothing that we posted into a thread.
     started_at = float(thread_ts) if event.get("parent_user_id") == me.user_id else None
-    return replace(message, is_shared_thread=is_shared, thread_started_at=started_at)
+    return replace(
+        message,
+        thread_state=replace(message.thread_state, is_shared=is_shared, started_at=started_at),
+    )
 
 
 def _get_author(event: Mapping[str, Any]) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from bots.common.attachments import PICTURE_TYPES, select_pictures
 from bots.common.events import IgnoredEvent
 from core.llm.images import MAX_BYTES
 from core.messaging.policy import command_table as commands
-from core.types import Attachment, AttachmentKind, ConversationKey, Message
+from core.types import Attachment, AttachmentKind, ConversationKey, Message, Origin
 
 if TYPE_CHECKING:
     from aiogram.types import Message as TelegramMessage, MessageEntity, RichMessage, Update
@@ -144,7 +144,7 @@ def _to_welcome(event: TelegramMessage, me: Identity) -> Message | IgnoredEvent:
         bot=str(me.id),
         reference={"chat_id": event.chat.id, "message_id": 0, "thread_id": None, "username": ""},
         language=_get_language(event),
-        purpose="welcome",
+        origin=Origin(purpose="welcome"),
     )
 
 

@@ -113,4 +113,4 @@ def is_bound(adapter: Adapter, message: Message) -> bool:
     A press that stops an answer is bound, too: it must not wait for one of the workers that write answers.
     """
     is_stop = message.command == RATING_COMMAND and message.text == STOP
-    return not message.purpose and (is_stop or bool(adapter.binding_references & message.reference.keys()))
+    return not message.origin.purpose and (is_stop or bool(adapter.binding_references & message.reference.keys()))

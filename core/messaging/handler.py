@@ -194,7 +194,7 @@ class Handler:
             message.author,
             message.author_id,
             message.key,
-            message.in_restricted_thread,
+            message.thread_state.is_restricted,
             visible_sources=visible_sources,
             is_unprompted=decision.is_unprompted or (sink.is_resumed and not message.addressed),
         )

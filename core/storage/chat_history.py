@@ -218,7 +218,7 @@ def is_user_message() -> ColumnElement[bool]:
 
 def get_thread(message: Message) -> str:
     """Return the thread of a message, "" for the chat itself."""
-    return "" if message.in_main_chat else message.key.thread
+    return "" if message.thread_state.in_main_chat else message.key.thread
 
 
 def is_readable_from(message: Message, table: Table = messages) -> ColumnElement[bool]:

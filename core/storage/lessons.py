@@ -60,7 +60,7 @@ class TaughtAnswerRepository(Repository):
         values = {
             **chat_values(message.key),
             "thread": message.key.thread,
-            "in_restricted_thread": message.in_restricted_thread,
+            "in_restricted_thread": message.thread_state.is_restricted,
             "lesson": message.id,
             "asked_by": asked_by,
             "taught_by": message.author_id,

@@ -38,8 +38,10 @@ from core.types import (
     ConversationKey,
     FeedEntry,
     Message,
+    Origin,
     Reply,
     Skip,
+    ThreadState,
     Turn,
 )
 from core.types.replies import trace_from_json
@@ -65,16 +67,8 @@ _MESSAGE_COLUMNS = (
     "is_by_bot",
     "is_forwarded",
     "is_post",
-    "in_restricted_thread",
-    "in_main_chat",
-    "is_shared_thread",
-    "thread_started_at",
     "parent_id",
     "language",
-    "purpose",
-    "root_id",
-    "retry_reason",
-    "is_question_hidden",
 )
 
 
@@ -108,7 +102,15 @@ class Journal:
             "reference": dict(message.reference),
             "attachments": [asdict(attachment) for attachment in message.attachments] or None,
             "feed_entry": asdict(message.feed_entry) if message.feed_entry else null(),
-            "mentioned_users": list(message.mentioned_users) or null(),
+            "in_restricted_thread": message.thread_state.is_restricted,
+            "in_main_chat": message.thread_state.in_main_chat,
+            "is_shared_thread": message.thread_state.is_shared,
+            "thread_started_at": message.thread_state.started_at,
+            "purpose": message.origin.purpose,
+            "root_id": message.origin.root_id,
+            "retry_reason": message.origin.retry_reason,
+            "mentioned_users": list(message.origin.mentioned_users) or null(),
+            "is_question_hidden": message.origin.is_question_hidden,
             "received_at": datetime.now(UTC),
             "state": "received",
             "owner": self.database.owner if is_bound else "",
@@ -386,7 +388,11 @@ def to_message(row: ResultRow[Any]) -> Message:
     """Return the message of a complete row."""
     values = {name: getattr(row, name) for name in _MESSAGE_COLUMNS}
     values["feed_entry"] = FeedEntry(**row.feed_entry) if row.feed_entry else None
-    values["mentioned_users"] = tuple(row.mentioned_users or ())
+    values["thread_state"] = ThreadState(
+        row.in_restricted_thread, row.in_main_chat, row.is_shared_thread, row.thread_started_at
+    )
+    mentioned_users = tuple(row.mentioned_users or ())
+    values["origin"] = Origin(row.purpose, row.root_id, row.retry_reason, mentioned_users, row.is_question_hidden)
     values["attachments"] = tuple(Attachment(**attachment) for attachment in row.attachments or ())
     return Message(key=ConversationKey(row.platform, row.chat, row.thread), reference=row.reference, **values)
 

@@ -60,7 +60,7 @@ def new_entry(
 
     The whole chat may read it: what was typed in a closed thread of the chat is not in it.
     """
-    typed_text = "" if message.in_restricted_thread and not message.private else message.text
+    typed_text = "" if message.thread_state.is_restricted and not message.private else message.text
     command = f"{message.command} {typed_text}".strip()[:MAX_TEXT_CHARS]
     key = message.key
     texts = (text[:MAX_TEXT_CHARS] for text in (subject, before, after))

@@ -20,9 +20,11 @@ from core.types.messages import (
     Message as Message,
     MessagePurpose as MessagePurpose,
     MessageRole as MessageRole,
+    Origin as Origin,
     Question as Question,
     ReplyOptions as ReplyOptions,
     ResponseSchema as ResponseSchema,
+    ThreadState as ThreadState,
     ToolCall as ToolCall,
     Turn as Turn,
 )

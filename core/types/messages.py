@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     # Worker processes load this module, and need no event loop.
     import asyncio
 
-# Why the bot made a message itself: a second answer, an handoff to people, the greeting in a new group, the content
+# Why the bot made a message itself: a second answer, a handoff to people, the greeting in a new group, the content
 # of its own page, questions to suggest where a person begins to write.
 MessagePurpose = Literal["", "retry", "escalation", "alert", "welcome", "home", "prompts"]
 # The content of pages that a person opened: nobody wrote a message for it.
@@ -83,8 +83,40 @@ class ReplyOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ThreadState:
+    """What a platform says of the thread of a message.
+
+    `is_restricted`: only a part of the chat reads it. `in_main_chat`: the message is in the chat itself, although
+    replies below it are in a thread of that name. `is_shared`: True if the bot that answered in the thread answers
+    everybody there, False if nobody, None if only those whom it has answered. `started_at` (seconds since 1970) is when
+    a message of the bot began the thread.
+    """
+
+    is_restricted: bool = False
+    in_main_chat: bool = False
+    is_shared: bool | None = None
+    started_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Why the bot made a message itself: `purpose` is empty for one that a platform delivered.
+
+    `root_id` is the id of its question; the message's own id has no meaning then. It says what was wrong with the first
+    answer (`retry_reason`), or mentions people (`mentioned_users`); with `is_question_hidden` they cannot see the
+    question otherwise.
+    """
+
+    purpose: MessagePurpose = ""
+    root_id: str = ""
+    retry_reason: str = ""
+    mentioned_users: tuple[str, ...] = ()
+    is_question_hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
-    """A message that a platform delivered, or that the bot made itself, for a `purpose`.
+    """A message that a platform delivered, or that the bot made itself (`origin`).
 
     `id` is unique within its chat for one bot; `bot` is that bot's id if message ids are per bot. `addressed`
     is true for a private chat, a mention, a reply to the bot, and a command. `command` is the command's name without
@@ -92,15 +124,9 @@ class Message:
 
     More that some platforms say: `is_edit` marks a new text of an earlier message, `is_forwarded` words of somebody
     else, which give no command and teach nothing, `is_by_bot` a message of another bot, `is_post` one that is published
-    for a group (None: the adapter cannot tell). Only a part of the chat reads a message `in_restricted_thread`; one
-    `in_main_chat` is in the chat itself, although replies below it are in a thread of that name. `is_shared_thread`:
-    True if the bot that answered in a thread answers everybody there, False if nobody, None if only those whom it has
-    answered. `thread_started_at` (seconds since 1970) is when a message of the bot began the thread. Where a command
-    was given on a message, `parent_id` is what that message replies to. `language` is the author's on the platform.
-
-    A message that the bot made has the id of its question as `root_id`; its own `id` has no meaning. It says what was
-    wrong with the first answer (`retry_reason`), or mentions people (`mentioned_users`); with `is_question_hidden` they
-    cannot see the question otherwise. `reply_options` are for the sink; the journal does not keep them.
+    for a group (None: the adapter cannot tell). Where a command was given on a message, `parent_id` is what that
+    message replies to. `language` is the author's on the platform. `reply_options` are for the sink; the journal does
+    not keep them.
     """
 
     id: str
@@ -121,24 +147,17 @@ class Message:
     is_by_bot: bool = False
     is_forwarded: bool = False
     is_post: bool | None = None
-    in_restricted_thread: bool = False
-    in_main_chat: bool = False
-    is_shared_thread: bool | None = None
-    thread_started_at: float | None = None
+    thread_state: ThreadState = ThreadState()
     parent_id: str = ""
     language: str = ""
     feed_entry: FeedEntry | None = None
-    purpose: MessagePurpose = ""
-    root_id: str = ""
-    retry_reason: str = ""
-    mentioned_users: tuple[str, ...] = ()
-    is_question_hidden: bool = False
+    origin: Origin = Origin()
     reply_options: ReplyOptions = ReplyOptions()
 
     @property
     def question_id(self) -> str:
         """The id of the question that this message is, or belongs to."""
-        return self.root_id or self.id
+        return self.origin.root_id or self.id
 
 
 MessageRole = Literal["user", "assistant"]

@@ -43,9 +43,11 @@ from core.types import (
     Citation,
     ConversationKey,
     Message,
+    Origin,
     Question,
     Reply,
     SkipReason,
+    ThreadState,
     Turn,
     skip,
 )
@@ -294,7 +296,7 @@ class TestMessageLookup:
 
     async def test_a_restricted_thread_is_not_told_of_elsewhere(self, journal: Journal, database: Database) -> None:
         lookup = MessageLookup(database)
-        await record_answer(journal, replace(MESSAGE, in_restricted_thread=True))
+        await record_answer(journal, replace(MESSAGE, thread_state=ThreadState(is_restricted=True)))
         other_thread_message = replace(MESSAGE, id="5", key=replace(CHAT, thread="8"), reply_to="2")
         assert await lookup.get_readable_message(other_thread_message, "1") is None
         assert await lookup.get_readable_message(replace(other_thread_message, key=CHAT), "1") is not None
@@ -321,7 +323,7 @@ class TestMessageLookup:
         since = datetime.now(UTC) - timedelta(minutes=5)
         assert not await lookup.has_handoff_since(MESSAGE, since)
         await journal.record_message(
-            replace(MESSAGE, id="call", root_id="1", purpose="escalation", command=HANDOFF_COMMAND)
+            replace(MESSAGE, id="call", origin=Origin(root_id="1", purpose="escalation"), command=HANDOFF_COMMAND)
         )
         assert await lookup.has_handoff_since(MESSAGE, since)
         assert not await lookup.has_handoff_since(MESSAGE, later())
@@ -410,7 +412,9 @@ class TestTaughtAnswers:
 
     async def test_what_was_taught_in_a_closed_thread_is_read_in_it_alone(self, database: Database) -> None:
         repository = TaughtAnswerRepository(database)
-        closed = replace(MESSAGE, id="2", key=replace(CHAT, thread="closed"), in_restricted_thread=True)
+        closed = replace(
+            MESSAGE, id="2", key=replace(CHAT, thread="closed"), thread_state=ThreadState(is_restricted=True)
+        )
         for message in (MESSAGE, closed):
             await repository.submit(message, "", f"In {message.key.thread}?", "We.", ())
         open_question, closed_question = (f"In {message.key.thread}?" for message in (MESSAGE, closed))
@@ -571,7 +575,7 @@ class TestReports:
         await journal.mark_failed(await self.ask(journal, 5, "Why?", key=replace(CHAT, chat="-7")), "the model is down")
         await self.ask(journal, 6, "And then?")
         await journal.mark_answered(await self.ask(journal, 7, "", command="status"), REPLY)
-        await self.ask(journal, 8, "Does it use Redis?", root_id="2", purpose="retry")
+        await self.ask(journal, 8, "Does it use Redis?", origin=Origin(root_id="2", purpose="retry"))
 
     async def test_questions_by_outcome(self, journal: Journal, database: Database) -> None:
         await self.fill(journal)

@@ -34,7 +34,7 @@ from core.settings.audience import Audiences
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.tables import messages
-from core.types import DOWN, RATING_COMMAND, RETRY, ConversationKey, Message, Question, Reply
+from core.types import DOWN, RATING_COMMAND, RETRY, ConversationKey, Message, Origin, Question, Reply
 from core.types.forms import SettingsForm
 from tests.support.fixtures import MemorySink
 from tests.support.knowledge import WordEmbedder
@@ -307,7 +307,7 @@ async def escalate(bot: Bot, sender: Sender) -> None:
 
 async def open_page(purpose: str, bot: Bot, sender: Sender) -> None:
     """Open a page of the bot's own, such as App Home, or the place where somebody begins to write."""
-    await bot.deliver(sender, "", "help", purpose=purpose)
+    await bot.deliver(sender, "", "help", origin=Origin(purpose=purpose))
 
 
 async def give(command: str, text: str, bot: Bot, sender: Sender) -> None:

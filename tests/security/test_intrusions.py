@@ -23,7 +23,7 @@ from core.storage.engine import Database
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.overrides import Audit, RuntimeOverrides
-from core.types import HANDOFF_COMMAND, ConversationKey, Message, Question, Reply, SkipReason, skip
+from core.types import HANDOFF_COMMAND, ConversationKey, Message, Origin, Question, Reply, SkipReason, ThreadState, skip
 from core.types.replies import Trace
 from tests.support import command_bot
 from tests.support.command_bot import ADMIN, ANN, BOSS, Bot, says
@@ -63,10 +63,12 @@ async def test_an_owner_in_a_group_is_not_read_what_was_taught_elsewhere(journal
 async def test_lessons_of_a_closed_thread_are_reviewed_there_or_by_an_owner(journal: Journal) -> None:
     bot = Bot.of(journal)
     thread = replace(command_bot.GROUP, thread="t")
-    message = replace(says("", person=ANN), key=thread, text="A secret.", in_restricted_thread=True)
+    message = replace(says("", person=ANN), key=thread, text="A secret.", thread_state=ThreadState(is_restricted=True))
     await journal.record_message(message)
     number = await TaughtAnswerRepository(journal.database).submit(message, "", "Whom do we lay off?", message.text, ())
-    inside = replace(says("faq", f"list {number}", person=ADMIN), key=thread, in_restricted_thread=True)
+    inside = replace(
+        says("faq", f"list {number}", person=ADMIN), key=thread, thread_state=ThreadState(is_restricted=True)
+    )
     await bot.deliver(says("admins", f"add {ADMIN}"))
     for outside in (says("faq", person=ADMIN), says("faq"), says("faq", f"list {number}", person=ADMIN)):
         assert re.findall("secret|lay off", await bot.deliver(outside)) == []
@@ -80,7 +82,7 @@ async def test_lessons_from_a_lost_message_of_a_closed_thread_are_listed_there(
 ) -> None:
     bot = Bot.of(journal)
     thread = replace(command_bot.GROUP, thread="t")
-    inside = replace(says("faq", person=ADMIN), key=thread, in_restricted_thread=True)
+    inside = replace(says("faq", person=ADMIN), key=thread, thread_state=ThreadState(is_restricted=True))
     learn = replace(inside, id="learn", command="learn", text="Whom do we lay off?", reply_to="777", quoted="A secret.")
     await bot.deliver(says("admins", f"add {ADMIN}"))
     await bot.deliver(learn)
@@ -100,7 +102,10 @@ async def test_a_question_typed_in_a_closed_thread_stays_there(
     await journal.record_message(answer)
     await bot.deliver(says("admins", f"add {ADMIN}"))
     learn = replace(
-        says("learn", "Whom do we lay off?", person=ADMIN), key=thread, in_restricted_thread=True, reply_to="open"
+        says("learn", "Whom do we lay off?", person=ADMIN),
+        key=thread,
+        thread_state=ThreadState(is_restricted=True),
+        reply_to="open",
     )
     await bot.deliver(learn)
     assert "lay off" not in await bot.deliver(says("faq", person=ADMIN))
@@ -110,7 +115,7 @@ async def test_a_question_typed_in_a_closed_thread_stays_there(
 async def test_the_audit_shows_a_chat_nothing_from_its_closed_threads(journal: Journal) -> None:
     bot = Bot.of(journal)
     thread = replace(command_bot.GROUP, thread="t")
-    inside = replace(says("faq", person=ADMIN), key=thread, in_restricted_thread=True)
+    inside = replace(says("faq", person=ADMIN), key=thread, thread_state=ThreadState(is_restricted=True))
     await bot.deliver(says("admins", f"add {ADMIN}"))
     number = await TaughtAnswerRepository(journal.database).submit(inside, "", "Whom do we lay off?", "Nobody.", ())
     await bot.deliver(replace(inside, id="edit", text=f"edit {number} A secret."))
@@ -258,7 +263,14 @@ def test_a_call_for_a_question_is_named_after_all_of_its_id() -> None:
     first, second = (make_handoff(replace(MESSAGE, id=number), ("helper",)).id for number in ("a~1", "a~3"))
     assert first != second
     assert (
-        make_handoff(replace(MESSAGE, id="a~2", root_id="a", purpose="retry"), ()).id
+        make_handoff(
+            replace(
+                MESSAGE,
+                id="a~2",
+                origin=Origin(root_id="a", purpose="retry"),
+            ),
+            (),
+        ).id
         == make_handoff(replace(MESSAGE, id="a"), ()).id
     )
 
@@ -365,7 +377,9 @@ async def test_the_audit_tells_every_change_from_the_one_before(journal: Journal
 async def test_the_question_of_a_closed_thread_is_not_explained_outside_of_it(journal: Journal) -> None:
     bot = Bot.of(journal)
     thread = replace(command_bot.GROUP, thread="t")
-    message = replace(says("", person=BOSS), key=thread, text="Whom do we lay off?", in_restricted_thread=True)
+    message = replace(
+        says("", person=BOSS), key=thread, text="Whom do we lay off?", thread_state=ThreadState(is_restricted=True)
+    )
     assert "Answer to" in await bot.deliver(message)
     outside = await bot.deliver(says("why", person=ANN))
     assert "install package" not in outside
@@ -379,11 +393,15 @@ async def test_the_question_of_a_closed_thread_is_not_explained_outside_of_it(jo
 async def test_the_digest_tells_a_chat_nothing_of_its_closed_threads(journal: Journal) -> None:
     bot = Bot.of(journal)
     thread = replace(command_bot.GROUP, thread="t")
-    message = replace(says("", person=BOSS), key=thread, text="Whom do we lay off?", in_restricted_thread=True)
+    message = replace(
+        says("", person=BOSS), key=thread, text="Whom do we lay off?", thread_state=ThreadState(is_restricted=True)
+    )
     await journal.record_message(message)
     await journal.mark_failed(message, "the model failed")
     assert "lay off" not in await bot.deliver(says("digest"))
-    assert "lay off" in await bot.deliver(replace(says("digest"), key=thread, in_restricted_thread=True))
+    assert "lay off" in await bot.deliver(
+        replace(says("digest"), key=thread, thread_state=ThreadState(is_restricted=True))
+    )
     assert "lay off" in await bot.deliver(replace(says("digest"), key=HALL, private=True)), "an owner sees all chats"
 
 
@@ -391,7 +409,9 @@ async def test_an_answer_in_a_closed_thread_is_quoted_to_nobody_outside(journal:
     bot = Bot.of(journal)
     history = ChatHistory(journal.database)
     thread = replace(command_bot.GROUP, thread="t")
-    await bot.deliver(replace(says("", person=BOSS), key=thread, text="How?", in_restricted_thread=True))
+    await bot.deliver(
+        replace(says("", person=BOSS), key=thread, text="How?", thread_state=ThreadState(is_restricted=True))
+    )
     assert list(await history.get_earlier_answers(says("", person=ANN), 3600)) == []
     assert len(await history.get_earlier_answers(replace(says("", person=ANN), key=thread), 3600)) == 1
 

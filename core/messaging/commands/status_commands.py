@@ -111,13 +111,13 @@ async def show_help(context: CommandContext, request: CommandRequest) -> str:
     texts = request.texts
     settings = context.visible_settings(request)
     spell = adapter.spell_command if adapter else "`/{}`".format
-    if request.message.purpose == "prompts":
+    if request.message.origin.purpose == "prompts":
         if adapter:
             await adapter.show_prompts(
                 request.message, texts.prompts_title, suggest_questions(settings.retrieval_agents(), texts)
             )
         return ""
-    if request.message.purpose != "welcome":
+    if request.message.origin.purpose != "welcome":
         return help_text(settings, request.role, texts, spell)
     sources = describe_agents(settings.retrieval_agents(), texts)
     paragraphs = [texts.greeting.format(name=settings.name, sources=sources), texts.help_how_to_ask]

@@ -26,7 +26,7 @@ from core.settings import Settings
 from core.storage.feedback import FeedbackRepository, JournaledAnswer, Rating
 from core.storage.messages import Journal
 from core.storage.tables import may_be_shown
-from core.types import DOWN, RETRY, STOP, UP, Button, Message, Question, Reply, Skip, SkipReason, Turn, skip
+from core.types import DOWN, RETRY, STOP, UP, Button, Message, Origin, Question, Reply, Skip, SkipReason, Turn, skip
 
 _log = get_logger(__name__)
 
@@ -93,9 +93,9 @@ class FeedbackHandler:
 
     async def with_retry_context(self, message: Message, question: Question) -> Question:
         """Return the question to answer; a retry also carries the first answer and what was wrong with it."""
-        if message.purpose != "retry":
+        if message.origin.purpose != "retry":
             return question
-        first_answer = await self._repository.find_answer(replace(message, reply_to=message.root_id))
+        first_answer = await self._repository.find_answer(replace(message, reply_to=message.origin.root_id))
         if first_answer is None or not first_answer.reply:
             return question
         if not may_be_shown(first_answer.visible_sources, question.visible_sources):
@@ -105,7 +105,7 @@ class FeedbackHandler:
             Turn("user", original_question.text, original_question.author, original_question.author_id),
             Turn("assistant", first_answer.reply),
         )
-        return to_retry_question(question, previous_turns, first_answer.passages, message.retry_reason)
+        return to_retry_question(question, previous_turns, first_answer.passages, message.origin.retry_reason)
 
     async def _apply_press(self, adapter: Adapter, press: Message) -> _PressResult:
         answer = await self._repository.find_answer(press)
@@ -146,7 +146,7 @@ class FeedbackHandler:
             return ()
         question = answer.question
         choices: Sequence[str] = REASONS if self._settings.ask_why else ()
-        is_retried = question.purpose == "retry" or not (self._settings.try_harder and question.text)
+        is_retried = question.origin.purpose == "retry" or not (self._settings.try_harder and question.text)
         choices = choices if is_retried else (*choices, RETRY)
         return make_buttons(question.id, [(choice, texts.buttons[choice]) for choice in choices])
 
@@ -159,10 +159,8 @@ class FeedbackHandler:
             retry = replace(
                 question,
                 id=f"{question.id}~2",
-                root_id=question.id,
-                purpose="retry",
+                origin=Origin(root_id=question.id, purpose="retry", retry_reason=rating.reason),
                 addressed=True,
-                retry_reason=rating.reason,
             )
             if await self._journal.record_message(retry):
                 return _PressResult(texts.retrying, skip(SkipReason.RETRIED, question=question.id), retry=retry)
@@ -189,7 +187,7 @@ class FeedbackHandler:
         question = answer.question
         if not self._settings.try_harder:
             return texts.retry_disabled
-        if question.purpose == "retry":
+        if question.origin.purpose == "retry":
             return texts.already_retried
         if not await self._may_change(adapter, press, question):
             return texts.only_asker

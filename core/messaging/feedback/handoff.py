@@ -13,7 +13,7 @@ from core.catalogue import ENGLISH
 from core.formatting import format_code
 from core.settings import HandoffSettings
 from core.settings.base import get_network_suffix
-from core.types import HANDOFF_COMMAND, ConversationKey, Message
+from core.types import HANDOFF_COMMAND, ConversationKey, Message, Origin
 
 MAX_QUESTION_CHARS = 1000
 _PLAIN_NAME = re.compile(r"[^\W_]+(?:[ '’-][^\W_]+)*")
@@ -46,15 +46,17 @@ def make_handoff(question: Message, people: Sequence[str]) -> Message:
         question,
         # A retry of the question has the same id, so that the journal accepts only one handoff.
         id=f"{question.question_id}~h",
-        root_id=question.question_id,
-        purpose="escalation",
+        origin=Origin(
+            root_id=question.question_id,
+            purpose="escalation",
+            mentioned_users=tuple(people),
+            is_question_hidden=bool(question.command),
+        ),
         command=HANDOFF_COMMAND,
         addressed=True,
         quoted="",
         is_edit=False,
-        mentioned_users=tuple(people),
         # Not every platform shows the text of a command to others.
-        is_question_hidden=bool(question.command),
     )
 
 
@@ -65,13 +67,13 @@ def format_name(name: str) -> str:
 
 def format_question(handoff: Message) -> str:
     """Return the question, as code, for a handoff whose readers may not see it otherwise."""
-    is_hidden = handoff.is_question_hidden and handoff.text.strip()
+    is_hidden = handoff.origin.is_question_hidden and handoff.text.strip()
     return f"\n\n{format_code(handoff.text, MAX_QUESTION_CHARS)}" if is_hidden else ""
 
 
 def mentioned_users(message: Message) -> tuple[str, ...]:
     """Return the people whom the reply to a message mentions; only handoffs mention anybody."""
-    return message.mentioned_users if message.purpose == "escalation" else ()
+    return message.origin.mentioned_users if message.origin.purpose == "escalation" else ()
 
 
 def resolve_target(message: Message) -> Message:

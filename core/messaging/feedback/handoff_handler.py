@@ -144,9 +144,11 @@ class HandoffHandler:
             raise UsageError(texts.learn_usage)
         # A quotation from elsewhere replies to nothing here.
         taught_message = answer_message or replace(message, id=message.reply_to or message.id)
-        if message.in_restricted_thread:
+        if message.thread_state.is_restricted:
             # So was the question that stands behind the command, whatever place the answer comes from.
-            taught_message = replace(taught_message, key=message.key, in_restricted_thread=True)
+            taught_message = replace(
+                taught_message, key=message.key, thread_state=replace(taught_message.thread_state, is_restricted=True)
+            )
         asker_id = question_message.author_id if question_message else ""
         closed_sources = self._permissions.closed_sources(message)
         number = await self._taught_answers.submit(taught_message, asker_id, question, answer, closed_sources)

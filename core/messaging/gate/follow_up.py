@@ -42,7 +42,7 @@ async def follow_up_bot(message: Message, history: ChatHistory, settings: Settin
     `gate.follow_up_minutes`, and never below a comment of the bot's own accord. Raises `StoreError`.
     """
     window_s = settings.gate.follow_up_minutes * 60
-    is_shared_thread = message.is_shared_thread
+    is_shared_thread = message.thread_state.is_shared
     is_continuation = continues_question(message.text)
     is_acceptance = _makes_offers(settings) and accepts_offer(message.text)
     can_follow_up = message.key.thread and window_s and is_shared_thread is not False
@@ -82,7 +82,7 @@ def _is_comment(answer: BotAnswer, message: Message, settings: Settings) -> bool
 
 
 def _started_recently(message: Message, window_s: float) -> bool:
-    started_at = message.thread_started_at
+    started_at = message.thread_state.started_at
     return started_at is not None and datetime.now(UTC).timestamp() - started_at < window_s
 
 

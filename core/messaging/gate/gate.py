@@ -104,7 +104,7 @@ class Gate:
 
         Raises `StoreError` when the journal cannot be read.
         """
-        if message.purpose == "alert":
+        if message.origin.purpose == "alert":
             return GateDecision(True, canned_reply=message.text)
         await self.chat_policy.refresh()
         if message.addressed and not is_resumed and (reason := await self.other_bot_reason(message)):

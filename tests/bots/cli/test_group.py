@@ -35,7 +35,7 @@ from core.runtime.locks import group_lock
 from core.settings import Settings
 from core.settings.loader import load_settings
 from core.storage.engine import Database
-from core.types import Message, Question, Reply, SkipReason
+from core.types import Message, Origin, Question, Reply, SkipReason
 from tests.support.deployment import README, Deployment
 from tests.support.wiring import make_processor
 
@@ -276,7 +276,11 @@ async def test_a_change_says_whether_it_came_in_time(tmp_path: Path, capsys: pyt
         assert await journal.begin_answer(question) == "How?"
         assert not await journal.record_edit(replace(question, text="Who?"))
         assert capsys.readouterr().out == f"{EDITED}\n{EDITED_LATE}\n"
-        second = replace(question, id="second", root_id=question.id, purpose="retry")
+        second = replace(
+            question,
+            id="second",
+            origin=Origin(root_id=question.id, purpose="retry"),
+        )
         await journal.record_message(second)
         assert await journal.complete_deleted(question.id)
         assert not await journal.complete_deleted(question.id)
@@ -363,7 +367,11 @@ def test_a_second_try_goes_with_its_question() -> None:
     group = ConsoleGroupAdapter(0, make_console())
     question = group.parse_line("Ben: @kimas Why?")
     assert isinstance(question, Message)
-    second = replace(question, id="second", root_id=question.id, purpose="retry")
+    second = replace(
+        question,
+        id="second",
+        origin=Origin(root_id=question.id, purpose="retry"),
+    )
     assert not group.is_deleted(second)
     group.mark_deleted(question.id)
     assert group.is_deleted(question)

@@ -28,7 +28,7 @@ from core.ports import Adapter
 from core.settings import Settings
 from core.storage.chat_history import ChatHistory
 from core.storage.messages import Journal
-from core.types import ConversationKey, Message, Reply
+from core.types import ConversationKey, Message, Origin, Reply, ThreadState
 from tests.support.deployment import ROOT, Deployment, make_repository
 from tests.support.free_ports import free_port
 from tests.support.peers.callback import SECRET, CallbackPeer
@@ -469,7 +469,14 @@ class TestWhoSpeaks:
         whose = {}
         for number, person in (("5", "7"), ("6", "8"), ("7", "9")):
             copies = [
-                message(number, bot, key=thread, text="and how often?", author_id=person, is_shared_thread=True)
+                message(
+                    number,
+                    bot,
+                    key=thread,
+                    text="and how often?",
+                    author_id=person,
+                    thread_state=ThreadState(is_shared=True),
+                )
                 for bot in ("42", "43")
             ]
             reasons = await list_pending(journal, *copies, settings=discord_pair())
@@ -542,7 +549,7 @@ class TestNamed:
         bot = NamespacedAdapter("two", plain_adapter)
         people = ("ann", "bob@two", "cy@three")
         key = ConversationKey("http", "5@two")
-        bot.sink(message("1", "two", key=key, command="handoff", mentioned_users=people), NoDelivery())
+        bot.sink(message("1", "two", key=key, command="handoff", origin=Origin(mentioned_users=people)), NoDelivery())
         assert plain_adapter.messages[0].mentioned_users == ("bob",)
 
     async def test_a_failure_says_which_bot(self) -> None:

@@ -28,7 +28,7 @@ from core.storage.claims import ClaimRepository
 from core.storage.engine import Database
 from core.storage.leases import open_leases
 from core.storage.messages import Journal
-from core.types import ConversationKey, Message
+from core.types import ConversationKey, Message, Origin
 from tests.lab.benchmarks.daemons import Fleet, Shape, run
 from tests.support.peers.postgresql import PostgresServer
 
@@ -164,7 +164,9 @@ class TestAdapters:
             assert wrapper.needs_leader
             assert is_bound(wrapper, command)
             assert not is_bound(wrapper, MESSAGE)
-            assert not is_bound(wrapper, replace(command, purpose="retry")), "the second answer is a post of its own"
+            assert not is_bound(wrapper, replace(command, origin=Origin(purpose="retry"))), (
+                "the second answer is a post of its own"
+            )
 
     def test_slack(self) -> None:
         async def has_answered(_key: ConversationKey) -> bool:

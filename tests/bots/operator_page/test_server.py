@@ -32,7 +32,7 @@ from core.storage.messages import Journal
 from core.storage.overrides import Audit
 from core.storage.tables import identity_values, messages
 from core.storage.usage import NO_ANSWERS, TokenUsage, UsageRepository
-from core.types import Citation, Question, Reply, SkipReason
+from core.types import Citation, Question, Reply, SkipReason, ThreadState
 from tests.support.deployment import README, Deployment
 from tests.support.free_ports import free_port
 from tests.support.operator_page import (
@@ -500,7 +500,7 @@ class TestTeaching:
 
     async def test_an_answer_taught_to_a_closed_thread_stays_in_that_thread(self, page: Page) -> None:
         question = replace(make_message(1, "Whom do we lay off?"), key=replace(GROUP, thread="t"))
-        await answered(page.journal, replace(question, in_restricted_thread=True), NOTHING)
+        await answered(page.journal, replace(question, thread_state=ThreadState(is_restricted=True)), NOTHING)
         async with browser(page, OWNER) as client:
             token = await get_form_token(client)
             form = {"form_token": token, "question": "Whom do we lay off?", "answer": "Everybody."}

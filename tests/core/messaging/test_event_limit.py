@@ -12,11 +12,13 @@ from core.messaging.feedback.rating_buttons import to_press, to_reaction
 from core.settings.audience import OPERATOR_PLATFORM
 from core.storage.messages import Journal
 from core.storage.retention import delete_events
-from core.types import UP, ConversationKey, Message, SkipReason, skip
+from core.types import UP, ConversationKey, Message, Origin, SkipReason, skip
 
 CHAT = ConversationKey("telegram", "-100")
 PRESSED = to_press(Message("1", CHAT, "42", "Ann", "", datetime(2026, 1, 2, tzinfo=UTC)), UP, "7")
-OPENED = replace(PRESSED, key=ConversationKey("slack", "D1", "home:42"), command="help", purpose="home", text="")
+OPENED = replace(
+    PRESSED, key=ConversationKey("slack", "D1", "home:42"), command="help", origin=Origin(purpose="home"), text=""
+)
 TYPED = replace(PRESSED, key=CHAT, command="sources", text="")
 
 

@@ -20,7 +20,7 @@ from core.storage import message_lookup
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.retention import erase_expired
-from core.types import Citation, ConversationKey, Passage, Question, Reply
+from core.types import Citation, ConversationKey, Origin, Passage, Question, Reply, ThreadState
 from core.types.replies import Trace
 from knowledge.sources.taught import TaughtAnswers
 from tests.support.feedback_chat import CHAT, CITED, HELPER, MESSAGE, TRUSTED, deliver, make_escalate_command
@@ -106,8 +106,14 @@ async def test_nobody_writes_a_call_of_their_own(journal: Journal) -> None:
     forged = replace(MESSAGE, id="2", command="handoff", text="@everyone come here")
     adapter = await deliver(journal, forged, handoff=HELPER)
     assert adapter.get_reply("2").startswith("I do not know `/handoff`.")
-    assert mentioned_users(replace(MESSAGE, mentioned_users=("@helper",))) == (), "only calls mention anybody"
-    second = replace(MESSAGE, id="5~2", root_id="5", purpose="retry")
+    assert mentioned_users(replace(MESSAGE, origin=Origin(mentioned_users=("@helper",)))) == (), (
+        "only calls mention anybody"
+    )
+    second = replace(
+        MESSAGE,
+        id="5~2",
+        origin=Origin(root_id="5", purpose="retry"),
+    )
     assert make_handoff(second, ["x"]).id == "5~h", "a second answer has the call of the first"
 
 
@@ -211,7 +217,7 @@ async def test_a_link_into_a_closed_thread_or_another_chat_teaches_nothing(journ
         key=replace(CHAT, thread="9"),
         addressed=False,
         text="A secret.",
-        in_restricted_thread=True,
+        thread_state=ThreadState(is_restricted=True),
     )
     other_chat_message = replace(
         MESSAGE, id=f"{LONG}02", key=replace(CHAT, chat="hall"), addressed=False, text="Another secret."

@@ -40,7 +40,18 @@ from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings
 from core.storage.tables import messages
 from core.storage.usage import StatisticsRepository
-from core.types import AgentScore, Citation, ConversationKey, Message, Passage, Reply, SkipReason, skip
+from core.types import (
+    AgentScore,
+    Citation,
+    ConversationKey,
+    Message,
+    Origin,
+    Passage,
+    Reply,
+    SkipReason,
+    ThreadState,
+    skip,
+)
 from tests.support.fixtures import INSTALL, InMemoryLibrary, settings
 from tests.support.growth import measure
 
@@ -192,7 +203,13 @@ async def test_a_pressed_button_is_nobody_talking(journal: Journal) -> None:
     group = Group.of(journal, cooldown_s=60)
     request = message(1)
     await group.answered(replace(request, addressed=True))
-    await group.answered(replace(request, id="second", root_id=request.id, purpose="retry"))
+    await group.answered(
+        replace(
+            request,
+            id="second",
+            origin=Origin(root_id=request.id, purpose="retry"),
+        )
+    )
     await group.answered(make_handoff(request, ["9"]))
     press = Message("p", ConversationKey("test", "room"), "bob", "", "", request.sent_at)
     press_message = to_press(press, "down", request.id)
@@ -362,7 +379,7 @@ async def test_where_a_thread_is_one_conversation(journal: Journal, text: str, p
     await group.answered(message(1, addressed=True, key=THREAD))
     await group.silent(message(2, "thanks", person="bob", **FOLLOWED_THREAD))
     assert (await group.judge(message(3, text, person=person, **FOLLOWED_THREAD))).should_speak is is_speaking
-    switched_off = message(4, text, person=person, key=THREAD, is_shared_thread=False)
+    switched_off = message(4, text, person=person, key=THREAD, thread_state=ThreadState(is_shared=False))
     assert not (await group.judge(switched_off)).should_speak
 
 
@@ -380,7 +397,7 @@ async def test_a_thread_that_the_bot_began_or_that_was_opened_on_its_answer(jour
     group = Group.of(journal, mode="mention", follow_up_minutes=10)
     now = datetime.now(UTC).timestamp()
     for number, (begun_at, is_speaking) in enumerate(((now - 60, True), (now - 700, False)), 10):
-        request = message(number, thread_started_at=begun_at, **FOLLOWED_THREAD)
+        request = message(number, thread_state=ThreadState(started_at=begun_at), **FOLLOWED_THREAD)
         assert (await group.judge(request)).should_speak is is_speaking
     first = message(1, addressed=True)
     await group.answered(first)
@@ -405,7 +422,7 @@ async def test_a_comment_begins_no_conversation(journal: Journal, post: bool | N
     for person in ("ann", "bob"):
         request = message(8, "When was that?", person=person, **FOLLOWED_THREAD)
         assert not (await group.gate.judge(request)).should_speak
-        started_at = replace(request, thread_started_at=datetime.now(UTC).timestamp())
+        started_at = replace(request, thread_state=ThreadState(started_at=datetime.now(UTC).timestamp()))
         assert not (await group.gate.judge(started_at)).should_speak, "below a comment that began it, likewise"
     await group.answered(message(9, "@bot When was that?", addressed=True, key=THREAD))
     assert (await group.judge(message(10, "and where?", **FOLLOWED_THREAD))).should_speak
@@ -475,7 +492,7 @@ async def test_where_every_message_has_its_own_thread_the_channel_is_one_place(
 ) -> None:
     """On Slack what is written into the channel opens a thread, and is in the channel all the same."""
     group = Group.of(journal, wait_s=5)
-    request = message(1, key=replace(CHAT, thread="1"), in_main_chat=True)
+    request = message(1, key=replace(CHAT, thread="1"), thread_state=ThreadState(in_main_chat=True))
     decision = await group.judge(request)
     assert decision.wait_s > 4
     own_fields = {"key": replace(CHAT, thread="2"), "in_main_chat": True} if "key" not in later_fields else {}

@@ -30,7 +30,7 @@ from core.storage.overrides import RuntimeOverrides
 from core.storage.refresh_state import RefreshStateRepository
 from core.storage.tables import metadata
 from core.storage.usage import TokenUsage, UsageRepository
-from core.types import Attachment, ConversationKey, FeedEntry, Message, Turn
+from core.types import Attachment, ConversationKey, FeedEntry, Message, Origin, ThreadState, Turn
 from tests.support.data import OLD_JOURNAL
 
 CHAT = ConversationKey("telegram", "-100", "7")
@@ -98,18 +98,13 @@ async def test_a_message_with_all_its_fields_comes_back_from_the_journal(tmp_pat
         PRESS,
         is_by_bot=True,
         is_post=False,
-        in_restricted_thread=True,
-        in_main_chat=True,
-        is_shared_thread=False,
-        thread_started_at=17.5,
+        thread_state=ThreadState(is_restricted=True, in_main_chat=True, is_shared=False, started_at=17.5),
         parent_id="6",
         language="de",
         feed_entry=FeedEntry("games"),
-        purpose="escalation",
-        root_id="7",
-        retry_reason="wrong",
-        mentioned_users=("U2",),
-        is_question_hidden=True,
+        origin=Origin(
+            purpose="escalation", root_id="7", retry_reason="wrong", mentioned_users=("U2",), is_question_hidden=True
+        ),
     )
     await journal.record_message(message)
     assert [pending for pending, _ in await journal.get_pending("telegram")] == [message]
