@@ -43,6 +43,8 @@ demo: $(VENV)/.runtime  ## ask this repository a question: no key, no server
 
 # Compiled code is kept: every process that a test starts would compile all of it again.
 test: export PYTHONDONTWRITEBYTECODE :=
+# Threads of NumPy that wait by spinning would slow the other workers.
+test: export OPENBLAS_NUM_THREADS := 1
 test: $(VENV)/.dev  ## lint, types and every test
 	$(MAKE) --no-print-directory -j 2 lint parallel
 
@@ -80,8 +82,8 @@ wheel: $(VENV)/.runtime  ## build the wheel into dist/
 	$(BIN)/python -m hatchling build --target wheel
 
 lock: $(UV)  ## pin again what pyproject.toml asks for
-	$(COMPILE) --extra eval --extra postgres --extra weaviate --group build --group model -o requirements.lock
-	$(COMPILE) --extra eval --extra postgres --extra weaviate --group build --group model --group dev -o requirements-dev.lock
+	$(COMPILE) --extra eval --extra fast --extra postgres --extra weaviate --group build --group model -o requirements.lock
+	$(COMPILE) --extra eval --extra fast --extra postgres --extra weaviate --group build --group model --group dev -o requirements-dev.lock
 
 clean:  ## remove the virtual environment and everything made
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache build dist *.egg-info

@@ -55,7 +55,7 @@ from core.settings.limits import (
 from core.settings.loader import get_secret_values
 from core.types import Question
 from knowledge.embedding.fastembed_models import unusable_reason
-from knowledge.embedding.local import find_package_dir, get_model_dir, get_shared_dir
+from knowledge.embedding.local import choose_runtime, find_package_dir, get_model_dir, get_shared_dir
 from knowledge.live import open_live_source
 from knowledge.sources.factory import open_source
 from knowledge.sources.forge.source import ForgeProject
@@ -276,7 +276,7 @@ def _check_embedding(settings: Settings) -> Finding:
         is_there = os.path.isfile(folder / "model.safetensors")
         text = f"built-in MiniLM from {folder}" if is_there else f"{folder} holds no model.safetensors"
         return Finding("ok" if is_there else "error", subject, text)
-    model_dir = get_model_dir(settings.data_dir / "models")
+    model_dir = get_model_dir(settings.data_dir / "models", choose_runtime())
     # `os.path.isdir` is false for a cache that is closed to this account: it holds nothing for it.
     is_cached = os.path.isdir(model_dir) or os.path.isdir(get_shared_dir(model_dir))
     return Finding("ok", subject, "built-in MiniLM" + ("" if is_cached else ", fetched on first use (91 MB, once)"))

@@ -1,10 +1,11 @@
-"""The built-in all-MiniLM-L6-v2, for English, computed by NumPy."""
+"""The built-in all-MiniLM-L6-v2, for English: through CTranslate2, or through NumPy where that is not installed."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import importlib.util
+import math
 import os
 import re
 import shutil
@@ -14,12 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from core.errors import EmbeddingError
+from core.install_hints import format_install_hint
 from core.language.tokens import count_cjk
+from core.observability.logs import get_logger
 from core.runtime.tuning import lower_thread_priority
-from knowledge.embedding import numpy_model
+from knowledge.embedding import ctranslate2_model, numpy_model
 from knowledge.embedding.batches import ThreadedEncoder, replace_surrogates
 from knowledge.embedding.download import MODULE, describe_ways_out, download_model
 from knowledge.ports import Vectors
@@ -27,16 +30,17 @@ from knowledge.ports import Vectors
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from knowledge.embedding.numpy_model import NumpyModel
+_log = get_logger(__name__)
 
-# The name of its first runtime, whose vectors have a cosine of 0.98 to 0.998 with these: passages stay valid.
+# One name for both runtimes: what one of them has indexed is searched with the other. The cosine of their vectors is
+# 0.998 on one processor and 0.982 on another, so the int8 of two processors differs as much as the two runtimes do.
 LOCAL_NAME = "minilm-l6-v2-int8"
 LOCAL_DIMENSION = 384
 MEMORY_HINT = (
     "the embedding model does not fit into memory: raise the limit (MemoryMax=, ulimit -v), or free some; if there is "
     "enough, delete it"
 )
-# As C++, NumPy and the operating system say it.
+# As C++, NumPy, CTranslate2 and the operating system say it.
 ALLOCATION_FAILED = re.compile(r"bad_alloc|[Uu]nable to allocate|allocated? memory")
 LOCAL_LANGUAGES = ("en",)
 UNKNOWN_TOKEN_ID = 100
@@ -49,11 +53,42 @@ CHECKSUMS = {
 # 256 tokens of English never take more characters than this; the rest need not be tokenised.
 MAX_TOKENS = 256
 MAX_CHARACTERS = 8192
+# With so many texts, NumPy takes minutes.
+MANY_TEXTS = 2000
+FAST_HINT = "the extra kimas[fast] makes it two to three times as fast"
 
 
-def get_model_dir(cache_dir: Path) -> Path:
-    """Return the folder that keeps the converted model."""
-    return cache_dir / f"{LOCAL_NAME}-{numpy_model.FORMAT}"
+class TokenEncoder(Protocol):
+    """A loaded model. Calls may run in parallel."""
+
+    def encode(self, token_ids: Sequence[Sequence[int]]) -> Vectors:
+        """Return the mean of each text's last hidden states, shape (len(token_ids), 384). No text may be empty."""
+
+    def close(self) -> None:
+        """Free the model. Idempotent."""
+
+
+class Runtime(Protocol):
+    """What computes the model: a module of this folder."""
+
+    def get_format(self) -> str:
+        """Return the name of the converted model's format."""
+
+    def convert(self, package_dir: Path, model_dir: Path) -> None:
+        """Write the weights for `load` into a folder that exists."""
+
+    def load(self, model_dir: Path) -> TokenEncoder:
+        """Load what `convert` wrote. Raises an exception of any kind for a damaged file."""
+
+
+def choose_runtime() -> Runtime:
+    """Return the fastest runtime that is installed."""
+    return ctranslate2_model if importlib.util.find_spec("ctranslate2") else numpy_model
+
+
+def get_model_dir(cache_dir: Path, runtime: Runtime) -> Path:
+    """Return the folder that keeps the model as this runtime reads it."""
+    return cache_dir / f"{LOCAL_NAME}-{runtime.get_format()}"
 
 
 def get_shared_dir(model_dir: Path) -> Path:
@@ -65,29 +100,34 @@ def get_shared_dir(model_dir: Path) -> Path:
     return model_dir if cache.startswith("~") else Path(cache) / "kimas" / "models" / model_dir.name
 
 
-_LoadedModel: TypeAlias = "tuple[NumpyModel, Tokenizer]"
+_LoadedModel: TypeAlias = "tuple[TokenEncoder, Tokenizer]"
 
 
 class LocalEmbedder:
     """An `Embedder`: all-MiniLM-L6-v2 on the processor, 256 tokens a text. It knows English only."""
 
-    def __init__(self, encoder: NumpyModel, tokenizer: Tokenizer) -> None:
+    def __init__(self, encoder: TokenEncoder, tokenizer: Tokenizer, *, is_slow: bool = False) -> None:
         self.name = LOCAL_NAME
         self.dimension = LOCAL_DIMENSION
         self._encoder = encoder
         self._tokenizer = tokenizer
+        self._texts_before_hint: float = MANY_TEXTS if is_slow else math.inf
         self._threads = ThreadedEncoder(LOCAL_NAME, LOCAL_DIMENSION, self._encode)
 
     @classmethod
-    async def open(cls, cache_dir: Path, package_dir: Path | None = None) -> LocalEmbedder:
+    async def open(
+        cls, cache_dir: Path, package_dir: Path | None = None, runtime: Runtime | None = None
+    ) -> LocalEmbedder:
         """Load the model from `cache_dir`; on first use convert it from `package_dir` or the installed package.
 
         Without either it is copied from where another data directory left it, or its files are downloaded. Several
-        processes may do that at the same time. Raises `EmbeddingError`.
+        processes may do that at the same time. `runtime` is the fastest that is installed, unless another one is
+        named. Raises `EmbeddingError`.
         """
-        model_dir = get_model_dir(cache_dir)
-        load = partial(_load_converted, model_dir)
-        convert = partial(_convert, model_dir)
+        runtime = runtime or choose_runtime()
+        model_dir = get_model_dir(cache_dir, runtime)
+        load = partial(_load_converted, runtime, model_dir)
+        convert = partial(_convert, runtime, model_dir)
         # The model's own threads inherit the priority of the thread that loads it.
         with ThreadPoolExecutor(1, initializer=lower_thread_priority) as executor:
             run = partial(asyncio.get_running_loop().run_in_executor, executor)
@@ -106,10 +146,14 @@ class LocalEmbedder:
                     await _download_and_convert(model_dir, partial(run, convert))
                     await run(_copy_model, model_dir, shared_dir)
                 model = await run(load)
-            return cls(*model)
+            return cls(*model, is_slow=runtime is numpy_model)
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """Return unit vectors, shape (len(texts), 384); a small job overtakes a big one. Raises `EmbeddingError`."""
+        self._texts_before_hint -= len(texts)
+        if self._texts_before_hint < 0:
+            self._texts_before_hint = math.inf
+            _log.warning("embedding.slow", hint=f"{FAST_HINT}: {format_install_hint('fast')}")
         return await self._threads.embed(texts)
 
     async def warm_up(self) -> None:
@@ -178,12 +222,12 @@ def _copy_model(origin: Path, target: Path) -> bool:
     return True
 
 
-def _load_converted(model_dir: Path) -> _LoadedModel:
+def _load_converted(runtime: Runtime, model_dir: Path) -> _LoadedModel:
     from tokenizers import Tokenizer
 
     try:
         tokenizer = Tokenizer.from_file(str(model_dir / "tokenizer.json"))
-        encoder = numpy_model.load(model_dir)
+        encoder = runtime.load(model_dir)
     except Exception as error:  # the libraries raise nothing narrower
         # The path of the model may have any words in it.
         reason = str(error).replace(str(model_dir), "")
@@ -203,7 +247,7 @@ def find_package_dir() -> Path | None:
     return Path(spec.origin).parent / "model" if spec and spec.origin else None
 
 
-def _convert(model_dir: Path, package_dir: Path, hint: str = REINSTALL_HINT) -> None:
+def _convert(runtime: Runtime, model_dir: Path, package_dir: Path, hint: str = REINSTALL_HINT) -> None:
     for path, expected in ((package_dir / name, checksum) for name, checksum in CHECKSUMS.items()):
         try:
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -219,7 +263,7 @@ def _convert(model_dir: Path, package_dir: Path, hint: str = REINSTALL_HINT) -> 
             staging_dir = Path(temp_dir) / "model"
             staging_dir.mkdir()
             shutil.copyfile(package_dir / "tokenizer.json", staging_dir / "tokenizer.json")
-            numpy_model.convert(package_dir, staging_dir)
+            runtime.convert(package_dir, staging_dir)
             staging_dir.rename(model_dir)
 
 

@@ -1,4 +1,4 @@
-"""The built-in model's layers in NumPy.
+"""The built-in model's layers in NumPy, where the extra `kimas[fast]` is not installed.
 
 The texts of a batch stand below each other, without padding: linear layers take all tokens in one product, attention
 takes each text alone. It computes in float32, as the model was published.
@@ -14,8 +14,6 @@ import numpy as np
 
 from knowledge.ports import Vectors
 
-# With another number, the model is converted again.
-FORMAT = "numpy-1"
 LAYERS = 6
 HEADS = 12
 WIDTH = 384
@@ -25,7 +23,7 @@ ACTIVATED_ROWS = 64
 
 
 class NumpyModel:
-    """The encoder of `weights`, as `convert` writes them. Calls may run in parallel."""
+    """A `TokenEncoder` of `weights`, as `convert` writes them. Calls may run in parallel."""
 
     def __init__(self, weights: Mapping[str, Vectors]) -> None:
         # Only rows of it are used, so it stays as it is stored: half the memory.
@@ -97,6 +95,11 @@ def _activate(states: Vectors) -> None:
     inner += 1
     inner *= 0.5
     states *= inner
+
+
+def get_format() -> str:
+    """Return the name of the format: with another number, the model is converted again."""
+    return "numpy-1"
 
 
 def load(model_dir: Path) -> NumpyModel:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from knowledge.embedding import local, numpy_model
+from knowledge.embedding import ctranslate2_model, local
 from knowledge.ports import Vectors
 
 # Where a process of this run finds the converted model, or makes it.
@@ -37,12 +37,12 @@ def copy_converted_model(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(local, "_convert", _copy_converted)
 
 
-def _copy_converted(model_dir: Path, package_dir: Path, *hint: str) -> None:
-    if package_dir == local.find_package_dir():
+def _copy_converted(runtime: local.Runtime, model_dir: Path, package_dir: Path, *hint: str) -> None:
+    if runtime is ctranslate2_model and package_dir == local.find_package_dir():
         folder = Path(os.environ[VARIABLE])
         with FileLock(folder.with_suffix(".lock")):
             if not folder.is_dir():
-                convert_model(folder, package_dir)
+                convert_model(runtime, folder, package_dir)
                 # As `kimas` would make it, whatever the umask of this process: the copies have the same modes.
                 for path in (folder, *folder.rglob("*")):
                     path.chmod(0o700 if path.is_dir() else 0o600)
@@ -50,7 +50,7 @@ def _copy_converted(model_dir: Path, package_dir: Path, *hint: str) -> None:
         with suppress(OSError):
             shutil.copytree(folder, model_dir)
             return
-    convert_model(model_dir, package_dir, *hint)
+    convert_model(runtime, model_dir, package_dir, *hint)
 
 
 class LoadedModels:
@@ -59,12 +59,12 @@ class LoadedModels:
     def __init__(self) -> None:
         self._models: dict[tuple[object, ...], Any] = {}
 
-    def load(self, model_dir: Path) -> Any:
+    def load(self, runtime: local.Runtime, model_dir: Path) -> Any:
         """Load a converted model, unless a copy of it is loaded."""
         states = [(path.name, path.stat()) for path in sorted(model_dir.iterdir())]
-        key = tuple((name, state.st_size, state.st_mtime_ns) for name, state in states)
+        key = (runtime.get_format(), *((name, state.st_size, state.st_mtime_ns) for name, state in states))
         if key not in self._models:
-            encoder, tokenizer = load_model(model_dir)
+            encoder, tokenizer = load_model(runtime, model_dir)
             self._models[key] = _KeptEncoder(encoder), tokenizer
         return self._models[key]
 
@@ -72,7 +72,7 @@ class LoadedModels:
 class _KeptEncoder:
     """An encoder that stays open: others use it, too."""
 
-    def __init__(self, encoder: numpy_model.NumpyModel) -> None:
+    def __init__(self, encoder: local.TokenEncoder) -> None:
         self._encoder = encoder
 
     def encode(self, token_ids: Sequence[Sequence[int]]) -> Vectors:
