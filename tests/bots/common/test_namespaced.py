@@ -550,7 +550,7 @@ class TestNamed:
         people = ("ann", "bob@two", "cy@three")
         key = ConversationKey("http", "5@two")
         bot.sink(message("1", "two", key=key, command="handoff", origin=Origin(mentioned_users=people)), NoDelivery())
-        assert plain_adapter.messages[0].mentioned_users == ("bob",)
+        assert plain_adapter.messages[0].origin.mentioned_users == ("bob",)
 
     async def test_a_failure_says_which_bot(self) -> None:
         with pytest.raises(PlatformError, match=r"bots\.two: the token is refused"):

@@ -148,12 +148,12 @@ async def test_in_a_thread_mentions_and_replies_address_and_the_rest_may_follow(
         await peer.say(thread, "right", reply_to=ours)
         await inbox.until(5)
     assert [message.addressed for message in inbox.messages] == [False, False, False, False, True]
-    assert [message.is_shared_thread for message in inbox.messages] == [True, False, True, False, True]
+    assert [message.thread_state.is_shared for message in inbox.messages] == [True, False, True, False, True]
     later_inbox = Inbox()
     async with listening(peer, make(follow_threads=False), later_inbox.receive):
         await peer.say(thread, "switched off?")
         await later_inbox.until(1)
-    assert later_inbox.messages[-1].is_shared_thread is False
+    assert later_inbox.messages[-1].thread_state.is_shared is False
 
 
 async def test_edits_are_handed_on_and_unfolded_links_are_not(peer: DiscordPeer, make: Make) -> None:

@@ -77,7 +77,7 @@ def test_a_thread_may_go_on_with_us_unless_somebody_else_is_meant() -> None:
         convert("in the channel"),
     ]
     assert [isinstance(item, Message) and item.addressed for item in message] == [False] * 4
-    assert [isinstance(item, Message) and item.is_shared_thread for item in message] == [True, False, False, None]
+    assert [isinstance(item, Message) and item.thread_state.is_shared for item in message] == [True, False, False, None]
 
 
 @pytest.mark.parametrize(

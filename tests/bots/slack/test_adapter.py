@@ -97,9 +97,9 @@ async def test_in_a_thread_only_a_mention_addresses_and_the_rest_may_follow(
     await inbox.until(4)
     assert {message.key.thread for message in inbox.messages} == {root}
     assert [message.addressed for message in inbox.messages] == [True, False, False, True]
-    assert [message.is_shared_thread for message in inbox.messages] == [None, True, False, False]
-    assert [message.in_main_chat for message in inbox.messages] == [True, False, False, False]
-    assert all(message.thread_started_at is None for message in inbox.messages)
+    assert [message.thread_state.is_shared for message in inbox.messages] == [None, True, False, False]
+    assert [message.thread_state.in_main_chat for message in inbox.messages] == [True, False, False, False]
+    assert all(message.thread_state.started_at is None for message in inbox.messages)
 
 
 async def test_a_mention_in_a_thread_of_others_quotes_what_it_is_about(

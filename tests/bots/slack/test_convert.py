@@ -59,7 +59,7 @@ def test_a_mention_opens_a_thread_of_its_own() -> None:
         "user": "U1",
         "team": "T1",
     }
-    assert result.in_main_chat
+    assert result.thread_state.in_main_chat
     assert result.sent_at.timestamp() == pytest.approx(1_700_000_000.0001)
 
 
@@ -80,23 +80,29 @@ def test_a_thread_of_a_direct_conversation_is_one_of_its_own() -> None:
 
 def test_a_reply_below_our_answer_to_a_command_may_go_on_with_us() -> None:
     thread_message = message(thread_ts="1700000000.5", parent_user_id="UBOT")
-    assert (thread_message.addressed, thread_message.is_shared_thread, thread_message.thread_started_at) == (
+    assert (
+        thread_message.addressed,
+        thread_message.thread_state.is_shared,
+        thread_message.thread_state.started_at,
+    ) == (
         False,
         True,
         1_700_000_000.5,
     )
-    assert message(thread_ts="1.0", parent_user_id="UBOT", text="<@U2> look").is_shared_thread is False
-    assert message(thread_ts="1.0", parent_user_id="U2").thread_started_at is None
+    assert message(thread_ts="1.0", parent_user_id="UBOT", text="<@U2> look").thread_state.is_shared is False
+    assert message(thread_ts="1.0", parent_user_id="U2").thread_state.started_at is None
 
 
 def test_only_what_stands_in_the_channel_itself_is_marked_so() -> None:
-    assert [message(**changes).in_main_chat for changes in ({}, {"thread_ts": "1.0"}, {"channel": "D1"})] == [
+    assert [
+        message(**changes).thread_state.in_main_chat for changes in ({}, {"thread_ts": "1.0"}, {"channel": "D1"})
+    ] == [
         True,
         False,
         False,
     ]
     edited_message = message(thread_ts=message().id)
-    assert edited_message.in_main_chat, "what others reply to gets its own timestamp as its thread"
+    assert edited_message.thread_state.in_main_chat, "what others reply to gets its own timestamp as its thread"
 
 
 @pytest.mark.parametrize(

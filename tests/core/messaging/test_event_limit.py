@@ -64,7 +64,9 @@ async def test_a_reaction_to_what_is_not_ours_is_not_kept() -> None:
 
 async def test_settled_events_are_deleted_and_nothing_else(journal: Journal) -> None:
     events = [
-        replace(message, id=f"{message.purpose} {number}") for message in (PRESSED, OPENED) for number in range(150)
+        replace(message, id=f"{message.origin.purpose} {number}")
+        for message in (PRESSED, OPENED)
+        for number in range(150)
     ]
     other_messages = [
         replace(TYPED, id="typed"),

@@ -325,7 +325,7 @@ async def test_the_grey_zone(journal: Journal, grey: str, expected_text: str, mo
 
 
 THREAD = replace(CHAT, thread="7")
-FOLLOWED_THREAD: dict[str, Any] = {"key": THREAD, "is_shared_thread": True}
+FOLLOWED_THREAD: dict[str, Any] = {"key": THREAD, "thread_state": ThreadState(is_shared=True)}
 
 
 @pytest.mark.parametrize(
@@ -397,7 +397,7 @@ async def test_a_thread_that_the_bot_began_or_that_was_opened_on_its_answer(jour
     group = Group.of(journal, mode="mention", follow_up_minutes=10)
     now = datetime.now(UTC).timestamp()
     for number, (begun_at, is_speaking) in enumerate(((now - 60, True), (now - 700, False)), 10):
-        request = message(number, thread_state=ThreadState(started_at=begun_at), **FOLLOWED_THREAD)
+        request = message(number, key=THREAD, thread_state=ThreadState(is_shared=True, started_at=begun_at))
         assert (await group.judge(request)).should_speak is is_speaking
     first = message(1, addressed=True)
     await group.answered(first)
@@ -495,7 +495,11 @@ async def test_where_every_message_has_its_own_thread_the_channel_is_one_place(
     request = message(1, key=replace(CHAT, thread="1"), thread_state=ThreadState(in_main_chat=True))
     decision = await group.judge(request)
     assert decision.wait_s > 4
-    own_fields = {"key": replace(CHAT, thread="2"), "in_main_chat": True} if "key" not in later_fields else {}
+    own_fields = (
+        {"key": replace(CHAT, thread="2"), "thread_state": ThreadState(in_main_chat=True)}
+        if "key" not in later_fields
+        else {}
+    )
     await group.silent(message(2, **{**own_fields, **later_fields}))
     confirmed = await group.gate.recheck(request, decision)
     assert confirmed.should_speak is not bool(reason)
