@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
-from core.language.lexicon import get_words
+from core.language.lexicon import get_pattern, get_words
 from core.language.tokens import CJK_CHARACTER, CJK_CHARACTERS, cut_into_pairs, split_simplified
 
 _LETTER = rf"(?:(?![{CJK_CHARACTERS}])\w)"
@@ -13,21 +14,6 @@ _WORD = re.compile(
 )
 # The same for lower-case text without other characters, in a third of the time.
 _ASCII_WORD = re.compile(r"[a-z_](?:[\w.\-]*\w)?|\d(?:[\d.a-z_]*[\da-z_])?", re.ASCII)
-# Polite phrases around a question, and words without content.
-_FILLERS = re.compile(
-    r"\b(?:(?:hi|hello|hey|dear)(?: (?:there|all|everyone|everybody|folks|team|guys))*\b[,!.]*"
-    r"|(?:many )?thanks?(?: you)?(?: so much| very much| a lot| in advance)*\b[,!.]*|thx|please|pls|kindly"
-    r"|(?:can|could|would|will) (?:you|someone|anyone|somebody|anybody)(?: (?:please|kindly))?"
-    r"(?: (?:tell|explain to|show|help|give|let) (?:me|us)(?: know)?)?"
-    r"|(?:does|do) (?:anyone|anybody|someone|you) know(?: if| whether)?"
-    r"|(?:i am|i'm|i was) (?:just )?(?:wondering|asking)(?: if| whether)?|(?:i have )?(?:a )?quick question:?"
-    r"|i(?: would|'d)? (?:like|want|need) to (?:know|ask|understand|learn)(?: about)?"
-    r"|just|basically|actually|simply|really|maybe|perhaps|somehow|kind of|sort of|by the way|btw|imho|you know)\b[,:]?"
-    r"|(?:请问一下|请问|请教(?:一下|下)?|求助|求教|你好|您好|谢谢|多谢|麻烦(?:你|您)?|帮我(?:看看|查一下)?"
-    r"|(?:各位)?大佬们?|我想(?:知道|了解|问)(?:一下)?|能不能告诉我|可以告诉我|一下)"
-    r"[，,。！!：:]?",
-    re.IGNORECASE,
-)
 _POSSESSIVE = re.compile(r"(?<=\w)['’]s\b", re.IGNORECASE)
 # Chinese has no spaces: the particles between two noun phrases.
 _CHINESE_PARTICLE = re.compile(
@@ -57,9 +43,16 @@ def _get_stop_words() -> frozenset[str]:
     return get_words("en", "function_words", "grammar_words", "query_words")
 
 
+@cache
+def _get_polite_phrases() -> re.Pattern[str]:
+    english = get_pattern("en", "polite_phrases")
+    chinese = get_pattern("zh", "polite_phrases")
+    return re.compile(rf"\b(?:{english})\b[,:]?|(?:{chinese})[，,。！!：:]?", re.IGNORECASE)
+
+
 def strip_fillers(text: str) -> str:
     """Return a text without greetings, thanks and polite phrases; unchanged if nothing else would be left."""
-    content = " ".join(" ".join(split_simplified(_FILLERS, text)).split()).lstrip(",.!;:，。！；： ")
+    content = " ".join(" ".join(split_simplified(_get_polite_phrases(), text)).split()).lstrip(",.!;:，。！；： ")
     return content if content_words(content) else text
 
 

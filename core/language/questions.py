@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 
 from core.language.courtesies import find_courtesy
+from core.language.lexicon import get_pattern
 from core.language.prose import CODE, CODE_SPAN, FENCED_CODE, LINK
 from core.language.tokens import CJK_CHARACTER, count_cjk, simplify
 from core.types import SkipReason
@@ -30,22 +32,6 @@ _GROUP_MENTIONS = frozenset(
     ("all", "everyone", "everybody", "here", "channel", "group", "team", "所有人", "全体成员", "大家")
 )
 
-# Removed word by word: of a courtesy nothing is left.
-_COURTESY = re.compile(
-    r"\b(?:o+k+(?:ay)?|k|ye[spa]h?|yeah|no|nope|sure|right|exactly|agreed?|same|nice|cool|great|awesome|perfect|wow"
-    r"|oh|ah"
-    r"|hm+|lo+l|lmao|(?:ha){2,}h?|he(?:he)+|thanks?|thank you|thx|ty|tysm|cheers|np|problem|you'?re|welcome|yw|hi+"
-    r"|hello|hey+"
-    r"|good|morning|afternoon|evening|night|job|point|bye|see you|gn|gm|gg|congrats|congratulations|got it|i see"
-    r"|makes sense|will do|done|fixed|solved|work(?:s|ed)|never ?mind|nvm|brb|afk|sorry|really|so much|a lot"
-    r"|very much"
-    r"|again|all|everyone|everybody|guys|folks|there|team|man|mate|for|to|the|your|help|that|this|now|then|too|and|but"
-    r"|so|it)\b"
-    r"|谢谢|多谢|感谢|好[的吧]?|嗯|哦|噢|哈|呵|嘿|是的?|对的?|行|可以|收到|明白|懂|知道|了解|厉害|牛|赞|早|上|下午"
-    r"|晚|安|你|您|大家|再见|拜|辛苦"
-    r"|不客气|没事|没问题|解决|搞定|加油|恭喜|[呀啊啦了吧真的太]",
-    re.IGNORECASE,
-)
 _RESOLUTION = re.compile(
     r"\b(?:never ?mind|nvm|(?:i |i've |have )?(?:just )?(?:solved|fixed|figured|found) (?:it|that|out|the)|"
     r"(?:it|that)(?:'s| is)? (?:works?|working|solved|fixed)(?: now)?|works now|problem solved)\b"
@@ -160,10 +146,16 @@ def unanswerable_reason(text: str) -> SkipReason | None:
     # Chinese has no space before a Latin word.
     cjk_count = count_cjk(prose)
     word_count = len(_WORD.findall(CJK_CHARACTER.sub(" ", prose)))
-    remainder = _COURTESY.sub("", prose)
+    remainder = _get_courtesy_words().sub("", prose)
     if find_courtesy(text) or not (_WORD.search(remainder) or CJK_CHARACTER.search(remainder)):
         return SkipReason.COURTESY
     return SkipReason.TOO_SHORT if word_count + cjk_count / 2 < 2 else None
+
+
+@cache
+def _get_courtesy_words() -> re.Pattern[str]:
+    english = get_pattern("en", "courtesy_words")
+    return re.compile(rf"\b(?:{english})\b|{get_pattern('zh', 'courtesy_words')}", re.IGNORECASE)
 
 
 def mentions_person(text: str) -> bool:

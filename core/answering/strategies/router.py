@@ -15,6 +15,7 @@ from core.answering.agents.conversation import format_question
 from core.answering.agents.search import collect_results
 from core.answering.context import AnswerDependencies, RetrievalResult
 from core.answering.strategies import parallel, planning, react, simple, single
+from core.language.courtesies import find_courtesy
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.budget import Budget
@@ -70,16 +71,13 @@ STRATEGY_KEYS = (
     "方法",
     "类型",
 )
-MAX_PLEASANTRY_CHARS = 80
+# Greetings and thanks in languages whose courtesies nobody else answers.
 _PLEASANTRY = re.compile(
-    r"(?:(?:hi|hello|hey|hiya|howdy|greetings|good (?:morning|afternoon|evening|night|day)|bye|goodbye|see you|cheers"
-    r"|thanks?|thank you|thx|ty|many thanks|ok|okay|great|cool|nice|perfect|awesome|got it|welcome"
-    r"|how are you|how's it going|你好|您好|大家好|嗨|早上好|早安|晚上好|晚安|下午好|谢谢|多谢|感谢|好的|再见|拜拜"
-    r"|hallo|guten (?:morgen|tag|abend)|danke|merci|bonjour|salut|hola|gracias|ciao|grazie|привет|спасибо)"
-    r"(?: (?:there|all|everyone|everybody|folks|guys|team|you|bot|so much|very much|a lot|again|today)|们|你|您|了)*"
+    r"(?:(?:hallo|guten (?:morgen|tag|abend)|danke|merci|bonjour|salut|hola|gracias|ciao|grazie|привет|спасибо)"
     r"[\W_]*)+",
     re.IGNORECASE,
 )
+MAX_PLEASANTRY_CHARS = 80
 
 
 async def gather(
@@ -143,7 +141,9 @@ def may_use_history(question: Question, deps: AnswerDependencies) -> bool:
 
 
 def _is_pleasantry(text: str) -> bool:
-    return len(text) <= MAX_PLEASANTRY_CHARS and bool(_PLEASANTRY.fullmatch(text.strip()))
+    if len(text) > MAX_PLEASANTRY_CHARS:
+        return False
+    return find_courtesy(text) in ("greeting", "thanks", "farewell") or bool(_PLEASANTRY.fullmatch(text.strip()))
 
 
 async def llm_strategy(question: Question, deps: AnswerDependencies, budget: Budget) -> Strategy:

@@ -1,4 +1,4 @@
-"""The words that the rules know, as data: a file per language with named lists."""
+"""The words and phrases that the rules know, as data: a file per language with named lists."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ def get_words(language: Literal["en", "zh"], *names: str) -> frozenset[str]:
     """
     lists = _load(language)
     return frozenset(word for name in names for word in lists[name].split())
+
+
+@cache
+def get_pattern(language: Literal["en", "zh"], name: str) -> str:
+    """Return the regular expression that one of the phrases of a list matches."""
+    return "|".join(_load(language)[name].split("\n")[:-1])
 
 
 @cache
