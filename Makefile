@@ -50,7 +50,7 @@ test: $(VENV)/.dev  ## lint, types and every test
 
 # What is marked `serial` comes last and alone, when the types have long been checked.
 parallel: $(VENV)/.dev
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not serial"
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not serial"
 	$(BIN)/pytest -m serial $$(grep -rl --include='test_*.py' 'mark.serial' tests)
 
 lint: $(VENV)/.dev  ## style, layers and types only
