@@ -71,6 +71,7 @@ VENDORS = {
     "opentelemetry": ["core/observability/tracing.py"],
     "openpyxl": ["knowledge/formats/"],
     "pathspec": ["knowledge/sources/common/"],
+    "protego": ["knowledge/sources/website/"],
     "prometheus_client": ["core/observability/metrics.py"],
     "pptx": ["knowledge/formats/"],
     # The settings are pydantic models. aiogram's types are, too: what it refuses, pydantic refuses.
@@ -93,6 +94,7 @@ VENDORS = {
         "knowledge/embedding/local.py",
         "knowledge/reranking/cross_encoder.py",
     ],
+    "w3lib": ["knowledge/web/charsets.py", "knowledge/sources/website/"],
     "weaviate": ["knowledge/stores/weaviate/"],
     "yaml": ["core/settings/yaml_file.py"],
     "yarl": ["knowledge/web/addresses.py"],

@@ -37,7 +37,7 @@ def read_retry_after(headers: Mapping[str, str], max_s: float = MAX_WAIT_S) -> f
     9.0
     """
     values = {str(name).lower(): str(value).strip() for name, value in dict(headers).items()}
-    date = _parse_date(values.get("date", ""))
+    date = parse_date(values.get("date", ""))
     now = time.time() if date is None else date
     milliseconds = _parse_number(values.get("retry-after-ms", ""))
     wait_s = _parse_wait(values.get("retry-after", ""), now) if milliseconds is None else milliseconds / 1000
@@ -55,12 +55,28 @@ def parse_retry_after(value: str) -> float | None:
     return None if wait_s is None else min(max(0.0, wait_s), MAX_WAIT_S)
 
 
+def parse_date(value: str) -> float | None:
+    """Return an HTTP date, in any of its three forms, or an ISO date in seconds since 1970; None for what is none.
+
+    >>> parse_date("Wed, 21 Oct 2015 07:28:00 GMT"), parse_date("2015-10-21"), parse_date("soon")
+    (1445412480.0, 1445385600.0, None)
+    """
+    for parse in (parsedate_to_datetime, datetime.fromisoformat):
+        try:
+            date = parse(value)
+            # The oldest form has no zone, and means UTC.
+            return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError, IndexError):
+            continue
+    return None
+
+
 def _parse_wait(value: str, now: float) -> float | None:
     span = _SPAN.fullmatch(value)
     if span is not None:
         return sum(float(number or 0) * factor for number, factor in zip(span.groups(), _SPAN_FACTORS, strict=True))
     seconds = _parse_number(value)
-    date = _parse_date(value) if seconds is None else None
+    date = parse_date(value) if seconds is None else None
     return seconds if date is None else date - now
 
 
@@ -83,15 +99,3 @@ def _parse_number(value: str) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
-
-
-def _parse_date(value: str) -> float | None:
-    """Return an HTTP date, in any of its three forms, or an ISO date in seconds since 1970; None for what is none."""
-    for parse in (parsedate_to_datetime, datetime.fromisoformat):
-        try:
-            date = parse(value)
-            # The oldest form has no zone, and means UTC.
-            return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-        except (ValueError, OverflowError, IndexError):
-            continue
-    return None
