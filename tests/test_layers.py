@@ -77,6 +77,7 @@ VENDORS = {
     # The settings are pydantic models. aiogram's types are, too: what it refuses, pydantic refuses.
     # It checks what a worker process replies.
     "pydantic": ["core/settings/", "bots/telegram/", "knowledge/parsing/pool.py"],
+    "playwright": ["knowledge/sources/website/rendering.py"],
     "pydantic_core": ["core/settings/"],
     "pypdf": ["knowledge/formats/"],
     "rich": ["bots/cli/", "bots/console/", "bots/common/terminal.py"],

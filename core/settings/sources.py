@@ -284,6 +284,9 @@ class WebsiteSource(FilteredSource, WebSource):
         ("utm_*", "gclid", "fbclid", "phpsessid", "jsessionid", "sessionid"),
         description="parameters of addresses that make no other page, in lower case; `*` stands for any characters",
     )
+    render: bool = Field(
+        False, description="run the scripts of pages that are empty without, in Chromium; needs the extra `render`"
+    )
     delay_s: float = Field(0.5, ge=0, description="pause between two requests, seconds; robots.txt may ask for more")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
 from knowledge.sources.common.state_files import TextStore
+from knowledge.sources.website.rendering import Renderer
 
 # The limits of one crawl, besides the pauses: a maze of pages without text, or a site that hangs, never ends by itself.
 REQUESTS_PER_PAGE = 4
@@ -89,6 +90,7 @@ class CrawlState:
     has_first_page_failed: bool = False
     first_error: str = ""
     stop_reason: str = ""
+    renderer: Renderer | None = None
     deadline: float = float("inf")
 
     def start(self, delay_s: float) -> None:

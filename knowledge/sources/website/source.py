@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.documents import PathGlobs
 from knowledge.sources.website.crawl_state import REQUESTS_PER_PAGE, CrawlState, PageState, PageStateStore, get_path
+from knowledge.sources.website.rendering import open_renderer
 from knowledge.sources.website.robots import Robots, read_robots
 from knowledge.sources.website.sitemaps import MAX_SITEMAP_KB, MAX_SITEMAPS, read_sitemaps
 from knowledge.web.addresses import get_site, normalize_url, redact_url
@@ -34,8 +36,10 @@ REFUSED_STATUSES = frozenset({401, 403, 451})
 NOT_MODIFIED = 304
 # How much is fetched between two writes of the record, so that an interrupted first visit is not lost.
 SAVE_INTERVAL = 50
+UTF8_HTML = "text/html; charset=utf-8"
+SCRIPTS_HINT = "scripts make its content; the setting render runs them"
 NOINDEX_REASON = "noindex"
-SCRIPTS_REASON = "empty without scripts (render: true reads them)"
+SCRIPTS_REASON = "empty without scripts"
 
 
 class _PageSkipped(SourceError):
@@ -64,8 +68,12 @@ class Website:
         known_pages = await asyncio.to_thread(self._store.load)
         crawl = CrawlState(known_pages, self._settings.max_pages)
         try:
-            async with WebClient(self._settings.allow_private) as client:
+            async with AsyncExitStack() as stack:
+                client = await stack.enter_async_context(WebClient(self._settings.allow_private))
                 robots = await read_robots(client, self._settings.url, self._settings.timeout_s)
+                if self._settings.render:
+                    check_url = partial(self._check_redirect, robots=robots)
+                    crawl.renderer = await stack.enter_async_context(open_renderer(client, check_url))
                 crawl.start(max(robots.delay_s, self._settings.delay_s))
                 await self._seed_queue(crawl, client, robots)
                 await self._crawl(crawl, client, robots)
@@ -239,6 +247,11 @@ class Website:
             return None
         try:
             page = await self._parser.run(read_page, response.content, response.url, content_type)
+            if page.needs_scripts and crawl.renderer is not None:
+                html = await crawl.renderer.render(response, self._settings.timeout_s, self._settings.max_page_kb)
+                page = await self._parser.run(read_page, html, response.url, UTF8_HTML)
+                # The frame of such a page stays the same while its content changes.
+                response = replace(response, headers={})
         except FormatError as error:
             crawl.skipped["unreadable"] += 1
             crawl.unreadable[get_path(url)] = str(error)
@@ -271,9 +284,12 @@ class Website:
         """Return the record of a page, whose text is kept where it has one."""
         url = self._normalize(page.canonical or response.url)
         page_state = PageState("", page.title, url, page.links)
-        if page.needs_scripts or not page.text:
-            if page.rules.is_indexable:
-                crawl.skipped[SCRIPTS_REASON if page.needs_scripts else "no text"] += 1
+        if page.needs_scripts:
+            crawl.skipped[SCRIPTS_REASON] += 1
+            crawl.unreadable[get_path(url)] = SCRIPTS_HINT
+            return page_state
+        if not page.text:
+            crawl.skipped["no text"] += int(page.rules.is_indexable)
             return page_state
         fingerprint = hashlib.sha256(f"{page.title}\n{page_state.url}\n{page.text}".encode()).hexdigest()
         await asyncio.to_thread(self._store.save_text, fingerprint, page.text)

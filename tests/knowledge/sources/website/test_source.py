@@ -581,4 +581,5 @@ async def test_a_page_that_scripts_make_is_said_to_be_empty(web: WebPeer, tmp_pa
     web.pages["/faq"] = Page(f"<title>App</title><body>{body}<script src='/app.js'></script></body>")
     listing = await site(web, tmp_path, depth=1).listing()
     assert "/faq" not in listing.fingerprints
-    assert listing.skipped["empty without scripts (render: true reads them)"] == 1
+    assert listing.skipped["empty without scripts"] == 1
+    assert listing.unreadable == {"/faq": "scripts make its content; the setting render runs them"}
