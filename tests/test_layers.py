@@ -72,11 +72,13 @@ VENDORS = {
     "opentelemetry": ["core/observability/tracing.py"],
     "openpyxl": ["knowledge/formats/"],
     "pathspec": ["knowledge/sources/common/"],
+    "protego": ["knowledge/sources/website/"],
     "prometheus_client": ["core/observability/metrics.py"],
     "pptx": ["knowledge/formats/"],
     # The settings are pydantic models. aiogram's types are, too: what it refuses, pydantic refuses.
     # It checks what a worker process replies.
     "pydantic": ["core/settings/", "bots/telegram/", "knowledge/parsing/pool.py"],
+    "playwright": ["knowledge/sources/website/rendering.py"],
     "pydantic_core": ["core/settings/"],
     "pypdf": ["knowledge/formats/"],
     "rich": ["bots/cli/", "bots/console/", "bots/common/terminal.py"],
@@ -95,6 +97,7 @@ VENDORS = {
         "knowledge/reranking/cross_encoder.py",
         "knowledge/embedding/ctranslate2_model.py",
     ],
+    "w3lib": ["knowledge/web/charsets.py", "knowledge/sources/website/"],
     "weaviate": ["knowledge/stores/weaviate/"],
     "yaml": ["core/settings/yaml_file.py"],
     "yarl": ["knowledge/web/addresses.py"],

@@ -20,6 +20,7 @@ from discord.http import HTTPClient, Route
 from bots.common.bounded_response import BoundedResponse
 from bots.common.downloads import download
 from bots.discord.connection import DiscordIntervals
+from core.runtime.retry_after import parse_retry_after, read_retry_after
 
 RESPONSE_TIMEOUT_S = 20
 HANDSHAKE_TIMEOUT_S = 20
@@ -56,8 +57,10 @@ class RateLimits:
             self._buckets[route.key] = headers["X-RateLimit-Bucket"]
         try:
             remaining = int(headers["X-RateLimit-Remaining"])
-            wait_s = float(headers["X-RateLimit-Reset-After"])
+            wait_s = parse_retry_after(headers["X-RateLimit-Reset-After"])
         except (KeyError, ValueError):
+            return
+        if wait_s is None:
             return
         known_remaining, known_reset_at = self._remaining.get(self._key(route), (remaining, 0.0))
         # Answers overtake each other: of two counts of one period the lower one is the later one.
@@ -167,11 +170,9 @@ class DiscordHttp(HTTPClient):
         return self._session
 
     def _note_rate_limit(self, route: Route, response: aiohttp.ClientResponse, data: Any) -> discord.RateLimited:
-        retry_after = data.get("retry_after") if isinstance(data, dict) else response.headers.get("Retry-After")
-        try:
-            wait_s = max(float(retry_after or 1.0), 0.0)
-        except (TypeError, ValueError):
-            wait_s = 1.0
+        asked_s = parse_retry_after(str(data.get("retry_after"))) if isinstance(data, dict) else None
+        asked_s = read_retry_after(response.headers) if asked_s is None else asked_s
+        wait_s = 1.0 if asked_s is None else asked_s
         # An answer that is no JSON comes from the front servers, which have shut us out altogether.
         is_global = not isinstance(data, dict) or bool(data.get("global"))
         self._rate_limits.mark_limited(route, wait_s, is_global=is_global)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from bots.common.connection import Intervals, RetryLater, Unreachable
 from bots.http.signing import SIGNATURE, TIMESTAMP, sign
 from core.errors import CommentSuppressed, MessageDeleted, PlatformError, SourceError
-from core.runtime.retry_after import parse_retry_after
+from core.runtime.retry_after import read_retry_after
 from core.settings import HttpSettings
 from core.types import SkipReason, skip
 from knowledge.web.addresses import check_url
@@ -94,8 +94,8 @@ def _raise_for_status(response: Response) -> None:
     if status == 412:
         raise CommentSuppressed(skip(SkipReason.COMPETITORS_ON_NETWORK))
     if status in RETRYABLE_STATUSES:
-        wait_s = parse_retry_after(response.headers.get("retry-after", ""))
-        raise RetryLater(reason, DEFAULT_WAIT_S if wait_s is None else min(wait_s, MAX_RETRY_AFTER_S))
+        wait_s = read_retry_after(response.headers, MAX_RETRY_AFTER_S)
+        raise RetryLater(reason, DEFAULT_WAIT_S if wait_s is None else wait_s)
     if status >= 500 or status == 408:
         raise Unreachable(reason)
     raise PlatformError(reason)

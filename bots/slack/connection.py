@@ -8,7 +8,7 @@ from typing import Any
 
 from bots.common.connection import Intervals, NotAllowed, NotEditable, Refused, RetryLater, TokenRefused, Unreachable
 from core.errors import MessageDeleted, PlatformError
-from core.runtime.retry_after import parse_retry_after
+from core.runtime.retry_after import read_retry_after
 
 REFUSED_MESSAGE = "slack.{which} was refused ({detail}): copy it again from api.slack.com/apps, {where}"
 _TOKEN_LOCATIONS = {
@@ -148,6 +148,5 @@ def to_platform_error(call: str, credential: str, error_code: str, status: int, 
 
 def retry_after(headers: Any) -> float:
     """Return for how many seconds Slack asks to wait; 1 where it does not say."""
-    value = next((value for name, value in dict(headers).items() if str(name).lower() == "retry-after"), "1")
-    wait_s = parse_retry_after(str(value))
+    wait_s = read_retry_after(headers)
     return 1.0 if wait_s is None else wait_s

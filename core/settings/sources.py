@@ -280,6 +280,13 @@ class WebsiteSource(FilteredSource, WebSource):
         description="pages taken at most; a crawl requests at most four times as many pages, and ends after 4 × "
         "`max_pages` × (`delay_s` + 2) seconds",
     )
+    ignore_parameters: tuple[str, ...] = Field(
+        ("utm_*", "gclid", "fbclid", "phpsessid", "jsessionid", "sessionid"),
+        description="parameters of addresses that make no other page, in lower case; `*` stands for any characters",
+    )
+    render: bool = Field(
+        False, description="run the scripts of pages that are empty without, in Chromium; needs the extra `render`"
+    )
     delay_s: float = Field(0.5, ge=0, description="pause between two requests, seconds; robots.txt may ask for more")
 
 

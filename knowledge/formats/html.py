@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urldefrag, urljoin, urlsplit
+from urllib.parse import urljoin
 
 from knowledge.formats.html_markdown import iter_texts, render_markdown
 from knowledge.formats.main_content import find_main_content, is_hidden
 from knowledge.formats.tabs import find_tab_labels
+from knowledge.web.addresses import get_site, is_web_address, normalize_url
+from knowledge.web.charsets import decode_page
+from knowledge.web.client import ROBOT_NAME
+from knowledge.web.page_rules import PageRules, parse_page_rules
 
 HTML_TYPES = ("text/html", "application/xhtml+xml")
+# A page that leads elsewhere later than after so many seconds is there to be read.
+MAX_REFRESH_S = 10.0
+# Less text than this, beside scripts and the element that they fill, is no page without them.
+MIN_STATIC_CHARS = 200
+
+_REFRESH = re.compile(r"\s*(\d{0,6}(?:\.\d{0,6})?)\s*[;,\s]\s*(?:url\s*=\s*)?[\"']?([^\"']+)", re.IGNORECASE)
+# The elements that frameworks fill, while nothing but a sign of waiting is in them.
+_SCRIPT_ROOTS = "//*[@id='root' or @id='app' or @id='__next' or @id='__nuxt' or @id='svelte' or self::app-root]"
+_EMPTY = "[string-length(normalize-space(.)) < 40]"
 
 
 @dataclass(frozen=True, slots=True)
 class WebPage:
     """One page. `links` are absolute, without fragments. A page that asks not to be indexed has no text.
 
-    `plain_text` is all that can be read on it, for what is too short to have a main text.
+    `plain_text` is all that can be read on it, for what is too short to have a main text. `refresh` is where the page
+    leads by itself, `rules` what it asks of robots. `needs_scripts` is true where scripts make its content.
     """
 
     text: str
@@ -25,30 +40,64 @@ class WebPage:
     canonical: str
     links: tuple[str, ...]
     plain_text: str = ""
+    refresh: str = ""
+    rules: PageRules = field(default_factory=PageRules)
+    needs_scripts: bool = False
 
 
-def read_page(html: bytes, url: str) -> WebPage:
-    """Read a page; blocks, for a thread. Navigation, scripts and frames are left out. Never raises for any bytes."""
+def read_page(html: bytes, url: str, content_type: str = "") -> WebPage:
+    """Read a page; blocks, for a thread. Navigation, scripts and frames are left out. Never raises for any bytes.
+
+    `content_type` is its header, which may name the character set.
+    """
     from lxml import etree, html as parser
 
+    content = decode_page(html, content_type).encode("utf-8", "replace")
     try:
         # Comments are no text, and a walk takes a time that grows with the square of their number.
-        page_parser = parser.HTMLParser(encoding=_detect_charset(html), remove_comments=True, remove_pis=True)
-        tree = parser.document_fromstring(html or b"<html/>", parser=page_parser)
+        page_parser = parser.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
+        tree = parser.document_fromstring(content or b"<html/>", parser=page_parser)
     except (etree.LxmlError, ValueError):
         return WebPage("", "", "", ())
-    robots_rules = " ".join(tree.xpath("//meta[translate(@name,'ROBTS','robts')='robots']/@content")).lower()
-    base = _join(url, next(iter(tree.xpath("//base/@href")), "")) or url
-    links = (
-        ()
-        if "nofollow" in robots_rules
-        else _resolve_links(tree.xpath("//a[not(contains(@rel,'nofollow'))]/@href"), base)
-    )
-    text = "" if "noindex" in robots_rules else render_markdown(*find_main_content(tree), find_tab_labels(tree))
+    rules = parse_page_rules(_find_meta(tree, "name", ("robots", ROBOT_NAME.lower())), ROBOT_NAME)
+    base = _resolve(url, next(iter(tree.xpath("//base/@href")), "")) or url
+    links = _find_links(tree, base) if rules.has_followable_links else ()
+    text = render_markdown(*find_main_content(tree), find_tab_labels(tree)) if rules.is_indexable else ""
     title = " ".join(" ".join(tree.xpath("(//h1)[1]//text()") or tree.xpath("(//title)[1]//text()")).split())
-    canonical = next(iter(tree.xpath("//link[@rel='canonical']/@href")), "")
-    own_url = _keep_same_host(_join(url, canonical), url) if canonical else ""
-    return WebPage(text, title[:300], own_url, links, _extract_plain_text(tree))
+    canonical = _resolve(base, next(iter(tree.xpath("//link[@rel='canonical']/@href")), ""))
+    plain_text = _extract_plain_text(tree)
+    return WebPage(
+        text,
+        title[:300],
+        canonical if get_site(canonical) == get_site(url) else "",
+        links,
+        plain_text,
+        _find_refresh(tree, base, url),
+        rules,
+        _needs_scripts(tree, plain_text),
+    )
+
+
+def _find_meta(tree: Any, attribute: str, values: tuple[str, ...]) -> list[str]:
+    """Return the contents of the metadata whose attribute has one of these values, in any case."""
+    elements = tree.xpath(f"//meta[@{attribute} and @content]")
+    return [element.get("content") for element in elements if element.get(attribute).strip().lower() in values]
+
+
+def _find_refresh(tree: Any, base: str, url: str) -> str:
+    """Return where a page leads soon and by itself, if that is another page."""
+    for content in _find_meta(tree, "http-equiv", ("refresh",)):
+        refresh = _REFRESH.match(content)
+        if refresh is not None and float(refresh[1].strip(".") or 0) <= MAX_REFRESH_S:
+            target = _resolve(base, refresh[2])
+            if target and target != _resolve(url, url):
+                return target
+    return ""
+
+
+def _needs_scripts(tree: Any, plain_text: str) -> bool:
+    has_scripts = len(plain_text) < MIN_STATIC_CHARS and bool(tree.xpath("//script[not(@type='application/ld+json')]"))
+    return has_scripts and (not plain_text or bool(tree.xpath(_SCRIPT_ROOTS + _EMPTY)))
 
 
 def _extract_plain_text(tree: Any) -> str:
@@ -58,41 +107,21 @@ def _extract_plain_text(tree: Any) -> str:
 
 
 def _is_unreadable(element: Any) -> bool:
-    return element.tag in ("script", "style", "template") or is_hidden(element)
+    return element.tag in ("script", "style", "template", "noscript") or is_hidden(element)
 
 
-def _join(base: str, href: str) -> str:
-    """Return an address in full; nothing for what cannot be one."""
+def _resolve(base: str, href: str) -> str:
+    """Return a web address in full and in its one form; nothing for what is none."""
     try:
-        return urljoin(base, href)
+        url = urljoin(base, href.strip()) if href else ""
+        return normalize_url(url) if is_web_address(url) else ""
     except ValueError:
         return ""
 
 
-def _resolve_links(hrefs: list[str], base: str) -> tuple[str, ...]:
-    links: dict[str, None] = {}
-    for href in hrefs:
-        try:
-            url, _ = urldefrag(urljoin(base, href.strip()))
-        except ValueError:
-            continue
-        if url.startswith(("http://", "https://")):
-            links[url] = None
-    return tuple(links)
-
-
-def _keep_same_host(canonical: str, url: str) -> str:
-    """Return an address that the page gives itself, unless it claims to be somebody else's."""
-    try:
-        return canonical if urlsplit(canonical).netloc == urlsplit(url).netloc else ""
-    except ValueError:
-        return ""
-
-
-def _detect_charset(html: bytes) -> str | None:
-    """Return UTF-8 where the bytes are, so that a page that does not say so is read rightly."""
-    try:
-        html.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-    return "utf-8"
+def _find_links(tree: Any, base: str) -> tuple[str, ...]:
+    anchors = (
+        anchor for anchor in tree.iter("a", "area") if "nofollow" not in (anchor.get("rel") or "").lower().split()
+    )
+    links = (_resolve(base, anchor.get("href") or "") for anchor in anchors)
+    return tuple(dict.fromkeys(filter(None, links)))

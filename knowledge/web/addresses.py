@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Collection
+from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
 from core.errors import SourceError
@@ -63,6 +64,50 @@ def check_address(host: str, address: Address) -> None:
 def is_web_address(text: str) -> bool:
     """Return whether a text begins like an http(s) address."""
     return text.split("://", maxsplit=1)[0].lower() in SCHEMES
+
+
+def normalize_url(url: str, ignored_parameters: Collection[str] = ()) -> str:
+    """Return the one form of an address: host in lower case and ASCII, no default port, no fragment, escapes alike.
+
+    `ignored_parameters` are patterns of names that are left out of the query, and of the parameters of the path
+    (`;jsessionid=1`). Raises `ValueError` for what is no address.
+
+    >>> normalize_url("HTTP://Example.ORG:80/%7ea?sid=1&b=2#top", ["sid"])
+    'http://example.org/~a?b=2'
+    """
+    from yarl import URL
+
+    address = URL(url.strip())
+    _ = address.port
+    normalized = str(address.with_fragment(None))
+    if not ignored_parameters:
+        return normalized
+    base, _, query = normalized.partition("?")
+    segments = (_without_parameters(segment, ";", ignored_parameters, 1) for segment in base.split("/"))
+    query = _without_parameters(query, "&", ignored_parameters, 0)
+    return "/".join(segments) + (f"?{query}" if query else "")
+
+
+def get_site(url: str) -> tuple[str, int | None]:
+    """Return the host of an address, and its port unless it is the scheme's own; an empty host for no web address."""
+    from yarl import URL
+
+    try:
+        address = URL(url)
+        return (address.raw_host or "").rstrip("."), None if address.is_default_port() else address.explicit_port
+    except ValueError:
+        return "", None
+
+
+def _without_parameters(text: str, separator: str, patterns: Collection[str], first: int) -> str:
+    """Return parameters but for those whose names match; the parts before `first` are none."""
+    parts = text.split(separator)
+    kept_parts = (
+        part
+        for position, part in enumerate(parts)
+        if position < first or not any(fnmatchcase(part.partition("=")[0].lower(), pattern) for pattern in patterns)
+    )
+    return separator.join(kept_parts)
 
 
 def redact_url(url: str) -> str:

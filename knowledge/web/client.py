@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import codecs
 import ipaddress
 import json
 import re
@@ -19,6 +18,7 @@ from core.runtime.foreign_json import JsonTooComplex
 from core.settings.base import Secret
 from core.version import get_version
 from knowledge.web.addresses import Address, check_address, check_url, parse_literal, redact_url
+from knowledge.web.charsets import decode_content
 
 if TYPE_CHECKING:
     import aiohttp
@@ -30,32 +30,10 @@ ROBOT_NAME = "KIMAs"
 CHUNK_BYTES = 64 * 1024
 # Headers that may follow a redirect to another host. Any other header may hold a secret.
 SAFE_HEADERS = frozenset({"accept", "accept-language", "if-modified-since", "if-none-match", "user-agent"})
+REPEATED_HEADERS = frozenset({"link", "x-robots-tag"})
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 RedirectCheck = Callable[[str], None]
-
-# The character sets of documents. A header can name other codecs: the time of some is quadratic (punycode), others run
-# escapes.
-_CHARACTER_SETS = (
-    "ascii",
-    "utf-8",
-    "utf-16",
-    "utf-32",
-    "iso8859",
-    "iso2022",
-    "cp",
-    "koi8",
-    "mac",
-    "gb",
-    "hz",
-    "big5",
-    "euc",
-    "shift_jis",
-    "johab",
-    "tis",
-    "kz1048",
-    "ptcp154",
-)
 
 # Line breaks and tabs are text; other control characters are invisible and break files and terminals.
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f]")
@@ -67,7 +45,10 @@ class ResponseTooLarge(SourceError):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request. `body` is sent as JSON. `max_kb` bounds the reply, unpacked; `timeout_s` the whole exchange."""
+    """A request. `body` is sent as JSON. `max_kb` bounds the reply, unpacked; `timeout_s` the whole exchange.
+
+    With `is_cut` only the first `max_kb` of a longer reply are read; otherwise it is refused.
+    """
 
     url: str
     method: str = "GET"
@@ -76,11 +57,15 @@ class Request:
     body: Any = None
     timeout_s: float = 10.0
     max_kb: int = 2048
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A reply. `url` is the address after redirects; header names are in lower case."""
+    """A reply. `url` is the address after redirects; header names are in lower case.
+
+    Of a header that comes several times the last one counts; those of `REPEATED_HEADERS` are joined by line feeds.
+    """
 
     status: int
     url: str
@@ -99,7 +84,7 @@ class WebClient:
     """
 
     def __init__(self, allowed_hosts: Collection[str] = (), resolver: AbstractResolver | None = None) -> None:
-        self._allowed_hosts = frozenset(allowed_hosts)
+        self._allowed_hosts = frozenset(host.lower() for host in allowed_hosts)
         self._resolver = resolver
         self._session: aiohttp.ClientSession | None = None
 
@@ -156,8 +141,12 @@ class WebClient:
             async with self._get_session().request(
                 request.method, request.url, params=params, headers=headers, json=request.body, allow_redirects=False
             ) as response:
-                content = await _read_limited(response, request.max_kb, display_url)
+                content = await _read_limited(response, request, display_url)
                 response_headers = {name.lower(): value for name, value in response.headers.items()}
+                response_headers |= {
+                    name: "\n".join(response.headers.getall(name))
+                    for name in REPEATED_HEADERS & response_headers.keys()
+                }
                 return Response(response.status, str(response.url), response_headers, content)
         except (aiohttp.ClientError, ValueError) as error:
             raise SourceError(f"{display_url}: {_describe_error(error)}") from error
@@ -211,14 +200,16 @@ def _origin(url: str) -> tuple[str, str, int | None]:
         return "", "", None
 
 
-async def _read_limited(response: aiohttp.ClientResponse, max_kb: int, display_url: str) -> bytes:
+async def _read_limited(response: aiohttp.ClientResponse, request: Request, display_url: str) -> bytes:
     """Read a reply in pieces: its declared length may be wrong, and compressed content may grow without end."""
     content = bytearray()
     async for chunk in response.content.iter_chunked(CHUNK_BYTES):
         content += chunk
-        if len(content) > max_kb * 1024:
-            raise ResponseTooLarge(f"{display_url} sent more than the {max_kb} kB that are allowed")
-    return bytes(content)
+        if len(content) > request.max_kb * 1024:
+            if request.is_cut:
+                break
+            raise ResponseTooLarge(f"{display_url} sent more than the {request.max_kb} kB that are allowed")
+    return bytes(content[: request.max_kb * 1024])
 
 
 def _describe_error(error: BaseException) -> str:
@@ -282,19 +273,6 @@ def _check_for_aiohttp(host: str, address: Address) -> None:
     except SourceError as error:
         # aiohttp hands on this kind alone, with its cause.
         raise OSError(None, str(error)) from error
-
-
-def decode_content(content: bytes, content_type: str) -> str:
-    """Return a content as text, by the character set that its type names, else UTF-8. What does not fit is replaced."""
-    from email.message import Message
-
-    header = Message()
-    header["content-type"] = " ".join(content_type.split())
-    try:
-        codec = codecs.lookup(header.get_content_charset() or "utf-8").name
-    except (LookupError, ValueError):
-        codec = "utf-8"
-    return content.decode(codec if codec.startswith(_CHARACTER_SETS) else "utf-8", "replace")
 
 
 Result = TypeVar("Result")

@@ -47,7 +47,7 @@ from knowledge.formats.question_pairs import read_entries
 from knowledge.parsing.limits import FormatError
 from knowledge.ports import Document
 from knowledge.web.addresses import check_url
-from knowledge.web.client import decode_content
+from knowledge.web.charsets import decode_content
 from tests.support.foreign import OUR_ERRORS, PASSAGES, Function, find_functions
 from tests.support.peers.telegram_rich import parse_rich_html
 

@@ -40,8 +40,11 @@ from knowledge.formats.html import read_page
 from knowledge.parsing.limits import FormatError
 from knowledge.ports import Document
 from knowledge.sources.feed.parsing import parse_entries
-from knowledge.sources.website.parsing import parse_robots, parse_sitemap
+from knowledge.sources.website.robots import parse_robots
+from knowledge.sources.website.sitemaps import parse_sitemap
 from knowledge.web.addresses import check_url
+from knowledge.web.charsets import decode_page
+from knowledge.web.page_rules import parse_page_rules
 
 ROOT = Path(__file__).parents[2]
 Function = Callable[[str], object]
@@ -143,8 +146,10 @@ OTHER_FUNCTIONS: Mapping[str, Function] = {
     "expand_with_history": lambda text: expand_with_history("And then?", [Turn("user", text, "Ann", "1")], "1"),
     "parse_entries": lambda text: parse_entries(text.encode("utf-8", "surrogatepass"), 50),
     "read_page": lambda text: read_page(text.encode("utf-8", "surrogatepass"), "https://example.org/a"),
+    "parse_page_rules": lambda text: parse_page_rules([text], "kimas"),
+    "decode_page": lambda text: decode_page(text.encode("utf-8", "surrogatepass")),
     "parse_robots": lambda text: parse_robots(text, "kimas"),
-    "parse_sitemap": lambda text: parse_sitemap(text.encode("utf-8", "surrogatepass"), 100),
+    "parse_sitemap": lambda text: parse_sitemap(text.encode("utf-8", "surrogatepass"), "https://example.org/", 100),
     "check_url": lambda text: check_url(f"https://{text}", ()),
     **{
         f"chunk {name}": chunking(name, kind)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import calendar
 import hashlib
 import io
-import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urljoin
 
+from core.runtime.retry_after import parse_date
 from knowledge.formats.html import read_page
 from knowledge.parsing.limits import FormatError
-from knowledge.web.addresses import is_web_address
+from knowledge.web.addresses import is_web_address, normalize_url
 
 MAX_TITLE_CHARS = 300
 MAX_TEXT_CHARS = 2000
@@ -23,12 +24,12 @@ MAX_MARKUP_CHARS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class FeedEntry:
-    """One entry as it was last seen; `published` is in seconds since 1970."""
+    """One entry as it was last seen; `published` is in seconds since 1970, None where its feed gives no date."""
 
     title: str
     text: str
     link: str
-    published: float
+    published: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,12 @@ class FeedContent:
     new_entries: tuple[NewEntry, ...]
 
 
-def parse_entries(content: bytes, max_entries: int) -> list[tuple[str, FeedEntry]]:
-    """Return the entries with a text, each with the name by which it is known. Raises `FormatError` for no feed."""
-    entries = (_to_feed_entry(raw_entry) for raw_entry in _parse(content).entries[:max_entries])
+def parse_entries(content: bytes, max_entries: int, url: str = "") -> list[tuple[str, FeedEntry]]:
+    """Return the entries with a text, each with the name by which it is known. Raises `FormatError` for no feed.
+
+    `url` is the feed's own address, to which relative ones are added.
+    """
+    entries = (_to_feed_entry(raw_entry, url) for raw_entry in _parse(content).entries[:max_entries])
     return [(name, entry) for name, entry in entries if entry.text]
 
 
@@ -68,11 +72,21 @@ def parse_new_entries(content: bytes, url: str, known_ids: Collection[str] | Non
         []
         if known_ids is None
         else [
-            _to_new_entry(entry_id, raw_entry) for entry_id, raw_entry in entries.items() if entry_id not in known_ids
+            _to_new_entry(entry_id, raw_entry, url)
+            for entry_id, raw_entry in entries.items()
+            if entry_id not in known_ids
         ]
     )
     title = _to_plain_line(feed.feed.get("title"), MAX_TITLE_CHARS)
     return FeedContent(title, tuple(entries), tuple(reversed(new_entries)))
+
+
+def to_entry_name(identity: str) -> str:
+    """Return the name by which an entry is known: its mark, in one form where that is an address."""
+    try:
+        return (normalize_url(identity) if is_web_address(identity) else identity)[:500]
+    except ValueError:
+        return identity[:500]
 
 
 def _parse(content: bytes) -> Any:
@@ -85,18 +99,16 @@ def _parse(content: bytes) -> Any:
     return feed
 
 
-def _to_feed_entry(raw_entry: Any) -> tuple[str, FeedEntry]:
-    """Return an entry under the name by which it is known. One without a date counts as of now."""
-    link = str(raw_entry.get("link") or "")
-    link = link if is_web_address(link) else ""
+def _to_feed_entry(raw_entry: Any, url: str) -> tuple[str, FeedEntry]:
+    """Return an entry under the name by which it is known."""
+    link = _get_link(raw_entry, url)
     bodies = [str(content.get("value") or "") for content in raw_entry.get("content") or ()]
     html = max([*bodies, str(raw_entry.get("summary") or "")], key=len)
     title = " ".join(read_page(f"<p>{raw_entry.get('title') or ''}</p>".encode(), "").plain_text.split())
     page = read_page(f"<html><body><article>{html}</article></body></html>".encode(), link)
-    timestamp = _get_timestamp(raw_entry)
-    published_at = time.time() if timestamp is None else timestamp
-    entry_id = str(raw_entry.get("id") or link or title)
-    return entry_id[:500], FeedEntry(title[:300], page.text or page.plain_text or title, link, published_at)
+    name = to_entry_name(str(raw_entry.get("id") or link or title))
+    text = page.text or page.plain_text or title
+    return name, FeedEntry(title[:300], text, link, _get_timestamp(raw_entry))
 
 
 def _to_entry_id(raw_entry: Any, url: str) -> str:
@@ -105,24 +117,44 @@ def _to_entry_id(raw_entry: Any, url: str) -> str:
     return hashlib.sha256(f"{url}\n{identity}".encode("utf-8", "replace")).hexdigest()[:16] if identity else ""
 
 
-def _to_new_entry(entry_id: str, raw_entry: Any) -> NewEntry:
-    link = str(raw_entry.get("link") or "")
+def _to_new_entry(entry_id: str, raw_entry: Any, url: str) -> NewEntry:
+    link = _get_link(raw_entry, url)
     bodies = [raw_entry.get("summary"), *(content.get("value") for content in raw_entry.get("content") or ())]
     body = next((str(text) for text in bodies if text), "")
     return NewEntry(
         entry_id,
         _to_plain_line(raw_entry.get("title"), MAX_TITLE_CHARS),
         _to_plain_line(body, MAX_TEXT_CHARS),
-        link if is_web_address(link) and len(link) <= MAX_LINK_CHARS else "",
+        link if len(link) <= MAX_LINK_CHARS else "",
         _get_timestamp(raw_entry),
     )
 
 
-def _get_timestamp(raw_entry: Any) -> float | None:
-    """Return an entry's date in seconds since 1970; None where there is none, or none that a clock has shown."""
-    date = raw_entry.get("published_parsed") or raw_entry.get("updated_parsed")
+def _get_link(raw_entry: Any, url: str) -> str:
+    """Return the web address of an entry, or nothing. The library has added the address that the feed gives itself."""
+    link = str(raw_entry.get("link") or "")
+    if link == raw_entry.get("id") and not is_web_address(link):
+        # The library takes a mark that is no address for one.
+        return ""
     try:
-        return float(calendar.timegm(date)) if date else None
+        link = urljoin(url, link) if link else ""
+    except ValueError:
+        return ""
+    return link if is_web_address(link) else ""
+
+
+def _get_timestamp(raw_entry: Any) -> float | None:
+    """Return an entry's date in seconds since 1970; None where there is none, or none that a clock has shown.
+
+    One without a zone is in UTC.
+    """
+    # The library's own `get` warns where one date stands in for another.
+    values = dict(dict.items(raw_entry))
+    date = values.get("published_parsed") or values.get("updated_parsed")
+    try:
+        if date:
+            return float(calendar.timegm(date))
+        return parse_date(values.get("published") or values.get("updated") or "")
     except (ValueError, OverflowError):
         return None
 

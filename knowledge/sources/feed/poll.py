@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from core.errors import SourceError
-from core.runtime.retry_after import parse_retry_after
+from core.runtime.retry_after import read_retry_after
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.sources.feed.parsing import NewEntry, parse_new_entries
@@ -19,7 +19,6 @@ NOT_MODIFIED = 304
 # The status codes that ask for fewer requests, and the pause when the server names none.
 RATE_LIMIT_STATUSES = (429, 503)
 DEFAULT_WAIT_S = 900.0
-MAX_WAIT_S = 86_400.0
 
 
 class FeedRateLimited(SourceError):
@@ -66,9 +65,8 @@ async def poll_feed(
     if response.status == NOT_MODIFIED and headers:
         return None
     if response.status in RATE_LIMIT_STATUSES:
-        asked_s = parse_retry_after(response.headers.get("retry-after", ""))
-        # An absurd value, or a wrong clock, must not stop polling for good.
-        wait_s = DEFAULT_WAIT_S if asked_s is None else min(max(asked_s, 1.0), MAX_WAIT_S)
+        asked_s = read_retry_after(response.headers)
+        wait_s = DEFAULT_WAIT_S if asked_s is None else max(asked_s, 1.0)
         raise FeedRateLimited(f"{redact_url(url)} asks to wait {wait_s:.0f} s (status {response.status})", wait_s)
     if response.status >= 300:
         raise SourceError(f"{redact_url(url)} answered with status {response.status}")

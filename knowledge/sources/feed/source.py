@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from core.errors import SourceError
@@ -15,21 +15,25 @@ from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.state_files import read_json, write_json
-from knowledge.sources.feed.parsing import FeedEntry, parse_entries
+from knowledge.sources.feed.parsing import FeedEntry, parse_entries, to_entry_name
 from knowledge.sources.feed.poll import NOT_MODIFIED
 from knowledge.web.addresses import redact_url
-from knowledge.web.client import Request, WebClient
+from knowledge.web.client import Request, Response, WebClient
 
 DAY_S = 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class _FeedState:
-    """The known state of the feed: its entries by id, and the values for the next request."""
+    """The known state of the feed: its entries by name, and the values for the next request.
+
+    `first_seen` says, in seconds since 1970, when entries turned up that have no date, or one to come.
+    """
 
     entries: Mapping[str, FeedEntry]
     etag: str = ""
     modified: str = ""
+    first_seen: Mapping[str, float] = field(default_factory=dict)
 
 
 class Feed:
@@ -63,7 +67,7 @@ class Feed:
         for path in paths:
             entry = entries.get(path)
             if path in listing.fingerprints and entry is not None:
-                day = time.strftime("%Y-%m-%d", time.gmtime(entry.published))
+                day = time.strftime("%Y-%m-%d", time.gmtime(entry.published or 0.0))
                 yield Document(path, f"{entry.text}\n\n({day})", "markdown", entry.title, entry.link)
 
     async def _fetch(self, state: _FeedState) -> _FeedState:
@@ -74,35 +78,57 @@ class Feed:
         async with WebClient(settings.allow_private) as client:
             response = await client.fetch(request)
         entries = dict(state.entries)
+        first_seen = state.first_seen
         if response.status != NOT_MODIFIED:
             if response.status >= 300:
                 raise SourceError(f"{redact_url(settings.url)} answered with status {response.status}")
-            entries |= await self._parse(response.content)
+            new_entries = await self._parse(response)
+            first_seen = _find_first_seen(new_entries, state)
+            entries |= {
+                name: replace(entry, published=first_seen.get(name, entry.published))
+                for name, entry in new_entries.items()
+            }
         cutoff = time.time() - settings.keep_days * DAY_S
-        newest = sorted(entries.items(), key=lambda item: -item[1].published)[: settings.max_entries]
-        recent_entries = {path: entry for path, entry in newest if entry.published >= cutoff}
+        newest = sorted(entries.items(), key=lambda item: -(item[1].published or 0.0))[: settings.max_entries]
+        recent_entries = {path: entry for path, entry in newest if (entry.published or 0.0) >= cutoff}
         if not recent_entries:
             raise SourceError(f"{redact_url(settings.url)} has no entry of the last {settings.keep_days} days")
         etag = response.headers.get("etag", state.etag)
-        return _FeedState(recent_entries, etag, response.headers.get("last-modified", state.modified))
+        return _FeedState(recent_entries, etag, response.headers.get("last-modified", state.modified), first_seen)
 
-    async def _parse(self, content: bytes) -> dict[str, FeedEntry]:
+    async def _parse(self, response: Response) -> dict[str, FeedEntry]:
         try:
-            return dict(await self._parser.run(parse_entries, content, self._settings.max_entries))
+            max_entries = self._settings.max_entries
+            return dict(await self._parser.run(parse_entries, response.content, max_entries, response.url))
         except FormatError as error:
             raise SourceError(f"{redact_url(self._settings.url)} {error}") from error
 
     def _load(self) -> _FeedState:
         try:
             data = read_json(self._file)
-            entries = {path: FeedEntry(**entry) for path, entry in data["entries"].items()}
-            return _FeedState(entries, data["etag"], data["modified"])
+            entries = {to_entry_name(name): FeedEntry(**entry) for name, entry in data["entries"].items()}
+            return _FeedState(entries, data["etag"], data["modified"], data.get("first_seen", {}))
         except (FileNotFoundError, ValueError, TypeError, KeyError):
             # Nothing known, or a damaged record: the feed is read anew.
             return _FeedState({})
 
     def _save(self, state: _FeedState) -> None:
         write_json(self._file, asdict(state), f"source {self.name}")
+
+
+def _find_first_seen(entries: Mapping[str, FeedEntry], state: _FeedState) -> Mapping[str, float]:
+    """Return when the entries were first seen that have no date, or one more than a day ahead."""
+    now = time.time()
+    return {
+        name: state.first_seen.get(name) or _get_published(state.entries.get(name), now) or now
+        for name, entry in entries.items()
+        if entry.published is None or entry.published > now + DAY_S
+    }
+
+
+def _get_published(entry: FeedEntry | None, now: float) -> float | None:
+    """Return the date that is recorded of an entry, unless it is to come."""
+    return entry.published if entry is not None and (entry.published or 0.0) <= now else None
 
 
 def _fingerprints(entries: Mapping[str, FeedEntry]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from core.errors import SourceError
-from core.runtime.retry_after import parse_retry_after
+from core.runtime.retry_after import read_retry_after
 from core.settings import ForgeSource
 from knowledge.web.addresses import is_web_address, redact_url
 from knowledge.web.client import Request, Response, ResponseTooLarge, WebClient, read_json, to_line, to_text
@@ -139,7 +139,7 @@ class ForgeApi:
         response = await self._client.fetch(request)
         if _is_rate_limited(response):
             raise RateLimited(_rate_limit_reset(response.headers))
-        if _rate_limit_header(response.headers, "remaining") == 0:
+        if _is_used_up(response.headers):
             # This reply still counts; the next request would be one too many.
             self._rate_limited_until = _rate_limit_reset(response.headers)
         if response.status >= 300 and response.status != NOT_MODIFIED:
@@ -184,26 +184,20 @@ def _is_rate_limited(response: Response) -> bool:
     body = response.content[:2000].lower()
     return (
         "retry-after" in response.headers
-        or _rate_limit_header(response.headers, "remaining") == 0
+        or _is_used_up(response.headers)
         or b"rate limit" in body
         or b"abuse detection" in body
     )
 
 
 def _rate_limit_reset(headers: Mapping[str, str]) -> float:
-    now = time.time()
-    wait_s = parse_retry_after(headers.get("retry-after", ""))
-    if wait_s is None:
-        reset = _rate_limit_header(headers, "reset")
-        wait_s = reset - now if reset else DEFAULT_WAIT_S
-    # A wrong clock, or an absurd value, must not stop the source for good.
-    return now + min(max(wait_s, 1.0), MAX_WAIT_S)
+    wait_s = read_retry_after(headers, MAX_WAIT_S)
+    return time.time() + (DEFAULT_WAIT_S if wait_s is None else max(wait_s, 1.0))
 
 
-def _rate_limit_header(headers: Mapping[str, str], name: str) -> int | None:
-    """Return one of the rate limit's numbers: GitHub's, or GitLab's name for it."""
-    value = headers.get(f"x-ratelimit-{name}", headers.get(f"ratelimit-{name}", ""))
-    return int(value) if value.isascii() and value.isdigit() and len(value) < 16 else None
+def _is_used_up(headers: Mapping[str, str]) -> bool:
+    """Return whether the rate limit, by GitHub's or GitLab's name, takes no further request."""
+    return headers.get("x-ratelimit-remaining", headers.get("ratelimit-remaining", "")).strip() == "0"
 
 
 @dataclass(frozen=True, slots=True)

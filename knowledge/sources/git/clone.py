@@ -31,6 +31,8 @@ from knowledge.sources.git.state import CloneState, read_state, unfollow_other_c
 
 _log = get_logger(__name__)
 
+# What git says where --depth is not supported.
+_SHALLOW_PROBLEM = re.compile(r"shallow|depth", re.IGNORECASE)
 _NON_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]+")
 # Raise it when the rules for what can be used change.
 _FORMAT = 1
@@ -157,9 +159,18 @@ class GitClone:
         state.record_fetch(self.name, branches, started_at)
 
     async def _fetch_branches(self, git: Git, branches: Sequence[str]) -> None:
-        options = ("--quiet", "--no-tags", "--depth=1", "--force", "--no-write-fetch-head")
+        options = ("--quiet", "--no-tags", "--force", "--no-write-fetch-head")
         references = [f"+{branch or 'HEAD'}:{_to_reference(branch)}" for branch in branches]
-        await git.run("fetch", *options, "--", self._url, *references)
+        try:
+            await git.run("fetch", "--depth=1", *options, "--", self._url, *references)
+        except GitTimeout:
+            raise
+        except GitError as error:
+            if not _SHALLOW_PROBLEM.search(str(error)):
+                raise
+            # A plain file server, or a host that cuts no history: all of it is taken.
+            _log.info("source.fetched_whole", source=self.name, reason=str(error))
+            await git.run("fetch", *options, "--", self._url, *references)
 
     async def _commits(self) -> Mapping[str, str]:
         git = Git(self.directory, self._timeout)

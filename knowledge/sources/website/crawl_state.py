@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from knowledge.sources.common.state_files import TextStore
+from knowledge.sources.website.rendering import Renderer
 
 # The limits of one crawl, besides the pauses: a maze of pages without text, or a site that hangs, never ends by itself.
 REQUESTS_PER_PAGE = 4
@@ -19,12 +21,16 @@ MIN_CRAWL_S = 60.0
 # A site whose pages fail one after the other is left alone until the next refresh.
 MAX_CONSECUTIVE_FAILURES = 10
 MAX_URLS = 20_000
+_INDEX_FILE = re.compile(r"/(?:(?:index|default)\.[a-z]{2,5})?$", re.IGNORECASE)
 PAGE_LIMIT_REASON = "beyond max_pages"
 
 
 @dataclass(frozen=True, slots=True)
 class PageState:
-    """A page as it was last seen; its text is in the file that `fingerprint` names (none without text)."""
+    """A page as it was last seen; its text is in the file that `fingerprint` names (none without text).
+
+    `url` is the address that it gives itself; `digest` stands for what is on it; `expires_at` is in seconds since 1970.
+    """
 
     fingerprint: str
     title: str
@@ -32,6 +38,13 @@ class PageState:
     links: tuple[str, ...] = ()
     etag: str = ""
     modified: str = ""
+    digest: str = ""
+    expires_at: float | None = None
+
+    @property
+    def is_expired(self) -> bool:
+        """Return whether the page asked to be forgotten by now."""
+        return self.expires_at is not None and self.expires_at <= time.time()
 
 
 class PageStateStore(TextStore):
@@ -57,7 +70,7 @@ class PageStateStore(TextStore):
 class CrawlState:
     """`known_pages` are the pages of the last visit, `found_pages` those of this one, both by path; `answered_paths`
     are the paths for which the site has answered. `request_count` and `failure_count` count pages, without
-    robots.txt and sitemaps.
+    robots.txt and sitemaps. `aliases` are the pages that name another one as themselves, by the path of that one.
     """
 
     known_pages: dict[str, PageState]
@@ -68,12 +81,16 @@ class CrawlState:
     queue: deque[tuple[str, int]] = field(default_factory=deque)
     seen_urls: set[str] = field(default_factory=set)
     answered_paths: set[str] = field(default_factory=set)
+    refreshed_urls: set[str] = field(default_factory=set)
+    aliases: dict[str, set[str]] = field(default_factory=dict)
+    paths_by_stem: dict[str, str] = field(default_factory=dict)
     request_count: int = 0
     failure_count: int = 0
     consecutive_failures: int = 0
     has_first_page_failed: bool = False
     first_error: str = ""
     stop_reason: str = ""
+    renderer: Renderer | None = None
     deadline: float = float("inf")
 
     def start(self, delay_s: float) -> None:
@@ -81,18 +98,40 @@ class CrawlState:
         self.deadline = time.monotonic() + max(MIN_CRAWL_S, self.max_pages * (delay_s + SECONDS_PER_PAGE))
 
     def enqueue(self, url: str, depth: int) -> None:
-        """Put an address into the queue, once; what is no address at all is left out."""
+        """Put an address into the queue, once."""
         if url in self.seen_urls:
             return
         if len(self.seen_urls) >= MAX_URLS:
             self.skipped["too many addresses"] += 1
             return
-        try:
-            urlsplit(url)
-        except ValueError:
-            return
         self.seen_urls.add(url)
         self.queue.append((url, depth))
+
+    def add_page(self, path: str, page: PageState) -> None:
+        """Keep a page, once: not beside the page that it names as itself, nor beside its other spelling.
+
+        A page that names another one as itself without being it keeps its own address.
+        """
+        canonical_path = get_path(page.url)
+        other_spelling = path if path in self.aliases else self.paths_by_stem.get(_get_stem(path), path)
+        twin_path = canonical_path if canonical_path != path else other_spelling
+        twin = self.found_pages.get(twin_path)
+        if twin is not None and twin_path != path and _is_same(path, page, twin_path, twin):
+            self.skipped["duplicate"] += 1
+            return
+        if twin is not None:
+            page = replace(page, url=urljoin(page.url, path))
+        self.found_pages[path] = page
+        self.paths_by_stem.setdefault(_get_stem(path), path)
+        if canonical_path != path:
+            self.aliases.setdefault(canonical_path, set()).add(path)
+        for alias in self.aliases.pop(path, ()):
+            alias_page = self.found_pages[alias]
+            if _is_same(alias, alias_page, path, page):
+                del self.found_pages[alias]
+                self.skipped["duplicate"] += 1
+            else:
+                self.found_pages[alias] = replace(alias_page, url=urljoin(page.url, alias))
 
     def get_stop_reason(self) -> str:
         """Return why no further page is asked for, or an empty text."""
@@ -142,3 +181,19 @@ def get_path(url: str) -> str:
     """Return the key of a page: its path with its query."""
     parts = urlsplit(url)
     return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+
+
+def _get_stem(path: str) -> str:
+    """Return a path without what sites spell in several ways: a slash at the end, and an index file."""
+    return _INDEX_FILE.sub("", path.partition("?")[0]).casefold()
+
+
+def _is_same(path: str, page: PageState, twin_path: str, twin: PageState) -> bool:
+    """Return whether a page is another one: its content is, or it says so, and its title or its path agrees.
+
+    Some sites name their first page as the own address of every page.
+    """
+    if page.digest and page.digest == twin.digest and _get_stem(path) == _get_stem(twin_path):
+        return True
+    is_named = get_path(page.url) == twin_path
+    return is_named and (page.title == twin.title or _get_stem(path) == _get_stem(twin_path))

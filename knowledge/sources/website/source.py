@@ -7,26 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import time
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from urllib.parse import urljoin, urlsplit
-from urllib.robotparser import RobotFileParser
+from urllib.parse import urljoin
 
 from core.errors import SourceError
 from core.formatting import strip_source_prefix
 from core.settings import WebsiteSource
-from knowledge.formats.html import HTML_TYPES, read_page
+from knowledge.formats.html import HTML_TYPES, WebPage, read_page
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.documents import PathGlobs
 from knowledge.sources.website.crawl_state import REQUESTS_PER_PAGE, CrawlState, PageState, PageStateStore, get_path
-from knowledge.sources.website.parsing import MAX_SITEMAP_KB, parse_robots, parse_sitemap
-from knowledge.web.addresses import redact_url
+from knowledge.sources.website.rendering import open_renderer
+from knowledge.sources.website.robots import Robots, read_robots
+from knowledge.sources.website.sitemaps import MAX_SITEMAP_KB, MAX_SITEMAPS, read_sitemaps
+from knowledge.web.addresses import get_site, normalize_url, redact_url
 from knowledge.web.client import ROBOT_NAME, Request, Response, ResponseTooLarge, WebClient
+from knowledge.web.page_rules import PageRules, parse_page_rules
 
 GONE_STATUSES = frozenset({404, 410})
 # The site works and refuses this page.
@@ -34,10 +36,10 @@ REFUSED_STATUSES = frozenset({401, 403, 451})
 NOT_MODIFIED = 304
 # How much is fetched between two writes of the record, so that an interrupted first visit is not lost.
 SAVE_INTERVAL = 50
-MAX_SITEMAPS = 50
-# Of all sitemaps of one visit together.
-MAX_SITEMAPS_BYTES = 200 << 20
-MAX_DELAY_S = 10.0
+UTF8_HTML = "text/html; charset=utf-8"
+SCRIPTS_HINT = "scripts make its content; the setting render runs them"
+NOINDEX_REASON = "noindex"
+SCRIPTS_REASON = "empty without scripts"
 
 
 class _PageSkipped(SourceError):
@@ -52,7 +54,8 @@ class Website:
         self._parser = parser or ThreadParser()
         self._settings = settings
         self._store = PageStateStore(name, directory)
-        self._host = urlsplit(settings.url).netloc
+        self._start_url = self._normalize(settings.url)
+        self._site = get_site(settings.url)
         self._globs = PathGlobs(name, settings.include, settings.exclude)
 
     async def listing(self) -> Listing:
@@ -65,13 +68,18 @@ class Website:
         known_pages = await asyncio.to_thread(self._store.load)
         crawl = CrawlState(known_pages, self._settings.max_pages)
         try:
-            async with WebClient(self._settings.allow_private) as client:
-                robots = await read_robots(client, self._parser, self._settings.url, self._settings.timeout_s)
+            async with AsyncExitStack() as stack:
+                client = await stack.enter_async_context(WebClient(self._settings.allow_private))
+                robots = await read_robots(client, self._settings.url, self._settings.timeout_s)
+                if self._settings.render:
+                    check_url = partial(self._check_redirect, robots=robots)
+                    crawl.renderer = await stack.enter_async_context(open_renderer(client, check_url))
                 crawl.start(max(robots.delay_s, self._settings.delay_s))
                 await self._seed_queue(crawl, client, robots)
                 await self._crawl(crawl, client, robots)
-            unvisited_pages = {path: page for path, page in crawl.unvisited().items() if self._is_allowed(path, robots)}
-            pages = {**unvisited_pages, **crawl.found_pages}
+            unvisited_pages = await asyncio.to_thread(self._find_unvisited, crawl, robots)
+            all_pages = {**unvisited_pages, **crawl.found_pages}
+            pages = {path: page for path, page in all_pages.items() if not page.is_expired}
             self._require_pages(pages, crawl)
         except SourceError as error:
             # A record that cannot be written names the source, too.
@@ -99,16 +107,36 @@ class Website:
 
     async def _seed_queue(self, crawl: CrawlState, client: WebClient, robots: Robots) -> None:
         settings = self._settings
-        crawl.enqueue(settings.url, 0)
+        crawl.enqueue(self._start_url, 0)
         if settings.sitemap:
             limit = settings.max_pages * REQUESTS_PER_PAGE
             request = Request(settings.url, timeout_s=settings.timeout_s, max_kb=MAX_SITEMAP_KB)
-            urls = await read_sitemaps(
+            sitemap_pages = await read_sitemaps(
                 client, self._parser, request, robots.sitemaps, limit=limit, deadline=crawl.deadline
             )
-            for url in urls:
+            crawl.unreadable |= {
+                get_path(url) if get_site(url) == self._site else redact_url(url): f"as a sitemap: {problem}"
+                for url, problem in sitemap_pages.problems.items()
+            }
+            if sitemap_pages.unread_count:
+                crawl.skipped[f"sitemaps beyond {MAX_SITEMAPS}, or beyond their limits"] = sitemap_pages.unread_count
+            for url in sitemap_pages.urls:
+                if get_site(url) != self._site:
+                    crawl.skipped["on another host"] += 1
                 # What the sitemap lists is complete: its pages' links are not followed.
-                crawl.enqueue(url, settings.depth)
+                self._enqueue(url, settings.depth, crawl)
+
+    def _normalize(self, url: str) -> str:
+        return normalize_url(url, self._settings.ignore_parameters)
+
+    def _enqueue(self, url: str, depth: int, crawl: CrawlState) -> None:
+        """Put an address into the queue, in its one form; what is no address at all is left out."""
+        try:
+            normalized_url = self._normalize(url)
+        except ValueError:
+            return
+        if self._is_wanted(normalized_url):
+            crawl.enqueue(normalized_url, depth)
 
     async def _crawl(self, crawl: CrawlState, client: WebClient, robots: Robots) -> None:
         delay_s = max(robots.delay_s, self._settings.delay_s)
@@ -121,7 +149,8 @@ class Website:
                 # Off the event loop: many may be waiting.
                 crawl.skipped[crawl.stop_reason] += 1 + await asyncio.to_thread(self._count_remaining, crawl)
                 return
-            if not robots.can_fetch(url):
+            # Off the event loop: each of many rules is tried.
+            if not await asyncio.to_thread(robots.can_fetch, url):
                 crawl.skipped["disallowed by robots.txt"] += 1
                 continue
             if crawl.request_count:
@@ -133,13 +162,17 @@ class Website:
 
     def _is_wanted(self, url: str) -> bool:
         # The first page shows the way, also where it is not wanted itself.
-        return urlsplit(url).netloc == self._host and (url == self._settings.url or self._matches_globs(get_path(url)))
+        return get_site(url) == self._site and (url == self._start_url or self._matches_globs(get_path(url)))
 
     def _matches_globs(self, path: str) -> bool:
         return self._globs.matches(path.partition("?")[0])
 
-    def _is_allowed(self, path: str, robots: Robots) -> bool:
-        return self._matches_globs(path) and robots.can_fetch(urljoin(self._settings.url, path))
+    def _find_unvisited(self, crawl: CrawlState, robots: Robots) -> dict[str, PageState]:
+        return {
+            path: page
+            for path, page in crawl.unvisited().items()
+            if self._matches_globs(path) and robots.can_fetch(urljoin(self._settings.url, path))
+        }
 
     def _count_remaining(self, crawl: CrawlState) -> int:
         """Return how many pages that are wanted still wait."""
@@ -147,7 +180,7 @@ class Website:
 
     def _check_redirect(self, url: str, robots: Robots) -> None:
         """Raise `_PageSkipped` for a redirect that leads where no link would be followed to."""
-        if urlsplit(url).netloc != self._host:
+        if get_site(url) != self._site:
             raise _PageSkipped("leads elsewhere")
         if not robots.can_fetch(url):
             raise _PageSkipped("disallowed by robots.txt")
@@ -166,11 +199,7 @@ class Website:
         )
         try:
             response = await client.fetch(request, partial(self._check_redirect, robots=robots))
-            page = (
-                previous_page
-                if response.status == NOT_MODIFIED and previous_page
-                else await self._parse_page(url, response, crawl)
-            )
+            page = await self._read_response(url, depth, response, crawl)
         except (_PageSkipped, ResponseTooLarge) as error:
             crawl.mark_answered(get_path(url))
             crawl.skipped["too large" if isinstance(error, ResponseTooLarge) else str(error)] += 1
@@ -179,24 +208,30 @@ class Website:
             page = self._handle_failure(url, crawl, error)
         else:
             crawl.mark_answered(get_path(url))
-            if page is not None and page.fingerprint and self._matches_globs(get_path(response.url)):
-                crawl.found_pages[get_path(response.url)] = page
+            path = get_path(self._normalize(response.url))
+            if page is not None and page.fingerprint and self._matches_globs(path):
+                crawl.add_page(path, page)
+                self._enqueue(page.url, depth, crawl)
         if page is not None and depth < settings.depth:
-            for link in filter(self._is_wanted, page.links):
-                crawl.enqueue(link, depth + 1)
+            for link in page.links:
+                self._enqueue(link, depth + 1, crawl)
 
     def _handle_failure(self, url: str, crawl: CrawlState, error: SourceError) -> PageState | None:
         """Keep the recorded page when a visit fails. Raises the error for the first page if it is the only one."""
-        is_first = url == self._settings.url
+        is_first = url == self._start_url
         if is_first and len(crawl.seen_urls) == 1:
             raise error
         return crawl.mark_failed(get_path(url), str(error), is_first=is_first)
 
-    async def _parse_page(self, url: str, response: Response, crawl: CrawlState) -> PageState | None:
+    async def _read_response(self, url: str, depth: int, response: Response, crawl: CrawlState) -> PageState | None:
         """Return a page, without a fingerprint where it has no text; None for what is none.
 
         Raises `SourceError` when it fails for now.
         """
+        header_rules = parse_page_rules(response.headers.get("x-robots-tag", "").splitlines(), ROBOT_NAME)
+        known_page = crawl.known_pages.get(get_path(url))
+        if response.status == NOT_MODIFIED and known_page is not None:
+            return self._apply_rules(known_page, header_rules, crawl)
         if response.status in GONE_STATUSES:
             crawl.skipped["gone"] += 1
             return None
@@ -204,23 +239,67 @@ class Website:
             crawl.consecutive_failures = 0
         if response.status >= 300:
             raise SourceError(f"{redact_url(url)} answered with status {response.status}")
-        if response.headers.get("content-type", "").split(";")[0].strip().lower() not in HTML_TYPES:
+        content_type = response.headers.get("content-type", "")
+        media_type = content_type.split(";")[0].strip().lower()
+        # Without a type, what looks like markup is a page.
+        if media_type not in HTML_TYPES and (media_type or not response.content.lstrip().startswith(b"<")):
             crawl.skipped["no HTML"] += 1
             return None
         try:
-            page = await self._parser.run(read_page, response.content, response.url)
+            page = await self._parser.run(read_page, response.content, response.url, content_type)
+            if page.needs_scripts and crawl.renderer is not None:
+                html = await crawl.renderer.render(response, self._settings.timeout_s, self._settings.max_page_kb)
+                page = await self._parser.run(read_page, html, response.url, UTF8_HTML)
+                # The frame of such a page stays the same while its content changes.
+                response = replace(response, headers={})
         except FormatError as error:
             crawl.skipped["unreadable"] += 1
             crawl.unreadable[get_path(url)] = str(error)
             return None
-        page_state = PageState("", page.title, page.canonical or response.url, page.links)
+        if page.refresh:
+            self._follow_refresh(url, page.refresh, depth, crawl)
+            return None
+        return self._apply_rules(await self._store_page(page, response, crawl), page.rules.combine(header_rules), crawl)
+
+    def _follow_refresh(self, url: str, target: str, depth: int, crawl: CrawlState) -> None:
+        """Follow a page that leads elsewhere by itself as if it were a redirect: each one once."""
+        crawl.refreshed_urls.add(url)
+        if get_site(target) != self._site:
+            raise _PageSkipped("leads elsewhere")
+        if self._normalize(target) in crawl.refreshed_urls:
+            raise _PageSkipped("redirects in a circle")
+        self._enqueue(target, depth, crawl)
+
+    def _apply_rules(self, page: PageState, rules: PageRules, crawl: CrawlState) -> PageState:
+        """Return a page as its rules allow: without its text, without its links, or for a while."""
+        links = page.links if rules.has_followable_links else ()
+        expires_at = page.expires_at if rules.expires_at is None else rules.expires_at
+        page = replace(page, links=links, expires_at=expires_at)
+        if rules.is_indexable and not page.is_expired:
+            return page
+        crawl.skipped[NOINDEX_REASON] += 1
+        return replace(page, fingerprint="")
+
+    async def _store_page(self, page: WebPage, response: Response, crawl: CrawlState) -> PageState:
+        """Return the record of a page, whose text is kept where it has one."""
+        url = self._normalize(page.canonical or response.url)
+        page_state = PageState("", page.title, url, page.links)
+        if page.needs_scripts:
+            crawl.skipped[SCRIPTS_REASON] += 1
+            crawl.unreadable[get_path(url)] = SCRIPTS_HINT
+            return page_state
         if not page.text:
-            crawl.skipped["no text"] += 1
+            crawl.skipped["no text"] += int(page.rules.is_indexable)
             return page_state
         fingerprint = hashlib.sha256(f"{page.title}\n{page_state.url}\n{page.text}".encode()).hexdigest()
         await asyncio.to_thread(self._store.save_text, fingerprint, page.text)
-        etag, last_modified = (response.headers.get(name, "") for name in ("etag", "last-modified"))
-        return replace(page_state, fingerprint=fingerprint, etag=etag, modified=last_modified)
+        return replace(
+            page_state,
+            fingerprint=fingerprint,
+            etag=response.headers.get("etag", ""),
+            modified=response.headers.get("last-modified", ""),
+            digest=hashlib.sha256(f"{page.title}\n{page.text}".encode()).hexdigest()[:16],
+        )
 
     def _require_pages(self, pages: Mapping[str, PageState], crawl: CrawlState) -> None:
         """Raise `SourceError` when there is no page at all."""
@@ -232,69 +311,3 @@ class Website:
 
 def _fingerprints(pages: Mapping[str, PageState]) -> dict[str, str]:
     return {path: page.fingerprint for path, page in pages.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Robots:
-    """A site's rules for us: `delay_s` between two requests, and where its sitemaps are."""
-
-    rules: RobotFileParser
-    delay_s: float
-    sitemaps: tuple[str, ...]
-
-    def can_fetch(self, url: str) -> bool:
-        """Return whether a page may be fetched."""
-        return self.rules.can_fetch(ROBOT_NAME, url)
-
-
-async def read_robots(client: WebClient, parser: Parser, site_url: str, timeout_s: float) -> Robots:
-    """Read a site's robots.txt; a site without one allows everything.
-
-    Raises `SourceError` when it cannot be told: a site that fails is not to be fetched (RFC 9309, 2.3.1.4).
-    """
-    response = await client.fetch(Request(urljoin(site_url, "/robots.txt"), timeout_s=timeout_s, max_kb=512))
-    if response.status >= 500:
-        raise SourceError(f"{urljoin(site_url, '/robots.txt')} answered with status {response.status}")
-    try:
-        rules = await parser.run(parse_robots, response.text() if response.status < 400 else "", ROBOT_NAME)
-    except FormatError as error:
-        raise SourceError(f"{urljoin(site_url, '/robots.txt')} cannot be used: {error}") from error
-    robots_file = RobotFileParser()
-    robots_file.parse(rules.lines)
-    return Robots(robots_file, min(rules.delay_s, MAX_DELAY_S), rules.sitemaps)
-
-
-async def read_sitemaps(
-    client: WebClient, parser: Parser, request: Request, sitemap_urls: Sequence[str], *, limit: int, deadline: float
-) -> list[str]:
-    """Return the pages that a site's sitemaps list, at most `limit`; none when there is no usable sitemap.
-
-    `request` is one for the site's first page. No sitemap is asked for after `deadline`, on the clock of
-    `time.monotonic`.
-    """
-    queue = list(sitemap_urls) or [urljoin(request.url, "/sitemap.xml")]
-    bytes_left = MAX_SITEMAPS_BYTES
-    seen_urls: set[str] = set()
-    pages: dict[str, None] = {}
-    while (
-        queue
-        and len(seen_urls) < MAX_SITEMAPS
-        and len(pages) < limit
-        and bytes_left > 0
-        and time.monotonic() < deadline
-    ):
-        url = queue.pop(0)
-        if url in seen_urls:
-            continue
-        seen_urls.add(url)
-        try:
-            response = await client.fetch(replace(request, url=url))
-            content = response.content if response.status < 400 else b""
-            nested_sitemaps, page_urls = await parser.run(parse_sitemap, content, limit)
-        except (SourceError, FormatError):
-            # A site without a usable sitemap is crawled.
-            continue
-        bytes_left -= len(content)
-        queue += nested_sitemaps
-        pages |= dict.fromkeys(page_urls)
-    return list(pages)[:limit]

@@ -32,6 +32,7 @@ from core.errors import ConfigurationError, SourceError, UsageError
 from core.messaging.auto_comment.commenter import entry_heading
 from core.observability.logs import configure_logs
 from core.ports import Adapter, Sink
+from core.runtime.retry_after import MAX_WAIT_S
 from core.settings import LogSettings, Settings
 from core.settings.loader import load_settings
 from core.storage.auto_comments import MAX_REMEMBERED_IDS, FeedStateRepository, merge_known_ids
@@ -39,7 +40,7 @@ from core.storage.messages import Journal
 from core.storage.tables import feeds, messages
 from core.types import Citation, ConversationKey, FeedEntry, Message, Question, Reply, SkipReason
 from knowledge.parsing.parser import ThreadParser
-from knowledge.sources.feed.poll import MAX_WAIT_S, FeedRateLimited, poll_feed
+from knowledge.sources.feed.poll import FeedRateLimited, poll_feed
 from tests.support import discord_helpers, slack_helpers
 from tests.support.deployment import README, Deployment, logging_as_it_was
 from tests.support.dry_runs import daemon, get_withheld_replies

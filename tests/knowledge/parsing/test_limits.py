@@ -29,7 +29,7 @@ from knowledge.parsing.pool import WorkerPool
 from knowledge.ports import Document, Store
 from knowledge.sources.factory import open_source
 from knowledge.sources.feed.parsing import parse_entries, parse_new_entries
-from knowledge.sources.website.parsing import parse_robots, parse_sitemap
+from knowledge.sources.website.sitemaps import parse_sitemap
 from tests.support.bombs import author_feed, make_docx, rewrite, wide_docx
 from tests.support.deployment import commit, make_repository
 from tests.support.knowledge import WordEmbedder
@@ -74,8 +74,12 @@ BOMBS: dict[str, tuple[Any, ...]] = {
     "feed of newlines before anything": (parse_new_entries, b"\n" * 50_000 + author_feed("a"), "u", ["x"]),
     "feed with a long author": (parse_new_entries, author_feed("a" * 50_000), "u", ["x"]),
     "feed with an author of brackets": (parse_entries, author_feed("(" * 50_000), 100),
-    "sitemap that unpacks": (parse_sitemap, gzip.compress(b"<urlset>" + b"<a/>" * (50 << 18)), 1000),
-    "robots.txt of rules": (parse_robots, "User-agent: *\n" + "Disallow: /a\n" * 40_000, "KIMAs"),
+    "sitemap that unpacks": (
+        parse_sitemap,
+        gzip.compress(b"<urlset>" + b"<a/>" * (50 << 18)),
+        "https://example.org/",
+        1000,
+    ),
     "Markdown heading of backticks": markdown("# " + "`" * 60_000),
     "Markdown heading of brackets": markdown("# " + "[" * 60_000),
     "Markdown heading of blanks": markdown("# " + "\t" * 60_000 + "x"),

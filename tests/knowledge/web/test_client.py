@@ -13,7 +13,8 @@ from aiohttp.abc import AbstractResolver
 
 from core.errors import SourceError
 from knowledge.web.addresses import check_url
-from knowledge.web.client import Request, WebClient, decode_content, guard_resolver
+from knowledge.web.charsets import decode_content
+from knowledge.web.client import Request, WebClient, guard_resolver
 from tests.support.growth import Growth, Text, find_growth
 from tests.support.peers.web import Page, WebPeer
 

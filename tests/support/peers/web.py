@@ -89,7 +89,7 @@ class WebPeer:
         body = page.body.encode() if isinstance(page.body, str) else page.body
         tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
         if self.tagged and page.status == 200 and request.headers.get("If-None-Match") == tag:
-            return self._record_status(web.Response(status=304, headers={"ETag": tag}))
+            return self._record_status(web.Response(status=304, headers={**page.headers, "ETag": tag}))
         tags = {"ETag": tag} if self.tagged else {}
         return self._record_status(web.Response(status=page.status, body=body, headers={**page.headers, **tags}))
 

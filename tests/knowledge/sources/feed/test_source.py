@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from core.errors import SourceError
 from core.settings import FeedSource
+from knowledge.ports import Document
 from knowledge.sources.feed.source import Feed
 from tests.support.feeds import rss
 from tests.support.peers.web import Page, WebPeer
@@ -81,3 +84,93 @@ async def test_an_empty_feed_is_said(web: WebPeer, tmp_path: Path) -> None:
     web.pages["/feed"] = rss(("old", "Old.", 400))
     with pytest.raises(SourceError, match="no entry of the last 365 days"):
         await feed(web, tmp_path).listing()
+
+
+RSS = "<rss version='2.0'><channel><title>Blog</title>{}</channel></rss>"
+FAR = "<pubDate>Tue, 19 Jan 2038 03:14:07 GMT</pubDate>"
+
+
+async def entries(source: Feed) -> dict[str, Document]:
+    listing = await source.listing()
+    return {document.path: document async for document in source.documents(listing, listing.fingerprints)}
+
+
+def age_records(folder: Path, days: int) -> None:
+    """Let all times of the record be earlier, as if so many days had passed."""
+    file = folder / "entries.json"
+    state = json.loads(file.read_text("utf-8"))
+    state["first_seen"] = {name: seen - days * 86_400 for name, seen in state["first_seen"].items()}
+    for entry in state["entries"].values():
+        entry["published"] -= days * 86_400
+    file.write_text(json.dumps(state), "utf-8")
+
+
+@pytest.mark.parametrize("date", ["", FAR, "<pubDate>soon</pubDate>", "<pubDate>0000-00-00</pubDate>"])
+async def test_an_entry_without_a_usable_date_is_as_old_as_it_is_known(web: WebPeer, tmp_path: Path, date: str) -> None:
+    item = f"<item><guid>a</guid><title>A</title><description>Rocket 4.</description>{date}</item>"
+    web.pages["/feed"] = Page(RSS.format(item))
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    first = await entries(feed(web, tmp_path))
+    assert first["a"].text.endswith(f"({today})") or date
+    age_records(tmp_path, 10)
+    web.pages["/feed"] = Page(RSS.format(item + "<item><guid>b</guid><description>Rocket 5.</description></item>"))
+    documents = await entries(feed(web, tmp_path))
+    day = time.strftime("%Y-%m-%d", time.gmtime(time.time() - 10 * 86_400))
+    assert documents["a"].text == f"Rocket 4.\n\n({day})"
+    assert documents["b"].text.startswith("Rocket 5.\n\n(20")
+    age_records(tmp_path, 80)
+    web.pages["/feed"] = Page(RSS.format(item + "<item><guid>b</guid><description>Rocket 6.</description></item>"))
+    for _ in range(2):
+        assert set(await entries(feed(web, tmp_path, keep_days=85))) == {"b"}
+
+
+@pytest.mark.parametrize(
+    "date",
+    ["Tue, 03 Feb 2026 10:00:00", "Tue, 03 Feb 2026 10:00:00 GMT", "2026-02-03T10:00:00", "3 Feb 2026 12:00 +0200"],
+)
+async def test_a_date_needs_no_zone(web: WebPeer, tmp_path: Path, date: str) -> None:
+    item = f"<item><guid>a</guid><title>A</title><description>Rocket 4.</description><pubDate>{date}</pubDate></item>"
+    web.pages["/feed"] = Page(RSS.format(item))
+    documents = await entries(feed(web, tmp_path, keep_days=10_000))
+    assert documents["a"].text == "Rocket 4.\n\n(2026-02-03)"
+
+
+@pytest.mark.parametrize(
+    ("content", "address"),
+    [
+        (
+            RSS.format("<item><title>A</title><link>posts/1</link><description>R.</description></item>"),
+            "{root}/posts/1",
+        ),
+        (RSS.format("<item><guid>17</guid><description>R.</description></item>"), ""),
+        (
+            "<feed xmlns='http://www.w3.org/2005/Atom' xml:base='https://b.example/blog/'><title>x</title>"
+            "<entry xml:base='sub/'><id>a</id><link href='../p/1'/><content>R.</content></entry></feed>",
+            "https://b.example/blog/p/1",
+        ),
+        (
+            RSS.format("<item><guid>HTTPS://B.Example:443/p</guid><description>R.</description></item>"),
+            "HTTPS://B.Example:443/p",
+        ),
+        (RSS.format("<item><title>A</title><link>javascript:x()</link><description>R.</description></item>"), ""),
+    ],
+)
+async def test_addresses_of_entries_are_made_whole(web: WebPeer, tmp_path: Path, content: str, address: str) -> None:
+    web.pages["/feed"] = Page(content)
+    (entry,) = (await entries(feed(web, tmp_path))).values()
+    assert entry.url == address.replace("{root}", web.url())
+
+
+async def test_an_entry_stays_itself_however_its_address_is_spelled(web: WebPeer, tmp_path: Path) -> None:
+    for spelling in ("HTTP://B.example:80/p#top", "http://b.example/p", "http://B.Example/./p"):
+        item = f"<item><title>A</title><guid>{spelling}</guid><description>Rocket.</description></item>"
+        web.pages["/feed"] = Page(RSS.format(item))
+        assert set(await entries(feed(web, tmp_path))) == {"http://b.example/p"}
+
+
+async def test_entities_of_a_feed_are_never_expanded(web: WebPeer, tmp_path: Path) -> None:
+    declaration = '<!DOCTYPE x [<!ENTITY a "boom"><!ENTITY f SYSTEM "file:///etc/passwd">]>'
+    web.pages["/feed"] = Page(declaration + RSS.format("<item><title>t &a; &f;</title><guid>a</guid></item>"))
+    (entry,) = (await entries(feed(web, tmp_path))).values()
+    assert "boom" not in entry.text
+    assert "root:" not in entry.text

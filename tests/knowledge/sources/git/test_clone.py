@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import http.server
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -327,3 +330,56 @@ def test_addresses_of_one_repository_share_a_clone_name() -> None:
 def test_settings_that_contradict_themselves_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="validation error"):
         GitSource.model_validate({"kind": "git", "url": "https://x.example/r", **settings})
+
+
+@pytest.fixture
+def file_server(tmp_path: Path) -> Iterator[str]:
+    """Serve the files below a folder, as a plain web server does; yield its address."""
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    handler = functools.partial(QuietFileHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+class QuietFileHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Tests print nothing."""
+
+
+def publish(repository: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "plain/r.git"
+    if bare.exists():
+        git(bare, "fetch", "-q", "--force", str(repository), "+refs/*:refs/*")
+    else:
+        git(tmp_path, "clone", "-q", "--mirror", str(repository), str(bare))
+    git(bare, "update-server-info")
+
+
+async def test_a_plain_file_server_is_fetched_from(repository: Path, file_server: str, tmp_path: Path) -> None:
+    git(repository, "tag", "v1")
+    commit(repository, {"docs/a.md": "# A 1\n"})
+    publish(repository, tmp_path)
+    item = source("docs", f"{file_server}/r.git", tmp_path, include=["docs/"], branches=["main", "v1"])
+    assert set((await item.listing()).fingerprints) == {"main:docs/a.md", "v1:docs/a.md"}
+    commit(repository, {"docs/a.md": "# A 2\n", "docs/b.md": "# B\n"})
+    publish(repository, tmp_path)
+    age(tmp_path, 3600)
+    listing = await item.listing()
+    assert set(listing.fingerprints) == {"main:docs/a.md", "main:docs/b.md", "v1:docs/a.md"}
+    assert (await read(item, listing))["main:docs/a.md"].text == "# A 2\n"
+
+
+async def test_what_fails_without_a_depth_too_names_its_cause(
+    repository: Path, file_server: str, tmp_path: Path
+) -> None:
+    publish(repository, tmp_path)
+    for file in (tmp_path / "plain/r.git/objects").rglob("*"):
+        if file.is_file() and file.parent.name != "info":
+            file.unlink()
+    with pytest.raises(SourceError, match=r"r\.git cannot be fetched: Unable to find [0-9a-f]{40}"):
+        await source("docs", f"{file_server}/r.git", tmp_path).listing()

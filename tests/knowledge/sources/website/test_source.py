@@ -6,6 +6,7 @@ import errno
 import gzip
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from aiohttp import web as server
 
 from core.errors import SourceError
 from core.settings import WebsiteSource
+from core.version import get_version
 from knowledge.ports import Listing
 from knowledge.sources.common import state_files
 from knowledge.sources.website.crawl_state import MAX_CONSECUTIVE_FAILURES, CrawlState
@@ -264,7 +266,7 @@ async def test_a_maze_without_text_ends(tmp_path: Path) -> None:
         assert len(web.requests) == 2 + 40  # robots.txt and the sitemap, then four for each page that may be taken
     assert set(listing.fingerprints) == {"/"}
     assert listing.skipped["requests used up"] > 100
-    assert listing.skipped["no text"] == 39
+    assert listing.skipped["noindex"] == 39
 
 
 async def test_a_visit_that_takes_too_long_keeps_what_it_did_not_reach(web: WebPeer, tmp_path: Path) -> None:
@@ -348,3 +350,236 @@ async def test_a_sitemap_of_nonsense_stops_nothing(web: WebPeer, tmp_path: Path)
     urls = "".join(f"<url><loc>{url}</loc></url>" for url in ("http://[broken/", "", web.url("/faq")))
     web.pages["/sitemap.xml"] = Page(f"<urlset>{urls}</urlset>")
     assert set((await site(web, tmp_path, depth=0).listing()).fingerprints) == {"/", "/faq"}
+
+
+HEAD = '<?xml version="1.0" encoding="UTF-8"?>'
+URLSET = (
+    "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' "
+    "xmlns:image='http://www.google.com/schemas/sitemap-image/1.1'>{}</urlset>"
+)
+ENTRY = URLSET.format("<url><loc>{root}/hidden</loc></url>")
+
+
+@pytest.mark.parametrize(
+    "sitemap",
+    [
+        f'{HEAD}<?xml-stylesheet type="text/xsl" href="/s.xsl"?>{ENTRY}',
+        f"{HEAD}<!-- made by a plug-in -->{ENTRY}",
+        f"\n{HEAD}{ENTRY}",
+        f"\ufeff{HEAD}{ENTRY}",
+        f"{HEAD}{ENTRY}".replace("{root}", ""),
+        f"{HEAD}{ENTRY}".replace("{root}/hidden", " \n<![CDATA[{root}/hidden]]> "),
+        "{root}/hidden\n",
+        URLSET.format(
+            "<url><loc>{root}/hidden</loc><image:image><image:loc>{root}/i.png</image:loc></image:image></url>"
+        ),
+        URLSET.format("<url><loc>{root}/hidden</loc></url>&nbsp;<url><loc>"),
+        "<rss><channel><link>{root}/else</link><item><link>{root}/hidden</link></item></channel></rss>",
+        "<feed xmlns='http://www.w3.org/2005/Atom'><link href='/else'/><entry><link href='/hidden'/></entry></feed>",
+        "<s:urlset xmlns:s='x'><s:url><s:loc>{root}/hidden</s:loc></s:url></s:urlset>",
+    ],
+)
+@pytest.mark.parametrize("is_packed", [False, True])
+async def test_a_sitemap_has_many_forms(web: WebPeer, tmp_path: Path, sitemap: str, is_packed: bool) -> None:
+    content = sitemap.replace("{root}", web.url()).encode()
+    web.pages["/robots.txt"] = Page(f"Sitemap: {web.url('/map')}\nUser-agent: *\n")
+    web.pages["/map"] = Page(gzip.compress(content) if is_packed else content)
+    web.pages["/hidden"] = Page(html("Hidden"))
+    listing = await site(web, tmp_path, depth=0).listing()
+    assert set(listing.fingerprints) == {"/", "/hidden"}
+    assert [request.path for request in web.requests] == ["/robots.txt", "/map", "/", "/hidden"]
+
+
+async def test_an_ampersand_is_no_end_of_an_address(web: WebPeer, tmp_path: Path) -> None:
+    locations = ("/z?a=1&b=2&copy=3", "/y?a=1&amp;b=2", "/x?a=1&amp;amp;b=2")
+    entries = "".join(f"<url><loc>{web.url(path)}</loc></url>" for path in locations)
+    web.pages["/sitemap.xml"] = Page(URLSET.format(entries))
+    web.pages |= {path: Page(html(path)) for path in ("/z?a=1&b=2&copy=3", "/y?a=1&b=2", "/x?a=1&b=2")}
+    listing = await site(web, tmp_path, depth=0).listing()
+    assert set(listing.fingerprints) == {"/", "/z?a=1&b=2&copy=3", "/y?a=1&b=2", "/x?a=1&b=2"}
+
+
+async def test_what_of_a_sitemap_cannot_be_read_is_said(web: WebPeer, tmp_path: Path) -> None:
+    parts = ("/damaged", "/gone", "/page", "/cut.gz", "/index")
+    maps = "".join(f"<sitemap><loc>{part}</loc></sitemap>" for part in parts)
+    web.pages["/robots.txt"] = Page("Sitemap: /index\nSitemap: /also-gone\n")
+    web.pages["/index"] = Page(f"<sitemapindex>{maps}</sitemapindex>")
+    web.pages["/damaged"] = Page("<urlset><url><loc>/hidden</loc></url><url><loc>http://else.example/</loc></url>")
+    web.pages["/page"] = Page(html("Page"))
+    web.pages["/cut.gz"] = Page(gzip.compress(b"<urlset/>")[:-9])
+    web.pages["/hidden"] = Page(html("Hidden"))
+    listing = await site(web, tmp_path, depth=0).listing()
+    assert set(listing.fingerprints) == {"/", "/hidden"}
+    assert listing.skipped["on another host"] == 1
+    problems = {path: reason.removeprefix("as a sitemap: ") for path, reason in listing.unreadable.items()}
+    assert problems.pop("/damaged").startswith("it is damaged from line 1 on (Premature end")
+    assert problems == {
+        "/gone": "status 404",
+        "/also-gone": "status 404",
+        "/page": "it is no sitemap",
+        "/cut.gz": "it cannot be unpacked (EOFError)",
+    }
+
+
+@pytest.mark.parametrize(
+    ("robots", "forbidden"),
+    [
+        ("\ufeffUser-agent: *\nDisallow: /guide\n", "/guide"),
+        ("User-agent: kimas/9.9\nDisallow: /guide$\n\nUser-agent: kim\nDisallow: /\n", "/guide"),
+        ("User-agent: a\nUser-agent: KIMAS # us\nDisallow: /faq\n\nUser-agent: kimas\nAllow: /\n", "/faq"),
+        ("User-agent: *\nDisallow: /*uid\nAllow: /guide/\n", "/guide"),
+        ("User-agent: *\nAllow: /fa\nDisallow: /f%61q\n", "/faq"),
+        (f"User-agent: *\nDisallow: /faq\n{'# padding' * 70_000}\nDisallow: /\n", "/faq"),
+    ],
+)
+async def test_robots_are_obeyed_by_the_standard(web: WebPeer, tmp_path: Path, robots: str, forbidden: str) -> None:
+    web.pages["/"] = Page(html("Home", "/guide", "/faq"))
+    web.pages["/robots.txt"] = Page(robots)
+    listing = await site(web, tmp_path, depth=1).listing()
+    assert set(listing.fingerprints) == {"/", "/guide", "/faq"} - {forbidden}
+    assert web.requests[0].headers["User-Agent"].startswith(f"KIMAs/{get_version()} ")
+
+
+@pytest.mark.parametrize(
+    ("headers", "head", "found"),
+    [
+        ({"X-Robots-Tag": "noindex, nofollow"}, "", {"/", "/faq"}),
+        ({"X-Robots-Tag": "noindex"}, "", {"/", "/faq", "/guide/deep"}),
+        ({"X-Robots-Tag": "KIMAs: none"}, "", {"/", "/faq"}),
+        ({"X-Robots-Tag": "otherbot: noindex, nofollow"}, "", {"/", "/faq", "/guide", "/guide/deep"}),
+        ({"X-Robots-Tag": "unavailable_after: Friday, 25-Jun-10 15:00:00 PST"}, "", {"/", "/faq", "/guide/deep"}),
+        ({}, '<meta name="robots" content="none">', {"/", "/faq"}),
+        ({}, '<meta name="KIMAs" content="noindex">', {"/", "/faq", "/guide/deep"}),
+        ({}, '<meta name="googlebot" content="noindex">', {"/", "/faq", "/guide", "/guide/deep"}),
+        ({}, '<meta name="robots" content="unavailable_after: 2010-06-25">', {"/", "/faq", "/guide/deep"}),
+        ({}, '<meta name="robots" content="unavailable_after: 2090-06-25">', {"/", "/faq", "/guide", "/guide/deep"}),
+    ],
+)
+async def test_what_a_page_asks_of_robots_is_obeyed_wherever_it_stands(
+    web: WebPeer, tmp_path: Path, headers: dict[str, str], head: str, found: set[str]
+) -> None:
+    page = Page(html("Guide", "/guide/deep", head=head), headers={"Content-Type": "text/html", **headers})
+    web.pages["/guide"] = page
+    del web.pages["/guide/deeper"]
+    listing = await site(web, tmp_path).listing()
+    assert set(listing.fingerprints) == found
+    assert listing.skipped.get("noindex", 0) == int("/guide" not in found)
+
+
+async def test_a_page_that_is_unchanged_can_be_withdrawn(web: WebPeer, tmp_path: Path) -> None:
+    assert "/faq" in (await site(web, tmp_path).listing()).fingerprints
+    web.pages["/faq"] = replace(web.pages["/faq"], headers={"Content-Type": "text/html", "X-Robots-Tag": "noindex"})
+    assert "/faq" not in (await site(web, tmp_path).listing()).fingerprints
+
+
+async def test_a_link_that_is_not_to_be_followed_is_not(web: WebPeer, tmp_path: Path) -> None:
+    web.pages["/"] = Page(
+        '<main><h1>Home</h1><a rel="external NoFollow" href="/guide">a</a> <a href="/faq">b</a></main>'
+    )
+    web.pages["/faq"] = Page(html("Questions"))
+    assert set((await site(web, tmp_path).listing()).fingerprints) == {"/", "/faq"}
+
+
+@pytest.mark.parametrize(
+    "content", ["0; url=/questions", "3;URL='questions'", "0,/questions#top", ' 1 ; url = "/questions"']
+)
+async def test_a_page_that_leads_elsewhere_by_itself_is_a_redirect(web: WebPeer, tmp_path: Path, content: str) -> None:
+    head = (
+        f"<meta http-equiv='Refresh' content='{content}'>"
+        if '"' in content
+        else f'<meta http-equiv="refresh" content="{content}">'
+    )
+    web.pages["/faq"] = Page(html("Moved", head=f'{head}<link rel="canonical" href="/questions">'))
+    web.pages["/questions"] = Page(html("Questions"))
+    source = site(web, tmp_path, depth=1)
+    listing = await source.listing()
+    assert set(listing.fingerprints) == {"/", "/guide", "/questions"}
+    assert "About Questions" in (await texts(source, listing))["/questions"]
+
+
+async def test_pages_that_lead_to_each_other_or_away_end(web: WebPeer, tmp_path: Path) -> None:
+    def refresh(target: str) -> Page:
+        return Page(html("Moved", head=f'<meta http-equiv="refresh" content="0;url={target}">'))
+
+    web.pages["/faq"] = refresh("/a")
+    web.pages["/a"] = refresh("/b")
+    web.pages["/b"] = refresh("/faq")
+    web.pages["/guide"] = refresh("https://else.example.org/")
+    web.pages["/"] = Page(html("Home", "/guide", "/faq", head='<meta http-equiv="refresh" content="60">'))
+    listing = await site(web, tmp_path).listing()
+    assert set(listing.fingerprints) == {"/"}
+    assert listing.skipped == {"redirects in a circle": 1, "leads elsewhere": 1}
+
+
+async def test_hosts_and_addresses_are_compared_as_such(web: WebPeer, tmp_path: Path) -> None:
+    root = web.url("", "localhost")
+    links = (
+        f"{root}/guide",
+        f"http://LOCALHOST:{web.port}/guide#a",
+        f"{root}/x/../guide?utm_source=a",
+        "/f%61q",
+        "/faq",
+    )
+    web.pages["/"] = Page(html("Home", *links))
+    source = site(web, tmp_path, url=web.url("/", "LOCALHOST"), allow_private=["LocalHost"], depth=1)
+    assert set((await source.listing()).fingerprints) == {"/", "/guide", "/faq"}
+    assert [request.path_qs for request in web.requests] == ["/robots.txt", "/sitemap.xml", "/", "/guide", "/faq"]
+
+
+async def test_a_page_with_several_addresses_is_taken_once(web: WebPeer, tmp_path: Path) -> None:
+    canonical = '<link rel="canonical" href="/guide">'
+    paths = ("/faq", "/faq/", "/guide/index.html", "/print/guide", "/odd", "/s;jsessionid=1", "/s;jsessionid=2")
+    web.pages = {"/": Page(html("Home", "/print/guide", *paths, head='<link rel="canonical" href="/">'))}
+    web.pages |= {path: Page(html("Questions")) for path in paths[:2]}
+    web.pages |= {path: Page(html("Guide", head=canonical)) for path in (*paths[2:4], "/guide")}
+    web.pages |= {"/odd": Page(html("Odd", head=canonical)), "/s": Page(html("Session"))}
+    source = site(web, tmp_path, depth=1)
+    listing = await source.listing()
+    assert set(listing.fingerprints) == {"/", "/faq", "/guide", "/odd", "/s"}
+    assert listing.skipped == {"duplicate": 3}
+    documents = {document.path: document.url async for document in source.documents(listing, listing.fingerprints)}
+    assert documents["/odd"] == web.url("/odd")
+    assert documents["/guide"] == web.url("/guide")
+
+
+RUSSIAN = "Планировщик запускает задания по приоритету."
+CHINESE = "调度器先按优先级再按等待时间安排任务，所以旧任务不会一直等待。"
+WESTERN = "The “scheduler” costs 5 € – café jobs run first."
+
+
+@pytest.mark.parametrize(
+    ("codec", "text", "content_type", "head"),
+    [
+        ("cp1251", RUSSIAN, "text/html; charset=windows-1251", ""),
+        ("cp1251", RUSSIAN, "text/html", '<meta charset="windows-1251">'),
+        ("gb2312", CHINESE, 'text/html;charset="gb2312"', ""),
+        ("cp1252", WESTERN, "text/html; charset=iso-8859-1", ""),
+        ("cp1252", WESTERN, "text/html", ""),
+        ("utf-8", RUSSIAN, "text/html; charset=iso-8859-1", ""),
+        ("utf-8", RUSSIAN, "TEXT/HTML", '<meta http-equiv="Content-Type" content="text/html; charset=latin1">'),
+        ("utf-16", RUSSIAN, "text/html", ""),
+        ("utf-8-sig", RUSSIAN, "application/xhtml+xml", ""),
+        ("shift_jis", "予定は優先順位の順に実行されます。", "text/html; charset=x-sjis", ""),
+        ("iso2022_jp", "予定は優先順位の順に実行されます。", "text/html; charset=iso-2022-jp", ""),
+        ("utf-8", RUSSIAN, "text/html; charset=punycode", ""),
+        ("utf-8", RUSSIAN, "", ""),
+    ],
+)
+async def test_a_page_is_read_in_its_character_set(
+    web: WebPeer, tmp_path: Path, codec: str, text: str, content_type: str, head: str
+) -> None:
+    body = html("T", text=text, head=head)
+    web.pages = {"/": Page(body.encode(codec), headers={"Content-Type": content_type})}
+    source = site(web, tmp_path)
+    assert text in (await texts(source, await source.listing()))["/"]
+
+
+@pytest.mark.parametrize(
+    "body", ['<div id="root"></div>', '<div id="app"><p>Loading…</p></div>', "<noscript>Enable JavaScript.</noscript>"]
+)
+async def test_a_page_that_scripts_make_is_said_to_be_empty(web: WebPeer, tmp_path: Path, body: str) -> None:
+    web.pages["/faq"] = Page(f"<title>App</title><body>{body}<script src='/app.js'></script></body>")
+    listing = await site(web, tmp_path, depth=1).listing()
+    assert "/faq" not in listing.fingerprints
+    assert listing.skipped["empty without scripts"] == 1
+    assert listing.unreadable == {"/faq": "scripts make its content; the setting render runs them"}
