@@ -42,7 +42,6 @@ VENDORS = {
     "apscheduler": ["core/runtime/timers.py", "core/settings/cron.py"],
     "click": ["bots/cli/"],
     "discord": ["bots/discord/"],
-    "docx": ["knowledge/formats/"],
     "feedparser": ["knowledge/sources/feed/"],
     "fastembed": ["knowledge/embedding/fastembed_models.py", "knowledge/reranking/cross_encoder.py"],
     "filelock": ["core/runtime/locks.py"],
@@ -72,7 +71,6 @@ VENDORS = {
     "openpyxl": ["knowledge/formats/"],
     "pathspec": ["knowledge/sources/common/"],
     "prometheus_client": ["core/observability/metrics.py"],
-    "pptx": ["knowledge/formats/"],
     # The settings are pydantic models. aiogram's types are, too: what it refuses, pydantic refuses.
     # It checks what a worker process replies.
     "pydantic": ["core/settings/", "bots/telegram/", "knowledge/parsing/pool.py"],

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from knowledge.formats.encoding import decode
-from knowledge.formats.office import read_docx, read_pdf, read_pptx, read_xlsx
 from knowledge.formats.openapi import read_openapi
-from knowledge.formats.structured import read_asciidoc, read_csv, read_html, read_notebook
+from knowledge.formats.pdf import read_pdf
+from knowledge.formats.sheets import read_xlsx
+from knowledge.formats.slides import read_pptx
+from knowledge.formats.structured import read_asciidoc, read_html, read_notebook
+from knowledge.formats.tables import read_csv
+from knowledge.formats.word import read_docx
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser
 from knowledge.web.markup import strip_hidden_markup

@@ -1,15 +1,11 @@
-"""Text formats with a structure of their own: HTML, notebooks, AsciiDoc, CSV."""
+"""Text formats with a structure of their own: HTML, notebooks, AsciiDoc."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from knowledge.formats.office import format_records
 from knowledge.parsing.limits import FormatError, ParseLimits, map_parser_errors
 
 _ASCIIDOC_TITLE = re.compile(r"(={1,6})[ \t]+(\S.*)$")
@@ -95,14 +91,3 @@ def _find_block_ends(lines: Sequence[str]) -> Mapping[int, int]:
                 ends[number] = next_fence
             next_fence = number if line == "```" else next_fence
     return ends
-
-
-@map_parser_errors
-def read_csv(text: str) -> str:
-    """Return a table of values, each row with the names of its columns. Raises `FormatError`."""
-    try:
-        dialect: Any = csv.Sniffer().sniff(text[:8192], delimiters=",;\t|")
-    except csv.Error:
-        dialect = csv.excel
-    rows = ([" ".join(value.split()) for value in row] for row in csv.reader(io.StringIO(text), dialect))
-    return format_records(rows, ParseLimits())
