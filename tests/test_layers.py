@@ -40,6 +40,7 @@ VENDORS = {
     ],
     "alembic": ["core/storage/"],
     "apscheduler": ["core/runtime/timers.py", "core/settings/cron.py"],
+    "chardet": ["knowledge/formats/encoding.py"],
     "click": ["bots/cli/"],
     "discord": ["bots/discord/"],
     "feedparser": ["knowledge/sources/feed/"],

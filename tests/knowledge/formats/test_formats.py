@@ -63,7 +63,11 @@ NOTEBOOK = json.dumps(
         "metadata": {"kernelspec": {"language": "python"}},
         "cells": [
             {"cell_type": "markdown", "source": ["# Tutorial\n", "First load it."]},
-            {"cell_type": "code", "source": "load('x')", "outputs": [{"text": "SECRET OUTPUT"}]},
+            {
+                "cell_type": "code",
+                "source": "load('x')",
+                "outputs": [{"output_type": "error", "evalue": "SECRET OUTPUT"}],
+            },
             {"cell_type": "raw", "source": "raw"},
         ],
     }
