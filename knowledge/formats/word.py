@@ -285,8 +285,8 @@ class _Reader:
         line.link(start, address)
 
     def _read_table(self, node: Element) -> Iterator[Block]:
-        rows = [row for row in find_rows(node) if find(row, "trPr", "del") is None]
-        cells = [[cell for cell in find_cells(row) if find(cell, "tcPr", "cellDel") is None] for row in rows]
+        rows = [row for row in _find_rows(node) if find(row, "trPr", "del") is None]
+        cells = [[cell for cell in _find_cells(row) if find(cell, "tcPr", "cellDel") is None] for row in rows]
         if len(cells) == 1 and len(cells[0]) == 1:
             # A frame around text, not a table.
             yield from self.read_blocks(cells[0][0])
@@ -305,7 +305,7 @@ class _Reader:
         for cell in cells:
             properties = find(cell, "tcPr")
             merge = find(properties, "vMerge")
-            text = flatten(self.read_blocks(cell))
+            text = _flatten(self.read_blocks(cell))
             if merge is not None and get_attribute(merge, "val") in ("", "continue") and len(texts) < len(row_above):
                 shared_text = row_above[len(texts)]
                 text = text or (shared_text if len(shared_text) <= MAX_SHARED_CHARS else "")
@@ -339,12 +339,12 @@ def _find_address(instruction: str) -> str:
     return match[1] if match else ""
 
 
-def find_rows(node: Element) -> Iterator[Element]:
+def _find_rows(node: Element) -> Iterator[Element]:
     """Yield the rows of a table, also those within content controls."""
     return _find_parts(node, "tr")
 
 
-def find_cells(node: Element) -> Iterator[Element]:
+def _find_cells(node: Element) -> Iterator[Element]:
     """Yield the cells of a row."""
     return _find_parts(node, "tc")
 
@@ -357,7 +357,7 @@ def _find_parts(node: Element, wanted: str) -> Iterator[Element]:
             yield from _find_parts(child, wanted)
 
 
-def flatten(blocks: Sequence[Block]) -> str:
+def _flatten(blocks: Sequence[Block]) -> str:
     """Return blocks as one line of inline Markdown, as a cell of a table holds it."""
     texts: list[str] = []
     for block in blocks:
@@ -366,7 +366,7 @@ def flatten(blocks: Sequence[Block]) -> str:
             texts.append("; ".join(", ".join(filter(None, row)) for row in rows))
         else:
             texts.append(make_code(block.text) if block.kind == "code" else " ".join(block.text.split()))
-            texts.append(flatten(block.children))
+            texts.append(_flatten(block.children))
     return " ".join(filter(None, texts))
 
 
