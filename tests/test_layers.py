@@ -40,10 +40,10 @@ VENDORS = {
     ],
     "alembic": ["core/storage/"],
     "apscheduler": ["core/runtime/timers.py", "core/settings/cron.py"],
+    "chardet": ["knowledge/formats/encoding.py"],
     "click": ["bots/cli/"],
     "ctranslate2": ["knowledge/embedding/ctranslate2_model.py"],
     "discord": ["bots/discord/"],
-    "docx": ["knowledge/formats/"],
     "feedparser": ["knowledge/sources/feed/"],
     "fastembed": ["knowledge/embedding/fastembed_models.py", "knowledge/reranking/cross_encoder.py"],
     "filelock": ["core/runtime/locks.py"],
@@ -74,7 +74,6 @@ VENDORS = {
     "pathspec": ["knowledge/sources/common/"],
     "protego": ["knowledge/sources/website/"],
     "prometheus_client": ["core/observability/metrics.py"],
-    "pptx": ["knowledge/formats/"],
     # The settings are pydantic models. aiogram's types are, too: what it refuses, pydantic refuses.
     # It checks what a worker process replies.
     "pydantic": ["core/settings/", "bots/telegram/", "knowledge/parsing/pool.py"],

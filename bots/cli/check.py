@@ -47,6 +47,7 @@ from core.settings import (
     WebsiteSource,
 )
 from core.settings.audience import Audiences, describe, find_unknown_networks
+from core.settings.chats import find_unmatchable
 from core.settings.limits import (
     AUTO,
     AUTO_QUESTIONS,
@@ -122,6 +123,7 @@ async def check(
     findings += await asyncio.to_thread(_check_secrets, settings)
     findings += _check_feeds(settings)
     findings += [Finding("error", path, problem) for path, problem in find_unknown_networks(settings)]
+    findings += [Finding("warning", path, problem) for path, problem in find_unmatchable(settings)]
     findings += _check_alerts(settings)
     conflicts = [*await asyncio.to_thread(find_token_conflicts, settings), *find_port_conflicts(settings)]
     findings += [Finding("error", "bots", conflict) for conflict in conflicts]

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from core.messaging.feedback.rating_buttons import read_reaction
 from core.messaging.policy.command_table import is_ask_command
 from core.observability.logs import get_logger
-from core.settings.audience import OPERATOR_PLATFORM
+from core.settings.base import OPERATOR_PLATFORM
 from core.types import Message
 
 _log = get_logger(__name__)

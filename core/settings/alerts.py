@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from pydantic import Field, PositiveFloat
 
 from core.settings.base import Section
+from core.settings.chats import Chat
 
 
 class AlertsSettings(Section):
     """Alerts about problems (docs/operate.md#alerts-in-a-chat), each once a day at most. Without chats, none."""
 
-    chats: tuple[Annotated[str, Field(pattern=r"^[a-z]+:\S+$")], ...] = Field(
-        (), description="chats that get the alerts, as `platform:chat`"
-    )
+    chats: tuple[Chat, ...] = Field((), description="chats that get the alerts, as `platform:chat`")
     language: str = Field("en", pattern=r"^[a-z]{2}$", description="the language of the alerts: `en` or `zh`")
     source_hours: PositiveFloat | None = Field(
         24, description="hours without a successful refresh of a source that fails; `null`: no alert"

@@ -12,14 +12,19 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from core.settings.answering import AgentSettings
-from core.settings.base import CHAT_PATTERN, EVERYONE, NAMED_NETWORK_PLATFORM, get_network_suffix
+from core.settings.base import EVERYONE, NAMED_NETWORK_PLATFORM, OPERATOR_PLATFORM, get_network_suffix
+from core.settings.chats import (
+    CHAT_EXAMPLES,
+    can_be_private,
+    find_network_fault,
+    is_chat,
+    split_entry,
+)
 from core.settings.messaging import AutoCommentSettings, GateSettings, Platform, PlatformSettings
 from core.settings.sources import SourceSettings
 
 OWNERS = "owners"
 ADMINS = "admins"
-# The terminal: only people who run the bot use it.
-OPERATOR_PLATFORM = "console"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +163,9 @@ class Audiences:
     def _is_within(self, inner: frozenset[str], outer: frozenset[str]) -> bool:
         """Return whether all of one audience belong to another one. Owners belong to every audience."""
         return all(
-            entry in outer or entry == OWNERS or self.make_asker(*_split_chat(entry)).network in outer
+            entry in outer or entry == OWNERS or self.make_asker(*split_entry(entry)).network in outer
             for entry in inner
         )
-
-
-def _split_chat(entry: str) -> tuple[str, str]:
-    platform, _, chat = entry.partition(":")
-    return platform, chat
 
 
 def check_audiences(settings: RestrictedSettings) -> None:
@@ -198,10 +198,10 @@ def find_unknown_networks(settings: RestrictedSettings) -> list[tuple[str, str]]
     """
     names = {name for name, _, _ in settings.get_bots(NAMED_NETWORK_PLATFORM)}
     return [
-        (f"{path}.audience", f"{entry!r}: there is no network bots.{suffix[1:]}.http: add it, or remove the entry")
+        (f"{path}.audience", f"{entry!r}: {fault}")
         for path, audience in _iter_audiences(settings)
         for entry in audience
-        if (suffix := get_network_suffix(*_split_chat(entry))) and suffix[1:] not in names
+        if (fault := find_network_fault(entry, names))
     ]
 
 
@@ -237,12 +237,9 @@ def _find_problem(entry: str, audience: tuple[str, ...], settings: RestrictedSet
 
 
 def _find_chat_fault(entry: str, settings: RestrictedSettings, networks: set[str]) -> str:
-    platform, chat = _split_chat(entry)
-    if not CHAT_PATTERN.fullmatch(entry):
-        return (
-            f"{entry!r} is no chat: write telegram:-1001234567890, discord:123456789012345678, slack:C0123456789, "
-            "http:lobby or, for a further network, http:lobby@NAME"
-        )
+    platform, chat = split_entry(entry)
+    if not is_chat(entry):
+        return f"{entry!r} is no chat: write {CHAT_EXAMPLES} or, for a further network, http:lobby@NAME"
     network = Audiences.from_settings(settings).make_asker(platform, chat).network
     if network not in networks and not get_network_suffix(platform, chat):
         return f"{entry!r} is on {network}, where no bot is configured: add its section, or remove the entry"
@@ -252,8 +249,6 @@ def _find_chat_fault(entry: str, settings: RestrictedSettings, networks: set[str
         return f"{entry!r}: no such chat carries the name of a bot: write {entry.partition('@')[0]}"
     comments = settings.auto_comment
     chats = {*settings.gate.chats, *comments.chats, *(feed.chat for feed in comments.feeds.values())}
-    # The id of a private chat: a person's on Telegram, D... on Slack.
-    can_be_private = (platform == "telegram" and not chat.startswith("-")) or entry.startswith("slack:D")
-    if settings.gate.chats and entry not in chats and not can_be_private:
+    if settings.gate.chats and entry not in chats and not can_be_private(entry):
         return f"the bot does not answer in {entry!r}: add it to gate.chats, or remove it here"
     return ""

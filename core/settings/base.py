@@ -14,12 +14,12 @@ Fraction = Annotated[float, Field(gt=0, le=1)]
 # Capitals only: a secret pasted in place of a variable's name does not match, so that no message repeats it.
 ENV_VARIABLE_PATTERN = r"^[A-Z_][A-Z0-9_]*$"
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
-# A chat by its id on the platform, with `@name` where a further bot should write there.
-CHAT_PATTERN = re.compile(r"(?:telegram:-?\d+|discord:\d+|slack:[A-Z0-9]+|http:[^\s@]\S*?)(?:@[a-z0-9][a-z0-9_-]*)?")
 # The ids of chats and people of a further HTTP network end in `@` and its name.
 _NETWORK_SUFFIX = re.compile(r"@[a-z0-9][a-z0-9_-]{0,62}$")
 # The platform of which there can be several networks; chats of the other platforms are unique without a name.
 NAMED_NETWORK_PLATFORM = "http"
+# The terminal: only people who run the bot use it.
+OPERATOR_PLATFORM = "console"
 EVERYONE = "everyone"
 Audience = Annotated[
     tuple[str, ...],

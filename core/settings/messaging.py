@@ -9,11 +9,9 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
 
-from core.settings.base import CHAT_PATTERN, Name, RequestingSection, Secret, Section, Strategy
+from core.settings.base import Name, RequestingSection, Secret, Section, Strategy
+from core.settings.chats import Chat, Contact, Person
 from core.types.replies import Shortfall
-
-# A person's id. Telegram's ids of groups and channels begin with a minus: they are no person.
-PlatformUserId = Annotated[str, Field(pattern=r"^[a-z]+:[A-Za-z0-9_.@]{1,64}$")]
 
 TIME_PATTERN = r"(?:[01]\d|2[0-3]):[0-5]\d"
 
@@ -40,7 +38,7 @@ class LocalServerSection(ListeningSection):
 class AdministrationSettings(Section):
     """Who may control the bot by slash commands (docs/commands.md)."""
 
-    owners: tuple[PlatformUserId, ...] = Field(
+    owners: tuple[Person, ...] = Field(
         (),
         description='people who may do everything, as `platform:user id`, for example `["telegram:123456789", '
         '"discord:9876"]`',
@@ -65,16 +63,10 @@ class FeedbackSettings(Section):
     )
 
 
-# A person on a platform: an id, or a name where the platform mentions people by name. `@NAME` is a further network.
-HandoffContact = Annotated[
-    str, Field(pattern=r"^(?:http:[^\s@]\S{0,127}|[a-z]+:@?[A-Za-z0-9_.]{1,64})$", max_length=256)
-]
-
-
 class HandoffSettings(Section):
     """Who is called when the bot cannot help, and whose answers it learns (docs/feedback.md)."""
 
-    people: tuple[HandoffContact, ...] = Field(
+    people: tuple[Contact, ...] = Field(
         (), description="people whom the bot calls, as `platform:id` or `telegram:@name`; it mentions nobody else"
     )
     when: tuple[Shortfall, ...] = Field(
@@ -83,7 +75,7 @@ class HandoffSettings(Section):
         "`quoted` (no model could answer)",
     )
     cooldown_minutes: NonNegativeFloat = Field(10, description="minimum time between two calls in one chat, minutes")
-    trusted: tuple[PlatformUserId, ...] = Field(
+    trusted: tuple[Person, ...] = Field(
         (),
         description="people whose replies become answers to review, as `platform:user id`; people who look after the "
         "bot are trusted, too",
@@ -98,28 +90,18 @@ class FollowedFeedSettings(RequestingSection):
         examples=["https://example.org/feed.xml"],
         description="the feed's address: RSS or Atom",
     )
-    chat: str = Field(
+    chat: Chat = Field(
         examples=["telegram:-1001234567890"],
         description="the chat for the comments, as `platform:chat`; with `@NAME` at the end, the bot of that name "
         "writes there",
     )
     every_minutes: float = Field(5, ge=1, le=1440, description="time between two fetches, minutes")
 
-    @field_validator("chat")
-    @classmethod
-    def _check_chat(cls, chat: str) -> str:
-        if not CHAT_PATTERN.fullmatch(chat):
-            raise ValueError(
-                "must be platform:chat, such as telegram:-1001234567890, discord:123456789012345678, slack:C0123456789 "
-                "or http:lobby"
-            )
-        return chat
-
 
 class AutoCommentSettings(Section):
     """Unprompted comments below posts in these chats and on entries of feeds (docs/auto-comment.md)."""
 
-    chats: tuple[str, ...] = Field((), description="chats whose posts get comments, as `platform:chat`")
+    chats: tuple[Chat, ...] = Field((), description="chats whose posts get comments, as `platform:chat`")
     feeds: dict[Name, FollowedFeedSettings] = Field(
         default_factory=dict,
         description="feeds (docs/auto-comment.md#feeds) whose new entries are commented on in a chat, each with a name",
@@ -244,7 +226,6 @@ class LogSettings(Section):
 
 
 GateMode = Literal["off", "mention", "auto"]
-ChatName = Annotated[str, Field(pattern=r"^[a-z]+:\S+$")]
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -264,7 +245,7 @@ class GateSettings(Section):
     """Where and when the bot may speak (docs/groups.md). Otherwise it is silent, and the journal has the reason."""
 
     private: bool = Field(True, description="answer in private chats")
-    chats: tuple[str, ...] = Field(
+    chats: tuple[Chat, ...] = Field(
         (), description="groups where the bot answers, as `platform:chat` (`telegram:-1001234567890`); none: all"
     )
     mode: GateMode = Field(
@@ -272,11 +253,11 @@ class GateSettings(Section):
         description="in groups: `off`; `mention`: answer people who address the bot; `auto`: also answer others' "
         "questions",
     )
-    modes: dict[ChatName, GateMode] = Field(
+    modes: dict[Chat, GateMode] = Field(
         default_factory=dict, description='another mode for some chats: `{"telegram:-1001234567890": auto}`'
     )
     threshold: Probability = Field(0.5, description="for `auto`: how sure the bot must be that it can help")
-    thresholds: dict[ChatName, Probability] = Field(
+    thresholds: dict[Chat, Probability] = Field(
         default_factory=dict, description='another threshold for some chats: `{"telegram:-1001234567890": 0.7}`'
     )
     grey: Literal["silent", "suggest", "clarify"] = Field(

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from knowledge.formats.encoding import decode
-from knowledge.formats.office import read_docx, read_pdf, read_pptx, read_xlsx
+from knowledge.formats.notebook import read_notebook
 from knowledge.formats.openapi import read_openapi
-from knowledge.formats.structured import read_asciidoc, read_csv, read_html, read_notebook
+from knowledge.formats.pdf import read_pdf
+from knowledge.formats.sheets import read_xlsx
+from knowledge.formats.slides import read_pptx
+from knowledge.formats.structured import read_asciidoc, read_html
+from knowledge.formats.tables import read_csv
+from knowledge.formats.word import read_docx
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser
 from knowledge.web.markup import strip_hidden_markup
@@ -17,9 +22,10 @@ BINARY_READERS: dict[str, Callable[[bytes], str]] = {
     "docx": read_docx,
     "pptx": read_pptx,
     "xlsx": read_xlsx,
+    # A page says itself how it is encoded.
+    "html": read_html,
 }
 TEXT_READERS: dict[str, Callable[[str], str]] = {
-    "html": read_html,
     "notebook": read_notebook,
     "asciidoc": read_asciidoc,
     "csv": read_csv,

@@ -8,7 +8,8 @@ from itertools import chain, islice
 from typing import Any
 from urllib.parse import unquote
 
-from knowledge.formats.office import format_table
+from core.markup.document import Block
+from core.markup.writer import write_markdown
 
 HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _BLOCK_TAGS = (
@@ -132,7 +133,7 @@ def _write_whole(element: Any, writer: _Writer, skipped: Collection[Any]) -> boo
         _write_code(element, writer, skipped)
     elif tag == "table" and (rows := _read_rows(element, skipped)):
         writer.end_paragraph()
-        writer.add(format_table(rows))
+        writer.add(write_markdown([Block("table", header=tuple(rows[0]), rows=tuple(map(tuple, rows[1:])))]))
     elif tag in CODE_TAGS:
         text = " ".join("".join(iter_texts(element, skipped.__contains__)).split())
         writer.write(_format_code(text) if text else text)

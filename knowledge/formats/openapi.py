@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from knowledge.formats.office import format_table
+from core.markup.document import Block
+from core.markup.writer import write_markdown
 from knowledge.parsing.limits import ParseLimits, map_parser_errors
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
@@ -79,14 +80,14 @@ class _ApiSpec:
             if parameter.get("in") != "body" and (_get_name(parameter) or "$ref" in parameter)
         ]
         if rows:
-            texts.append(format_table([["parameter", "in", "meaning"], *rows]))
+            texts.append(_write_table(("parameter", "in", "meaning"), rows))
         texts += self._describe_body(operation, parameters)
         responses = [
             [str(status), self._describe_response(response)]
             for status, response in _as_mapping(operation.get("responses")).items()
         ]
         if responses:
-            texts.append(format_table([["status", "meaning"], *responses]))
+            texts.append(_write_table(("status", "meaning"), responses))
         return [text for text in texts if text]
 
     def resolve(self, value: Any) -> JsonObject:
@@ -152,7 +153,7 @@ class _ApiSpec:
         for media_type, media_object in content.items():
             schema = _as_mapping(media_object).get("schema")
             rows = self._field_rows(schema)
-            fields = format_table([["field", "type", "meaning"], *rows]) if rows else ""
+            fields = _write_table(("field", "type", "meaning"), rows) if rows else ""
             media_by_shape.setdefault((self._describe_type(schema), fields), []).append(f"`{media_type}`")
         for (kind, fields), media_types in media_by_shape.items():
             yield f"As {', '.join(media_types)}" + (f": {kind}" if kind else "")
@@ -221,6 +222,10 @@ class _ApiSpec:
         declared_type = node.get("type")
         kind = " or ".join(map(str, declared_type)) if isinstance(declared_type, list) else str(declared_type or "")
         return f"{kind} ({node['format']})" if kind and node.get("format") else kind
+
+
+def _write_table(header: tuple[str, ...], rows: Sequence[Sequence[str]]) -> str:
+    return write_markdown([Block("table", header=header, rows=tuple(map(tuple, rows)))])
 
 
 def _with_notes(text: str, notes: Sequence[str]) -> str:

@@ -1,16 +1,11 @@
-"""Text formats with a structure of their own: HTML, notebooks, AsciiDoc, CSV."""
+"""Text formats with a structure of their own: HTML, AsciiDoc."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from knowledge.formats.office import format_records
-from knowledge.parsing.limits import FormatError, ParseLimits, map_parser_errors
+from knowledge.parsing.limits import FormatError, map_parser_errors
 
 _ASCIIDOC_TITLE = re.compile(r"(={1,6})[ \t]+(\S.*)$")
 _ASCIIDOC_SOURCE = re.compile(r"\[source(?:,([\w+-]++))?[^\]\n]*+\]$")
@@ -19,32 +14,15 @@ _ASCIIDOC_ATTRIBUTE = re.compile(r"(?::[\w-]+!?:.*|//(?!/).*|\[\[?[\w.,=# \"-]+\
 
 
 @map_parser_errors
-def read_html(text: str) -> str:
+def read_html(data: bytes) -> str:
     """Return the main text of a page. Raises `FormatError`."""
     from knowledge.formats.html import read_page
 
-    page = read_page(text.encode(), "file:///")
+    page = read_page(data, "file:///")
     if not page.text:
         raise FormatError("it holds no text")
     has_heading = page.text.lstrip().startswith("#") or not page.title
     return page.text if has_heading else f"# {page.title}\n\n{page.text}"
-
-
-@map_parser_errors
-def read_notebook(text: str) -> str:
-    """Return a Jupyter notebook: its prose, and its code in fences. Outputs are left out. Raises `FormatError`."""
-    notebook = json.loads(text)
-    language = str(notebook.get("metadata", {}).get("kernelspec", {}).get("language") or "python")
-    limits = ParseLimits()
-    parts = []
-    for cell in notebook["cells"]:
-        source = cell.get("source", "")
-        content = ("".join(source) if isinstance(source, list) else str(source)).strip()
-        if content and cell.get("cell_type") == "code":
-            content = f"```{language}\n{content}\n```"
-        if content and cell.get("cell_type") in ("markdown", "code"):
-            parts.append(limits.consume(content))
-    return "\n\n".join(parts)
 
 
 @map_parser_errors
@@ -95,14 +73,3 @@ def _find_block_ends(lines: Sequence[str]) -> Mapping[int, int]:
                 ends[number] = next_fence
             next_fence = number if line == "```" else next_fence
     return ends
-
-
-@map_parser_errors
-def read_csv(text: str) -> str:
-    """Return a table of values, each row with the names of its columns. Raises `FormatError`."""
-    try:
-        dialect: Any = csv.Sniffer().sniff(text[:8192], delimiters=",;\t|")
-    except csv.Error:
-        dialect = csv.excel
-    rows = ([" ".join(value.split()) for value in row] for row in csv.reader(io.StringIO(text), dialect))
-    return format_records(rows, ParseLimits())

@@ -28,7 +28,7 @@ from core.citations.check import find_unsupported
 from core.citations.markers import extract_claims, resolve_markers
 from core.llm.decision_schema import iter_parsed_replies
 from core.runtime.tasks import CpuTurnstile
-from knowledge.formats.structured import read_csv
+from knowledge.formats.tables import read_csv
 from tests.support.foreign import (
     NOT_FOREIGN,
     OTHER_FUNCTIONS,

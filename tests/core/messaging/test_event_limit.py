@@ -9,7 +9,7 @@ import pytest
 
 from core.messaging.event_limit import EVENTS_PER_MINUTE, MAX_EVENTS, MAX_PEOPLE, EventLimit
 from core.messaging.feedback.rating_buttons import to_press, to_reaction
-from core.settings.audience import OPERATOR_PLATFORM
+from core.settings.base import OPERATOR_PLATFORM
 from core.storage.messages import Journal
 from core.storage.retention import delete_events
 from core.types import UP, ConversationKey, Message, Origin, SkipReason, skip

@@ -40,11 +40,13 @@ def test_nothing_configured_is_valid() -> None:
 
 
 def test_later_files_win_and_mappings_are_joined(tmp_path: Path) -> None:
-    first = write(tmp_path, "name: One\nlog: {level: debug, format: json}\ngate: {chats: [a, b]}\n", "1.yaml")
-    second = write(tmp_path, "log: {format: console}\ngate: {chats: [c]}\n", "2.yaml")
+    first = write(
+        tmp_path, "name: One\nlog: {level: debug, format: json}\ngate: {chats: [telegram:-1, telegram:-2]}\n", "1.yaml"
+    )
+    second = write(tmp_path, "log: {format: console}\ngate: {chats: [telegram:-3]}\n", "2.yaml")
     settings = load_settings([first, second], (), {})
     assert (settings.name, settings.log.level, settings.log.format) == ("One", "debug", "console")
-    assert settings.gate.chats == ("c",)
+    assert settings.gate.chats == ("telegram:-3",)
 
 
 def test_precedence_is_files_then_environment_then_overrides(tmp_path: Path) -> None:

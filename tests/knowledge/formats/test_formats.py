@@ -18,33 +18,7 @@ from knowledge.formats import read_document
 from knowledge.parsing.limits import FormatError
 from knowledge.ports import Document
 from knowledge.sources.files import FilesFolder
-
-
-def pdf(*pages: str) -> bytes:
-    """Write a PDF by hand: one line of text a page."""
-    count = len(pages)
-    kids = " ".join(f"{number + 4} 0 R" for number in range(count))
-    objects = [
-        "<< /Type /Catalog /Pages 2 0 R >>",
-        f"<< /Type /Pages /Kids [{kids}] /Count {count} >>",
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
-    ]
-    font = "<< /Font << /F1 3 0 R >> >>"
-    for number in range(count):
-        page_fields = f"/Contents {number + 4 + count} 0 R /Resources {font} /MediaBox [0 0 600 800]"
-        objects.append(f"<< /Type /Page /Parent 2 0 R {page_fields} >>")
-    for page in pages:
-        stream = f"BT /F1 12 Tf 50 700 Td ({page}) Tj ET"
-        objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
-    data = b"%PDF-1.4\n"
-    offsets = []
-    for number, body in enumerate(objects, 1):
-        offsets.append(len(data))
-        data += f"{number} 0 obj\n{body}\nendobj\n".encode()
-    table = "".join(f"{offset:010d} 00000 n \n" for offset in offsets)
-    size = len(objects) + 1
-    tail = f"xref\n0 {size}\n0000000000 65535 f \n{table}trailer << /Size {size} /Root 1 0 R >>\n"
-    return data + f"{tail}startxref\n{len(data)}\n%%EOF".encode()
+from tests.support.pdf_documents import write_pdf
 
 
 def word() -> bytes:
@@ -89,7 +63,11 @@ NOTEBOOK = json.dumps(
         "metadata": {"kernelspec": {"language": "python"}},
         "cells": [
             {"cell_type": "markdown", "source": ["# Tutorial\n", "First load it."]},
-            {"cell_type": "code", "source": "load('x')", "outputs": [{"text": "SECRET OUTPUT"}]},
+            {
+                "cell_type": "code",
+                "source": "load('x')",
+                "outputs": [{"output_type": "error", "evalue": "SECRET OUTPUT"}],
+            },
             {"cell_type": "raw", "source": "raw"},
         ],
     }
@@ -123,12 +101,12 @@ paths:
 MAIN = "<main><h1>Guide</h1><p>Install it with pip, please.</p></main>"
 HTML = f"<html><head><title>Guide</title></head><body><nav>menu</nav>{MAIN}</body></html>"
 FILES = {
-    "a.pdf": (pdf("First page", "Second page"), ["# Page 1\n\nFirst page", "# Page 2\n\nSecond page"]),
+    "a.pdf": (write_pdf("First page", "Second page"), ["# Page 1\n\nFirst page", "# Page 2\n\nSecond page"]),
     "b.docx": (
         word(),
         ["# Manual", "# Installation\n\nRun the installer.\n\n- Then restart.", "| 8000 | web \\| api |"],
     ),
-    "c.pptx": (slides(), ["# Road map\n\nFirst the router\nThen the cache\n\nMention the deadline.", "# Slide 2"]),
+    "c.pptx": (slides(), ["# Road map\n\n- First the router\n- Then the cache\n\nMention the deadline.", "# Slide 2"]),
     "d.xlsx": (sheet(), ["# Prices\n\nPlan: Small\nPrice: 5\n\nPlan: Large\nPrice: 50"]),
     "e.ipynb": (NOTEBOOK.encode(), ["# Tutorial\nFirst load it.\n\n```python\nload('x')\n```"]),
     "f.adoc": (
@@ -198,7 +176,7 @@ def test_what_unpacks_into_too_much_is_refused() -> None:
 
 
 def test_an_encrypted_pdf_is_left_out() -> None:
-    writer = pypdf.PdfWriter(io.BytesIO(pdf("Secret")))
+    writer = pypdf.PdfWriter(io.BytesIO(write_pdf("Secret")))
     writer.encrypt("password", algorithm="RC4-128")
     with pytest.raises(FormatError, match="encrypted"):
         read_document("x.pdf", "pdf", saved(Writing(writer)))
@@ -214,7 +192,7 @@ class Writing:
 
 def test_a_scan_is_left_out() -> None:
     with pytest.raises(FormatError, match="holds no text"):
-        read_document("x.pdf", "pdf", pdf(""))
+        read_document("x.pdf", "pdf", write_pdf(""))
 
 
 async def test_their_size_has_its_own_limit(tmp_path: Path) -> None:

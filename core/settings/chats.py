@@ -1,0 +1,133 @@
+"""Chats and people in the configuration: how they are written on each platform, and which entries can never match."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, WithJsonSchema
+
+from core.settings.base import NAMED_NETWORK_PLATFORM, OPERATOR_PLATFORM, get_network_suffix
+
+if TYPE_CHECKING:
+    from core.settings import Settings
+
+ENTRY_PATTERN = r"^[a-z]+:\S{1,256}$"
+_BOT_NAME = r"(?:@[a-z0-9][a-z0-9_-]*)?"
+# Ids as the platforms give them. Those of groups and channels on Telegram begin with a minus, so they are no person.
+_CHAT_FORMS = {"telegram": r"-?\d+", "discord": r"\d+", "slack": r"[A-Z0-9]+", "http": r"[^\s@]\S*"}
+_PERSON_FORMS = {"telegram": r"\d+", "discord": r"\d+", "slack": r"[A-Z0-9]+", "http": r"[^\s@]\S*"}
+_CONTACT_FORMS = {**_PERSON_FORMS, "telegram": r"\d+|@\w+"}
+CHAT_EXAMPLES = "telegram:-1001234567890, discord:123456789012345678, slack:C0123456789 or http:lobby"
+_PERSON_EXAMPLES = "telegram:123456789, discord:123456789012345678, slack:U0123456789 or http:ann"
+
+
+def split_entry(entry: str) -> tuple[str, str]:
+    """Return the platform and the id of a chat or a person.
+
+    >>> split_entry("slack:C1")
+    ('slack', 'C1')
+    """
+    platform, _, identifier = entry.partition(":")
+    return platform, identifier
+
+
+def is_chat(entry: str) -> bool:
+    """Return whether an entry has the form of a chat on a platform that there is."""
+    platform, identifier = split_entry(entry)
+    return platform in _CHAT_FORMS and re.fullmatch(_CHAT_FORMS[platform] + _BOT_NAME, identifier) is not None
+
+
+def can_be_private(entry: str) -> bool:
+    """Return whether a chat can be a private one: it has the id of a person on Telegram, or D... on Slack."""
+    platform, identifier = split_entry(entry)
+    return identifier.startswith("D") if platform == "slack" else platform == "telegram" and identifier[:1] != "-"
+
+
+def _make_check(forms: dict[str, str], suffix: str, noun: str, examples: str) -> Callable[[str], str]:
+    patterns = {platform: re.compile(f"(?:{form}){suffix}") for platform, form in forms.items()}
+
+    def check(entry: str) -> str:
+        platform, identifier = split_entry(entry)
+        pattern = patterns.get(platform)
+        # Which platforms there are, `find_unmatchable` says: tests and plug-ins have some of their own.
+        if not re.fullmatch(ENTRY_PATTERN, entry) or (pattern is not None and not pattern.fullmatch(identifier)):
+            # The place says which: what was pasted here by mistake may be a secret.
+            raise ValueError(f"is no {noun}: write platform:id, such as {examples}")
+        return entry
+
+    return check
+
+
+_SCHEMA = WithJsonSchema({"type": "string", "pattern": ENTRY_PATTERN})
+# A chat by its id on the platform, with `@name` where a further bot should write there.
+Chat = Annotated[str, AfterValidator(_make_check(_CHAT_FORMS, _BOT_NAME, "chat", CHAT_EXAMPLES)), _SCHEMA]
+# A person by their id.
+Person = Annotated[str, AfterValidator(_make_check(_PERSON_FORMS, "", "person", _PERSON_EXAMPLES)), _SCHEMA]
+# A person by their id, or by their name where the platform mentions people by name. `@NAME` is a further network.
+Contact = Annotated[
+    str, AfterValidator(_make_check(_CONTACT_FORMS, "", "person", f"telegram:@ann, {_PERSON_EXAMPLES}")), _SCHEMA
+]
+
+
+def find_unmatchable(settings: Settings) -> list[tuple[str, str]]:
+    """Return the entries of lists of chats and people that nobody and nothing can ever be: their path, and why.
+
+    Audiences, alerts and feeds are checked where what they need is known.
+    """
+    bots = settings.get_bots()
+    platforms = {OPERATOR_PLATFORM, *(platform for _, platform, _ in bots)}
+    networks = {name for name, platform, _ in bots if platform == NAMED_NETWORK_PLATFORM}
+    faults = [
+        (path, f"{entry!r}: {fault}")
+        for path, entries in _iter_lists(settings)
+        for entry in entries
+        if (fault := _find_fault(entry, platforms, networks))
+    ]
+    faults += [
+        ("gate.chats", f"{entry!r} is a private chat: gate.private decides on these; name groups, or remove it")
+        for entry in settings.gate.chats
+        if can_be_private(entry)
+    ]
+    return faults
+
+
+def _iter_lists(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
+    yield "gate.chats", settings.gate.chats
+    yield "gate.modes", settings.gate.modes
+    yield "gate.thresholds", settings.gate.thresholds
+    yield "auto_comment.chats", settings.auto_comment.chats
+    yield "administration.owners", settings.administration.owners
+    yield "handoff.people", settings.handoff.people
+    yield "handoff.trusted", settings.handoff.trusted
+
+
+def _find_fault(entry: str, platforms: set[str], networks: set[str]) -> str:
+    platform, _ = split_entry(entry)
+    if platform not in (*_CHAT_FORMS, OPERATOR_PLATFORM):
+        return f"there is no platform {platform} (known: {', '.join(_CHAT_FORMS)})"
+    if platform not in platforms:
+        return f"no bot is on {platform}: add its section, or remove the entry"
+    return find_network_fault(entry, networks) or _find_bot_name_fault(entry)
+
+
+def find_network_fault(entry: str, networks: Container[str]) -> str:
+    """Return why an entry is in no network of these names, or an empty string.
+
+    Nobody can be there. The network may have been removed, or renamed.
+    """
+    suffix = get_network_suffix(*split_entry(entry))
+    is_known = not suffix or suffix[1:] in networks
+    return "" if is_known else f"there is no network bots.{suffix[1:]}.http: add it, or remove the entry"
+
+
+def _find_bot_name_fault(entry: str) -> str:
+    """Return why no chat is named so, or an empty string.
+
+    Only private chats of Telegram are the same for several bots, and carry their names.
+    """
+    platform, identifier = split_entry(entry)
+    is_named = "@" in identifier[1:] and platform != NAMED_NETWORK_PLATFORM
+    has_name = platform == "telegram" and can_be_private(entry)
+    return f"no such chat carries a bot's name: write {entry.rpartition('@')[0]}" if is_named and not has_name else ""

@@ -1,0 +1,65 @@
+"""Jupyter notebooks of all versions: their prose, their code, and what it printed, if that is short."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from core.markup.document import Block
+from core.markup.writer import write_markdown
+from knowledge.parsing.limits import ParseLimits, map_parser_errors
+
+# Pictures that are part of the file.
+_ATTACHMENT = re.compile(r"!\[[^\]\n]{0,300}\]\((?:attachment|data):[^)\s]*+\)")
+# The first line of a cell in another language than that of the notebook.
+_CELL_MAGIC = re.compile(r"%%(bash|sh|sql|html|javascript|ruby|perl|latex|R)\b")
+_TERMINAL_COLOUR = re.compile(r"\x1b\[[\d;]{0,20}m")
+# Longer output is data.
+MAX_OUTPUT_LINES = 10
+MAX_OUTPUT_CHARS = 800
+
+
+@map_parser_errors
+def read_notebook(text: str) -> str:
+    """Return a notebook as Markdown. Raises `FormatError`."""
+    notebook = json.loads(text)
+    # Before version 4, cells were on sheets.
+    sheets = notebook.get("worksheets", [notebook])
+    limits = ParseLimits()
+    language = _find_language(notebook.get("metadata", {}))
+    parts = (part for sheet in sheets for cell in sheet["cells"] for part in _read_cell(cell, language))
+    return "\n\n".join(limits.consume(part) for part in parts if part)
+
+
+def _find_language(metadata: Any) -> str:
+    kernel = metadata.get("kernelspec", {}).get("language")
+    return str(kernel or metadata.get("language_info", {}).get("name") or "python").lower()
+
+
+def _read_cell(cell: Any, language: str) -> Iterator[str]:
+    """Yield the parts of a cell, as Markdown."""
+    # Before version 4, code was `input`, and headings were cells of their own.
+    source = _join(cell.get("source", cell.get("input", ""))).strip()
+    if cell.get("cell_type") == "heading":
+        yield write_markdown([Block("heading", source, level=int(cell.get("level", 1)))])
+    elif cell.get("cell_type") == "markdown":
+        yield _ATTACHMENT.sub("", source).strip()
+    elif cell.get("cell_type") == "code" and source:
+        magic = _CELL_MAGIC.match(source)
+        output = "\n".join(filter(None, map(_read_output, cell.get("outputs", ())))).strip()
+        yield write_markdown([Block("code", source, language=magic[1].lower() if magic else language)])
+        if output.count("\n") < MAX_OUTPUT_LINES and 0 < len(output) <= MAX_OUTPUT_CHARS:
+            yield write_markdown([Block("code", output, language="text")])
+
+
+def _read_output(output: Any) -> str:
+    """Return what a cell printed or resulted in, as plain text; warnings and errors are left out."""
+    is_error = "stderr" in (output.get("name"), output.get("stream"))
+    text = "" if is_error else _join(output.get("text") or output.get("data", {}).get("text/plain", ""))
+    return _TERMINAL_COLOUR.sub("", text).strip("\n")
+
+
+def _join(text: Any) -> str:
+    return "".join(map(str, text)) if isinstance(text, list) else str(text)

@@ -1,0 +1,166 @@
+"""Excel workbooks as blocks: the sheets that are shown, with values as they are shown."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import re
+from collections.abc import Iterator
+from typing import IO, Any
+
+from lxml import etree
+
+from core.markup.document import Block
+from core.markup.writer import write_markdown
+from knowledge.formats.inline import escape
+from knowledge.formats.ooxml import Package, find_all, get_attribute, get_name
+from knowledge.formats.tables import read_tables
+from knowledge.parsing.limits import FormatError, ParseLimits, map_parser_errors
+
+_REFERENCE = re.compile(r"([A-Z]{1,3})(\d{1,7})$")
+# A number's form: what stands before it, thousands, decimals, what stands after it.
+_NUMBER_FORM = re.compile(r"([^#0?]*)([#0?,]*)(?:\.([0#?]+))?([^#0?]*)$")
+_FORM_NOISE = re.compile(r"\[(?:\$([^\]-]*)[^\]]*|[^\]]*)\]|_.|\*.|\\(.)|\"([^\"]*)\"")
+# Joined cells beyond this are not filled.
+MAX_JOINED_CELLS = 20_000
+MAX_JOINED_CHARS = 200
+MAX_CELLS = 5_000_000
+MAX_DECIMALS = 10
+
+
+@map_parser_errors
+def read_xlsx(data: bytes) -> str:
+    """Return the sheets of a workbook, each row with the names of its columns. Raises `FormatError`."""
+    limits = ParseLimits()
+    return "\n\n".join(limits.consume(write_markdown([block])) for block in _read_sheets(data))
+
+
+def _read_sheets(data: bytes) -> Iterator[Block]:
+    package = Package(data)
+    import openpyxl
+
+    workbook = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+    paths = _find_paths(package)
+    shown_sheets = [sheet for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
+    if not shown_sheets:
+        raise FormatError("all of its sheets are hidden")
+    cells_left = MAX_CELLS
+    for sheet in shown_sheets:
+        # Some writers give a size that is not that of the sheet.
+        sheet.reset_dimensions()
+        rows: list[list[str]] = []
+        for row in sheet.iter_rows():
+            cells_left -= len(row) + 1
+            if cells_left < 0:
+                raise FormatError("it holds more than can be taken")
+            rows.append([_show(cell) for cell in row])
+        path = paths.get(sheet.title, "")
+        if path:
+            with package.open(path) as stream:
+                _fill(rows, stream)
+        yield Block("heading", escape(sheet.title), level=1)
+        yield from read_tables(rows)
+    workbook.close()
+
+
+def _find_paths(package: Package) -> dict[str, str]:
+    """Return where each sheet is, by its name."""
+    relations = package.get_relations(package.main_path)
+    return {
+        get_attribute(node, "name"): relations[get_attribute(node, "id")].target
+        for node in find_all(package.read(package.main_path), "sheet")
+        if get_attribute(node, "id") in relations
+    }
+
+
+def _fill(rows: list[list[str]], stream: IO[bytes]) -> None:
+    """Fill in formulas that were never calculated, and the value of joined cells in all of them."""
+    cells_left = MAX_JOINED_CELLS
+    for _, node in etree.iterparse(stream, tag=("{*}c", "{*}row", "{*}mergeCell"), resolve_entities=False):
+        match get_name(node):
+            case "c":
+                formula = node.findtext("{*}f")
+                place = _find_place(get_attribute(node, "r"))
+                if formula and not node.findtext("{*}v") and place and not _get(rows, place):
+                    _set(rows, place, f"={formula}")
+            case "row":
+                node.clear()
+            case _:
+                cells_left -= _fill_joined(rows, get_attribute(node, "ref"), cells_left)
+
+
+def _fill_joined(rows: list[list[str]], reference: str, cells_left: int) -> int:
+    """Give joined cells the value of the first; a title above a whole table stays one. Returns how many they are."""
+    first, _, last = reference.partition(":")
+    start = _find_place(first)
+    end = _find_place(last)
+    if start is None or end is None or start[0] >= len(rows):
+        return 0
+    value = _get(rows, start)
+    last_row = min(end[0], len(rows) - 1)
+    width = len(rows[start[0]])
+    is_title = start[0] == end[0] and sum(map(bool, rows[start[0]])) == 1
+    size = (last_row - start[0] + 1) * (end[1] - start[1] + 1)
+    if not value or is_title or len(value) > MAX_JOINED_CHARS or size > cells_left or start[1] >= width:
+        return 0
+    for row in range(start[0], last_row + 1):
+        for column in range(start[1], end[1] + 1):
+            # Rows that hold nothing else are no rows of a table.
+            if any(rows[row]):
+                _set(rows, (row, column), value)
+    return size
+
+
+def _find_place(reference: str) -> tuple[int, int] | None:
+    """Return the row and the column of a cell, from 0, or None."""
+    match = _REFERENCE.match(reference)
+    if match is None:
+        return None
+    column = 0
+    for letter in match[1]:
+        column = column * 26 + ord(letter) - ord("A") + 1
+    return int(match[2]) - 1, column - 1
+
+
+def _get(rows: list[list[str]], place: tuple[int, int]) -> str:
+    row, column = place
+    return rows[row][column] if row < len(rows) and column < len(rows[row]) else ""
+
+
+def _set(rows: list[list[str]], place: tuple[int, int], value: str) -> None:
+    row, column = place
+    if row < len(rows):
+        rows[row] += [""] * (column + 1 - len(rows[row]))
+        rows[row][column] = value
+
+
+def _show(cell: Any) -> str:
+    """Return a value about as it is shown: dates in the order of ISO, numbers with their decimals and units."""
+    value = cell.value
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, int | float):
+        return _show_number(value, cell.number_format or "General")
+    if isinstance(value, datetime.datetime):
+        has_time = value.time() != datetime.time()
+        return value.isoformat(" ", "auto" if value.second else "minutes") if has_time else value.date().isoformat()
+    return "" if value is None else " ".join(str(value).split())
+
+
+def _show_number(value: float, number_format: str) -> str:
+    sections = number_format.split(";")
+    section = sections[1] if value < 0 and len(sections) > 1 and sections[1] else sections[0]
+    form = _NUMBER_FORM.match(_FORM_NOISE.sub(lambda match: "".join(filter(None, match.groups())), section))
+    if form is None or not form[2] or form[2].endswith(","):
+        return f"{value:.15g}"
+    before, digits, decimals, after = form.groups(default="")
+    scaled = value * 100 if "%" in before + after else value
+    # A form of their own for negative numbers has its own mark of them.
+    shown_value = scaled if section is sections[0] else abs(scaled)
+    thousands = "," if "," in digits else ""
+    number = f"{shown_value:{thousands}.{min(len(decimals), MAX_DECIMALS)}f}"
+    # A digit that is not needed is not shown.
+    optional = len(decimals) - len(decimals.rstrip("#?"))
+    for _ in range(optional if decimals else 0):
+        number = number.removesuffix("0")
+    return f"{before}{number.removesuffix('.')}{after}".strip()

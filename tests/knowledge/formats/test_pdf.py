@@ -1,0 +1,88 @@
+"""PDF documents: bookmarks head their text, what every page repeats is left out, and no text is taken for Markdown."""
+
+from __future__ import annotations
+
+import pytest
+
+from knowledge.formats.pdf import read_pdf
+from knowledge.parsing.limits import FormatError
+from tests.support.pdf_documents import add_bookmarks, write_pdf
+
+TEXTS = ("The broker listens on port 9092.", "Backups run at three.", "Copies are kept for ninety days.", "It resumes.")
+
+
+def read_pages(*pages: str) -> list[str]:
+    """Return the text of the pages of a PDF, without the headings that give their numbers."""
+    return [text.partition("\n\n")[2] for text in f"\n\n{read_pdf(write_pdf(*pages))}".split("\n\n# Page ")[1:]]
+
+
+@pytest.mark.parametrize(
+    ("head", "foot"),
+    [
+        ("Rocket manual", "{}"),
+        ("Rocket manual                {}", "Confidential"),
+        ("Chapter 3: Running    {}", "page {} of 4"),
+        ("{}  Rocket manual", "- {} -"),
+        ("Rocket manual 2.0", "Seite {}"),
+    ],
+)
+def test_running_heads_and_numbers_of_pages_are_left_out(head: str, foot: str) -> None:
+    pages = [
+        f"{head.format(number)}\n{text}\nMore of {name}.\n{foot.format(number)}"
+        for number, (text, name) in enumerate(zip(TEXTS, "abcd", strict=True), 47)
+    ]
+    assert read_pages(*pages) == [f"{text}\nMore of {name}." for text, name in zip(TEXTS, "abcd", strict=True)]
+
+
+def test_heads_of_left_and_right_pages_are_left_out() -> None:
+    heads = ("Rocket manual", "Chapter 2") * 3
+    pages = [f"{head}\nText {name}." for head, name in zip(heads, "abcdef", strict=True)]
+    assert read_pages(*pages) == [f"Text {name}." for name in "abcdef"]
+
+
+def test_text_at_the_edge_of_a_page_stays() -> None:
+    pages = ["Step 4\nStop it.\nOne.", "Step 9\nCopy it.\nTwo.", "Step 2\nStart it.\nThree."]
+    assert read_pages(*pages) == pages
+    assert read_pages("Same head\nOne.", "Same head\nTwo.") == ["Same head\nOne.", "Same head\nTwo."]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The con-\nfiguration is here.", "The configuration is here."),
+        ("Une op\xe9ra-\ntion de s\xe9-\ncurit\xe9.", "Une op\xe9ration de s\xe9curit\xe9."),
+        ("A well-known name is well-\nknown.", "A well-known name is well-known."),
+        ("Use X-\nRay, or 10-\n20 of it.", "Use X-Ray, or 10-\n20 of it."),
+        ("# install\n=====\nName\n-----", "\\# install\n\\=====\nName\n\\-----"),
+        ("1. First\n> quoted\n* sign", "1\\. First\n\\> quoted\n\\* sign"),
+        ("see <b> and *.py, `x`", "see \\<b> and \\*.py, \\`x\\`"),
+    ],
+)
+def test_text_is_read_as_it_stands(text: str, expected: str) -> None:
+    assert read_pages(text) == [expected]
+
+
+def test_bookmarks_head_their_text() -> None:
+    pages = ("Cover", "1 Install\nRun it.\n1.1 On Linux\nUse apt.", "It goes on.\n2 The\nBackup\nCopy it.")
+    bookmarks = [(1, 1, "Install"), (2, 1, "On Linux"), (1, 2, "The Backup")]
+    assert read_pdf(add_bookmarks(write_pdf(*pages), bookmarks)) == (
+        "# Page 1\n\nCover\n\n# Install\n\nRun it.\n\n## On Linux\n\nUse apt.\n\n"
+        "### Page 3\n\nIt goes on.\n\n# The Backup\n\nCopy it."
+    )
+
+
+def test_a_bookmark_that_its_page_does_not_show_heads_the_page() -> None:
+    data = add_bookmarks(write_pdf("Run it.", "Copy it."), [(1, 0, "Start"), (1, 1, "# Backup")])
+    assert read_pdf(data) == "# Start\n\nRun it.\n\n# # Backup\n\nCopy it."
+
+
+def test_a_damaged_page_or_bookmark_costs_no_other() -> None:
+    data = write_pdf("First page.", "Second page.", "Third page.")
+    assert "# Page 3\n\nThird page." in read_pdf(data.replace(b"(Second page.) Tj", b"(Second page. Tj) "))
+    bookmarked = add_bookmarks(data, [(1, 0, "Start")])
+    assert "Third page." in read_pdf(bookmarked.replace(b"/Title (Start)", b"/Title 7 0 R  "))
+
+
+def test_a_scan_is_named() -> None:
+    with pytest.raises(FormatError, match="a scan needs text recognition first"):
+        read_pdf(write_pdf("", ""))

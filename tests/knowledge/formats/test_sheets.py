@@ -1,0 +1,163 @@
+"""Workbooks: which rows name the columns, what is joined or hidden, and how values are shown."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import re
+from collections.abc import Sequence
+
+import openpyxl
+import pytest
+
+from knowledge.formats.sheets import read_xlsx
+from knowledge.parsing.limits import FormatError
+from tests.support.bombs import rewrite
+from tests.support.office import relations, zip_parts
+
+SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+
+
+def workbook(rows: Sequence[Sequence[object]], joined: Sequence[str] = (), **formats: str) -> bytes:
+    """Return a workbook with one sheet; `formats` are those of numbers, by cell."""
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    for cells in joined:
+        book.active.merge_cells(cells)
+    for name, number_format in formats.items():
+        book.active[name].number_format = number_format
+    return saved(book)
+
+
+def saved(book: openpyxl.Workbook) -> bytes:
+    buffer = io.BytesIO()
+    book.save(buffer)
+    return buffer.getvalue()
+
+
+def read(data: bytes) -> str:
+    return read_xlsx(data).removeprefix("# Sheet\n\n")
+
+
+def raw_workbook(rows: str) -> bytes:
+    """Return a workbook whose only sheet has rows of XML: what other writers leave out is left out."""
+    return zip_parts(
+        {
+            "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+            '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+            '<Override PartName="/xl/workbook.xml" ContentType="application/vnd.openxmlformats-officedocument.'
+            'spreadsheetml.sheet.main+xml"/><Override PartName="/xl/s.xml" ContentType="application/'
+            'vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/></Types>',
+            "_rels/.rels": relations(rId1="officeDocument xl/workbook.xml"),
+            "xl/workbook.xml": f'<workbook xmlns="{SHEET}" xmlns:r="http://schemas.openxmlformats.org/officeDocument/'
+            '2006/relationships"><sheets><sheet name="Sheet" sheetId="1" r:id="rId1"/></sheets></workbook>',
+            "xl/_rels/workbook.xml.rels": relations(rId1="worksheet s.xml"),
+            "xl/s.xml": f'<worksheet xmlns="{SHEET}"><sheetData>{rows}</sheetData></worksheet>',
+        }
+    )
+
+
+def test_a_title_is_no_row_of_names() -> None:
+    rows = [
+        ["Service list, revised 2026"],
+        [],
+        ["Service", "Port", "Since", "Share"],
+        ["gateway", 8443, datetime.date(2026, 3, 1), 0.25],
+        ["metrics", 9100, datetime.datetime(2026, 3, 2, 14, 30), 0.5],
+        ["total", "=SUM(B4:B5)"],
+    ]
+    data = workbook(rows, D4="0%", D5="0.0%")
+    # Some writers give a size that is not that of the sheet.
+    data = rewrite(
+        data, "xl/worksheets/sheet1.xml", lambda text: re.sub(r'<dimension ref="[^"]*"', '<dimension ref="A1"', text)
+    )
+    assert read(data) == (
+        "Service list, revised 2026\n\n"
+        "Service: gateway\nPort: 8443\nSince: 2026-03-01\nShare: 25%\n\n"
+        "Service: metrics\nPort: 9100\nSince: 2026-03-02 14:30\nShare: 50.0%\n\n"
+        "Service: total\nPort: =SUM(B4:B5)"
+    )
+
+
+def test_hidden_sheets_are_left_out() -> None:
+    book = openpyxl.Workbook()
+    book.active.append(["Service", "Port"])
+    book.active.append(["gateway", 8443])
+    for name, state in (("Old", "hidden"), ("Older", "veryHidden")):
+        sheet = book.create_sheet(name)
+        sheet.sheet_state = state
+        sheet.append(["Service", "Port"])
+        sheet.append(["gateway", 80])
+    assert read(saved(book)) == "Service: gateway\nPort: 8443"
+    data = rewrite(saved(book), "xl/workbook.xml", lambda text: text.replace('state="visible"', 'state="hidden"'))
+    with pytest.raises(FormatError, match="all of its sheets are hidden"):
+        read(data)
+
+
+@pytest.mark.parametrize(
+    ("rows", "joined", "expected"),
+    [
+        (
+            [["Service", "Owner"], ["gateway", "net"], [None, "core"]],
+            ["A2:A3"],
+            "Service: gateway\nOwner: net\n\nService: gateway\nOwner: core",
+        ),
+        (
+            [["Prices 2026", None, None], ["Plan", "Q1", None], [None, "plan", "actual"], ["Small", 5, 6]],
+            ["A1:C1", "B2:C2", "A2:A3"],
+            "Prices 2026\n\nPlan: Small\nQ1 plan: 5\nQ1 actual: 6",
+        ),
+        (
+            [["Plan", "Jan", "Feb"], ["Small", "free", None], ["Large", 5, 6]],
+            ["B2:C2"],
+            "Plan: Small\nJan: free\nFeb: free\n\nPlan: Large\nJan: 5\nFeb: 6",
+        ),
+    ],
+)
+def test_joined_cells_hold_one_value(rows: list[list[object]], joined: list[str], expected: str) -> None:
+    assert read(workbook(rows, joined)) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "number_format", "expected"),
+    [
+        (8443, "General", "8443"),
+        (0.1 + 0.2, "General", "0.3"),
+        (1234.5, "#,##0.00", "1,234.50"),
+        (1234.5, "#,##0.00\\ [$€-407]", "1,234.50 €"),
+        (5, '"$"0.00', "$5.00"),
+        (-5, "0.00;(0.00)", "(5.00)"),
+        (0.125, "0.0%", "12.5%"),
+        (3, '0" kg"', "3 kg"),
+        (2.5, "0.##", "2.5"),
+        (2, "0.##", "2"),
+        (7, "@", "7"),
+        (True, "General", "TRUE"),
+        (datetime.datetime(2026, 3, 2, 14, 30, 5), "yyyy", "2026-03-02 14:30:05"),
+        (datetime.time(9, 30), "hh:mm", "09:30:00"),
+    ],
+)
+def test_values_are_shown_as_in_the_sheet(value: object, number_format: str, expected: str) -> None:
+    assert read(workbook([["Name", "Value"], ["x", value]], B2=number_format)) == f"Name: x\nValue: {expected}"
+
+
+def test_cells_without_addresses_and_words_in_place_are_read() -> None:
+    words = "".join(f'<c t="inlineStr"><is><t>{word}</t></is></c>' for word in ("Host", "Port"))
+    data = raw_workbook(f'<row>{words}</row><row><c t="inlineStr"><is><t>alpha</t></is></c><c><v>22</v></c></row>')
+    assert read(data) == "Host: alpha\nPort: 22"
+
+
+def test_a_sheet_of_empty_cells_is_refused() -> None:
+    rows = "".join(f'<row r="{row}"><c r="XFD{row}"><v>1</v></c></row>' for row in range(1, 400))
+    with pytest.raises(FormatError, match="more than can be taken"):
+        read(raw_workbook(rows))
+
+
+def test_joined_cells_without_end_are_not_filled() -> None:
+    data = rewrite(
+        workbook([["Name", "Port"], ["web", 80]], ["A2:A3"]),
+        "xl/worksheets/sheet1.xml",
+        lambda text: text.replace("A2:A3", "A2:XFD1048576"),
+    )
+    assert read(data) == "Name: web\nPort: 80"
