@@ -42,6 +42,7 @@ VENDORS = {
     "apscheduler": ["core/runtime/timers.py", "core/settings/cron.py"],
     "click": ["bots/cli/"],
     "discord": ["bots/discord/"],
+    "docutils": ["knowledge/formats/rst_parser.py"],
     "docx": ["knowledge/formats/"],
     "feedparser": ["knowledge/sources/feed/"],
     "fastembed": ["knowledge/embedding/fastembed_models.py", "knowledge/reranking/cross_encoder.py"],

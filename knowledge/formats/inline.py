@@ -1,0 +1,37 @@
+"""Plain text as inline Markdown."""
+
+from __future__ import annotations
+
+import re
+
+# What Markdown would read as emphasis, code, a link, a tag, a character's name, or an escape.
+_MARK = re.compile(
+    r"`|\\(?=[!-/:-@\[-`{-~])|\*(?=\S)|(?<=\S)\*|(?<!\w)_(?=\S)|(?<=\S)_(?!\w)|<(?=[A-Za-z/!?])|\](?=[(\[:])|&(?=#?\w+;)"
+)
+_BACKTICKS = re.compile(r"`+")
+_ADDRESS = re.compile(r"(?:https?://|mailto:)[^\s<>()]+$")
+
+
+def escape(text: str) -> str:
+    r"""Return plain text as inline Markdown that reads as the same text.
+
+    >>> escape("*.py and <name>, 2 * 3, a_b")
+    '\\*.py and \\<name>, 2 * 3, a_b'
+    """
+    return _MARK.sub(r"\\\g<0>", text)
+
+
+def make_code(text: str) -> str:
+    """Return a text as inline code: its lines joined, its backticks kept."""
+    content = " ".join(text.split())
+    runs = {len(run) for run in _BACKTICKS.findall(content)}
+    ticks = "`" * next(length for length in range(1, len(runs) + 2) if length not in runs)
+    padding = " " if content.startswith("`") or content.endswith("`") else ""
+    return f"{ticks}{padding}{content}{padding}{ticks}" if content else ""
+
+
+def make_link(text: str, address: str) -> str:
+    """Return inline Markdown that leads to an address of the web or of mail; without such an address, the text."""
+    target = address.replace(" ", "%20").replace("(", "%28").replace(")", "%29")
+    is_useful = text.strip() and _ADDRESS.match(target) and text.strip() != address
+    return f"[{text}]({target})" if is_useful else text
