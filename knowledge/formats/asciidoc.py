@@ -15,7 +15,7 @@ from core.markup.document import Block, BlockKind
 from core.markup.writer import MAX_HEADING_LEVEL
 from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes, write_inline
 from knowledge.formats.asciidoc_table import read_cells
-from knowledge.formats.inline import make_code
+from knowledge.formats.cells import join_texts
 from knowledge.parsing.limits import map_parser_errors
 
 # What a page of HTML is written with.
@@ -37,7 +37,9 @@ _ADMONITION = re.compile(r"(NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+(.*)$")
 _ITEM = re.compile(r"[ \t]*(?:(\*{1,5}|-|•|\.{1,5})|(\d+|[a-zA-Z])[.]|([ivxIVX]+)\)|<(?:\d+|\.)>)[ \t]+(\S.*)$")
 _TERM = re.compile(r"[ \t]*(\S.*?|\S)(:{2,4}|;;)(?:[ \t]+(.*))?$")
 _CHECKBOX = re.compile(r"\[[ x*]\][ \t]+")
-_CALLOUT = re.compile(r"(?:[ \t]*(?://|#|--|;;|<!--)?[ \t]*<(?:!--)?(?:\d{1,3}|\.)(?:--)?>(?:[ \t]*-->)?)+[ \t]*$")
+_CALLOUT = re.compile(
+    r"(?<![ \t])(?:[ \t]*+(?:(?://|#|--|;;)[ \t]*+)?(?:<(?:\d{1,3}|\.)>|<!--(?:\d{1,3}|\.)-->))+[ \t]*$"
+)
 _AUTHOR = re.compile(r"[\w.'’-]+(?: [\w.'’-]+){0,3}(?: <[^<>]*>)?(?:;.*)?$")
 _REVISION = re.compile(r"v?\d[\w.-]*(?:,.*)?$|v?[\d.]+:.*$|\d{4}-\d\d-\d\d.*$")
 _ADMONITION_STYLES = ("NOTE", "TIP", "IMPORTANT", "WARNING", "CAUTION")
@@ -319,7 +321,7 @@ class _Reader:
     def _write_cell(self, text: str, kind: str) -> str:
         if kind == "a":
             blocks = self._read_inside([_Line(0, line) for line in text.split("\n")])
-            return "\n".join(_iter_texts(blocks))
+            return join_texts(blocks)
         written = self._inline(" ".join(text.split()) if kind not in ("l", "v") else text)
         return f"`{text}`" if kind in ("m", "l") and text and "`" not in text else written
 
@@ -519,13 +521,3 @@ def _make_code(lines: Sequence[_Line], language: str) -> Block:
     texts = [_CALLOUT.sub("", line.text).rstrip() for line in lines]
     code = textwrap.dedent("\n".join(texts).expandtabs(4)).strip("\n")
     return Block("code", code, language=language, start_line=lines[0].number, end_line=lines[-1].number)
-
-
-def _iter_texts(blocks: Iterable[Block]) -> Iterator[str]:
-    """Yield the texts of blocks, for a cell of a table."""
-    for block in blocks:
-        if block.text:
-            yield make_code(block.text) if block.kind == "code" else block.text
-        for cells in (block.header, *block.rows):
-            yield from filter(None, cells)
-        yield from _iter_texts(block.children)

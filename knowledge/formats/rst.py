@@ -10,6 +10,7 @@ from typing import Any
 
 from core.markup.document import Block
 from core.markup.writer import MAX_HEADING_LEVEL
+from knowledge.formats.cells import join_texts
 from knowledge.formats.inline import escape, make_code, make_link
 from knowledge.parsing.limits import map_parser_errors
 
@@ -219,7 +220,7 @@ class _Reader:
             yield tuple(cells)
 
     def _read_cell(self, node: Any) -> str:
-        return "\n".join(_iter_texts(self._read_children(node)))
+        return join_texts(self._read_children(node))
 
     def _make_table(self, node: Any, title: str, rows: Sequence[tuple[str, ...]], header_count: int) -> list[Block]:
         """Return a table below its title. Several rows of names are one."""
@@ -229,16 +230,6 @@ class _Reader:
         caption = [Block("paragraph", title, start_line=line, end_line=line)] if title else []
         table = Block("table", header=header, rows=body, start_line=line, end_line=max(line, self._cursor))
         return [*caption, table] if body or any(header) else caption
-
-
-def _iter_texts(blocks: Iterable[Block]) -> Iterator[str]:
-    """Yield the texts of blocks, for a cell of a table."""
-    for block in blocks:
-        if block.text:
-            yield make_code(block.text) if block.kind == "code" else block.text
-        for cells in (block.header, *block.rows):
-            yield from filter(None, cells)
-        yield from _iter_texts(block.children)
 
 
 def _order_lines(blocks: Iterable[Block], last_line: int, start: int = 1) -> Iterator[Block]:
