@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from knowledge.formats.include_parts import select_lines
@@ -25,6 +25,10 @@ _MAX_FOLDERS = 8
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
 # What a document that includes others has somewhere.
 _MARK = re.compile(r"include|--8<--|^import\s.*\.mdx?['\"]|\{\{#playground", re.MULTILINE)
+# The description of a component of Antora, and the values in it, which its pages name.
+_COMPONENT = re.compile(r"(.*?)modules/[^/]+/")
+_COMPONENT_ATTRIBUTES = re.compile(r"^( *)attributes:[ \t]*\n((?:\1[ ]+.*\n?|[ \t]*\n)+)", re.MULTILINE)
+_COMPONENT_ATTRIBUTE = re.compile(r"^[ ]+['\"]?([\w-]+)['\"]?:[ \t]+(.+?)@?[ \t]*$", re.MULTILINE)
 # The names of folders for what is shown by other pages.
 _PARTIAL_FOLDERS = frozenset(("includes", "include", "inc", "partials", "partial", "snippets", "fragments", "shared"))
 
@@ -58,7 +62,8 @@ class Expansion:
 
 def may_include(kind: str, text: str) -> bool:
     """Return whether a document may include others."""
-    return kind in KINDS and _MARK.search(text) is not None
+    mark = _ASCIIDOC_REFERENCE if kind == "asciidoc" else _MARK
+    return kind in KINDS and (_MARK.search(text) or mark.search(text)) is not None
 
 
 def is_partial(path: str) -> bool:
@@ -79,7 +84,7 @@ def expand_includes(path: str, kind: str, text: str, load: Load) -> Expansion:
     if not may_include(kind, text):
         return Expansion(text)
     expander = _Expander(kind, path, load)
-    lines = list(expander.expand(text.split("\n"), path, ()))
+    lines = [*expander.read_component(text), *expander.expand(text.split("\n"), path, ())]
     missing_paths = tuple(dict.fromkeys(expander.missing_paths))
     if not expander.included_paths:
         return Expansion(text, missing_paths=missing_paths)
@@ -111,6 +116,23 @@ class _Expander:
         self._attributes: dict[str, str] = {}
         self.included_paths: list[str] = []
         self.missing_paths: list[str] = []
+
+    def read_component(self, text: str) -> list[tuple[int, str]]:
+        """Return the attributes of a component of Antora that a page names, as lines above the page."""
+        place = _COMPONENT.match(self._page) if self._kind == "asciidoc" else None
+        if place is None:
+            return []
+        path = f"{place[1]}antora.yml"
+        description = self._load(path)
+        if description is None:
+            self.missing_paths.append(path)
+        values = _COMPONENT_ATTRIBUTES.search(description or "")
+        attributes = dict(_COMPONENT_ATTRIBUTE.findall(values[2])) if values else {}
+        names = dict.fromkeys(_ASCIIDOC_REFERENCE.findall(text))
+        used = {name: attributes[name].strip("'\"") for name in _follow(names, attributes)}
+        self._attributes |= used
+        self.included_paths += [path] if used else []
+        return [(1, f":{name}: {value}") for name, value in used.items()]
 
     def expand(self, lines: Sequence[str], path: str, outer_paths: tuple[str, ...]) -> Iterator[tuple[int, str]]:
         """Yield lines, each with the number of the line of this text that it comes from."""
@@ -147,7 +169,9 @@ class _Expander:
         return _match_snippets(lines, number) or _match_myst(lines, number)
 
     def _resolve(self, target: str) -> str:
-        return _ASCIIDOC_REFERENCE.sub(lambda match: self._attributes.get(match[1], match[0]), target)
+        for _ in range(2):
+            target = _ASCIIDOC_REFERENCE.sub(lambda match: self._attributes.get(match[1], match[0]), target)
+        return target
 
     def _expand_inside(self, line: str, path: str, outer_paths: tuple[str, ...]) -> list[str]:
         """Return a line of Markdown with what mdBook puts into it."""
@@ -198,6 +222,18 @@ class _Expander:
         longest_run = max(map(len, re.findall(r"`+", code)), default=0)
         fence = "`" * max(3, longest_run + 1)
         return [f"{fence}{language}", *code.split("\n"), fence]
+
+
+def _follow(names: Iterable[str], attributes: Mapping[str, str]) -> list[str]:
+    """Return the names that are attributes, each behind those that its value names."""
+    ordered_names: dict[str, None] = {}
+    for name in names:
+        if name in attributes:
+            ordered_names.update(
+                dict.fromkeys(n for n in _ASCIIDOC_REFERENCE.findall(attributes[name]) if n in attributes)
+            )
+            ordered_names[name] = None
+    return list(ordered_names)
 
 
 def _match_rst(lines: Sequence[str], number: int) -> _Directive | None:

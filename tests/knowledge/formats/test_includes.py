@@ -87,6 +87,15 @@ def test_families_of_antora() -> None:
     assert expand("m/modules/ROOT/pages/sub/a.adoc", "asciidoc", text) == expected
 
 
+def test_attributes_of_an_antora_component() -> None:
+    files = {
+        "docs/antora.yml": "name: a\nasciidoc:\n  attributes:\n    v: '2.1'\n    url: https://a.b/{v}@\n    w: 1\n"
+    }
+    expansion = expand_includes("docs/modules/ROOT/pages/a.adoc", "asciidoc", "= T\n\nSee {url}.", files.get)
+    assert expansion.text.split("\n") == [":v: 2.1", ":url: https://a.b/{v}", "= T", "", "See {url}."]
+    assert expansion.lines == (1, 1, 1, 2, 3)
+
+
 def test_lines_lead_to_the_line_that_includes() -> None:
     expansion = expand_includes("docs/a.md", "markdown", 'A\n\n--8<-- "part.md"\n\nB', FILES.get)
     assert expansion == Expansion("A\n\nOne.\n\nTwo.\n\nB", (1, 2, 3, 3, 3, 4, 5), ("docs/part.md",))

@@ -27,7 +27,7 @@ def open_repository(folder: Path, **settings: object) -> Source:
 def make_repository(folder: Path) -> Path:
     folder.mkdir()
     git(folder, "init", "-q", "-b", "main")
-    commit(folder, PAGES)
+    commit(folder, dict(PAGES))
     return folder
 
 
