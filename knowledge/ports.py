@@ -38,7 +38,8 @@ class Document:
 
     `url` may carry the placeholders `{start}` and `{end}`, filled with each chunk's line range. `edition` tells it from
     others of the same path, such as the same file in another branch; the titles of all its passages carry it.
-    `unreadable_reason` is empty, or says why the document has no text.
+    `unreadable_reason` is empty, or says why the document has no text. `lines` is empty; where the text holds other
+    files that the document includes, it has the line of the document for each line of the text.
     """
 
     path: str
@@ -48,6 +49,11 @@ class Document:
     url: str = ""
     edition: str = ""
     unreadable_reason: str = ""
+    lines: tuple[int, ...] = ()
+
+    def get_line(self, number: int) -> int:
+        """Return the line of the document for a line of its text."""
+        return self.lines[min(number, len(self.lines)) - 1] if self.lines and number else number
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ VENDORS = {
     "click": ["bots/cli/"],
     "ctranslate2": ["knowledge/embedding/ctranslate2_model.py"],
     "discord": ["bots/discord/"],
+    "docutils": ["knowledge/formats/rst_parser.py"],
     "feedparser": ["knowledge/sources/feed/"],
     "fastembed": ["knowledge/embedding/fastembed_models.py", "knowledge/reranking/cross_encoder.py"],
     "filelock": ["core/runtime/locks.py"],

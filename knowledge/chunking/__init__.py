@@ -46,9 +46,9 @@ def chunk_and_tokenize(document: Document, tokens: int, max_chunks: int) -> list
             title += f" ({document.edition})"
         # The title says most about a passage, so it counts twice.
         lexical = lexical_tokens(f"{document.path}\n{title}\n{title}\n{piece.text}")
-        tokenized_chunks.append(
-            TokenizedChunk(piece.text, title, piece.start_line, piece.end_line, lexical, piece.kind or document.kind)
-        )
+        start = document.get_line(piece.start_line)
+        end = document.get_line(piece.end_line)
+        tokenized_chunks.append(TokenizedChunk(piece.text, title, start, end, lexical, piece.kind or document.kind))
     return tokenized_chunks
 
 

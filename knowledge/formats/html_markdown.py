@@ -1,17 +1,20 @@
-"""HTML elements as Markdown: headings, paragraphs, lists, tables and code. Links keep their text only."""
+"""HTML elements as blocks: headings, paragraphs, lists, notes, tables and code. Links keep their text only."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import chain, islice
+from dataclasses import dataclass, field
+from itertools import chain, groupby, islice
 from typing import Any
 from urllib.parse import unquote
 
-from core.markup.document import Block
+from core.markup.document import Block, BlockKind
 from core.markup.writer import write_markdown
+from knowledge.formats.cells import join_texts
+from knowledge.formats.inline import escape, make_code
 
-HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
+HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _BLOCK_TAGS = (
     "address article aside blockquote body center dd details div dl dt fieldset figcaption figure footer form header "
     "hgroup hr legend main p section summary table tbody td tfoot th thead tr"
@@ -33,148 +36,198 @@ NO_LANGUAGES = ("default", "none", "notranslate", "plaintext", "text")
 _LANGUAGE_NAME = re.compile(r"[a-z0-9+#-]{1,20}")
 # The elements in and around code that may name its language: so many of each.
 MAX_LANGUAGE_DEPTH = 3
+# Of the number that a list begins with.
+MAX_DIGITS = 6
 # The sign beside a heading that links to it: one without letters and digits.
 _SIGN = re.compile(r"[\W_]{0,3}")
-_TICKS = re.compile("`+")
-# A line of a paragraph that Markdown takes for a heading, for a border or for the beginning of code or HTML.
-_BLOCK_START = re.compile(r"(?im)^(?=`{3,}[^`\n]*$|~~~|#{1,6}(?: |$)|-{2,}$|<(?:!--|pre|script|style))")
 _LINE_BREAK = "\v"
-INDENT = "    "
+# Classes of a note, as generators of documentation write them.
+NOTE_CLASSES = frozenset(("admonition", "admonitionblock", "custom-block", "markdown-alert", "theme-admonition"))
+_NOTE_TITLE = re.compile(r"(?:^|[-_ ])(?:title|heading|admonitionHeading\w*)(?:$|[-_ ])")
+_QUOTE_KINDS: dict[str, BlockKind] = {"blockquote": "quote", "details": "admonition"}
+# Lists in lists that are told apart; what is deeper is text of the last.
+MAX_NESTING = 12
 
 
-class _Writer:
+@dataclass(slots=True)
+class _Frame:
+    """What has begun and not ended: it ends with its element."""
+
+    kind: BlockKind
+    element: Any
+    text: str = ""
+    level: int = 0
+    children: list[Block] = field(default_factory=list)
+
+
+class _Builder:
     """Collects blocks; the text of a paragraph waits until the next block begins."""
 
     def __init__(self) -> None:
-        self._blocks: list[str] = []
-        self._inline: list[str] = []
-        # The last number of each open list, none for one without numbers; and the mark of an item that has no text yet.
-        self._lists: list[int | None] = []
-        self._mark = ""
-        self._is_after_item = False
+        self._frames = [_Frame("paragraph", None)]
+        # Each with whether it is Markdown already.
+        self._inline: list[tuple[bool, str]] = []
 
-    def get_text(self) -> str:
+    def finish(self) -> tuple[Block, ...]:
         self.end_paragraph()
-        return "".join(self._blocks)
+        while len(self._frames) > 1:
+            self._close_last()
+        return tuple(self._frames[0].children)
 
-    def write(self, text: str | None) -> None:
+    def write(self, text: str | None, is_markdown: bool = False) -> None:
         if text:
-            self._inline.append(text)
+            self._inline.append((is_markdown, text))
 
-    def end_paragraph(self, prefix: str = "") -> None:
-        lines = (" ".join(line.split()) for line in "".join(self._inline).split(_LINE_BREAK))
+    def end_paragraph(self) -> None:
+        if text := self._take_text():
+            self.add(Block("paragraph", text))
+
+    def _take_text(self) -> str:
+        groups = groupby(self._inline, lambda piece: piece[0])
+        texts = ((is_markdown, "".join(text for _, text in pieces)) for is_markdown, pieces in groups)
+        joined_text = "".join(text if is_markdown else escape(text) for is_markdown, text in texts)
         self._inline.clear()
-        if text := "\n".join(filter(None, lines)):
-            self.add(prefix + text if prefix else _BLOCK_START.sub(r"\\", text))
+        return "\n".join(filter(None, (" ".join(line.split()) for line in joined_text.split(_LINE_BREAK))))
 
-    def open_list(self, is_ordered: bool) -> None:
+    def add(self, block: Block) -> None:
+        """Add a block to what is open. The first paragraph of an item is its text, and a list holds items only."""
+        frame = self._frames[-1]
+        if frame.kind == "item" and block.kind == "paragraph" and not frame.text and not frame.children:
+            frame.text = block.text
+        elif frame.kind == "list" and block.kind != "item":
+            is_text = block.kind == "paragraph"
+            frame.children.append(Block("item", block.text) if is_text else Block("item", children=(block,)))
+        else:
+            frame.children.append(block)
+
+    def open(self, kind: BlockKind, element: Any, text: str = "", level: int = 0) -> None:
+        """Begin what ends with an element; what is nested too deeply belongs to what holds it."""
         self.end_paragraph()
-        self._lists.append(0 if is_ordered else None)
+        if len(self._frames) <= MAX_NESTING:
+            self._frames.append(_Frame(kind, element, text, level))
 
-    def close_list(self) -> None:
+    def close(self, element: Any) -> None:
+        """End what ends with an element."""
+        if self._frames[-1].element is element:
+            self.end_paragraph()
+            while self._frames[-1].element is element:
+                self._close_last()
+
+    def open_item(self, element: Any) -> None:
         self.end_paragraph()
-        if self._lists:
-            self._lists.pop()
-        self._mark = ""
-        self._is_after_item = self._is_after_item and bool(self._lists)
+        if self._frames[-1].kind != "list":
+            self.open("list", element.getparent())
+        if self._frames[-1].kind == "list":
+            self.open("item", element)
 
-    def open_item(self) -> None:
+    def end_term(self, element: Any) -> None:
+        """Begin what a term means, up to the next term. Terms that follow each other mean the same."""
+        term = self._take_text()
+        parent = element.getparent()
+        frame = self._frames[-1]
+        if frame.kind == "definition" and frame.element is parent:
+            if not frame.children:
+                frame.text = ", ".join(filter(None, (frame.text, term)))
+                return
+            self._close_last()
+        self.open("definition", parent, term)
+
+    def end_title(self) -> None:
+        """Take the paragraph that ends as the title of the note that it begins."""
+        frame = self._frames[-1]
+        if frame.kind == "admonition" and not frame.text and not frame.children:
+            frame.text = self._take_text()
         self.end_paragraph()
-        number = self._lists[-1] if self._lists else None
-        if number is not None:
-            self._lists[-1] = number + 1
-        self._mark = "- " if number is None else f"{number + 1}. "
 
-    def add(self, text: str) -> None:
-        """Add a block, in its place in the lists that are open. Items of a list follow without an empty line."""
-        is_item = bool(self._mark)
-        indent = INDENT * (len(self._lists) - 1 if is_item else len(self._lists))
-        lines = text.split("\n")
-        rest = INDENT * len(self._lists)
-        block = "\n".join([indent + self._mark + lines[0], *(rest + line if line else "" for line in lines[1:])])
-        if self._blocks:
-            self._blocks.append("\n" if is_item and self._is_after_item else "\n\n")
-        self._blocks.append(block)
-        self._is_after_item = is_item
-        self._mark = ""
+    def _close_last(self) -> None:
+        frame = self._frames.pop()
+        if frame.children or (frame.text and frame.kind != "list"):
+            self.add(Block(frame.kind, frame.text, tuple(frame.children), frame.level))
 
 
 def render_markdown(root: Any, skipped: Collection[Any] = (), labels: Mapping[Any, str] | None = None) -> str:
-    """Return the content of an element of a tree without comments as Markdown, without the elements in `skipped`.
+    """Return the content of an element as Markdown; the arguments are those of `read_html_blocks`."""
+    return write_markdown(read_html_blocks(root, skipped, labels))
 
-    `labels` has words that are written above an element.
+
+def read_html_blocks(
+    root: Any, skipped: Collection[Any] = (), labels: Mapping[Any, str] | None = None
+) -> tuple[Block, ...]:
+    """Return the content of an element of a tree without comments, without the elements in `skipped`.
+
+    `labels` has those of the elements that are the contents of tabs. The blocks have no lines.
     """
     from lxml import etree
 
-    writer = _Writer()
+    builder = _Builder()
     # Without recursion: elements may be nested deeply.
     walker = etree.iterwalk(root, events=("start", "end"))
     for event, element in walker:
         if event == "start":
             if labels and element in labels and element not in skipped:
-                writer.end_paragraph()
-                writer.add(f"**{labels[element]}**")
-            if element in skipped or _is_label(element) or _write_whole(element, writer, skipped):
+                builder.open("tab", element, escape(labels[element]))
+            if element in skipped or _is_label(element) or _write_whole(element, builder, skipped):
                 walker.skip_subtree()
             else:
-                _open(element, writer)
+                _open(element, builder)
         else:
             if element not in skipped:
-                _close(element.tag, writer)
+                _close(element, builder)
             if element is not root:
-                writer.write(element.tail)
-    return writer.get_text()
+                builder.write(element.tail)
+    return builder.finish()
 
 
-def _write_whole(element: Any, writer: _Writer, skipped: Collection[Any]) -> bool:
+def _write_whole(element: Any, builder: _Builder, skipped: Collection[Any]) -> bool:
     """Write an element whose content is not walked through; false for any other."""
     tag = element.tag
     if tag == "pre":
-        _write_code(element, writer, skipped)
-    elif tag == "table" and (rows := _read_rows(element, skipped)):
-        writer.end_paragraph()
-        writer.add(write_markdown([Block("table", header=tuple(rows[0]), rows=tuple(map(tuple, rows[1:])))]))
+        _write_code(element, builder, skipped)
+    elif tag == "table" and (table := _read_table(element, skipped)):
+        builder.end_paragraph()
+        builder.add(table)
     elif tag in CODE_TAGS:
-        text = " ".join("".join(iter_texts(element, skipped.__contains__)).split())
-        writer.write(_format_code(text) if text else text)
+        builder.write(make_code("".join(iter_texts(element, skipped.__contains__))), is_markdown=True)
     elif tag in HEADINGS:
-        writer.end_paragraph()
-        writer.write(_read_heading(element, skipped))
-        writer.end_paragraph(HEADINGS[tag])
+        builder.end_paragraph()
+        if text := " ".join(_read_heading(element, skipped).split()):
+            builder.add(Block("heading", escape(text), level=HEADINGS[tag]))
+    elif tag == "hr":
+        builder.end_paragraph()
+        builder.add(Block("break"))
     else:
         return False
     return True
 
 
-def _format_code(text: str) -> str:
-    if "`" not in text:
-        return f"`{text}`"
-    ticks = "`" * (1 + _count_ticks(text))
-    return f"{ticks} {text} {ticks}"
+def _open(element: Any, builder: _Builder) -> None:
+    tag = element.tag
+    if tag == "ul":
+        builder.open("list", element)
+    elif tag == "ol":
+        start = element.get("start", "1")
+        builder.open("list", element, level=int(start) if start.isdecimal() and len(start) <= MAX_DIGITS else 1)
+    elif tag == "li":
+        builder.open_item(element)
+    elif tag in _QUOTE_KINDS:
+        builder.open(_QUOTE_KINDS[tag], element)
+    elif not NOTE_CLASSES.isdisjoint(element.get("class", "").split()):
+        builder.open("admonition", element)
+    elif tag == "br":
+        builder.write(_LINE_BREAK)
+    elif tag in BLOCK_TAGS:
+        builder.end_paragraph()
+    builder.write(element.text)
 
 
-def _count_ticks(text: str) -> int:
-    """Return how many backticks follow each other at most."""
-    return max(map(len, _TICKS.findall(text)), default=0)
-
-
-def _open(element: Any, writer: _Writer) -> None:
-    if element.tag in ("ul", "ol"):
-        writer.open_list(element.tag == "ol")
-    elif element.tag == "li":
-        writer.open_item()
-    elif element.tag == "br":
-        writer.write(_LINE_BREAK)
+def _close(element: Any, builder: _Builder) -> None:
+    if element.tag == "dt":
+        builder.end_term(element)
+    elif element.tag == "summary" or (element.tag in BLOCK_TAGS and _NOTE_TITLE.search(element.get("class", ""))):
+        builder.end_title()
     elif element.tag in BLOCK_TAGS:
-        writer.end_paragraph()
-    writer.write(element.text)
-
-
-def _close(tag: str, writer: _Writer) -> None:
-    if tag in ("ul", "ol"):
-        writer.close_list()
-    elif tag == "li" or tag in BLOCK_TAGS:
-        writer.end_paragraph()
+        builder.end_paragraph()
+    builder.close(element)
 
 
 def iter_texts(root: Any, is_skipped: Callable[[Any], bool] = lambda _element: False) -> Iterator[str]:
@@ -241,12 +294,11 @@ def _has_line_numbers(element: Any) -> bool:
     return not LINE_NUMBER_CLASSES.isdisjoint(element.get("class", "").split())
 
 
-def _write_code(element: Any, writer: _Writer, skipped: Collection[Any]) -> None:
+def _write_code(element: Any, builder: _Builder, skipped: Collection[Any]) -> None:
     """Write code as it is, without the numbers of its lines."""
-    writer.end_paragraph()
+    builder.end_paragraph()
     if code := _read_code(element, skipped).strip("\n").rstrip():
-        fence = "`" * max(3, 1 + _count_ticks(code))
-        writer.add(f"{fence}{_find_language(element)}\n{code}\n{fence}")
+        builder.add(Block("code", code, language=_find_language(element)))
 
 
 class _CodeText:
@@ -312,19 +364,25 @@ def _find_language(element: Any) -> str:
     return ""
 
 
-def _read_rows(table: Any, skipped: Collection[Any]) -> list[list[str]]:
-    """Return the cells of a table, or nothing if it is one of layout."""
+def _read_table(table: Any, skipped: Collection[Any]) -> Block | None:
+    """Return a table, or nothing if it is one of layout."""
     if next(table.iterdescendants(*NOT_IN_TABLES), None) is not None:
-        return []
-    rows = [
-        [_read_cell(cell, skipped) for cell in row.iterchildren("td", "th") if cell not in skipped]
-        for row in _iter_rows(table, skipped)
-    ]
-    rows = [row for row in rows if any(row)]
+        return None
+    rows: list[tuple[str, ...]] = []
+    has_header = False
+    for row in _iter_rows(table, skipped):
+        cells = [cell for cell in row.iterchildren("td", "th") if cell not in skipped]
+        texts = tuple(_read_cell(cell, skipped) for cell in cells)
+        if any(texts):
+            is_header = row.getparent().tag == "thead" or all(cell.tag == "th" for cell in cells)
+            has_header = has_header or (is_header and not rows)
+            rows.append(texts)
     width = max(map(len, rows), default=0)
     # One long row beside many short ones would make a table many times larger than the page.
-    is_ragged = width * len(rows) > MAX_TABLE_GROWTH * sum(map(len, rows))
-    return [] if width <= 1 or is_ragged else [row + [""] * (width - len(row)) for row in rows]
+    if width <= 1 or width * len(rows) > MAX_TABLE_GROWTH * sum(map(len, rows)):
+        return None
+    filled_rows = [row + ("",) * (width - len(row)) for row in rows]
+    return Block("table", header=filled_rows[0] if has_header else (), rows=tuple(filled_rows[has_header:]))
 
 
 def _iter_rows(table: Any, skipped: Collection[Any]) -> Iterator[Any]:
@@ -339,4 +397,4 @@ def _iter_rows(table: Any, skipped: Collection[Any]) -> Iterator[Any]:
 
 
 def _read_cell(cell: Any, skipped: Collection[Any]) -> str:
-    return " ".join(render_markdown(cell, skipped).split())
+    return join_texts(read_html_blocks(cell, skipped))

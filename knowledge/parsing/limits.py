@@ -7,9 +7,10 @@ import time
 import zipfile
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec
+from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 MAX_UNPACKED_BYTES = 200 << 20
 MAX_FILES = 10_000
@@ -53,11 +54,11 @@ def check_archive(data: bytes) -> None:
         raise FormatError("it is too large when unpacked")
 
 
-def map_parser_errors(read_document: Callable[P, str]) -> Callable[P, str]:
+def map_parser_errors(read_document: Callable[P, T]) -> Callable[P, T]:
     """Turn whatever a library raises on a damaged document into `FormatError`: they raise nearly everything."""
 
     @wraps(read_document)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> str:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return read_document(*args, **kwargs)
         except FormatError:

@@ -14,13 +14,15 @@ from typing import BinaryIO
 from core.errors import SourceError
 from core.settings import FilesSource
 from knowledge.formats import parse_document
-from knowledge.formats.encoding import unusable_reason
+from knowledge.formats.encoding import decode, unusable_reason
+from knowledge.formats.includes import KINDS as INCLUDING_KINDS, Expansion, expand_includes
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.documents import (
     DOCUMENT_KINDS,
     DocumentBudget,
     PathFilter,
+    drop_partials,
     fill_template,
     fingerprint,
 )
@@ -57,27 +59,50 @@ class FilesFolder:
             kind = self._path_filter.get_kind(path) or "text"
             data = await asyncio.to_thread(self._read, path, kind)
             if data is not None:
+                expansion = await asyncio.to_thread(self._expand, path, kind, data)
+                data = expansion.text.encode() if expansion.lines else data
                 text, kind, reason = await parse_document(self._parser, path, kind, data)
                 url = fill_template(self._settings.link, path)
-                yield Document(path=path, text=text, kind=kind, url=url, unreadable_reason=reason)
+                yield Document(path, text, kind, url=url, unreadable_reason=reason, lines=expansion.lines)
 
     def _list(self) -> Listing:
         skipped_counts: Counter[str] = Counter()
         fingerprints: dict[str, str] = {}
+        included_paths: set[str] = set()
         for path in self._candidates(skipped_counts):
             try:
                 data = self._read_bytes(path)
             except OSError:
                 skipped_counts["unreadable"] += 1
                 continue
-            reason = unusable_reason(data, allow_binary=self._path_filter.get_kind(path) in DOCUMENT_KINDS)
+            kind = self._path_filter.get_kind(path)
+            reason = unusable_reason(data, allow_binary=kind in DOCUMENT_KINDS)
             if reason:
                 skipped_counts[reason] += 1
             else:
-                fingerprints[path] = fingerprint(data)
+                expansion = self._expand(path, kind, data)
+                included_paths.update(expansion.included_paths)
+                fingerprints[path] = fingerprint(expansion.text.encode() if expansion.lines else data)
+        skipped_counts.update(drop_partials(fingerprints, included_paths))
         if not fingerprints:
             raise SourceError(self._describe_nothing_usable(skipped_counts))
         return Listing(fingerprints, skipped=dict(skipped_counts))
+
+    def _expand(self, path: str, kind: str, data: bytes) -> Expansion:
+        """Return a file with those that it includes."""
+        return (
+            expand_includes(path, kind, decode(data), self._load_included) if kind in INCLUDING_KINDS else Expansion("")
+        )
+
+    def _load_included(self, path: str) -> str | None:
+        """Return a file for a page that includes it; none for one that is kept out, outside, too large or binary."""
+        if self._path.is_file() or not self._path_filter.may_include(path):
+            return None
+        try:
+            data = self._read_bytes(path)
+        except OSError:
+            return None
+        return None if unusable_reason(data, allow_binary=False) else decode(data)
 
     def _describe_nothing_usable(self, skipped_counts: Counter[str]) -> str:
         counts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped_counts.items()))

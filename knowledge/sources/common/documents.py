@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from core.errors import SourceError
+from knowledge.formats.includes import is_partial
 
 if TYPE_CHECKING:
     import pathspec
@@ -142,6 +144,14 @@ def fingerprint(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
 
 
+def drop_partials(fingerprints: dict[str, str], included_paths: Collection[str]) -> Counter[str]:
+    """Remove the texts that are there for other pages, and shown by one; return how many, by the reason."""
+    partials = [path for path in included_paths if path in fingerprints and is_partial(path)]
+    for path in partials:
+        del fingerprints[path]
+    return Counter({"part of other pages": len(partials)} if partials else {})
+
+
 class PathGlobs:
     """Include and exclude globs, ready to judge paths. Raises `SourceError` for a glob that git does not know."""
 
@@ -179,6 +189,13 @@ class PathFilter:
     def matches(self, path: str) -> bool:
         """Return whether the configured globs let a path in."""
         return self._globs.matches(path)
+
+    def may_include(self, path: str) -> bool:
+        """Return whether a page may show the file at a path: one that is not kept out, which need be no document."""
+        parts = path.split("/")
+        folders = ("/".join(parts[:depth]) for depth in range(1, len(parts)))
+        is_closed = any(part.startswith(".") for part in parts) or not all(map(self.should_enter, folders))
+        return not (is_closed or self._globs.excludes(path) or self._generated.match_file(path))
 
     def skip_reason(self, path: str, size: int) -> str:
         """Return why a path that the globs let in is still skipped, or an empty string. `size` is in bytes."""

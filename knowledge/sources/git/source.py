@@ -14,6 +14,7 @@ from core.errors import SourceError
 from core.observability.logs import get_logger
 from core.settings import GitSource
 from knowledge.formats import parse_document
+from knowledge.formats.includes import Expansion
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.documents import (
@@ -21,11 +22,14 @@ from knowledge.sources.common.documents import (
     DocumentBudget,
     PathFilter,
     derive_template,
+    drop_partials,
     fill_template,
+    fingerprint,
     redact_credentials,
 )
 from knowledge.sources.git.clone import BlobCheckCache, BranchCommits, GitClone, unknown_branch_message
 from knowledge.sources.git.command import Git, GitError
+from knowledge.sources.git.includes import PageCache, expand_pages
 
 _log = get_logger(__name__)
 
@@ -105,6 +109,8 @@ def _is_utf8(name: bytes) -> bool:
 class GitRepository:
     """The committed files of branches or tags. A listing's fingerprints are blob ids, its revision is the commit.
 
+    That of a page with includes is its blob id with a hash of all its text behind a plus.
+
     With several branches a path starts with its branch (`v1:docs/a.md`), and the revision names a commit for each. A
     file that an earlier branch holds unchanged is not listed again.
     """
@@ -116,6 +122,7 @@ class GitRepository:
         self._branches = settings.branches or (settings.branch,)
         self._path_filter = PathFilter(name, settings)
         self._display_url = redact_credentials(settings.url)
+        self._page_cache = PageCache()
         self._check_cache = BlobCheckCache(name, folder / f"{name}.json")
         for branch in self._branches:
             if branch and _BAD_IN_BRANCH.search(branch):
@@ -145,17 +152,24 @@ class GitRepository:
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield files as they are in the listing's commits."""
         paths_by_blob: dict[str, list[str]] = {}
+        including_paths: list[str] = []
         for path in paths:
             if path in listing.fingerprints:
-                paths_by_blob.setdefault(listing.fingerprints[path], []).append(path)
+                blob, has_includes, _ = listing.fingerprints[path].partition("+")
+                paths_by_blob.setdefault(blob, []).append(path)
+                including_paths += [path] if has_includes else []
         git = self._git()
         template = self._settings.link or derive_template(await self._get_remote_url(git))
         commits = self._parse_revision(listing.revision)
         try:
+            expansions = await self._expand(
+                git, commits, {path: listing.fingerprints[path] for path in including_paths}
+            )
             async with aclosing(git.blobs(list(paths_by_blob))) as blobs:
                 async for blob, data in blobs:
                     for path in paths_by_blob.pop(blob):
-                        yield await self._to_document(path, data, template, commits)
+                        expansion = expansions.get(path, Expansion(""))
+                        yield await self._to_document(path, data, expansion, template, commits)
             if paths_by_blob and self._clone:
                 raise GitError(f"{len(paths_by_blob)} files are missing in the clone")
         except GitError as error:
@@ -172,15 +186,35 @@ class GitRepository:
         except GitError as error:
             raise self._read_error(error) from error
 
-    async def _to_document(self, path: str, data: bytes, template: str, commits: Mapping[str, str]) -> Document:
+    async def _expand(
+        self, git: Git, commits: Mapping[str, str], fingerprints: Mapping[str, str]
+    ) -> Mapping[str, Expansion]:
+        """Return the pages among some listed paths that include others, as they are then."""
+        places = {path: self._split_branch(path) for path in fingerprints}
+        blobs = {path: text.partition("+")[0] for path, text in fingerprints.items()}
+        kinds = {blobs[path]: self._path_filter.get_kind(inner_path) for path, (_, inner_path) in places.items()}
+        pages = await self._page_cache.read(git, kinds)
+        expansions: dict[str, Expansion] = {}
+        for branch, commit in commits.items():
+            own_paths = {inner_path: path for path, (of_branch, inner_path) in places.items() if of_branch == branch}
+            own_pages = {inner: pages[blobs[path]] for inner, path in own_paths.items() if blobs[path] in pages}
+            expanded_pages = await expand_pages(git, commit, own_pages, self._path_filter)
+            expansions |= {own_paths[inner]: page for inner, page in expanded_pages.items() if page.lines}
+        return expansions
+
+    async def _to_document(
+        self, path: str, data: bytes, expansion: Expansion, template: str, commits: Mapping[str, str]
+    ) -> Document:
         branch, inner_path = self._split_branch(path)
         kind = self._path_filter.get_kind(inner_path)
+        data = expansion.text.encode() if expansion.lines else data
         text, kind, reason = await parse_document(self._parser, inner_path, kind, data)
         parts = PurePosixPath(inner_path).parts
         is_multi_branch = len(commits) > 1
         title = "/".join(parts[-2:]) if is_multi_branch else ""
         url = fill_template(template, inner_path, commits[branch])
-        return Document(path, text, kind, title, url, branch if is_multi_branch else "", reason)
+        edition = branch if is_multi_branch else ""
+        return Document(path, text, kind, title, url, edition, reason, expansion.lines)
 
     def _split_branch(self, path: str) -> tuple[str, str]:
         """Return the branch and the path in it of a listed path."""
@@ -232,6 +266,7 @@ class GitRepository:
                     continue
                 listed_blobs.add((path, blob))
                 fingerprints[f"{branch}:{path}" if is_multi_branch else path] = blob
+        skipped_counts.update(await self._add_includes(git, branch_commits.commits, fingerprints))
         if not fingerprints:
             counts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped_counts.items())) or "nothing"
             problem = f"source {self.name}: {self._display_url} has no file that can be used (skipped: {counts})"
@@ -240,6 +275,16 @@ class GitRepository:
             f"{branch}={commit}" if is_multi_branch else commit for branch, commit in branch_commits.commits.items()
         )
         return Listing(fingerprints, revision, dict(skipped_counts), branch_commits.stale_reason)
+
+    async def _add_includes(self, git: Git, commits: Mapping[str, str], fingerprints: dict[str, str]) -> Counter[str]:
+        """Make the fingerprints cover what pages include, and leave out what is there for other pages only."""
+        included_paths: set[str] = set()
+        self._page_cache.keep(set(fingerprints.values()))
+        for path, expansion in (await self._expand(git, commits, fingerprints)).items():
+            branch = path.removesuffix(self._split_branch(path)[1])
+            fingerprints[path] += f"+{fingerprint(expansion.text.encode())}"
+            included_paths.update(branch + included_path for included_path in expansion.included_paths)
+        return drop_partials(fingerprints, included_paths)
 
     async def _read_tree(self, git: Git, commit: str) -> Tree:
         """Return the files of a commit, as far as can be told without their content. Raises `GitError`.

@@ -32,12 +32,21 @@ def read(main: str) -> str:
         ('<h3><a href="#x">#</a> <a href="/tank">The tank</a></h3>', "### The tank"),
         ("<p>Call <code>fill_the_tank()</code>,\n  then <b>wait</b>.</p>", "Call `fill_the_tank()`, then wait."),
         ("<p>one<br>two</p>three<div>four</div>", "one\ntwo\n\nthree\n\nfour"),
-        ("<ul><li>a<ul><li>b</li></ul></li><li><p>c</p><p>d</p></li></ul>", "- a\n    - b\n- c\n\n    d"),
+        ("<ul><li>a<ul><li>b</li></ul></li><li><p>c</p><p>d</p></li></ul>", "- a\n  - b\n\n- c\n\n  d"),
         ("<ol><li>a</li><li>b</li></ol><p>c</p>", "1. a\n2. b\n\nc"),
-        ("<ol><li>Run<pre>fill</pre></li></ol>", "1. Run\n\n    ```\n    fill\n    ```"),
+        ("<ol><li>Run<pre>fill</pre></li></ol>", "1. Run\n\n   ```\n   fill\n   ```"),
         ("<table><tr><th>k</th><th>is</th></tr><tr><td>a|b</td></tr></table>", "| k | is |\n|---|---|\n| a\\|b |  |"),
         ("<table><tr><td><pre>x = 1</pre></td><td>note</td></tr></table>", "```\nx = 1\n```\n\nnote"),
-        ("<dl><dt>port</dt><dd>where it listens</dd></dl>", "port\n\nwhere it listens"),
+        ("<dl><dt>port</dt><dd>where it listens</dd></dl>", "**port**: where it listens"),
+        ("<dl><dt>a</dt><dt>b<dd><p>c</p><pre>d</pre><dt>e<dd>f</dl>g", "**a, b**: c\n\n```\nd\n```\n\n**e**: f\n\ng"),
+        ("<blockquote><p>a</p><p>b</p></blockquote>c", "> a\n>\n> b\n\nc"),
+        ('<div class="admonition note"><p class="admonition-title">Note</p><p>a</p></div>b', "> **Note**\n>\n> a\n\nb"),
+        ("<details><summary>More</summary>a<ul><li>b</ul></details>", "> **More**\n>\n> a\n>\n> - b"),
+        ('<ol start="3"><li>a<li>b</ol>', "3. a\n4. b"),
+        ("<ul>a<li>b</ul><li>c", "- a\n- b\n\n- c"),
+        ("<p>2 * 3, f(*args), a_b, [x](y)</p>", "2 * 3, f(\\*args), a_b, [x\\](y)"),
+        ("a<hr>b", "a\n\n---\n\nb"),
+        ("<table><tr><td>a</td><td>b</td></tr></table>", "|  |  |\n|---|---|\n| a | b |"),
         ("<p>a <!-- hidden --> b</p>", "a b"),
         ("<h2>a<!-- hidden -->b</h2><code>c<!-- hidden -->d</code>", "## ab\n\n`cd`"),
         ('<div hidden>x</div><div role="tabpanel" hidden>y</div>', "y"),
@@ -84,14 +93,14 @@ def test_code_stays_as_it_is(html: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("html", "expected"),
     [
-        ("<p>```</p>", "\\```"),
+        ("<p>```</p>", "\\`\\`\\`"),
         ("<p>a<br>~~~ b</p>", "a\n\\~~~ b"),
         ("<p># no heading</p>", "\\# no heading"),
         ("<p>a<br>---</p>", "a\n\\---"),
         ("<p>&lt;SCRIPT&gt; runs code</p>", "\\<SCRIPT> runs code"),
         ("<p>#1 of 2</p>", "#1 of 2"),
-        ("<p><code>```</code> opens code</p>", "```` ``` ```` opens code"),
-        ("<p><code>a`b</code></p>", "`` a`b ``"),
+        ("<p><code>```</code> opens code</p>", "` ``` ` opens code"),
+        ("<p><code>a`b</code></p>", "``a`b``"),
     ],
 )
 def test_signs_of_markdown_in_a_paragraph_have_no_effect(html: str, expected: str) -> None:
@@ -125,7 +134,7 @@ HIDDEN = (
         ("<h2>a{}b</h2>", "## ab"),
         ("<pre>a{}b</pre>", "```\nab\n```"),
         ("<p>so: <code>a{}b</code></p>", "so: `ab`"),
-        ("<table><tr><td>a{}</td><td>b</td></tr></table>", "| a | b |\n|---|---|"),
+        ("<table><tr><th>a{}</th><th>b</th></tr></table>", "| a | b |\n|---|---|"),
         ("<ul><li>a{}</li></ul>", "- a"),
     ],
 )
@@ -158,6 +167,11 @@ def test_each_tab_has_its_label(html: str) -> None:
     assert read(f"<main><div>{html}</div></main>") == TABS
 
 
+def test_lists_that_are_nested_deeply_keep_their_text() -> None:
+    text = read("<main>" + "<ul><li>a" * 100 + "</main>")
+    assert text.count("a") == 100
+
+
 def test_labels_that_match_no_contents_are_left_out() -> None:
     tabs = '<ul role="tablist"><li role="tab">a</li><li role="tab">b</li></ul><div><p>c</p></div>'
     form = '<p><input type="radio"><label>a</label><input type="radio"><label>b</label></p><p>d</p>'
@@ -167,7 +181,7 @@ def test_labels_that_match_no_contents_are_left_out() -> None:
 def test_rows_and_cells_that_nobody_sees_are_not_read() -> None:
     rows = "<tr><td>a</td><td>b</td></tr><tr hidden><td>no</td></tr><tr><td>c</td><td>d</td><td hidden>no</td></tr>"
     table = f"<table>{rows}<tbody style='display:none'><tr><td>no</td><td>no</td></tr></tbody></table>"
-    assert read(f"<main>{table}</main>") == "| a | b |\n|---|---|\n| c | d |"
+    assert read(f"<main>{table}</main>") == "|  |  |\n|---|---|\n| a | b |\n| c | d |"
 
 
 def test_what_is_nearly_hidden_is_read() -> None:

@@ -315,3 +315,31 @@ def test_bytes_become_text(data: bytes, text: str) -> None:
 
 def test_zero_bytes_are_binary_wherever_they_stand() -> None:
     assert unusable_reason(b"x" * 100_000 + b"\0") == "binary"
+
+
+async def test_a_page_holds_what_it_includes(tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    fill(folder, "private/b.md", ".hidden/c.md", "big.md", "usage/sub.rst.inc", "_part.md", "own.md")
+    (folder / "usage/page.rst").write_text("Usage\n=====\n\n.. include:: sub.rst.inc\n\nEnd.\n")
+    names = ("_part.md", "own.md", "private/b.md", ".hidden/c.md", "big.md", "../outside.md", "link.md")
+    (folder / "page.md").write_text("\n".join(f'--8<-- "{name}"' for name in names))
+    (folder / "_part.md").write_text("part\n")
+    (folder / "own.md").write_text("own\n")
+    (folder / "big.md").write_text("x" * 3000)
+    (tmp_path / "outside.md").write_text("outside")
+    (folder / "link.md").symlink_to(tmp_path / "outside.md")
+    item = source(folder, exclude=["private/"], max_file_kb=2)
+    listing = await item.listing()
+    documents = await read(item)
+    assert set(documents) == {"own.md", "page.md", "usage/page.rst"}
+    assert documents["page.md"].text.split("\n")[:2] == ["part", "own"]
+    assert "--8<--" in documents["page.md"].text
+    assert not any(secret in documents["page.md"].text for secret in ("outside\n", "xxx", "text"))
+    assert documents["usage/page.rst"].text.split() == ["Usage", "=====", "text", "End."]
+    assert documents["usage/page.rst"].lines[-2:] == (6, 7)
+    assert listing.skipped["part of other pages"] == 1
+    (folder / "usage/sub.rst.inc").write_text("changed")
+    changed = await item.listing()
+    assert {path for path, value in changed.fingerprints.items() if listing.fingerprints[path] != value} == {
+        "usage/page.rst"
+    }

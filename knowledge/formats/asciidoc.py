@@ -1,0 +1,523 @@
+"""AsciiDoc as blocks: no library for Python reads it fast, safely and completely.
+
+What a document includes was put into its place before (`includes.py`).
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from core.markup.document import Block, BlockKind
+from core.markup.writer import MAX_HEADING_LEVEL
+from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes, write_inline
+from knowledge.formats.asciidoc_table import read_cells
+from knowledge.formats.cells import join_texts
+from knowledge.parsing.limits import map_parser_errors
+
+# What a page of HTML is written with.
+_ATTRIBUTES = {"backend": "html5", "backend-html5": "", "basebackend": "html", "basebackend-html": "", "safe-mode": ""}
+# Blocks in blocks that are read; nobody writes that many.
+_MAX_DEPTH = 12
+_CONDITION = re.compile(r"(ifdef|ifndef|ifeval|endif)::([^\[\]]*)\[(.*)\]$")
+_COMPARISON = re.compile(r"""\s*["']?(.*?)["']?\s*(==|!=|<=|>=|<|>)\s*["']?(.*?)["']?\s*$""")
+_ENTRY = re.compile(r":(!?)(\w[\w-]*)(!?):(?:[ \t]+(.*))?$")
+_HEADING = re.compile(r"(={1,6}|#{1,6})[ \t]+(\S.*)$")
+_UNDERLINE = re.compile(r"([=\-~^+])\1{2,}$")
+_ATTRIBUTE_LINE = re.compile(r"\[(?:[\w.#%\"',+:!{*$].*)?\]$")
+_TITLE = re.compile(r"\.(?![\s.])(.+)$")
+_ANCHOR = re.compile(r"\[\[[^\[\]]*\]\]$")
+_RULE = re.compile(r"(?:'{3,}|<{3,}|-{3}|\*{3}|(?:- ){2}-|(?:\* ){2}\*)$")
+_DELIMITER = re.compile(r"(?:-{4,}|\.{4,}|={4,}|\*{4,}|_{4,}|\+{4,}|/{4,}|--|[|,:!]={3,}|(```)[\w+#.,-]*)[ \t]*$")
+_MACRO = re.compile(r"[a-z][\w-]*::\S*\[.*\]$")
+_ADMONITION = re.compile(r"(NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+(.*)$")
+_ITEM = re.compile(r"[ \t]*(?:(\*{1,5}|-|•|\.{1,5})|(\d+|[a-zA-Z])[.]|([ivxIVX]+)\)|<(?:\d+|\.)>)[ \t]+(\S.*)$")
+_TERM = re.compile(r"[ \t]*(\S.*?|\S)(:{2,4}|;;)(?:[ \t]+(.*))?$")
+_CHECKBOX = re.compile(r"\[[ x*]\][ \t]+")
+_CALLOUT = re.compile(
+    r"(?<![ \t])(?:[ \t]*+(?:(?://|#|--|;;)[ \t]*+)?(?:<(?:\d{1,3}|\.)>|<!--(?:\d{1,3}|\.)-->))+[ \t]*$"
+)
+_AUTHOR = re.compile(r"[\w.'’-]+(?: [\w.'’-]+){0,3}(?: <[^<>]*>)?(?:;.*)?$")
+_REVISION = re.compile(r"v?\d[\w.-]*(?:,.*)?$|v?[\d.]+:.*$|\d{4}-\d\d-\d\d.*$")
+_ADMONITION_STYLES = ("NOTE", "TIP", "IMPORTANT", "WARNING", "CAUTION")
+_CODE_STYLES = ("source", "listing", "literal", "example-code", "console")
+_SILENT_STYLES = ("comment", "pass", "toc", "index")
+_UNDERLINES = "=-~^+"
+
+
+class _Line(NamedTuple):
+    number: int
+    text: str
+
+
+@dataclass(slots=True)
+class _Style:
+    """What the lines above a block say of it."""
+
+    title: str = ""
+    positions: list[str] = field(default_factory=list)
+    options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return re.split(r"[.#%]", self.positions[0], maxsplit=1)[0].strip() if self.positions else ""
+
+    def has(self, option: str) -> bool:
+        """Return whether an option is set, in any of the forms."""
+        first = self.positions[0] if self.positions else ""
+        return f"%{option}" in first or option in re.split(
+            r"[,; ]+", self.options.get("options", self.options.get("opts", ""))
+        )
+
+    def get_position(self, number: int) -> str:
+        return self.positions[number].strip() if number < len(self.positions) else ""
+
+
+@map_parser_errors
+def read_asciidoc(text: str) -> tuple[Block, ...]:
+    """Return the blocks of a document of AsciiDoc. Takes linear time. Raises `FormatError`."""
+    attributes = dict(_ATTRIBUTES)
+    lines = list(_choose_lines(text.splitlines(), dict(_ATTRIBUTES)))
+    return tuple(_Reader(lines, attributes, 0).read())
+
+
+def _choose_lines(texts: Iterable[str], attributes: dict[str, str]) -> Iterator[_Line]:
+    """Yield the lines whose conditions are met. What a document does not set is not set."""
+    conditions: list[bool] = []
+    for number, text in enumerate(texts, 1):
+        condition = _CONDITION.match(text)
+        if condition is None:
+            if not conditions or conditions[-1]:
+                if entry := _ENTRY.match(text):
+                    _set_attribute(entry, entry[4] or "", attributes)
+                yield _Line(number, text.rstrip())
+            continue
+        is_met = _is_met(condition, attributes)
+        if condition[1] == "endif":
+            del conditions[-1:]
+        elif condition[1] != "ifeval" and condition[3]:
+            if is_met and (not conditions or conditions[-1]):
+                yield _Line(number, condition[3])
+        else:
+            conditions.append(is_met and (not conditions or conditions[-1]))
+
+
+def _is_met(condition: re.Match[str], attributes: Mapping[str, str]) -> bool:
+    if condition[1] == "ifeval":
+        comparison = _COMPARISON.match(resolve_attributes(condition[3], attributes))
+        return comparison is not None and _compare(comparison[1], comparison[2], comparison[3])
+    is_set = [name.strip().lower() in attributes for name in re.split(r"[,+]", condition[2])]
+    return (all(is_set) if "+" in condition[2] else any(is_set)) != (condition[1] == "ifndef")
+
+
+def _compare(left: str, operator: str, right: str) -> bool:
+    if left.isdecimal() and right.isdecimal():
+        # As numbers: of those of one width, the order of the digits is theirs.
+        width = max(len(left), len(right))
+        left = left.rjust(width, "0")
+        right = right.rjust(width, "0")
+    is_less = left < right
+    is_equal = left == right
+    results = {"==": is_equal, "!=": not is_equal, "<": is_less, ">=": not is_less, "<=": is_less or is_equal}
+    return results.get(operator, not (is_less or is_equal))
+
+
+def _set_attribute(entry: re.Match[str], value: str, attributes: dict[str, str]) -> None:
+    name = entry[2].lower()
+    if entry[1] or entry[3]:
+        attributes.pop(name, None)
+    elif len(resolved := resolve_attributes(value, attributes)) <= MAX_VALUE_CHARS:
+        attributes[name] = resolved
+
+
+class _Reader:
+    """Reads lines from top to bottom. `_attributes` are those of the document, as they are set so far."""
+
+    def __init__(self, lines: Sequence[_Line], attributes: dict[str, str], depth: int) -> None:
+        self._lines = lines
+        self._attributes = attributes
+        self._depth = depth
+        self._number = 0
+        self._blocks: list[Block] = []
+        self._style = _Style()
+
+    def read(self) -> list[Block]:
+        while self._number < len(self._lines):
+            line = self._lines[self._number].text
+            if not line.strip():
+                self._number += 1
+            elif not self._read_about(line) and not self._read_heading(line):
+                style = self._style
+                self._style = _Style()
+                self._read_block(line, style)
+        return self._blocks
+
+    # Lines that are no content themselves.
+
+    def _read_about(self, line: str) -> bool:
+        """Read a line that says something of the document or of the next block: true if it is one."""
+        if line.startswith("//") and not line.startswith("///"):
+            pass
+        elif entry := _ENTRY.match(line):
+            self._read_entry(entry)
+        elif _ANCHOR.match(line):
+            pass
+        elif _ATTRIBUTE_LINE.match(line):
+            _read_style(resolve_attributes(line[1:-1], self._attributes), self._style)
+        elif title := _TITLE.match(line):
+            self._style.title = title[1]
+        else:
+            return False
+        self._number += 1
+        return True
+
+    def _read_entry(self, entry: re.Match[str]) -> None:
+        value = entry[4] or ""
+        while value.endswith(" \\") and self._number + 1 < len(self._lines) and len(value) <= MAX_VALUE_CHARS:
+            self._number += 1
+            value = value[:-1].removesuffix(" +").rstrip() + " " + self._lines[self._number].text.strip()
+        _set_attribute(entry, value, self._attributes)
+
+    def _read_heading(self, line: str) -> bool:
+        heading = _HEADING.match(line)
+        size = 1
+        if heading:
+            level = len(heading[1])
+            text = heading[2]
+        elif self._is_underlined(line):
+            level = _UNDERLINES.index(self._lines[self._number + 1].text[0]) + 1
+            text = line
+            size = 2
+        else:
+            return False
+        start = self._lines[self._number].number
+        end = self._lines[self._number + size - 1].number
+        name = self._inline(text.removesuffix(" " + "=" * level))
+        self._blocks.append(Block("heading", name, level=min(level, MAX_HEADING_LEVEL), start_line=start, end_line=end))
+        self._number += size
+        self._style = _Style()
+        if level == 1:
+            self._skip_header()
+        return True
+
+    def _is_underlined(self, line: str) -> bool:
+        following = self._lines[self._number + 1].text if self._number + 1 < len(self._lines) else ""
+        is_line = _UNDERLINE.match(following) is not None and abs(len(following) - len(line)) <= 1
+        return is_line and line[0].isalnum() and not _MACRO.match(line)
+
+    def _skip_header(self) -> None:
+        """Skip who wrote the document, and when."""
+        for pattern in (_AUTHOR, _REVISION):
+            if self._number < len(self._lines) and pattern.match(self._lines[self._number].text):
+                self._number += 1
+
+    # Blocks.
+
+    def _read_block(self, line: str, style: _Style) -> None:
+        if delimiter := _DELIMITER.match(line):
+            self._blocks += self._read_delimited(delimiter, style)
+        elif _RULE.match(line):
+            self._add("break", self._number, self._number + 1)
+            self._number += 1
+        elif _MACRO.match(line):
+            # A picture, a table of contents, a file that could not be included.
+            self._number += 1
+        elif _get_marker(line):
+            self._blocks += [*self._caption(style), *self._read_list(())]
+        else:
+            self._read_paragraph(line, style)
+
+    def _add(self, kind: str, start: int, end: int, text: str = "", **fields: object) -> None:
+        first = self._lines[start].number
+        last = self._lines[max(start, end - 1)].number
+        self._blocks.append(Block(kind, text, start_line=first, end_line=last, **fields))  # type: ignore[arg-type]
+
+    def _caption(self, style: _Style) -> list[Block]:
+        line = self._lines[min(self._number, len(self._lines) - 1)].number
+        return [Block("paragraph", self._inline(style.title), start_line=line, end_line=line)] if style.title else []
+
+    def _inline(self, text: str) -> str:
+        return write_inline(resolve_attributes(text, self._attributes))
+
+    def _read_inside(self, lines: Sequence[_Line]) -> list[Block]:
+        """Return the blocks of lines within a block. Where these are too many, they are code as they are."""
+        if self._depth >= _MAX_DEPTH:
+            return [_make_code(lines, "")] if lines else []
+        return _Reader(lines, self._attributes, self._depth + 1).read()
+
+    def _take_delimited(self, delimiter: str) -> list[_Line]:
+        """Take the lines up to the line that closes a block; without one, all that are left."""
+        start = self._number + 1
+        end = start
+        while end < len(self._lines) and self._lines[end].text.rstrip() != delimiter:
+            end += 1
+        self._number = min(end + 1, len(self._lines))
+        return list(self._lines[start:end])
+
+    def _read_delimited(self, delimiter: re.Match[str], style: _Style) -> list[Block]:
+        mark = delimiter[0].strip()
+        first_line = self._lines[self._number].number
+        language = mark[3:] if delimiter[1] else ""
+        caption = self._caption(style)
+        lines = self._take_delimited("```" if delimiter[1] else mark)
+        last_line = self._lines[self._number - 1].number
+        if mark[0] in "/+" or style.name in _SILENT_STYLES:
+            is_formula = mark[0] == "+" and style.name in ("stem", "latexmath", "asciimath")
+            return [_make_code(lines, "math")] if is_formula else []
+        if mark[0] in "|,:!" and mark[1] == "=":
+            return [*caption, *self._read_table(lines, style, mark[0], first_line, last_line)]
+        if style.name in _CODE_STYLES or language or mark[0] in ".`" or mark.startswith("----"):
+            return self._read_code(lines, style, language, caption)
+        kind = {"*": "sidebar", "_": "quote"}.get(mark[0], "")
+        return self._wrap(kind, style, self._read_inside(lines), first_line, last_line)
+
+    def _wrap(self, kind: str, style: _Style, children: list[Block], start: int, end: int) -> list[Block]:
+        """Return what the style makes of the blocks inside."""
+        title = self._inline(style.title)
+        if style.name == "tabs":
+            return [replace(block, kind="tab") if block.kind == "definition" else block for block in children]
+        if style.name in _ADMONITION_STYLES:
+            label = style.name.capitalize()
+            return [
+                Block("admonition", f"{label}: {title}" if title else label, tuple(children), 0, "", (), (), start, end)
+            ]
+        if kind == "quote" or style.name in ("quote", "verse"):
+            source = ", ".join(filter(None, (style.get_position(1), style.get_position(2))))
+            credit = [Block("paragraph", f"— {self._inline(source)}", start_line=end, end_line=end)] if source else []
+            return [Block("quote", "", (*children, *credit), 0, "", (), (), start, end)]
+        if kind == "sidebar":
+            return [Block("admonition", title, tuple(children), 0, "", (), (), start, end)]
+        return [*([Block("paragraph", title, start_line=start, end_line=start)] if title else []), *children]
+
+    def _read_code(self, lines: Sequence[_Line], style: _Style, language: str, caption: list[Block]) -> list[Block]:
+        if not any(line.text.strip() for line in lines):
+            return []
+        subs = style.options.get("subs", "")
+        if "attributes" in subs or "normal" in subs:
+            lines = [line._replace(text=resolve_attributes(line.text, self._attributes)) for line in lines]
+        name = style.get_position(1) if style.name == "source" or not style.name else ""
+        default = self._attributes.get("source-language", "") if style.name == "source" else ""
+        code = _make_code(lines, (name or style.options.get("language", "") or language or default).lower())
+        if style.options.get("role") in ("primary", "secondary") and caption:
+            return [replace(caption[0], kind="tab", children=(code,), end_line=code.end_line)]
+        return [*caption, code]
+
+    def _read_table(self, lines: list[_Line], style: _Style, mark: str, start: int, end: int) -> list[Block]:
+        is_csv = mark == "," or style.options.get("format") == "csv"
+        separator = style.options.get("separator", mark if mark in ":!" else "|")
+        rows, is_first_row_header = read_cells(
+            [line.text for line in lines], style.options.get("cols", ""), separator, is_csv
+        )
+        written_rows = [tuple(self._write_cell(*cell) for cell in row) for row in rows]
+        has_header = bool(rows) and (style.has("header") or (is_first_row_header and not style.has("noheader")))
+        header = written_rows[0] if has_header else ()
+        body = tuple(row for row in written_rows[has_header:] if any(row))
+        table = Block("table", header=header, rows=body, start_line=start, end_line=end)
+        return [table] if body or header else []
+
+    def _write_cell(self, text: str, kind: str) -> str:
+        if kind == "a":
+            blocks = self._read_inside([_Line(0, line) for line in text.split("\n")])
+            return join_texts(blocks)
+        written = self._inline(" ".join(text.split()) if kind not in ("l", "v") else text)
+        return f"`{text}`" if kind in ("m", "l") and text and "`" not in text else written
+
+    def _read_paragraph(self, line: str, style: _Style) -> None:
+        start = self._number
+        end = start + 1
+        while end < len(self._lines) and not self._ends_paragraph(self._lines[end].text):
+            end += 1
+        lines = [line for line in self._lines[start:end] if not line.text.startswith("//")]
+        caption = self._caption(style)
+        self._number = end
+        if style.name in _SILENT_STYLES:
+            return
+        is_literal = line[0].isspace() and style.name != "normal"
+        if is_literal:
+            lines = [line._replace(text=resolve_attributes(line.text, self._attributes)) for line in lines]
+        if is_literal or style.name in _CODE_STYLES:
+            self._blocks += self._read_code(lines, style, "", caption)
+            return
+        admonition = _ADMONITION.match(line)
+        if admonition:
+            style.positions = [admonition[1]]
+            lines = [lines[0]._replace(text=admonition[2]), *lines[1:]]
+        is_verse = style.name == "verse"
+        text = self._inline("\n".join(line.text.strip().removesuffix(" +") for line in lines))
+        first = lines[0].number
+        last = lines[-1].number
+        paragraph = Block("paragraph", text, start_line=first, end_line=last)
+        is_wrapped = style.name in (*_ADMONITION_STYLES, "quote") or is_verse
+        self._blocks += self._wrap("", style, [paragraph], first, last) if is_wrapped else [*caption, paragraph]
+
+    def _ends_paragraph(self, line: str) -> bool:
+        return not line.strip() or bool(_DELIMITER.match(line) or _ATTRIBUTE_LINE.match(line) or _ANCHOR.match(line))
+
+    # Lists. `markers` are those of the lists around an item: one of them ends it, any other begins a list inside.
+
+    def _read_list(self, markers: tuple[str, ...]) -> list[Block]:
+        """Read a list. One of terms is their definitions."""
+        marker = _get_marker(self._lines[self._number].text)
+        items = []
+        while self._number < len(self._lines) and _get_marker(self._lines[self._number].text) == marker:
+            items.append(self._read_item((*markers, marker)))
+        if marker[0] in ":;":
+            return items
+        first = items[0].start_line
+        last = items[-1].end_line
+        is_ordered = marker[0] in ".1ai<"
+        return [Block("list", children=tuple(items), level=int(is_ordered), start_line=first, end_line=last)]
+
+    def _read_item(self, markers: tuple[str, ...]) -> Block:
+        first_line = self._lines[self._number]
+        item = _ITEM.match(first_line.text)
+        if item:
+            self._number += 1
+            text = self._inline(self._take_item_text(_CHECKBOX.sub("", item[4], count=1)))
+            children = self._read_attached(markers)
+        else:
+            terms, text = self._take_terms(markers[-1])
+            last = self._lines[self._number - 1].number
+            paragraph = Block("paragraph", self._inline(text), start_line=last, end_line=last)
+            children = [*([paragraph] if text else []), *self._read_attached(markers)]
+            text = self._inline(", ".join(terms))
+        last_line = self._lines[self._number - 1]
+        end = max([first_line.number, *(block.end_line for block in children)]) if children else last_line.number
+        kind: BlockKind = "item" if item else "definition"
+        return Block(kind, text, tuple(children), start_line=first_line.number, end_line=end)
+
+    def _take_item_text(self, first_text: str) -> str:
+        texts = [first_text.removesuffix(" +")]
+        while self._number < len(self._lines):
+            line = self._lines[self._number].text
+            if line == "+" or _get_marker(line) or self._ends_paragraph(line):
+                break
+            if not line.startswith("//"):
+                texts.append(line.strip().removesuffix(" +"))
+            self._number += 1
+        return "\n".join(filter(None, texts))
+
+    def _take_terms(self, marker: str) -> tuple[list[str], str]:
+        """Take terms that share a description, and its text, which may be below an empty line."""
+        terms: list[str] = []
+        text = ""
+        while not text and self._number < len(self._lines) and (term := _TERM.match(self._lines[self._number].text)):
+            if term[2] != marker or (terms and _ITEM.match(self._lines[self._number].text)):
+                break
+            terms.append(term[1])
+            text = term[3] or ""
+            self._number += 1
+        following = self._find_next()
+        line = self._lines[following].text if following < len(self._lines) else ""
+        if text or (line and line != "+" and not _get_marker(line) and not self._begins_block(line)):
+            self._number = self._number if text else following
+            text = self._take_item_text(text)
+        return terms, text
+
+    def _begins_block(self, line: str) -> bool:
+        return bool(self._ends_paragraph(line) or _HEADING.match(line) or _MACRO.match(line) or _TITLE.match(line))
+
+    def _find_next(self) -> int:
+        number = self._number
+        while number < len(self._lines) and not self._lines[number].text.strip():
+            number += 1
+        return number
+
+    def _read_attached(self, markers: tuple[str, ...]) -> list[Block]:
+        """Read what belongs to an item below its text: what `+` attaches, lists inside it, literal text."""
+        outer_blocks = self._blocks
+        self._blocks = []
+        while self._read_part(markers):
+            pass
+        blocks = self._blocks
+        self._blocks = outer_blocks
+        return blocks
+
+    def _read_part(self, markers: tuple[str, ...]) -> bool:
+        number = self._find_next()
+        if number == len(self._lines):
+            return False
+        is_apart = number > self._number
+        line = self._lines[number].text
+        following = self._lines[number + 1].text if number + 1 < len(self._lines) else ""
+        if _ATTRIBUTE_LINE.match(line) and _get_marker(following) and not is_apart:
+            number += 1
+            line = following
+        marker = _get_marker(line)
+        if line == "+" and number + 1 < len(self._lines):
+            self._number = number + 1
+            self._read_one()
+        elif marker:
+            self._number = number
+            if marker in markers:
+                return False
+            self._blocks += self._read_list(markers)
+        elif is_apart and line[0].isspace():
+            self._number = number
+            self._read_paragraph(line, _Style())
+        elif line.startswith("//") and not line.startswith("///") and not is_apart:
+            self._number = number + 1
+        else:
+            return False
+        return True
+
+    def _read_one(self) -> None:
+        """Read one block, with the lines that are about it."""
+        while self._number < len(self._lines):
+            line = self._lines[self._number].text
+            if not line.strip():
+                return
+            if not self._read_about(line):
+                style = self._style
+                self._style = _Style()
+                self._read_block(line, style)
+                return
+
+
+def _get_marker(line: str) -> str:
+    """Return which list a line is an item of, or an empty string."""
+    item = _ITEM.match(line)
+    if item is None:
+        term = _TERM.match(line)
+        return term[2] if term and not _MACRO.match(line) else ""
+    if item[1]:
+        return item[1]
+    if item[2]:
+        return "1" if item[2].isdigit() else "a"
+    return "i" if item[3] else "<"
+
+
+def _read_style(text: str, style: _Style) -> None:
+    """Read the attributes of a block: positions first, names anywhere."""
+    for number, part in enumerate(_split_attributes(text)):
+        name, equals, value = part.partition("=")
+        if equals and re.fullmatch(r"[\w-]+", name.strip()):
+            style.options[name.strip()] = value.strip().strip("\"'")
+        elif part.strip() or number:
+            style.positions[number:] = [part.strip().strip('"')]
+
+
+def _split_attributes(text: str) -> list[str]:
+    """Divide at the commas that are not in quotes."""
+    parts = [""]
+    quote = ""
+    for character in text:
+        if character == "," and not quote:
+            parts.append("")
+            continue
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'" and (not parts[-1].strip() or parts[-1].endswith("=")):
+            quote = character
+        parts[-1] += character
+    return parts
+
+
+def _make_code(lines: Sequence[_Line], language: str) -> Block:
+    """Return code without the margin that all its lines share, and without the numbers that refer to the text."""
+    texts = [_CALLOUT.sub("", line.text).rstrip() for line in lines]
+    code = textwrap.dedent("\n".join(texts).expandtabs(4)).strip("\n")
+    return Block("code", code, language=language, start_line=lines[0].number, end_line=lines[-1].number)

@@ -1,0 +1,144 @@
+"""The marks inside a text of AsciiDoc as those of Markdown. All patterns are linear: what they span is bounded."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Mapping
+
+from knowledge.formats.inline import escape, make_code, make_link
+
+# What an attribute may hold: those that name each other would double it with every line.
+MAX_VALUE_CHARS = 1000
+_MAX_DEPTH = 4
+_REFERENCE = re.compile(r"(?<!\\)\{([\w-]{1,100})\}")
+_CHARACTERS = {
+    "amp": "&", "apos": "'", "asterisk": "*", "backslash": "\\", "backtick": "`", "blank": "", "brvbar": "¦",
+    "caret": "^", "cpp": "C++", "deg": "°", "empty": "", "endsb": "]", "gt": ">", "ldquo": "“", "lsquo": "‘",
+    "lt": "<", "nbsp": " ", "plus": "+", "pp": "++", "quot": '"', "rdquo": "”", "rsquo": "’", "sp": " ",
+    "startsb": "[", "tilde": "~", "two-colons": "::", "two-semicolons": ";;", "vbar": "|", "wj": "", "zwsp": "",
+}  # fmt: skip
+_MARKS = re.compile(
+    r"""
+      \\(?P<escaped>\*\*|__|[*_`#+^~{<\[]|(?:https?|[a-z]+):)
+    | `\+(?P<literal>[^`\n]{1,300}?)\+`
+    | "`(?P<quotation>[^`\n]{1,300})`" | '`(?P<single>[^`\n]{1,300})`'
+    | ``(?P<code>[^\n]{1,300}?)`` | (?<![\w`])`(?P<constrained_code>(?!\s)[^`]{1,300}(?<!\s))`(?![\w`])
+    | \+\+\+(?P<raw>[^\n]{1,300}?)\+\+\+ | \+\+(?P<plain>[^\n]{1,300}?)\+\+
+    | (?<![\w+])\+(?P<constrained_plain>(?!\s)[^+\n]{1,300}(?<!\s))\+(?![\w+])
+    | <<(?P<page>[^<>,\n]{1,200})(?:,(?P<page_title>[^<>]{1,300}))?>>
+    | (?:link:(?P<link>[^\s\[\]]{1,500})|(?P<address>(?:https?|mailto):[^\s\[\]<>]{1,500}))
+      \[(?P<link_title>(?:\\\]|[^\]]){0,300})\]
+    | (?P<bare_address>https?://[^\s\[\]<>]{1,500})
+    | \{[\w-]{1,100}\}[^\s\[\]]{0,300}\[(?P<unknown_title>[^\]\n]{1,300})\]
+    | (?P<macro>(?<!\w)[a-z][a-z0-9-]{1,30}|footnote):(?P<target>(?![\s:])[^\s\[\]]{0,300})
+      \[(?P<attributes>(?:\\\]|[^\]]){0,500})\]
+    | \(\(\((?P<hidden>[^()\n]{1,200})\)\)\) | \(\((?P<term>[^()\n]{1,200})\)\)
+    | \[\[[^\[\]\n]{1,100}\]\] | \[\#[\w-]{1,100}\] | (?<!\w)\[[.\w%=" -]{1,60}\](?=[#*_`])
+    | \*\*(?P<bold>[^*]{1,300})\*\* | (?<![\w*])\*(?P<constrained_bold>(?!\s)[^*]{1,300}(?<!\s))\*(?![\w*])
+    | __(?P<italic>[^_]{1,300})__
+    | (?<![\w_])_(?P<constrained_italic>(?!\s)(?:[^_]|(?<=\w)_(?=\w)){1,300}(?<!\s))_(?![\w_])
+    | \#\#(?P<marked>[^#\n]{1,300})\#\# | (?<![\w&#])\#(?P<constrained_marked>(?!\s)[^#\n]{1,300}(?<!\s))\#(?![\w#])
+    | \^(?P<upper>[^\s^]{1,60})\^ | (?<!~)~(?P<lower>[^\s~]{1,60})~(?!~)
+    """,
+    re.VERBOSE,
+)
+_DASHES = re.compile(r"(?<=[ \w])--(?=[ \w])")
+_NAMED = re.compile(r",\s*[\w-]{1,30}=.*", re.DOTALL)
+_CHARACTER = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-zA-Z]{2,10});")
+_BOLD = ("bold", "constrained_bold")
+_ITALIC = ("italic", "constrained_italic")
+_HIDDEN_MACROS = frozenset(("anchor", "icon", "image", "indexterm", "toc"))
+
+
+def resolve_attributes(text: str, attributes: Mapping[str, str]) -> str:
+    """Return a text with the values of the attributes that it names; what is not known stays."""
+
+    def resolve(match: re.Match[str]) -> str:
+        name = match[1].lower()
+        return attributes.get(name, _CHARACTERS.get(name, match[0]))
+
+    return _REFERENCE.sub(resolve, text)
+
+
+def write_inline(text: str, depth: int = 0) -> str:
+    """Return a text, whose attributes are resolved, as inline Markdown."""
+    pieces = list[str]()
+    end = 0
+    for match in _MARKS.finditer(text):
+        pieces += [_write_plain(text[end : match.start()]), _write_mark(match, depth)]
+        end = match.end()
+    return "".join([*pieces, _write_plain(text[end:])])
+
+
+def _write_plain(text: str) -> str:
+    return escape(_DASHES.sub("—", _CHARACTER.sub(lambda match: html.unescape(match[0]), text)))
+
+
+def _write_mark(match: re.Match[str], depth: int) -> str:
+    name = match.lastgroup or ""
+    content = match[name] if name else ""
+    if name in ("literal", "code", "constrained_code"):
+        return make_code(content.replace("\\{", "{").strip("+") if name == "constrained_code" else content)
+    if name in ("attributes", "link_title", "page", "page_title", "bare_address", "unknown_title"):
+        return _write_link(match, depth)
+    if name == "escaped" and content in "*_`":
+        return f"\\{content}"
+    if name in ("escaped", "plain", "constrained_plain"):
+        return escape(content)
+    if name in ("raw", "hidden", ""):
+        return ""
+    inner = write_inline(content, depth + 1) if depth < _MAX_DEPTH else escape(content)
+    mark = "**" if name in _BOLD else "*" if name in _ITALIC else ""
+    quotes = {"quotation": "“”", "single": "‘’"}.get(name, "")
+    return f"{mark or quotes[:1]}{inner}{mark or quotes[1:]}"
+
+
+def _write_link(match: re.Match[str], depth: int) -> str:
+    if match["bare_address"]:
+        return match["bare_address"]
+    if match["unknown_title"]:
+        return _write_title(match["unknown_title"], depth)
+    if match["page"]:
+        return _write_title(match["page_title"] or _name_page(match["page"]), depth)
+    if match["macro"]:
+        return _write_macro(match["macro"], match["target"], match["attributes"], depth)
+    address = (match["link"] or match["address"]).replace("++", "")
+    return make_link(_write_title(match["link_title"] or address.removeprefix("mailto:"), depth), address)
+
+
+def _write_title(title: str, depth: int) -> str:
+    """Return the text of a link, without what says how it opens."""
+    text = title.strip()
+    if text.startswith('"') and (end := text.find('"', 1)) > 0:
+        text = text[1:end]
+    text = _NAMED.sub("", text).removesuffix("^").replace("\\]", "]")
+    return write_inline(text, depth + 1) if depth < _MAX_DEPTH else escape(text)
+
+
+def _name_page(target: str) -> str:
+    """Return what can be read of the name of a page or of a part of it."""
+    page, _, part = target.partition("#")
+    name = (part or page).rpartition("/")[2].rpartition(":")[2]
+    return name.removesuffix(".adoc").lstrip("_").replace("_", " ")
+
+
+def _write_macro(name: str, target: str, attributes: str, depth: int) -> str:
+    writers: dict[str, Callable[[], str]] = {
+        "xref": lambda: _write_title(attributes or _name_page(target), depth),
+        "kbd": lambda: make_code(attributes),
+        "btn": lambda: f"**{escape(attributes)}**",
+        "menu": lambda: escape(" → ".join(filter(None, [target, *map(str.strip, attributes.split(">"))]))),
+        "pass": lambda: escape(attributes),
+        "footnote": lambda: f" ({_write_title(attributes, depth)})" if attributes else "",
+        "indexterm2": lambda: escape(attributes),
+        "stem": lambda: make_code(attributes),
+        "latexmath": lambda: make_code(attributes),
+        "asciimath": lambda: make_code(attributes),
+    }
+    if name in _HIDDEN_MACROS:
+        return ""
+    if name in writers:
+        return writers[name]()
+    # One of an extension, as for the documentation of a class: its text, or what it names.
+    return _write_title(attributes, depth) if attributes else make_code(target)

@@ -1,0 +1,325 @@
+"""Puts what a document includes into its place: the text belongs to the page that shows it.
+
+Known are the directives of reStructuredText and MyST, AsciiDoc's `include::`, the snippets of MkDocs, the includes of
+mdBook and the partials of MDX. Files are named from the root of their source; who loads them decides which may be read.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from knowledge.formats.include_parts import select_lines
+from knowledge.formats.languages import get_language
+
+# How a file is loaded by its path below the root of its source; nothing for one that is missing or may not be read.
+Load = Callable[[str], str | None]
+
+MAX_DEPTH = 6
+MAX_INCLUDES = 300
+MAX_INCLUDED_CHARS = 2_000_000
+_MAX_FOLDERS = 8
+KINDS = frozenset(("asciidoc", "markdown", "rst"))
+# What a document that includes others has somewhere.
+_MARK = re.compile(r"include|--8<--|^import\s.*\.mdx?['\"]|\{\{#playground", re.MULTILINE)
+# The description of a component of Antora, and the values in it, which its pages name.
+_COMPONENT = re.compile(r"(.*?)modules/[^/]+/")
+_COMPONENT_ATTRIBUTES = re.compile(r"^( *)attributes:[ \t]*\n((?:\1[ ]+.*\n?|[ \t]*\n)+)", re.MULTILINE)
+_COMPONENT_ATTRIBUTE = re.compile(r"^[ ]+['\"]?([\w-]+)['\"]?:[ \t]+(.+?)@?[ \t]*$", re.MULTILINE)
+# The names of folders for what is shown by other pages.
+_PARTIAL_FOLDERS = frozenset(("includes", "include", "inc", "partials", "partial", "snippets", "fragments", "shared"))
+
+_RST = re.compile(r"([ \t]*)\.\.[ \t]+(include|literalinclude)::[ \t]+(\S.*?)[ \t]*$")
+_OPTION = re.compile(r"[ \t]*:([\w-]+):[ \t]*(.*?)[ \t]*$")
+_MYST = re.compile(r"([ \t]*)(`{3,}|~{3,}|:{3,})\{(include|literalinclude)\}[ \t]+(\S.*?)[ \t]*$")
+_ASCIIDOC = re.compile(r"include::([^\[\]]*\S)\[(.*)\][ \t]*$")
+_ASCIIDOC_ATTRIBUTE = re.compile(r":([\w-]+):[ \t]+(\S.*)$")
+_ASCIIDOC_REFERENCE = re.compile(r"\{([\w-]+)\}")
+_ASCIIDOC_HEADING = re.compile(r"={1,6}(?=[ \t]+\S)")
+_SNIPPET = re.compile(r"([ \t]*)-{1,}8<-{1,}[ \t]+[\"']([^\"'\n]+)[\"'][ \t]*$")
+_SNIPPET_FENCE = re.compile(r"([ \t]*)-{1,}8<-{1,}[ \t]*$")
+_MDBOOK = re.compile(r"(?<!\\)\{\{#(include|rustdoc_include|playground)[ \t]+([^{}\n]{1,300}?)[ \t]*\}\}")
+_MDX_IMPORT = re.compile(r"import[ \t]+([A-Z]\w*)[ \t]+from[ \t]+['\"]([^'\"\n]+\.mdx?)['\"];?[ \t]*$")
+_MDX_USE = re.compile(r"([ \t]*)<([A-Z]\w*)(?:[ \t][^<>\n]*)?/>[ \t]*$")
+_FRONT_MATTER = re.compile(r"---[ \t]*\n.*?\n---[ \t]*\n", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """A document with what it includes. `lines` has the line of the document for each of its lines, or is empty.
+
+    `included_paths` are the files that are in it now, `missing_paths` those that were asked for in vain.
+    """
+
+    text: str
+    lines: tuple[int, ...] = ()
+    included_paths: tuple[str, ...] = ()
+    missing_paths: tuple[str, ...] = ()
+
+
+def may_include(kind: str, text: str) -> bool:
+    """Return whether a document may include others."""
+    mark = _ASCIIDOC_REFERENCE if kind == "asciidoc" else _MARK
+    return kind in KINDS and (_MARK.search(text) or mark.search(text)) is not None
+
+
+def is_partial(path: str) -> bool:
+    """Return whether a path is that of a text for other pages, by the customs of the tools.
+
+    >>> is_partial("docs/_intro.mdx"), is_partial("docs/modules/ROOT/partials/a.adoc"), is_partial("docs/a.md")
+    (True, True, False)
+    """
+    *folders, name = path.lower().split("/")
+    return name.startswith("_") or any(part.startswith("_") or part in _PARTIAL_FOLDERS for part in folders)
+
+
+def expand_includes(path: str, kind: str, text: str, load: Load) -> Expansion:
+    """Return a document with the files that it includes. What cannot be loaded stays as it is written.
+
+    The time is linear in what is returned, which has limits: how deep, how many files, how much text.
+    """
+    if not may_include(kind, text):
+        return Expansion(text)
+    expander = _Expander(kind, path, load)
+    lines = [*expander.read_component(text), *expander.expand(text.split("\n"), path, ())]
+    missing_paths = tuple(dict.fromkeys(expander.missing_paths))
+    if not expander.included_paths:
+        return Expansion(text, missing_paths=missing_paths)
+    return Expansion(
+        "\n".join(line for _, line in lines),
+        tuple(number for number, _ in lines),
+        tuple(dict.fromkeys(expander.included_paths)),
+        missing_paths,
+    )
+
+
+@dataclass(slots=True)
+class _Directive:
+    """One include: which file, which part of it, and how it is shown. `size` is how many lines it takes."""
+
+    target: str
+    size: int = 1
+    indent: str = ""
+    is_code: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+class _Expander:
+    def __init__(self, kind: str, page: str, load: Load) -> None:
+        self._kind = kind
+        self._page = page
+        self._load = load
+        self._chars_left = MAX_INCLUDED_CHARS
+        self._attributes: dict[str, str] = {}
+        self.included_paths: list[str] = []
+        self.missing_paths: list[str] = []
+
+    def read_component(self, text: str) -> list[tuple[int, str]]:
+        """Return the attributes of a component of Antora that a page names, as lines above the page."""
+        place = _COMPONENT.match(self._page) if self._kind == "asciidoc" else None
+        if place is None:
+            return []
+        path = f"{place[1]}antora.yml"
+        description = self._load(path)
+        if description is None:
+            self.missing_paths.append(path)
+        values = _COMPONENT_ATTRIBUTES.search(description or "")
+        attributes = dict(_COMPONENT_ATTRIBUTE.findall(values[2])) if values else {}
+        names = dict.fromkeys(_ASCIIDOC_REFERENCE.findall(text))
+        used = {name: attributes[name].strip("'\"") for name in _follow(names, attributes)}
+        self._attributes |= used
+        self.included_paths += [path] if used else []
+        return [(1, f":{name}: {value}") for name, value in used.items()]
+
+    def expand(self, lines: Sequence[str], path: str, outer_paths: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+        """Yield lines, each with the number of the line of this text that it comes from."""
+        components: dict[str, str] = {}
+        number = 0
+        while number < len(lines):
+            line = lines[number]
+            if imported := _MDX_IMPORT.match(line):
+                components[imported[1]] = imported[2]
+            if self._kind == "asciidoc" and (attribute := _ASCIIDOC_ATTRIBUTE.match(line)):
+                self._attributes[attribute[1]] = attribute[2].strip()
+            directive = self._match(lines, number, components)
+            targets = directive.target.split("\n") if directive else []
+            parts = [self._include(replace(directive, target=each), path, outer_paths) for each in targets if directive]
+            if directive is None or None in parts:
+                yield from ((number + 1, text) for text in self._expand_inside(line, path, outer_paths))
+                number += 1
+                continue
+            yield from ((number + 1, text) for part in parts for text in part or ())
+            number += directive.size
+
+    def _match(self, lines: Sequence[str], number: int, components: Mapping[str, str]) -> _Directive | None:
+        line = lines[number]
+        if self._kind == "rst":
+            return _match_rst(lines, number)
+        if self._kind == "asciidoc":
+            match = _ASCIIDOC.match(line)
+            return _Directive(self._resolve(match[1]), options=_read_attributes(match[2])) if match else None
+        if use := _MDX_USE.match(line):
+            target = components.get(use[2])
+            return _Directive(target, indent=use[1]) if target else None
+        if snippet := _SNIPPET.match(line):
+            return _Directive(snippet[2], indent=snippet[1])
+        return _match_snippets(lines, number) or _match_myst(lines, number)
+
+    def _resolve(self, target: str) -> str:
+        for _ in range(2):
+            target = _ASCIIDOC_REFERENCE.sub(lambda match: self._attributes.get(match[1], match[0]), target)
+        return target
+
+    def _expand_inside(self, line: str, path: str, outer_paths: tuple[str, ...]) -> list[str]:
+        """Return a line of Markdown with what mdBook puts into it."""
+        match = _MDBOOK.search(line) if self._kind == "markdown" else None
+        if match is None:
+            return [line]
+        included_lines = self._include(_Directive(match[2].split()[0], indent=""), path, outer_paths)
+        if included_lines is None:
+            return [line]
+        text = line[: match.start()] + "\n".join(included_lines) + line[match.end() :]
+        return text.split("\n")
+
+    def _include(self, directive: _Directive, path: str, outer_paths: tuple[str, ...]) -> list[str] | None:
+        """Return the lines that stand for a directive, or nothing where its file cannot be had."""
+        if len(outer_paths) >= MAX_DEPTH or len(self.included_paths) >= MAX_INCLUDES:
+            return None
+        target, part = _split_part(directive.target) if self._kind == "markdown" else (directive.target, "")
+        for candidate in _find_candidates(target, path, self._page, self._kind):
+            if candidate in (path, *outer_paths):
+                continue
+            text = self._load(candidate)
+            if text is None:
+                self.missing_paths.append(candidate)
+            elif len(text) <= self._chars_left:
+                self._chars_left -= len(text)
+                self.included_paths.append(candidate)
+                return self._write(directive, candidate, text, part, (*outer_paths, path))
+        return None
+
+    def _write(self, directive: _Directive, path: str, text: str, part: str, outer_paths: tuple[str, ...]) -> list[str]:
+        options = {**directive.options, **({"part": part} if part else {})}
+        is_prose = not directive.is_code and path.lower().endswith((".md", ".mdx", ".markdown"))
+        text = text.replace("\r\n", "\n").removeprefix("\ufeff").rstrip("\n")
+        lines = select_lines((_FRONT_MATTER.sub("", text, count=1) if is_prose else text).split("\n"), options)
+        if directive.is_code or "literal" in options or "code" in options:
+            language = options.get("language") or options.get("code") or get_language(path)
+            code = textwrap.dedent("\n".join(lines)) if "dedent" in options else "\n".join(lines)
+            return [directive.indent + line if line else line for line in self._write_code(code, language)]
+        inner_lines = [line for _, line in self.expand(lines, path, outer_paths)]
+        if offset := options.get("leveloffset", ""):
+            inner_lines = _shift_headings(inner_lines, offset)
+        blank = [""] if self._kind == "rst" else []
+        return [*blank, *(directive.indent + line if line else line for line in inner_lines), *blank]
+
+    def _write_code(self, code: str, language: str) -> list[str]:
+        if self._kind == "rst":
+            return ["", f".. code-block:: {language}".rstrip(), "", *textwrap.indent(code, "   ").split("\n"), ""]
+        longest_run = max(map(len, re.findall(r"`+", code)), default=0)
+        fence = "`" * max(3, longest_run + 1)
+        return [f"{fence}{language}", *code.split("\n"), fence]
+
+
+def _follow(names: Iterable[str], attributes: Mapping[str, str]) -> list[str]:
+    """Return the names that are attributes, each behind those that its value names."""
+    ordered_names: dict[str, None] = {}
+    for name in names:
+        if name in attributes:
+            ordered_names.update(
+                dict.fromkeys(n for n in _ASCIIDOC_REFERENCE.findall(attributes[name]) if n in attributes)
+            )
+            ordered_names[name] = None
+    return list(ordered_names)
+
+
+def _match_rst(lines: Sequence[str], number: int) -> _Directive | None:
+    match = _RST.match(lines[number])
+    if match is None:
+        return None
+    options, end = _read_options(lines, number + 1, len(match[1]))
+    return _Directive(match[3], end - number, match[1], match[2] == "literalinclude", options)
+
+
+def _match_snippets(lines: Sequence[str], number: int) -> _Directive | None:
+    """Match a block of MkDocs' snippets: a file on each line."""
+    match = _SNIPPET_FENCE.match(lines[number])
+    rest = lines[number + 1 : number + MAX_INCLUDES] if match else ()
+    end = next((size for size, line in enumerate(rest) if _SNIPPET_FENCE.match(line)), 0)
+    targets = [line.strip().strip("\"'") for line in rest[:end] if line.strip()]
+    return _Directive("\n".join(targets), end + 2, match[1]) if match and targets else None
+
+
+def _match_myst(lines: Sequence[str], number: int) -> _Directive | None:
+    match = _MYST.match(lines[number])
+    if match is None:
+        return None
+    options, end = _read_options(lines, number + 1, -1)
+    is_closed = end < len(lines) and lines[end].strip() == match[2]
+    return _Directive(match[4], end - number + is_closed, match[1], match[3] == "literalinclude", options)
+
+
+def _read_options(lines: Sequence[str], start: int, indent: int) -> tuple[dict[str, str], int]:
+    options: dict[str, str] = {}
+    end = start
+    while end < len(lines) and (match := _OPTION.match(lines[end])):
+        if len(lines[end]) - len(lines[end].lstrip()) <= indent:
+            break
+        options[match[1]] = match[2]
+        end += 1
+    return options, end
+
+
+def _read_attributes(text: str) -> dict[str, str]:
+    """Return the attributes of an `include::`, whose values may be in quotes."""
+    pairs = re.findall(r"([\w-]+)=(\"[^\"]*\"|[^,]*)", text)
+    return {name: value.strip().strip('"') for name, value in pairs}
+
+
+def _split_part(target: str) -> tuple[str, str]:
+    """Divide `file.rs:anchor` or `file.rs:2:5`."""
+    file, _, part = target.partition(":")
+    return file.strip(), part.strip()
+
+
+def _find_candidates(target: str, path: str, page: str, kind: str) -> Iterator[str]:
+    """Yield the paths that a target may mean, none of which is outside the root."""
+    folder = posixpath.dirname(path)
+    target = target.strip()
+    if "\0" in target or "://" in target:
+        return
+    if kind == "asciidoc" and (antora_path := _resolve_antora(target, path)):
+        yield antora_path
+        return
+    folders = [folder, posixpath.dirname(page)]
+    if target.startswith(("/", "@site/")) or kind == "markdown":
+        parents = posixpath.dirname(page).split("/")
+        folders += ["/".join(parts) for parts in (parents[:size] for size in range(len(parents) - 1, -1, -1))]
+    relative_target = target.removeprefix("@site/").lstrip("/") if target.startswith(("/", "@site/")) else target
+    seen: set[str] = set()
+    for base in folders[: _MAX_FOLDERS + 2]:
+        candidate = posixpath.normpath(posixpath.join(base, relative_target))
+        if candidate not in seen and not candidate.startswith(("../", "/")) and candidate not in (".", ".."):
+            seen.add(candidate)
+            yield candidate
+
+
+def _resolve_antora(target: str, path: str) -> str:
+    """Return the path of a file of one of Antora's families, as `ROOT:partial$a.adoc`, seen from a page."""
+    family = re.match(r"(?:([\w-]+):)?(partial|example|page|attachment)\$(.+)$", target)
+    place = re.match(r"(.*?)modules/([^/]+)/", path)
+    if family is None or place is None:
+        return ""
+    folder = f"{place[1]}modules/{family[1] or place[2]}/{family[2]}s"
+    candidate = posixpath.normpath(f"{folder}/{family[3]}")
+    return candidate if candidate.startswith(f"{folder}/") else ""
+
+
+def _shift_headings(lines: Sequence[str], offset: str) -> list[str]:
+    if not re.fullmatch(r"[+-]?[0-5]", offset):
+        return list(lines)
+    shift = int(offset)
+    return [_ASCIIDOC_HEADING.sub(lambda match: "=" * min(6, max(1, len(match[0]) + shift)), line) for line in lines]

@@ -1,0 +1,90 @@
+"""What the directives and roles of Sphinx and its common extensions are for."""
+
+from __future__ import annotations
+
+# Those of docutils that read more than text. The others are read by their names below, with any options.
+DOCUTILS_DIRECTIVES = frozenset(
+    "date epigraph figure highlights image line-block math pull-quote replace unicode".split()  # noqa: SIM905
+)
+# Nothing that a reader of the page sees, or nothing that is text.
+SILENT = frozenset(
+    """
+    acks autosummary author bibliography cmake-module codeauthor contents currentmodule default-domain default-role
+    footer graphviz digraph graph header highlightlang include index inheritance-diagram jinja literalinclude mermaid
+    meta minigallery moduleauthor module nanogallery plantuml program raw role sectionauthor sectnum
+    tabularcolumns target-notes testcleanup testsetup thumbnail-parent-div title toctree todo todolist uml video
+    youtube
+    """.split()  # noqa: SIM905 (one word a line would hide the code)
+)
+# Titles of what stands beside the text; an empty one is the directive's argument.
+ADMONITIONS = {
+    "admonition": "",
+    "attention": "Attention",
+    "caution": "Caution",
+    "collapse": "",
+    "danger": "Danger",
+    "details": "",
+    "dropdown": "",
+    "error": "Error",
+    "hint": "Hint",
+    "important": "Important",
+    "note": "Note",
+    "seealso": "See also",
+    "sidebar": "",
+    "tip": "Tip",
+    "topic": "",
+    "warning": "Warning",
+}
+VERSIONS = {
+    "deprecated": "Deprecated since",
+    "deprecated-removed": "Deprecated since",
+    "versionadded": "Added in",
+    "versionchanged": "Changed in",
+    "versionremoved": "Removed in",
+}
+# Of these the argument is no text: a layout, a condition, a class.
+CONTAINERS = frozenset(
+    """
+    card-carousel class compound container cssclass div flat-table glossary grid hlist ifconfig only rst-class tab-set
+    tab-set-code table tabs toggle unordered
+    """.split()  # noqa: SIM905
+)
+TABS = frozenset(("code-tab", "group-tab", "tab", "tab-item"))
+CODES = frozenset(
+    """
+    click:example click:run code code-block code-cell command-output console doctest ipython ipython3 jupyter-execute
+    parsed-literal productionlist program-output prompt sourcecode terminal testcode testoutput try_on_pyodide
+    """.split()  # noqa: SIM905
+)
+# The language of code whose directive has no argument for it.
+LANGUAGES = {
+    "click:example": "python",
+    "click:run": "python",
+    "command-output": "console",
+    "console": "console",
+    "doctest": "python",
+    "ipython": "python",
+    "ipython3": "python",
+    "jupyter-execute": "python",
+    "parsed-literal": "",
+    "productionlist": "",
+    "program-output": "console",
+    "prompt": "bash",
+    "terminal": "console",
+    "testcode": "python",
+    "testoutput": "",
+}
+# What Sphinx's domains describe, without the name of the domain.
+OBJECTS = frozenset(
+    """
+    attribute class classmethod cmdoption cmdvar command confval data decorator decoratormethod describe envvar event
+    exception function macro member method object opcode option property setting signal staticmethod struct type var
+    variable
+    """.split()  # noqa: SIM905
+)
+CODE_ROLES = frozenset(
+    """
+    attr class cls code command const data envvar exc file func kbd literal macro meth member mod obj option program
+    samp setting signal type var cmdoption confval
+    """.split()  # noqa: SIM905
+)

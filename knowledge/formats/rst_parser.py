@@ -1,0 +1,288 @@
+"""docutils, set up to read what Sphinx and its extensions add: no directive or role that it does not know loses text.
+
+No file and no address is opened: what includes files was expanded before, or is nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from functools import cache, partial
+from typing import Any
+
+from docutils import nodes
+from docutils.frontend import get_default_settings
+from docutils.parsers.rst import Directive, Parser, directives, roles, states
+from docutils.parsers.rst.directives.tables import CSVTable
+from docutils.utils import new_document
+
+from knowledge.formats.rst_names import (
+    ADMONITIONS,
+    CODE_ROLES,
+    CODES,
+    CONTAINERS,
+    DOCUTILS_DIRECTIVES,
+    LANGUAGES,
+    OBJECTS,
+    SILENT,
+    TABS,
+    VERSIONS,
+)
+
+_OPTION = re.compile(r":(?!:)([^:\n]+):(?:[ ]+(.*))?$")
+_TARGET = re.compile(r"(.*\S)\s*<[^<>]*>", re.DOTALL)
+_LINE_LENGTH_LIMIT = 200_000
+# Marks that nothing closes take a time that grows with the square of a paragraph: a longer one is text as it stands.
+_MAX_INLINE_CHARS = 8_000
+
+
+def parse(text: str) -> nodes.document:
+    """Return the tree of a document. What docutils does not have is a `container` whose `kind` says what it is."""
+    _replace_lookup()
+    settings = get_default_settings(Parser)
+    settings.report_level = settings.halt_level = 6
+    settings.warning_stream = False
+    settings.file_insertion_enabled = settings.raw_enabled = False
+    settings.line_length_limit = _LINE_LENGTH_LIMIT
+    settings.pep_references = settings.rfc_references = False
+    document = new_document("", settings)
+    Parser(inliner=_BoundedInliner()).parse(text, document)
+    return document
+
+
+@cache
+def _replace_lookup() -> None:
+    """Have all directives and roles looked up here, as Sphinx does: docutils accepts those that it has by name only."""
+    look_up = directives.directive
+
+    def find_directive(name: str, language: Any, document: Any) -> tuple[Any, list[Any]]:
+        own_directive = {"list-table": _ListTable, "csv-table": _CSVTable}.get(name.lower())
+        if own_directive is None and name.lower() in DOCUTILS_DIRECTIVES:
+            return look_up(name, language, document)
+        return own_directive or _AnyDirective, []
+
+    vars(directives)["directive"] = find_directive
+    vars(roles)["role"] = lambda *_: (_read_role, [])
+
+
+class _BoundedInliner(states.Inliner):
+    """Reads the marks in a text that is not too long."""
+
+    def init_customizations(self, settings: Any) -> None:
+        """Prepare for the settings of a document."""
+        # It makes its patterns of what its own class has, without what that one inherits.
+        inliner = states.Inliner()
+        inliner.init_customizations(settings)
+        vars(self).update(vars(inliner))
+
+    def parse(self, text: str, lineno: int, memo: Any, parent: Any) -> tuple[list[Any], list[Any]]:
+        """Return the nodes of a text, and what is wrong with it."""
+        if len(text) > _MAX_INLINE_CHARS:
+            return [nodes.Text(text)], []
+        found_nodes, messages = super().parse(text, lineno, memo, parent)
+        return list(found_nodes), list(messages)
+
+
+def _read_role(
+    role: str, _source: str, text: str, _line: int, _inliner: Any, _options: Any = None, _content: Any = None
+) -> tuple[list[Any], list[Any]]:
+    """Return the text of a role in the form that its name asks for."""
+    name = role.lower().rpartition(":")[2]
+    content = nodes.unescape(text)
+    target = _TARGET.fullmatch(content)
+    title = target[1] if target else content.lstrip("!")
+    if name.startswith("raw") or not content:
+        return [], []
+    if name in CODE_ROLES or not name:
+        code = title.rpartition(".")[2] if title.startswith("~") else title
+        return [nodes.literal("", code.translate({ord("{"): None, ord("}"): None}) if name == "samp" else code)], []
+    if name in ("strong", "emphasis", "math"):
+        kind = {"strong": nodes.strong, "emphasis": nodes.emphasis, "math": nodes.math}[name]
+        return [kind("", content)], []
+    if name in ("guilabel", "menuselection"):
+        title = title.replace("&&", "\0").replace("&", "").replace("\0", "&").replace("-->", "→")
+    prefix = {"pep": "PEP ", "rfc": "RFC "}.get(name, "")
+    return [nodes.inline("", prefix + title.lstrip("~"))], []
+
+
+class _AnyOptions(dict[str, Any]):
+    """Options of any name."""
+
+    def __missing__(self, name: str) -> Any:
+        return directives.unchanged
+
+
+def _accept(option_spec: Any) -> _AnyOptions:
+    """Return the options of a directive, of which a wrong value is none."""
+
+    def accept(convert: Any, value: str) -> Any:
+        with suppress(ValueError, TypeError):
+            return convert(value)
+
+    return _AnyOptions({name: partial(accept, convert) for name, convert in option_spec.items() if name != "name"})
+
+
+class _CSVTable(CSVTable):
+    """A table of values; one that cannot be read is code."""
+
+    option_spec = _accept(CSVTable.option_spec)
+
+    def run(self) -> list[Any]:
+        try:
+            result = list(super().run())
+        # Options and values are checked in many places.
+        except Exception:
+            result = []
+        is_table = any(isinstance(node, nodes.table) for node in result)
+        return result if is_table or not self.content else [_make_code("\n".join(self.content), "", self.lineno)]
+
+
+class _AnyDirective(Directive):
+    """A directive by any name: its argument, its options and its content, as the name says or as they look."""
+
+    has_content = True
+
+    def run(self) -> list[Any]:
+        """Return what a reader of the page sees."""
+        full_name = self.name.lower()
+        name = full_name.rpartition(":")[2]
+        if name in SILENT or (name.startswith("auto") and not self.content):
+            return []
+        head_size = self._find_head()
+        head = [line.strip() for line in self.content[:head_size]]
+        if name == "highlight":
+            container = _make_container("highlight", self.lineno)
+            container["language"] = " ".join(head).split(" ")[0]
+            return [container]
+        if full_name in CODES or name in CODES:
+            return self._make_code(full_name, head_size)
+        options_start = next((number for number, line in enumerate(head) if _OPTION.match(line)), len(head))
+        return self._make_parts(full_name, name, head[:options_start], head_size)
+
+    def _make_parts(self, full_name: str, name: str, argument: list[str], head_size: int) -> list[Any]:
+        title = " ".join(argument)
+        if name in VERSIONS or name in ADMONITIONS:
+            return self._make_admonition(name, argument, head_size)
+        if name in CONTAINERS:
+            container = self._make_container("group", "", head_size)
+            if name == "table" and title:
+                container[0].insert(0, self._parse_paragraph(title))
+            return container
+        if name in TABS:
+            return self._make_tab(name, title, head_size)
+        if name == "rubric":
+            return [nodes.paragraph("", "", nodes.strong("", "", *self._parse_inline(title)))]
+        return self._make_definition(full_name, argument, head_size)
+
+    def _find_head(self) -> int:
+        """Return how many of the first lines are the argument and the options."""
+        if self.content_offset > self.lineno:
+            return 0
+        has_argument = self.content_offset == self.lineno - 1
+        size = 0
+        while size < len(self.content) and self.content[size].strip():
+            if not (has_argument or _OPTION.match(self.content[size])):
+                break
+            size += 1
+        return size
+
+    def _make_code(self, full_name: str, head_size: int) -> list[Any]:
+        """Return code. Its first line says the language; many forget the empty line below."""
+        options_end = 0
+        has_argument = self.content_offset == self.lineno - 1
+        language = self.content[0].strip() if has_argument and head_size else ""
+        lines = list(self.content)
+        if language:
+            options_end = 1
+        while options_end < head_size and _OPTION.match(lines[options_end]):
+            options_end += 1
+        code = "\n".join(line.rstrip() for line in lines[options_end:]).strip("\n")
+        fixed_language = LANGUAGES.get(full_name)
+        if fixed_language is not None:
+            is_command = full_name == "prompt" and language
+            language = language.split()[0] if is_command else fixed_language
+        return [_make_code(code, language.split()[0].lower() if language else "", self.lineno)] if code else []
+
+    def _make_admonition(self, name: str, argument: list[str], head_size: int) -> list[Any]:
+        if name in VERSIONS:
+            version, _, text = " ".join(argument).partition(" ")
+            container = _make_container("admonition", self.lineno, *[nodes.Text(f"{VERSIONS[name]} {version}".strip())])
+            if text:
+                container += self._parse_paragraph(text)
+        elif ADMONITIONS[name]:
+            container = _make_container("admonition", self.lineno, nodes.Text(ADMONITIONS[name]))
+            if argument:
+                container += self._parse_paragraph("\n".join(argument))
+        else:
+            container = _make_container("admonition", self.lineno, *self._parse_inline(" ".join(argument)))
+        return [self._parse_rest(container, head_size)]
+
+    def _make_tab(self, name: str, label: str, head_size: int) -> list[Any]:
+        if name != "code-tab":
+            return self._make_container("tab", label, head_size)
+        language, _, title = label.partition(" ")
+        container = _make_container("tab", self.lineno, nodes.Text(title or language))
+        code = "\n".join(self.content[head_size:]).strip("\n")
+        container += _make_code(code, language.lower(), self.content_offset + head_size + 1)
+        return [container]
+
+    def _make_container(self, kind: str, title: str, head_size: int) -> list[Any]:
+        container = _make_container(kind, self.lineno, *self._parse_inline(title))
+        return [self._parse_rest(container, head_size)]
+
+    def _make_definition(self, full_name: str, argument: list[str], head_size: int) -> list[Any]:
+        """Return what is described; of a directive that is not known, its argument stands above its content."""
+        is_object = ":" in full_name or full_name in OBJECTS or full_name.startswith("auto")
+        content_size = len(self.content) - head_size
+        if not content_size:
+            # A single word is a name or a path, and a term alone says nothing.
+            words = " ".join(argument)
+            return [] if is_object or " " not in words else [self._parse_paragraph("\n".join(argument))]
+        if not argument:
+            return self._make_container("group", "", head_size)
+        names = [nodes.literal("", " ".join(line.rstrip("\\").split())) for line in argument if line]
+        terms = [term for name in names for term in (nodes.Text(", "), name)][1:] if is_object else []
+        container = _make_container("definition", self.lineno, *(terms or self._parse_inline(" ".join(argument))))
+        return [self._parse_rest(container, head_size)]
+
+    def _parse_inline(self, text: str) -> list[Any]:
+        return list(self.state.inline_text(text, self.lineno)[0]) if text else []
+
+    def _parse_paragraph(self, text: str) -> Any:
+        paragraph = nodes.paragraph(text, "", *self._parse_inline(text))
+        paragraph.line = self.lineno
+        return paragraph
+
+    def _parse_rest(self, container: Any, head_size: int) -> Any:
+        content = self.content[head_size:]
+        self.state.nested_parse(content, self.content_offset + head_size, container, match_titles=True)
+        return container
+
+
+class _ListTable(_AnyDirective):
+    """A table written as a list of lists; rows need not be of one length."""
+
+    def run(self) -> list[Any]:
+        """Return the title and the list, as which the rows stand."""
+        head_size = self._find_head()
+        head = [line.strip() for line in self.content[:head_size]]
+        options = {match[1]: match[2] for line in head if (match := _OPTION.match(line))}
+        title = " ".join(line for line in head if not _OPTION.match(line))
+        container = _make_container("list-table", self.lineno, *self._parse_inline(title))
+        count = (options.get("header-rows") or "0").strip()
+        container["header_rows"] = int(count) if count.isdecimal() and len(count) < 3 else 0
+        return [self._parse_rest(container, head_size)]
+
+
+def _make_container(kind: str, line: int, *title: Any) -> Any:
+    container = nodes.container(kind=kind)
+    container.line = line
+    if title:
+        container += nodes.title("", "", *title)
+    return container
+
+
+def _make_code(code: str, language: str, line: int) -> Any:
+    literal_block = nodes.literal_block(code, code, language=language)
+    literal_block.line = line
+    return literal_block

@@ -1,0 +1,178 @@
+"""AsciiDoc as blocks: its delimiters, attributes, conditions and macros, and none of them in the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from core.markup.document import Block
+from core.markup.writer import write_markdown
+from knowledge.formats.asciidoc import read_asciidoc
+
+
+def read(text: str) -> str:
+    return write_markdown(read_asciidoc(text))
+
+
+def walk(blocks: Iterable[Block]) -> Iterator[Block]:
+    for block in blocks:
+        yield block
+        yield from walk(block.children)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[NOTE]\n====\nThe broker listens on port 9092.\n====", "> **Note**\n>\n> The broker listens on port 9092."),
+        ("****\nBackups run at three.\n****\n\nRestore.", "> Backups run at three.\n\nRestore."),
+        ("--\nCall the helpdesk.\n--", "Call the helpdesk."),
+        ("a\n\n////\nThe secret price list.\n////\n\n// b\nc", "a\n\nc"),
+        ("[source,markdown]\n----\n```ruby\nputs 1\n```\n----\n\nText.",
+         "````markdown\n```ruby\nputs 1\n```\n````\n\nText."),
+        ("....\nliteral *x*\n....", "```\nliteral *x*\n```"),
+        ("[source,java]\n----\na(); // <1>\nb(); <2>\n----\n<1> One\n<2> Two",
+         "```java\na();\nb();\n```\n\n1. One\n2. Two"),
+        ("```js\nx\n```", "```js\nx\n```"),
+        ("++++\n<video/>\n++++\n\nText", "Text"),
+        ("[stem]\n++++\nx^2\n++++", "```math\nx^2\n```"),
+        ("====\n\n=====\ndeep\n=====\n\n====", "deep"),
+        ("____\nQuoted.\n____", "> Quoted."),
+        ("[quote, Ada, Notes]\nQuoted.", "> Quoted.\n>\n> — Ada, Notes"),
+        (".A title\n====\nText.\n====", "A title\n\nText."),
+        ("WARNING: Mind\nthis.", "> **Warning**\n>\n> Mind\n> this."),
+        ("[TIP]\n.Faster\n====\nText.\n====", "> **Tip: Faster**\n>\n> Text."),
+        ("image::a.png[Alt]\n\ntoc::[]\n\nvideo::x[]\n\n'''\n\n<<<\n\nText", "---\n\n---\n\nText"),
+        (" $ cmd\n   --flag", "```\n$ cmd\n  --flag\n```"),
+        ("----\nnobody closes it", "```\nnobody closes it\n```"),
+    ],
+)  # fmt: skip
+def test_blocks(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (":port: 9092\n:url: https://a.example\n\nPort {port}, see {url}/p[the *list*] or {url}/q.",
+         "Port 9092, see [the **list**](https://a.example/p) or https://a.example/q."),
+        (":port: 1\n\n $ start --port {port}", "```\n$ start --port 1\n```"),
+        (":v: 2\n\n[source,subs=\"+attributes\"]\n----\nv{v} {w}\n----\n\n----\nv{v}\n----",
+         "```\nv2 {w}\n```\n\n```\nv{v}\n```"),
+        (":a: one \\\n   two\n\n{a}", "one two"),
+        (":a: 1\n:!a:\n\nx{a}{nbsp}{cpp}", "x{a} C++"),
+        (":a: {a}{a}x\n" * 40 + "\nText", "Text"),
+        ("{missing}/x[the page]", "the page"),
+        ("ifdef::x[]\nno\nendif::[]\nifndef::x[]\nyes\nendif::x[]\nifdef::x[no]\nifndef::x[and]", "yes\nand"),
+        (":x:\n\nifdef::x,y[one]\nifdef::x+y[two]\nifdef::y[]\nifdef::x[]\nthree\nendif::[]\nendif::[]", "one"),
+        (":v: 3\n\nifeval::[{v} >= 2]\na\nendif::[]\nifeval::[\"{v}\" == \"2\"]\nb\nendif::[]", "a"),
+        ("= Title\nAda Lovelace <ada@a.example>\nv1.2, 2024-01-01\n:toc:\n\nText", "# Title\n\nText"),
+        ("= Title\n\nText", "# Title\n\nText"),
+        ("[[id]]\n[discrete]\n== A\n\n[#b.c]\nText\n\nOld\n---", "## A\n\nText\n\n## Old"),
+    ],
+)  # fmt: skip
+def test_attributes_conditions_and_headings(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("*b* _i_ `c` #m# **un**con __i__t H~2~O x^2^", "**b** *i* `c` m **un**con *i*t H2O x2"),
+        ("+7 days+ `+{x}+` `a*b*` 2 * 3 f(*args) a_b_c", "7 days `{x}` `a*b*` 2 * 3 f(\\*args) a_b_c"),
+        ("kbd:[Ctrl+C] btn:[Stop] menu:File[Open > Recent]", "`Ctrl+C` **Stop** File → Open → Recent"),
+        ("xref:a/b.adoc#c[The page] xref:ROOT:a_b.adoc[] <<x,there>> <<y>>", "The page a b there y"),
+        ("link:a.pdf[PDF^] https://a.example[site,window=_blank] mailto:a@b.example[]",
+         "PDF [site](https://a.example) [a@b.example](mailto:a@b.example)"),
+        ("image:a.png[x]icon:b[] a((term))(((hidden)))b.footnote:[More.]", "atermb. (More.)"),
+        ("javadoc:org.a.B[] issue:12[] x:y[z w]", "`org.a.B` `12` x:y[z w]"),
+        ("\\*no* \"`q`\" a -- b &lt;&#39; std::vector", "\\*no\\* “q” a — b <' std::vector"),
+        ("one +\ntwo\n// not this\nthree", "one\ntwo\nthree"),
+    ],
+)  # fmt: skip
+def test_marks_become_those_of_markdown(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("* a\ngoes on\n** b\n*** c\n* d\n\n- e", "- a\n  goes on\n  - b\n    - c\n- d\n  - e"),
+        (". a\n.. b\n. c\n\n5. x", "1. a\n   1. b\n2. c\n   1. x"),
+        ("* a\n+\n----\nx\n----\n+\nmore\n\n* b\n\nText", "- a\n\n  ```\n  x\n  ```\n\n  more\n\n- b\n\nText"),
+        ("* [x] done\n* [ ] open", "- done\n- open"),
+        ("a:: A\nb::\n  B\n+\nmore\n\nc::\n\nC", "**a**: A\n\n**b**: B\n\nmore\n\n**c**: C"),
+        ("a::\nb:: both\n* not", "**a, b**: both\n\n- not"),
+        ("[horizontal]\nCPU;; fast", "**CPU**: fast"),
+        ("* a\n\n  literal", "- a\n\n  ```\n  literal\n  ```"),
+        ("* a\n//-\n\nText", "- a\n\nText"),
+        ("[tabs]\n======\nJava::\n+\n[source,java]\n----\nint x;\n----\nShell::\n+\n--\nRun it.\n--\n======",
+         "**Java**\n\n```java\nint x;\n```\n\n**Shell**\n\nRun it."),
+        ('[source,java,role="primary"]\n.Java\n----\na();\n----', "**Java**\n\n```java\na();\n```"),
+    ],
+)  # fmt: skip
+def test_lists_and_tabs(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "header", "rows"),
+    [
+        ("|===\n|A |B\n\n|a |b \\| c\n|===", ("A", "B"), (("a", "b | c"),)),
+        ('[cols="1,1",options="header"]\n|===\n|A\n|B\n|a\n|b\n|===', ("A", "B"), (("a", "b"),)),
+        ("[%header,cols=2*]\n|===\n|A\n|B\n|a\n\n|b\n|===", ("A", "B"), (("a", "b"),)),
+        ("[cols='1,2a']\n|===\n|x\n|* li\n* lo\n|===", (), (("x", "li\nlo"),)),
+        ("|===\n|a |b\n2+|wide\n2*|twice\n|===", (), (("a", "b"), ("wide", ""), ("twice", "twice"))),
+        (",===\na,b\nc,\"d,e\"\n,===", (), (("a", "b"), ("c", "d,e"))),
+        ("|===\n|`x` |*y*\n|===", (), (("`x`", "**y**"),)),
+    ],
+)  # fmt: skip
+def test_tables(text: str, header: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> None:
+    table = read_asciidoc(text)[-1]
+    assert (table.header, table.rows) == (header, rows)
+
+
+def test_lines_are_those_of_the_document() -> None:
+    text = """\
+= Title
+:x: y
+
+One
+two.
+
+ifdef::nothing[]
+no
+endif::[]
+[NOTE]
+====
+Three.
+====
+
+* four
++
+----
+a
+----
+"""
+    lines = {block.text: (block.start_line, block.end_line) for block in walk(read_asciidoc(text)) if block.text}
+    assert lines == {
+        "Title": (1, 1),
+        "One\ntwo.": (4, 5),
+        "Note": (11, 13),
+        "Three.": (12, 12),
+        "four": (15, 18),
+        "a": (18, 18),
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n", "=", "====", "|===", "* ", "a::", "+", "[", "[]", ".", "--\n--\n--", "endif::[]"]
+)
+def test_remains_are_no_error(text: str) -> None:
+    for block in walk(read_asciidoc(text)):
+        assert 1 <= block.start_line <= block.end_line
+
+
+def test_blocks_that_are_nested_too_deeply_keep_their_text() -> None:
+    text = "\n".join("=" * (4 + depth) for depth in range(60))
+    assert "deep" in read(text + "\ndeep")

@@ -1,0 +1,132 @@
+"""What a document includes stands in its place, whichever tool's way of writing it."""
+
+from __future__ import annotations
+
+import pytest
+
+from knowledge.formats.includes import MAX_INCLUDES, Expansion, expand_includes
+
+FILES = {
+    "docs/part.rst": "One.\n\n.. begin\n\nTwo.",
+    "docs/part.md": "---\ntitle: x\n---\nOne.\n\nTwo.",
+    "docs/app.py": "import os\n\n\ndef run():\n    return 1\n\n\n# tag::a[]\nx = 1\n# end::a[]\n",
+    "docs/lib.rs": "fn a() {}\n// ANCHOR: b\nfn b() {}\n// ANCHOR_END: b\n",
+    "docs/s.md": "a\n<!-- --8<-- [start:x] -->\nb\n<!-- --8<-- [end:x] -->\nc",
+    "docs/_part.mdx": "Shown *once*.",
+    "docs/part.adoc": "= Part\n\nText.",
+    "docs/deep/a.rst": ".. include:: b.rst",
+    "docs/deep/b.rst": "Deep.",
+    "docs/fence.md": "```\ncode\n```",
+    "outer.md": "Outer.",
+    "m/modules/ROOT/partials/p.adoc": "Partial.",
+    "m/modules/other/examples/e.java": "int x;",
+}
+
+
+def expand(path: str, kind: str, text: str) -> str:
+    return expand_includes(path, kind, text, FILES.get).text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A\n\n.. include:: part.rst\n   :start-after: begin\n\nB", "A\n\n\n\nTwo.\n\n\nB"),
+        ("- item\n\n  .. include:: part.rst\n     :end-before: begin", "- item\n\n\n  One.\n\n"),
+        (".. literalinclude:: app.py\n   :pyobject: run",
+         "\n.. code-block:: python\n\n   def run():\n       return 1\n"),
+        (".. literalinclude:: app.py\n   :lines: 1,4-5\n   :language: py",
+         "\n.. code-block:: py\n\n   import os\n   def run():\n       return 1\n"),
+        (".. include:: part.rst\n   :literal:\n   :start-line: 4", "\n.. code-block::\n\n   Two.\n"),
+        (".. include:: /deep/a.rst", "\n\nDeep.\n\n"),
+        (".. include:: missing.rst\n\nB", ".. include:: missing.rst\n\nB"),
+    ],
+)  # fmt: skip
+def test_restructuredtext(text: str, expected: str) -> None:
+    assert expand("docs/page.rst", "rst", text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A\n\n```{include} part.md\n```\n\nB", "A\n\nOne.\n\nTwo.\n\nB"),
+        (":::{include} part.md\n:end-before: Two\n:::", "One.\n"),
+        ("```{literalinclude} app.py\n:lines: 4-5\n```\nB", "```python\ndef run():\n    return 1\n```\nB"),
+        ("```{literalinclude} fence.md\n```", "````\n```\ncode\n```\n````"),
+        ('--8<-- "part.md"', "One.\n\nTwo."),
+        ('  --8<-- "docs/s.md:x"', "  b"),
+        ('--8<-- "s.md:1:1"', "a"),
+        ("--8<--\npart.md\n../outer.md\n--8<--\nB", "One.\n\nTwo.\nOuter.\nB"),
+        ("```rust\n{{#include lib.rs:b}}\n```", "```rust\nfn b() {}\n```"),
+        ("{{#include lib.rs:1}} and \\{{#include lib.rs}}", "fn a() {} and \\{{#include lib.rs}}"),
+        ("import P from './_part.mdx';\n\n<P name=\"x\" />\nB", "import P from './_part.mdx';\n\nShown *once*.\nB"),
+        ("<P />", "<P />"),
+        ('--8<-- "https://a.example/x.md"', '--8<-- "https://a.example/x.md"'),
+    ],
+)
+def test_markdown(text: str, expected: str) -> None:
+    assert expand("docs/page.md", "markdown", text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A\n\ninclude::part.adoc[leveloffset=+1]", "A\n\n== Part\n\nText."),
+        ("----\ninclude::app.py[tag=a]\n----", "----\nx = 1\n----"),
+        ("include::app.py[lines=1;4..5]", "import os\ndef run():\n    return 1"),
+        (":dir: deep\n\ninclude::{dir}/b.rst[]", ":dir: deep\n\nDeep."),
+        ("include::missing.adoc[opts=optional]", "include::missing.adoc[opts=optional]"),
+    ],
+)
+def test_asciidoc(text: str, expected: str) -> None:
+    assert expand("docs/page.adoc", "asciidoc", text) == expected
+
+
+def test_families_of_antora() -> None:
+    text = "include::partial$p.adoc[]\ninclude::other:example$e.java[]\ninclude::partial$../pages/x.adoc[]"
+    expected = "Partial.\nint x;\ninclude::partial$../pages/x.adoc[]"
+    assert expand("m/modules/ROOT/pages/sub/a.adoc", "asciidoc", text) == expected
+
+
+def test_attributes_of_an_antora_component() -> None:
+    files = {
+        "docs/antora.yml": "name: a\nasciidoc:\n  attributes:\n    v: '2.1'\n    url: https://a.b/{v}@\n    w: 1\n"
+    }
+    expansion = expand_includes("docs/modules/ROOT/pages/a.adoc", "asciidoc", "= T\n\nSee {url}.", files.get)
+    assert expansion.text.split("\n") == [":v: 2.1", ":url: https://a.b/{v}", "= T", "", "See {url}."]
+    assert expansion.lines == (1, 1, 1, 2, 3)
+
+
+def test_lines_lead_to_the_line_that_includes() -> None:
+    expansion = expand_includes("docs/a.md", "markdown", 'A\n\n--8<-- "part.md"\n\nB', FILES.get)
+    assert expansion == Expansion("A\n\nOne.\n\nTwo.\n\nB", (1, 2, 3, 3, 3, 4, 5), ("docs/part.md",))
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("rst", ".. include:: ../../etc/passwd"),
+        ("rst", ".. include:: /../../etc/passwd"),
+        ("markdown", '--8<-- "../../../etc/passwd"'),
+        ("markdown", "{{#include /etc/passwd}}"),
+        ("markdown", "```{include} a\0b.md\n```"),
+        ("asciidoc", "include::../../etc/passwd[]"),
+        ("asciidoc", "include::/etc/passwd[]"),
+    ],
+)
+def test_nothing_outside_is_asked_for(kind: str, text: str) -> None:
+    asked_paths: list[str] = []
+    expansion = expand_includes("docs/page", kind, text, asked_paths.append)
+    assert expansion.text == text
+    assert not any(path.startswith(("/", "..")) or "\0" in path for path in asked_paths)
+
+
+def test_files_that_include_each_other_end() -> None:
+    files = {"a.rst": "A\n\n.. include:: b.rst", "b.rst": "B\n\n.. include:: a.rst"}
+    text = expand_includes("a.rst", "rst", files["a.rst"], files.get).text
+    assert text.split() == ["A", "B", "..", "include::", "a.rst"]
+
+
+def test_what_doubles_with_every_level_is_limited() -> None:
+    files = {f"{number}.md": f'--8<-- "{number + 1}.md"\n' * 10 for number in range(20)}
+    expansion = expand_includes("0.md", "markdown", files["0.md"], files.get)
+    assert len(expansion.text) < MAX_INCLUDES * 1000

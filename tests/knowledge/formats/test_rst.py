@@ -1,0 +1,197 @@
+"""reStructuredText as blocks: what docutils knows, what Sphinx adds, and what nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from core.markup.document import Block
+from core.markup.writer import write_markdown
+from knowledge.formats.rst import read_rst
+from knowledge.parsing.limits import FormatError
+
+
+def read(text: str) -> str:
+    return write_markdown(read_rst(text))
+
+
+def walk(blocks: Iterable[Block]) -> Iterator[Block]:
+    for block in blocks:
+        yield block
+        yield from walk(block.children)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("..\n   The codename is Falcon.\n\nIt starts.", "It starts."),
+        ("It starts.\n\n.. Another comment: the password is swordfish.\n\nIt ends.", "It starts.\n\nIt ends."),
+        ("a\n\n..\n\nb", "a\n\nb"),
+        (".. _label:\n\nHeading\n=======\n\n.. |x| replace:: the *x*\n\nSee |x| and |version|.",
+         "# Heading\n\nSee the *x* and version."),
+        (":orphan:\n\nText", "Text"),
+        (".. toctree::\n   :maxdepth: 2\n\n   guide\n   api\n\nText", "Text"),
+        (".. raw:: html\n\n   <video src='x'></video>\n\n.. contents:: Here\n\n.. index:: pair: a; b\n\nText", "Text"),
+        (".. include:: /etc/passwd\n\nText", "Text"),
+        (".. csv-table::\n   :file: /etc/passwd\n\nText", "Text"),
+        ("Text [1]_ here.\n\n.. [1] The note.", "Text here.\n\nThe note."),
+    ],
+)  # fmt: skip
+def test_what_nobody_sees_is_no_content(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("``a*b`` and *c* and **d**", "`a*b` and *c* and **d**"),
+        ("2 * 3, f(*args), <name>, a_b", "2 * 3, f(\\*args), \\<name>, a_b"),
+        (":ref:`the guide <x>` :py:func:`~os.path.join` :class:`!Lock` :term:`node`", "the guide `join` `Lock` node"),
+        (":unknown-role:`kept text` :kbd:`Ctrl+C` :menuselection:`File --> Save`", "kept text `Ctrl+C` File → Save"),
+        (":rfc:`9309` :samp:`print({x})` :guilabel:`&Open`", "RFC 9309 `print(x)` Open"),
+        ("conda_ and `the site <https://a.example/b>`_ and `here`__\n\n.. _conda: https://conda.io\n__ https://c.example",
+         "[conda](https://conda.io) and [the site](https://a.example/b) and [here](https://c.example)"),
+        ("`a page <page.html>`_ and missing_ and https://a.example/", "a page and missing and https://a.example/"),
+        (".. role:: red\n\n:red:`hot` :raw-html:`<br/>`", "hot"),
+        (".. |a| replace:: |b| |b|\n.. |b| replace:: |a| |a|\n\n|a|!", "!"),
+        ("A `mark that nothing closes", "A \\`mark that nothing closes"),
+    ],
+)  # fmt: skip
+def test_marks_become_those_of_markdown(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "code"),
+    [
+        ("Run::\n\n  x = 1\n\n    y", "", "x = 1\n\n  y"),
+        (".. code-block:: Python\n   :linenos:\n\n   import os", "python", "import os"),
+        (".. code-block:: bash\n   cd x", "bash", "cd x"),
+        (".. code-block::\n\n   :x: 1", "", ":x: 1"),
+        (".. prompt:: bash $\n\n   apt install x", "bash", "apt install x"),
+        (".. click:run::\n\n   invoke(hello)", "python", "invoke(hello)"),
+        (".. ipython:: python\n   :okwarning:\n\n   ds.mean()", "python", "ds.mean()"),
+        (">>> 1 + 1\n2", "python", ">>> 1 + 1\n2"),
+        (".. highlight:: yaml\n\n::\n\n  a: 1", "yaml", "a: 1"),
+        (".. parsed-literal::\n\n   pip install *x*", "", "pip install *x*"),
+        (".. math::\n\n   a^2", "math", "a^2"),
+        ("=====  ===\nbad table\n=====\n", "", "=====  ===\nbad table\n====="),
+        (".. csv-table::\n   :header-rows: many\n\n   a, b", "", "a, b"),
+    ],
+)
+def test_code_has_its_language(text: str, language: str, code: str) -> None:
+    block = next(block for block in read_rst(text) if block.kind == "code")
+    assert (block.language, block.text) == (language, code)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (".. note:: One\n   and two.\n\n   Three.", "> **Note**\n>\n> One\n> and two.\n>\n> Three."),
+        (".. admonition:: Mind *this*\n\n   Text.", "> **Mind *this***\n>\n> Text."),
+        (".. versionadded:: 1.2 A new way.", "> **Added in 1.2**\n>\n> A new way."),
+        (".. deprecated:: 3.0", "> **Deprecated since 3.0**"),
+        (".. option:: -v\n            --verbose\n\n   Says more.", "**`-v`, `--verbose`**: Says more."),
+        (".. py:function:: run(*args)\n   :x: x\n\n   Runs.\n\n   :param int port: a port\n   :raises OSError: no",
+         "**`run(*args)`**: Runs.\n\n**`port`**: a port\n\n**Raises `OSError`**: no"),
+        (".. confval:: html_theme\n\n   The theme.", "**`html_theme`**: The theme."),
+        (".. http:get:: /users\n\n   All users.", "**`/users`**: All users."),
+        (".. autoclass:: a.B\n   :members:\n\nText", "Text"),
+        (".. nobody-knows-it:: A title\n   :option: x\n\n   Its *text*.", "**A title**: Its *text*."),
+        (".. nobody-knows-it::\n\n   - a\n   - b", "- a\n- b"),
+        (".. only:: html\n\n   Text.", "Text."),
+        (".. tabs::\n\n   .. tab:: Linux\n\n      Run it.\n\n   .. code-tab:: bash Mac OS\n\n      brew install x",
+         "**Linux**\n\nRun it.\n\n**Mac OS**\n\n```bash\nbrew install x\n```"),
+        (".. tab-set::\n   :sync-group: os\n\n   .. tab-item:: Fedora\n      :sync: f\n\n      dnf it",
+         "**Fedora**\n\ndnf it"),
+        ("term : kind\n   What it is.\n\nother\n   Else.", "**term (kind)**: What it is.\n\n**other**: Else."),
+        ("-a FILE  reads\n--bee    buzzes", "**`-a FILE`**: reads\n\n**`--bee`**: buzzes"),
+        ("| one\n|   two", "one\ntwo"),
+        ("3. a\n#. b\n\n   - c\n", "3. a\n4. b\n   - c"),
+        ("Text\n\n   A quotation.\n\n   -- Ada", "Text\n\n> A quotation.\n>\n> — Ada"),
+        ("a\n\n----\n\nb", "a\n\n---\n\nb"),
+        (".. figure:: a.png\n\n   The caption.\n\n   The legend.", "The caption.\n\nThe legend."),
+        (".. rubric:: Notes", "**Notes**"),
+    ],
+)  # fmt: skip
+def test_directives_and_blocks(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "header", "rows"),
+    [
+        ("+---+---+\n| a | b |\n+===+===+\n| c | d |\n|   | e |\n+---+---+", ("a", "b"), (("c", "d\ne"),)),
+        ("+---+---+\n| a | b |\n|   +---+\n|   | c |\n+---+---+", (), (("a", "b"), ("", "c"))),
+        ("=== ===\na   b\n=== ===\nc   d\n=== ===", ("a", "b"), (("c", "d"),)),
+        (".. list-table:: Times\n   :header-rows: 1\n   :new: x\n\n   * - Size\n     - Time\n   * - 1 TB\n     - 2 h",
+         ("Size", "Time"), (("1 TB", "2 h"),)),
+        (".. list-table::\n\n   * - a\n   * - b\n     - c", (), (("a",), ("b", "c"))),
+        (".. csv-table::\n   :header: x, y\n   :unknown: z\n\n   1, ``2``", ("x", "y"), (("1", "`2`"),)),
+        (".. table:: Ports\n   :widths: auto\n\n   === ===\n   a   b\n   === ===", (), (("a", "b"),)),
+    ],
+)  # fmt: skip
+def test_tables(text: str, header: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> None:
+    blocks = read_rst(text)
+    assert (blocks[-1].header, blocks[-1].rows) == (header, rows)
+
+
+def test_headings_have_levels_also_where_docutils_has_none() -> None:
+    text = "A\n=\n\nB\n-\n\nC\n~\n\nD\n=\n\nE\n~\n\ntext\n\n.. note::\n\n   F\n   ^\n\n   text"
+    headings = [(block.text, block.level) for block in walk(read_rst(text)) if block.kind == "heading"]
+    assert headings == [("A", 1), ("B", 2), ("C", 3), ("D", 1), ("E", 1), ("F", 1)]
+
+
+def test_lines_are_those_of_the_document() -> None:
+    text = """\
+.. A comment.
+
+Title
+=====
+
+One
+two.
+
+.. note::
+
+   Three.
+
+   .. code-block:: sh
+
+      a
+      b
+
+- four
+- five
+
+  six
+"""
+    lines = {block.text: (block.start_line, block.end_line) for block in walk(read_rst(text)) if block.text}
+    assert lines == {
+        "Title": (3, 3),
+        "One\ntwo.": (6, 7),
+        "Note": (9, 16),
+        "Three.": (11, 11),
+        "a\nb": (15, 16),
+        "four": (18, 18),
+        "five": (19, 21),
+        "six": (21, 21),
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n\n", "..", "::", ".. ::", ".. a::", "=", "\x00\f\v", "`", ".. |a| image::", "+-+"]
+)
+def test_remains_are_no_error(text: str) -> None:
+    for block in walk(read_rst(text)):
+        assert 1 <= block.start_line <= block.end_line
+
+
+def test_a_document_that_is_nested_too_deeply_is_refused_with_its_reason() -> None:
+    with pytest.raises(FormatError, match="nested too deeply"):
+        read_rst("- " * 5000)
+
+
+def test_a_paragraph_of_marks_that_nothing_closes_keeps_its_text() -> None:
+    assert read("*a " * 5000).count("a") == 5000

@@ -1,0 +1,81 @@
+"""Pages of a repository hold what they include from its commit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from core.settings import GitSource
+from knowledge.ports import Source
+from knowledge.sources.factory import open_source
+from tests.support.git_repositories import commit, git, read
+
+PAGES = {
+    "docs/page.rst": "Title\n=====\n\n.. include:: a b.inc\n\nEnd.\n",
+    "docs/a b.inc": "One.\n\n.. include:: deep.inc\n",
+    "docs/deep.inc": "Deep.\n",
+    "docs/plain.md": "Plain.\n",
+    "guide/a.mdx": "import P from './_p.mdx';\n\n<P />\n",
+    "guide/_p.mdx": "Shown once.\n",
+    "guide/_alone.mdx": "Alone.\n",
+}
+
+
+def open_repository(folder: Path, **settings: object) -> Source:
+    return open_source("docs", GitSource.model_validate({"kind": "git", "url": str(folder), **settings}), folder.parent)
+
+
+def make_repository(folder: Path) -> Path:
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    commit(folder, dict(PAGES))
+    return folder
+
+
+async def test_a_page_holds_what_it_includes(tmp_path: Path) -> None:
+    item = open_repository(make_repository(tmp_path / "repository"))
+    listing = await item.listing()
+    documents = await read(item, listing)
+    assert set(documents) == {"docs/page.rst", "docs/plain.md", "guide/a.mdx", "guide/_alone.mdx"}
+    assert documents["docs/page.rst"].text.split() == ["Title", "=====", "One.", "Deep.", "End."]
+    assert documents["docs/page.rst"].lines[-2:] == (6, 7)
+    assert documents["guide/a.mdx"].text.endswith("Shown once.\n")
+    assert listing.fingerprints["docs/plain.md"] == git(tmp_path / "repository", "rev-parse", "HEAD:docs/plain.md")
+    assert listing.skipped["part of other pages"] == 1
+
+
+async def test_a_change_of_an_included_file_changes_its_page(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "repository")
+    item = open_repository(folder)
+    listing = await item.listing()
+    commit(folder, {"docs/deep.inc": "Deeper.\n"})
+    changed = await item.listing()
+    different_paths = {path for path, text in changed.fingerprints.items() if listing.fingerprints[path] != text}
+    assert different_paths == {"docs/page.rst"}
+    assert "Deeper." in (await read(item, changed))["docs/page.rst"].text
+    # The pages of a listing are those of its commit.
+    assert "Deep." in (await read(item, listing))["docs/page.rst"].text
+
+
+async def test_each_branch_includes_its_own_files(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "repository")
+    git(folder, "checkout", "-qb", "v2")
+    commit(folder, {"docs/deep.inc": "Deeper.\n", "docs/page.rst": PAGES["docs/page.rst"] + "More.\n"})
+    item = open_repository(folder, branches=["main", "v2"])
+    documents = await read(item, await item.listing())
+    assert "Deep.\n" in documents["main:docs/page.rst"].text
+    assert "Deeper.\n" in documents["v2:docs/page.rst"].text
+    assert "main:guide/_p.mdx" not in documents
+
+
+async def test_what_is_kept_out_is_not_included(tmp_path: Path) -> None:
+    folder = make_repository(tmp_path / "repository")
+    names = ("private/a.md", ".env.md", "vendor/b.md", "../c.md", "big.md", "link.md", "docs", "data.md")
+    files: dict[str, str | bytes] = dict.fromkeys(names[:3], "secret")
+    commit(folder, {**files, "big.md": "secret" * 1000, "data.md": b"secret\0", "secret.txt": "secret"})
+    (folder / "link.md").symlink_to("secret.txt")
+    git(folder, "add", "link.md")
+    commit(folder, {"page.md": "Here:\n" + "\n".join(f'--8<-- "{name}"' for name in names)})
+    item = open_repository(folder, exclude=["private/"], max_file_kb=2)
+    text = (await read(item, await item.listing()))["page.md"].text
+    assert "Here:" in text
+    assert text.replace('"secret', "").count("secret") == 0
