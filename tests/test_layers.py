@@ -59,6 +59,8 @@ VENDORS = {
     "json_repair": ["core/llm/reply_parsing.py"],
     "lxml": ["knowledge/sources/feed/", "knowledge/sources/website/", "knowledge/formats/"],
     "markdown_it": [
+        "core/markup/inline.py",
+        "core/markup/markdown.py",
         "bots/common/markdown.py",
         "bots/common/markdown_parser.py",
         "bots/console/render.py",
@@ -67,6 +69,7 @@ VENDORS = {
         "bots/slack/render.py",
         "bots/operator_page/render.py",
     ],
+    "mdit_py_plugins": ["core/markup/markdown.py"],
     "numpy": ["knowledge/", "bots/evaluation/"],  # vectors are arrays in every part of the package
     "openai": ["core/llm/client.py"],
     "onnxruntime": ["knowledge/reranking/cross_encoder.py"],

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from core.language.prose import CODE_SPAN
-from core.markup.tables import iter_tables
+from core.markup.statements import read_tables
 
 _DEFAULT_HEADER = re.compile(r"defaults?(?: values?)?|默认值?", re.IGNORECASE)
 _CLAIMS_DEFAULT = re.compile(r"\bdefaults?\b|默认", re.IGNORECASE)
@@ -44,8 +44,8 @@ def gives_other_default(claim: str, text: str) -> bool:
 
 def _iter_defaults(text: str) -> Iterator[tuple[str, str]]:
     """Yield the first cell and the default of each row of each table that has a column of defaults."""
-    for head, rows in iter_tables(text):
-        column = next((index for index, cell in enumerate(head) if _DEFAULT_HEADER.fullmatch(cell)), 0)
-        for cells in rows if column else ():
+    for table in read_tables(text):
+        column = next((index for index, cell in enumerate(table.header) if _DEFAULT_HEADER.fullmatch(cell)), 0)
+        for cells in table.rows if column else ():
             if len(cells) > column:
                 yield cells[0], cells[column].strip("\"'").lower()

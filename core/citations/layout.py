@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from core.language.facts import CHINESE_UNITS, UNITS, count_negations, extract_stems, has_quantity
 from core.language.prose import CODE_SPAN, SENTENCE_END
-from core.markup.tables import iter_tables
+from core.markup.statements import read_tables
 
 _ALTERNATIVES = re.compile(r"[/,、]|\sor\s")
 _PARENTHESES = re.compile(r"\([^()\n]{0,80}\)")
@@ -69,7 +69,7 @@ def gives_other_cell(claim: str, text: str) -> bool:
     """
     if not _DIGIT.search(claim) or _BOUND.search(claim):
         return False
-    return any(_gives_other_cell(claim, header, rows) for header, rows in iter_tables(text))
+    return any(_gives_other_cell(claim, table.header, table.rows) for table in read_tables(text))
 
 
 def _gives_other_cell(claim: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from core.language.prose import CODE_SPAN
 from core.language.tokens import stem
-from core.markup.blocks import parse_blocks
+from core.markup.statements import read_statements
 
 # Code in a line, whose backticks reStructuredText doubles, may be broken into lines like any text, but not by the next
 # paragraph, item or row. Code blocks come first.
@@ -82,7 +82,7 @@ def _is_of_other_program(words: Sequence[str], text: str) -> bool:
     program = re.match(r"[a-z]*+", words[0])[0]  # type: ignore[index]
     if _EXAMPLE.fullmatch(words[0]) or re.search(rf"(?<![a-z]){program}(?![a-z])", text, re.IGNORECASE):
         return False
-    blocks = (block.text for block in parse_blocks(text) if block.kind == "code")
+    blocks = (block.text for block in read_statements(text) if block.kind == "code")
     in_blocks = (_split_command(line) for code in blocks for line in code.split("\n"))
     return any(command[1:2] == (words[1],) for command in [*extract_commands(text), *in_blocks])
 

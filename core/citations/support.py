@@ -40,7 +40,7 @@ from core.language.facts import (
 from core.language.lexicon import get_words
 from core.language.prose import CODE, split_clauses, split_sentences
 from core.language.tokens import count_cjk, stem
-from core.markup.blocks import parse_blocks
+from core.markup.statements import read_statements
 from core.types import Passage
 
 SupportVerdict = Literal["yes", "no", "unsure"]
@@ -113,7 +113,7 @@ class PassageFeatures:
     @cached_property
     def prose(self) -> tuple[str, ...]:
         """Its paragraphs, list items and table rows, those in notes and the like, too, without code."""
-        return tuple(block.text for block in parse_blocks(self.body) if block.kind in ("prose", "item", "row"))
+        return tuple(block.text for block in read_statements(self.body) if block.kind in ("prose", "item", "row"))
 
     @cached_property
     def language_class(self) -> str:

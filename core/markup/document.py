@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 BlockKind = Literal[
     "heading", "paragraph", "code", "list", "item", "table", "quote", "admonition", "tab", "definition", "break"
 ]
+
+_LINK = re.compile(r"\[([^\[\]\n]{1,300})\]\([^()\s]{0,500}\)")
+_SPAN = re.compile(r"(?<![\w\\])(\*{1,3}|_{1,3}|`{1,3})(?=\S)([^\n]{1,200}?)(?<=[^\s\\])\1(?!\w)")
+_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +36,13 @@ class Block:
     rows: tuple[tuple[str, ...], ...] = ()
     start_line: int = 0
     end_line: int = 0
+
+
+def to_plain(text: str) -> str:
+    """Return inline Markdown as a reader sees it, in one line.
+
+    >>> to_plain("The `run` **command** of [the guide](https://x.org)")
+    'The run command of the guide'
+    """
+    text = _SPAN.sub(r"\2", _LINK.sub(r"\1", text))
+    return " ".join(_ESCAPE.sub(r"\1", text).split())

@@ -1,46 +1,44 @@
-"""Removes from prose the markup of Markdown, MyST and reStructuredText that a chat would not render."""
+"""Inline Markdown without the markup that a chat would not render; links to pages, bold and code stay."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import MutableMapping, Sequence
+from typing import Any
 
-from core.language.prose import SPAN, change_outside_code
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
-# The description of a picture is not a sentence of the text.
-_IMAGE = re.compile(r"!\[[^\]\n]{0,300}\]\([^)\s]{0,500}\)")
-# What is left of a badge without its picture; in code it is C++.
-_CODE_OR_EMPTY_LINK = re.compile(rf"({SPAN})|\[\]\([^()\s]{{0,500}}\)")
-_LINK = re.compile(r"(?<!!)\[([^\[\]\n]{1,300})\]\((?!https?://)[^()\s]{0,500}\)")
-_CODE_ROLES = (
-    "func|class|meth|mod|attr|exc|data|obj|option|envvar|file|command|setting|signal|reqmeta|const|program|code|samp"
+from core.language.tokens import HAN, KANA
+
+# Only these begin markup that is changed: most paragraphs have none of them.
+_CHANGED_MARKUP = re.compile(r"[\[<\\&{\n\u00a0]")
+_ONE_LINK = r"\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)"
+# A link, or the way to a page: links with signs between them, and its own name at the end.
+ONLY_LINK = re.compile(
+    rf"[\s*_]*{_ONE_LINK}(?:[\s*_]*[/|>»›·•][\s*_]*{_ONE_LINK})*"
+    r"(?:[\s*_]*[/|>»›·•][\s*_]*[^\s\[\]]{1,60}(?:[ ][^\s\[\]]{1,60}){0,2})?[\s*_.,;]*"
 )
-_ROLE = re.compile(r"(?<!`)(?::((?:\w+:)?[\w-]+):|\{((?:\w+:)?[\w-]+)\})`([^`\n]{1,300})`(?!`)")
-_REFERENCE = re.compile(r"(?<![`\w])`([^`<\n]{1,200}?)(?:[ ]<[^>`\n]{1,500}>)?`__?(?!\w)")
-_LITERAL = re.compile(r"``([^`\n]{1,300})``")
-_FOOTNOTE = re.compile(r"[ ]?\[(?:#\w*|\^[\w-]+)\]_?")
+_CODE_ROLES = re.compile(
+    r"func|class|meth|mod|attr|exc|data|obj|option|envvar|file|command|setting|signal|reqmeta|const|program|code|samp"
+    r"|kbd|guilabel|function|method|attribute|module|exception"
+)
+# A role of MyST.
+_ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`(?!`)")
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:\s[^<>]*+)?/?>")
-# In reStructuredText, an escaped blank separates markup from text, and is not shown.
-_ESCAPE = re.compile(r"\\(?:[ ]|([\[\]<>_*`~#|\\.!()-]))")
-_SUBSTITUTION = re.compile(r"(?<!\|)\|([A-Za-z][\w -]{0,40})\|(?!\|)")
-
-
-def clean_inline(text: str) -> str:
-    """Return prose without the markup that a chat would not render; links to pages, bold and code stay.
-
-    >>> clean_inline("See :ref:`the guide <guide>` of {func}`click.echo`, ``x`` and [here](a.md).")
-    'See the guide of `click.echo`, `x` and here.'
-    """
-    text = _CODE_OR_EMPTY_LINK.sub(r"\1", _IMAGE.sub("", text))
-    text = _ROLE.sub(_replace_role, text)
-    text = _LITERAL.sub(r"`\1`", text)
-    text = _REFERENCE.sub(r"\1", text)
-    text = _FOOTNOTE.sub("", _LINK.sub(r"\1", text))
-    text = change_outside_code(text, _clean_piece).strip()
-    return text[:-1] if text.endswith("::") else text
-
-
-def _clean_piece(piece: str) -> str:
-    return _SUBSTITUTION.sub(r"\1", _ESCAPE.sub(r"\1", strip_tags(piece)))
+_TAG_NAME = re.compile(r"</?([A-Za-z][A-Za-z0-9-]*)")
+_CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
+# A name that a value takes the place of; code that has such names is left as it is.
+_SUBSTITUTION = re.compile(r"(`+[^`]*`+)|\{\{-?[ ]*([\w.-]{1,80}?)[ ]*-?\}\}")
+# Attributes behind a heading or a paragraph, among them the name of its link.
+_ATTRIBUTES = re.compile(r"[ \t]*\{:?[ ]?[#.][^{}\n]{0,200}\}[ \t]*$")
+# An escaped sign that would be markup without the escape.
+_ESCAPED = frozenset("*_`]<\\~&")
+_SIGNS = frozenset(("strong_open", "strong_close", "em_open", "em_close", "s_open", "s_close"))
+_LINE_BREAKS = {"softbreak": " ", "hardbreak": "\n"}
+# Lines of Chinese and Japanese are joined without a blank.
+_WIDE = rf"[{HAN}{KANA}，。！？；：、（）「」『』《》【】”“]"
+_WIDE_LINE_BREAK = re.compile(rf"(?<={_WIDE})[ \t]*\n[ \t]*(?={_WIDE})")
 
 
 def strip_tags(text: str, replacement: str = "") -> str:
@@ -48,10 +46,77 @@ def strip_tags(text: str, replacement: str = "") -> str:
     return _TAG.sub(replacement, text)
 
 
-def _replace_role(match: re.Match[str]) -> str:
-    role = (match[1] or match[2]).rpartition(":")[2]
-    content = match[3]
-    name, _, _ = content.partition(" <")
-    if re.fullmatch(_CODE_ROLES, role):
+def clean_inline(parser: MarkdownIt, text: str, environment: MutableMapping[str, Any]) -> str:
+    """Return inline Markdown with only what a chat renders; `environment` holds the links that names refer to."""
+    text = text.strip()
+    if not _CHANGED_MARKUP.search(text):
+        return text
+    text = _ATTRIBUTES.sub("", _WIDE_LINE_BREAK.sub("", text))
+    if ONLY_LINK.fullmatch(text):
+        return " ".join(text.split())
+    if "{" in text:
+        text = _SUBSTITUTION.sub(r"\1\2", _ROLE.sub(write_role, text))
+    tokens: list[Token] = []
+    parser.inline.parse(text, parser, environment, tokens)
+    return "\n".join(" ".join(line.split()) for line in _write(tokens).split("\n") if line.strip())
+
+
+def _write(tokens: Sequence[Token]) -> str:
+    pieces: list[str] = []
+    # Where each link that is open begins, and where it leads.
+    links: list[tuple[int, str]] = []
+    for token in tokens:
+        if token.type == "link_open":
+            links.append((len(pieces), str(token.attrGet("href") or "")))
+        elif token.type == "link_close" and links:
+            start, address = links.pop()
+            pieces[start:] = [_write_link("".join(pieces[start:]), address)]
+        else:
+            pieces.append(_write_token(token))
+    return "".join(pieces)
+
+
+def _write_token(token: Token) -> str:
+    """Return a token as Markdown; pictures and the marks of footnotes are no text."""
+    if token.type == "code_inline":
+        return _write_code(token.content)
+    if token.type == "html_inline":
+        return _write_tag(token.content)
+    if token.type in ("text", "text_special"):
+        # Of the names of characters, only this one would begin markup.
+        signs = _ESCAPED if token.info == "escape" else "<"
+        is_escaped = token.type == "text_special" and token.content in signs
+        return f"\\{token.content}" if is_escaped else token.content.replace("\u00a0", " ")
+    if token.type in _SIGNS:
+        return token.markup
+    return _LINE_BREAKS.get(token.type, "")
+
+
+def _write_code(code: str) -> str:
+    longest_run = max(map(len, re.findall("`+", code)), default=0)
+    ticks = "`" * (longest_run + 1)
+    space = " " if code.startswith("`") or code.endswith("`") else ""
+    return f"{ticks}{space}{code}{space}{ticks}"
+
+
+def _write_tag(tag: str) -> str:
+    match = _TAG_NAME.match(tag)
+    name = match[1].lower() if match else ""
+    return "`" if name in _CODE_TAGS else "\n" if name == "br" else ""
+
+
+def _write_link(text: str, address: str) -> str:
+    if not address.startswith(("http://", "https://")) or not text.strip():
+        return text
+    if text == address:
+        return address
+    return f"[{text}]({address})"
+
+
+def write_role(match: re.Match[str]) -> str:
+    """Return what a role shows, whose name and content are the groups of a match."""
+    role = match[1].rpartition(":")[2]
+    name, _, _ = " ".join(match[2].split()).partition(" <")
+    if _CODE_ROLES.fullmatch(role):
         return f"`{name.rpartition('.')[2] if name.startswith('~') else name.lstrip('!')}`"
     return name.strip("~!")

@@ -39,7 +39,11 @@ def get_passage_quotables(passage: Passage) -> list[Quotable]:
     if language and (settings := list(_get_settings(passage.text, language))):
         return settings
     if passage.kind in NON_CODE_KINDS:
-        return [quotable for quotable in get_quotables(passage.text, title) if _is_quotable(quotable)]
+        return [
+            quotable
+            for quotable in get_quotables(passage.text, title, is_docstring=passage.kind == "rst")
+            if _is_quotable(quotable)
+        ]
     return list(_get_code_quotables(passage, title))
 
 
@@ -61,7 +65,7 @@ def _get_code_quotables(passage: Passage, title: str) -> Iterator[Quotable]:
     comment = _HASH_COMMENT if passage.kind in _HASH_LANGUAGES else _COMMENT
     comments = "\n".join(match[1] for match in comment.finditer(rest))
     definition = _get_definition(rest) if docstrings else ""
-    for quotable in get_quotables("\n\n".join([*docstrings, comments]), title):
+    for quotable in get_quotables("\n\n".join([*docstrings, comments]), title, is_docstring=True):
         if _is_quotable(quotable):
             is_first = 0 in quotable.sentences and not quotable.code and not quotable.items
             yield replace(quotable, code=definition, language=passage.kind) if is_first and definition else quotable

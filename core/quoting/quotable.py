@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from core.language.prose import CODE_SPAN, change_outside_code, cut_into_sentences
-from core.markup.blocks import Block, parse_blocks
+from core.markup.statements import Statement, read_statements
 
 MAX_LIST_ITEMS = 8
 MAX_LIST_CHARS = 700
@@ -50,45 +50,52 @@ class Quotable:
         return "\n".join((self.text, *self.items, self.code))
 
 
-def get_quotables(text: str, heading: str = "") -> list[Quotable]:
+def get_quotables(text: str, heading: str = "", *, is_docstring: bool = False) -> list[Quotable]:
     """Return everything quotable in a text: windows of sentences, items, rows, and code with what announces it."""
     quotables: list[Quotable] = []
-    blocks = parse_blocks(text)
+    statements = read_statements(text, is_docstring=is_docstring)
     sentence_count = 0
     rank = 0
-    for index, block in enumerate(blocks):
-        if block.kind == "heading":
-            heading = block.text
+    section = heading
+    for index, statement in enumerate(statements):
+        previous_kind = statements[index - 1].kind if index else "break"
+        if statement.kind in ("heading", "label"):
+            heading = statement.text
+            section = heading if statement.kind == "heading" else section
             rank = 0
-        elif block.kind == "code":
-            if index == 0 or blocks[index - 1].kind not in ("prose", "item"):
+            continue
+        if previous_kind == "code" and statement.kind != "code":
+            # A label names no more than the code below it.
+            heading = section
+        if statement.kind == "code":
+            if previous_kind not in ("prose", "item"):
                 numbers = frozenset((sentence_count,))
-                quotables.append(Quotable("", heading, block.text, block.language, (), numbers, rank))
+                quotables.append(Quotable("", heading, statement.text, statement.language, (), numbers, rank))
                 sentence_count = sentence_count + 1
                 rank = rank + 1
-        elif block.text:
-            sentences = _get_sentences(block)
-            context = Quotable("", heading, rank=rank, named_text=block.named_text if len(sentences) == 1 else "")
-            following_blocks = blocks[index + 1 : index + 2 + MAX_LIST_ITEMS]
-            quotables += _to_quotables(sentences, sentence_count, context, following_blocks)
+        elif statement.text:
+            sentences = _get_sentences(statement)
+            context = Quotable("", heading, rank=rank, named_text=statement.named_text if len(sentences) == 1 else "")
+            following = statements[index + 1 : index + 2 + MAX_LIST_ITEMS]
+            quotables += _to_quotables(sentences, sentence_count, context, following)
             sentence_count = sentence_count + len(sentences)
             rank = rank + 1
     return quotables
 
 
-def _get_sentences(block: Block) -> list[str]:
-    """Return the sentences of a block. A row of a table is one, as far as it may be quoted as a whole."""
-    if block.kind == "row" and len(block.quotation) <= MAX_PROSE_CHARS:
-        return [block.text]
-    return cut_into_sentences(block.text.rstrip("".join(_COMMAS)) if block.kind == "item" else block.text)
+def _get_sentences(statement: Statement) -> list[str]:
+    """Return the sentences of a statement. A row of a table is one, as far as it may be quoted as a whole."""
+    if statement.kind == "row" and len(statement.quotation) <= MAX_PROSE_CHARS:
+        return [statement.text]
+    return cut_into_sentences(statement.text.rstrip("".join(_COMMAS)) if statement.kind == "item" else statement.text)
 
 
 def _to_quotables(
-    sentences: Sequence[str], first_number: int, context: Quotable, following_blocks: Sequence[Block]
+    sentences: Sequence[str], first_number: int, context: Quotable, following_statements: Sequence[Statement]
 ) -> list[Quotable]:
     """Return windows of the sentences of one block; what the last sentence announces belongs to it."""
     is_open = sentences[-1].rstrip().endswith((*_OPEN_ENDS, *_COMMAS))
-    code, items = _get_announced(following_blocks, is_open)
+    code, items = _get_announced(following_statements, is_open)
     if is_open and not code and not items:
         # What it announces is in another passage.
         sentences = sentences[:-1]
@@ -112,18 +119,20 @@ def _to_quotables(
     return windows
 
 
-def _get_announced(following_blocks: Sequence[Block], is_open: bool) -> tuple[Block | None, tuple[str, ...]]:
-    """Return the code right after a block, or, after a colon, the list or rows that follow it."""
-    if following_blocks and following_blocks[0].kind == "code":
-        return following_blocks[0], ()
+def _get_announced(
+    following_statements: Sequence[Statement], is_open: bool
+) -> tuple[Statement | None, tuple[str, ...]]:
+    """Return the code right after a statement, or, after a colon, the list or rows that follow it."""
+    if following_statements and following_statements[0].kind == "code":
+        return following_statements[0], ()
     items: list[str] = []
-    for block in following_blocks if is_open else ():
-        is_too_long = sum(map(len, items)) + len(block.quotation) > MAX_LIST_CHARS
-        is_listed = block.kind in ("item", "row") or (block.kind == "prose" and not items)
+    for statement in following_statements if is_open else ():
+        is_too_long = sum(map(len, items)) + len(statement.quotation) > MAX_LIST_CHARS
+        is_listed = statement.kind in ("item", "row") or (statement.kind == "prose" and not items)
         if is_too_long or not is_listed:
             break
-        items.append(block.quotation)
-        if block.kind == "prose":
+        items.append(statement.quotation)
+        if statement.kind == "prose":
             break
     return None, tuple(item for item in items if not item.endswith(_OPEN_ENDS))
 

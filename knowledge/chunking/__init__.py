@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from core.language.tokens import lexical_tokens
+from core.markup.document import Block
+from core.markup.markdown import read_markdown
 from knowledge.chunking.code import LANGUAGES, chunk_code
+from knowledge.chunking.documents import chunk_blocks
 from knowledge.chunking.lines import chunk_faq, chunk_plain
-from knowledge.chunking.markdown import chunk_markdown
 from knowledge.chunking.python import chunk_python
-from knowledge.chunking.rst import chunk_rst
+from knowledge.formats.rst import read_rst
 from knowledge.parsing.limits import FormatError
 from knowledge.ports import Chunk, Document
+
+# Documents that are read as blocks. Their passages are Markdown.
+READERS: dict[str, Callable[[str], tuple[Block, ...]]] = {
+    "markdown": partial(read_markdown, read_rst=read_rst),
+    "rst": read_rst,
+}
 
 __all__ = ["TokenizedChunk", "chunk", "chunk_and_tokenize"]
 
@@ -55,9 +65,9 @@ def chunk_and_tokenize(document: Document, tokens: int, max_chunks: int) -> list
 def chunk(document: Document, tokens: int = 200) -> list[Chunk]:
     """Cut a document into chunks of about `tokens` (estimated: 4 characters each, 1 per CJK character).
 
-    How is chosen by `document.kind`; an unknown kind is cut as plain text. Every line with content is in some chunk,
-    except front matter and the markers of tutorial cells. No chunk exceeds twice `tokens`. A chunk's text comes from
-    its lines; lines that are cut inside share their number. Blocking: call it off the event loop.
+    How is chosen by `document.kind`: what is read as blocks is written as Markdown, other texts are cut as they stand;
+    an unknown kind is cut as plain text. Every line with content is in some chunk, except what the readers leave out
+    and the markers of tutorial cells. No chunk exceeds twice `tokens`. Blocking: call it off the event loop.
 
     >>> from knowledge.ports import Document
     >>> [piece.title for piece in chunk(Document("faq.txt", "Why? Because.", "text"))]
@@ -65,6 +75,8 @@ def chunk(document: Document, tokens: int = 200) -> list[Chunk]:
     """
     if not document.text.strip():
         return []
-    chunkers = {"markdown": chunk_markdown, "rst": chunk_rst, "python": chunk_python, "faq": chunk_faq}
+    if document.kind in READERS:
+        return chunk_blocks(document, READERS[document.kind](document.text), tokens)
+    chunkers = {"python": chunk_python, "faq": chunk_faq}
     default_chunker = chunk_code if document.kind in LANGUAGES else chunk_plain
     return chunkers.get(document.kind, default_chunker)(document, tokens)

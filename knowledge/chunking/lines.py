@@ -94,29 +94,44 @@ def to_chunks(
     lines: Lines, sections: Sequence[Section], tokens: int, split: Callable[[Section], Sequence[LineRange]]
 ) -> list[Chunk]:
     """Turn consecutive sections into chunks: small ones joined, long ones divided at the borders `split` returns."""
-    pieces: list[_Piece] = []
+    return [
+        chunk
+        for piece in to_pieces(lines, sections, tokens, split)
+        for chunk in _make_chunks(lines, piece.span, piece.title, tokens)
+    ]
+
+
+def to_pieces(
+    lines: Lines, sections: Sequence[Section], tokens: int, split: Callable[[Section], Sequence[LineRange]]
+) -> list[Piece]:
+    """Turn consecutive sections into pieces of about `tokens`, as `to_chunks` does."""
+    pieces: list[Piece] = []
     for group in _group_small(lines, sections, tokens):
         title = _make_title_path(group)
         if len(group) > 1 or lines.size(group[0].start, group[0].end) <= tokens * SOFT_MAX:
             spans = [LineRange(group[0].start, group[-1].end)]
         else:
             spans = pack_spans(lines, split(group[0]), tokens)
-        pieces += [_Piece(span, title) for span in spans]
-    merged_pieces = _merge_tiny(lines, pieces, tokens)
-    return [
-        chunk for piece in merged_pieces for chunk in _make_chunks(lines, piece.span, " > ".join(piece.path), tokens)
-    ]
+        pieces += [Piece(span, title) for span in spans]
+    return _merge_tiny(lines, pieces, tokens)
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class Piece:
+    """The lines of one chunk, and the headings above them."""
+
     span: LineRange
     path: tuple[str, ...]
 
+    @property
+    def title(self) -> str:
+        """The headings as one line."""
+        return " > ".join(self.path)
 
-def _merge_tiny(lines: Lines, pieces: Sequence[_Piece], tokens: int) -> list[_Piece]:
+
+def _merge_tiny(lines: Lines, pieces: Sequence[Piece], tokens: int) -> list[Piece]:
     """Join tiny pieces (a lone call, a class line) to the piece before or after them under the same heading."""
-    merged_pieces: list[_Piece] = []
+    merged_pieces: list[Piece] = []
     for piece in pieces:
         if merged_pieces and (merged_piece := _try_merge(lines, merged_pieces[-1], piece, tokens)):
             merged_pieces[-1] = merged_piece
@@ -125,7 +140,7 @@ def _merge_tiny(lines: Lines, pieces: Sequence[_Piece], tokens: int) -> list[_Pi
     return merged_pieces
 
 
-def _try_merge(lines: Lines, left: _Piece, right: _Piece, tokens: int) -> _Piece | None:
+def _try_merge(lines: Lines, left: Piece, right: Piece, tokens: int) -> Piece | None:
     left_size = lines.size(left.span.start, left.span.end)
     right_size = lines.size(right.span.start, right.span.end)
     depth = min(len(left.path), len(right.path)) - (left.path[:-1] == right.path[:-1])
@@ -135,7 +150,7 @@ def _try_merge(lines: Lines, left: _Piece, right: _Piece, tokens: int) -> _Piece
         or left.path[:depth] != right.path[:depth]
     ):
         return None
-    return _Piece(LineRange(left.span.start, right.span.end), left.path if left_size > right_size else right.path)
+    return Piece(LineRange(left.span.start, right.span.end), left.path if left_size > right_size else right.path)
 
 
 def _group_small(lines: Lines, sections: Sequence[Section], tokens: int) -> list[list[Section]]:
@@ -200,14 +215,17 @@ def pack_spans(lines: Lines, spans: Iterable[LineRange], tokens: int) -> list[Li
 
 
 def _is_introduction(lines: Lines, span: LineRange, next_span: LineRange, tokens: int) -> bool:
-    """Return whether a short span ends in a colon, and so belongs to what follows, if both fit into one chunk."""
+    """Return whether a short span introduces what follows, and so belongs to it, if both fit into one chunk.
+
+    It ends in a colon, or code follows.
+    """
     if (
         lines.size(span.start, span.end) > tokens * SMALL_FRACTION
         or lines.size(span.start, next_span.end) > tokens * HARD_MAX
     ):
         return False
     text = next((lines[number] for number in range(span.end, span.start - 1, -1) if lines[number].strip()), "")
-    return text.rstrip().endswith((":", "："))
+    return text.rstrip().endswith((":", "：")) or lines[next_span.start].startswith("```")
 
 
 def _merge_small(lines: Lines, spans: Sequence[LineRange], tokens: int) -> list[LineRange]:

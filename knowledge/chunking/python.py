@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
+from knowledge.chunking.documents import chunk_blocks
 from knowledge.chunking.lines import (
     SOFT_MAX,
     LineRange,
@@ -19,7 +20,7 @@ from knowledge.chunking.lines import (
     spans_from,
     to_chunks,
 )
-from knowledge.chunking.tutorial import chunk_notebook, chunk_tutorial, is_tutorial, jupytext_header_end
+from knowledge.chunking.tutorial import is_tutorial, jupytext_header_end, read_notebook, read_tutorial
 from knowledge.ports import Chunk, Document
 
 _HEADER = re.compile(r"#!|#.*coding[:=]")
@@ -40,9 +41,9 @@ def chunk_python(document: Document, tokens: int) -> list[Chunk]:
     while first_line < len(lines) and first_line <= 2 and _HEADER.match(lines[first_line]):
         first_line += 1
     if is_tutorial(lines, tree):
-        return chunk_tutorial(document, lines, tree, first_line, tokens)
+        return chunk_blocks(document, read_tutorial(lines, tree, first_line), tokens)
     if header_end := jupytext_header_end(lines):
-        return chunk_notebook(document, lines, header_end, tokens)
+        return chunk_blocks(document, read_notebook(lines, header_end), tokens)
     collector = _SectionCollector(lines, tokens)
     collector.collect(tree.body, first_line, len(lines), (_module_title(document),))
     return to_chunks(lines, collector.sections, tokens, collector.split)

@@ -1,19 +1,19 @@
 """Python scripts whose comments are prose: reStructuredText of sphinx-gallery, Markdown of Jupytext; code below it.
 
-Their passages are prose that can be quoted: the comment marks are gone, and code is indented as prose shows it.
+They are read as blocks, so that their passages are prose that can be quoted, with the code in fences.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
-from knowledge.chunking.lines import LineRange, Lines, Section, complete_paths, get_root_title, spans_from, to_chunks
-from knowledge.chunking.markdown import parse_markdown_sections
-from knowledge.chunking.rst import blank_generated, parse_rst_sections, split_rst_blocks
-from knowledge.ports import Chunk, Document
+from core.markup.document import Block
+from core.markup.markdown import read_markdown
+from knowledge.chunking.lines import Lines
+from knowledge.formats.rst import read_rst
 
 _CELL = re.compile(r"#[ ]?%%(.*)$|#{20,}[ \t]*$")
 _HEADING = re.compile(r"^\S.*\n([=\-~^#*\"'`+:.])\1{2,}[ \t]*$", re.MULTILINE)
@@ -23,7 +23,6 @@ _MAX_HEADER_LINES = 60
 # A cell marker of the percent format with its kind, or a marker of the light format.
 _NOTEBOOK_CELL = re.compile(r"#[ ]?%%[ \t]*(?P<title>.*)$|#[ ]?[+-](?:[ \t].*)?$")
 _PROSE_CELL = re.compile(r"\[(?:markdown|md)\]", re.IGNORECASE)
-_CODE_INDENT = "    "
 _QUOTES = re.compile(r"[rRuU]?(\"\"\"|'''|\"|')")
 
 
@@ -38,11 +37,23 @@ def is_tutorial(lines: Lines, tree: ast.Module) -> bool:
     )
 
 
-def chunk_tutorial(document: Document, lines: Lines, tree: ast.Module, first_line: int, tokens: int) -> list[Chunk]:
-    """Split by the headings in the prose, then by cells, then by the blocks of prose and code."""
-    script = _Script(lines, tree, first_line)
-    sections = complete_paths(parse_rst_sections(script.prose), get_root_title(document))
-    return script.to_chunks(sections, tokens, "rst")
+def read_tutorial(lines: Lines, tree: ast.Module, first_line: int) -> list[Block]:
+    """Return a tutorial of sphinx-gallery: the module docstring and the comments at the top of cells are prose."""
+    script = _Script(lines.lines)
+    script.code[: first_line - 1] = [""] * (first_line - 1)
+    docstring = tree.body[0]
+    end = docstring.end_lineno or docstring.lineno
+    for number, text in enumerate(_unquote(lines.lines[docstring.lineno - 1 : end]), docstring.lineno):
+        script.add_prose(number, text)
+    is_inside_cell = False
+    for number, text in enumerate(lines.lines[end:], end + 1):
+        cell_match = _CELL.match(text)
+        if cell_match:
+            script.add_prose(number, (cell_match[1] or "").strip())
+        elif is_inside_cell and text.startswith("#"):
+            script.add_prose(number, text[1:].removeprefix(" "))
+        is_inside_cell = bool(cell_match) or (is_inside_cell and text.startswith("#"))
+    return script.merge(read_rst("\n".join(script.prose)))
 
 
 def jupytext_header_end(lines: Lines) -> int:
@@ -54,104 +65,65 @@ def jupytext_header_end(lines: Lines) -> int:
     return end if any(_JUPYTEXT_KEY.match(line) for line in first_lines[:end]) else 0
 
 
-def chunk_notebook(document: Document, lines: Lines, header_end: int, tokens: int) -> list[Chunk]:
-    """Split a notebook that Jupytext keeps as a script like a tutorial; its header is in no chunk."""
-    script = _Notebook(lines, header_end)
-    sections = complete_paths(parse_markdown_sections(Lines(script.prose)), get_root_title(document))
-    return script.to_chunks(sections, tokens, "markdown")
+def read_notebook(lines: Lines, header_end: int) -> list[Block]:
+    """Return a notebook that Jupytext keeps as a script, without its header.
+
+    Prose are the Markdown cells of the percent format; in the light one, comments that stand alone.
+    """
+    script = _Script(lines.lines)
+    script.code[:header_end] = [""] * header_end
+    has_cells = any(line.startswith(("# %%", "#%%")) for line in script.code)
+    is_prose = False
+    for number in range(header_end + 1, len(lines) + 1):
+        text = lines[number]
+        if marker := _NOTEBOOK_CELL.match(text):
+            is_prose = bool(_PROSE_CELL.search(marker["title"] or ""))
+            script.add_prose(number, "")
+        elif not has_cells and text.startswith("#") and not lines[number - 1].strip():
+            is_prose = _stands_alone(lines, number)
+        elif not has_cells and not text.startswith("#"):
+            is_prose = False
+        if is_prose and text.startswith("#") and not marker:
+            script.add_prose(number, text[1:].removeprefix(" "))
+    return script.merge(read_markdown("\n".join(script.prose)))
 
 
-class _Cells:
-    """A script as it reads: `texts` without comment marks, `prose` with the code blanked; the same line numbers."""
+class _Script:
+    """A script as its prose without comment marks, and its code: of each line one of them is blank."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self.texts = list(texts)
-        self.prose = [""] * len(self.texts)
-        self.cell_starts = [1]
+        self.code = list(texts)
+        self.prose = [""] * len(self.code)
+        self._prose_lines: set[int] = set()
 
     def add_prose(self, number: int, text: str) -> None:
-        self.prose[number - 1] = self.texts[number - 1] = text
+        """Take a line as prose."""
+        self.prose[number - 1] = text
+        self.code[number - 1] = ""
+        self._prose_lines.add(number)
 
-    def to_chunks(self, sections: Sequence[Section], tokens: int, kind: str) -> list[Chunk]:
-        lines = Lines(self.texts)
-        shown_lines = Lines(
-            [
-                _CODE_INDENT + text if text.strip() and not prose else text
-                for text, prose in zip(self.texts, self.prose, strict=True)
-            ]
-        )
-        chunks = to_chunks(shown_lines, sections, tokens, lambda section: self._split(lines, section, tokens))
-        return [replace(piece, kind=kind) for piece in chunks]
+    def merge(self, prose: Sequence[Block]) -> list[Block]:
+        """Return the blocks of the prose with those of the code between them."""
+        return sorted([*prose, *self._find_code()], key=lambda block: block.start_line)
 
-    def _split(self, lines: Lines, section: Section, tokens: int) -> list[LineRange]:
-        starts = [section.start, *(start for start in self.cell_starts if section.start < start <= section.end)]
-        spans = []
-        for cell_span in spans_from(starts, section.end):
-            fits_in_chunk = lines.size(cell_span.start, cell_span.end) <= tokens
-            # Both prose blocks and statements of the code start unindented after a blank line.
-            spans += [cell_span] if fits_in_chunk else split_rst_blocks(lines, cell_span)
-        return spans
+    def _find_code(self) -> Iterator[Block]:
+        for _, group in groupby(range(1, len(self.code) + 1), lambda number: number in self._prose_lines):
+            numbers = [number for number in group if self.code[number - 1].strip()]
+            if numbers:
+                text = "\n".join(self.code[numbers[0] - 1 : numbers[-1]])
+                yield Block("code", text, language="python", start_line=numbers[0], end_line=numbers[-1])
 
 
-class _Script(_Cells):
-    """A tutorial of sphinx-gallery: the module docstring and the comments at the top of cells are prose."""
-
-    def __init__(self, lines: Lines, tree: ast.Module, first_line: int) -> None:
-        super().__init__(lines.lines)
-        self.texts[: first_line - 1] = [""] * (first_line - 1)
-        docstring = tree.body[0]
-        end = docstring.end_lineno or docstring.lineno
-        _unquote(self.texts, docstring.lineno, end)
-        self.prose[docstring.lineno - 1 : end] = self.texts[docstring.lineno - 1 : end]
-        is_inside_cell = False
-        for number in range(end + 1, len(self.texts) + 1):
-            text = self.texts[number - 1]
-            cell_match = _CELL.match(text)
-            if cell_match:
-                self.cell_starts.append(number)
-                self.add_prose(number, (cell_match[1] or "").strip())
-            elif is_inside_cell and text.startswith("#"):
-                self.add_prose(number, text[1:].removeprefix(" "))
-            is_inside_cell = bool(cell_match) or (is_inside_cell and text.startswith("#"))
-        for number, text in enumerate(blank_generated(Lines(self.prose)).lines, 1):
-            if self.prose[number - 1] and not text:
-                self.add_prose(number, "")
+def _stands_alone(lines: Lines, number: int) -> bool:
+    """Return whether nothing but a blank line follows the run of comments that starts here."""
+    while number <= len(lines) and lines[number].startswith("#"):
+        number += 1
+    return number > len(lines) or not lines[number].strip()
 
 
-class _Notebook(_Cells):
-    """A notebook of Jupytext: Markdown cells of the percent format; in the light one, comments that stand alone."""
-
-    def __init__(self, lines: Lines, header_end: int) -> None:
-        super().__init__(lines.lines)
-        self.texts[:header_end] = [""] * header_end
-        has_cells = any(line.startswith(("# %%", "#%%")) for line in self.texts)
-        is_prose = False
-        for number in range(header_end + 1, len(self.texts) + 1):
-            text = self.texts[number - 1]
-            if marker := _NOTEBOOK_CELL.match(text):
-                self.cell_starts.append(number)
-                is_prose = bool(_PROSE_CELL.search(marker["title"] or ""))
-                self.add_prose(number, "")
-            elif not has_cells and text.startswith("#") and not self.texts[number - 2].strip():
-                is_prose = self._stands_alone(number)
-            elif not has_cells and not text.startswith("#"):
-                is_prose = False
-            if is_prose and text.startswith("#") and not marker:
-                self.add_prose(number, text[1:].removeprefix(" "))
-
-    def _stands_alone(self, number: int) -> bool:
-        """Return whether nothing but a blank line follows the run of comments that starts here."""
-        while number <= len(self.texts) and self.texts[number - 1].startswith("#"):
-            number += 1
-        return number > len(self.texts) or not self.texts[number - 1].strip()
-
-
-def _unquote(texts: list[str], start: int, end: int) -> None:
-    """Blank the quotes of the docstring on these lines."""
-    opening = _QUOTES.match(texts[start - 1].lstrip())
-    if opening is None:
-        return
-    texts[start - 1] = texts[start - 1].lstrip()[opening.end() :]
-    closing = texts[end - 1].rfind(opening[1])
-    if closing >= 0:
-        texts[end - 1] = texts[end - 1][:closing].rstrip()
+def _unquote(texts: Sequence[str]) -> list[str]:
+    """Return the lines of a docstring without its quotes."""
+    text = "\n".join(texts).strip()
+    opening = _QUOTES.match(text)
+    mark = opening[1] if opening else ""
+    return text[opening.end() if opening else 0 :].removesuffix(mark).split("\n")

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 import pytest
 
 from core.citations.markers import get_readable_title, resolve_markers
-from core.markup.blocks import Block, parse_blocks
-from core.markup.inline import clean_inline
 from core.quoting.extractive import MAX_SIMILAR_QUOTES, extract_answer, extract_similar
 from core.quoting.nearest import MAX_LINE_CHARS, NearPage, find_nearest_pages
 from core.quoting.quotable import WINDOW_SENTENCES, get_quotables
@@ -171,63 +169,6 @@ async def test_a_definition_is_named_without_its_signature() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("markup", "text"),
-    [
-        ("See {ref}`the guide <guide>` and {func}`~click.echo`.", "See the guide and `echo`."),
-        ("Pass `[](int)` [](https://badge.example/x).", "Pass `[](int)` ."),
-        ("Set :setting:`DEBUG` as :ref:`shown <x>`, not ``off``.", "Set `DEBUG` as shown, not `off`."),
-        ("Read [the page](page.md#top) or [the site](https://x.org).", "Read the page or [the site](https://x.org)."),
-        ("A <b>bold</b> <br/>word\\_here [#note]_", "A bold word_here"),
-        ("`Tarn <https://tarn.org>`_ is |small|.", "Tarn is small."),
-        ("Keep `a<b>` and 1 < 2.", "Keep `a<b>` and 1 < 2."),
-        ("It may hold `{start}` and `{end}`.", "It may hold `{start}` and `{end}`."),
-        ("As follows::", "As follows:"),
-        ("Read ``it``\\ s name in C:\\x", "Read `it`s name in C:\\x"),
-        ("[![build](build.svg)](https://ci.org/tarn) Tarn is small.", "Tarn is small."),
-    ],
-)
-def test_no_markup_is_left(markup: str, text: str) -> None:
-    assert clean_inline(markup) == text
-
-
-def test_html_for_code_is_code() -> None:
-    text = '<pre><code class="cmd bash">sudo apt install tarn &amp;&amp; tarn run\ntarn stop</code></pre>\nRead on.'
-    assert parse_blocks(text) == [
-        Block("code", "sudo apt install tarn && tarn run\ntarn stop"),
-        Block("prose", "Read on."),
-    ]
-    assert parse_blocks("<pre>\ntarn run") == [Block("code", "tarn run")]
-    assert parse_blocks("<prefix> is a word.") == [Block("prose", "is a word.")]
-
-
-@pytest.mark.parametrize(
-    "text", ["<PRE>tarn run</PRE>\nRead on.", "<pre>tarn run</pre > Read on.", "<pre>\ntarn run\n\nRead on."]
-)
-def test_html_for_code_ends_where_it_is_closed_or_at_a_blank_line(text: str) -> None:
-    assert parse_blocks(text) == [Block("code", "tarn run"), Block("prose", "Read on.")]
-
-
-def test_a_character_with_a_number_of_thousands_of_digits_is_left_out() -> None:
-    assert parse_blocks(f"<pre>tarn &#{'1' * 5000};run</pre>") == [Block("code", "tarn run")]
-
-
-@pytest.mark.parametrize("anchor", ["{#why-keys}", "{/*why-keys*/}"])
-def test_the_anchor_of_a_heading_is_no_part_of_it(anchor: str) -> None:
-    assert parse_blocks(f"## Why keys? {anchor}") == [Block("heading", "Why keys?")]
-
-
-def test_what_a_directive_describes_is_named_in_its_text() -> None:
-    text = ".. class:: tarn.ProxyRing(size=3)\n   :module: tarn\n\n   Sets the proxy.\n\n   It is small.\n\nAfter it."
-    assert parse_blocks(text) == [
-        Block("prose", "`ProxyRing`: Sets the proxy."),
-        Block("prose", "It is small."),
-        Block("prose", "After it."),
-    ]
-    assert parse_blocks(".. py:function:: run(\n\n   Runs.") == [Block("prose", "`run`: Runs.")]
-    assert parse_blocks(".. setting:: PROXY\n\nThe address.") == [Block("prose", "The address.")]
-
-
 async def test_a_longer_quote_that_has_the_words_of_a_short_one_says_more() -> None:
     quotes = await quote(
         "How do I set the user agent?",
@@ -235,55 +176,6 @@ async def test_a_longer_quote_that_has_the_words_of_a_short_one_says_more() -> N
         "# Requests\n\nThe user agent of tarn is set with `AGENT`, beside the address and the language of a client.",
     )
     assert quotes.startswith("> Tarn sets the user agent. [p1]\n\n> The user agent of tarn is set with `AGENT`")
-
-
-def test_the_name_of_its_link_is_no_part_of_a_heading() -> None:
-    assert parse_blocks("## 环境变量 {#env-variables}") == [Block("heading", "环境变量")]
-    assert parse_blocks("## The set {#1}, again") == [Block("heading", "The set {#1}, again")]
-
-
-def test_fields_directives_and_rules_are_no_sentences() -> None:
-    text = """\
-.. _label:
-
-Title
-=====
-
-.. note:: This is important to know.
-
-.. code-block:: python
-   :caption: x
-
-   run()
-
-Example::
-
-    tarn serve
-
-:param host: The host to connect to.
-:returns: A session.
-
-- [Only a link](#link)
-- A real item
-
-| a | b |
-|---|---|
-| 1 | one |
-
-<!-- hidden -->
-"""
-    blocks = [(block.kind, block.text) for block in parse_blocks(text) if block.kind != "break"]
-    assert blocks == [
-        ("heading", "Title"),
-        ("prose", "This is important to know."),
-        ("code", "run()"),
-        ("prose", "Example:"),
-        ("code", "tarn serve"),
-        ("prose", "`host`: The host to connect to."),
-        ("prose", "A session."),
-        ("item", "A real item"),
-        ("row", "1: one"),
-    ]
 
 
 def test_a_chinese_pair_over_the_border_of_two_words_does_not_count() -> None:
@@ -351,49 +243,6 @@ def test_reading_blocks_is_linear() -> None:
         assert time.thread_time() - started_at < 3, text[:20]
 
 
-@pytest.mark.parametrize(
-    "opening",
-    [
-        "```{note}\n" * 300,
-        "".join(f"{'`' * (303 - depth)}{{note}}\n" for depth in range(300)),
-        "".join(f"{' ' * depth}.. note::\n\n" for depth in range(300)) + " " * 300,
-    ],
-)
-def test_nested_directives_are_read_to_a_depth_that_people_write(opening: str) -> None:
-    [*_, block] = parse_blocks(f"Before.\n\n{opening}Deep inside.\n")
-    assert block.text.endswith("Deep inside.")
-
-
-def test_directives_in_directives_are_prose() -> None:
-    text = "````{tab-set}\n```{tab-item} Linux\nInstall it.\n```\n````\n\n.. note::\n\n   .. tip:: Read it."
-    assert [block.text for block in parse_blocks(text) if block.text] == ["Install it.", "Read it."]
-
-
-def test_the_borders_of_containers_are_no_text() -> None:
-    text = ":::tip You can watch\nIt is watched.\n:::\n\n::: details\n```js\na()\n```\n:::\n\n:::{note}\nRead it.\n:::"
-    assert [(block.kind, block.text) for block in parse_blocks(text)] == [
-        ("prose", "It is watched."),
-        ("code", "a()"),
-        ("prose", "Read it."),
-    ]
-
-
-@pytest.mark.parametrize(
-    "signature",
-    [
-        "[Docs](a.md) / [pinia](b.md) / getActivePinia",
-        "[**Docs**](a.md) • **API**",
-        "▸ **storeToRefs**<`SS`\\>(`store`): `StoreToRefs`<`SS`\\>",
-        "> **createPinia**(): `Pinia`",
-        "Pinia.install",
-    ],
-)
-def test_a_signature_or_the_way_to_a_page_is_no_statement(signature: str) -> None:
-    assert [block.text for block in parse_blocks(f"{signature}\n\nMakes a store.") if block.text] == ["Makes a store."]
-    [block] = parse_blocks("**run**(x): it runs what you give it.")
-    assert block.text == "**run**(x): it runs what you give it."
-
-
 def test_a_run_of_marks_ends_one_sentence() -> None:
     assert [quotable.sentences for quotable in get_quotables("好。！！下一句。")] == [frozenset({0, 1})]
 
@@ -407,7 +256,7 @@ def test_a_run_of_marks_ends_one_sentence() -> None:
         ("密钥由服务器轮换。\nTarn 每天做，\nAPI （旧）也是。", "密钥由服务器轮换。Tarn 每天做，API（旧）也是。"),
         ("他说“密钥要轮换。”然后走了。", "他说“密钥要轮换。”然后走了。"),
         ("密钥在这里轮换： https://tarn.org 每天。", "密钥在这里轮换： https://tarn.org 每天。"),
-        ("密钥可以参见 :ref:`轮换 <x>` 一节（``key``\\ ）。", "密钥可以参见轮换一节（`key`）。"),
+        ("密钥可以参见 {ref}`轮换 <x>` 一节（`key`）。", "密钥可以参见轮换一节（`key`）。"),
         ("> >注：密钥由服务器轮换。", "注：密钥由服务器轮换。"),
         (">> 密钥由服务器\n>> 每天轮换。", "密钥由服务器每天轮换。"),
         ("열쇠는 매일 바뀝니다", "열쇠는 매일 바뀝니다"),
@@ -467,13 +316,6 @@ async def test_items_of_a_docstring_from_another_passage_are_not_comments() -> N
     extract = await extract_answer("Which colours has style?", [page], InMemoryLibrary())
     assert "gray" not in extract
     assert "Colours are codes of the terminal." in extract
-
-
-def test_code_that_begins_in_another_passage_is_no_prose() -> None:
-    text = "\n        class Site(Spider):\n            name = 1\n\n            # rest\n\n    This is prose.\n"
-    code = "class Site(Spider):\n    name = 1\n\n    # rest"
-    assert [(block.kind, block.text) for block in parse_blocks(text)] == [("code", code), ("prose", "This is prose.")]
-    assert [block.kind for block in parse_blocks("    For example, this is prose in a directive.\n")] == ["prose"]
 
 
 async def near(question: str, *passages: Passage, min_similarity: float = 0.45) -> list[NearPage]:
@@ -566,38 +408,8 @@ async def test_a_problem_is_quoted_with_its_solution(problem: str, solution: str
     )
 
 
-def test_a_block_quote_is_prose_without_its_marks() -> None:
-    blocks = parse_blocks("> [!TIP]\n> Keep the key.\n>\n> - one\n> - two\n\n> Later")
-    assert blocks == [
-        Block("prose", "Keep the key."),
-        Block("item", "one"),
-        Block("item", "two"),
-        Block("prose", "Later"),
-    ]
-
-
 async def test_a_row_is_quoted_with_the_names_of_its_columns() -> None:
     table = "| 功能 | Nacos | Apollo |\n|---|---|---|\n| 灰度发布 | 支持 | 不支持 |\n| 审计 | 支持 | - |\n"
     row = "灰度发布: Nacos: 支持; Apollo: 不支持"
     assert await quote("灰度发布支持吗？", table) == f"> {row} [p1]"
     assert await near("灰度发布支持吗？", replace(passage("a", table), similarity=0.9)) == [NearPage(0, row)]
-
-
-@pytest.mark.parametrize(
-    ("table", "row"),
-    [
-        ("| Key | Type | Description |\n|---|---|---|\n| `ttl` | int | The days. |", "`ttl`: Type: int; The days."),
-        ("|| A | **B** |\n|---|---|---|\n|| one | `x\\|y` |", "one: B: `x|y`"),
-        ("| A | B |\n|---|---|\n| one | two | three |", "one: two: three"),
-        ("| A | B |\n|---|---|\n| one | two |\n\n| left | right |", "left: right"),
-        ("| one | two |", "one: two"),
-        ("| A | B |\n|---|---|\n| | |\n| - | - |", ""),
-    ],
-)
-def test_columns_name_what_does_not_speak_for_itself(table: str, row: str) -> None:
-    assert parse_blocks(table)[-1].quotation == row
-
-
-def test_empty_cells_of_a_row_are_left_out() -> None:
-    table = "| Module | Name | About |\n|---|---|---|\n| - | `ttl` | The days that data is kept. |\n"
-    assert parse_blocks(table)[-1].text == "`ttl`: The days that data is kept."

@@ -139,16 +139,16 @@ def test_tutorial_scripts_are_prose_with_code() -> None:
     assert titles(chunks) == ["Tool", "Tool > Tool Function", "Tool > Tool Function > Registering"]
     assert "Tools are functions" in chunks[0].text
     assert "import toolkit" in chunks[0].text
-    assert chunks[1].text.startswith("Tool Function\n-------------\nA tool function returns")
-    assert "    literal" in chunks[1].text
+    assert chunks[1].text.startswith("## Tool Function\n\nA tool function returns")
+    assert "```\nliteral\n```" in chunks[1].text
     assert "def tool_function" in chunks[1].text
     assert "toolkit.register(tool_function)  # done" in chunks[2].text
     assert all("# %%" not in piece.text and "####" not in piece.text for piece in chunks)
     lines = dedent(TUTORIAL).lstrip("\n").split("\n")
     assert lines[chunks[1].start_line - 1] == "# Tool Function"
     assert lines[chunks[2].end_line - 1].startswith("toolkit.register")
-    assert {piece.kind for piece in chunks} == {"rst"}, "prose, which can be quoted"
-    assert '\n    def tool_function(a: int) -> Response:\n        """Describe' in chunks[1].text, "code is indented"
+    assert {piece.kind for piece in chunks} == {"markdown"}, "prose, which can be quoted"
+    assert '```python\ndef tool_function(a: int) -> Response:\n    """Describe' in chunks[1].text
 
 
 def test_galleries_and_lists_of_files_in_tutorials_are_no_passages() -> None:
@@ -194,8 +194,8 @@ def test_notebooks_of_jupytext_are_prose_with_code() -> None:
     assert {piece.kind for piece in chunks} == {"markdown"}
     assert chunks[0].title.startswith("Training")
     assert "\nModels are **trained** on batches." in text
-    assert "    # set the seed\n    seed(1)" in text, "a comment in code stays one"
-    assert "## Saving\nWeights go" in text
+    assert "```python\n# set the seed\nseed(1)\n```" in text, "a comment in code stays one"
+    assert "## Saving\n\nWeights go" in text
     assert "jupytext" not in text
     assert "%%" not in text
     assert script.lstrip("\n").split("\n")[chunks[0].start_line - 1] == "# # Training"
@@ -219,8 +219,8 @@ def test_comments_that_stand_alone_are_the_prose_of_light_notebooks() -> None:
     """
     )
     text = "\n".join(piece.text for piece in python(script))
-    assert "# Training\nModels are trained on batches." in text
-    assert "    # set the seed\n    seed(1)" in text
+    assert "# Training\n\nModels are trained on batches." in text
+    assert "```python\n# set the seed\nseed(1)\n```" in text
     assert "format_name" not in text
     assert "# +" not in text
 

@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from knowledge.chunking.lines import Lines
-from knowledge.chunking.markdown import parse_markdown_sections
+from core.markup.markdown import read_markdown
 from knowledge.formats.html import read_page
 from tests.support.growth import Growth, Text, find_growth
 
@@ -106,7 +105,7 @@ def test_code_stays_as_it_is(html: str, expected: str) -> None:
 def test_signs_of_markdown_in_a_paragraph_have_no_effect(html: str, expected: str) -> None:
     text = read(f"<main>{html}<h2>Next</h2><p>Text.</p></main>")
     assert text == f"{expected}\n\n## Next\n\nText."
-    assert [section.path for section in parse_markdown_sections(Lines.from_text(text))] == [(), ("Next",)]
+    assert [block.text for block in read_markdown(text) if block.kind == "heading"] == ["Next"]
 
 
 HIDDEN = (

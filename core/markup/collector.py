@@ -1,0 +1,284 @@
+"""Collects blocks that come one after the other, among them HTML, whose tags open and close blocks around others."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from core.markup.document import Block, BlockKind, to_plain
+
+# Python refuses to read a number of thousands of digits.
+_LONG_REFERENCE = re.compile(r"&#\d{8,};?")
+_MARKUP = re.compile(
+    r"<!--.*?(?:-->|\Z)|<(?P<close>/?)(?P<tag>[A-Za-z][A-Za-z0-9-]*+)"
+    r"(?P<attributes>(?:\s(?:[^<>\"']|\"[^\"]*\"|'[^']*')*+)?)/?>"
+    r"|<[!?][^<>]*>",
+    re.DOTALL,
+)
+_ATTRIBUTE = re.compile(r"([\w-]++)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]++))")
+_HIDDEN_TAGS = frozenset(("script", "style", "svg", "iframe", "object", "template", "textarea", "head"))
+_CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
+_INLINE_TAGS = _CODE_TAGS | frozenset(
+    "a abbr b bdi cite del dfn em font i img ins mark q s small span strong sub sup time u var wbr".split()  # noqa: SIM905
+)
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_TABS = frozenset(("tab", "tabitem", "tab-item", "tabpanel", "codetab", "code-tab"))
+_GROUPS = frozenset(("codegroup", "code-group", "codetabs", "tabs", "tab-set", "tabset"))
+_CARDS = frozenset(("card", "linkcard", "link-card", "doccard", "grid-item-card"))
+# What is set apart from the text, with the title that a reader sees where it gives none.
+ADMONITIONS = {
+    name: name.capitalize()
+    for name in """
+    note warning tip hint important attention caution danger error info success question failure bug example abstract
+    summary todo check notice quote
+    """.split()  # noqa: SIM905 (one word a line would hide the code)
+} | {"seealso": "See also", "admonition": "", "callout": "", "alert": "", "aside": ""}
+_KINDS: dict[str, BlockKind] = {
+    "ul": "list",
+    "ol": "list",
+    "li": "item",
+    "table": "table",
+    "blockquote": "quote",
+    "details": "tab",
+    "dd": "definition",
+    **dict.fromkeys(_TABS, "tab"),
+    **dict.fromkeys(ADMONITIONS, "admonition"),
+}
+VERSIONS = {"versionadded": "Added in", "versionchanged": "Changed in", "deprecated": "Deprecated since"}
+_MAX_FRAMES = 40
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A block that has been opened by a tag, with what it holds so far."""
+
+    tag: str
+    kind: BlockKind | None = None
+    label: str = ""
+    level: int = 0
+    start_line: int = 0
+    blocks: list[Block] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+    has_header: bool = False
+    labels: list[str] = field(default_factory=list)
+
+
+class BlockCollector:
+    """Collects the blocks of a document, or of one block of it."""
+
+    def __init__(self) -> None:
+        self._frames = [_Frame("")]
+        self._text = ""
+        self._code: str | None = None
+        self._hidden_tag = ""
+        self._links: list[tuple[int, str]] = []
+        self._line = 0
+
+    @property
+    def is_in_group(self) -> bool:
+        """Return whether the next code is one of several with a label each."""
+        return self._frames[-1].tag in _GROUPS
+
+    def add(self, block: Block) -> None:
+        """Add a block that is complete."""
+        self._end_text()
+        self._frames[-1].blocks.append(block)
+
+    def finish(self) -> tuple[Block, ...]:
+        """Return the blocks; what is still open ends here."""
+        self._end_text()
+        while len(self._frames) > 1:
+            self._close_frame()
+        return tuple(self._frames[0].blocks)
+
+    def add_html(self, text: str, line: int) -> None:
+        """Read HTML that begins on a line."""
+        position = 0
+        self._line = line
+        for markup in _MARKUP.finditer(text):
+            self._add_data(text[position : markup.start()])
+            self._line += text.count("\n", position, markup.end())
+            position = markup.end()
+            tag = (markup["tag"] or "").lower()
+            if self._hidden_tag:
+                self._hidden_tag = "" if markup["close"] and tag == self._hidden_tag else self._hidden_tag
+            elif tag and markup["close"]:
+                self._close(tag)
+            elif tag:
+                self._open(tag, _read_attributes(markup["attributes"]), markup[0].endswith("/>"))
+        self._add_data(text[position:])
+        # What hides text hides it in its own block only.
+        self._hidden_tag = ""
+        self._end_text()
+
+    def _add_data(self, data: str) -> None:
+        if self._hidden_tag:
+            return
+        data = html.unescape(_LONG_REFERENCE.sub("", data))
+        if self._code is not None:
+            self._code += data
+        else:
+            self._text += data
+
+    def _open(self, tag: str, attributes: Mapping[str, str], is_closed: bool) -> None:
+        if self._code is not None:
+            self._code += "\n" if tag == "br" else ""
+        elif tag in _HIDDEN_TAGS:
+            self._hidden_tag = tag if not is_closed else ""
+        elif tag == "br":
+            self._text += "\n"
+        elif tag in _INLINE_TAGS:
+            self._text += "`" if tag in _CODE_TAGS else ""
+            if tag == "a":
+                self._links.append((len(self._text), attributes.get("href", "")))
+        else:
+            self._end_text()
+            self._open_block(tag, attributes, is_closed)
+
+    def _open_block(self, tag: str, attributes: Mapping[str, str], is_closed: bool) -> None:
+        if tag == "pre":
+            self._code = ""
+        elif tag == "hr":
+            self._frames[-1].blocks.append(Block("break"))
+        elif tag in ("td", "th", "tr") and self._find_frame("table"):
+            self._open_cell(tag)
+        elif tag != "p" and len(self._frames) < _MAX_FRAMES:
+            label = attributes.get("title", "")
+            description = attributes.get("text", "")
+            frame = _Frame(tag, label=label, start_line=self._line)
+            frame.kind, frame.level = _get_kind(tag, label)
+            frame.labels = attributes["items"].split("|") if "items" in attributes else []
+            if frame.kind == "admonition":
+                kind = attributes.get("type", tag)
+                frame.label = label or ADMONITIONS.get(kind.lower(), kind.capitalize())
+            elif tag in _TABS and not label and self._frames[-1].labels:
+                frame.label = self._frames[-1].labels.pop(0)
+            if description:
+                frame.blocks.append(Block("paragraph", description, start_line=self._line, end_line=self._line))
+            self._frames.append(frame)
+            if is_closed or attributes.get("end"):
+                self._close_frame()
+
+    def _open_cell(self, tag: str) -> None:
+        while self._frames[-1].tag != "table":
+            self._close_frame()
+        table = self._frames[-1]
+        if tag == "tr":
+            table.rows.append([])
+        else:
+            table.rows = table.rows or [[]]
+            table.has_header |= tag == "th" and len(table.rows) == 1
+            self._frames.append(_Frame(tag))
+
+    def _close(self, tag: str) -> None:
+        if self._code is not None:
+            if tag == "pre":
+                code = self._code.strip("\n")
+                self._code = None
+                self.add(Block("code", code, start_line=self._line, end_line=self._line))
+        elif tag in _CODE_TAGS:
+            self._text += "`"
+        elif tag == "a" and self._links:
+            start, address = self._links.pop()
+            text = self._text[start:].strip()
+            if text and address.startswith(("http://", "https://")):
+                self._text = f"{self._text[:start]}[{text}]({address})"
+        elif tag not in _INLINE_TAGS:
+            self._end_text()
+            if frame := self._find_frame(tag):
+                while self._frames[-1] is not frame:
+                    self._close_frame()
+                self._close_frame()
+
+    def _find_frame(self, tag: str) -> _Frame | None:
+        return next((frame for frame in reversed(self._frames[1:]) if frame.tag == tag), None)
+
+    def _end_text(self) -> None:
+        text = " ".join(self._text.split())
+        self._text = ""
+        self._links.clear()
+        if self._code is not None:
+            code = self._code.strip("\n")
+            self._code = None
+            if code.strip():
+                self._frames[-1].blocks.append(Block("code", code, start_line=self._line, end_line=self._line))
+        if text.count("`") % 2:
+            text = text.replace("`", "")
+        if text:
+            self._frames[-1].blocks.append(Block("paragraph", text, start_line=self._line, end_line=self._line))
+
+    def _close_frame(self) -> None:
+        frame = self._frames.pop()
+        parent = self._frames[-1]
+        if frame.tag in ("td", "th"):
+            if parent.rows:
+                parent.rows[-1].append(_join_text(frame.blocks))
+        elif frame.tag in ("summary", "dt"):
+            parent.label = _join_text(frame.blocks)
+        else:
+            blocks = _close_blocks(frame, parent)
+            parent.blocks += [
+                block if block.end_line else replace(block, start_line=frame.start_line, end_line=self._line)
+                for block in blocks
+            ]
+
+
+def _read_attributes(text: str) -> dict[str, str]:
+    return {
+        match[1].lower(): html.unescape(_LONG_REFERENCE.sub("", next(filter(None, match.groups()[1:]), "")))
+        for match in _ATTRIBUTE.finditer(text)
+    }
+
+
+def _get_kind(tag: str, label: str) -> tuple[BlockKind | None, int]:
+    """Return what a tag is as a block, None where it only holds others, and its level."""
+    if tag in _HEADINGS:
+        return "heading", _HEADINGS[tag]
+    kind = _KINDS.get(tag)
+    if kind is None and label and tag not in _GROUPS:
+        kind = "definition" if tag in _CARDS else "tab"
+    return kind, int(tag == "ol")
+
+
+def _close_blocks(frame: _Frame, parent: _Frame) -> list[Block]:
+    """Return a block that is complete; what it holds, where it is none itself."""
+    children = tuple(frame.blocks)
+    kind = frame.kind
+    block = None
+    if kind == "heading" and children:
+        block = Block("heading", _join_text(children), level=frame.level)
+    elif kind == "table":
+        header, *rows = frame.rows if frame.has_header else [[], *frame.rows]
+        cells = tuple(tuple(row) for row in rows if any(row))
+        table = Block("table", header=tuple(header), rows=cells)
+        return [*children, *([table] if cells or any(header) else [])]
+    elif kind == "item":
+        block = make_item(children)
+    elif kind == "list" and children:
+        items = tuple(child if child.kind == "item" else make_item((child,)) for child in children)
+        block = Block("list", children=items, level=frame.level)
+    elif frame.tag == "dd":
+        block = Block("definition", parent.label, children)
+    elif kind in ("tab", "admonition", "definition") and frame.label:
+        block = Block(kind, frame.label, children)
+    elif kind == "quote" and children:
+        block = Block("quote", children=children)
+    return [block] if block else list(children)
+
+
+def make_item(blocks: tuple[Block, ...]) -> Block:
+    """Return the item of a list: its first paragraph is its text."""
+    if blocks and blocks[0].kind == "paragraph":
+        return Block("item", blocks[0].text, blocks[1:])
+    return Block("item", children=blocks)
+
+
+def _join_text(blocks: tuple[Block, ...] | list[Block]) -> str:
+    """Return blocks as one line of inline Markdown."""
+    texts: list[str] = []
+    for block in blocks:
+        text = f"`{to_plain(block.text)}`" if block.kind == "code" else block.text
+        texts += filter(None, (text, _join_text(block.children)))
+    return " ".join(texts)

@@ -1,0 +1,255 @@
+"""Rewrites what stands around Markdown as lines of it: front matter, MDX, and the tags of templates.
+
+A component becomes a tag of HTML on a line of its own, with nothing but its label. All patterns are linear, for
+documents are foreign text.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass, field
+
+# Nobody writes inline code, or a tag of a template, that is longer.
+MAX_SPAN_CHARS = 2000
+
+_TOKEN = re.compile(
+    r"^(?P<lead>[ \t>]*+(?:(?:[-*+]|\d{1,9}[.)])[ \t]++)*+)(?P<fence>`{3,}+(?=[^`\n]*$)|~{3,}+)[^\n]*$"
+    r"|(?P<ticks>`+)"
+    r"|(?P<comment><!--|\{/\*)"
+    r"|(?P<template>\{(?:%|\{[%<])-?[ \t]*+(?P<end>/|end)?(?P<block>[A-Za-z][\w-]*+)"
+    r"(?P<arguments>[^{}\n]{0,500}?)-?[%>]\}\}?)"
+    r"|^(?P<module>import\s(?:[^'\"<>`.()]{0,500}\sfrom\s*)?['\"][^'\"\n]{1,200}['\"]"
+    r"|export\s+(?:(?:const|let|var)\s+[\w{\[]|(?:async\s+)?function\b|class\b|default\s+(?:function|class|[({\w.]+[({;])|[{*]))"
+    r"|<(?P<close>/?)(?P<tag>[A-Za-z][\w.:-]*+)(?=[\s/>])"
+    r"|(?P<expression>\\?\{)",
+    re.MULTILINE,
+)
+_BRACES = re.compile(r"\{(?>[^{}]++|\{(?>[^{}]++|\{[^{}]*+\})*+\})*+\}")
+_REST_OF_TAG = re.compile(
+    rf"(?:[^<>\"'{{}}]++|\"[^\"]{{0,{MAX_SPAN_CHARS}}}\"|'[^']{{0,{MAX_SPAN_CHARS}}}'|{_BRACES.pattern})*+>"
+)
+_ATTRIBUTE = re.compile(
+    r"(?<![\w-])(label|title|tab|header|summary|name|value|description|type|items)\s*="
+    r"\s*(?:\"([^\"]*)\"|'([^']*)'|\{\s*[\"'`]([^\"'`{}]*)[\"'`]\s*\}|\{\s*(\[[^\[\]{}]*\])\s*\})"
+)
+_ITEM = re.compile(r"[\"']([^\"']+)[\"']")
+# The name that a reader sees, best first.
+_LABELS = ("label", "title", "tab", "header", "summary", "name", "value")
+_STRING = re.compile(r"\{\s*([\"'`])([^\"'`]*)\1\s*\}")
+_NAME = re.compile(r"\{\{?\s*(?:[A-Za-z_$][\w$]*\.)*([A-Za-z_$][\w$]*)\s*\}\}?")
+_FRONT_KEY = re.compile(r"[A-Za-z_][\w -]*+[ \t]*+[:=]|#")
+_FRONT_TITLE = re.compile(r"title[ \t]*[:=][ \t]*(.+)")
+_BLANK_LINE = re.compile(r"\n[ \t]*\n")
+# What Markdown reads up to their end.
+_RAW_TAGS = frozenset(("pre", "script", "style", "textarea"))
+
+
+@dataclass(frozen=True, slots=True)
+class MarkdownSource:
+    """Lines of Markdown with their 1-based `numbers` in the document, and the title that its front matter gives."""
+
+    lines: list[str]
+    numbers: list[int]
+    title: str = ""
+    title_line: int = 0
+    is_mdx: bool = False
+
+
+def read_source(text: str) -> MarkdownSource:
+    """Return a document as lines of Markdown without front matter, comments, and the syntax of MDX and templates."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\u00ad", "")
+    lines = text.split("\n")
+    first_line, title, title_line = _read_front_matter(lines)
+    body = "\n".join(lines[first_line - 1 :])
+    rewriter = _Rewriter(body, first_line, is_mdx=False)
+    rewriter.run()
+    if rewriter.has_components:
+        rewriter = _Rewriter(body, first_line, is_mdx=True)
+        rewriter.run()
+    return MarkdownSource(rewriter.lines, rewriter.numbers, title, title_line, rewriter.is_mdx)
+
+
+def _read_front_matter(lines: list[str]) -> tuple[int, str, int]:
+    """Return the number of the first line after front matter, and the title that it gives with its line."""
+    fence = lines[0].rstrip()
+    if fence not in ("---", "+++") or len(lines) < 3 or not _FRONT_KEY.match(lines[1]):
+        return 1, "", 0
+    title = ""
+    title_line = 0
+    for number, line in enumerate(lines[1:], 2):
+        if line.rstrip() == fence or (fence == "---" and line.rstrip() == "..."):
+            return number + 1, title, title_line
+        if match := _FRONT_TITLE.match(line):
+            title = match[1].strip().strip("\"'")
+            title_line = number
+    return 1, "", 0
+
+
+@dataclass(slots=True)
+class _Rewriter:
+    """Goes through a text once; `has_components` says afterwards whether it is MDX."""
+
+    text: str
+    number: int
+    is_mdx: bool
+    has_components: bool = False
+    lines: list[str] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    _line: str = ""
+    _line_number: int = 0
+    _unclosed: set[str] = field(default_factory=set)
+
+    def run(self) -> None:
+        self._line_number = self.number
+        position = 0
+        while token := _TOKEN.search(self.text, position):
+            self._emit(self.text[position : token.start()])
+            position = self._rewrite(token)
+        self._emit(self.text[position:])
+        self._end_line()
+
+    def _emit(self, text: str) -> None:
+        first, *others = text.split("\n")
+        self._line += first
+        for line in others:
+            self._end_line()
+            self.number += 1
+            self._line_number = self.number
+            self._line = line
+
+    def _skip(self, text: str) -> None:
+        self.number += text.count("\n")
+        if not self._line.strip():
+            self._line_number = self.number
+
+    def _end_line(self) -> None:
+        self.lines.append(self._line)
+        self.numbers.append(self._line_number)
+        self._line = ""
+        self._line_number = self.number
+
+    def _rewrite(self, token: re.Match[str]) -> int:
+        """Emit what stands for a token, and return where the text goes on."""
+        if token["fence"] or token["ticks"]:
+            end = self._find_code_end(token)
+            self._emit(self.text[token.start() : end])
+            return end
+        if token["comment"]:
+            return self._skip_comment(token)
+        if token["template"]:
+            label = next(iter(_ITEM.findall(token["arguments"])), "")
+            self._emit_tag(token.end(), token["block"], bool(token["end"]), title=label)
+            return token.end()
+        if token["tag"]:
+            return self._rewrite_tag(token)
+        return self._rewrite_script(token)
+
+    def _find_code_end(self, token: re.Match[str]) -> int:
+        if fence := token["fence"]:
+            closing = re.compile(rf"^[ \t>]*{fence}[`~]*[ \t]*$", re.MULTILINE).search(self.text, token.end())
+            return closing.end() if closing else len(self.text)
+        limit = token.end() + MAX_SPAN_CHARS
+        span_end = re.compile(f"(?<!`){token['ticks']}(?!`)").search(self.text, token.end(), limit)
+        if span_end is None or _BLANK_LINE.search(self.text, token.end(), span_end.start()):
+            return token.end()
+        return span_end.end()
+
+    def _skip_comment(self, token: re.Match[str]) -> int:
+        mark = token["comment"]
+        closing_mark = "-->" if mark == "<!--" else "*/}"
+        self.has_components |= mark != "<!--"
+        end = -1 if mark in self._unclosed else self.text.find(closing_mark, token.end())
+        # What is indented may be code: the parser knows.
+        if end < 0 or (not self.is_mdx and self._line.startswith("    ") and not self._line.strip()):
+            self._unclosed |= {mark} if end < 0 else set()
+            self._emit(mark)
+            return token.end()
+        end += len(closing_mark)
+        self._skip(self.text[token.start() : end])
+        return end
+
+    def _rewrite_tag(self, token: re.Match[str]) -> int:
+        name = token["tag"]
+        is_component = name[0].isupper() or "." in name
+        rest = _REST_OF_TAG.match(self.text, token.end())
+        self.has_components |= is_component and rest is not None and self._is_at_start()
+        if rest is None or not self.is_mdx or name.lower() in _RAW_TAGS:
+            self._emit(token[0])
+            return token.end()
+        if not is_component and "{" not in rest[0]:
+            self._emit(self.text[token.start() : rest.end()])
+            return rest.end()
+        attributes = {match[1]: next(filter(None, match.groups()[1:]), "") for match in _ATTRIBUTE.finditer(rest[0])}
+        items = "|".join(_ITEM.findall(attributes.get("items", "")))
+        label = next((attributes[key] for key in _LABELS if attributes.get(key)), "")
+        self._emit_tag(
+            rest.end(),
+            name,
+            bool(token["close"]),
+            title=label,
+            type=attributes.get("type", ""),
+            items=items,
+            text=attributes.get("description", "") if rest[0].endswith("/>") else "",
+            end="1" if rest[0].endswith("/>") else "",
+        )
+        self._skip(rest[0])
+        return rest.end()
+
+    def _is_at_start(self) -> bool:
+        return not self._line.strip(" \t>-*+")
+
+    def _emit_tag(self, position: int, name: str, is_closing: bool, **attributes: str) -> None:
+        """Emit a tag on a line of its own; one within a sentence leaves no trace."""
+        line_end = self.text.find("\n", position)
+        rest = self.text[position : line_end if line_end >= 0 else len(self.text)].strip()
+        ends_with_tag = not rest or rest.startswith(("<", "{%", "{{")) or rest.endswith((">", "%}", "}}"))
+        if not ends_with_tag or not (is_closing or self._is_at_start()):
+            return
+        indent = self._line[: len(self._line) - len(self._line.lstrip())]
+        if self._line.strip():
+            self._end_line()
+            self._end_line()
+        shown = "".join(f' {key}="{html.escape(value)}"' for key, value in attributes.items() if value)
+        tag = re.sub(r"[^a-z0-9-]", "-", name.rpartition(".")[2].lower())
+        # A blank line ends what Markdown reads as HTML.
+        self._line = f"{indent}</{tag}>" if is_closing else f"{indent}<{tag}{shown}>"
+        self._end_line()
+        self._end_line()
+        self._line = indent
+
+    def _rewrite_script(self, token: re.Match[str]) -> int:
+        """Leave out a module's import or export; of an expression, keep the text or the name that it shows."""
+        if token["module"]:
+            is_block = not self.lines or not self.lines[-1].strip()
+            self.has_components |= is_block
+            if self.is_mdx and is_block:
+                end = self._find_module_end(token)
+                self._skip(self.text[token.start() : end])
+                return end
+        braces = _BRACES.match(self.text, token.start()) if self.is_mdx and token["expression"] == "{" else None
+        if braces is None or braces[0][1:2] in ("#", ".", ":"):
+            self._emit(token[0])
+            return token.end()
+        self._skip(braces[0])
+        shown = _STRING.fullmatch(braces[0])
+        name = _NAME.fullmatch(braces[0])
+        self._line += shown[2].replace("\n", " ") if shown else name[1] if name else ""
+        return braces.end()
+
+    def _find_module_end(self, token: re.Match[str]) -> int:
+        """Return where a statement ends: at a blank line outside of brackets, at the latest at the end."""
+        depth = 0
+        position = token.start()
+        first_blank = 0
+        while position < len(self.text):
+            line_end = self.text.find("\n", position)
+            line_end = len(self.text) if line_end < 0 else line_end
+            line = self.text[position:line_end]
+            if not line.strip():
+                first_blank = first_blank or position
+                if depth <= 0:
+                    return position - 1
+            depth += sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
+            position = line_end + 1
+        return len(self.text) if depth <= 0 or not first_blank else first_blank - 1

@@ -1,0 +1,406 @@
+"""Reads Markdown as blocks, in the forms that the world writes: CommonMark, GitHub, MyST, MDX, MkDocs, VitePress."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, MutableMapping, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.token import Token
+from mdit_py_plugins.colon_fence import colon_fence_plugin
+from mdit_py_plugins.deflist import deflist_plugin
+from mdit_py_plugins.footnote import footnote_plugin
+
+from core.markup.collector import ADMONITIONS, VERSIONS, BlockCollector, make_item
+from core.markup.components import read_source
+from core.markup.document import Block, BlockKind, to_plain
+from core.markup.inline import clean_inline
+
+# Directives within directives that are read; nobody writes that many.
+MAX_DEPTH = 8
+# Quotations, lists and links within each other; what is deeper is left out. The time grows with it.
+MAX_NESTING = 20
+
+Reader = Callable[[str], tuple[Block, ...]]
+
+_INDENTED = re.compile(r"(!!!|\?\?\?\+?|===[!+]?)[ \t]+(\S.*)$")
+_DIRECTIVE = re.compile(r"\{([A-Za-z][\w:.+-]*)\}[ \t]*(.*)$")
+_CONTAINER = re.compile(r"\{?[ \t]*\.?(?:callout-)?([\w-]+)\}?[ \t]*(.*)$")
+_OPTION = re.compile(r":[\w-]+:(?:[ \t]|$)")
+_QUOTED = re.compile(r"[\"'\[]([^\"'\[\]]{1,200})[\"'\]]")
+_TITLE_ATTRIBUTE = re.compile(r"\b(?:title|label|tab|name)=[\"']([^\"']{1,200})[\"']")
+_ALERT = re.compile(r"\[!([A-Za-z]+)\][+-]?[ \t]*([^\n]*)(?:\n|$)")
+# A target of MyST, and a comment, which only a line of its own can be.
+_NO_TEXT = re.compile(r"\([^()\n]{1,200}\)=[ \t]*(?:\n|$)|\+{3}[^\n]*(?:\n|$)|%[ \t][^\n]*(?:\n%[^\n]*)*(?:\n|$)")
+_LANGUAGE = re.compile(r"\{?\.?([\w+#-]+)")
+_CODE_DIRECTIVES = frozenset(
+    ("code", "code-block", "code-cell", "sourcecode", "prompt", "parsed-literal", "doctest", "testcode")
+)
+# Code of which the name says the language: the cells of R Markdown and Quarto, and drawings.
+_CELLS = frozenset(("r", "python", "julia", "bash", "sql", "js", "ojs", "math", "mermaid", "dot"))
+# What they hold is a list of files, a picture or an index.
+_EMPTY_DIRECTIVES = frozenset(
+    ("toctree", "include", "literalinclude", "image", "contents", "index", "currentmodule", "bibliography")
+)
+_LABELLED: dict[str, BlockKind] = {
+    "card": "definition",
+    "details": "tab",
+    "dropdown": "tab",
+    "grid-item-card": "definition",
+    "tab": "tab",
+    "tab-item": "tab",
+}
+_CODE_GROUPS = frozenset(("code-group", "codegroup"))
+
+
+def read_markdown(text: str, read_rst: Reader | None = None, *, has_indented_code: bool = True) -> tuple[Block, ...]:
+    """Return the blocks of a document in Markdown; a title in its front matter is its heading where it has no other.
+
+    Takes linear time for any text. `read_rst` reads what Markdown holds of reStructuredText. Without
+    `has_indented_code`, what is indented is prose.
+
+    >>> [block.text for block in read_markdown("# Start\\n\\nRead *on*, [here](a.md). <!-- no -->")]
+    ['Start', 'Read *on*, here.']
+    """
+    source = read_source(text)
+    blocks = _Reader(has_indented_code=has_indented_code and not source.is_mdx, read_rst=read_rst).read(
+        source.lines, source.numbers
+    )
+    if not source.title or any(block.kind == "heading" and block.level == 1 for block in blocks[:1]):
+        return blocks
+    line = source.title_line
+    return (Block("heading", source.title, level=1, start_line=line, end_line=line), *blocks)
+
+
+@cache
+def _make_parser(*, has_indented_code: bool) -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).enable(["table", "strikethrough"])
+    parser.use(colon_fence_plugin).use(deflist_plugin)
+    parser.use(footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
+    parser.block.ruler.before("fence", "indented", _read_indented, {"alt": ["paragraph", "reference", "list"]})
+    # Inline markup is read where it is needed.
+    parser.disable(["inline", "text_join", "footnote_tail"], ignoreInvalid=True)
+    # In MDX, what is indented within a component is no code.
+    return parser if has_indented_code else parser.disable("code")
+
+
+def _read_indented(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read the admonitions and tabs of MkDocs: a line with a mark, and the indented lines below it."""
+    position = state.bMarks[start] + state.tShift[start]
+    if state.is_code_block(start) or state.src[position : position + 3] not in ("!!!", "???", "==="):
+        return False
+    match = _INDENTED.match(state.src[position : state.eMarks[start]])
+    if match is None or silent:
+        return match is not None
+    indent = state.sCount[start] + 4
+    last = start
+    for line in range(start + 1, end):
+        if not state.isEmpty(line) and state.sCount[line] < indent:
+            break
+        last = line if not state.isEmpty(line) else last
+    token = state.push("indented", "", 0)
+    token.markup = match[1]
+    token.info = match[2]
+    token.content = state.getLines(start + 1, last + 1, indent, False)
+    token.map = [start, last + 1]
+    state.line = last + 1
+    return True
+
+
+class _Reader:
+    """Reads a document, and what its directives hold; `environment` has the links that names refer to."""
+
+    def __init__(self, *, has_indented_code: bool, read_rst: Reader | None) -> None:
+        self._parser = _make_parser(has_indented_code=has_indented_code)
+        self._read_rst = read_rst
+        self._environment: MutableMapping[str, Any] = {}
+        self._depth = 0
+        self._lines: Sequence[str] = ()
+        self._numbers: Sequence[int] = ()
+
+    def read(self, lines: Sequence[str], numbers: Sequence[int], group: str = "") -> tuple[Block, ...]:
+        """Return the blocks of lines with these numbers."""
+        if self._depth >= MAX_DEPTH:
+            code = _strip_blank_lines("\n".join(lines))
+            return (Block("code", code, start_line=numbers[0], end_line=numbers[-1]),) if code else ()
+        outer_lines, outer_numbers = self._lines, self._numbers
+        self._lines, self._numbers = lines, numbers
+        self._depth += 1
+        blocks = self._read_tokens(self._parser.parse("\n".join(lines), self._environment), group)
+        self._depth -= 1
+        self._lines, self._numbers = outer_lines, outer_numbers
+        return blocks
+
+    def _clean(self, text: str) -> str:
+        return clean_inline(self._parser, text, self._environment)
+
+    def _get_lines(self, token: Token) -> tuple[int, int]:
+        """Return the first and the last line of a block in the document."""
+        if token.map is None:
+            return 0, 0
+        start, end = token.map
+        last = max(start, min(end, len(self._numbers)) - 1)
+        while last > start and not self._lines[last].strip():
+            last -= 1
+        return self._numbers[start], self._numbers[last]
+
+    def _read_tokens(self, tokens: Sequence[Token], group: str = "") -> tuple[Block, ...]:
+        collector = BlockCollector()
+        position = 0
+        while position < len(tokens):
+            token = tokens[position]
+            end = position
+            while token.nesting == 1 and (tokens[end].nesting != -1 or tokens[end].level != token.level):
+                end += 1
+            for block in self._read_block(token, tokens[position + 1 : end], collector, group):
+                collector.add(block)
+            position = end + 1
+        return collector.finish()
+
+    def _read_block(
+        self, token: Token, inner: Sequence[Token], collector: BlockCollector, group: str
+    ) -> Sequence[Block]:
+        """Return the blocks of a token with those within it; HTML goes to the collector itself."""
+        kind = token.type.removesuffix("_open")
+        if kind == "html_block":
+            collector.add_html(token.content, self._get_lines(token)[0])
+        elif kind in ("fence", "colon_fence", "indented"):
+            return self._read_fence(token, group or ("code-group" if collector.is_in_group else ""))
+        readers: dict[str, Callable[[Token, Sequence[Token]], Sequence[Block]]] = {
+            "heading": self._read_heading,
+            "paragraph": self._read_paragraph,
+            "code_block": self._read_indented_code,
+            "hr": lambda token, _: [self._place(Block("break"), token)],
+            "bullet_list": self._read_list,
+            "ordered_list": self._read_list,
+            "list_item": lambda token, inner: [self._place(make_item(self._read_tokens(inner)), token)],
+            "blockquote": self._read_quote,
+            "table": self._read_table,
+            "dl": lambda _, inner: self._read_definitions(inner),
+            "footnote_reference": lambda _, inner: self._read_tokens(inner),
+        }
+        return readers[kind](token, inner) if kind in readers else ()
+
+    def _place(self, block: Block, token: Token) -> Block:
+        """Return a block with the lines of its token."""
+        start, end = self._get_lines(token)
+        return replace(block, start_line=start, end_line=end)
+
+    def _read_heading(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
+        text = self._clean(inner[0].content)
+        return [self._place(Block("heading", text, level=int(token.tag[1:])), token)] if text else ()
+
+    def _read_indented_code(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:
+        code = _strip_blank_lines(token.content)
+        return [self._place(Block("code", code), token)] if code else ()
+
+    def _read_paragraph(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
+        content = inner[0].content
+        start, end = self._get_lines(token)
+        if content[:1] in "(+%" and (mark := _NO_TEXT.match(content)):
+            start += mark[0].count("\n")
+            content = content[mark.end() :]
+        text = self._clean(content)
+        return [Block("paragraph", text, start_line=start, end_line=end)] if text else ()
+
+    def _read_list(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
+        level = int(token.attrGet("start") or 1) if token.type.startswith("ordered") else 0
+        return [self._place(Block("list", children=self._read_tokens(inner), level=level), token)]
+
+    def _read_quote(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
+        alert = _ALERT.match(inner[1].content) if len(inner) > 1 and inner[1].type == "inline" else None
+        if alert:
+            inner[1].content = inner[1].content[alert.end() :]
+            title = self._clean(alert[2]) or _get_title(alert[1])
+            return [self._place(Block("admonition", title, self._read_tokens(inner)), token)]
+        children = self._read_tokens(inner)
+        return [self._place(Block("quote", children=children), token)] if children else ()
+
+    def _read_table(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
+        rows: list[list[str]] = []
+        for part in inner:
+            if part.type == "tr_open":
+                rows.append([])
+            elif part.type == "inline":
+                rows[-1].append(self._clean(part.content).replace("\n", " "))
+        return [self._place(_make_table(rows), token)]
+
+    def _read_definitions(self, inner: Sequence[Token]) -> list[Block]:
+        blocks: list[Block] = []
+        term = ""
+        position = 0
+        while position < len(inner):
+            token = inner[position]
+            end = position
+            while token.nesting == 1 and (inner[end].nesting != -1 or inner[end].level != token.level):
+                end += 1
+            if token.type == "dt_open":
+                term = self._clean(inner[position + 1].content)
+            elif token.type == "dd_open":
+                children = self._read_tokens(inner[position + 1 : end])
+                blocks.append(self._place(Block("definition", term, children), token))
+            position = end + 1
+        return blocks
+
+    def _read_fence(self, token: Token, group: str) -> Sequence[Block]:
+        """Read what stands between two marks, or below one: code, a directive or a container."""
+        start, end = self._get_lines(token)
+        lines = token.content.split("\n")
+        first = token.map[0] + 1 if token.map else 0
+        numbers = [*self._numbers[first : first + len(lines)]]
+        numbers += [end] * (len(lines) - len(numbers))
+        info = token.info.strip()
+        if token.type == "indented":
+            return self._read_indented(token.markup, info, lines, numbers)
+        if directive := _DIRECTIVE.match(info):
+            return self._read_directive(directive[1].lower(), directive[2].strip(), lines, numbers)
+        if token.type == "colon_fence":
+            return self._read_container(info, lines, numbers)
+        code = _strip_blank_lines(token.content)
+        language = _LANGUAGE.match(info)
+        # Its lines are counted from its first one that is not blank.
+        start += next((number for number, line in enumerate(lines) if line.strip()), 0)
+        block = Block("code", code, language=language[1].lower() if language else "", start_line=start, end_line=end)
+        label = _find_label(info) if group in _CODE_GROUPS else ""
+        if not code:
+            return ()
+        return [Block("tab", label, (block,), start_line=start, end_line=end)] if label else [block]
+
+    def _read_indented(self, mark: str, info: str, lines: list[str], numbers: list[int]) -> Sequence[Block]:
+        quoted = _QUOTED.search(info)
+        title = quoted[1] if quoted else ""
+        name = "tab" if mark.startswith("=") else info.split(maxsplit=1)[0].strip("\"'")
+        if mark.startswith("?") and name not in ADMONITIONS:
+            name = "details"
+        return self._wrap(name, title or (info if name == "tab" else ""), self.read(lines, numbers), numbers)
+
+    def _read_container(self, info: str, lines: list[str], numbers: list[int]) -> Sequence[Block]:
+        """Read a container of VitePress, Docusaurus or Quarto: `::: name Title`, `:::name[Title]`."""
+        match = _CONTAINER.match(info) if info else None
+        if match is None:
+            return self.read(lines, numbers)
+        name = match[1].lower()
+        attribute = _TITLE_ATTRIBUTE.search(info)
+        title = attribute[1] if attribute else re.sub(r"\{[^{}]*\}$", "", match[2]).strip().strip("[]\"'{}")
+        blocks = self._read_tabs(lines, numbers) if name == "tabs" else self.read(lines, numbers, name)
+        return self._wrap(name, title, blocks, numbers)
+
+    def _read_tabs(self, lines: Sequence[str], numbers: Sequence[int]) -> tuple[Block, ...]:
+        """Return the tabs of VitePress: each begins with a line `== Label`."""
+        starts = [number for number, line in enumerate(lines) if line.startswith("== ")]
+        blocks = self.read(lines[: starts[0]], numbers) if starts else self.read(lines, numbers)
+        for start, end in pairwise([*starts, len(lines)]):
+            tab = self.read(lines[start + 1 : end], numbers[start + 1 : end])
+            blocks += tuple(self._wrap("tab", lines[start][3:], tab, numbers[start:end]))
+        return blocks
+
+    def _wrap(self, name: str, title: str, blocks: tuple[Block, ...], numbers: Sequence[int]) -> Sequence[Block]:
+        """Return what a container holds as the block that its name says; one that is not known only holds others."""
+        title = self._clean(title)
+        kind = _LABELLED.get(name) or ("tab" if " " in title else None)
+        if name in ADMONITIONS:
+            kind = "admonition"
+            title = title or _get_title(name)
+        if kind is None or not title:
+            return blocks
+        return [Block(kind, title, blocks, start_line=numbers[0], end_line=numbers[-1])]
+
+    def _read_directive(self, name: str, argument: str, lines: list[str], numbers: list[int]) -> Sequence[Block]:
+        """Read a directive of MyST: one that is not known keeps its text."""
+        body, body_numbers = _skip_options(lines, numbers)
+        code = _strip_blank_lines("\n".join(body))
+        if name in _EMPTY_DIRECTIVES:
+            return ()
+        if name in _CODE_DIRECTIVES or name in _CELLS:
+            language = name if name in _CELLS else argument.partition(" ")[0].lower()
+            block = Block("code", code, language=language, start_line=numbers[0], end_line=numbers[-1])
+            return [block] if code else ()
+        if name in ("csv-table", "list-table"):
+            return self._read_table_directive(name, argument, lines, body, body_numbers)
+        if name == "eval-rst" and self._read_rst is not None and body_numbers:
+            # Above it are as many lines as in the document.
+            return self._read_rst("\n" * (body_numbers[0] - 1) + code)
+        title = ""
+        if name in VERSIONS:
+            version, _, argument = argument.partition(" ")
+            title = f"{VERSIONS[name]} {version}"
+            name = "note"
+        elif ":" in name and argument:
+            # What a domain describes, such as a function.
+            name = "card"
+            title = f"`{argument.replace('`', '')}`"
+            argument = ""
+        elif not ADMONITIONS.get(name):
+            title = argument
+            argument = ""
+        # Of others, what follows the name is the beginning of the text.
+        blocks = self.read([argument, "", *body], [numbers[0], numbers[0], *body_numbers])
+        return self._wrap(name, title, blocks, numbers)
+
+    def _read_table_directive(
+        self, name: str, title: str, lines: list[str], body: list[str], numbers: list[int]
+    ) -> Sequence[Block]:
+        """Read a table whose rows are those of a CSV file, or lists in a list."""
+        options = dict(re.findall(r":([\w-]+):[ \t]*(.*)", "\n".join(lines[: len(lines) - len(body)])))
+        if name == "csv-table":
+            rows = list(csv.reader([options.get("header", ""), *body], skipinitialspace=True))
+        else:
+            items = [item for block in self.read(body, numbers) for item in block.children]
+            rows = [[_get_text(cell) for cell in inner.children] for item in items for inner in item.children]
+            rows = [[], *rows] if options.get("header-rows") == "0" else rows
+        if not rows or not numbers:
+            return ()
+        cells = [[self._clean(cell) for cell in row] for row in rows if row or row is rows[0]]
+        table = replace(_make_table(cells), start_line=numbers[0], end_line=numbers[-1])
+        title = self._clean(title)
+        caption = Block("paragraph", f"{title}:", start_line=numbers[0], end_line=numbers[0])
+        return [caption, table] if title else [table]
+
+
+def _make_table(rows: Sequence[Sequence[str]]) -> Block:
+    """Return a table whose first row are the names of its columns, if they have any."""
+    header, *others = map(tuple, rows)
+    return Block("table", header=header if any(header) else (), rows=tuple(others))
+
+
+def _find_label(info: str) -> str:
+    """Return the label of code in a group: `bash [npm]`, `bash title="npm"`, `bash npm`."""
+    named = _TITLE_ATTRIBUTE.search(info) or re.search(r"\[([^\[\]]{1,200})\]", info)
+    return named[1] if named else info.partition(" ")[2].strip()
+
+
+def _get_title(name: str) -> str:
+    return ADMONITIONS.get(name.lower(), name.capitalize())
+
+
+def _skip_options(lines: Sequence[str], numbers: Sequence[int]) -> tuple[list[str], list[int]]:
+    """Return the lines of a directive below its options, which are fields or a block of YAML."""
+    start = 0
+    if lines[:1] == ["---"] and "---" in lines[1:]:
+        start = lines.index("---", 1) + 1
+    while start < len(lines) and (_OPTION.match(lines[start]) or not lines[start].strip()):
+        start += 1
+    return list(lines[start:]), list(numbers[start:])
+
+
+def _strip_blank_lines(code: str) -> str:
+    lines = [line.rstrip() for line in code.split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    start = next((number for number, line in enumerate(lines) if line), 0)
+    return "\n".join(lines[start:])
+
+
+def _get_text(item: Block) -> str:
+    """Return an item of a list as a cell."""
+    texts = [
+        item.text,
+        *(f"`{to_plain(child.text)}`" if child.kind == "code" else _get_text(child) for child in item.children),
+    ]
+    return " ".join(filter(None, texts))

@@ -1,0 +1,133 @@
+"""What a text says, in order: sentences as paragraphs, items and rows, with the headings above them and their code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
+
+from core.language.tokens import HAN, KANA
+from core.markup.docstrings import translate_docstring
+from core.markup.document import Block, to_plain
+from core.markup.inline import ONLY_LINK
+from core.markup.markdown import read_markdown
+from core.markup.tables import join_cells, name_cells
+
+StatementKind = Literal["prose", "item", "row", "code", "heading", "label", "break"]
+
+# Signs of full width have their own space; an address needs one before it to be a link. Korean separates its words.
+_CJK_BLANK = re.compile(
+    rf"(?<=[{HAN}{KANA}”])[ ](?=[{HAN}{KANA}“])|(?<=[，。！？；：、）」』》】])[ ](?!https?:)"
+    r"|[ ](?=[，。！？；：、（）「」『』《》【】])"
+)
+# What generators of references write above a description: `**name**(parameters): type`, or a name alone.
+_SIGNATURE = re.compile(r"(?:▸ )?\*\*[\w.$]{1,80}\*\*(?:\\?<[^()\n]{0,200}>)?\(")
+_BARE_NAME = re.compile(r"[A-Za-z_$][\w$]*+(?:\.[\w$]++)+", re.ASCII)
+# The label of a tab, or the title of a note, as the writer of Markdown leaves it.
+_SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
+_LABEL = re.compile(r"\*\*([^*\n]{1,200})\*\*")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Prose in one line, or unchanged code with its language.
+
+    `named_text` is a row of a table with the names of its columns, where there are any. A label names what follows it,
+    up to its code: that of a tab, or a line in bold.
+    """
+
+    kind: StatementKind
+    text: str
+    language: str = ""
+    named_text: str = ""
+
+    @property
+    def quotation(self) -> str:
+        """The text that can be read alone."""
+        return self.named_text or self.text
+
+
+@lru_cache(maxsize=512)
+def read_statements(text: str, *, is_docstring: bool = False) -> tuple[Statement, ...]:
+    """Return the statements of a passage. Those of one answer are read several times, so they are kept."""
+    markdown = translate_docstring(text) if is_docstring else text
+    return tuple(_flatten(read_markdown(markdown, has_indented_code=not is_docstring)))
+
+
+@lru_cache(maxsize=512)
+def read_tables(text: str) -> tuple[Block, ...]:
+    """Return the tables of a passage that have names of columns and rows, with plain cells.
+
+    >>> [table.rows for table in read_tables("| Name | Default |\\n|---|---|\\n| `a` | **3** |")]
+    [(('a', '3'),)]
+    """
+    return tuple(_find_tables(read_markdown(text))) if "|" in text else ()
+
+
+def _find_tables(blocks: Sequence[Block]) -> Iterator[Block]:
+    for block in blocks:
+        yield from _find_tables(block.children)
+        if block.header and block.rows:
+            yield replace(block, header=_to_plain_row(block.header), rows=tuple(map(_to_plain_row, block.rows)))
+
+
+def _to_plain_row(cells: Sequence[str]) -> tuple[str, ...]:
+    return tuple(to_plain(cell) if cell.strip("-–—") else "" for cell in cells)
+
+
+def _flatten(blocks: Sequence[Block]) -> Iterator[Statement]:
+    for block in blocks:
+        if block.kind == "heading":
+            yield Statement("heading", block.text)
+        elif block.kind == "code":
+            yield Statement("code", block.text, block.language)
+        elif block.kind == "table":
+            yield from _read_rows(block)
+        elif block.kind == "break":
+            yield Statement("break", "")
+        elif block.kind == "paragraph":
+            yield from _read_prose(block.text, is_item=False)
+        else:
+            yield from _flatten_container(block)
+
+
+def _flatten_container(block: Block) -> Iterator[Statement]:
+    children = block.children
+    if block.kind == "item":
+        yield from _read_prose(block.text, is_item=True)
+    elif block.kind == "definition":
+        first = children[0] if children and children[0].kind == "paragraph" else None
+        yield from _read_prose(f"**{block.text}**" + (f": {first.text}" if first else ""), is_item=False)
+        children = children[1:] if first else children
+    elif block.kind == "tab":
+        yield Statement("label", block.text)
+    elif block.kind == "quote" and children and _LABEL.fullmatch(children[0].text):
+        # The title of a note.
+        children = children[1:]
+    yield from _flatten(children)
+
+
+def _read_rows(table: Block) -> Iterator[Statement]:
+    for row in table.rows:
+        cells = [cell if cell.strip("-–—") else "" for cell in row]
+        columns = [to_plain(name) for name in table.header]
+        yield Statement("row", join_cells(cells), named_text=name_cells(cells, columns))
+
+
+def _read_prose(text: str, *, is_item: bool) -> Iterator[Statement]:
+    """Yield what a paragraph states: a table of contents, the signature of a function and a bare name state nothing."""
+    line = " ".join(text.split())
+    label = _LABEL.fullmatch(line)
+    if not line or ONLY_LINK.fullmatch(line):
+        return
+    if label and not is_item and not label[1].endswith(_SENTENCE_ENDS):
+        yield Statement("label", label[1])
+        return
+    prose = _CJK_BLANK.sub("", line)
+    is_signature = "): " in prose and _SIGNATURE.match(prose) and not prose.endswith((".", "!", "?", "。"))
+    if not is_item and (is_signature or _BARE_NAME.fullmatch(prose)):
+        yield Statement("break", "")
+    else:
+        yield Statement("item" if is_item else "prose", prose)

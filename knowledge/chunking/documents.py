@@ -1,0 +1,176 @@
+"""Documents that were read as blocks: by heading; long sections between blocks, items, rows and sentences.
+
+The units of a document are what is never cut: a paragraph, an item, a row, short code. A chunk is a range of units,
+written as Markdown with what is around them: the header of the table, the label of the tab.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from core.language.tokens import estimate_tokens, measure_tokens
+from core.markup.document import Block, to_plain
+from core.markup.writer import write_markdown
+from knowledge.chunking.lines import (
+    LineRange,
+    Lines,
+    Section,
+    complete_paths,
+    get_root_title,
+    split_line,
+    to_pieces,
+)
+from knowledge.ports import Chunk, Document
+
+# The kind of all chunks: their text is Markdown, whatever the document was.
+KIND = "markdown"
+MAX_HEADING_LENGTH = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """What is not cut: a block, or a part of the last of the blocks `around` it, which are those of the document."""
+
+    block: Block
+    around: tuple[Block, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The unit as Markdown; of a table its row."""
+        text = write_markdown([self.block])
+        return text.rpartition("\n")[2] if self.block.kind == "table" and self.around else text
+
+
+def chunk_blocks(document: Document, blocks: Sequence[Block], tokens: int) -> list[Chunk]:
+    """Cut a document into chunks of about `tokens`. Their titles are the headings above them."""
+    units = [unit for block in _lift_headings(blocks) for unit in _divide(block, tokens)]
+    if not units:
+        return []
+    # Each unit is a line whose size is known: sections are packed as those of other texts.
+    lines = Lines([unit.text for unit in units])
+    parts = [unit.block for unit in units]
+    sections = complete_paths(_make_sections(parts), get_root_title(document), allow_single_root=_is_title(parts[0]))
+    return [
+        chunk
+        for piece in to_pieces(lines, sections, tokens, lambda section: _get_units(section.span))
+        for chunk in _make_chunks(units[piece.span.start - 1 : piece.span.end], piece.title, tokens)
+    ]
+
+
+def _is_title(block: Block) -> bool:
+    return block.kind == "heading" and block.level == 1
+
+
+def _get_units(span: LineRange) -> list[LineRange]:
+    return [LineRange(number, number) for number in range(span.start, span.end + 1)]
+
+
+def _lift_headings(blocks: Sequence[Block]) -> Iterator[Block]:
+    """Yield blocks of which none holds a heading: what is below one belongs to it, wherever it stands."""
+    for block in blocks:
+        if block.kind not in ("table", "list") and any(child.kind == "heading" for child in block.children):
+            if block.text:
+                yield Block("paragraph", f"**{block.text}**", start_line=block.start_line, end_line=block.start_line)
+            yield from _lift_headings(block.children)
+        else:
+            yield block
+
+
+def _make_sections(blocks: Sequence[Block]) -> list[Section]:
+    """Return the sections of blocks, which are counted from 1. A heading without a body opens its first subsection."""
+    sections: list[Section] = []
+    open_headings: list[tuple[int, str]] = []
+    start = 1
+    for number, block in enumerate(blocks, 1):
+        if block.kind != "heading":
+            continue
+        previous = blocks[number - 2] if number > 1 else None
+        opens_subsection = previous is not None and previous.kind == "heading" and previous.level < block.level
+        if number > start and not opens_subsection:
+            sections.append(Section(tuple(name for _, name in open_headings), start, number - 1))
+            start = number
+        name = to_plain(block.text[:MAX_HEADING_LENGTH]) or "(untitled)"
+        open_headings = [*(heading for heading in open_headings if heading[0] < block.level), (block.level, name)]
+    return [*sections, Section(tuple(name for _, name in open_headings), start, len(blocks))]
+
+
+def _divide(block: Block, tokens: int, around: tuple[Block, ...] = ()) -> Iterator[_Unit]:
+    """Yield the units of a block: it alone where it fits into a chunk, or cannot be cut."""
+    is_container = bool(block.children or block.rows or block.kind == "code")
+    if not is_container or measure_tokens(write_markdown([block])) <= tokens:
+        yield _Unit(block, around)
+        return
+    around = (*around, block)
+    if block.kind == "code":
+        yield from (_Unit(part, around) for part in _cut_code(block, tokens))
+    elif block.kind == "table":
+        first_line = max(block.start_line, block.end_line - len(block.rows) + 1)
+        for number, row in enumerate(block.rows, first_line):
+            line = min(number, block.end_line)
+            yield _Unit(Block("table", rows=(row,), start_line=line, end_line=line), around)
+    elif block.kind == "item" and block.text:
+        yield _Unit(Block("paragraph", block.text, start_line=block.start_line, end_line=block.start_line), around)
+    for child in block.children:
+        yield from _divide(child, tokens, around)
+
+
+def _cut_code(block: Block, tokens: int) -> Iterator[Block]:
+    """Yield code as parts of whole lines, cut at blank lines where there are enough."""
+    lines = block.text.split("\n")
+    # With fences, the first line of the code is the second of the block.
+    first_line = block.start_line + (block.end_line - block.start_line >= len(lines))
+    sizes = [measure_tokens(f"{line}\n") for line in lines]
+    start = 0
+    size = 0.0
+    for number, line in enumerate(lines, 1):
+        size += sizes[number - 1]
+        next_size = size + sizes[number] if number < len(lines) else math.inf
+        if next_size > tokens or (size > tokens / 2 and not line.strip()):
+            end_line = min(first_line + number - 1, block.end_line)
+            start_line = min(first_line + start, end_line)
+            yield replace(block, text="\n".join(lines[start:number]), start_line=start_line, end_line=end_line)
+            start = number
+            size = 0.0
+
+
+def _make_chunks(units: Sequence[_Unit], title: str, tokens: int) -> list[Chunk]:
+    start = next((unit.block.start_line for unit in units if unit.block.start_line), 1)
+    end = max(start, *(unit.block.end_line for unit in units))
+    text = write_markdown(_join(units, 0)).strip()
+    if estimate_tokens(text) <= 2 * tokens:
+        return [Chunk(text, title, start, end, KIND)] if text else []
+    return [Chunk(piece, title, start, end, KIND) for piece in split_line(text, tokens)]
+
+
+def _join(units: Iterable[_Unit], depth: int) -> list[Block]:
+    """Return units as the blocks that they are parts of."""
+    blocks: list[Block] = []
+    for _, group in groupby(units, lambda unit: id(_get_origin(unit, depth))):
+        parts = list(group)
+        whole = _get_origin(parts[0], depth)
+        blocks.append(_restore(whole, parts, depth + 1) if len(parts[0].around) > depth else whole)
+    return blocks
+
+
+def _get_origin(unit: _Unit, depth: int) -> Block:
+    return unit.around[depth] if len(unit.around) > depth else unit.block
+
+
+def _restore(whole: Block, units: Sequence[_Unit], depth: int) -> Block:
+    """Return a block with only those parts of it: with its title, and the number of its first item."""
+    parts = _join(units, depth)
+    if whole.kind == "code":
+        return replace(whole, text="\n".join(part.text for part in parts).strip("\n"))
+    if whole.kind == "table":
+        return replace(whole, rows=tuple(row for part in parts for row in part.rows))
+    if whole.kind == "list" and whole.level:
+        first = _get_origin(units[0], depth)
+        number = next(number for number, item in enumerate(whole.children, whole.level) if item is first)
+        return replace(whole, level=number, children=tuple(parts))
+    if whole.kind == "item":
+        has_text = parts[0].text == whole.text and parts[0].kind == "paragraph"
+        return replace(whole, text=whole.text if has_text else "", children=tuple(parts[has_text:]))
+    return replace(whole, children=tuple(parts))

@@ -1,0 +1,371 @@
+"""Markdown in the forms that the world writes, as blocks."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from core.markup.document import Block
+from core.markup.markdown import read_markdown
+from core.markup.writer import write_markdown
+
+
+def read(text: str) -> str:
+    """Return what is written of a document, which reads as the same again."""
+    written = write_markdown(read_markdown(text))
+    assert write_markdown(read_markdown(written)) == written
+    return written
+
+
+def kinds(text: str) -> list[tuple[str, str]]:
+    return [(block.kind, block.text) for block in read_markdown(text)]
+
+
+def labels(text: str) -> list[tuple[str, str]]:
+    """Return the label of each tab with what it holds."""
+    return [(block.text, block.children[0].text) for block in read_markdown(text) if block.kind == "tab"]
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("See {ref}`the guide <guide>` and {func}`~click.echo`.", "See the guide and `echo`."),
+        ("Pass `[](int)` [](https://badge.example/x).", "Pass `[](int)` ."),
+        ("Read [the page](page.md#top) or [the site](https://x.org).", "Read the page or [the site](https://x.org)."),
+        ("A <b>bold</b> <kbd>Ctrl</kbd> word\\_here", "A bold `Ctrl` word\\_here"),
+        ("Keep `a<b>` and 1 < 2.", "Keep `a<b>` and 1 < 2."),
+        ("It may hold `{start}` and `{end}`.", "It may hold `{start}` and `{end}`."),
+        ("[![build](build.svg)](https://ci.org/tarn) Tarn is small.", "Tarn is small."),
+        ("Keep **bold**, *this* and ~~that~~.", "Keep **bold**, *this* and ~~that~~."),
+        ("Write &lt;div&gt; &amp; \\<b>.", "Write \\<div> & \\<b>."),
+        ("Kon\u00adfi\u00adgu\u00adra\u00adtion", "Konfiguration"),
+        (
+            "See [the wiki][wiki] or [wiki].\n\n[wiki]: https://w.org",
+            "See [the wiki](https://w.org) or [wiki](https://w.org).",
+        ),
+        ("See [the page][p].\n\n[p]: page.md", "See the page."),
+        ("A note[^1] here.", "A note here."),
+        ("With version {{ version }} only.", "With version version only."),
+        ("Written in\ntwo lines.", "Written in two lines."),
+        ("写在\n两行。", "写在两行。"),
+        ("A paragraph {: .lead}", "A paragraph"),
+        ("`two\nlines`", "`two lines`"),
+        ("<https://x.org> and https://y.org", "https://x.org and https://y.org"),
+        ("(label)=\nText.", "Text."),
+        ("% a comment\nText.", "Text."),
+    ],
+)
+def test_inline_markup_that_a_chat_does_not_render_goes(markup: str, text: str) -> None:
+    [block] = read_markdown(markup)
+    assert block.text == text
+
+
+def test_code_keeps_its_language_and_its_lines() -> None:
+    blocks = read_markdown("Text.\n\n```py title=x {1}\na\n\n b\n```\n\n~~~\n```\nc\n```\n~~~\n\n    d\n")
+    assert [(block.text, block.language, block.start_line, block.end_line) for block in blocks[1:]] == [
+        ("a\n\n b", "py", 3, 7),
+        ("```\nc\n```", "", 9, 13),
+        ("d", "", 15, 15),
+    ]
+
+
+def test_lists_tables_and_quotations_are_trees() -> None:
+    text = "3. a\n   - b\n4. c\n\n   ```\n   d\n   ```\n\n| A | B |\n|---|---|\n| 1 | x\\|y |\n\n> q\n> - r\n\n"
+    text += "Term\n: What it is.\n"
+    numbered, table, quotation, definition = read_markdown(text)
+    assert (numbered.level, [item.text for item in numbered.children]) == (3, ["a", "c"])
+    assert numbered.children[0].children[0].children[0].text == "b"
+    assert numbered.children[1].children[0].kind == "code"
+    assert (table.header, table.rows) == (("A", "B"), (("1", "x|y"),))
+    assert [child.kind for child in quotation.children] == ["paragraph", "list"]
+    assert (definition.text, definition.children[0].text) == ("Term", "What it is.")
+
+
+def test_every_block_has_its_lines() -> None:
+    text = "---\ntitle: T\n---\n\n# H\n\na\nb\n\n- c\n- d\n\n<!-- x\ny -->\n\n:::note\ne\n:::\n\nf\n"
+    assert [(block.kind, block.start_line, block.end_line) for block in read_markdown(text)] == [
+        ("heading", 5, 5),
+        ("paragraph", 7, 8),
+        ("list", 10, 11),
+        ("admonition", 17, 18),
+        ("paragraph", 20, 20),
+    ]
+
+
+@pytest.mark.parametrize("front_matter", ["---\ntitle: 'Guide'\ntags: [a]\n---", '+++\ntitle = "Guide"\n+++'])
+def test_front_matter_gives_the_heading_where_there_is_none(front_matter: str) -> None:
+    assert kinds(f"{front_matter}\n\nText.") == [("heading", "Guide"), ("paragraph", "Text.")]
+    assert kinds(f"{front_matter}\n\n# Own\n\nText.")[0] == ("heading", "Own")
+    assert kinds("---\n\nText.\n\n---")[1] == ("paragraph", "Text.")
+
+
+@pytest.mark.parametrize("anchor", ["{#why-keys}", "{/*why-keys*/}", "{ #why .x }"])
+def test_the_anchor_of_a_heading_is_no_part_of_it(anchor: str) -> None:
+    assert kinds(f"## Why keys? {anchor}") == [("heading", "Why keys?")]
+    assert kinds("## The set {#1}, again") == [("heading", "The set {#1}, again")]
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "<!-- hidden -->",
+        "<!--\nhidden\n\nhidden\n-->",
+        "Text <!-- hidden\n\nhidden --> goes on.",
+        "- item\n\n  <!-- hidden -->",
+        "<Foo/>\n\n{/* hidden */}",
+        "<Foo/>\n\nText {/* hidden\n\nhidden */} goes on.",
+        "[//]: # (hidden)",
+        "[hidden]: <> (hidden)",
+    ],
+)
+def test_a_comment_is_no_content(comment: str) -> None:
+    assert "hidden" not in read(f"Before.\n\n{comment}\n\nAfter.")
+    assert "After." in read(f"Before.\n\n{comment}\n\nAfter.")
+
+
+def test_a_comment_in_code_is_code() -> None:
+    for code in ("```\n<!-- x -->\n```", "    <!-- x -->", "`<!-- x -->`", "- a\n  ```\n  <!-- x -->\n  ```"):
+        assert "<!-- x -->" in read(f"Before:\n\n{code}\n")
+
+
+def test_html_is_read_as_what_it_shows() -> None:
+    text = (
+        '<h1 align="center">Tarn</h1>\n\n<p align="center">\n<img src="x.svg">\nIt is <code>small</code>, see '
+        '<a href="https://x.org">here</a>.\n</p>\n\n<ul>\n<li>one</li>\n<li>two</li>\n</ul>\n\n'
+        "<table><tr><th>A</th><th>B</th></tr><tr><td>1</td><td>2</td></tr></table>\n\n<script>\nevil()\n</script>\n\n"
+        "<style>p {}</style>\n<div>\n\nMarkdown *here*.\n\n</div>\n"
+    )
+    assert read(text) == (
+        "# Tarn\n\nIt is `small`, see [here](https://x.org).\n\n- one\n- two\n\n| A | B |\n|---|---|\n| 1 | 2 |\n\n"
+        "Markdown *here*."
+    )
+
+
+def test_html_for_code_is_code() -> None:
+    text = '<pre><code class="cmd bash">sudo apt install tarn &amp;&amp; tarn run\ntarn stop</code></pre>\nRead on.'
+    assert kinds(text) == [("code", "sudo apt install tarn && tarn run\ntarn stop"), ("paragraph", "Read on.")]
+    assert kinds("<pre>\ntarn run") == [("code", "tarn run")]
+    assert kinds("<prefix> is a word.") == [("paragraph", "is a word.")]
+    assert kinds(f"<pre>tarn &#{'1' * 5000};run</pre>") == [("code", "tarn run")]
+    fence = read("<pre><code>```\ncode\n```\nmore</code></pre>")
+    assert fence == "````\n```\ncode\n```\nmore\n````"
+
+
+def test_details_keep_their_summary() -> None:
+    text = "<details>\n<summary>How do I <b>stop</b> it?</summary>\n\nRun `stop`.\n\n</details>\n\nAfter."
+    assert read(text) == "**How do I stop it?**\n\nRun `stop`.\n\nAfter."
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "> [!WARNING]\n> Stop it.",
+        ":::warning\nStop it.\n:::",
+        "::: warning\nStop it.\n:::",
+        ":::{warning}\nStop it.\n:::",
+        "```{warning}\nStop it.\n```",
+        "```{warning} Stop it.\n```",
+        "```{warning}\n:class: x\n\nStop it.\n```",
+        "!!! warning\n    Stop it.",
+        "??? warning\n    Stop it.",
+        "<Warning>\nStop it.\n</Warning>",
+        "<Warning>Stop it.</Warning>",
+        '<Admonition type="warning">\n  Stop it.\n</Admonition>',
+        "{% warning %}\nStop it.\n{% endwarning %}",
+        "{{< warning >}}\nStop it.\n{{< /warning >}}",
+    ],
+)
+def test_an_admonition_has_its_kind_as_title(note: str) -> None:
+    [block] = read_markdown(note)
+    assert (block.kind, block.text) == ("admonition", "Warning")
+    assert [child.text for child in block.children] == ["Stop it."]
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "> [!WARNING] Root needed\n> Stop it.",
+        ":::warning[Root needed]\nStop it.\n:::",
+        "::: warning Root needed\nStop it.\n:::",
+        "```{admonition} Root needed\nStop it.\n```",
+        '!!! warning "Root needed"\n\n    Stop it.',
+        '<Callout type="warning" title="Root needed">\nStop it.\n</Callout>',
+        '::: {.callout-warning title="Root needed"}\nStop it.\n:::',
+    ],
+)
+def test_an_admonition_keeps_its_title(note: str) -> None:
+    [block] = read_markdown(note)
+    assert (block.kind, block.text, block.children[0].text) == ("admonition", "Root needed", "Stop it.")
+
+
+@pytest.mark.parametrize(
+    "tabs",
+    [
+        '<Tabs>\n  <Tab title="npm">\n```sh\nnpm i\n```\n  </Tab>\n  <Tab title="pip">\n'
+        "```sh\npip i\n```\n  </Tab>\n</Tabs>",
+        '<Tabs>\n  <TabItem value="a" label="npm">\n\n  ```sh\n  npm i\n  ```\n\n  </TabItem>\n'
+        '  <TabItem value="b" label={"pip"}>\n\n  ```sh\n  pip i\n  ```\n\n  </TabItem>\n</Tabs>',
+        "<Tabs items={['npm', 'pip']}>\n<Tabs.Tab>\n```sh\nnpm i\n```\n</Tabs.Tab>\n<Tabs.Tab>\n"
+        "```sh\npip i\n```\n</Tabs.Tab>\n</Tabs>",
+        "<CodeGroup>\n```sh npm\nnpm i\n```\n\n```sh pip\npip i\n```\n</CodeGroup>",
+        '<CodeGroup>\n```sh title="npm"\nnpm i\n```\n\n```sh title="pip"\npip i\n```\n</CodeGroup>',
+        "::: code-group\n```sh [npm]\nnpm i\n```\n\n```sh [pip]\npip i\n```\n:::",
+        "::: tabs\n== npm\n```sh\nnpm i\n```\n== pip\n```sh\npip i\n```\n:::",
+        '=== "npm"\n\n    ```sh\n    npm i\n    ```\n\n=== "pip"\n\n    ```sh\n    pip i\n    ```\n',
+        "````{tab-set}\n```{tab-item} npm\n    npm i\n```\n```{tab-item} pip\n    pip i\n```\n````",
+        "::::{tab-set}\n:::{tab-item} npm\n```sh\nnpm i\n```\n:::\n:::{tab-item} pip\n```sh\npip i\n```\n:::\n::::",
+        '{% tabs %}\n{% tab title="npm" %}\n```sh\nnpm i\n```\n{% endtab %}\n{% tab title="pip" %}\n'
+        "```sh\npip i\n```\n{% endtab %}\n{% endtabs %}",
+        '{{< tabs >}}\n{{< tab name="npm" >}}\n```sh\nnpm i\n```\n{{< /tab >}}\n{{< tab "pip" >}}\n'
+        "```sh\npip i\n```\n{{< /tab >}}\n{{< /tabs >}}",
+    ],
+)
+def test_tabs_keep_their_labels(tabs: str) -> None:
+    assert labels(tabs) == [("npm", "npm i"), ("pip", "pip i")]
+    assert len(read_markdown(tabs)) == 2
+
+
+MDX = """\
+import Tabs from '@theme/Tabs';
+import {
+  Note,
+
+  Since
+} from '@site/src/components';
+export const toc = [{value: 'x', id: 'y'}];
+
+export const Highlight = ({children, color}) => (
+  <span style={{backgroundColor: color}}>
+
+    {children}
+  </span>
+);
+
+# Install
+
+<Since v="3.2.5" />
+
+The value is {props.version} here.{" "}<Highlight color="#25c2a0">Green</Highlight> is *default*.
+
+<Cards>
+  <Card title="SNS" href="/sns">Learn how to use SNS.</Card>
+  <Card title="Quick start" description="Five minutes." />
+</Cards>
+
+<Steps>
+    <Step>
+        ## Start it
+
+        Run the command:
+
+        ```bash
+        npm start
+          two
+        ```
+
+        - one
+          - two
+    </Step>
+</Steps>
+
+```js
+import x from 'y';
+export const z = <Tab/>;
+```
+"""
+
+
+def test_mdx_is_read_without_its_script() -> None:
+    assert read(MDX) == (
+        "# Install\n\nThe value is version here. Green is *default*.\n\n**SNS**: Learn how to use SNS.\n\n"
+        "**Quick start**: Five minutes.\n\n## Start it\n\nRun the command:\n\n```bash\nnpm start\n  two\n```\n\n"
+        "- one\n  - two\n\n```js\nimport x from 'y';\nexport const z = <Tab/>;\n```"
+    )
+    [code] = [block for block in read_markdown(MDX) if block.language == "bash"]
+    assert (code.start_line, code.end_line) == (33, 36)
+
+
+@pytest.mark.parametrize(
+    "prose",
+    ["import it from there", "export the data with `x`", "Use {braces} and <T> here.", "a\n\n    <Tab/>\n    x"],
+)
+def test_prose_that_is_no_mdx_stays(prose: str) -> None:
+    assert prose.split(maxsplit=1)[0] in read(prose)
+    assert "{braces}" in read("Use {braces} here.")
+
+
+def test_directives_that_are_not_known_keep_their_text() -> None:
+    text = "```{unknown} Title here\n:key: x\n\nText *here*.\n\n- item\n```\n\n:::{other}\nMore.\n:::\n\n"
+    text += "::: odd\nLast.\n:::"
+    assert read(text) == "**Title here**\n\nText *here*.\n\n- item\n\nMore.\n\nLast."
+    assert read("```{eval-rst}\n.. note:: The limit is 3.\n```").endswith("The limit is 3.")
+
+
+def test_what_a_hook_reads_stands_in_its_place() -> None:
+    blocks = read_markdown("a\n\n```{eval-rst}\nb\n```\n", lambda text: (Block("paragraph", text.upper()),))
+    assert [block.text for block in blocks] == ["a", "\n\n\nB"], "above it are the lines of the document"
+
+
+def test_tables_of_myst_are_tables() -> None:
+    rows = "* - Size\n  - Time\n* - 1 TB\n  - two hours\n"
+    [caption, table] = read_markdown(f"```{{list-table}} Times\n:header-rows: 1\n\n{rows}```")
+    assert (caption.text, table.header, table.rows) == ("Times:", ("Size", "Time"), (("1 TB", "two hours"),))
+    [table] = read_markdown(f"```{{list-table}}\n:header-rows: 0\n\n{rows}```")
+    assert (table.header, len(table.rows)) == ((), 2)
+    [table] = read_markdown('```{csv-table}\n:header: "Size", "Time"\n"1 TB", "two hours, about"\n```')
+    assert (table.header, table.rows) == (("Size", "Time"), (("1 TB", "two hours, about"),))
+
+
+def test_code_of_directives_is_code() -> None:
+    for opening in ("{code-block} python\n:caption: x\n", "{code-cell} python\n---\ntags: [a]\n---", "{.python}"):
+        [block] = read_markdown(f"```{opening}\nrun()\n```")
+        assert (block.kind, block.text, block.language) == ("code", "run()", "python")
+
+
+def test_what_a_domain_describes_is_a_definition() -> None:
+    assert read("```{py:function} run(x)\nRuns it.\n```") == "**`run(x)`**: Runs it."
+    assert read("```{versionadded} 1.2 It is faster.\n```") == "> **Added in 1.2**\n>\n> It is faster."
+
+
+HOSTILE = [
+    *["[", "![", "`", "*a **a ", "_a __a ", "<", "<a ", "<a {", '<a "', "<A ", "<!--", "{/*", "{", "{{", "{%", "{{<"],
+    *["> ", "- ", "1. ", "a](", "\\", "&", "![[]()", "|", "[^a]", "{a}`", "\u00ad", "$", "~~", "](<"],
+    *["```\n", "~~~\n", ":::a\n", "```{note}\n", "!!! a\n", "=== a\n", "[a]: b\n", "[^a]: b\n", "<A>\n", "</A>\n"],
+    *["<details>\n\n", "<div>\n\n", "<pre>\n", "<table><tr><td>\n\n", "| a\n|-\n", "a\n: b\n\n", "# a\n", "a\n===\n"],
+    *[
+        "import x from 'y'\n\n",
+        "export const a = {\n",
+        "{% a %}\n",
+        "> - ",
+        "<!-- a\n\n",
+        "(a)=\n",
+        "% a\n",
+        "---\na: b\n",
+    ],
+]
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_reading_is_linear(piece: str) -> None:
+    seconds = []
+    for size in (10_000, 40_000):
+        text = piece * (size // len(piece))
+        started_at = time.thread_time()
+        write_markdown(read_markdown(text))
+        seconds.append(time.thread_time() - started_at)
+    assert seconds[1] < 0.3 or seconds[1] < 10 * seconds[0], seconds
+    assert seconds[1] < 10, seconds
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        "```{note}\n" * 300,
+        "".join(f"{'`' * (303 - depth)}{{note}}\n" for depth in range(300)),
+        "".join(f"{':' * (303 - depth)}note\n" for depth in range(300)),
+        "<Note>\n\n" * 300,
+    ],
+)
+def test_nested_directives_keep_their_text(opening: str) -> None:
+    assert "Deep inside." in write_markdown(read_markdown(f"Before.\n\n{opening}Deep inside.\n"))
