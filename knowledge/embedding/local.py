@@ -22,7 +22,7 @@ from core.runtime.tuning import lower_thread_priority
 from knowledge.embedding import numpy_model
 from knowledge.embedding.batches import ThreadedEncoder, replace_surrogates
 from knowledge.embedding.download import MODULE, describe_ways_out, download_model
-from knowledge.ports import Vectors
+from knowledge.ports import TextKind, Vectors
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -108,7 +108,7 @@ class LocalEmbedder:
                 model = await run(load)
             return cls(*model)
 
-    async def embed(self, texts: Sequence[str]) -> Vectors:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         """Return unit vectors, shape (len(texts), 384); a small job overtakes a big one. Raises `EmbeddingError`."""
         return await self._threads.embed(texts)
 
