@@ -66,11 +66,11 @@ class ServiceError(KimasError):
     exit_code = 69
 
 
-class ModelError(ServiceError):
-    """A language model endpoint failed, refused or timed out.
+class EndpointError(ServiceError):
+    """An endpoint of a model failed, refused or timed out.
 
-    `status` is the HTTP status of its response, `retry_after` its Retry-After in seconds; None if there was none.
-    `is_unsent` is true when the request cannot have arrived.
+    `status` is the HTTP status of its response, `retry_after` the seconds that it asks to wait; None if there was none.
+    `is_unsent` is true when the request cannot have arrived, `is_timeout` when its response did not.
     """
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
@@ -78,9 +78,18 @@ class ModelError(ServiceError):
         self.status = status
         self.retry_after = retry_after
         self.is_unsent = False
+        self.is_timeout = False
 
 
-class EmbeddingError(ServiceError):
+class ModelError(EndpointError):
+    """A language model gave no answer, or broke it off."""
+
+
+class ReplyCut(ModelError):
+    """A healthy endpoint ended a reply too early: at a limit of its length, or by a filter."""
+
+
+class EmbeddingError(EndpointError):
     """Texts could not be embedded."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from core.types import Passage
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # As a text: worker processes, which cut documents, do without NumPy.
 Vectors: TypeAlias = "NDArray[np.float32]"
+# Many models want to be told which of the two a text is.
+TextKind = Literal["query", "passage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,11 @@ class Embedder(Protocol):
     name: str
     dimension: int
 
-    async def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return unit vectors, shape (len(texts), dimension), float32. Raises `EmbeddingError`."""
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
+        """Return unit vectors, shape (len(texts), dimension), float32. Raises `EmbeddingError`.
+
+        A row is NaN for a text that the model refuses while it takes others.
+        """
         ...
 
     async def warm_up(self) -> None:

@@ -13,6 +13,7 @@ from core.settings import EmbeddingSettings, Settings
 from core.storage.engine import Database
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.opening import JOURNAL_NAME
+from knowledge.embedding import name_remote_model
 from knowledge.embedding.local import LOCAL_DIMENSION, LOCAL_NAME
 from knowledge.stores import check_store
 
@@ -61,5 +62,5 @@ async def check_passages(settings: Settings) -> list[Finding]:
 def _name_model(embedding: EmbeddingSettings) -> tuple[str, int] | None:
     """Return the name and the dimension with which the embedding model labels its vectors; None if unknown."""
     if embedding.provider == "openai" and embedding.dimension:
-        return embedding.model, embedding.dimension
+        return name_remote_model(embedding), embedding.dimension
     return (LOCAL_NAME, LOCAL_DIMENSION) if embedding.provider == "local" else None

@@ -316,7 +316,7 @@ async def _search_candidates(
     if not sources:
         return ()
     is_in_vocabulary = embedder.vocabulary_coverage(query) >= MIN_VOCABULARY_COVERAGE
-    vector = (await embedder.embed([query]))[0] if is_in_vocabulary else None
+    vector = (await embedder.embed([query], "query"))[0] if is_in_vocabulary else None
     return await store.search(query_tokens(query), vector, sources, CANDIDATES)
 
 

@@ -99,7 +99,7 @@ async def compare_agents(
         if embedder.vocabulary_coverage(text) >= MIN_VOCABULARY_COVERAGE
     ]
     indexes = sorted(await make_indexes(deps.settings, store, embedder), key=lambda index: index.name)
-    vectors = await embedder.embed([queries_by_variant[RULE][number] for number in case_numbers])
+    vectors = await embedder.embed([queries_by_variant[RULE][number] for number in case_numbers], "query")
     agents = deps.settings.retrieval_agents()
     return AgentComparison(
         tuple(index.name for index in indexes),

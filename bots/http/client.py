@@ -94,7 +94,7 @@ def _raise_for_status(response: Response) -> None:
     if status == 412:
         raise CommentSuppressed(skip(SkipReason.COMPETITORS_ON_NETWORK))
     if status in RETRYABLE_STATUSES:
-        wait_s = read_retry_after(response.headers, MAX_RETRY_AFTER_S)
+        wait_s = read_retry_after(response.headers, max_s=MAX_RETRY_AFTER_S)
         raise RetryLater(reason, DEFAULT_WAIT_S if wait_s is None else wait_s)
     if status >= 500 or status == 408:
         raise Unreachable(reason)

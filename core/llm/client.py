@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence, Set as AbstractSet
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from core.errors import EmbeddingError, ModelError, ServiceError
-from core.llm.responses import WEB_PAGE, is_web_page, read_reply, shorten_error
+from core.errors import EmbeddingError, EndpointError, ModelError, ReplyCut, ServiceError
+from core.llm.refusals import Refusal, RefusedParameters, is_about_context, read_refusal
+from core.llm.responses import WEB_PAGE, is_web_page, read_body, read_reply, shorten_error
 from core.llm.sse import (
+    CUT_REASONS,
     ChatStreamDecoder,
+    Ending,
     InvalidReplyError,
     StreamChunk,
     Vector,
@@ -20,29 +23,26 @@ from core.llm.sse import (
     parse_models,
 )
 from core.observability.logs import get_logger
-from core.runtime.retry_after import parse_retry_after
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
     from httpx2 import Response
-    from openai import AsyncOpenAI
+    from openai import APIStatusError, AsyncOpenAI
 
 _log = get_logger(__name__)
 
 # The client requires a key; local servers do not.
 PLACEHOLDER_API_KEY = "none"
-# Request parameters that some endpoints do not support, and the statuses with which they reject them.
-OPTIONAL_PARAMETERS = frozenset({"response_format", "tools"})
-UNSUPPORTED_STATUSES = frozenset({400, 422, 501})
+# A server names one refused parameter at a time.
+MAX_REFUSALS = 5
 NO_LIST_STATUSES = frozenset({404, 405, 501})
 CHAT_COMPLETIONS_PATH = "/chat/completions"
 EMBEDDINGS_PATH = "/embeddings"
 MODELS_PATH = "/models"
+EVENT_STREAM_BEGINNINGS = (b"data:", b"event:", b": ")
 # The wait for the end of a complete reply, so that its connection can be reused.
 DRAIN_TIMEOUT_S = 0.2
-# The wait for the token counts after the last text.
-USAGE_TIMEOUT_S = 2.0
 # The pause between two reads of a stream, per active stream, and the shortest and longest that is worth one: several
 # words cost hardly more than one, and with hundreds of streams single words would block the event loop.
 READ_PAUSE_S = 0.001
@@ -65,7 +65,8 @@ class OpenAIClient:
         self._api_key = api_key
         self._timeout_s = timeout_s
         self._client_task: asyncio.Task[AsyncOpenAI] | None = None
-        self._unsupported_parameters: set[str] = set()
+        # By model: what it has refused.
+        self._refused_parameters: dict[object, RefusedParameters] = {}
         self._active_streams = 0
         # Learned from replies: the chat template opens a block of reasoning that only its end is sent of.
         self.starts_in_reasoning = False
@@ -109,95 +110,138 @@ class OpenAIClient:
         return client
 
     async def stream(self, request: Mapping[str, Any]) -> AsyncGenerator[StreamChunk]:
-        """Yield the chunks of a chat completion. `request` is the body without `stream`. Raises `ModelError`."""
+        """Yield the chunks of a chat completion. `request` is the body without `stream`.
+
+        Raises `ModelError`, after the chunks also for a reply that broke off: `ReplyCut` where the endpoint says so.
+        """
         client = await self._client()
         decoder = ChatStreamDecoder()
+        model = request.get("model")
+        body = {**request, "stream": True, "stream_options": {"include_usage": True}}
+        is_closed = False
         self._active_streams += 1
         try:
-            with self._map_errors(ModelError, request.get("model")):
-                async with aclosing(await self._open_stream(client, request)) as response:
-                    byte_stream = response.aiter_bytes()
-                    byte_count = 0
-                    while data := await _read_next(byte_stream, decoder):
-                        byte_count += len(data)
-                        if byte_count > MAX_STREAM_BYTES:
-                            raise InvalidReplyError(f"a reply of more than {MAX_STREAM_BYTES >> 20} MB")
-                        for chunk in decoder.feed(data):
-                            yield chunk
-                        if decoder.is_done:
-                            await _drain(byte_stream)
-                            break
-                        await self._pause_reading(decoder)
-                    for chunk in decoder.flush():
+            with self._map_errors(ModelError, model):
+                async with aclosing(await self._post(client, CHAT_COMPLETIONS_PATH, body)) as response:
+                    async for chunk in self._read_stream(response, decoder):
                         yield chunk
-                    if not (decoder.has_begun or decoder.is_complete) and is_web_page(response):
-                        raise InvalidReplyError(WEB_PAGE)
+                    is_closed = True
         except ModelError as error:
             # The reply is complete: an error of the connection after it does not matter.
-            if not decoder.is_complete:
+            if decoder.ending(is_closed=False) is Ending.OPEN:
                 raise
             _log.info("endpoint.error_after_reply", error=str(error))
         finally:
             self._active_streams -= 1
-        if not decoder.is_complete:
-            raise ModelError(f"{self.base_url}: the reply of {request.get('model')} broke off before its end")
+        if decoder.unreadable:
+            _log.warning(
+                "endpoint.events_unreadable",
+                endpoint=self.base_url,
+                model=model,
+                events=len(decoder.unreadable),
+                first=decoder.unreadable[0],
+            )
+        self._check_ending(decoder, model, is_closed=is_closed)
+
+    async def _read_stream(self, response: Response, decoder: ChatStreamDecoder) -> AsyncGenerator[StreamChunk]:
+        byte_stream = response.aiter_bytes()
+        byte_count = 0
+        while data := await _read_next(byte_stream, decoder):
+            byte_count += len(data)
+            if byte_count > MAX_STREAM_BYTES:
+                raise InvalidReplyError(f"a reply of more than {MAX_STREAM_BYTES >> 20} MB")
+            for chunk in decoder.feed(data):
+                yield chunk
+            if decoder.is_done:
+                await _drain(byte_stream)
+                break
+            await self._pause_reading(decoder)
+        for chunk in decoder.flush():
+            yield chunk
+        if not (decoder.has_begun or decoder.reason or decoder.is_done) and is_web_page(response):
+            raise InvalidReplyError(WEB_PAGE)
+
+    def _check_ending(self, decoder: ChatStreamDecoder, model: object, *, is_closed: bool) -> None:
+        """Raise `ModelError` unless the reply is complete, with what the provider said of its end."""
+        ending = decoder.ending(is_closed=is_closed)
+        if ending is Ending.COMPLETE:
+            return
+        prefix = f"{self.base_url}: the reply of {model}"
+        said = f"finish reason {decoder.reason}"
+        if ending is Ending.LIMIT:
+            raise ReplyCut(f"{prefix} was cut at the limit of its length ({said}); max_tokens raises it")
+        if ending is Ending.FILTER:
+            raise ReplyCut(f"{prefix} was cut by the provider's filter ({said})")
+        if ending is Ending.FAILURE:
+            raise ModelError(f"{prefix} was broken off by the provider ({said})")
+        cause = decoder.words or (decoder.unreadable[0] if decoder.unreadable and not decoder.has_begun else "")
+        raise ModelError(f"{prefix} broke off before its end{': ' * bool(cause)}{cause}")
 
     async def _pause_reading(self, decoder: ChatStreamDecoder) -> None:
         """Let several words of a reply arrive while many are streamed; its beginning and end are read at once."""
         pause_s = min(MAX_READ_PAUSE_S, self._active_streams * READ_PAUSE_S)
-        if decoder.has_begun and not decoder.is_complete and pause_s >= MIN_READ_PAUSE_S:
+        if decoder.has_begun and decoder.patience_s is None and pause_s >= MIN_READ_PAUSE_S:
             await asyncio.sleep(pause_s)
 
-    async def _open_stream(self, client: AsyncOpenAI, request: Mapping[str, Any]) -> Response:
-        """Start a stream, with token counts if the endpoint supports them; a rejection is remembered."""
+    async def _post(self, client: AsyncOpenAI, path: str, request: Mapping[str, Any]) -> Response:
+        """Post a body; its response is not read yet.
+
+        A parameter that the endpoint refuses is renamed or left out, in this call and all later ones of this model.
+        """
         import openai
-
-        body = {**request, "stream": True}
-        if "stream_options" not in self._unsupported_parameters:
-            try:
-                return await self._post(client, {**body, "stream_options": {"include_usage": True}})
-            except openai.APIStatusError as error:
-                if error.status_code not in UNSUPPORTED_STATUSES:
-                    raise
-        response = await self._post(client, body)
-        self._unsupported_parameters.add("stream_options")
-        return response
-
-    async def _post(self, client: AsyncOpenAI, request: Mapping[str, Any]) -> Response:
-        """Post the body of a chat completion; its response is not read yet."""
-        import httpx2
 
         body = {**request, **(request.get("extra_body") or {})}
         body.pop("extra_body", None)
-        # Not the typed method, which would validate the whole prompt.
-        response: Response = await client.post(CHAT_COMPLETIONS_PATH, cast_to=httpx2.Response, body=body, stream=True)
+        model = body.get("model")
+        known_parameters = parameters = self._refused_parameters.get(model, RefusedParameters())
+        is_lasting = True
+        for refusal_count in range(MAX_REFUSALS + 1):
+            adapted_body = parameters.adapt(body)
+            try:
+                response = await self._send(client, path, adapted_body)
+            except openai.APIStatusError as error:
+                refusal = _read_refusal(error)
+                learned_parameters = parameters.learn(refusal, adapted_body)
+                if learned_parameters is parameters or refusal_count == MAX_REFUSALS:
+                    raise
+                is_lasting = is_lasting and not is_about_context(refusal)
+                parameters = learned_parameters
+            else:
+                # Only now is it certain that the endpoint refused the parameters, and not the request.
+                if is_lasting and parameters is not known_parameters:
+                    self._refused_parameters[model] = parameters
+                    changes = {name: other or "left out" for name, other in parameters.replacements.items()}
+                    _log.info("endpoint.parameters_refused", endpoint=self.base_url, model=model, changes=changes)
+                return response
+        raise AssertionError("unreachable")
+
+    async def _send(self, client: AsyncOpenAI, path: str, body: Mapping[str, Any]) -> Response:
+        import httpx2
+
+        # Not the typed methods: they validate the whole prompt, and hand on whatever a proxy answers in place of JSON.
+        response: Response = await client.post(path, cast_to=httpx2.Response, body=body, stream=True)
         return response
 
     async def complete(self, request: Mapping[str, Any]) -> StreamChunk:
         """Return a whole chat completion with its token counts. Raises `ModelError`.
 
-        A `response_format` or `tools` that the endpoint rejects is omitted, in this call and all later ones. Tool calls
-        become text: `name(arguments)`, one per line.
+        Tool calls become text: `name(arguments)`, one per line. A reply that comes as a stream is joined.
         """
         client = await self._client()
-        with self._map_errors(ModelError, request.get("model")):
-            response = await self._post_completion(client, request)
-            return await read_reply(response, parse_completion, MAX_COMPLETION_BYTES)
-
-    async def _post_completion(self, client: AsyncOpenAI, request: Mapping[str, Any]) -> Response:
-        import openai
-
-        body = _without({**request}, self._unsupported_parameters)
-        optional_names = OPTIONAL_PARAMETERS & body.keys()
-        try:
-            return await self._post(client, body)
-        except openai.APIStatusError as error:
-            if not optional_names or error.status_code not in UNSUPPORTED_STATUSES:
-                raise
-        response = await self._post(client, _without(body, optional_names))
-        # Only now is it certain that the endpoint rejected the optional parameters.
-        self._unsupported_parameters |= optional_names
-        return response
+        model = request.get("model")
+        with self._map_errors(ModelError, model):
+            response = await self._post(client, CHAT_COMPLETIONS_PATH, request)
+            content = await read_body(response, MAX_COMPLETION_BYTES)
+            if not content.lstrip().startswith(EVENT_STREAM_BEGINNINGS):
+                completion, reason = await read_reply(response, content, parse_completion)
+                if reason in CUT_REASONS:
+                    _log.warning("endpoint.reply_cut", endpoint=self.base_url, model=model, reason=reason)
+                return completion
+            decoder = ChatStreamDecoder()
+            chunks = [*decoder.feed(content), *decoder.flush()]
+        self._check_ending(decoder, model, is_closed=True)
+        counts = next((chunk for chunk in reversed(chunks) if not chunk.events), StreamChunk())
+        return StreamChunk("".join(chunk.text for chunk in chunks), counts.prompt_tokens, counts.completion_tokens)
 
     async def list_models(self) -> Sequence[str]:
         """Return the names of the endpoint's models; empty where it has no such list. Raises `ModelError`."""
@@ -208,49 +252,28 @@ class OpenAIClient:
             with self._map_errors(ModelError, "the list of models"):
                 # Not the typed method, which reads a list of any size.
                 response: Response = await client.get(MODELS_PATH, cast_to=httpx2.Response, stream=True)
-                return await read_reply(response, parse_models, MAX_COMPLETION_BYTES)
+                return await read_reply(response, await read_body(response, MAX_COMPLETION_BYTES), parse_models)
         except ModelError as error:
             if error.status in NO_LIST_STATUSES:
                 return []
             raise
 
-    async def embed(self, model: str, texts: Sequence[str]) -> list[Vector]:
-        """Return one vector per text, in order. Raises `EmbeddingError`.
+    async def embed(self, model: str, texts: Sequence[str], fields: Mapping[str, object] | None = None) -> list[Vector]:
+        """Return one vector per text, in order; `fields` are sent with them. Raises `EmbeddingError`.
 
-        They are asked for in base64, a quarter of the bytes and quicker to read. Where that is rejected, in this call
+        They are asked for in base64, a quarter of the bytes and quicker to read. Where that is refused, in this call
         and all later ones as numbers in JSON.
         """
         client = await self._client()
         max_numbers = MAX_DIMENSION * len(texts)
+        body = {"model": model, "input": list(texts), "encoding_format": "base64", **(fields or {})}
         with self._map_errors(EmbeddingError, model):
-            response = await self._post_texts(client, {"model": model, "input": list(texts)})
-            vectors = await read_reply(response, parse_embeddings, max_numbers * MAX_NUMBER_BYTES, max_numbers)
+            response = await self._post(client, EMBEDDINGS_PATH, body)
+            content = await read_body(response, max_numbers * MAX_NUMBER_BYTES)
+            vectors = await read_reply(response, content, parse_embeddings, max_numbers)
         if len(vectors) != len(texts):
             raise EmbeddingError(f"{self.base_url}: {model} sent {len(vectors)} vectors for {len(texts)} texts")
         return vectors
-
-    async def _post_texts(self, client: AsyncOpenAI, body: Mapping[str, Any]) -> Response:
-        """Post the body of an embeddings request; its response is not read yet."""
-        import httpx2
-        import openai
-
-        async def post(encoding: str) -> Response:
-            # Not the typed method, which hands on whatever a proxy answers in place of JSON.
-            encoded_body = {**body, "encoding_format": encoding}
-            response: Response = await client.post(
-                EMBEDDINGS_PATH, cast_to=httpx2.Response, body=encoded_body, stream=True
-            )
-            return response
-
-        if "encoding_format" not in self._unsupported_parameters:
-            try:
-                return await post("base64")
-            except openai.APIStatusError as error:
-                if error.status_code not in UNSUPPORTED_STATUSES:
-                    raise
-        response = await post("float")
-        self._unsupported_parameters.add("encoding_format")
-        return response
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
@@ -258,8 +281,20 @@ class OpenAIClient:
             with suppress(ServiceError):
                 await (await self._client()).close()
 
+    def _describe(self, refusal: Refusal) -> str:
+        """Return what a refusal says, and the way out where it is clear. Some providers repeat the key."""
+        words = refusal.words.replace(self._api_key, "***") if self._api_key else refusal.words
+        hint = ""
+        if refusal.status == 401:
+            hint = (
+                "the API key was refused; check api_key: "
+                if self._api_key
+                else "it wants an API key, and none is configured; set api_key: "
+            )
+        return f"{hint}status {refusal.status}: {words}".removesuffix(": ")
+
     @contextmanager
-    def _map_errors(self, error_class: type[ServiceError], model: object) -> Iterator[None]:
+    def _map_errors(self, error_class: type[EndpointError], model: object) -> Iterator[None]:
         import aiohttp
         import httpx2
         import openai
@@ -268,31 +303,24 @@ class OpenAIClient:
         try:
             yield
         except openai.APIStatusError as error:
-            # Without a full stop, for whoever adds a sentence.
-            message = f"{prefix}: status {error.status_code}: {error.message[:300].rstrip(' .')}"
-            if isinstance(error, openai.AuthenticationError):
-                message = f"{self.base_url}: the API key was refused; check api_key for {model}"
-            raise _make_error(
-                error_class,
-                message,
-                error.status_code,
-                parse_retry_after(error.response.headers.get("retry-after", "")),
-            ) from error
+            refusal = _read_refusal(error)
+            message = f"{prefix}: {self._describe(refusal)}"
+            raise error_class(message, status=refusal.status, retry_after=refusal.retry_after) from error
         except InvalidReplyError as error:
-            raise _make_error(error_class, f"{prefix} sent {str(error)[:300]}", error.status) from error
+            raise error_class(f"{prefix} sent {str(error)[:300]}", status=error.status) from error
         except (openai.APIConnectionError, httpx2.TransportError, aiohttp.ClientError) as error:
             cause = _root_cause(error)
             # openai reports a connection that the server closes as a timeout too; the root cause tells them apart.
             is_timeout = isinstance(cause, TimeoutError | httpx2.TimeoutException)
-            service_error = error_class(
+            endpoint_error = error_class(
                 f"{prefix} did not answer in time"
                 if is_timeout
                 else f"{prefix}: the connection failed ({str(cause)[:300]})"
             )
-            if isinstance(service_error, ModelError):
-                unconnected_errors = aiohttp.ClientConnectorError, httpx2.ConnectError, httpx2.ConnectTimeout
-                service_error.is_unsent = any(isinstance(link, unconnected_errors) for link in _chain(error))
-            raise service_error from error
+            endpoint_error.is_timeout = is_timeout
+            unconnected_errors = aiohttp.ClientConnectorError, httpx2.ConnectError, httpx2.ConnectTimeout
+            endpoint_error.is_unsent = any(isinstance(link, unconnected_errors) for link in _chain(error))
+            raise endpoint_error from error
         except (openai.OpenAIError, httpx2.HTTPError, ValueError, RecursionError) as error:
             raise error_class(f"{prefix}: {type(error).__name__}: {str(error)[:300]}") from error
 
@@ -305,25 +333,9 @@ def _get_tls_context() -> SSLContext:
     return create_ssl_context()
 
 
-def _without(body: dict[str, Any], names: AbstractSet[str]) -> dict[str, Any]:
-    """Return a body without some parameters; without tools, earlier calls of a tool are text."""
-    remaining_body = {name: value for name, value in body.items() if name not in names}
-    if "tools" in remaining_body:
-        return remaining_body
-    messages = []
-    for message in remaining_body["messages"]:
-        is_result = message["role"] == "tool"
-        text_message = {name: message[name] for name in message if name not in ("tool_calls", "tool_call_id")}
-        messages.append({**text_message, "role": "user"} if is_result else text_message)
-    return {**remaining_body, "messages": messages}
-
-
-def _make_error(
-    error_class: type[ServiceError], message: str, status: int | None, retry_after: float | None = None
-) -> ServiceError:
-    if error_class is ModelError:
-        return ModelError(message, status=status, retry_after=retry_after)
-    return error_class(message)
+def _read_refusal(error: APIStatusError) -> Refusal:
+    # The response's own words: the library knows one form of them.
+    return read_refusal(error.status_code, error.response.content, error.response.headers)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -341,11 +353,11 @@ def _root_cause(error: BaseException) -> BaseException:
 
 
 async def _read_next(byte_stream: AsyncIterator[bytes], decoder: ChatStreamDecoder) -> bytes:
-    """Return the next bytes of a reply, b"" at its end; after a complete reply, silence is also the end."""
-    if not decoder.is_complete:
+    """Return the next bytes of a reply, b"" at its end; after a sign of its end, silence is also the end."""
+    if decoder.patience_s is None:
         return await anext(byte_stream, b"")
     with suppress(TimeoutError):
-        async with asyncio.timeout(USAGE_TIMEOUT_S):
+        async with asyncio.timeout(decoder.patience_s):
             return await anext(byte_stream, b"")
     return b""
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from core.errors import ModelError, ServiceError
+from core.errors import ModelError, ReplyCut, ServiceError
 from core.llm.client import OpenAIClient
 from core.llm.usage import TokenEstimator
 from core.observability.logs import get_logger
@@ -69,8 +69,10 @@ class Attempt:
         self._record_call("ok")
 
     def record_failure(self, error: ModelError) -> None:
-        """End the call: the endpoint rejected it or broke off."""
-        if error.status in BAD_REQUEST_STATUSES:
+        """End the call: the endpoint rejected it or broke off. A reply that it cut is no failure of it."""
+        if isinstance(error, ReplyCut):
+            self.record_success()
+        elif error.status in BAD_REQUEST_STATUSES:
             self.deployment.circuit_breaker.release(self.is_probe)
             self._record_call("refused")
         else:

@@ -22,18 +22,23 @@ WEB_PAGE = "text/html instead of JSON, which is a web page: check base_url, it o
 Result = TypeVar("Result")
 
 
-async def read_reply(
-    response: Response, parse: Callable[[object], Result], max_bytes: int, max_values: int = MAX_JSON_VALUES
-) -> Result:
-    """Read a whole reply. Raises `InvalidReplyError` for one that is too large, or a proxy's page instead of JSON."""
+async def read_body(response: Response, max_bytes: int) -> bytes:
+    """Read a whole reply. Raises `InvalidReplyError` for one that is too large."""
     content = bytearray()
     async with aclosing(response):
         async for data in response.aiter_bytes():
             content += data
             if len(content) > max_bytes:
                 raise InvalidReplyError(f"a reply of more than {max_bytes >> 10} kB")
+    return bytes(content)
+
+
+async def read_reply(
+    response: Response, content: bytes, parse: Callable[[object], Result], max_values: int = MAX_JSON_VALUES
+) -> Result:
+    """Parse the JSON of a reply. Raises `InvalidReplyError`, also for a proxy's page instead of JSON."""
     try:
-        return await read_json(bytes(content), parse, max_values=max_values, max_inline_bytes=MAX_INLINE_BYTES)
+        return await read_json(content, parse, max_values=max_values, max_inline_bytes=MAX_INLINE_BYTES)
     except JsonTooComplex as error:
         raise InvalidReplyError(str(error).replace("answered with", "a reply of")) from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:

@@ -19,7 +19,6 @@ from core.ports import ModelRole, RequestBudget
 from core.settings.answering import CircuitSettings, FallbackSettings, ModelSettings, ModelsSettings
 from core.types import ResponseSchema, ToolCall, Turn
 
-OPENAI_HOST = "api.openai.com"
 # Several times the longest answer that a platform shows: all of it is searched for markers whenever more is shown, and
 # its citations are checked.
 MAX_VISIBLE_CHARS = 100_000
@@ -191,9 +190,8 @@ def _build_request(settings: FallbackSettings, system: str, turns: Sequence[Turn
             messages[-1]["content"] += f"\n\n{turn.text}"
         else:
             messages.append({"role": turn.role, "content": turn.text})
-    # OpenAI's newer models reject max_tokens; most compatible servers support nothing else.
-    max_tokens_key = "max_completion_tokens" if OPENAI_HOST in settings.base_url else "max_tokens"
-    request: dict[str, Any] = {"model": settings.model, "messages": messages, max_tokens_key: settings.max_tokens}
+    # OpenAI's newer models refuse max_tokens, which the client then renames; many servers know nothing else.
+    request: dict[str, Any] = {"model": settings.model, "messages": messages, "max_tokens": settings.max_tokens}
     if settings.temperature is not None:
         request["temperature"] = settings.temperature
     if settings.extra_body:

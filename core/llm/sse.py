@@ -1,7 +1,7 @@
 """A tolerant parser for the event streams and JSON bodies of OpenAI-compatible endpoints.
 
-It reads only the few fields that are needed. A client library builds a validated object for every token, which costs
-ten times as much: with many conversations at once, answers would wait for it.
+It reads only the few fields that are needed, whatever form the reply has: events, a whole completion, a line of JSON
+per event. One place, `ChatStreamDecoder.ending`, decides how a reply ended.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import sys
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from core.llm.reasoning import remove_reasoning
+from core.llm.refusals import describe_error
 
 DONE = "[DONE]"
 REASONING_FIELDS = ("reasoning_content", "reasoning")
@@ -22,6 +24,22 @@ REASONING_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking"})
 MAX_TOKEN_COUNT = 1_000_000_000
 # An event holds a few words; all of an answer where the server does not really stream. It is parsed on the event loop.
 MAX_EVENT_BYTES = 256 << 10
+# How servers write that there is no finish reason yet.
+NO_REASONS = frozenset({"", "null", "none"})
+LIMIT_REASONS = frozenset({"length", "max_tokens", "model_length", "max_output_tokens", "max_completion_tokens"})
+FILTER_REASONS = frozenset(
+    {"content_filter", "content_filtered", "safety", "sensitive", "recitation", "blocklist", "prohibited_content",
+     "spii", "refusal"}
+)  # fmt: skip
+FAILURE_REASONS = frozenset(
+    {"error", "abort", "aborted", "cancelled", "canceled", "timeout", "network_error", "insufficient_system_resource"}
+)
+CUT_REASONS = LIMIT_REASONS | FILTER_REASONS | FAILURE_REASONS
+# The wait for the token counts after the last text, and for what may still come where the sign of the end is doubtful.
+USAGE_TIMEOUT_S = 2.0
+DOUBTFUL_END_TIMEOUT_S = 15.0
+# Lines of an event stream that hold no data.
+_OTHER_FIELDS = (b":", b"event:", b"id:", b"retry:")
 # Numbers as they came: a list, or the floats of base64 text.
 Vector = Sequence[float]
 
@@ -32,6 +50,16 @@ class InvalidReplyError(ValueError):
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status
+
+
+class Ending(Enum):
+    """How a reply ended. `OPEN`: not at all, as far as the server says."""
+
+    OPEN = "open"
+    COMPLETE = "complete"
+    LIMIT = "limit"
+    FILTER = "filter"
+    FAILURE = "failure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +78,60 @@ class StreamChunk:
 class ChatStreamDecoder:
     """Turns the bytes of one streamed reply into chunks. Lines may end in LF, CR or both; comments are skipped.
 
-    `has_begun` is true when text or reasoning has come, `is_complete` when the server has sent the finish reason,
-    `is_done` when the stream has ended.
+    An event that cannot be read is left out, and counted in `unreadable`. `has_begun` is true when text or reasoning
+    has come, `is_done` when [DONE] has. `reason` is the server's finish reason, `words` what else it said.
     """
 
     def __init__(self) -> None:
         self.has_begun = False
-        self.is_complete = False
         self.is_done = False
+        self.reason = ""
+        self.words = ""
+        self.unreadable: list[str] = []
         self._buffer = b""
         self._ends_with_cr = False
-        self._data_lines: list[bytes] = []
-        self._data_bytes = 0
+        self._lines: list[bytes] = []
+        self._line_bytes = 0
+        self._is_event_stream = False
+        self._is_skipping = False
+        # What follows a finish reason refutes it: then only [DONE] and the end of the connection count.
+        self._is_reason_plain = False
+        self._is_reason_refuted = False
+        self._has_delta = False
+        self._usage_count = 0
+        self._ends_with_usage = False
+
+    def ending(self, *, is_closed: bool) -> Ending:
+        """Return how the reply has ended; `is_closed` says that the server closed the connection as it should.
+
+        A finish reason is an end unless text follows it, [DONE] is one, and so are the only token counts of a reply
+        after its text, where the server then closes the connection.
+        """
+        if self.reason in LIMIT_REASONS:
+            return Ending.LIMIT
+        if self.reason in FILTER_REASONS:
+            return Ending.FILTER
+        if self.reason in FAILURE_REASONS:
+            return Ending.FAILURE
+        if self.is_done or (self.reason and (is_closed or not self._is_reason_refuted)):
+            return Ending.COMPLETE
+        return Ending.COMPLETE if is_closed and self._has_only_counts_at_end else Ending.OPEN
+
+    @property
+    def patience_s(self) -> float | None:
+        """How long to wait for more after the last sign of an end, in seconds; None: there was none."""
+        if self.reason and self._is_reason_plain and not self._is_reason_refuted:
+            return USAGE_TIMEOUT_S
+        return DOUBTFUL_END_TIMEOUT_S if self.reason or self._has_only_counts_at_end else None
+
+    @property
+    def _has_only_counts_at_end(self) -> bool:
+        return self._ends_with_usage and self._usage_count == 1
 
     def feed(self, data: bytes) -> Iterator[StreamChunk]:
         """Yield the chunks that these bytes complete. Their texts are joined: every chunk costs time.
 
-        Raises `InvalidReplyError` for an error inside the stream, `ValueError` for broken JSON.
+        Raises `InvalidReplyError` for an error inside the stream.
         """
         if self._ends_with_cr:
             data = data.removeprefix(b"\n")
@@ -75,69 +140,142 @@ class ChatStreamDecoder:
         self._ends_with_cr = data.endswith(b"\r")
         lines = (self._buffer + data).splitlines()
         self._buffer = b"" if data.endswith((b"\n", b"\r")) else lines.pop()
-        if len(self._buffer) > MAX_EVENT_BYTES:
-            raise InvalidReplyError(f"an event of more than {MAX_EVENT_BYTES >> 10} kB")
         yield from _merge_texts(chunk for line in lines for chunk in self._process_line(line))
+        if len(self._buffer) > MAX_EVENT_BYTES:
+            self._skip_event()
+            self._buffer = b""
 
     def flush(self) -> Iterator[StreamChunk]:
-        """Yield the last event when no empty line closed it."""
+        """Yield what no empty line closed: the last event, or a reply that is no event stream."""
         last_line = self._buffer
         self._buffer = b""
         yield from self._process_line(last_line)
         yield from self._process_line(b"")
+        if not self._is_event_stream:
+            yield from self._read_plain_lines()
 
     def _process_line(self, line: bytes) -> Sequence[StreamChunk]:
+        if not line:
+            is_skipping = self._is_skipping
+            self._is_skipping = False
+            if not self._is_event_stream or is_skipping:
+                return ()
+            data = b"\n".join(self._lines)
+            self._forget_lines()
+            return self._read_event(data)
+        line_bytes = len(line)
         if line.startswith(b"data:"):
-            self._data_lines.append(line[5:])
-            self._data_bytes += len(line)
-            if self._data_bytes > MAX_EVENT_BYTES:
-                raise InvalidReplyError(f"an event of more than {MAX_EVENT_BYTES >> 10} kB")
+            if not self._is_event_stream:
+                self._forget_lines()
+            self._is_event_stream = True
+            line = line[5:]
+        elif self._is_event_stream or line.startswith(_OTHER_FIELDS):
             return ()
-        if line or not self._data_lines or self.is_done:
-            return ()
+        self._lines.append(line)
+        self._line_bytes += line_bytes
+        if self._line_bytes > MAX_EVENT_BYTES:
+            self._skip_event()
+        return ()
+
+    def _skip_event(self) -> None:
+        if not self._is_skipping:
+            self.unreadable.append(f"an event of more than {MAX_EVENT_BYTES >> 10} kB")
+        self._is_skipping = True
+        self._forget_lines()
+
+    def _forget_lines(self) -> None:
+        self._lines.clear()
+        self._line_bytes = 0
+
+    def _read_plain_lines(self) -> Iterator[StreamChunk]:
+        """Yield what JSON without events says: a whole completion, or one event per line."""
+        lines = list(self._lines)
+        self._forget_lines()
+        whole = b"\n".join(lines)
+        if len(lines) > 1 and _is_json(lines[0]):
+            for line in lines:
+                yield from self._read_event(line)
+        elif whole.lstrip().startswith((b"{", b"[")):
+            yield from self._read_event(whole)
+
+    def _read_event(self, data: bytes) -> Sequence[StreamChunk]:
         # A damaged character must not lose the reply.
-        data = b"\n".join(self._data_lines).decode("utf-8", "replace").strip()
-        self._data_lines.clear()
-        self._data_bytes = 0
-        self.is_done = data.startswith(DONE)
-        return () if self.is_done or not data else self._parse_event(_require_reply(json.loads(data)))
+        text = data.decode("utf-8", "replace").strip()
+        if self.is_done or not text:
+            return ()
+        if text.startswith(DONE):
+            self.is_done = True
+            return ()
+        try:
+            body = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            self.unreadable.append(f"{type(error).__name__}: {error}"[:100])
+            return ()
+        events = _filter_mappings(body if isinstance(body, list) else [body])
+        return [chunk for event in events for chunk in self._parse_event(event)]
 
     def _parse_event(self, event: Mapping[str, Any]) -> list[StreamChunk]:
         chunks: list[StreamChunk] = []
+        _raise_error(event)
         choices = _filter_mappings(event.get("choices"))
-        if usage := event.get("usage"):
-            # Some servers send no reason for the end, but the token counts that follow it.
-            self.is_complete = self.is_complete or not choices
+        usage = event.get("usage")
+        if usage:
+            self._usage_count += 1
+            self._ends_with_usage = self.has_begun
             chunks.append(_parse_usage(usage))
+        elif not choices:
+            self.words = describe_error(event) or self.words
         for choice in choices:
-            self.is_complete = self.is_complete or choice.get("finish_reason") is not None
-            delta = choice.get("delta")
-            if isinstance(delta, Mapping):
-                text = _content_text(delta.get("content"))
-                if text or any(delta.get(name) for name in REASONING_FIELDS):
-                    self.has_begun = True
-                    chunks.append(StreamChunk(text, events=1))
+            text, is_begun = self._read_choice(choice)
+            if is_begun:
+                self.has_begun = True
+                self._ends_with_usage = False
+                chunks.append(StreamChunk(text, events=1))
+            self._note_reason(choice.get("finish_reason"), follows_text=is_begun)
         return chunks
 
+    def _read_choice(self, choice: Mapping[str, Any]) -> tuple[str, bool]:
+        """Return the text of a choice, and whether there is text or reasoning in it."""
+        delta = choice.get("delta")
+        text, is_begun = _read_message(delta)
+        self._has_delta = self._has_delta or is_begun
+        # The whole message, at the end of a stream, has been read piece by piece already.
+        if is_begun or self._has_delta:
+            return text, is_begun
+        text, is_begun = _read_message(choice.get("message"))
+        return (text, is_begun) if is_begun else _read_message({"content": choice.get("text")})
 
-def parse_completion(body: object) -> StreamChunk:
-    """Return a whole chat completion with its token counts; tool calls become text, `name(arguments)`, one per line.
+    def _note_reason(self, value: object, *, follows_text: bool) -> None:
+        reason = value.strip().lower() if isinstance(value, str) else ""
+        if follows_text:
+            self._is_reason_refuted = self._is_reason_refuted or bool(self.reason)
+            self.reason = ""
+        if reason not in NO_REASONS:
+            self.reason = reason
+            self._is_reason_plain = self.has_begun and not follows_text
+
+
+def parse_completion(body: object) -> tuple[StreamChunk, str]:
+    """Return a whole chat completion with its token counts, and its finish reason.
+
+    Tool calls become text, `name(arguments)`, one per line.
 
     Raises `InvalidReplyError`.
     """
     completion = _require_reply(body)
     choices = _filter_mappings(completion.get("choices"))
     if not choices:
-        raise InvalidReplyError("a reply without choices")
-    message = choices[0].get("message")
+        raise InvalidReplyError(f"a reply without choices: {describe_error(completion) or str(completion)[:200]}")
+    message = choices[0].get("message") or choices[0].get("delta") or {"content": choices[0].get("text")}
     message = message if isinstance(message, Mapping) else {}
     functions = _filter_mappings([call.get("function") for call in _filter_mappings(message.get("tool_calls"))])
     calls = [f"{function.get('name')}({function.get('arguments')})" for function in functions]
-    content = _content_text(message.get("content"))
+    content, _ = _read_message(message)
     usage = _parse_usage(completion.get("usage"))
     # Before the calls are prepended: a block that ends in the content would remove them again.
     text = "\n".join([*calls, remove_reasoning(content)]).strip() if calls else content
-    return StreamChunk(text, usage.prompt_tokens, usage.completion_tokens)
+    reason = str(choices[0].get("finish_reason") or "").strip().lower()
+    return StreamChunk(text, usage.prompt_tokens, usage.completion_tokens), reason
 
 
 def parse_embeddings(body: object) -> list[Vector]:
@@ -197,15 +335,37 @@ def _merge_texts(chunks: Iterator[StreamChunk]) -> Iterator[StreamChunk]:
 
 
 def _require_reply(body: object) -> Mapping[str, Any]:
+    # Gemini's compatible endpoint wraps its errors in a list.
+    body = next(iter(_filter_mappings(body)), body)
     if not isinstance(body, Mapping):
         raise InvalidReplyError(f"a reply that is no object but {type(body).__name__}")
+    _raise_error(body)
+    return body
+
+
+def _raise_error(body: Mapping[str, Any]) -> None:
     error = body.get("error") or (body if body.get("object") == "error" else None)
     if error:
         details = error if isinstance(error, Mapping) else {}
         code = details.get("code")
         status = code if isinstance(code, int) and 400 <= code < 600 else None
-        raise InvalidReplyError(str(details.get("message") or error), status)
-    return body
+        raise InvalidReplyError(describe_error(error) or str(error), status)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), Mapping)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _read_message(message: object) -> tuple[str, bool]:
+    """Return the text of a message or a part of one, and whether there is text or reasoning in it."""
+    if not isinstance(message, Mapping):
+        return "", False
+    # A model that declines may say so in a field of its own.
+    text = _content_text(message.get("content")) or _content_text(message.get("refusal"))
+    return text, bool(text) or any(message.get(name) for name in REASONING_FIELDS)
 
 
 def _filter_mappings(values: object) -> list[Mapping[str, Any]]:

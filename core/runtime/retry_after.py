@@ -17,22 +17,29 @@ MIN_EPOCH_MS = 1e12
 # The headers that say when a rate limit is reset, the clearest one first.
 RESET_HEADERS = ("x-ratelimit-reset-after", "ratelimit-reset", "x-ratelimit-reset")
 
-# "1m30s", "250ms": how Go and JSON's protocol buffers write a span.
-_SPAN = re.compile(
-    r"(?=\S)(?:(\d{1,6})h)?(?:(\d{1,6})m(?!s))?(?:(\d{1,9}(?:\.\d{1,9})?)s)?(?:(\d{1,9}(?:\.\d{1,9})?)ms)?"
-)
-_SPAN_FACTORS = (3600.0, 60.0, 1.0, 0.001)
+# "1m30s", "250ms", "20 seconds": how Go, JSON's protocol buffers and people write a span.
+_NUMBER = r"\d{1,9}(?:\.\d{1,9})?"
+_UNIT = r"(?:milliseconds?|minutes?|seconds?|hours?|mins?|secs?|ms|[smh])(?![a-z])"
+_SPAN = rf"(?:{_NUMBER}\s{{0,3}}{_UNIT},?\s{{0,3}}){{1,4}}"
+_SPAN_PART = re.compile(rf"({_NUMBER})\s{{0,3}}(ms|mil|[smh])")
+_UNIT_S = {"ms": 0.001, "mil": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_IS_SPAN = re.compile(_SPAN, re.IGNORECASE)
+_WISH = re.compile(rf"(?:try again|retry|retrying|wait)\s(?:(?:in|after|for)\s)?({_SPAN})", re.IGNORECASE)
 # `RateLimit: "default";r=0;t=30`, and `limit=10, remaining=0, reset=30` of an earlier draft.
 _RATE_LIMIT_RESET = re.compile(r"[;,\s](?:t|reset)=(\d{1,12})(?![\d.])")
 
 
-def read_retry_after(headers: Mapping[str, str], max_s: float = MAX_WAIT_S) -> float | None:
+def read_retry_after(headers: Mapping[str, str], words: str = "", *, max_s: float = MAX_WAIT_S) -> float | None:
     """Return the seconds that a response asks to wait, from 0 to `max_s`; None where it does not say.
+
+    By its headers, or else in the `words` of its body.
 
     A point in time is compared with the response's own Date, so that our clock may be wrong.
 
     >>> read_retry_after({"Retry-After": "2.5"}), read_retry_after({"retry-after-ms": "300"}), read_retry_after({})
     (2.5, 0.3, None)
+    >>> read_retry_after({}, "Limit reached. Please try again in 7.66s.")
+    7.66
     >>> read_retry_after({"Date": "Wed, 21 Oct 2015 07:28:00 GMT", "Retry-After": "Wed, 21 Oct 2015 07:28:09 GMT"})
     9.0
     """
@@ -42,6 +49,8 @@ def read_retry_after(headers: Mapping[str, str], max_s: float = MAX_WAIT_S) -> f
     milliseconds = _parse_number(values.get("retry-after-ms", ""))
     wait_s = _parse_wait(values.get("retry-after", ""), now) if milliseconds is None else milliseconds / 1000
     wait_s = _read_reset(values, now) if wait_s is None else wait_s
+    if wait_s is None and (wish := _WISH.search(words)):
+        wait_s = _parse_wait(wish[1].rstrip(" ,"), now)
     return None if wait_s is None else min(max(0.0, wait_s), max_s)
 
 
@@ -72,9 +81,9 @@ def parse_date(value: str) -> float | None:
 
 
 def _parse_wait(value: str, now: float) -> float | None:
-    span = _SPAN.fullmatch(value)
-    if span is not None:
-        return sum(float(number or 0) * factor for number, factor in zip(span.groups(), _SPAN_FACTORS, strict=True))
+    value = value.strip()
+    if _IS_SPAN.fullmatch(value):
+        return sum(float(number) * _UNIT_S[unit] for number, unit in _SPAN_PART.findall(value.lower()))
     seconds = _parse_number(value)
     date = parse_date(value) if seconds is None else None
     return seconds if date is None else date - now

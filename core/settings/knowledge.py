@@ -30,6 +30,14 @@ class RoutingSettings(Section):
     )
 
 
+class InputTypeSettings(Section):
+    """How a request for vectors says whether its texts are queries or passages."""
+
+    field: str = Field("input_type", min_length=1, description="name of the field in the request")
+    query: str = Field("search_query", description="its value for questions")
+    passage: str = Field("search_document", description="its value for passages")
+
+
 class EmbeddingSettings(Section):
     """The embedding model: the built-in MiniLM, one that fastembed runs here, or an OpenAI-compatible endpoint."""
 
@@ -47,6 +55,19 @@ class EmbeddingSettings(Section):
     dimension: PositiveInt | None = Field(None, description="for openai: the vectors' length")
     api_key: Secret | None = Field(None, description="for openai: a secret")
     batch: PositiveInt = Field(64, description="for openai: texts per request")
+    query_prefix: str | None = Field(
+        None,
+        description="for openai and fastembed: what precedes a question, such as `query: `; null: what is known of the "
+        "model by its name (docs/configure.md#knowledgeembedding)",
+    )
+    passage_prefix: str | None = Field(
+        None, description="the same for a passage; after a change the knowledge must be rebuilt"
+    )
+    input_type: InputTypeSettings | None = Field(
+        None,
+        description="for openai: the field of a request that tells questions from passages, such as `{query: "
+        "search_query, passage: search_document}`; null: what is known of the model",
+    )
     query_timeout_s: PositiveFloat = Field(
         1.5,
         description="longest wait for a question's vector, seconds; after that, the search uses the question's words "

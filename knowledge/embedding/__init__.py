@@ -7,12 +7,14 @@ from pathlib import Path
 
 from core.llm.client import OpenAIClient
 from core.settings import EmbeddingSettings
+from knowledge.embedding.centring import CentredEmbedder, get_centred_name
+from knowledge.embedding.families import find_instructions
 from knowledge.embedding.fastembed_models import FastEmbedder, get_model_languages
 from knowledge.embedding.local import LOCAL_LANGUAGES, LocalEmbedder
 from knowledge.embedding.remote import TIMEOUT_S, RemoteEmbedder
 from knowledge.ports import Embedder
 
-__all__ = ["get_known_languages", "open_embedder"]
+__all__ = ["get_known_languages", "name_remote_model", "open_embedder"]
 
 
 def get_known_languages(settings: EmbeddingSettings) -> tuple[str, ...]:
@@ -30,6 +32,12 @@ async def open_embedder(settings: EmbeddingSettings, cache_dir: Path) -> Embedde
     if settings.provider == "local":
         return await LocalEmbedder.open(cache_dir, settings.path)
     if settings.provider == "fastembed":
-        return await FastEmbedder.open(settings, cache_dir)
+        return CentredEmbedder(await FastEmbedder.open(settings, cache_dir), cache_dir)
     key = await asyncio.to_thread(settings.api_key.value) if settings.api_key else ""
-    return RemoteEmbedder(OpenAIClient.open(settings.base_url, key, TIMEOUT_S), settings)
+    client = OpenAIClient.open(settings.base_url, key, TIMEOUT_S)
+    return CentredEmbedder(RemoteEmbedder(client, settings), cache_dir)
+
+
+def name_remote_model(settings: EmbeddingSettings) -> str:
+    """Return how a store labels the vectors of an endpoint."""
+    return get_centred_name(settings.model + find_instructions(settings).identity)

@@ -23,7 +23,8 @@ from core.install_hints import format_install_hint
 from core.runtime.tuning import lower_thread_priority
 from core.settings import EmbeddingSettings
 from knowledge.embedding.batches import WORKERS, ThreadedEncoder
-from knowledge.ports import Vectors
+from knowledge.embedding.families import Instructions, find_instructions
+from knowledge.ports import TextKind, Vectors
 
 DOWNLOAD_HINT = "fastembed has to know it, and downloads it once; `path` names a folder with a model's files instead"
 MODEL_FILES = ("model.onnx", "onnx/model.onnx", "model_quantized.onnx", "onnx/model_quantized.onnx")
@@ -47,8 +48,9 @@ class _TextModel(Protocol):
 class FastEmbedder:
     """An `Embedder` over fastembed. `name` has the model's name, or its folder's."""
 
-    def __init__(self, model: _TextModel, name: str, dimension: int) -> None:
-        self.name = name
+    def __init__(self, model: _TextModel, name: str, dimension: int, instructions: Instructions) -> None:
+        self.name = name + instructions.identity
+        self._instructions = instructions
         self.dimension = dimension
         self._model = model
         self._tokenizer = model.model.tokenizer
@@ -60,14 +62,15 @@ class FastEmbedder:
         """Load the model; one that is named is downloaded into `cache_dir` on first use. Raises `EmbeddingError`."""
         # The model's own threads inherit the priority of the thread that loads it.
         with ThreadPoolExecutor(1, initializer=lower_thread_priority) as executor:
-            return cls(*await asyncio.get_running_loop().run_in_executor(executor, _load, settings, cache_dir))
+            model = await asyncio.get_running_loop().run_in_executor(executor, _load, settings, cache_dir)
+        return cls(*model, find_instructions(settings))
 
-    async def embed(self, texts: Sequence[str]) -> Vectors:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         """Return unit vectors, shape (len(texts), dimension); a small job overtakes a big one.
 
         Raises `EmbeddingError`.
         """
-        return await self._threads.embed(texts)
+        return await self._threads.embed([self._instructions.apply(text, kind) for text in texts])
 
     async def warm_up(self) -> None:
         """Do nothing: an open model is loaded."""

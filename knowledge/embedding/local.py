@@ -25,7 +25,7 @@ from core.runtime.tuning import lower_thread_priority
 from knowledge.embedding import ctranslate2_model, numpy_model
 from knowledge.embedding.batches import ThreadedEncoder, replace_surrogates
 from knowledge.embedding.download import MODULE, describe_ways_out, download_model
-from knowledge.ports import Vectors
+from knowledge.ports import TextKind, Vectors
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -148,7 +148,7 @@ class LocalEmbedder:
                 model = await run(load)
             return cls(*model, is_slow=runtime is numpy_model)
 
-    async def embed(self, texts: Sequence[str]) -> Vectors:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         """Return unit vectors, shape (len(texts), 384); a small job overtakes a big one. Raises `EmbeddingError`."""
         self._texts_before_hint -= len(texts)
         if self._texts_before_hint < 0:

@@ -16,6 +16,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
 from core.language.languages import get_main_languages, identify_language
 from core.observability.logs import get_logger
 from core.runtime.tasks import task_group
@@ -151,6 +153,7 @@ class _Refresh:
     stored_documents: Mapping[str, StoredDocument] = field(default_factory=dict)
     passage_counts: dict[str, int] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
     language_counts: Counter[str] = field(default_factory=Counter)
     has_deletions: bool = False
     has_passages: bool = False
@@ -266,6 +269,9 @@ class _Refresh:
             input_batch = embed_inputs[start : start + EMBED_BATCH_PASSAGES]
             vectors = await self.embedder.embed([text for _, _, text, _ in input_batch])
             for (path, passage, _, tokens), vector in zip(input_batch, vectors, strict=True):
+                if not np.isfinite(vector).all():
+                    self._leave_out(path, passage)
+                    continue
                 batch = swap_batch if self.has_deletions or path in self.stored_documents else new_batch
                 batch.rows.append(PassageRow(passage, self.target_fingerprints[path], tokens, vector))
             self.embedded_count += len(input_batch)
@@ -273,10 +279,17 @@ class _Refresh:
         for document in documents:
             batch = swap_batch if self.has_deletions or document.path in self.stored_documents else new_batch
             batch.paths.add(document.path)
-            self.passage_counts[document.path] = len(document.passages)
-            if not document.passages:
+            self.passage_counts[document.path] = len(document.passages) - self.left_out[document.path]
+            if not self.passage_counts[document.path]:
                 batch.empty[document.path] = self.target_fingerprints[document.path]
         self._report_stage("embedding")
+
+    def _leave_out(self, path: str, passage: Passage) -> None:
+        """Note that the embedding model refuses a passage: it costs itself alone, and is named."""
+        self.left_out[path] += 1
+        lines = f"lines {passage.start_line} to {passage.end_line}"
+        self.unreadable[path] = f"the embedding model refuses {self.left_out[path]} of its passages, the last: {lines}"
+        _log.warning("passage.not_embedded", source=self.source.name, path=path, lines=lines)
 
     async def _write_batches(self, batches: asyncio.Queue[_Batch | None]) -> None:
         while (batch := await batches.get()) is not None:

@@ -66,7 +66,7 @@ class QueryEmbedder:
         return await asyncio.shield(task)
 
     async def _embed_query(self, query: str) -> Vectors:
-        vector: Vectors = (await self._embedder.embed([query]))[0]
+        vector: Vectors = (await self._embedder.embed([query], "query"))[0]
         if not np.isfinite(vector).all():
             raise EmbeddingError("the query's vector is no number")
         return vector

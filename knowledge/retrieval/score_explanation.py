@@ -51,7 +51,7 @@ async def explain_routing(
     routing_scores: dict[str, RoutingScore] = {}
     if embedder.vocabulary_coverage(query) >= MIN_VOCABULARY_COVERAGE:
         try:
-            vector = (await embedder.embed([query]))[0]
+            vector = (await embedder.embed([query], "query"))[0]
             routing_scores = {
                 index.name: score_agent(vector, index) for index in await make_indexes(settings, store, embedder)
             }

@@ -14,7 +14,7 @@ import pytest
 from core.errors import EmbeddingError
 from core.language.tokens import lexical_tokens
 from core.settings import Settings
-from knowledge.ports import Document, Listing, Store, Vectors
+from knowledge.ports import Document, Listing, Store, TextKind, Vectors
 from knowledge.stores.sqlite.store import open_sqlite
 
 
@@ -30,7 +30,7 @@ class WordEmbedder:
     directions: dict[str, Vectors] = field(default_factory=dict)
     is_warm: bool = False
 
-    async def embed(self, texts: Sequence[str]) -> Vectors:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         await asyncio.sleep(self.delay)
         if self.broken:
             raise EmbeddingError("the embedder is broken")

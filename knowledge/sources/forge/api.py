@@ -191,7 +191,7 @@ def _is_rate_limited(response: Response) -> bool:
 
 
 def _rate_limit_reset(headers: Mapping[str, str]) -> float:
-    wait_s = read_retry_after(headers, MAX_WAIT_S)
+    wait_s = read_retry_after(headers, max_s=MAX_WAIT_S)
     return time.time() + (DEFAULT_WAIT_S if wait_s is None else max(wait_s, 1.0))
 
 

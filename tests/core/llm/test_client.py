@@ -13,10 +13,12 @@ from aiohttp import web
 
 from bots.common.web_server import serve_application
 from core.errors import EmbeddingError, ModelError, PlatformError
-from core.llm.client import MAX_COMPLETION_BYTES, MAX_DIMENSION, MAX_NUMBER_BYTES, USAGE_TIMEOUT_S, OpenAIClient
+from core.llm.client import MAX_COMPLETION_BYTES, MAX_DIMENSION, MAX_NUMBER_BYTES, OpenAIClient
 from core.llm.sse import (
     MAX_EVENT_BYTES,
+    USAGE_TIMEOUT_S,
     ChatStreamDecoder,
+    Ending,
     InvalidReplyError,
     StreamChunk,
     parse_completion,
@@ -84,7 +86,7 @@ def test_however_the_bytes_arrive_the_reply_is_the_same(ending: str, size: int) 
     pieces, stream = read(ending.join(lines).encode(), size)
     assert "".join(piece.text for piece in pieces) == "Grüße 你好"
     assert pieces[-1] == StreamChunk("", 5, 2)
-    assert stream.is_complete
+    assert stream.ending(is_closed=False) is Ending.COMPLETE
     assert stream.is_done
 
 
@@ -113,26 +115,26 @@ async def test_many_replies_at_once_are_read_more_at_a_time() -> None:
 
 def test_what_follows_the_end_is_not_read() -> None:
     pieces, stream = read(f"data: [DONE]\n\ndata: {token('more')}\n\ndata: {{\n\n".encode(), 5)
-    assert (pieces, stream.is_complete) == ([], False)
+    assert (pieces, stream.has_begun, stream.is_done) == ([], False, True)
 
 
 @pytest.mark.parametrize(
-    ("chunk", "texts", "finished"),
+    ("chunk", "texts", "ending"),
     [
-        ({"choices": []}, [], False),
-        ({"choices": None}, [], False),
-        ({"choices": [{"delta": None, "finish_reason": None}]}, [], False),
-        ({"choices": [{"delta": {"content": None, "role": "assistant"}}]}, [], False),
-        ({"choices": [{"delta": {}, "finish_reason": "length"}]}, [], True),
-        ({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}}, [""], True),
-        ({"choices": [{"delta": {"content": [{"type": "text", "text": "part"}]}}]}, ["part"], False),
-        ({"choices": [{"delta": {"content": "half \ud83d"}}]}, ["half ?"], False),
+        ({"choices": []}, [], Ending.OPEN),
+        ({"choices": None}, [], Ending.OPEN),
+        ({"choices": [{"delta": None, "finish_reason": None}]}, [], Ending.OPEN),
+        ({"choices": [{"delta": {"content": None, "role": "assistant"}}]}, [], Ending.OPEN),
+        ({"choices": [{"delta": {}, "finish_reason": "length"}]}, [], Ending.LIMIT),
+        ({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}}, [""], Ending.OPEN),
+        ({"choices": [{"delta": {"content": [{"type": "text", "text": "part"}]}}]}, ["part"], Ending.OPEN),
+        ({"choices": [{"delta": {"content": "half \ud83d"}}]}, ["half ?"], Ending.OPEN),
     ],
 )
-def test_chunks_of_every_kind(chunk: Body, texts: list[str], finished: bool) -> None:
+def test_chunks_of_every_kind(chunk: Body, texts: list[str], ending: Ending) -> None:
     pieces, stream = read(f"data: {json.dumps(chunk)}\n\n".encode(), 10_000)
     assert [piece.text for piece in pieces] == texts
-    assert stream.is_complete is finished
+    assert stream.ending(is_closed=True) is ending
 
 
 @pytest.mark.parametrize(
@@ -153,8 +155,9 @@ def test_tool_calls_become_text() -> None:
     call = {"type": "function", "function": {"name": "look", "arguments": '{"query": "x"}'}}
     message = {"content": None, "tool_calls": [call, {"type": "custom"}]}
     usage = {"prompt_tokens": 3, "completion_tokens": 4}
-    assert parse_completion({"choices": [{"message": message}], "usage": usage}) == StreamChunk(
-        'look({"query": "x"})', 3, 4
+    assert parse_completion({"choices": [{"message": message}], "usage": usage}) == (
+        StreamChunk('look({"query": "x"})', 3, 4),
+        "",
     )
 
 
@@ -172,7 +175,6 @@ async def test_an_error_inside_a_stream_comes_after_the_text_before_it() -> None
     ("parts", "abort", "expected_text"),
     [
         ([f"data: {token('So')}\n\n".encode()], False, "broke off before its end"),
-        ([f"data: {token('So')}\n\n".encode(), b"data: [DONE]\n\n"], False, "broke off before its end"),
         ([f"data: {token('So')}\n\n".encode()], True, "the connection failed"),
         ([b'data: {"choices": [{"delta"\n\n'], False, "JSONDecodeError"),
         ([b"<html>Bad gateway</html>"], False, "broke off before its end"),
@@ -207,7 +209,7 @@ async def test_json_that_is_nested_too_deep_is_an_error_of_the_endpoint() -> Non
 @pytest.mark.parametrize(("count", "expected_count"), [(7, 7), (7.0, 7), (-7, 0), (10**30, 0), ("7", 0), (None, 0)])
 def test_a_count_that_cannot_be_one_counts_nothing(count: object, expected_count: int) -> None:
     usage = {"prompt_tokens": count, "completion_tokens": count}
-    assert parse_completion({"choices": [{"message": {"content": "Yes"}}], "usage": usage}) == StreamChunk(
+    assert parse_completion({"choices": [{"message": {"content": "Yes"}}], "usage": usage})[0] == StreamChunk(
         "Yes", expected_count, expected_count
     )
 
@@ -427,7 +429,7 @@ async def replying(handler: Callable[[web.Request], Awaitable[web.Response]]) ->
 @pytest.mark.parametrize("rejects_base64", [False, True])
 async def test_vectors_come_in_base64_unless_the_endpoint_rejects_it(rejects_base64: bool) -> None:
     async def reply(request: web.Request) -> web.Response:
-        encoding = (await request.json())["encoding_format"]
+        encoding = (await request.json()).get("encoding_format", "float")
         encodings.append(encoding)
         if encoding == "base64" and rejects_base64:
             return web.json_response({"error": {"message": "encoding_format: only float"}}, status=422)

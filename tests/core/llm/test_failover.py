@@ -133,7 +133,6 @@ class TestMovingOn:
             {"hang": True},
             {"stall_after": 0},
             {"drop_after": 0},
-            {"malformed_after": 0},
         ],
         ids=str,
     )

@@ -83,13 +83,13 @@ def test_content_in_parts_leaves_out_those_with_reasoning() -> None:
         {"type": "text", "text": "Use pip."},
     ]
     message = {"content": parts_of_content, "reasoning_content": "Hm."}
-    assert parse_completion({"choices": [{"message": message}]}).text == "Use pip."
+    assert parse_completion({"choices": [{"message": message}]})[0].text == "Use pip."
 
 
 def test_a_tool_call_survives_reasoning_that_ends_in_the_content() -> None:
     function = {"name": "retrieve_knowledge", "arguments": '{"query": "pip"}'}
     message = {"content": "I should search.</think>\n\n", "tool_calls": [{"function": function}]}
-    text = parse_completion({"choices": [{"message": message}]}).text
+    text = parse_completion({"choices": [{"message": message}]})[0].text
     assert remove_reasoning(text) == 'retrieve_knowledge({"query": "pip"})'
 
 

@@ -70,7 +70,6 @@ async def test_neighbours_of_one_role_become_one_message() -> None:
         ({"status": 500}, "status 500"),
         ({"status": 429}, "status 429"),
         ({"api_key": "another"}, "API key was refused"),
-        ({"malformed_after": 2}, "big"),
         ({"drop_after": 2}, "big"),
     ],
 )

@@ -70,7 +70,7 @@ def test_the_headers_of_a_response(headers: dict[str, str], expected: float | No
 @pytest.mark.parametrize("factor", [1, 1000])
 def test_a_reset_may_be_a_point_in_time(factor: int) -> None:
     assert read_retry_after({"X-RateLimit-Reset": str(int(SOON * factor))}) == pytest.approx(SOON - time.time(), abs=2)
-    assert read_retry_after({"X-RateLimit-Reset": str(int(SOON * factor))}, 60.0) == 60.0
+    assert read_retry_after({"X-RateLimit-Reset": str(int(SOON * factor))}, max_s=60.0) == 60.0
 
 
 @pytest.mark.parametrize("skew_s", [-7200, 7200])

@@ -19,7 +19,6 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from core.errors import ConfigurationError, EmbeddingError, ServiceError
 from core.settings import EmbeddingSettings, SearchSettings
 from core.types import Passage
-from knowledge.embedding import open_embedder
 from knowledge.embedding.fastembed_models import FastEmbedder
 from knowledge.reranking.rerankers import make_reranker
 
@@ -60,7 +59,7 @@ def settings(**values: object) -> EmbeddingSettings:
 
 @pytest.fixture
 async def embedder(folder: Path, tmp_path: Path) -> AsyncIterator[FastEmbedder]:
-    embedder = await open_embedder(settings(path=folder), tmp_path / "models")
+    embedder = await FastEmbedder.open(settings(path=folder), tmp_path / "models")
     assert isinstance(embedder, FastEmbedder)
     yield embedder
     await embedder.close()
@@ -92,10 +91,10 @@ async def test_what_the_model_does_not_know_is_told(embedder: FastEmbedder) -> N
 
 
 async def test_the_pooling_of_the_folder_counts(folder: Path, tmp_path: Path) -> None:
-    mean = await open_embedder(settings(path=folder, model="mean"), tmp_path)
+    mean = await FastEmbedder.open(settings(path=folder, model="mean"), tmp_path)
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling/config.json").write_text('{"pooling_mode_cls_token": true}')
-    first = await open_embedder(settings(path=folder, model="first"), tmp_path)
+    first = await FastEmbedder.open(settings(path=folder, model="first"), tmp_path)
     assert first.name == "fastembed-first"
     [pooled], [of_first], [apple] = [
         await embedder.embed([text]) for embedder, text in ((mean, "apple saw"), (first, "apple saw"), (first, "apple"))
@@ -123,15 +122,15 @@ async def test_inference_runs_on_other_threads(embedder: FastEmbedder, monkeypat
 async def test_a_broken_folder_says_what_is_missing(folder: Path, tmp_path: Path) -> None:
     (folder / "model.onnx").rename(folder / "other.onnx")
     with pytest.raises(EmbeddingError, match=r"knowledge.embedding.path: .*fruit-model holds no model.onnx$"):
-        await open_embedder(settings(path=folder), tmp_path)
+        await FastEmbedder.open(settings(path=folder), tmp_path)
     (folder / "model.onnx").write_bytes(b"no model")
     with pytest.raises(EmbeddingError, match=r"cannot be loaded: .*is the folder complete"):
-        await open_embedder(settings(path=folder), tmp_path)
+        await FastEmbedder.open(settings(path=folder), tmp_path)
 
 
 async def test_an_unknown_model_says_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(EmbeddingError, match=r"fastembed has to know it.*`path` names a folder"):
-        await open_embedder(settings(model="nobody/nothing"), tmp_path)
+        await FastEmbedder.open(settings(model="nobody/nothing"), tmp_path)
 
 
 async def test_without_the_extra_the_way_out_is_named(
@@ -140,7 +139,7 @@ async def test_without_the_extra_the_way_out_is_named(
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "fastembed" else find(name))
     with pytest.raises(EmbeddingError, match=r"pip install 'kimas\[fastembed\]'"):
-        await open_embedder(settings(path=folder), tmp_path)
+        await FastEmbedder.open(settings(path=folder), tmp_path)
     search = SearchSettings.model_validate({"rerank": "fastembed", "reranker": {"model": "nobody/nothing"}})
     with pytest.raises(ConfigurationError, match=r"pip install 'kimas\[fastembed\]'"):
         make_reranker(search)

@@ -13,14 +13,14 @@ from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from core.errors import EmbeddingError
-from core.settings import EmbeddingSettings, Secret
-from knowledge.embedding import ctranslate2_model, local as local_model, numpy_model, open_embedder
+from core.llm.client import OpenAIClient
+from core.settings import EmbeddingSettings
+from knowledge.embedding import ctranslate2_model, local as local_model, numpy_model
 from knowledge.embedding.local import (
     LocalEmbedder,
     Runtime,
@@ -31,6 +31,7 @@ from knowledge.embedding.local import (
     find_package_dir,
     get_model_dir,
 )
+from knowledge.embedding.remote import RemoteEmbedder
 from knowledge.ports import Embedder
 from tests.support.deployment import ROOT
 from tests.support.peers.language_model import LanguageModelPeer
@@ -222,15 +223,15 @@ async def test_a_closed_model_says_so(local: LocalEmbedder) -> None:
         await local.embed(["too late"])
 
 
-async def remote(peer: LanguageModelPeer, **extra_fields: Any) -> Embedder:
-    values = {"provider": "openai", "base_url": peer.base_url, "model": "vectors", "dimension": 8, **extra_fields}
-    return await open_embedder(EmbeddingSettings(**values), Path("unused"))
+def remote(peer: LanguageModelPeer, *, key: str = "", batch: int = 64) -> Embedder:
+    settings = EmbeddingSettings(provider="openai", base_url=peer.base_url, model="vectors", dimension=8, batch=batch)
+    return RemoteEmbedder(OpenAIClient.open(peer.base_url, key, 30), settings)
 
 
 async def test_remote_batches_and_keeps_the_order() -> None:
     texts = [f"text {number}" for number in range(23)]
     async with LanguageModelPeer() as peer:
-        embedder = await remote(peer, batch=5)
+        embedder = remote(peer, batch=5)
         vectors = await embedder.embed(texts)
         assert sorted(len(request["input"]) for request in peer.requests) == [3, 5, 5, 5, 5]
         raw = np.array([peer.vector(text, 8) for text in texts])
@@ -261,21 +262,20 @@ asyncio.run(warm_up())
     assert process.stdout.split() == ["False", "True"]
 
 
-async def test_remote_sends_the_key(tmp_path: Path) -> None:
-    (tmp_path / "key").write_text("right\n")
+async def test_remote_sends_the_key() -> None:
     async with LanguageModelPeer(api_key="right") as peer:
-        embedder = await remote(peer, api_key=Secret(file=tmp_path / "key"))
+        embedder = remote(peer, key="right")
         assert (await embedder.embed(["text"])).shape == (1, 8)
         await embedder.close()
-        embedder = await remote(peer)
-        with pytest.raises(EmbeddingError, match="key was refused"):
+        embedder = remote(peer)
+        with pytest.raises(EmbeddingError, match="wants an API key"):
             await embedder.embed(["text"])
         await embedder.close()
 
 
 async def test_remote_names_both_dimensions_when_they_differ() -> None:
     async with LanguageModelPeer(dimension=12) as peer:
-        embedder = await remote(peer)
+        embedder = remote(peer)
         with pytest.raises(EmbeddingError, match=r"vectors of 12 numbers.*dimension is 8"):
             await embedder.embed(["text"])
         await embedder.close()
@@ -284,7 +284,7 @@ async def test_remote_names_both_dimensions_when_they_differ() -> None:
 @pytest.mark.parametrize("value", [0.0, float("nan")])
 async def test_remote_refuses_vectors_without_a_direction(value: float) -> None:
     async with LanguageModelPeer(vector=lambda text, dimension: np.full(dimension, value, np.float32)) as peer:
-        embedder = await remote(peer)
+        embedder = remote(peer)
         with pytest.raises(EmbeddingError, match="without a direction"):
             await embedder.embed(["text"])
         await embedder.close()
@@ -292,13 +292,13 @@ async def test_remote_refuses_vectors_without_a_direction(value: float) -> None:
 
 async def test_remote_fails_as_one_and_recovers() -> None:
     async with LanguageModelPeer() as peer:
-        embedder = await remote(peer, batch=1)
+        embedder = remote(peer, batch=1)
         peer.status = 500
-        peer.failures = 1
         with pytest.raises(EmbeddingError, match="status 500") as error_info:
             await embedder.embed([f"text {number}" for number in range(100)])
         assert error_info.value.__cause__ is not None
         assert len(peer.requests) < 100
+        peer.status = 0
         assert (await embedder.embed(["text"])).shape == (1, 8)
         await embedder.close()
 
@@ -307,11 +307,11 @@ async def test_remote_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("knowledge.embedding.remote.TIMEOUT_S", 0.2)
     async with LanguageModelPeer() as peer:
         peer.hang = True
-        embedder = await remote(peer)
+        embedder = remote(peer)
         with pytest.raises(EmbeddingError, match=r"took over|in time"):
             await embedder.embed(["text"])
         await embedder.close()
-    embedder = await remote(peer)
+    embedder = remote(peer)
     with pytest.raises(EmbeddingError, match=r"127\.0\.0\.1"):
         await embedder.embed(["text"])
     await embedder.close()

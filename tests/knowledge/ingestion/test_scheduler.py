@@ -24,7 +24,7 @@ from core.storage.refresh_state import RefreshStateRepository
 from core.types import SourceState
 from knowledge.ingestion.refresh import RefreshContext, refresh_source
 from knowledge.ingestion.scheduler import FETCH_CONCURRENCY, RefreshScheduler
-from knowledge.ports import Store, Vectors
+from knowledge.ports import Store, TextKind, Vectors
 from knowledge.retrieval.library import KnowledgeLibrary
 from knowledge.sources.git.state import CloneState, write_state
 from tests.support.deployment import logging_as_it_was
@@ -83,7 +83,7 @@ class GatedEmbedder(WordEmbedder):
 
     gate: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def embed(self, texts: Sequence[str]) -> Vectors:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         await self.gate.wait()
         return await super().embed(texts)
 

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from core.errors import EmbeddingError, StoreError, StoreLocked
 from core.language.tokens import query_tokens
 from core.runtime.locks import DAEMON_LOCK, REFRESH_LOCK, daemon_lock, refresh_lock
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, SyncReport, make_passage_id, refresh
-from knowledge.ports import PassageRow, Store
+from knowledge.ports import PassageRow, Store, TextKind, Vectors
 from tests.support.knowledge import DictSource, WordEmbedder
 
 Markdown = Callable[..., str]
@@ -57,6 +58,25 @@ async def test_only_what_changed_is_read_and_embedded(
     assert report.passages == len(await store.vectors("docs"))
     assert await texts_in(store, "docs", "banana") == await texts_in(store, "docs", "cherry") == []
     assert len(await texts_in(store, "docs", "blueberry")) == len(await texts_in(store, "docs", "date")) == 1
+
+
+async def test_a_passage_that_the_model_refuses_costs_itself_alone(
+    source: DictSource, store: Store, markdown: Markdown
+) -> None:
+    class Choosy(WordEmbedder):
+        async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
+            vectors = await super().embed(texts, kind)
+            vectors[["pear" in text for text in texts]] = np.nan
+            return vectors
+
+    source.texts = {"a.md": markdown("apple", "pear", "plum"), "b.md": markdown("pear"), "c.md": markdown("cherry")}
+    report = await run(source, store, Choosy(), 50)
+    assert await texts_in(store, "docs", "pear") == []
+    assert all([await texts_in(store, "docs", word) for word in ("apple", "plum", "cherry")])
+    assert report.passages == len(await store.vectors("docs"))
+    assert sorted(report.unreadable) == ["a.md", "b.md"]
+    assert "the embedding model refuses 1 of its passages, the last: lines" in report.unreadable["b.md"]
+    assert counts(await run(source, store, Choosy(), 50)) == (0, 0, 0, 3)
 
 
 async def test_a_document_that_got_shorter_loses_its_last_passages(

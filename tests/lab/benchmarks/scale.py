@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 
 from knowledge.ingestion.sync import SyncOptions, refresh
-from knowledge.ports import Document, Listing, Store, Vectors
+from knowledge.ports import Document, Listing, Store, TextKind, Vectors
 from knowledge.stores.sqlite.store import open_sqlite
 from tests.lab.benchmarks.figures import Figure, median, percentile
 from tests.lab.benchmarks.passages import CHUNK_TOKENS, DIMENSION, SOURCES, Query, Topics, batches, documents, queries
@@ -141,7 +141,7 @@ class Changed:
         for path in paths:
             yield Document(path, self.texts[path] + f"\nversion {self.version}", "text")
 
-    async def embed(self, texts: Sequence[str]) -> Vectors:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         return self.topics.near(len(texts[0]), len(texts))
 
     async def warm_up(self) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from core.settings import EmbeddingSettings, GitSource
 from knowledge.embedding import open_embedder
 from knowledge.ingestion.sync import SyncOptions, SyncReport, refresh
-from knowledge.ports import Embedder, Vectors
+from knowledge.ports import Embedder, TextKind, Vectors
 from knowledge.sources.factory import open_source
 from knowledge.stores.locked_store import LockedStore
 from knowledge.stores.sqlite.store import open_sqlite
@@ -48,7 +48,7 @@ class RecordingEmbedder:
     async def warm_up(self) -> None:
         await self.embedder.warm_up()
 
-    async def embed(self, texts: Sequence[str]) -> Vectors:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         self.texts += texts
         return await self.embedder.embed(texts)
 

@@ -13,7 +13,7 @@ from core.language.tokens import query_tokens
 from core.settings import EmbeddingSettings
 from core.types import Passage
 from knowledge.embedding import open_embedder
-from knowledge.ports import Embedder, Store, Vectors
+from knowledge.ports import Embedder, Store, TextKind, Vectors
 
 
 class RememberingEmbedder:
@@ -33,7 +33,7 @@ class RememberingEmbedder:
     async def open(cls, folder: Path) -> RememberingEmbedder:
         return cls(await open_embedder(EmbeddingSettings(), folder / "models"), folder / "vectors.npz")
 
-    async def embed(self, texts: Sequence[str]) -> Vectors:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         keys = [hashlib.sha256(text.encode()).hexdigest()[:24] for text in texts]
         new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._vectors}
         if new:

@@ -38,7 +38,7 @@ from core.messaging.gate.model import SHIPPED, load_model
 from core.messaging.gate.relevance import measure_relevance
 from core.messaging.gate.second_opinion import is_in_doubt
 from core.settings import Settings
-from knowledge.ports import Vectors
+from knowledge.ports import TextKind, Vectors
 from tests.lab.quality.figures import Figure
 
 MESSAGES = "tpoisonooo/huixiangdou-evaluation-results"
@@ -133,7 +133,7 @@ class NoEmbedder:
     name = "none"
     dimension = 2
 
-    async def embed(self, texts: Sequence[str]) -> Vectors:
+    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         return np.tile(np.array([1, 0], np.float32), (len(texts), 1))
 
     async def warm_up(self) -> None:

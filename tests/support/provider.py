@@ -1,0 +1,89 @@
+"""A provider that replays what it is told, over a real socket: streams, pauses, refusals, broken connections."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+DONE = b"data: [DONE]\n\n"
+ABORT = "abort"
+# Bytes to send, seconds to wait, or `ABORT`.
+Step = bytes | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A response that is no stream: a status, a JSON body or text, headers."""
+
+    body: object
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content_type: str = "application/json"
+
+
+Answer = Sequence[Step] | Response
+
+
+def event(text: str | None = None, finish: object = None, **fields: Any) -> bytes:
+    """Return one event of a streamed chat completion; `fields` are added to it, or replace what it has."""
+    delta = {} if text is None else {"content": text}
+    body = {"id": "c1", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **fields}
+    return b"data: " + json.dumps(body, ensure_ascii=False).encode() + b"\n\n"
+
+
+class Provider:
+    """What arrived is in `requests`; `reply` is replayed for each, or makes the reply from the request's body."""
+
+    def __init__(self, reply: Answer | Callable[[dict[str, Any]], Answer]) -> None:
+        self.reply = reply
+        self.base_url = ""
+        self.requests: list[dict[str, Any]] = []
+        self.paths: list[str] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request."""
+        self.paths.append(request.path)
+        body = await request.json() if request.can_read_body else {}
+        if body:
+            self.requests.append(body)
+        answer = self.reply(body) if callable(self.reply) else self.reply
+        if isinstance(answer, Response):
+            text = answer.body if isinstance(answer.body, str) else json.dumps(answer.body)
+            return web.Response(
+                text=text, status=answer.status, headers=answer.headers, content_type=answer.content_type
+            )
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for step in answer:
+            if isinstance(step, bytes):
+                await response.write(step)
+            elif step == ABORT:
+                assert request.transport is not None
+                request.transport.abort()
+                raise asyncio.CancelledError
+            else:
+                await asyncio.sleep(float(step))
+        await response.write_eof()
+        return response
+
+
+@asynccontextmanager
+async def replaying(reply: Answer | Callable[[dict[str, Any]], Answer]) -> AsyncIterator[Provider]:
+    """Serve a provider for the length of a block, at every path."""
+    provider = Provider(reply)
+    app = web.Application(client_max_size=64 << 20)
+    app.router.add_route("*", "/{path:.*}", provider.handle)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    provider.base_url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    try:
+        yield provider
+    finally:
+        await runner.cleanup()
