@@ -21,7 +21,9 @@ MAX_REFRESH_S = 10.0
 # Less text than this, beside scripts and the element that they fill, is no page without them.
 MIN_STATIC_CHARS = 200
 
-_REFRESH = re.compile(r"\s*(\d{0,6}(?:\.\d{0,6})?)\s*[;,\s]\s*(?:url\s*=\s*)?[\"']?([^\"']+)", re.IGNORECASE)
+_REFRESH = re.compile(
+    r"\s*(\d{0,6}(?:\.\d{0,6})?)\s*[;,\s]\s*+(?:url\s*=\s*)?+[\"']?([^\"'\s;,][^\"']*)", re.IGNORECASE
+)
 # The elements that frameworks fill, while nothing but a sign of waiting is in them.
 _SCRIPT_ROOTS = "//*[@id='root' or @id='app' or @id='__next' or @id='__nuxt' or @id='svelte' or self::app-root]"
 _EMPTY = "[string-length(normalize-space(.)) < 40]"

@@ -126,7 +126,9 @@ class CrawlState:
         if canonical_path != path:
             self.aliases.setdefault(canonical_path, set()).add(path)
         for alias in self.aliases.pop(path, ()):
-            alias_page = self.found_pages[alias]
+            alias_page = self.found_pages.get(alias)
+            if alias_page is None:
+                continue
             if _is_same(alias, alias_page, path, page):
                 del self.found_pages[alias]
                 self.skipped["duplicate"] += 1

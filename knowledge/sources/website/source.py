@@ -284,12 +284,14 @@ class Website:
         """Return the record of a page, whose text is kept where it has one."""
         url = self._normalize(page.canonical or response.url)
         page_state = PageState("", page.title, url, page.links)
+        if not page.rules.is_indexable:
+            return page_state
         if page.needs_scripts:
             crawl.skipped[SCRIPTS_REASON] += 1
             crawl.unreadable[get_path(url)] = SCRIPTS_HINT
             return page_state
         if not page.text:
-            crawl.skipped["no text"] += int(page.rules.is_indexable)
+            crawl.skipped["no text"] += 1
             return page_state
         fingerprint = hashlib.sha256(f"{page.title}\n{page_state.url}\n{page.text}".encode()).hexdigest()
         await asyncio.to_thread(self._store.save_text, fingerprint, page.text)
