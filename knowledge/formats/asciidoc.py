@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from core.markup.document import Block, BlockKind
 from core.markup.writer import MAX_HEADING_LEVEL
-from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes, write_inline
+from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes, resolve_code, write_inline
 from knowledge.formats.asciidoc_table import read_cells
 from knowledge.formats.cells import join_texts
 from knowledge.parsing.limits import map_parser_errors
@@ -25,6 +25,7 @@ _MAX_DEPTH = 12
 _CONDITION = re.compile(r"(ifdef|ifndef|ifeval|endif)::([^\[\]]*)\[(.*)\]$")
 _COMPARISON = re.compile(r"""\s*["']?(.*?)["']?\s*(==|!=|<=|>=|<|>)\s*["']?(.*?)["']?\s*$""")
 _ENTRY = re.compile(r":(!?)(\w[\w-]*)(!?):(?:[ \t]+(.*))?$")
+_PASSED_VALUE = re.compile(r"pass:[a-z,]*\[(.*)\]")
 _HEADING = re.compile(r"(={1,6}|#{1,6})[ \t]+(\S.*)$")
 _UNDERLINE = re.compile(r"([=\-~^+])\1{2,}$")
 _ATTRIBUTE_LINE = re.compile(r"\[(?:[\w.#%\"',+:!{*$].*)?\]$")
@@ -127,6 +128,8 @@ def _compare(left: str, operator: str, right: str) -> bool:
 
 def _set_attribute(entry: re.Match[str], value: str, attributes: dict[str, str]) -> None:
     name = entry[2].lower()
+    passed_value = _PASSED_VALUE.fullmatch(value)
+    value = passed_value[1] if passed_value else value
     if entry[1] or entry[3]:
         attributes.pop(name, None)
     elif len(resolved := resolve_attributes(value, attributes)) <= MAX_VALUE_CHARS:
@@ -159,7 +162,7 @@ class _Reader:
 
     def _read_about(self, line: str) -> bool:
         """Read a line that says something of the document or of the next block: true if it is one."""
-        if line.startswith("//") and not line.startswith("///"):
+        if line == "+" or (line.startswith("//") and not line.startswith("///")):
             pass
         elif entry := _ENTRY.match(line):
             self._read_entry(entry)
@@ -200,6 +203,7 @@ class _Reader:
         self._number += size
         self._style = _Style()
         if level == 1:
+            self._attributes.setdefault("doctitle", text[:MAX_VALUE_CHARS])
             self._skip_header()
         return True
 
@@ -297,7 +301,7 @@ class _Reader:
             return []
         subs = style.options.get("subs", "")
         if "attributes" in subs or "normal" in subs:
-            lines = [line._replace(text=resolve_attributes(line.text, self._attributes)) for line in lines]
+            lines = [line._replace(text=resolve_code(line.text, self._attributes)) for line in lines]
         name = style.get_position(1) if style.name == "source" or not style.name else ""
         default = self._attributes.get("source-language", "") if style.name == "source" else ""
         code = _make_code(lines, (name or style.options.get("language", "") or language or default).lower())
@@ -337,7 +341,7 @@ class _Reader:
             return
         is_literal = line[0].isspace() and style.name != "normal"
         if is_literal:
-            lines = [line._replace(text=resolve_attributes(line.text, self._attributes)) for line in lines]
+            lines = [line._replace(text=resolve_code(line.text, self._attributes)) for line in lines]
         if is_literal or style.name in _CODE_STYLES:
             self._blocks += self._read_code(lines, style, "", caption)
             return

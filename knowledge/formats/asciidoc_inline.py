@@ -11,11 +11,14 @@ from knowledge.formats.inline import escape, make_code, make_link
 # What an attribute may hold: those that name each other would double it with every line.
 MAX_VALUE_CHARS = 1000
 _MAX_DEPTH = 4
+# What stands for a plus that is text until the marks are read; no text has it.
+_PLUS = "\ue000"
 _REFERENCE = re.compile(r"(?<!\\)\{([\w-]{1,100})\}")
 _CHARACTERS = {
     "amp": "&", "apos": "'", "asterisk": "*", "backslash": "\\", "backtick": "`", "blank": "", "brvbar": "¦",
-    "caret": "^", "cpp": "C++", "deg": "°", "empty": "", "endsb": "]", "gt": ">", "ldquo": "“", "lsquo": "‘",
-    "lt": "<", "nbsp": " ", "plus": "+", "pp": "++", "quot": '"', "rdquo": "”", "rsquo": "’", "sp": " ",
+    "caret": "^", "cpp": f"C{_PLUS}{_PLUS}", "deg": "°", "empty": "",
+    "endsb": "]", "gt": ">", "ldquo": "“", "lsquo": "‘",
+    "lt": "<", "nbsp": " ", "plus": _PLUS, "pp": _PLUS * 2, "quot": '"', "rdquo": "”", "rsquo": "’", "sp": " ",
     "startsb": "[", "tilde": "~", "two-colons": "::", "two-semicolons": ";;", "vbar": "|", "wj": "", "zwsp": "",
 }  # fmt: skip
 _MARKS = re.compile(
@@ -23,16 +26,17 @@ _MARKS = re.compile(
       \\(?P<escaped>\*\*|__|[*_`#+^~{<\[]|(?:https?|[a-z]+):)
     | `\+(?P<literal>[^`\n]{1,300}?)\+`
     | "`(?P<quotation>[^`\n]{1,300})`" | '`(?P<single>[^`\n]{1,300})`'
+    | `(?:link|xref):[^\s\[\]`]{1,300}\[`?(?P<code_title>[^\]\n`]{1,300})`?\]`
     | ``(?P<code>[^\n]{1,300}?)`` | (?<![\w`])`(?P<constrained_code>(?!\s)[^`]{1,300}(?<!\s))`(?![\w`])
     | \+\+\+(?P<raw>[^\n]{1,300}?)\+\+\+ | \+\+(?P<plain>[^\n]{1,300}?)\+\+
     | (?<![\w+])\+(?P<constrained_plain>(?!\s)[^+\n]{1,300}(?<!\s))\+(?![\w+])
     | <<(?P<page>[^<>,\n]{1,200})(?:,(?P<page_title>[^<>]{1,300}))?>>
     | (?:link:(?P<link>[^\s\[\]]{1,500})|(?P<address>(?:https?|mailto):[^\s\[\]<>]{1,500}))
-      \[(?P<link_title>(?:\\\]|[^\]]){0,300})\]
+      \[(?P<link_title>(?:\\\]|[^\[\]]|\[[^\[\]]{0,100}\]){0,300})\]
     | (?P<bare_address>https?://[^\s\[\]<>]{1,500})
     | \{[\w-]{1,100}\}[^\s\[\]]{0,300}\[(?P<unknown_title>[^\]\n]{1,300})\]
     | (?P<macro>(?<!\w)[a-z][a-z0-9-]{1,30}|footnote):(?P<target>(?![\s:])[^\s\[\]]{0,300})
-      \[(?P<attributes>(?:\\\]|[^\]]){0,500})\]
+      \[(?P<attributes>(?:\\\]|[^\[\]]|\[[^\[\]]{0,200}\]){0,500})\]
     | \(\(\((?P<hidden>[^()\n]{1,200})\)\)\) | \(\((?P<term>[^()\n]{1,200})\)\)
     | \[\[[^\[\]\n]{1,100}\]\] | \[\#[\w-]{1,100}\] | (?<!\w)\[[.\w%=" -]{1,60}\](?=[#*_`])
     | \*\*(?P<bold>[^*]{1,300})\*\* | (?<![\w*])\*(?P<constrained_bold>(?!\s)[^*]{1,300}(?<!\s))\*(?![\w*])
@@ -61,6 +65,11 @@ def resolve_attributes(text: str, attributes: Mapping[str, str]) -> str:
     return _REFERENCE.sub(resolve, text)
 
 
+def resolve_code(text: str, attributes: Mapping[str, str]) -> str:
+    """Return code with the values of the attributes that it names."""
+    return resolve_attributes(text, attributes).replace(_PLUS, "+")
+
+
 def write_inline(text: str, depth: int = 0) -> str:
     """Return a text, whose attributes are resolved, as inline Markdown."""
     pieces = list[str]()
@@ -68,7 +77,7 @@ def write_inline(text: str, depth: int = 0) -> str:
     for match in _MARKS.finditer(text):
         pieces += [_write_plain(text[end : match.start()]), _write_mark(match, depth)]
         end = match.end()
-    return "".join([*pieces, _write_plain(text[end:])])
+    return "".join([*pieces, _write_plain(text[end:])]).replace(_PLUS, "+")
 
 
 def _write_plain(text: str) -> str:
@@ -78,7 +87,7 @@ def _write_plain(text: str) -> str:
 def _write_mark(match: re.Match[str], depth: int) -> str:
     name = match.lastgroup or ""
     content = match[name] if name else ""
-    if name in ("literal", "code", "constrained_code"):
+    if name in ("literal", "code", "code_title", "constrained_code"):
         return make_code(content.replace("\\{", "{").strip("+") if name == "constrained_code" else content)
     if name in ("attributes", "link_title", "page", "page_title", "bare_address", "unknown_title"):
         return _write_link(match, depth)

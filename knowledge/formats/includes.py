@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from knowledge.formats.include_parts import select_lines
@@ -28,7 +28,7 @@ _MARK = re.compile(r"include|--8<--|^import\s.*\.mdx?['\"]|\{\{#playground", re.
 # The description of a component of Antora, and the values in it, which its pages name.
 _COMPONENT = re.compile(r"(.*?)modules/[^/]+/")
 _COMPONENT_ATTRIBUTES = re.compile(r"^( *)attributes:[ \t]*\n((?:\1[ ]+.*\n?|[ \t]*\n)+)", re.MULTILINE)
-_COMPONENT_ATTRIBUTE = re.compile(r"^[ ]+['\"]?([\w-]+)['\"]?:[ \t]+(.+?)@?[ \t]*$", re.MULTILINE)
+_COMPONENT_ATTRIBUTE = re.compile(r"^[ ]+['\"]?([\w-]+)['\"]?:[ \t]+(.+?)@?(?:[ \t]+#.*)?[ \t]*$", re.MULTILINE)
 # The names of folders for what is shown by other pages.
 _PARTIAL_FOLDERS = frozenset(("includes", "include", "inc", "partials", "partial", "snippets", "fragments", "shared"))
 
@@ -84,7 +84,9 @@ def expand_includes(path: str, kind: str, text: str, load: Load) -> Expansion:
     if not may_include(kind, text):
         return Expansion(text)
     expander = _Expander(kind, path, load)
-    lines = [*expander.read_component(text), *expander.expand(text.split("\n"), path, ())]
+    expander.read_component()
+    lines = list(expander.expand(text.split("\n"), path, ()))
+    lines = [*expander.write_attributes(lines), *lines]
     missing_paths = tuple(dict.fromkeys(expander.missing_paths))
     if not expander.included_paths:
         return Expansion(text, missing_paths=missing_paths)
@@ -114,25 +116,36 @@ class _Expander:
         self._load = load
         self._chars_left = MAX_INCLUDED_CHARS
         self._attributes: dict[str, str] = {}
+        self._component = ""
+        self._component_attributes: dict[str, str] = {}
         self.included_paths: list[str] = []
         self.missing_paths: list[str] = []
 
-    def read_component(self, text: str) -> list[tuple[int, str]]:
-        """Return the attributes of a component of Antora that a page names, as lines above the page."""
+    def read_component(self) -> None:
+        """Read the attributes of the component of Antora that a page belongs to."""
         place = _COMPONENT.match(self._page) if self._kind == "asciidoc" else None
         if place is None:
-            return []
-        path = f"{place[1]}antora.yml"
-        description = self._load(path)
+            return
+        self._component = f"{place[1]}antora.yml"
+        description = self._load(self._component)
         if description is None:
-            self.missing_paths.append(path)
+            self.missing_paths.append(self._component)
         values = _COMPONENT_ATTRIBUTES.search(description or "")
-        attributes = dict(_COMPONENT_ATTRIBUTE.findall(values[2])) if values else {}
-        names = dict.fromkeys(_ASCIIDOC_REFERENCE.findall(text))
-        used = {name: attributes[name].strip("'\"") for name in _follow(names, attributes)}
-        self._attributes |= used
-        self.included_paths += [path] if used else []
-        return [(1, f":{name}: {value}") for name, value in used.items()]
+        pairs = _COMPONENT_ATTRIBUTE.findall(values[2]) if values else []
+        self._component_attributes = {name: value.strip("'\"") for name, value in pairs}
+        self._attributes |= self._component_attributes
+
+    def write_attributes(self, lines: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+        """Return what its component sets of what a page names, as lines above it, each behind what it names."""
+        attributes = self._component_attributes
+        names: dict[str, None] = {}
+        for name in _ASCIIDOC_REFERENCE.findall("\n".join(line for _, line in lines)) if attributes else ():
+            if name in attributes:
+                names.update(dict.fromkeys(_ASCIIDOC_REFERENCE.findall(attributes[name])))
+                names[name] = None
+        entries = [(1, f":{name}: {attributes[name]}") for name in names if name in attributes]
+        self.included_paths += [self._component] if entries else []
+        return entries
 
     def expand(self, lines: Sequence[str], path: str, outer_paths: tuple[str, ...]) -> Iterator[tuple[int, str]]:
         """Yield lines, each with the number of the line of this text that it comes from."""
@@ -222,18 +235,6 @@ class _Expander:
         longest_run = max(map(len, re.findall(r"`+", code)), default=0)
         fence = "`" * max(3, longest_run + 1)
         return [f"{fence}{language}", *code.split("\n"), fence]
-
-
-def _follow(names: Iterable[str], attributes: Mapping[str, str]) -> list[str]:
-    """Return the names that are attributes, each behind those that its value names."""
-    ordered_names: dict[str, None] = {}
-    for name in names:
-        if name in attributes:
-            ordered_names.update(
-                dict.fromkeys(n for n in _ASCIIDOC_REFERENCE.findall(attributes[name]) if n in attributes)
-            )
-            ordered_names[name] = None
-    return list(ordered_names)
 
 
 def _match_rst(lines: Sequence[str], number: int) -> _Directive | None:

@@ -38,7 +38,8 @@ def read_rst(text: str) -> tuple[Block, ...]:
     # It takes half a second, and few sources need it.
     from knowledge.formats.rst_parser import parse
 
-    return _Reader(parse(text), text.splitlines()).read()
+    lines = text.splitlines()
+    return _Reader(parse(lines), lines).read()
 
 
 class _Reader:

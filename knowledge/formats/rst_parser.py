@@ -6,6 +6,7 @@ No file and no address is opened: what includes files was expanded before, or is
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache, partial
 from typing import Any
@@ -36,8 +37,8 @@ _LINE_LENGTH_LIMIT = 200_000
 _MAX_INLINE_CHARS = 8_000
 
 
-def parse(text: str) -> nodes.document:
-    """Return the tree of a document. What docutils does not have is a `container` whose `kind` says what it is."""
+def parse(lines: Sequence[str]) -> nodes.document:
+    """Return the tree of lines. What docutils does not have is a `container` whose `kind` says what it is."""
     _replace_lookup()
     settings = get_default_settings(Parser)
     settings.report_level = settings.halt_level = 6
@@ -46,7 +47,7 @@ def parse(text: str) -> nodes.document:
     settings.line_length_limit = _LINE_LENGTH_LIMIT
     settings.pep_references = settings.rfc_references = False
     document = new_document("", settings)
-    Parser(inliner=_BoundedInliner()).parse(text, document)
+    Parser(inliner=_BoundedInliner()).parse("\n".join(lines), document)
     return document
 
 

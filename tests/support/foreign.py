@@ -37,6 +37,7 @@ from core.settings.yaml_file import YamlFileError, parse_yaml
 from core.types import Passage, Turn
 from knowledge.chunking import chunk
 from knowledge.formats.html import read_page
+from knowledge.formats.includes import expand_includes
 from knowledge.parsing.limits import FormatError
 from knowledge.ports import Document
 from knowledge.sources.feed.parsing import parse_entries
@@ -117,7 +118,17 @@ def consume(function: Callable[..., Any], *arguments: object) -> Function:
     return lambda text: list(function(text, *arguments))
 
 
+INCLUDED = {"a": "b", "a.md": '`a`\n--8<-- "a"', "a.rst": ".. include:: a"}
+
+
+def including(kind: str) -> Function:
+    return lambda text: expand_includes("docs/modules/a/pages/b", kind, text, INCLUDED.get)
+
+
 OTHER_FUNCTIONS: Mapping[str, Function] = {
+    "expand_includes rst": including("rst"),
+    "expand_includes markdown": including("markdown"),
+    "expand_includes asciidoc": including("asciidoc"),
     "check_file_url": lambda text: check_file_url(text, "https://a.example", "https://a.example", str.isascii),
     "to_plain_text": lambda text: to_plain_text(text, SLACK_BOT),
     "is_for_other_user": lambda text: is_for_other_user(text, SLACK_BOT),
