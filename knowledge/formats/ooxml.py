@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import IO, Any
+from typing import Any
 
 from lxml import etree
 
@@ -60,11 +60,11 @@ class Package:
     def read(self, path: str) -> Element:
         """Return the root of a part. Raises `KeyError` where there is none."""
         parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
-        return etree.fromstring(self._archive.read(path), parser)
+        return etree.fromstring(self.read_bytes(path), parser)
 
-    def open(self, path: str) -> IO[bytes]:
-        """Return the bytes of a part as a stream. Raises `KeyError` where there is none."""
-        return self._archive.open(path)
+    def read_bytes(self, path: str) -> bytes:
+        """Return a part as it is. Raises `KeyError` where there is none."""
+        return self._archive.read(path)
 
     def get_relations(self, path: str) -> dict[str, Relation]:
         """Return what a part refers to, by the ids that it uses for it."""

@@ -6,7 +6,7 @@ import datetime
 import io
 import re
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import Any
 
 from lxml import etree
 
@@ -54,10 +54,10 @@ def _read_sheets(data: bytes) -> Iterator[Block]:
             if cells_left < 0:
                 raise FormatError("it holds more than can be taken")
             rows.append([_show(cell) for cell in row])
-        path = paths.get(sheet.title, "")
-        if path:
-            with package.open(path) as stream:
-                _fill(rows, stream)
+        content = package.read_bytes(paths[sheet.title]) if sheet.title in paths else b""
+        # Most sheets have neither: it is quicker to look than to parse.
+        if b"mergeCell" in content or b"<f" in content:
+            _fill(rows, content)
         yield Block("heading", escape(sheet.title), level=1)
         yield from read_tables(rows)
     workbook.close()
@@ -73,10 +73,10 @@ def _find_paths(package: Package) -> dict[str, str]:
     }
 
 
-def _fill(rows: list[list[str]], stream: IO[bytes]) -> None:
+def _fill(rows: list[list[str]], content: bytes) -> None:
     """Fill in formulas that were never calculated, and the value of joined cells in all of them."""
     cells_left = MAX_JOINED_CELLS
-    for _, node in etree.iterparse(stream, tag=("{*}c", "{*}row", "{*}mergeCell"), resolve_entities=False):
+    for _, node in etree.iterparse(io.BytesIO(content), tag=("{*}c", "{*}row", "{*}mergeCell"), resolve_entities=False):
         match get_name(node):
             case "c":
                 formula = node.findtext("{*}f")
