@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from bots.cli.console import Finding, print_findings
+from bots.cli.endpoints import check_base_url, check_rerank_url
 from bots.cli.language_check import check_languages
 from bots.cli.probes import (
     LIVE_ONLY_HINT,
@@ -118,6 +119,7 @@ async def check(
     findings += _check_agents(settings)
     findings += [*_check_store(settings), *await check_passages(settings)]
     findings.append(await asyncio.to_thread(_check_embedding, settings))
+    findings += _check_reranker(settings)
     findings += await check_languages(settings) if journal_finding.level != "error" else ()
     findings += [*_check_models(settings), *_check_limits(settings)]
     findings += await asyncio.to_thread(_check_secrets, settings)
@@ -269,7 +271,7 @@ def _check_embedding(settings: Settings) -> Finding:
     subject = "knowledge.embedding"
     embedding = settings.knowledge.embedding
     if embedding.provider == "openai":
-        return _check_address(subject, embedding.model, embedding.base_url)
+        return check_base_url(subject, embedding.model, embedding.base_url, has_key=embedding.api_key is not None)
     if embedding.provider == "fastembed":
         if error := unusable_reason(embedding):
             return Finding("error", subject, error)
@@ -290,17 +292,18 @@ def _check_models(settings: Settings) -> list[Finding]:
     if main is None and light is None:
         return [Finding("ok", "models", "none is configured: answers are extractive, quoted from the passages")]
     models = sorted(settings.models.iter_endpoints(), key=lambda item: ".fallbacks." in item[0])
-    findings = [_check_address(path, model.model, model.base_url) for path, model in models]
+    findings = [
+        check_base_url(path, model.model, model.base_url, has_key=model.api_key is not None) for path, model in models
+    ]
     if main is None:
         findings.append(Finding("warning", "models.main", "is not configured: the light model writes the answers"))
     return findings
 
 
-def _check_address(subject: str, model: str, base_url: str) -> Finding:
-    if base_url.startswith(("http://", "https://")):
-        return Finding("ok", subject, f"{model} at {base_url}")
-    text = f"base_url {base_url} is no address: it begins with http:// or https://, for example http://{base_url}"
-    return Finding("error", subject, text)
+def _check_reranker(settings: Settings) -> list[Finding]:
+    search = settings.knowledge.search
+    finding = check_rerank_url("knowledge.search.reranker", search.reranker.url)
+    return [finding] if search.rerank == "api" and finding.level != "ok" else []
 
 
 def _check_limits(settings: Settings) -> list[Finding]:

@@ -5,25 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from typing import Any, Protocol
 
 from bots.cli.console import Finding
+from bots.cli.endpoints import explain_failure
 from bots.cli.options import import_by_path
 from bots.common.diagnosis import Diagnosis, Scope
 from bots.common.open_storage import open_existing_database
 from bots.common.store_owner import read_store_owner
 from bots.daemon.adapters import get_section_path
 from bots.daemon.feeds import find_feed_errors, probe_feed
-from core.errors import KimasError, ModelError, SourceError
+from core.errors import EmbeddingError, ModelError, SourceError
 from core.formatting import strip_source_prefix
 from core.llm.client import OpenAIClient
 from core.llm.sse import StreamChunk
 from core.llm.usage import CallMeter, TokenEstimator
 from core.observability.metrics import MetricsRecorder
 from core.ports import RequestBudget
-from core.runtime.tasks import capture_error
 from core.settings import (
     EmbeddingSettings,
     FallbackSettings,
@@ -40,6 +39,7 @@ from core.settings import (
     WebsiteSource,
 )
 from core.types import Passage
+from knowledge.embedding.families import find_instructions
 from knowledge.embedding.remote import TIMEOUT_S
 from knowledge.live import open_live_source
 from knowledge.ports import Source
@@ -56,7 +56,6 @@ PROBE_TIMEOUT_S = 15.0
 # Who called a model, in `kimas usage`.
 PROBE_AGENT = "check"
 LIVE_ONLY_HINT = "reached with --live only"
-MAX_LISTED_MODELS = 12
 IDENTITY_PREFIXES = {
     "telegram": "the token belongs to ",
     "discord": "the token belongs to ",
@@ -202,18 +201,13 @@ async def probe_model(
 ) -> str:
     """Ask a model for one word, and let the meter count it.
 
-    Raises `ModelError`, with the endpoint's models where it has no such model.
+    Raises `ModelError`, with the endpoint's models where it has no such model, and a better address where one answers.
     """
     client = OpenAIClient.open(base_url, api_key, timeout_s)
     try:
         reply = await _complete(client, model, meter)
     except ModelError as error:
-        result = await capture_error(client.list_models())
-        names = () if isinstance(result, KimasError) else result
-        if not names or model in names:
-            raise
-        similar_names = get_close_matches(model, names, 3) or sorted(names)[:MAX_LISTED_MODELS]
-        raise ModelError(f"{error}. {base_url} has no model {model}; it has {', '.join(similar_names)}") from error
+        raise ModelError(await explain_failure(error, base_url, model, api_key, timeout_s)) from error
     finally:
         await client.close()
     return f"{model} at {base_url} answers ({reply.completion_tokens} tokens)"
@@ -237,7 +231,10 @@ async def _probe_embedding(settings: EmbeddingSettings) -> str:
     api_key = settings.api_key.value() if settings.api_key else ""
     client = OpenAIClient.open(settings.base_url, api_key, TIMEOUT_S)
     try:
-        vector = (await client.embed(settings.model, ["yes"]))[0]
+        vector = (await client.embed(settings.model, ["yes"], find_instructions(settings).fields.get("query")))[0]
+    except EmbeddingError as error:
+        text = await explain_failure(error, settings.base_url, settings.model, api_key, TIMEOUT_S)
+        raise EmbeddingError(text) from error
     finally:
         await client.close()
     if len(vector) != settings.dimension:

@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from core.settings.base import Fraction, Name, RestrictedSection, Secret, Section, Strategy
+from core.settings.base import Address, Fraction, Name, RestrictedSection, Secret, Section, Strategy
 
 BUILT_IN_REWRITES = ("prompt", "retrieval", "keyword", "hyde", "translation", "rule", "decompose")
 
@@ -276,7 +276,7 @@ class CacheSettings(Section):
 class FallbackSettings(Section):
     """One OpenAI-compatible chat endpoint."""
 
-    base_url: str = Field(
+    base_url: Address = Field(
         min_length=1,
         examples=["https://api.openai.com/v1"],
         description="the endpoint, for example `http://localhost:11434/v1`",
@@ -313,10 +313,11 @@ class FallbackSettings(Section):
     def is_paid(self) -> bool:
         """Return whether the model has a price; where none is given, whether it is outside of the own network."""
         prices = (self.price_prompt, self.price_completion)
-        return any(prices) or (None in prices and not _is_private_host(self.base_url))
+        return any(prices) or (None in prices and not is_private_host(self.base_url))
 
 
-def _is_private_host(url: str) -> bool:
+def is_private_host(url: str) -> bool:
+    """Return whether an address is in the own network, as far as its name tells."""
     host = ""
     try:
         host = urlsplit(url).hostname or ""

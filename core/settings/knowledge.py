@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from core.settings.base import Name, Secret, Section
+from core.settings.base import Address, Name, Secret, Section
 
 
 class RoutingSettings(Section):
@@ -47,7 +47,7 @@ class EmbeddingSettings(Section):
         "docs/install.md#the-embedding-model), `fastembed` (another model on this machine) or `openai` "
         "(an OpenAI-compatible endpoint)",
     )
-    base_url: str = Field("", description="for openai: the endpoint")
+    base_url: Address = Field("", description="for openai: the endpoint")
     model: str = Field("", description="for openai: the model's name; for fastembed: its name there")
     path: Path | None = Field(
         None, description="for local and fastembed: a folder with the model's files; nothing is downloaded"
@@ -92,7 +92,7 @@ class ChunkingSettings(Section):
 class RerankerSettings(Section):
     """Settings for `api`, `model`, `cross_encoder` and `fastembed`."""
 
-    url: str = Field(
+    url: Address = Field(
         "",
         pattern=r"^(https?://[^/\s]+\S*)?$",
         description="for api: the address, with its path: Cohere, Jina, vLLM, Infinity, Text Embeddings Inference and "

@@ -10,14 +10,17 @@ from urllib.parse import urlsplit
 
 from core.errors import ServiceError, SourceError
 from core.evidence.ranking import fuse, logistic
+from core.llm.refusals import read_refusal
 from core.settings.knowledge import RerankerSettings
 from core.types import Passage
 from knowledge.web.addresses import redact_url
-from knowledge.web.client import Request, WebClient, read_json, resolve_secret
+from knowledge.web.client import Request, Response, WebClient, read_json, resolve_secret
 
 RESULT_KEYS = ("results", "data", "list")
 # The share of the stage bounds the call as well.
 TIMEOUT_S = 2.0
+KEY_STATUSES = frozenset({401, 403})
+MISSING_STATUSES = frozenset({404, 405})
 SCORE_KEYS = ("relevance_score", "score")
 
 # Rerankers read about 512 tokens; longer passages are cut to this many characters.
@@ -49,7 +52,7 @@ class ApiReranker:
             key = await resolve_secret(self._settings.api_key)
             response = await self._client.fetch(self._make_request(query, candidates, key))
             if response.status >= 400:
-                raise SourceError(f"{redact_url(response.url)} answered with status {response.status}")
+                raise SourceError(f"{redact_url(response.url)} answered with {self._describe_refusal(response, key)}")
             scores = await read_json(response, lambda reply: _parse_scores(reply, len(candidates)))
         except SourceError as error:
             raise ServiceError(f"the reranker failed: {error}") from error
@@ -73,6 +76,17 @@ class ApiReranker:
             body["model"] = settings.model
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return Request(settings.url, "POST", {}, headers, body, TIMEOUT_S)
+
+    def _describe_refusal(self, response: Response, key: str) -> str:
+        """Return the service's own words, and the way out where the status tells it."""
+        refusal = read_refusal(response.status, response.content, response.headers)
+        words = refusal.words.replace(key, "***") if key else refusal.words
+        hint = ""
+        if refusal.status in MISSING_STATUSES:
+            hint = "; is the path of url right, for example /v1/rerank, and the model?"
+        elif refusal.status in KEY_STATUSES:
+            hint = "; check api_key" if key else "; it wants an API key: set api_key"
+        return f"status {refusal.status}: {words}".removesuffix(": ") + hint
 
 
 def _parse_scores(reply: object, count: int) -> Mapping[int, float]:

@@ -17,6 +17,7 @@ from core.errors import AnswerStopped, KimasError, ModelError
 from core.evidence.rendering import escape_delimiters, render_passages
 from core.language.tokens import estimate_tokens
 from core.llm.reasoning import append_visible
+from core.llm.repetition import RepeatingReply, RepetitionDetector
 from core.observability.logs import get_logger
 from core.ports import ChatModel, Sink
 from core.runtime.budget import Budget
@@ -47,9 +48,9 @@ async def wait_for_open(opening: asyncio.Task[None], budget: Budget) -> None:
 async def write_answer(inputs: AnswerInputs, sink: Sink, deps: AnswerDependencies, budget: Budget) -> WrittenAnswer:
     """Write the answer into the sink, and return it.
 
-    When the model fails before its first word, the passages are quoted; when it fails later, or somebody stops it, the
-    answer says that it ends too soon. A question that is empty, as when nobody could look at its picture, gets an empty
-    answer.
+    When the model fails before its first word, or only repeats itself, the passages are quoted; when it fails later, or
+    somebody stops it, the answer says that it ends too soon. A question that is empty, as when nobody could look at its
+    picture, gets an empty answer.
     """
     question = inputs.question
     retrieval = inputs.retrieval
@@ -68,7 +69,7 @@ async def write_answer(inputs: AnswerInputs, sink: Sink, deps: AnswerDependencie
             deps.head_starts.record_answer(tokens["summarizer.prompt"], tokens["summarizer.completion"])
         if isinstance(error, AnswerStopped):
             return WrittenAnswer(_mark_unfinished(trim_partial_marker(text), messages.answer_stopped))
-        if text.strip():
+        if text.strip() and not isinstance(error, RepeatingReply):
             return WrittenAnswer(_mark_unfinished(text, messages.answer_interrupted) if error else text)
         budget.degrade("write", "unreadable")
         if not retrieval.was_searched:
@@ -130,9 +131,13 @@ async def stream_answer(
     """Yield the answer piece by piece, with passage ids as markers. Raises `ModelError`."""
     await deps.turnstile.yield_turn()
     system, turns = build_prompt(question, retrieval, deps)
+    # What the bot says of itself stands in the prompt for small talk.
+    detector = RepetitionDetector((system, question.text) if retrieval.was_searched else ())
     async with aclosing(model.stream(system, turns, role="main", budget=budget, agent="summarizer")) as chunks:
         async for chunk in chunks:
+            detector.feed(chunk)
             yield chunk
+    detector.finish()
 
 
 def build_prompt(question: Question, retrieval: RetrievalResult, deps: AnswerDependencies) -> tuple[str, list[Turn]]:

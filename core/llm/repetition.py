@@ -1,0 +1,87 @@
+"""Notices that a reply is no answer: that it goes round in a circle, or only says again what the model was told.
+
+Small models and base models do that. What is compared are runs of words; each word of a reply is looked at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+
+from core.errors import ModelError
+
+RUN_WORDS = 6
+# A circle: of so many runs in a row, this share has been there so often before. Code that is shown twice is none.
+WINDOW_RUNS = 60
+REPEATED_SHARE = 0.9
+REPEATED_TIMES = 3
+# An echo: this share of all runs of a reply is in the prompt. Shorter replies may well use the question's words.
+ECHO_SHARE = 0.7
+MIN_ECHO_RUNS = 8
+# Chinese is written without blanks: each of its characters counts as a word.
+_WORD = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+")
+_UNFINISHED_WORD = re.compile(r"[^\W\u3400-\u9fff]{1,100}\Z")
+Run = tuple[str, ...]
+
+
+class RepeatingReply(ModelError):
+    """The reply only repeats itself or the prompt: it is no answer."""
+
+
+class RepetitionDetector:
+    """Takes a reply piece by piece. `prompts` are the texts that it must not consist of."""
+
+    def __init__(self, prompts: Iterable[str]) -> None:
+        self._prompt_runs = {run for prompt in prompts for run in _iter_runs(_split(prompt))}
+        self._pending = ""
+        self._words = deque[str](maxlen=RUN_WORDS)
+        self._counts = Counter[Run]()
+        self._window = deque[bool](maxlen=WINDOW_RUNS)
+        self._repeated_count = 0
+        self._run_count = 0
+        self._echo_count = 0
+
+    def feed(self, piece: str) -> None:
+        """Look at the next piece of a reply. Raises `RepeatingReply` when it goes round in a circle."""
+        text = self._pending + piece
+        unfinished = _UNFINISHED_WORD.search(text)
+        self._pending = unfinished[0] if unfinished else ""
+        self._read(text.removesuffix(self._pending) if unfinished else text)
+
+    def finish(self) -> None:
+        """Look at the reply as a whole. Raises `RepeatingReply` when it only says the prompt again."""
+        self._read(self._pending)
+        self._pending = ""
+        if self._run_count >= MIN_ECHO_RUNS and self._echo_count >= ECHO_SHARE * self._run_count:
+            raise RepeatingReply("the model only repeated its instructions or the question")
+
+    def _read(self, text: str) -> None:
+        for word in _split(text):
+            self._words.append(word)
+            if len(self._words) == RUN_WORDS:
+                self._note_run(tuple(self._words))
+
+    def _note_run(self, run: Run) -> None:
+        self._run_count += 1
+        self._echo_count += run in self._prompt_runs
+        is_repeated = self._counts[run] >= REPEATED_TIMES
+        self._counts[run] += 1
+        if len(self._window) == WINDOW_RUNS:
+            self._repeated_count -= self._window[0]
+        self._window.append(is_repeated)
+        self._repeated_count += is_repeated
+        if self._repeated_count >= REPEATED_SHARE * WINDOW_RUNS:
+            raise RepeatingReply("the model only repeated itself")
+
+
+def _split(text: str) -> Iterator[str]:
+    return (match[0].lower() for match in _WORD.finditer(text))
+
+
+def _iter_runs(words: Iterable[str]) -> Iterator[Run]:
+    window = deque[str](maxlen=RUN_WORDS)
+    for word in words:
+        window.append(word)
+        if len(window) == RUN_WORDS:
+            yield tuple(window)

@@ -1,0 +1,80 @@
+"""How an answer ends is told to people: over a real socket, from the provider's events to the posted text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from core.answering.pipeline import answer
+from core.llm.role_models import RoleChatModel
+from core.settings import ModelsSettings
+from core.types import Question, Reply
+from tests.support.fixtures import MemorySink, parts
+from tests.support.provider import ABORT, DONE, Answer, event, replaying
+
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
+HOW = Question("How do I install the package with pip?")
+WORDS = ("Run `pip install", " kimas` [p1].", " It needs a virtual")
+CUT = "*The answer was cut short: the language model stopped.*"
+QUOTED = "*The language model could not answer. This is quoted from the sources.*"
+
+
+async def ask(events: Answer) -> Reply:
+    async with replaying(events) as provider:
+        main = {"base_url": provider.base_url, "model": "peer"}
+        models = RoleChatModel.open(ModelsSettings.model_validate({"main": main}))
+        assert models is not None
+        try:
+            return await answer(HOW, MemorySink(), parts(model=models))
+        finally:
+            await models.close()
+
+
+def words(**fields: Any) -> list[bytes]:
+    return [event(word, **fields) for word in WORDS]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        [event(finish="length"), DONE],
+        [event(finish="content_filter"), DONE],
+        [event(finish="error")],
+        [0.1, ABORT],
+        [],
+    ],
+)
+async def test_a_cut_answer_says_so(end: list[bytes | float | str]) -> None:
+    reply = await ask([*words(), *end])
+    assert reply.text.startswith("Run `pip install kimas` [1]. It needs a virtual …")
+    assert reply.text.endswith(CUT)
+
+
+@pytest.mark.parametrize("end", [[event(finish="stop")], [DONE], [event(choices=[], usage={"prompt_tokens": 5})]])
+async def test_a_complete_answer_does_not(end: list[bytes]) -> None:
+    reply = await ask([*words(), event(" environment."), *end])
+    assert reply.text == "Run `pip install kimas` [1]. It needs a virtual environment."
+
+
+async def test_a_filter_before_the_first_word_is_why_sources_are_quoted() -> None:
+    reply = await ask([event("", finish="content_filter"), DONE])
+    assert reply.is_extractive
+    assert reply.text.endswith(QUOTED)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " The package is a package that is a package." * 40,
+        "- Answer from the passages between the evidence tags. Say so plainly when they do not contain the answer; "
+        "never invent one.",
+        "包是一个包，所以请安装这个包，" * 40,
+    ],
+)
+async def test_an_answer_that_only_repeats_is_not_posted(text: str) -> None:
+    reply = await ask([*(event(text[at : at + 7]) for at in range(0, len(text), 7)), event(finish="stop"), DONE])
+    assert reply.is_extractive
+    assert "> Install the package with pip." in reply.text
+    assert reply.text.endswith(QUOTED)
