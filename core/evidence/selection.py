@@ -167,10 +167,11 @@ def join_titles(first: str, second: str) -> str:
     paths = first.split(TITLE_SEPARATOR), second.split(TITLE_SEPARATOR)
     shared_pairs = takewhile(lambda names: names[0] == names[1], zip(*paths, strict=False))
     shared_names = [name for name, _ in shared_pairs]
-    names = dict.fromkeys(path[len(shared_names)] for path in paths if len(path) > len(shared_names))
-    joined_names = " / ".join(names)
+    parts = [path[len(shared_names)] for path in paths if len(path) > len(shared_names)]
+    # Either may be a title that covers several already.
+    joined_names = " / ".join(dict.fromkeys(name for part in parts for name in part.split(" / ")))
     # Where one is the chapter of the other, the chapter covers both.
-    if len(names) < len(paths) or len(joined_names) > MAX_JOINED_NAMES_CHARS:
+    if len(parts) < len(paths) or len(joined_names) > MAX_JOINED_NAMES_CHARS:
         return TITLE_SEPARATOR.join(shared_names)
     return TITLE_SEPARATOR.join([*shared_names, joined_names])
 

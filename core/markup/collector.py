@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from core.markup.document import Block, BlockKind, to_plain
+from core.markup.inline import HIDDEN_TAGS, HTML_TAGS
 
 # Python refuses to read a number of thousands of digits.
 _LONG_REFERENCE = re.compile(r"&#\d{8,};?")
@@ -18,7 +19,6 @@ _MARKUP = re.compile(
     re.DOTALL,
 )
 _ATTRIBUTE = re.compile(r"([\w-]++)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]++))")
-_HIDDEN_TAGS = frozenset(("script", "style", "svg", "iframe", "object", "template", "textarea", "head"))
 _CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
 _INLINE_TAGS = _CODE_TAGS | frozenset(
     "a abbr b bdi cite del dfn em font i img ins mark q s small span strong sub sup time u var wbr".split()  # noqa: SIM905
@@ -125,7 +125,7 @@ class BlockCollector:
     def _open(self, tag: str, attributes: Mapping[str, str], is_closed: bool) -> None:
         if self._code is not None:
             self._code += "\n" if tag == "br" else ""
-        elif tag in _HIDDEN_TAGS:
+        elif tag in HIDDEN_TAGS:
             self._hidden_tag = tag if not is_closed else ""
         elif tag == "br":
             self._text += "\n"
@@ -237,7 +237,7 @@ def _get_kind(tag: str, label: str) -> tuple[BlockKind | None, int]:
     if tag in _HEADINGS:
         return "heading", _HEADINGS[tag]
     kind = _KINDS.get(tag)
-    if kind is None and label and tag not in _GROUPS:
+    if kind is None and label and tag not in _GROUPS and tag not in HTML_TAGS:
         kind = "definition" if tag in _CARDS else "tab"
     return kind, int(tag == "ol")
 

@@ -173,7 +173,7 @@ class _Rewriter:
         name = token["tag"]
         is_component = name[0].isupper() or "." in name
         rest = _REST_OF_TAG.match(self.text, token.end())
-        self.has_components |= is_component and rest is not None and self._is_at_start()
+        self.has_components |= is_component and rest is not None and self._is_at_start() and self._ends_line(rest.end())
         if rest is None or not self.is_mdx or name.lower() in _RAW_TAGS:
             self._emit(token[0])
             return token.end()
@@ -199,12 +199,15 @@ class _Rewriter:
     def _is_at_start(self) -> bool:
         return not self._line.strip(" \t>-*+")
 
-    def _emit_tag(self, position: int, name: str, is_closing: bool, **attributes: str) -> None:
-        """Emit a tag on a line of its own; one within a sentence leaves no trace."""
+    def _ends_line(self, position: int) -> bool:
+        """Return whether nothing follows on a line, or text up to a tag."""
         line_end = self.text.find("\n", position)
         rest = self.text[position : line_end if line_end >= 0 else len(self.text)].strip()
-        ends_with_tag = not rest or rest.startswith(("<", "{%", "{{")) or rest.endswith((">", "%}", "}}"))
-        if not ends_with_tag or not (is_closing or self._is_at_start()):
+        return not rest or rest.startswith(("<", "{%", "{{")) or rest.endswith((">", "%}", "}}"))
+
+    def _emit_tag(self, position: int, name: str, is_closing: bool, **attributes: str) -> None:
+        """Emit a tag on a line of its own; one within a sentence leaves no trace."""
+        if not self._ends_line(position) or not (is_closing or self._is_at_start()):
             return
         indent = self._line[: len(self._line) - len(self._line.lstrip())]
         if self._line.strip():

@@ -19,6 +19,8 @@ ONLY_LINK = re.compile(
     rf"[\s*_]*{_ONE_LINK}(?:[\s*_]*[/|>»›·•][\s*_]*{_ONE_LINK})*"
     r"(?:[\s*_]*[/|>»›·•][\s*_]*[^\s\[\]]{1,60}(?:[ ][^\s\[\]]{1,60}){0,2})?[\s*_.,;]*"
 )
+# An address that is neither that of another page here nor of one on the web.
+_OTHER_ADDRESS = re.compile(r"\]\((?!https?://)[^)]*[^)\w./#?=%-]")
 _CODE_ROLES = re.compile(
     r"func|class|meth|mod|attr|exc|data|obj|option|envvar|file|command|setting|signal|reqmeta|const|program|code|samp"
     r"|kbd|guilabel|function|method|attribute|module|exception"
@@ -26,7 +28,19 @@ _CODE_ROLES = re.compile(
 # A role of MyST.
 _ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`(?!`)")
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:\s[^<>]*+)?/?>")
-_TAG_NAME = re.compile(r"</?([A-Za-z][A-Za-z0-9-]*)")
+_TAG_NAME = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]*)")
+# A browser shows none of their text.
+HIDDEN_TAGS = frozenset(("script", "style", "svg", "iframe", "object", "template", "textarea", "head"))
+HTML_TAGS = frozenset(
+    """
+    a abbr acronym address applet area article aside audio b base bdi bdo big blockquote body br button canvas caption
+    center cite code col colgroup data datalist dd del details dfn dialog div dl dt em embed fieldset figcaption figure
+    font footer form frame frameset h1 h2 h3 h4 h5 h6 header hr html i img input ins kbd label legend li link main map
+    mark math menu meta meter nav noscript ol optgroup option output p param picture pre progress q rp rt ruby s samp
+    search section select slot small source span strike strong sub summary sup table tbody td tfoot th thead time title
+    tr track tt u ul var video wbr
+    """.split()  # noqa: SIM905 (one word a line would hide the code)
+)
 _CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
 # A name that a value takes the place of; code that has such names is left as it is.
 _SUBSTITUTION = re.compile(r"(`+[^`]*`+)|\{\{-?[ ]*([\w.-]{1,80}?)[ ]*-?\}\}")
@@ -50,9 +64,9 @@ def clean_inline(parser: MarkdownIt, text: str, environment: MutableMapping[str,
     """Return inline Markdown with only what a chat renders; `environment` holds the links that names refer to."""
     text = text.strip()
     if not _CHANGED_MARKUP.search(text):
-        return text
+        return " ".join(text.split())
     text = _ATTRIBUTES.sub("", _WIDE_LINE_BREAK.sub("", text))
-    if ONLY_LINK.fullmatch(text):
+    if ONLY_LINK.fullmatch(text) and not _OTHER_ADDRESS.search(text):
         return " ".join(text.split())
     if "{" in text:
         text = _SUBSTITUTION.sub(r"\1\2", _ROLE.sub(write_role, text))
@@ -65,8 +79,19 @@ def _write(tokens: Sequence[Token]) -> str:
     pieces: list[str] = []
     # Where each link that is open begins, and where it leads.
     links: list[tuple[int, str]] = []
-    for token in tokens:
-        if token.type == "link_open":
+    tags = [_TAG_NAME.match(token.content) if token.type == "html_inline" else None for token in tokens]
+    last_closing = {tag[2].lower(): number for number, tag in enumerate(tags) if tag and tag[1]}
+    hidden_tag = ""
+    for number, (token, tag) in enumerate(zip(tokens, tags, strict=True)):
+        name = tag[2].lower() if tag else ""
+        is_closed = last_closing.get(name, -1) > number
+        if hidden_tag:
+            hidden_tag = "" if tag and tag[1] and name == hidden_tag else hidden_tag
+        elif tag and not tag[1] and is_closed and name in HIDDEN_TAGS:
+            hidden_tag = name
+        elif tag and not is_closed and _is_placeholder(token.content, name):
+            pieces.append(f"\\{token.content}")
+        elif token.type == "link_open":
             links.append((len(pieces), str(token.attrGet("href") or "")))
         elif token.type == "link_close" and links:
             start, address = links.pop()
@@ -74,6 +99,11 @@ def _write(tokens: Sequence[Token]) -> str:
         else:
             pieces.append(_write_token(token))
     return "".join(pieces)
+
+
+def _is_placeholder(tag: str, name: str) -> bool:
+    """Return whether what looks like a tag is text: `<name>`, or the type of a value."""
+    return name not in HTML_TAGS and not tag.startswith("</") and not tag.endswith("/>") and "=" not in tag
 
 
 def _write_token(token: Token) -> str:
@@ -101,7 +131,7 @@ def _write_code(code: str) -> str:
 
 def _write_tag(tag: str) -> str:
     match = _TAG_NAME.match(tag)
-    name = match[1].lower() if match else ""
+    name = match[2].lower() if match else ""
     return "`" if name in _CODE_TAGS else "\n" if name == "br" else ""
 
 

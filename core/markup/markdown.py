@@ -84,6 +84,8 @@ def _make_parser(*, has_indented_code: bool) -> MarkdownIt:
     parser.use(colon_fence_plugin).use(deflist_plugin)
     parser.use(footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
     parser.block.ruler.before("fence", "indented", _read_indented, {"alt": ["paragraph", "reference", "list"]})
+    # Of a link that no browser should follow, the text is kept.
+    parser.validateLink = lambda _: True  # type: ignore[assignment,method-assign]
     # Inline markup is read where it is needed.
     parser.disable(["inline", "text_join", "footnote_tail"], ignoreInvalid=True)
     # In MDX, what is indented within a component is no code.

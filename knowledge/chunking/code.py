@@ -68,8 +68,7 @@ _DEFINITION = re.compile(
 
 _NAME = r"([A-Za-z_$][\w$]*)"
 _QUALIFIED_NAME = rf"(?:<[^>\n]{{0,80}}>\s*)?(?:[A-Za-z_]\w*(?:<[^>\n]{{0,80}}>)?\??\.)*{_NAME}"
-# Patterns that were added later. The expression above stays as it is: another title would mean reading everything
-# again.
+# Of newer languages.
 _NEWER_DEFINITION = re.compile(
     rf"^[ \t]*(?:(?:{_MODIFIERS}|internal|open|override|sealed|data|suspend|partial|virtual|fileprivate|mutating"
     r"|companion|inner|infix|operator|readonly|required|convenience|@\w+)\s+){0,9}"
@@ -79,6 +78,13 @@ _NEWER_DEFINITION = re.compile(
     rf"|func\s+{_NAME}"
     # A method of C#: modifier, type, name, parameters.
     rf"|(?<=[a-z] )[A-Za-z_][\w<>,.?\[\]]*[ \t]+{_NAME}[ \t]*\([^;\n]*$)",
+    re.MULTILINE,
+)
+# A function: its type, its name, its parameters, and no semicolon behind.
+_C_DEFINITION = re.compile(
+    rf"{_DEFINITION.pattern}"
+    r"|^[ \t]*(?!(?:return|else|if|for|while|switch|case|new|throw|delete|using|typedef|goto|do)\b)"
+    r"(?:[\w:<>,\[\]*&@.]{1,80}[ \t]+){1,8}[*&]{0,2}(?:\w{1,80}::){0,3}(~?[A-Za-z_]\w*)[ \t]*\([^;\n]*$",
     re.MULTILINE,
 )
 _SHELL_DEFINITION = re.compile(
@@ -104,6 +110,8 @@ def chunk_code(document: Document, tokens: int) -> list[Chunk]:
 
 
 def _definition_pattern(kind: str) -> re.Pattern[str]:
+    if kind in ("c", "cpp", "java"):
+        return _C_DEFINITION
     if kind == "shell":
         return _SHELL_DEFINITION
     return _NEWER_DEFINITION if kind in _NEWER_LANGUAGES else _DEFINITION
@@ -200,8 +208,8 @@ def _name_spans(
     for span in spans:
         text = "\n".join(lines.lines[span.start - 1 : span.end])
         matches = list(definition.finditer(text))
-        names = list(dict.fromkeys(next(filter(None, match.groups())) for match in matches))
+        names = [next(filter(None, match.groups())) for match in matches]
         is_continuation = text.lstrip("\n")[:1] in (" ", "\t", "}", ")")
-        yield " / ".join(names[:2]) or (enclosing_name if is_continuation else ""), span
-        outer_names = [name for match, name in zip(matches, names, strict=False) if not match[0][:1].isspace()]
+        yield " / ".join(list(dict.fromkeys(names))[:2]) or (enclosing_name if is_continuation else ""), span
+        outer_names = [name for match, name in zip(matches, names, strict=True) if not match[0][:1].isspace()]
         enclosing_name = outer_names[-1] if outer_names else enclosing_name

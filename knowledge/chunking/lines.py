@@ -192,7 +192,9 @@ def _make_title_path(group: Sequence[Section]) -> tuple[str, ...]:
     depth = min(len(section.path) for section in group)
     if any(section.path[:depth] != group[0].path[:depth] for section in group):
         depth -= 1
-    names = list(dict.fromkeys(section.path[depth] for section in group if len(section.path) > depth))
+    # A name may cover several already.
+    paths = [section.path for section in group if len(section.path) > depth]
+    names = list(dict.fromkeys(name for path in paths for name in path[depth].split(" / ")))
     visible_count = len(names)
     while visible_count > 1 and len(" / ".join(names[:visible_count])) > MAX_TITLE_LENGTH:
         visible_count -= 1

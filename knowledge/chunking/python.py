@@ -66,7 +66,7 @@ def _module_title(document: Document) -> str:
 
 
 class _SectionCollector:
-    """Collects sections: one per function, per class or method, and per run of other statements."""
+    """Collects sections: one per function, per class or method, wherever it is, and per run of other statements."""
 
     def __init__(self, lines: Lines, tokens: int) -> None:
         self.lines = lines
@@ -77,13 +77,17 @@ class _SectionCollector:
     def collect(self, body: Sequence[ast.stmt], start: int, end: int, path: tuple[str, ...]) -> None:
         statements: list[ast.stmt] = []
         for node, span in _statement_regions(self.lines, body, start, end):
-            if not isinstance(node, Definition):
+            if not _has_definition(node):
                 statements.append(node)
                 continue
             self._add_section(Section(path, start, span.start - 1), statements)
             statements = []
             start = span.end + 1
-            self._add_definition(node, span, path)
+            if isinstance(node, Definition):
+                self._add_definition(node, span, path)
+            else:
+                # Such as a class in the branches of `try` and `except`.
+                self.collect(_child_statements(node), span.start, span.end, path)
         self._add_section(Section(path, start, end), statements)
 
     def _add_definition(self, node: Definition, span: LineRange, path: tuple[str, ...]) -> None:
@@ -158,6 +162,14 @@ def _first_comment_line(lines: Lines, first_line: int, min_line: int, column: in
             break
         number -= 1
     return first_line
+
+
+def _has_definition(node: ast.stmt) -> bool:
+    """Return whether a statement is a definition, or has one on lines of its own in its branches."""
+    if isinstance(node, Definition):
+        return True
+    children = _child_statements(node)
+    return bool(children) and children[0].lineno > node.lineno and any(map(_has_definition, children))
 
 
 def _child_statements(node: ast.stmt) -> list[ast.stmt]:

@@ -15,7 +15,6 @@ from knowledge.formats.tables import read_csv
 from knowledge.formats.word import read_docx
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser
-from knowledge.web.markup import strip_hidden_markup
 
 BINARY_READERS: dict[str, Callable[[bytes], str]] = {
     "pdf": read_pdf,
@@ -49,17 +48,16 @@ async def parse_document(parser: Parser, path: str, kind: str, data: bytes) -> t
 def read_document(path: str, kind: str, data: bytes) -> tuple[str, str]:
     """Return a document as text, and as what kind to cut it. Blocks: call it off the event loop.
 
-    Of Markdown and notebooks what a browser would run is left out; lines keep their numbers. Raises `FormatError` for a
-    document that is damaged, encrypted or too large when unpacked, and for a large file of data that describes no API.
+    Raises `FormatError` for a document that is damaged, encrypted or too large when unpacked, and for a large file of
+    data that describes no API.
     """
     if kind in BINARY_READERS:
         return BINARY_READERS[kind](data), "markdown"
     text = decode(data)
     if kind in TEXT_READERS:
-        markdown = TEXT_READERS[kind](text)
-        return (strip_hidden_markup(markdown) if kind == "notebook" else markdown), "markdown"
+        return TEXT_READERS[kind](text), "markdown"
     if not path.lower().endswith(DATA_SUFFIXES):
-        return (strip_hidden_markup(text, keep_line_numbers=True) if kind == "markdown" else text), kind
+        return text, kind
     api_text = read_openapi(text)
     if not api_text and len(data) > MAX_DATA_BYTES:
         raise FormatError(f"data of more than {MAX_DATA_BYTES // 1024} kB that is no OpenAPI description")

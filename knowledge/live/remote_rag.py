@@ -11,13 +11,14 @@ from typing import Any
 from urllib.parse import quote
 
 from core.errors import SourceError
+from core.markup.markdown import read_markdown
+from core.markup.writer import write_markdown
 from core.observability.logs import get_logger
 from core.settings import RemoteRagSource
 from core.types import Passage
 from knowledge.live.retriever import DailyQuota, LiveResult, LiveRetriever
 from knowledge.web.addresses import is_web_address, redact_url
 from knowledge.web.client import Request, Response, read_json, to_line, to_text
-from knowledge.web.markup import strip_hidden_markup
 
 _log = get_logger(__name__)
 
@@ -115,7 +116,7 @@ class RemoteRag(LiveRetriever):
         weight = self._settings.bases[base] / max(1.0, *self._settings.bases.values())
         passages = []
         for result, score in zip(results, _normalize_scores(results), strict=True):
-            text = strip_hidden_markup(_first_text(result, TEXT_KEYS)[: 2 * MAX_TEXT_CHARS]).strip()[:MAX_TEXT_CHARS]
+            text = _clean(_first_text(result, TEXT_KEYS)[: 2 * MAX_TEXT_CHARS])[:MAX_TEXT_CHARS]
             if not text:
                 continue
             link = to_line(_first_text(result, LINK_KEYS), 2000)
@@ -125,6 +126,11 @@ class RemoteRag(LiveRetriever):
             path = f"{base}/{link or title}"[:500]
             passages.append(Passage(passage_id, self.name, path, title, text, link, "web", score=score * weight))
         return passages
+
+
+def _clean(text: str) -> str:
+    """Return a text without what a browser hides or runs; plain prose, as most results are, is left as it is."""
+    return write_markdown(read_markdown(text)) if "<" in text or "](" in text or "]:" in text else text.strip()
 
 
 def _raise_for_status(response: Response) -> Response:

@@ -11,11 +11,12 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from core.errors import SourceError
+from core.markup.markdown import read_markdown
+from core.markup.writer import write_markdown
 from core.runtime.retry_after import read_retry_after
 from core.settings import ForgeSource
 from knowledge.web.addresses import is_web_address, redact_url
 from knowledge.web.client import Request, Response, ResponseTooLarge, WebClient, read_json, to_line, to_text
-from knowledge.web.markup import FENCE, strip_hidden_markup
 
 # How much is asked for at once, and where strangers wrote so much that a page is too large.
 PER_PAGE = 100
@@ -38,7 +39,6 @@ MAX_COMMENT_CHARS = 20_000
 
 # The last day of the year 9999, beyond which no date can be shown.
 MAX_TIMESTAMP = 253_402_214_400.0
-_CODE_OR_HEADING = re.compile(rf"{FENCE}|^ {{0,3}}(?P<heading>#{{1,4}})(?=[ \t])", re.MULTILINE | re.DOTALL)
 _BOT_NAME = re.compile(r".*\[bot\]|(?:project|group)_\d+_bot.*", re.IGNORECASE)
 
 
@@ -380,7 +380,7 @@ def to_labels(labels: Any) -> tuple[str, ...]:
 
 def clean_markdown(text: str) -> str:
     """Return a user's text without invisible markup, with its headings below those of the document."""
-    visible_text = strip_hidden_markup(text)
-    return _CODE_OR_HEADING.sub(
-        lambda match: f"##{match['heading']}" if match["heading"] else match[0], visible_text
-    ).strip()
+    blocks = (
+        replace(block, level=block.level + 2) if block.kind == "heading" else block for block in read_markdown(text)
+    )
+    return write_markdown(list(blocks))

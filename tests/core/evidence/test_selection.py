@@ -222,6 +222,8 @@ def test_every_agent_keeps_its_best_two_among_the_first() -> None:
         ("Guide > Install > Linux", "Guide > Install", "Guide > Install"),
         ("Guide > " + "a" * 40, "Guide > " + "b" * 40, "Guide"),
         ("One", "Two", "One / Two"),
+        ("Imports / Modules", "Imports", "Imports / Modules"),
+        ("run / init", "init / handle", "run / init / handle"),
     ],
 )
 def test_joined_passages_have_a_title_for_both(first: str, second: str, title: str) -> None:

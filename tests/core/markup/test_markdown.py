@@ -93,6 +93,49 @@ def test_every_block_has_its_lines() -> None:
     ]
 
 
+BAD = "<script>alert(1)</script>"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"One {BAD}two", "One two"),
+        (f"{BAD}x", "x"),
+        ("a <svg onload=alert(2)><path/></svg> b", "a b"),
+        ("a <img src=x onerror=alert(3)> b", "a b"),
+        ('<div title=">" onclick="evil()">x</div>', "x"),
+        ("<a href='javascript:evil()'>x</a>", "x"),
+        ('<a href="&#106;ava\tscript:evil()">x</a>', "x"),
+        ("<iframe srcdoc='<b onclick=evil()>'>y</iframe>\n\nx", "x"),
+        ("[a](javascript:alert(4)) b [c](d.md)", "a b c"),
+        ("[a](java&#115;cript:x) b ![b](data:text/html,x)", "a b"),
+        ("[a](JavaScript:x)", "a"),
+        (f"- a\n\n    {BAD}b", "- a\n\n  b"),
+        (f"> {BAD}b", "> b"),
+        (f"<!--\n```\n-->\n{BAD}b", "b"),
+        (f"```html\n{BAD}\n```", f"```html\n{BAD}\n```"),
+        (f"Use `{BAD}` here.", f"Use `{BAD}` here."),
+        (f"Code:\n\n    {BAD}", f"Code:\n\n```\n{BAD}\n```"),
+        (f"> ```html\n> {BAD}\n> ```", f"> ```html\n> {BAD}\n> ```"),
+    ],
+)
+def test_what_a_browser_would_run_goes_and_code_stays(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Vec<String> or Map<K, V>", "Vec\\<String> or Map<K, V>"),
+        ("Run <name> in <your-folder>.", "Run \\<name> in \\<your-folder>."),
+        ("<T extends Handler> is a type.", "\\<T extends Handler> is a type."),
+        ("<Highlight>Green</Highlight> is a colour.", "Green is a colour."),
+    ],
+)
+def test_what_only_looks_like_a_tag_is_text(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
 @pytest.mark.parametrize("front_matter", ["---\ntitle: 'Guide'\ntags: [a]\n---", '+++\ntitle = "Guide"\n+++'])
 def test_front_matter_gives_the_heading_where_there_is_none(front_matter: str) -> None:
     assert kinds(f"{front_matter}\n\nText.") == [("heading", "Guide"), ("paragraph", "Text.")]
@@ -146,7 +189,7 @@ def test_html_for_code_is_code() -> None:
     text = '<pre><code class="cmd bash">sudo apt install tarn &amp;&amp; tarn run\ntarn stop</code></pre>\nRead on.'
     assert kinds(text) == [("code", "sudo apt install tarn && tarn run\ntarn stop"), ("paragraph", "Read on.")]
     assert kinds("<pre>\ntarn run") == [("code", "tarn run")]
-    assert kinds("<prefix> is a word.") == [("paragraph", "is a word.")]
+    assert kinds("<prefix> is a word.") == [("paragraph", "\\<prefix> is a word.")]
     assert kinds(f"<pre>tarn &#{'1' * 5000};run</pre>") == [("code", "tarn run")]
     fence = read("<pre><code>```\ncode\n```\nmore</code></pre>")
     assert fence == "````\n```\ncode\n```\nmore\n````"

@@ -160,3 +160,37 @@ def test_nothing_is_lost_of_code_that_is_broken(kind: str) -> None:
         chunks = chunk(Document("a", "\n".join(lines), kind))
         covered = {number for piece in chunks for number in range(piece.start_line, piece.end_line + 1)}
         assert all(number in covered for number, text in enumerate(lines, 1) if text.strip())
+
+
+RUST_BODY = "\n".join(f"        total += compute({number});" for number in range(60))
+
+
+def test_passages_within_a_definition_have_its_name() -> None:
+    """The second `impl` of one name is not taken for the one before it."""
+    text = (
+        "impl Recipe {\n    fn a() {}\n}\n\nfn module_path() {}\n\nimpl Recipe {\n    fn run() {\n"
+        f"{RUST_BODY}\n    }}\n}}\n"
+    )
+    last = chunk(Document("recipe.rs", text, "rust"), 100)[-1]
+    assert last.title == "recipe.rs > Recipe"
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "definition"),
+    [
+        ("a.c", "c", "static int *load(const char *path)"),
+        ("a.cc", "cpp", "std::vector<int> Store::load(const std::string& path) const"),
+        ("A.java", "java", "public <T> List<T> load(String path) throws IOException"),
+    ],
+)
+def test_functions_of_c_and_java_name_their_passages(path: str, kind: str, definition: str) -> None:
+    body = "\n".join(f"  if (compute({number})) return total({number});" for number in range(30))
+    first = chunk(Document(path, f"{definition} {{\n{body}\n}}\n", kind))[0]
+    assert first.title == f"{path} > load"
+
+
+def test_names_are_not_repeated_where_small_passages_are_joined() -> None:
+    text = "\n\n".join(f"impl Recipe {{\n    fn f{number}() {{}}\n}}" for number in range(8))
+    for piece in chunk(Document("recipe.rs", text, "rust"), 60):
+        names = piece.title.removeprefix("recipe.rs > ").split(" / ")
+        assert len(names) == len(set(names))

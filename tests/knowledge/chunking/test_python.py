@@ -2,7 +2,7 @@
 
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from textwrap import dedent
+from textwrap import dedent, indent
 
 import pytest
 
@@ -132,6 +132,18 @@ TUTORIAL = '''
     # - And another point about it, for the same reason, with a few words more than would be needed in real life.
     toolkit.register(tool_function)  # done
 '''
+
+
+def test_definitions_in_branches_have_their_names() -> None:
+    text = (
+        f"import sys\n\ntry:\n    from fast import load\nexcept ImportError:\n\n    def load(total):\n"
+        f"{indent(BODY, '    ')}\n\n"
+        f"if sys.version_info > (3, 12):\n    class Reader:\n        def read(self, total):\n"
+        f"{indent(BODY, '        ')}\n\n        def close(self, total):\n{indent(BODY, '        ')}\n"
+        f"else:\n    def Reader(total):\n{indent(BODY, '    ')}\n"
+    )
+    names = [title.removeprefix("module.py > ") for title in titles(python(text))]
+    assert set(names) == {"load", "class Reader > read", "class Reader > close", "Reader"}
 
 
 def test_tutorial_scripts_are_prose_with_code() -> None:

@@ -558,17 +558,17 @@ def test_discussions_need_a_token() -> None:
 @pytest.mark.parametrize(
     ("text", "expected_text"),
     [
-        ("a <!-- template --> b", "a  b"),
+        ("a <!-- template --> b", "a b"),
         ("a <!-- never closed", "a <!-- never closed"),
         ("<script>evil()</script>x", "x"),
-        ("List<object> and <script> alone", "List<object> and <script> alone"),
+        ("List<String> and <script> alone", "List\\<String> and \\<script> alone"),
         ("use `<!--` and `-->`", "use `<!--` and `-->`"),
         ("<!-- ` --> seen `", "seen `"),
         (
             "```html\n<script>x</script>\n# no\n```\n# Yes",
-            "```html\n<script>x</script>\n# no\n```\n### Yes",
+            "```html\n<script>x</script>\n# no\n```\n\n### Yes",
         ),
-        ("~~~\n# open fence", "~~~\n# open fence"),
+        ("~~~\n# open fence", "```\n# open fence\n```"),
         ("<svg onload=x><g/></SVG >after", "after"),
     ],
 )
