@@ -165,7 +165,7 @@ class _AnyDirective(Directive):
         if name in VERSIONS or name in ADMONITIONS:
             return self._make_admonition(name, argument, head_size)
         if name in CONTAINERS:
-            container = self._make_container("group", "", head_size)
+            container = self._make_container("glossary" if name == "glossary" else "group", "", head_size)
             if name == "table" and title:
                 container[0].insert(0, self._parse_paragraph(title))
             return container
