@@ -22,6 +22,7 @@ from knowledge.parsing.limits import map_parser_errors
 _ATTRIBUTES = {"backend": "html5", "backend-html5": "", "basebackend": "html", "basebackend-html": "", "safe-mode": ""}
 # Blocks in blocks that are read; nobody writes that many.
 _MAX_DEPTH = 12
+MAX_CONDITION_CHARS = 200
 _CONDITION = re.compile(r"(ifdef|ifndef|ifeval|endif)::([^\[\]]*)\[(.*)\]$")
 _COMPARISON = re.compile(r"""\s*["']?(.*?)["']?\s*(==|!=|<=|>=|<|>)\s*["']?(.*?)["']?\s*$""")
 _ENTRY = re.compile(r":(!?)(\w[\w-]*)(!?):(?:[ \t]+(.*))?$")
@@ -106,7 +107,8 @@ def _choose_lines(texts: Iterable[str], attributes: dict[str, str]) -> Iterator[
 
 def _is_met(condition: re.Match[str], attributes: Mapping[str, str]) -> bool:
     if condition[1] == "ifeval":
-        comparison = _COMPARISON.match(resolve_attributes(condition[3], attributes))
+        text = " ".join(resolve_attributes(condition[3], attributes).split())
+        comparison = _COMPARISON.match(text[:MAX_CONDITION_CHARS])
         return comparison is not None and _compare(comparison[1], comparison[2], comparison[3])
     is_set = [name.strip().lower() in attributes for name in re.split(r"[,+]", condition[2])]
     return (all(is_set) if "+" in condition[2] else any(is_set)) != (condition[1] == "ifndef")
