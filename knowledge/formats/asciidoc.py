@@ -22,6 +22,7 @@ from knowledge.parsing.limits import map_parser_errors
 _ATTRIBUTES = {"backend": "html5", "backend-html5": "", "basebackend": "html", "basebackend-html": "", "safe-mode": ""}
 # Blocks in blocks that are read; nobody writes that many.
 _MAX_DEPTH = 12
+MAX_CONDITION_CHARS = 200
 _CONDITION = re.compile(r"(ifdef|ifndef|ifeval|endif)::([^\[\]]*)\[(.*)\]$")
 _COMPARISON = re.compile(r"""\s*["']?(.*?)["']?\s*(==|!=|<=|>=|<|>)\s*["']?(.*?)["']?\s*$""")
 _ENTRY = re.compile(r":(!?)(\w[\w-]*)(!?):(?:[ \t]+(.*))?$")
@@ -68,10 +69,8 @@ class _Style:
 
     def has(self, option: str) -> bool:
         """Return whether an option is set, in any of the forms."""
-        first = self.positions[0] if self.positions else ""
-        return f"%{option}" in first or option in re.split(
-            r"[,; ]+", self.options.get("options", self.options.get("opts", ""))
-        )
+        names = self.options.get("options") or self.options.get("opts") or ""
+        return f"%{option}" in self.get_position(0) or option in re.split(r"[,; ]+", names)
 
     def get_position(self, number: int) -> str:
         return self.positions[number].strip() if number < len(self.positions) else ""
@@ -108,7 +107,8 @@ def _choose_lines(texts: Iterable[str], attributes: dict[str, str]) -> Iterator[
 
 def _is_met(condition: re.Match[str], attributes: Mapping[str, str]) -> bool:
     if condition[1] == "ifeval":
-        comparison = _COMPARISON.match(resolve_attributes(condition[3], attributes))
+        text = " ".join(resolve_attributes(condition[3], attributes).split())
+        comparison = _COMPARISON.match(text[:MAX_CONDITION_CHARS])
         return comparison is not None and _compare(comparison[1], comparison[2], comparison[3])
     is_set = [name.strip().lower() in attributes for name in re.split(r"[,+]", condition[2])]
     return (all(is_set) if "+" in condition[2] else any(is_set)) != (condition[1] == "ifndef")
@@ -224,7 +224,8 @@ class _Reader:
         if delimiter := _DELIMITER.match(line):
             self._blocks += self._read_delimited(delimiter, style)
         elif _RULE.match(line):
-            self._add("break", self._number, self._number + 1)
+            number = self._lines[self._number].number
+            self._blocks.append(Block("break", start_line=number, end_line=number))
             self._number += 1
         elif _MACRO.match(line):
             # A picture, a table of contents, a file that could not be included.
@@ -233,11 +234,6 @@ class _Reader:
             self._blocks += [*self._caption(style), *self._read_list(())]
         else:
             self._read_paragraph(line, style)
-
-    def _add(self, kind: str, start: int, end: int, text: str = "", **fields: object) -> None:
-        first = self._lines[start].number
-        last = self._lines[max(start, end - 1)].number
-        self._blocks.append(Block(kind, text, start_line=first, end_line=last, **fields))  # type: ignore[arg-type]
 
     def _caption(self, style: _Style) -> list[Block]:
         line = self._lines[min(self._number, len(self._lines) - 1)].number
@@ -270,7 +266,7 @@ class _Reader:
         last_line = self._lines[self._number - 1].number
         if mark[0] in "/+" or style.name in _SILENT_STYLES:
             is_formula = mark[0] == "+" and style.name in ("stem", "latexmath", "asciimath")
-            return [_make_code(lines, "math")] if is_formula else []
+            return [_make_code(lines, "math")] if is_formula and lines else []
         if mark[0] in "|,:!" and mark[1] == "=":
             return [*caption, *self._read_table(lines, style, mark[0], first_line, last_line)]
         if style.name in _CODE_STYLES or language or mark[0] in ".`" or mark.startswith("----"):
@@ -285,15 +281,14 @@ class _Reader:
             return [replace(block, kind="tab") if block.kind == "definition" else block for block in children]
         if style.name in _ADMONITION_STYLES:
             label = style.name.capitalize()
-            return [
-                Block("admonition", f"{label}: {title}" if title else label, tuple(children), 0, "", (), (), start, end)
-            ]
+            text = f"{label}: {title}" if title else label
+            return [Block("admonition", text, tuple(children), start_line=start, end_line=end)]
         if kind == "quote" or style.name in ("quote", "verse"):
             source = ", ".join(filter(None, (style.get_position(1), style.get_position(2))))
             credit = [Block("paragraph", f"— {self._inline(source)}", start_line=end, end_line=end)] if source else []
-            return [Block("quote", "", (*children, *credit), 0, "", (), (), start, end)]
+            return [Block("quote", children=(*children, *credit), start_line=start, end_line=end)]
         if kind == "sidebar":
-            return [Block("admonition", title, tuple(children), 0, "", (), (), start, end)]
+            return [Block("admonition", title, tuple(children), start_line=start, end_line=end)]
         return [*([Block("paragraph", title, start_line=start, end_line=start)] if title else []), *children]
 
     def _read_code(self, lines: Sequence[_Line], style: _Style, language: str, caption: list[Block]) -> list[Block]:
@@ -311,7 +306,7 @@ class _Reader:
 
     def _read_table(self, lines: list[_Line], style: _Style, mark: str, start: int, end: int) -> list[Block]:
         is_csv = mark == "," or style.options.get("format") == "csv"
-        separator = style.options.get("separator", mark if mark in ":!" else "|")
+        separator = style.options.get("separator") or (mark if mark in ":!" else "|")
         rows, is_first_row_header = read_cells(
             [line.text for line in lines], style.options.get("cols", ""), separator, is_csv
         )

@@ -22,6 +22,7 @@ MAX_DEPTH = 6
 MAX_INCLUDES = 300
 MAX_INCLUDED_CHARS = 2_000_000
 _MAX_FOLDERS = 8
+_MAX_TARGET_CHARS = 500
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
 # What a document that includes others has somewhere.
 _MARK = re.compile(r"include|--8<--|^import\s.*\.mdx?['\"]|\{\{#playground", re.MULTILINE)
@@ -32,9 +33,9 @@ _COMPONENT_ATTRIBUTE = re.compile(r"^[ ]+['\"]?([\w-]+)['\"]?:[ \t]+(.+?)@?(?:[ 
 # The names of folders for what is shown by other pages.
 _PARTIAL_FOLDERS = frozenset(("includes", "include", "inc", "partials", "partial", "snippets", "fragments", "shared"))
 
-_RST = re.compile(r"([ \t]*)\.\.[ \t]+(include|literalinclude)::[ \t]+(\S.*?)[ \t]*$")
-_OPTION = re.compile(r"[ \t]*:([\w-]+):[ \t]*(.*?)[ \t]*$")
-_MYST = re.compile(r"([ \t]*)(`{3,}|~{3,}|:{3,})\{(include|literalinclude)\}[ \t]+(\S.*?)[ \t]*$")
+_RST = re.compile(r"([ \t]*)\.\.[ \t]+(include|literalinclude)::[ \t]+(\S.*)$")
+_OPTION = re.compile(r"[ \t]*:([\w-]+):(.*)$")
+_MYST = re.compile(r"([ \t]*)(`{3,}|~{3,}|:{3,})\{(include|literalinclude)\}[ \t]+(\S.*)$")
 _ASCIIDOC = re.compile(r"include::([^\[\]]*\S)\[(.*)\][ \t]*$")
 _ASCIIDOC_ATTRIBUTE = re.compile(r":([\w-]+):[ \t]+(\S.*)$")
 _ASCIIDOC_REFERENCE = re.compile(r"\{([\w-]+)\}")
@@ -156,7 +157,7 @@ class _Expander:
             if imported := _MDX_IMPORT.match(line):
                 components[imported[1]] = imported[2]
             if self._kind == "asciidoc" and (attribute := _ASCIIDOC_ATTRIBUTE.match(line)):
-                self._attributes[attribute[1]] = attribute[2].strip()
+                self._attributes[attribute[1]] = attribute[2].strip()[:_MAX_TARGET_CHARS]
             directive = self._match(lines, number, components)
             targets = directive.target.split("\n") if directive else []
             parts = [self._include(replace(directive, target=each), path, outer_paths) for each in targets if directive]
@@ -183,7 +184,8 @@ class _Expander:
 
     def _resolve(self, target: str) -> str:
         for _ in range(2):
-            target = _ASCIIDOC_REFERENCE.sub(lambda match: self._attributes.get(match[1], match[0]), target)
+            if len(target) <= _MAX_TARGET_CHARS:
+                target = _ASCIIDOC_REFERENCE.sub(lambda match: self._attributes.get(match[1], match[0]), target)
         return target
 
     def _expand_inside(self, line: str, path: str, outer_paths: tuple[str, ...]) -> list[str]:
@@ -269,14 +271,14 @@ def _read_options(lines: Sequence[str], start: int, indent: int) -> tuple[dict[s
     while end < len(lines) and (match := _OPTION.match(lines[end])):
         if len(lines[end]) - len(lines[end].lstrip()) <= indent:
             break
-        options[match[1]] = match[2]
+        options[match[1]] = match[2].strip()
         end += 1
     return options, end
 
 
 def _read_attributes(text: str) -> dict[str, str]:
     """Return the attributes of an `include::`, whose values may be in quotes."""
-    pairs = re.findall(r"([\w-]+)=(\"[^\"]*\"|[^,]*)", text)
+    pairs = re.findall(r"(?<![\w-])([\w-]{1,40})=(\"[^\"]*\"|[^,]*)", text)
     return {name: value.strip().strip('"') for name, value in pairs}
 
 
@@ -290,7 +292,7 @@ def _find_candidates(target: str, path: str, page: str, kind: str) -> Iterator[s
     """Yield the paths that a target may mean, none of which is outside the root."""
     folder = posixpath.dirname(path)
     target = target.strip()
-    if "\0" in target or "://" in target:
+    if "\0" in target or "://" in target or len(target) > _MAX_TARGET_CHARS:
         return
     if kind == "asciidoc" and (antora_path := _resolve_antora(target, path)):
         yield antora_path

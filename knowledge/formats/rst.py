@@ -186,6 +186,8 @@ class _Reader:
             self._language = node["language"]
         if kind == "list-table":
             return self._read_list_table(node, title)
+        if kind == "glossary":
+            return list(_merge_terms(self._read_children(node)))
         return self._read_children(node) if kind in ("group", "highlight") else self._wrap(kind, node, title)
 
     def _read_list_table(self, node: Any, title: str) -> list[Block]:
@@ -231,6 +233,17 @@ class _Reader:
         caption = [Block("paragraph", title, start_line=line, end_line=line)] if title else []
         table = Block("table", header=header, rows=body, start_line=line, end_line=max(line, self._cursor))
         return [*caption, table] if body or any(header) else caption
+
+
+def _merge_terms(blocks: Sequence[Block]) -> Iterator[Block]:
+    """Yield the entries of a glossary, in which terms on lines of their own share what is below them."""
+    meaning: Block | None = None
+    for block, following in zip_longest(blocks, blocks[1:]):
+        if block is meaning:
+            continue
+        meaning = following if block.kind == "paragraph" and following and following.kind == "quote" else None
+        terms = ", ".join(block.text.split("\n"))
+        yield block if meaning is None else replace(block, kind="definition", text=terms, children=meaning.children)
 
 
 def _order_lines(blocks: Iterable[Block], last_line: int, start: int = 1) -> Iterator[Block]:

@@ -31,7 +31,7 @@ from knowledge.formats.rst_names import (
 )
 
 _OPTION = re.compile(r":(?!:)([^:\n]+):(?:[ ]+(.*))?$")
-_TARGET = re.compile(r"(.*\S)\s*<[^<>]*>", re.DOTALL)
+_TARGET = re.compile(r"(.+)<[^<>]*>", re.DOTALL)
 _LINE_LENGTH_LIMIT = 200_000
 # Marks that nothing closes take a time that grows with the square of a paragraph: a longer one is text as it stands.
 _MAX_INLINE_CHARS = 8_000
@@ -91,7 +91,7 @@ def _read_role(
     name = role.lower().rpartition(":")[2]
     content = nodes.unescape(text)
     target = _TARGET.fullmatch(content)
-    title = target[1] if target else content.lstrip("!")
+    title = target[1].rstrip() if target else content.lstrip("!")
     if name.startswith("raw") or not content:
         return [], []
     if name in CODE_ROLES or not name:
@@ -165,7 +165,7 @@ class _AnyDirective(Directive):
         if name in VERSIONS or name in ADMONITIONS:
             return self._make_admonition(name, argument, head_size)
         if name in CONTAINERS:
-            container = self._make_container("group", "", head_size)
+            container = self._make_container("glossary" if name == "glossary" else "group", "", head_size)
             if name == "table" and title:
                 container[0].insert(0, self._parse_paragraph(title))
             return container

@@ -255,18 +255,14 @@ class GitRepository:
         skipped_counts = sum((tree.skipped for tree in trees.values()), Counter[str]())
         is_multi_branch = len(self._branches) > 1
         fingerprints: dict[str, str] = {}
-        listed_blobs: set[tuple[str, str]] = set()
         for branch, tree in trees.items():
             for path, blob in tree.blobs.items():
-                skip_reason = reasons.get(blob, MISSING) or (
-                    "same in an earlier branch" if (path, blob) in listed_blobs else ""
-                )
-                if skip_reason:
+                if skip_reason := reasons.get(blob, MISSING):
                     skipped_counts[skip_reason] += 1
-                    continue
-                listed_blobs.add((path, blob))
-                fingerprints[f"{branch}:{path}" if is_multi_branch else path] = blob
+                else:
+                    fingerprints[f"{branch}:{path}" if is_multi_branch else path] = blob
         skipped_counts.update(await self._add_includes(git, branch_commits.commits, fingerprints))
+        skipped_counts.update(self._drop_repeated(fingerprints))
         if not fingerprints:
             counts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped_counts.items())) or "nothing"
             problem = f"source {self.name}: {self._display_url} has no file that can be used (skipped: {counts})"
@@ -285,6 +281,18 @@ class GitRepository:
             fingerprints[path] += f"+{fingerprint(expansion.text.encode())}"
             included_paths.update(branch + included_path for included_path in expansion.included_paths)
         return drop_partials(fingerprints, included_paths)
+
+    def _drop_repeated(self, fingerprints: dict[str, str]) -> Counter[str]:
+        """Remove what an earlier branch holds unchanged; return how many files, by the reason."""
+        listed: set[tuple[str, str]] = set()
+        count = len(fingerprints)
+        for path, text in list(fingerprints.items()):
+            key = (self._split_branch(path)[1], text)
+            if key in listed:
+                del fingerprints[path]
+            listed.add(key)
+        repeated_count = count - len(fingerprints)
+        return Counter({"same in an earlier branch": repeated_count} if repeated_count else {})
 
     async def _read_tree(self, git: Git, commit: str) -> Tree:
         """Return the files of a commit, as far as can be told without their content. Raises `GitError`.

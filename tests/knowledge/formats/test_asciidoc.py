@@ -169,7 +169,24 @@ a
 
 
 @pytest.mark.parametrize(
-    "text", ["", "\n", "=", "====", "|===", "* ", "a::", "+", "[", "[]", ".", "--\n--\n--", "endif::[]"]
+    "text",
+    [
+        "",
+        "\n",
+        "=",
+        "====",
+        "|===",
+        "* ",
+        "a::",
+        "+",
+        "[",
+        "[]",
+        ".",
+        "--\n--\n--",
+        "endif::[]",
+        "[stem]\n++++\n++++",
+        "[separator=]\n|===\n|a\n|===",
+    ],
 )
 def test_remains_are_no_error(text: str) -> None:
     for block in walk(read_asciidoc(text)):

@@ -106,6 +106,7 @@ def test_code_has_its_language(text: str, language: str, code: str) -> None:
         (".. tab-set::\n   :sync-group: os\n\n   .. tab-item:: Fedora\n      :sync: f\n\n      dnf it",
          "**Fedora**\n\ndnf it"),
         ("term : kind\n   What it is.\n\nother\n   Else.", "**term (kind)**: What it is.\n\n**other**: Else."),
+        (".. glossary::\n\n   a\n   b\n      Both.\n\n   c\n      Alone.", "**a, b**: Both.\n\n**c**: Alone."),
         ("-a FILE  reads\n--bee    buzzes", "**`-a FILE`**: reads\n\n**`--bee`**: buzzes"),
         ("| one\n|   two", "one\ntwo"),
         ("3. a\n#. b\n\n   - c\n", "3. a\n4. b\n   - c"),

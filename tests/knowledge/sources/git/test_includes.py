@@ -59,12 +59,13 @@ async def test_a_change_of_an_included_file_changes_its_page(tmp_path: Path) -> 
 async def test_each_branch_includes_its_own_files(tmp_path: Path) -> None:
     folder = make_repository(tmp_path / "repository")
     git(folder, "checkout", "-qb", "v2")
-    commit(folder, {"docs/deep.inc": "Deeper.\n", "docs/page.rst": PAGES["docs/page.rst"] + "More.\n"})
+    commit(folder, {"docs/deep.inc": "Deeper.\n"})
     item = open_repository(folder, branches=["main", "v2"])
     documents = await read(item, await item.listing())
     assert "Deep.\n" in documents["main:docs/page.rst"].text
     assert "Deeper.\n" in documents["v2:docs/page.rst"].text
     assert "main:guide/_p.mdx" not in documents
+    assert "v2:docs/plain.md" not in documents
 
 
 async def test_what_is_kept_out_is_not_included(tmp_path: Path) -> None:
