@@ -211,7 +211,9 @@ def _merge_with_neighbours(
 def _merge_texts(first: Passage, second: Passage) -> str | None:
     blank_lines = second.start_line - first.end_line - 1
     if blank_lines >= 0:
-        return first.text + "\n" * (blank_lines + 1) + second.text if blank_lines <= _MAX_BLANK_LINES else None
+        # What was read as blocks has a blank line between them.
+        separator = "\n\n" if first.kind == "markdown" else "\n" * (blank_lines + 1)
+        return first.text + separator + second.text if blank_lines <= _MAX_BLANK_LINES else None
     first_lines = first.text.split("\n")
     second_lines = second.text.split("\n")
     if (

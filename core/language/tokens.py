@@ -48,6 +48,8 @@ CAMEL_CASE_PART = re.compile(_CASES.replace("{digits}", r"\d*"))
 LETTERS_OR_DIGITS = re.compile(_CASES.replace("{digits}", "") + r"|[^\x00-\x7f]+")
 WORD_NUMBER = re.compile(r"([a-z]{2,})(\d+)")
 VOICING_MARKS = "\u3099\u309a"
+# They show where a word may be broken, how its letters join, or make it longer (the Arabic tatweel).
+INVISIBLE_IN_WORDS = "\u00ad\u200c\u200d\u2060\u0640\ufeff"
 LETTER_FOLDING = str.maketrans({"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ı": "i"})
 # GPUs, LLMs: the stemmer does not handle plurals without a vowel or in -us.
 ABBREVIATION_PLURAL = re.compile(r"[bcdfghj-np-tv-xz]{2,}[bcdfghj-np-rtv-xz]s|[a-z]pus")
@@ -161,10 +163,12 @@ def _tokenize(text: str) -> Iterator[str]:
 
 
 def _fold_accents(match: re.Match[str]) -> str:
-    """Decompose compatibility forms, drop accents and vowel points, and compose the rest (Hangul, kana)."""
+    """Decompose compatibility forms, drop what is not spoken, and compose the rest (Hangul, kana)."""
     decomposed = unicodedata.normalize("NFKD", match[0])
     base_characters = "".join(
-        c for c in decomposed if not unicodedata.category(c).startswith("M") or c in VOICING_MARKS
+        c
+        for c in decomposed
+        if c not in INVISIBLE_IN_WORDS and (not unicodedata.category(c).startswith("M") or c in VOICING_MARKS)
     )
     return unicodedata.normalize("NFC", base_characters).translate(LETTER_FOLDING)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -116,7 +116,7 @@ def _read_indented(state: StateBlock, start: int, end: int, silent: bool) -> boo
 
 
 class _Reader:
-    """Reads a document, and what its directives hold; `environment` has the links that names refer to."""
+    """Reads a document, and what its directives hold: links of both may refer to the same names."""
 
     def __init__(self, *, has_indented_code: bool, read_rst: Reader | None) -> None:
         self._parser = _make_parser(has_indented_code=has_indented_code)
@@ -154,15 +154,9 @@ class _Reader:
 
     def _read_tokens(self, tokens: Sequence[Token], group: str = "") -> tuple[Block, ...]:
         collector = BlockCollector()
-        position = 0
-        while position < len(tokens):
-            token = tokens[position]
-            end = position
-            while token.nesting == 1 and (tokens[end].nesting != -1 or tokens[end].level != token.level):
-                end += 1
-            for block in self._read_block(token, tokens[position + 1 : end], collector, group):
+        for token, inner in _iter_groups(tokens):
+            for block in self._read_block(token, inner, collector, group):
                 collector.add(block)
-            position = end + 1
         return collector.finish()
 
     def _read_block(
@@ -236,18 +230,11 @@ class _Reader:
     def _read_definitions(self, inner: Sequence[Token]) -> list[Block]:
         blocks: list[Block] = []
         term = ""
-        position = 0
-        while position < len(inner):
-            token = inner[position]
-            end = position
-            while token.nesting == 1 and (inner[end].nesting != -1 or inner[end].level != token.level):
-                end += 1
+        for token, body in _iter_groups(inner):
             if token.type == "dt_open":
-                term = self._clean(inner[position + 1].content)
+                term = self._clean(body[0].content)
             elif token.type == "dd_open":
-                children = self._read_tokens(inner[position + 1 : end])
-                blocks.append(self._place(Block("definition", term, children), token))
-            position = end + 1
+                blocks.append(self._place(Block("definition", term, self._read_tokens(body)), token))
         return blocks
 
     def _read_fence(self, token: Token, group: str) -> Sequence[Block]:
@@ -363,6 +350,18 @@ class _Reader:
         title = self._clean(title)
         caption = Block("paragraph", f"{title}:", start_line=numbers[0], end_line=numbers[0])
         return [caption, table] if title else [table]
+
+
+def _iter_groups(tokens: Sequence[Token]) -> Iterator[tuple[Token, Sequence[Token]]]:
+    """Yield each token that stands beside others, with those up to the one that closes it."""
+    position = 0
+    while position < len(tokens):
+        token = tokens[position]
+        end = position
+        while token.nesting == 1 and (tokens[end].nesting != -1 or tokens[end].level != token.level):
+            end += 1
+        yield token, tokens[position + 1 : end]
+        position = end + 1
 
 
 def _make_table(rows: Sequence[Sequence[str]]) -> Block:

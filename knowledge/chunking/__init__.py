@@ -13,6 +13,7 @@ from knowledge.chunking.code import LANGUAGES, chunk_code
 from knowledge.chunking.documents import chunk_blocks
 from knowledge.chunking.lines import chunk_faq, chunk_plain
 from knowledge.chunking.python import chunk_python
+from knowledge.formats.asciidoc import read_asciidoc
 from knowledge.formats.rst import read_rst
 from knowledge.parsing.limits import FormatError
 from knowledge.ports import Chunk, Document
@@ -21,6 +22,7 @@ from knowledge.ports import Chunk, Document
 READERS: dict[str, Callable[[str], tuple[Block, ...]]] = {
     "markdown": partial(read_markdown, read_rst=read_rst),
     "rst": read_rst,
+    "asciidoc": read_asciidoc,
 }
 
 __all__ = ["TokenizedChunk", "chunk", "chunk_and_tokenize"]

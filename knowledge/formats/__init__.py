@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from knowledge.formats.encoding import decode
+from knowledge.formats.html import read_html
 from knowledge.formats.notebook import read_notebook
 from knowledge.formats.openapi import read_openapi
 from knowledge.formats.pdf import read_pdf
 from knowledge.formats.sheets import read_xlsx
 from knowledge.formats.slides import read_pptx
-from knowledge.formats.structured import read_asciidoc, read_html
 from knowledge.formats.tables import read_csv
 from knowledge.formats.word import read_docx
 from knowledge.parsing.limits import FormatError
@@ -26,7 +26,6 @@ BINARY_READERS: dict[str, Callable[[bytes], str]] = {
 }
 TEXT_READERS: dict[str, Callable[[str], str]] = {
     "notebook": read_notebook,
-    "asciidoc": read_asciidoc,
     "csv": read_csv,
 }
 

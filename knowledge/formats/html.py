@@ -10,6 +10,7 @@ from urllib.parse import urljoin
 from knowledge.formats.html_markdown import iter_texts, render_markdown
 from knowledge.formats.main_content import find_main_content, is_hidden
 from knowledge.formats.tabs import find_tab_labels
+from knowledge.parsing.limits import FormatError, map_parser_errors
 from knowledge.web.addresses import get_site, is_web_address, normalize_url
 from knowledge.web.charsets import decode_page
 from knowledge.web.client import ROBOT_NAME
@@ -100,6 +101,16 @@ def _find_refresh(tree: Any, base: str, url: str) -> str:
 def _needs_scripts(tree: Any, plain_text: str) -> bool:
     has_scripts = len(plain_text) < MIN_STATIC_CHARS and bool(tree.xpath("//script[not(@type='application/ld+json')]"))
     return has_scripts and (not plain_text or bool(tree.xpath(_SCRIPT_ROOTS + _EMPTY)))
+
+
+@map_parser_errors
+def read_html(data: bytes) -> str:
+    """Return the main text of a page. Raises `FormatError`."""
+    page = read_page(data, "file:///")
+    if not page.text:
+        raise FormatError("it holds no text")
+    has_heading = page.text.lstrip().startswith("#") or not page.title
+    return page.text if has_heading else f"# {page.title}\n\n{page.text}"
 
 
 def _extract_plain_text(tree: Any) -> str:

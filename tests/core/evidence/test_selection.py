@@ -24,7 +24,9 @@ LINK = "https://git.example/tern/blob/abc/guide.md"
 def lines(start: int, end: int, name: str = "", **changes: object) -> Passage:
     """Return lines of a document whose every line says its number in words of its own."""
     text = "\n".join(f"line{number} alpha{number} beta{number} gamma{number}" for number in range(start, end + 1))
-    created = replace(passage(name or f"{start}-{end}", text), path="guide.md", start_line=start, end_line=end)
+    created = replace(
+        passage(name or f"{start}-{end}", text, kind="text"), path="guide.txt", start_line=start, end_line=end
+    )
     return replace(created, **{"url": f"{LINK}#L{start}-L{end}", **changes})  # type: ignore[arg-type]
 
 
@@ -231,3 +233,10 @@ def test_joined_passages_have_a_title_for_both(first: str, second: str, title: s
     joined = merge_adjacent(lines(10, 20, title=first), lines(21, 30, title=second))
     assert joined
     assert joined.title == title
+
+
+def test_neighbours_that_were_read_as_blocks_have_a_blank_line_between_them() -> None:
+    first = replace(lines(1, 2), kind="markdown")
+    joined = merge_adjacent(first, replace(lines(3, 4), kind="markdown"))
+    assert joined is not None
+    assert "gamma2\n\nline3" in joined.text

@@ -166,3 +166,16 @@ def test_ordinary_text_costs_little_more_than_splitting_it() -> None:
     pairs = [(measure(lexical_tokens, text), measure(split, text)) for _ in range(3)]
     tokens_s, splitting_s = (min(seconds) for seconds in zip(*pairs, strict=True))
     assert tokens_s < 10 * splitting_s
+
+
+@pytest.mark.parametrize(
+    ("written", "word"),
+    [
+        ("Kon\u00adfi\u00adgu\u00adra\u00adtion", "Konfiguration"),
+        ("\u0627\u0644\u0639\u0640\u0640\u0640\u0631\u0628\u064a\u0629", "\u0627\u0644\u0639\u0631\u0628\u064a\u0629"),
+        ("time\u2060zone", "timezone"),
+        ("\u0646\u0645\u06cc\u200c\u062f\u0627\u0646\u0645", "\u0646\u0645\u06cc\u062f\u0627\u0646\u0645"),
+    ],
+)
+def test_signs_that_nobody_sees_do_not_cut_a_word(written: str, word: str) -> None:
+    assert lexical_tokens(written) == lexical_tokens(word)
