@@ -13,8 +13,7 @@ from knowledge.formats.tabs import find_tab_labels
 from knowledge.parsing.limits import FormatError, map_parser_errors
 from knowledge.web.addresses import get_site, is_web_address, normalize_url
 from knowledge.web.charsets import decode_page
-from knowledge.web.client import ROBOT_NAME
-from knowledge.web.page_rules import PageRules, parse_page_rules
+from knowledge.web.page_rules import ROBOT_NAME, PageRules, parse_page_rules
 
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 # A page that leads elsewhere later than after so many seconds is there to be read.

@@ -19,6 +19,7 @@ from core.settings.base import Secret
 from core.version import get_version
 from knowledge.web.addresses import Address, check_address, check_url, parse_literal, redact_url
 from knowledge.web.charsets import decode_content
+from knowledge.web.page_rules import ROBOT_NAME
 
 if TYPE_CHECKING:
     import aiohttp
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 MAX_REDIRECTS = 5
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
-ROBOT_NAME = "KIMAs"
 CHUNK_BYTES = 64 * 1024
 # Headers that may follow a redirect to another host. Any other header may hold a secret.
 SAFE_HEADERS = frozenset({"accept", "accept-language", "if-modified-since", "if-none-match", "user-agent"})

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from core.runtime.retry_after import parse_date
 
+# Our name in robots.txt, in headers and in pages.
+ROBOT_NAME = "KIMAs"
 # More of a rule is not looked at.
 MAX_RULE_CHARS = 2000
 

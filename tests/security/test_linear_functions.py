@@ -52,7 +52,7 @@ MAX_SIZE = 2000
 TYPICAL = ("How do I install_it 2.0, Ann? [1] `x` @here <b>", "1. 安装 pip，怎么办？呢", "- a: b\n```py\nx\n```")
 OURS = tuple(f"{ROOT / package}/" for package in ("bots", "core", "knowledge", "tests"))
 # Their patterns meet short texts only, as their callers see to.
-SHORT_INPUTS = ("core/llm/decision_schema.py", "core/language/question_matching.py")
+SHORT_INPUTS = ("core/llm/decision_schema.py", "core/language/courtesies.py", "core/language/question_matching.py")
 # A text that takes so many times longer than a harmless one is looked at closely.
 SUSPICIOUS = 6
 HOSTILE = tuple(Text("x\n\n", unit, "\x00!") for unit in UNITS)

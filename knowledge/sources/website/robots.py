@@ -10,7 +10,8 @@ from urllib.parse import urljoin
 from protego import Protego
 
 from core.errors import SourceError
-from knowledge.web.client import ROBOT_NAME, Request, WebClient
+from knowledge.web.client import Request, WebClient
+from knowledge.web.page_rules import ROBOT_NAME
 
 # What a crawler has to read at least (RFC 9309, 2.5); more is ignored.
 MAX_ROBOTS_KB = 512

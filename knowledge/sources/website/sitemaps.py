@@ -10,13 +10,17 @@ import zlib
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 from core.errors import SourceError
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser
 from knowledge.web.addresses import is_web_address
-from knowledge.web.client import Request, WebClient
+
+if TYPE_CHECKING:
+    # Worker processes load this module, and fetch nothing.
+    from knowledge.web.client import Request, WebClient
 
 MAX_SITEMAP_KB = 51_200  # the protocol's own limit
 MAX_URL_CHARS = 2048

@@ -27,8 +27,8 @@ from knowledge.sources.website.rendering import open_renderer
 from knowledge.sources.website.robots import Robots, read_robots
 from knowledge.sources.website.sitemaps import MAX_SITEMAP_KB, MAX_SITEMAPS, read_sitemaps
 from knowledge.web.addresses import get_site, normalize_url, redact_url
-from knowledge.web.client import ROBOT_NAME, Request, Response, ResponseTooLarge, WebClient
-from knowledge.web.page_rules import PageRules, parse_page_rules
+from knowledge.web.client import Request, Response, ResponseTooLarge, WebClient
+from knowledge.web.page_rules import ROBOT_NAME, PageRules, parse_page_rules
 
 GONE_STATUSES = frozenset({404, 410})
 # The site works and refuses this page.
