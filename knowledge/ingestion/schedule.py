@@ -29,7 +29,7 @@ MAX_FIRST_RETRY_DELAY = timedelta(minutes=2)
 
 # Raise it when chunking, titles or lexical tokens change: every document is then read again.
 # It did not rise when traditional Chinese was simplified: a query asks for the tokens of before, too.
-INDEX_FORMAT = 4
+INDEX_FORMAT = 5
 
 
 def make_schedule(settings: SourceSettings, default_minutes: float) -> RefreshSchedule:
