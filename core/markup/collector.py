@@ -14,11 +14,11 @@ from core.markup.inline import HIDDEN_TAGS, HTML_TAGS
 _LONG_REFERENCE = re.compile(r"&#\d{8,};?")
 _MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)|<(?P<close>/?)(?P<tag>[A-Za-z][A-Za-z0-9-]*+)"
-    r"(?P<attributes>(?:\s(?:[^<>\"']|\"[^\"]*\"|'[^']*')*+)?)/?>"
+    r"(?P<attributes>(?:\s(?>(?:[^<>\"']|\"[^\"]*\"|'[^']*')*))?)/?>"
     r"|<[!?][^<>]*>",
     re.DOTALL,
 )
-_ATTRIBUTE = re.compile(r"([\w-]++)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]++))")
+_ATTRIBUTE = re.compile(r"(?<![\w-])([\w-]++)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]++))")
 _CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
 _INLINE_TAGS = _CODE_TAGS | frozenset(
     "a abbr b bdi cite del dfn em font i img ins mark q s small span strong sub sup time u var wbr".split()  # noqa: SIM905

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 MAX_SPAN_CHARS = 2000
 
 _TOKEN = re.compile(
-    r"^(?P<lead>[ \t>]*+(?:(?:[-*+]|\d{1,9}[.)])[ \t]++)*+)(?P<fence>`{3,}+(?=[^`\n]*$)|~{3,}+)[^\n]*$"
+    r"^(?P<lead>[ \t>]*+(?>(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*))(?P<fence>`{3,}+(?=[^`\n]*$)|~{3,}+)[^\n]*$"
     r"|(?P<ticks>`+)"
     r"|(?P<comment><!--|\{/\*)"
     r"|(?P<template>\{(?:%|\{[%<])-?[ \t]*+(?P<end>/|end)?(?P<block>[A-Za-z][\w-]*+)"
@@ -25,9 +25,9 @@ _TOKEN = re.compile(
     r"|(?P<expression>\\?\{)",
     re.MULTILINE,
 )
-_BRACES = re.compile(r"\{(?>[^{}]++|\{(?>[^{}]++|\{[^{}]*+\})*+\})*+\}")
+_BRACES = re.compile(r"\{(?>(?:[^{}]+|\{(?>(?:[^{}]+|\{[^{}]*\})*)\})*)\}")
 _REST_OF_TAG = re.compile(
-    rf"(?:[^<>\"'{{}}]++|\"[^\"]{{0,{MAX_SPAN_CHARS}}}\"|'[^']{{0,{MAX_SPAN_CHARS}}}'|{_BRACES.pattern})*+>"
+    rf"(?>(?:[^<>\"'{{}}]+|\"[^\"]{{0,{MAX_SPAN_CHARS}}}\"|'[^']{{0,{MAX_SPAN_CHARS}}}'|{_BRACES.pattern})*)>"
 )
 _ATTRIBUTE = re.compile(
     r"(?<![\w-])(label|title|tab|header|summary|name|value|description|type|items)\s*="

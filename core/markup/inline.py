@@ -45,7 +45,7 @@ _CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
 # A name that a value takes the place of; code that has such names is left as it is.
 _SUBSTITUTION = re.compile(r"(`+[^`]*`+)|\{\{-?[ ]*([\w.-]{1,80}?)[ ]*-?\}\}")
 # Attributes behind a heading or a paragraph, among them the name of its link.
-_ATTRIBUTES = re.compile(r"[ \t]*\{:?[ ]?[#.][^{}\n]{0,200}\}[ \t]*$")
+_ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*\{:?[ ]?[#.][^{}\n]{0,200}\}[ \t]*$")
 # An escaped sign that would be markup without the escape.
 _ESCAPED = frozenset("*_`]<\\~&")
 _SIGNS = frozenset(("strong_open", "strong_close", "em_open", "em_close", "s_open", "s_close"))

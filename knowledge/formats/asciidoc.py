@@ -22,9 +22,8 @@ from knowledge.parsing.limits import map_parser_errors
 _ATTRIBUTES = {"backend": "html5", "backend-html5": "", "basebackend": "html", "basebackend-html": "", "safe-mode": ""}
 # Blocks in blocks that are read; nobody writes that many.
 _MAX_DEPTH = 12
-MAX_CONDITION_CHARS = 200
 _CONDITION = re.compile(r"(ifdef|ifndef|ifeval|endif)::([^\[\]]*)\[(.*)\]$")
-_COMPARISON = re.compile(r"""\s*["']?(.*?)["']?\s*(==|!=|<=|>=|<|>)\s*["']?(.*?)["']?\s*$""")
+_COMPARISON = re.compile(r"(.*?)(==|!=|<=|>=|<|>)(.*)")
 _ENTRY = re.compile(r":(!?)(\w[\w-]*)(!?):(?:[ \t]+(.*))?$")
 _PASSED_VALUE = re.compile(r"pass:[a-z,]*\[(.*)\]")
 _HEADING = re.compile(r"(={1,6}|#{1,6})[ \t]+(\S.*)$")
@@ -34,13 +33,13 @@ _TITLE = re.compile(r"\.(?![\s.])(.+)$")
 _ANCHOR = re.compile(r"\[\[[^\[\]]*\]\]$")
 _RULE = re.compile(r"(?:'{3,}|<{3,}|-{3}|\*{3}|(?:- ){2}-|(?:\* ){2}\*)$")
 _DELIMITER = re.compile(r"(?:-{4,}|\.{4,}|={4,}|\*{4,}|_{4,}|\+{4,}|/{4,}|--|[|,:!]={3,}|(```)[\w+#.,-]*)[ \t]*$")
-_MACRO = re.compile(r"[a-z][\w-]*::\S*\[.*\]$")
+_MACRO = re.compile(r"[a-z][\w-]*::[^\s\[]*\[.*\]$")
 _ADMONITION = re.compile(r"(NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+(.*)$")
 _ITEM = re.compile(r"[ \t]*(?:(\*{1,5}|-|•|\.{1,5})|(\d+|[a-zA-Z])[.]|([ivxIVX]+)\)|<(?:\d+|\.)>)[ \t]+(\S.*)$")
 _TERM = re.compile(r"[ \t]*(\S.*?|\S)(:{2,4}|;;)(?:[ \t]+(.*))?$")
 _CHECKBOX = re.compile(r"\[[ x*]\][ \t]+")
 _CALLOUT = re.compile(
-    r"(?<![ \t])(?:[ \t]*+(?:(?://|#|--|;;)[ \t]*+)?(?:<(?:\d{1,3}|\.)>|<!--(?:\d{1,3}|\.)-->))+[ \t]*$"
+    r"(?<![ \t])(?:[ \t]*+(?:(?://|#|--|;;)[ \t]*+)?(?:<(?:\d{1,3}|\.)>|<!--(?:\d{1,3}|\.)-->)){1,20}[ \t]*$"
 )
 _AUTHOR = re.compile(r"[\w.'’-]+(?: [\w.'’-]+){0,3}(?: <[^<>]*>)?(?:;.*)?$")
 _REVISION = re.compile(r"v?\d[\w.-]*(?:,.*)?$|v?[\d.]+:.*$|\d{4}-\d\d-\d\d.*$")
@@ -108,10 +107,14 @@ def _choose_lines(texts: Iterable[str], attributes: dict[str, str]) -> Iterator[
 def _is_met(condition: re.Match[str], attributes: Mapping[str, str]) -> bool:
     if condition[1] == "ifeval":
         text = " ".join(resolve_attributes(condition[3], attributes).split())
-        comparison = _COMPARISON.match(text[:MAX_CONDITION_CHARS])
-        return comparison is not None and _compare(comparison[1], comparison[2], comparison[3])
+        comparison = _COMPARISON.match(text)
+        return comparison is not None and _compare(_unquote(comparison[1]), comparison[2], _unquote(comparison[3]))
     is_set = [name.strip().lower() in attributes for name in re.split(r"[,+]", condition[2])]
     return (all(is_set) if "+" in condition[2] else any(is_set)) != (condition[1] == "ifndef")
+
+
+def _unquote(text: str) -> str:
+    return text.strip().strip("\"'")
 
 
 def _compare(left: str, operator: str, right: str) -> bool:
@@ -214,8 +217,8 @@ class _Reader:
 
     def _skip_header(self) -> None:
         """Skip who wrote the document, and when."""
-        for pattern in (_AUTHOR, _REVISION):
-            if self._number < len(self._lines) and pattern.match(self._lines[self._number].text):
+        for match in (_AUTHOR.match, _REVISION.match):
+            if self._number < len(self._lines) and match(self._lines[self._number].text):
                 self._number += 1
 
     # Blocks.

@@ -22,7 +22,7 @@ MAX_REFRESH_S = 10.0
 MIN_STATIC_CHARS = 200
 
 _REFRESH = re.compile(
-    r"\s*(\d{0,6}(?:\.\d{0,6})?)\s*[;,\s]\s*+(?:url\s*=\s*)?+[\"']?([^\"'\s;,][^\"']*)", re.IGNORECASE
+    r"\s*+(\d{0,6}(?:\.\d{0,6})?)(?:\s++[;,]?|[;,])\s*+(?>(?:url\s*=\s*)?)[\"']?([^\"'\s;,][^\"']*)", re.IGNORECASE
 )
 # The elements that frameworks fill, while nothing but a sign of waiting is in them.
 _SCRIPT_ROOTS = "//*[@id='root' or @id='app' or @id='__next' or @id='__nuxt' or @id='svelte' or self::app-root]"

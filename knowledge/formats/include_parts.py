@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 # The marks of a part, alone in a comment: of AsciiDoc, mdBook and MkDocs.
 _BEGIN = re.compile(r"\btag::([\w.-]+)\[\]|\bANCHOR:\s*([\w-]+)|-8<-+\s*\[start:\s*([\w-]+)\]")
 _END = re.compile(r"\bend::([\w.-]+)\[\]|\bANCHOR_END:\s*([\w-]+)|-8<-+\s*\[end:\s*([\w-]+)\]")
-_RANGE = re.compile(r"\s*(\d{0,7})\s*(?:(?:-|\.\.|:)\s*(-?\d{0,7}))?\s*$")
+_RANGE = re.compile(r"\s*+(\d{0,7})\s*+(?:(?:-|\.\.|:)\s*+(-?\d{0,7}))?\s*+$")
 
 
 def select_lines(lines: Sequence[str], options: Mapping[str, str]) -> list[str]:

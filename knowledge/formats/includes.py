@@ -29,7 +29,7 @@ _MARK = re.compile(r"include|--8<--|^import\s.*\.mdx?['\"]|\{\{#playground", re.
 # The description of a component of Antora, and the values in it, which its pages name.
 _COMPONENT = re.compile(r"(.*?)modules/[^/]+/")
 _COMPONENT_ATTRIBUTES = re.compile(r"^( *)attributes:[ \t]*\n((?:\1[ ]+.*\n?|[ \t]*\n)+)", re.MULTILINE)
-_COMPONENT_ATTRIBUTE = re.compile(r"^[ ]+['\"]?([\w-]+)['\"]?:[ \t]+(.+?)@?(?:[ \t]+#.*)?[ \t]*$", re.MULTILINE)
+_COMPONENT_ATTRIBUTE = re.compile(r"^[ ]+['\"]?([\w-]+)['\"]?:[ \t]+(.+)", re.MULTILINE)
 # The names of folders for what is shown by other pages.
 _PARTIAL_FOLDERS = frozenset(("includes", "include", "inc", "partials", "partial", "snippets", "fragments", "shared"))
 
@@ -42,10 +42,10 @@ _ASCIIDOC_REFERENCE = re.compile(r"\{([\w-]+)\}")
 _ASCIIDOC_HEADING = re.compile(r"={1,6}(?=[ \t]+\S)")
 _SNIPPET = re.compile(r"([ \t]*)-{1,}8<-{1,}[ \t]+[\"']([^\"'\n]+)[\"'][ \t]*$")
 _SNIPPET_FENCE = re.compile(r"([ \t]*)-{1,}8<-{1,}[ \t]*$")
-_MDBOOK = re.compile(r"(?<!\\)\{\{#(include|rustdoc_include|playground)[ \t]+([^{}\n]{1,300}?)[ \t]*\}\}")
+_MDBOOK = re.compile(r"(?<!\\)\{\{#(include|rustdoc_include|playground)[ \t]+([^{}\s][^{}\n]{0,300})\}\}")
 _MDX_IMPORT = re.compile(r"import[ \t]+([A-Z]\w*)[ \t]+from[ \t]+['\"]([^'\"\n]+\.mdx?)['\"];?[ \t]*$")
 _MDX_USE = re.compile(r"([ \t]*)<([A-Z]\w*)(?:[ \t][^<>\n]*)?/>[ \t]*$")
-_FRONT_MATTER = re.compile(r"---[ \t]*\n.*?\n---[ \t]*\n", re.DOTALL)
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\n.*?\n---[ \t]*\n", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class _Expander:
             self.missing_paths.append(self._component)
         values = _COMPONENT_ATTRIBUTES.search(description or "")
         pairs = _COMPONENT_ATTRIBUTE.findall(values[2]) if values else []
-        self._component_attributes = {name: value.strip("'\"") for name, value in pairs}
+        self._component_attributes = {name: _read_value(value) for name, value in pairs}
         self._attributes |= self._component_attributes
 
     def write_attributes(self, lines: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
@@ -274,6 +274,12 @@ def _read_options(lines: Sequence[str], start: int, indent: int) -> tuple[dict[s
         options[match[1]] = match[2].strip()
         end += 1
     return options, end
+
+
+def _read_value(text: str) -> str:
+    """Return a value of YAML without its comment, without Antora's `@` (pages may set another) and without quotes."""
+    value = re.split(r"[ \t]#", text, maxsplit=1)[0].strip()
+    return value.removesuffix("@").strip("'\"")
 
 
 def _read_attributes(text: str) -> dict[str, str]:

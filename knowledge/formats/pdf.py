@@ -15,7 +15,7 @@ from knowledge.formats.inline import escape
 from knowledge.parsing.limits import FormatError, ParseLimits, map_parser_errors
 
 # A word that was divided at the end of a line.
-_DIVIDED = re.compile(r"([^\W\d_]+)[-\u00ad\u2010]\n([^\W\d_]+)")
+_DIVIDED = re.compile(r"(?<![^\W\d_])([^\W\d_]+)[-\u00ad\u2010]\n([^\W\d_]+)")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _NUMBER = re.compile(r"\d+")
 _BLANK = re.compile(r"\n[ \t]*\n\s*")

@@ -19,7 +19,7 @@ _HIDDEN = frozenset(
     ("comment", "image", "label", "meta", "pending", "raw", "substitution_definition", "target", "title")
 )
 _METADATA = frozenset(("html_theme", "nocomments", "nosearch", "orphan", "tocdepth", "no-search", "allow_comments"))
-_PARAMETER = re.compile(r"(?:param|parameter|arg|argument|key|keyword|kwarg|var|ivar|cvar)\s+(?:.*\s)?(\S+)")
+_PARAMETERS = frozenset(("param", "parameter", "arg", "argument", "key", "keyword", "kwarg", "var", "ivar", "cvar"))
 _FIELD_NAMES = {"return": "Returns", "rtype": "Return type", "returntype": "Return type"}
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*")
 # Definitions of substitutions may hold others; nobody nests more.
@@ -141,9 +141,9 @@ class _Reader:
         name = node[0].astext().strip()
         if name.lower() in _METADATA or not node[1].children:
             return []
-        parameter = _PARAMETER.fullmatch(name)
         kind, _, subject = name.partition(" ")
-        term = make_code(parameter[1]) if parameter else _FIELD_NAMES.get(kind, "")
+        # Its type may stand before its name.
+        term = make_code(subject.split()[-1]) if kind in _PARAMETERS and subject else _FIELD_NAMES.get(kind, "")
         if kind in ("type", "raises", "raise", "except", "exception", "vartype") and subject:
             term = f"{'Type of' if 'type' in kind else 'Raises'} {make_code(subject)}"
         return self._wrap("definition", node[1], term or (name[:1].upper() + name[1:]))

@@ -20,7 +20,7 @@ from knowledge.parsing.limits import FormatError, ParseLimits, map_parser_errors
 _REFERENCE = re.compile(r"([A-Z]{1,3})(\d{1,7})$")
 # A number's form: what stands before it, thousands, decimals, what stands after it.
 _NUMBER_FORM = re.compile(r"([^#0?]*)([#0?,]*)(?:\.([0#?]+))?([^#0?]*)$")
-_FORM_NOISE = re.compile(r"\[(?:\$([^\]-]*)[^\]]*|[^\]]*)\]|_.|\*.|\\(.)|\"([^\"]*)\"")
+_FORM_NOISE = re.compile(r"\[(?:\$([^\[\]-]*+))?[^\[\]]*\]|_.|\*.|\\(.)|\"([^\"]*)\"")
 # Joined cells beyond this are not filled.
 MAX_JOINED_CELLS = 20_000
 MAX_JOINED_CHARS = 200

@@ -9,6 +9,7 @@ from knowledge.formats.includes import MAX_INCLUDES, Expansion, expand_includes
 FILES = {
     "docs/part.rst": "One.\n\n.. begin\n\nTwo.",
     "docs/part.md": "---\ntitle: x\n---\nOne.\n\nTwo.",
+    "docs/rules.md": "One.\n\n---\n\nTwo.\n\n---\n\nThree.",
     "docs/app.py": "import os\n\n\ndef run():\n    return 1\n\n\n# tag::a[]\nx = 1\n# end::a[]\n",
     "docs/lib.rs": "fn a() {}\n// ANCHOR: b\nfn b() {}\n// ANCHOR_END: b\n",
     "docs/s.md": "a\n<!-- --8<-- [start:x] -->\nb\n<!-- --8<-- [end:x] -->\nc",
@@ -53,6 +54,7 @@ def test_restructuredtext(text: str, expected: str) -> None:
         ("```{literalinclude} app.py\n:lines: 4-5\n```\nB", "```python\ndef run():\n    return 1\n```\nB"),
         ("```{literalinclude} fence.md\n```", "````\n```\ncode\n```\n````"),
         ('--8<-- "part.md"', "One.\n\nTwo."),
+        ('--8<-- "rules.md"', "One.\n\n---\n\nTwo.\n\n---\n\nThree."),
         ('  --8<-- "docs/s.md:x"', "  b"),
         ('--8<-- "s.md:1:1"', "a"),
         ("--8<--\npart.md\n../outer.md\n--8<--\nB", "One.\n\nTwo.\nOuter.\nB"),
@@ -89,7 +91,7 @@ def test_families_of_antora() -> None:
 
 def test_attributes_of_an_antora_component() -> None:
     files = {
-        "docs/antora.yml": "name: a\nasciidoc:\n  attributes:\n    v: '2.1'\n    url: https://a.b/{v}@\n    w: 1\n"
+        "docs/antora.yml": "name: a\nasciidoc:\n  attributes:\n    v: '2.1'\n    url: https://a.b/{v}@  # later\n    w: 1\n"
     }
     expansion = expand_includes("docs/modules/ROOT/pages/a.adoc", "asciidoc", "= T\n\nSee {url}.", files.get)
     assert expansion.text.split("\n") == [":v: 2.1", ":url: https://a.b/{v}", "= T", "", "See {url}."]
