@@ -58,6 +58,8 @@ class ChannelState:
         self._now = now or (lambda: datetime.now(UTC))
         self._locations: dict[str, Location] = {}
         self._roles: dict[str, frozenset[str]] = {}
+        # Of channels, threads and roles, by id.
+        self.names: dict[str, str] = {}
         self._last_read: dict[str, int] = {}
         self._private_channels: set[str] = set()
         self._first_run_id = 0
@@ -74,11 +76,14 @@ class ChannelState:
         """Note a channel or thread and return its location. Raises `KeyError` for a malformed channel."""
         location = to_location({"guild_id": guild_id, **channel})
         self._locations[location.channel] = location
+        if channel.get("name"):
+            self.names[location.channel] = str(channel["name"])
         return location
 
     def remove_channel(self, channel_id: str) -> None:
         """Note that a channel or thread is gone."""
         self._locations.pop(channel_id, None)
+        self.names.pop(channel_id, None)
 
     def add_guild(self, guild: Mapping[str, Any]) -> list[tuple[Location, int]]:
         """Note a server with its channels; return those with messages, each with the id of the last message."""
@@ -87,6 +92,8 @@ class ChannelState:
             role for role in guild.get("roles") or () if (role.get("tags") or {}).get("bot_id") == self._bot_id
         )
         self._roles[guild_id] = frozenset(str(role["id"]) for role in own_roles)
+        for role in guild.get("roles") or ():
+            self.names[str(role["id"])] = str(role.get("name") or "role").removeprefix("@")
         last_messages: list[tuple[Location, int]] = []
         for channel in (*(guild.get("channels") or ()), *(guild.get("threads") or ())):
             location = self.update_channel(channel, guild_id)
@@ -281,6 +288,7 @@ class EventReader:
                 self._channel_state.me,
                 location,
                 roles=roles,
+                names=self._channel_state.names,
                 follow_threads=self._follow_threads,
                 edited=edited,
                 include_bots=include_bots,
