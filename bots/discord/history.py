@@ -5,13 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bots.common.attachments import select_pictures
+from bots.common.caches import BoundedDict
 from bots.common.connection import RetryLater, TokenRefused, Unreachable
 from bots.common.events import IgnoredEvent, record_ignored
 from bots.discord.connection import DiscordIntervals, make_retry_loop
-from bots.discord.convert import PRIVATE_KINDS, Identity, Location, time_snowflake, to_location, to_message
+from bots.discord.convert import (
+    PRIVATE_KINDS,
+    Identity,
+    Location,
+    get_attachments,
+    time_snowflake,
+    to_location,
+    to_message,
+)
+from bots.discord.visible_text import Reader
 from core.errors import KimasError, PlatformError
 from core.observability.logs import get_logger
 from core.ports import MessageHandler
@@ -27,6 +39,7 @@ _log = get_logger(__name__)
 READABLE_KINDS = (0, 2, 5, 10, 11, 12, 13)
 Json = Mapping[str, Any]
 PAGE_SIZE = 100
+MAX_KNOWN_THREADS = 2000
 MAX_CONCURRENT_CHANNELS = 8
 
 
@@ -183,6 +196,8 @@ class EventReader:
         self._follow_threads = follow_threads
         self._bot_message_chats = bot_message_chats
         self._unreadable_channels: set[str] = set()
+        # Where the bot was meant before.
+        self._known_threads = BoundedDict[str, None](MAX_KNOWN_THREADS)
         # Private chats that were new to this process: the id up to which their history was read, 0 until it has been.
         self._history_ends: dict[str, int] = {}
 
@@ -266,10 +281,28 @@ class EventReader:
         message_id = str(int(event["id"]))
         message = await self._convert(event, location)
         if isinstance(message, Message):
-            await deliver(receive, message, self._intervals)
+            await deliver(receive, await self._with_thread_start(message, location), self._intervals)
         else:
             self._skip(message, "MESSAGE_CREATE", message=message_id)
         await self._channel_state.mark_read(location, message_id)
+
+    async def _with_thread_start(self, message: Message, location: Location) -> Message:
+        """Return a message with what its thread was opened below, where it is the first for the bot there."""
+        is_first = bool(location.thread) and message.addressed and location.thread not in self._known_threads
+        if not is_first or message.quoted:
+            return message
+        self._known_threads[location.thread] = None
+        try:
+            # A thread has the id of the message below which it was opened, if it was below one.
+            start = await self._client.get_message(location.chat, location.thread)
+        except TokenRefused:
+            raise
+        except PlatformError as error:
+            _log.debug("discord.thread_start_not_read", thread=location.thread, error=str(error))
+            return message
+        reader = Reader(self._channel_state.me.id, names=self._channel_state.names)
+        pictures = select_pictures(get_attachments(start))
+        return replace(message, quoted=reader.get_visible_text(start), attachments=message.attachments or pictures)
 
     async def _handle_edit(self, event: Json, receive: MessageHandler) -> None:
         # Previews of links arrive as edits too, without a time of editing.
