@@ -159,13 +159,18 @@ class DiscordClient:
             lambda: sorted(list[Json](response), key=lambda message: int(message["id"])), "a channel's history"
         )
 
+    async def get_message(self, channel_id: str, message_id: str) -> Json:
+        """Return one message of a channel."""
+        response: Json = await self._call("GET", MESSAGE_PATH, channel_id=channel_id, message_id=message_id)
+        return response
+
     def is_own(self, message: Mapping[str, Any]) -> bool:
         """Return whether the bot wrote a message, once `get_identity` returned."""
         return bool(self._user_id) and (message.get("author") or {}).get("id") == self._user_id
 
     async def download_file(self, channel_id: str, message_id: str, attachment_id: str, max_bytes: int) -> bytes:
         """Return a file of a message. Raises `PlatformError` for one of more than `max_bytes` bytes."""
-        response = await self._call("GET", MESSAGE_PATH, channel_id=channel_id, message_id=message_id)
+        response = await self.get_message(channel_id, message_id)
         url = _parse_response(lambda: get_file_url(response, attachment_id, self._api_url), "a file")
         if not url:
             raise PlatformError("the file is gone, or not on Discord's servers")

@@ -5,7 +5,6 @@ Works on the plain JSON of the API, which the gateway and the history of a chann
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -13,7 +12,9 @@ from typing import Any
 
 from bots.common.attachments import check_file_url, get_kind, select_pictures
 from bots.common.events import IgnoredEvent
+from bots.common.visible_text import join_paragraphs
 from bots.discord.application_commands import format_options, is_server_admin
+from bots.discord.visible_text import Reader, get_snapshots
 from core.types import Attachment, ConversationKey, Message, Origin, ThreadState
 
 Json = Mapping[str, Any]
@@ -30,7 +31,6 @@ GROUP_DM_KIND = 3
 PRIVATE_KINDS = (1, GROUP_DM_KIND)
 # A post that a followed channel of another server has published here.
 CROSSPOSTED = 1 << 1
-_MENTION = re.compile(r"<(?:@!?(?P<user>\d{1,20})|@&(?P<role>\d{1,20})|a?(?P<emoji>:\w{1,64}:)\d{1,20})>")
 
 
 def get_attachments(event: Json) -> tuple[Attachment, ...]:
@@ -54,8 +54,8 @@ def get_file_url(event: Json, attachment_id: str, api_url: str) -> str:
 
 def _iter_files(event: Json) -> Iterator[Json]:
     yield from event.get("attachments") or ()
-    for snapshot in event.get("message_snapshots") or ():
-        yield from (snapshot.get("message") or {}).get("attachments") or ()
+    for snapshot in get_snapshots(event):
+        yield from snapshot.get("attachments") or ()
 
 
 def _to_attachment(file: Json, event: Json) -> Attachment:
@@ -115,19 +115,23 @@ def to_message(
     location: Location,
     *,
     roles: Collection[str] = (),
+    names: Mapping[str, str] | None = None,
     follow_threads: bool = True,
     edited: bool = False,
     include_bots: bool = False,
 ) -> Message | IgnoredEvent:
     """Convert one message object (`edited`: an earlier message's new text), or return why it is ignored.
-    With `include_bots` the messages of bots are marked and never addressed. `roles` are the bot's own roles.
+    With `include_bots` the messages of bots are marked and never addressed. `roles` are the bot's own roles, `names`
+    those of channels and roles by id.
     """
     bot_kind = _get_bot_kind(event)
-    if reason := _get_ignore_reason(event) or _get_bot_reason(event, bot_kind, me, include_bots and not edited):
+    reader = Reader(me.id, roles, names or {})
+    if reason := _get_ignore_reason(event, reader) or _get_bot_reason(event, bot_kind, me, include_bots and not edited):
         return IgnoredEvent(reason)
     replied_message = _as_object(event.get("referenced_message"))
     is_reply_to_bot = _get_user_id(_as_object(replied_message.get("author"))) == me.id
-    is_mentioned, text = _resolve_mentions(str(event.get("content") or ""), event, me, roles)
+    is_mentioned, text = reader.resolve_mentions(event)
+    attached_text = reader.get_attached_text(event)
     is_post = _is_post(event, location)
     is_followed = follow_threads and not _addresses_others(event, me)
     return Message(
@@ -135,17 +139,22 @@ def to_message(
         key=ConversationKey("discord", location.chat, location.thread),
         author_id=_get_user_id(event["author"]),
         author=_get_display_name(event["author"], _as_object(event.get("member"))),
-        text=text,
+        # An embed is what its bot says; below people's words it shows what they link to.
+        text=join_paragraphs(text, attached_text) if bot_kind else text,
         sent_at=snowflake_time(str(event["id"])),
         private=location.is_private and not location.is_group_dm,
         addressed=not bot_kind and (location.is_private or is_mentioned or is_reply_to_bot),
         reply_to=str(replied_message.get("id") or ""),
-        quoted=_get_quote(event, replied_message, me),
+        quoted=join_paragraphs(
+            reader.get_visible_text(replied_message),
+            "" if bot_kind else attached_text,
+            reader.get_forwarded_text(event),
+        ),
         bot=me.id,
         reference={"channel": location.channel, "message": str(event["id"])},
         attachments=get_attachments(event) or select_pictures(get_attachments(replied_message)),
         is_edit=edited,
-        is_forwarded=bool(_get_snapshots(event)),
+        is_forwarded=bool(get_snapshots(event)),
         is_by_bot=bool(bot_kind) and not is_post,
         is_post=is_post or (False if bot_kind else None),
         thread_state=ThreadState(
@@ -233,14 +242,15 @@ def time_snowflake(moment: datetime) -> int:
     return max(0, int((moment - DISCORD_EPOCH) / timedelta(milliseconds=1))) << 22
 
 
-def _get_ignore_reason(event: Json) -> str:
+def _get_ignore_reason(event: Json, reader: Reader) -> str:
     """Return why a message is to be ignored, or nothing."""
     author = _as_object(event.get("author"))
     if not author:
         return "without an author"
     if event.get("type", MESSAGE) not in (MESSAGE, REPLY):
         return _get_bot_kind(event) or "a service message"
-    if not (event.get("content") or _get_snapshots(event) or get_attachments(event) or _get_bot_kind(event)):
+    has_content = event.get("content") or get_snapshots(event) or get_attachments(event)
+    if not (has_content or _get_bot_kind(event) or reader.get_attached_text(event)):
         return "without text (the message content intent is off)"
     return ""
 
@@ -267,41 +277,6 @@ def _get_bot_kind(event: Json) -> str:
         return "written by a webhook"
     author = _as_object(event.get("author"))
     return "written by a bot" if author.get("bot") or author.get("system") else ""
-
-
-def _resolve_mentions(text: str, event: Json, me: Identity, roles: Collection[str]) -> tuple[bool, str]:
-    """Return whether a text mentions the bot, and the text without that, other mentions by name."""
-    names = {
-        _get_user_id(user): str(user.get("global_name") or user.get("username")) for user in event.get("mentions") or ()
-    }
-    pieces: list[str] = []
-    is_mentioned = False
-    position = 0
-    for match in _MENTION.finditer(text):
-        pieces.append(text[position : match.start()])
-        position = match.end()
-        if match["user"] == me.id or match["role"] in roles:
-            is_mentioned = True
-            # "@bot, what is this?": its comma goes too, and one of the spaces around it.
-            if not "".join(pieces).strip() or pieces[-1].endswith(" "):
-                position += len(text[position:]) - len(text[position:].lstrip(" ,:;" if not pieces[-1] else " "))
-        elif match["emoji"]:
-            pieces.append(match["emoji"])
-        else:
-            pieces.append(f"@{names.get(match['user'] or '', 'somebody' if match['user'] else 'role')}")
-    return is_mentioned, "".join([*pieces, text[position:]]).strip()
-
-
-def _get_quote(event: Json, replied_message: Json, me: Identity) -> str:
-    """Return the text of the message that this one replies to or forwards."""
-    for message in (replied_message, *_get_snapshots(event)):
-        if message.get("content"):
-            return _resolve_mentions(str(message["content"]), message, me, ())[1]
-    return ""
-
-
-def _get_snapshots(event: Json) -> list[Json]:
-    return [_as_object(_as_object(snapshot).get("message")) for snapshot in event.get("message_snapshots") or ()]
 
 
 def _get_display_name(author: Json, member: Json) -> str:

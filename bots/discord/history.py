@@ -5,13 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bots.common.attachments import select_pictures
+from bots.common.caches import BoundedDict
 from bots.common.connection import RetryLater, TokenRefused, Unreachable
 from bots.common.events import IgnoredEvent, record_ignored
 from bots.discord.connection import DiscordIntervals, make_retry_loop
-from bots.discord.convert import PRIVATE_KINDS, Identity, Location, time_snowflake, to_location, to_message
+from bots.discord.convert import (
+    PRIVATE_KINDS,
+    Identity,
+    Location,
+    get_attachments,
+    time_snowflake,
+    to_location,
+    to_message,
+)
+from bots.discord.visible_text import Reader
 from core.errors import KimasError, PlatformError
 from core.observability.logs import get_logger
 from core.ports import MessageHandler
@@ -27,6 +39,7 @@ _log = get_logger(__name__)
 READABLE_KINDS = (0, 2, 5, 10, 11, 12, 13)
 Json = Mapping[str, Any]
 PAGE_SIZE = 100
+MAX_KNOWN_THREADS = 2000
 MAX_CONCURRENT_CHANNELS = 8
 
 
@@ -58,6 +71,8 @@ class ChannelState:
         self._now = now or (lambda: datetime.now(UTC))
         self._locations: dict[str, Location] = {}
         self._roles: dict[str, frozenset[str]] = {}
+        # Of channels, threads and roles, by id.
+        self.names: dict[str, str] = {}
         self._last_read: dict[str, int] = {}
         self._private_channels: set[str] = set()
         self._first_run_id = 0
@@ -74,11 +89,14 @@ class ChannelState:
         """Note a channel or thread and return its location. Raises `KeyError` for a malformed channel."""
         location = to_location({"guild_id": guild_id, **channel})
         self._locations[location.channel] = location
+        if channel.get("name"):
+            self.names[location.channel] = str(channel["name"])
         return location
 
     def remove_channel(self, channel_id: str) -> None:
         """Note that a channel or thread is gone."""
         self._locations.pop(channel_id, None)
+        self.names.pop(channel_id, None)
 
     def add_guild(self, guild: Mapping[str, Any]) -> list[tuple[Location, int]]:
         """Note a server with its channels; return those with messages, each with the id of the last message."""
@@ -87,6 +105,8 @@ class ChannelState:
             role for role in guild.get("roles") or () if (role.get("tags") or {}).get("bot_id") == self._bot_id
         )
         self._roles[guild_id] = frozenset(str(role["id"]) for role in own_roles)
+        for role in guild.get("roles") or ():
+            self.names[str(role["id"])] = str(role.get("name") or "role").removeprefix("@")
         last_messages: list[tuple[Location, int]] = []
         for channel in (*(guild.get("channels") or ()), *(guild.get("threads") or ())):
             location = self.update_channel(channel, guild_id)
@@ -176,6 +196,8 @@ class EventReader:
         self._follow_threads = follow_threads
         self._bot_message_chats = bot_message_chats
         self._unreadable_channels: set[str] = set()
+        # Where the bot was meant before.
+        self._known_threads = BoundedDict[str, None](MAX_KNOWN_THREADS)
         # Private chats that were new to this process: the id up to which their history was read, 0 until it has been.
         self._history_ends: dict[str, int] = {}
 
@@ -259,10 +281,28 @@ class EventReader:
         message_id = str(int(event["id"]))
         message = await self._convert(event, location)
         if isinstance(message, Message):
-            await deliver(receive, message, self._intervals)
+            await deliver(receive, await self._with_thread_start(message, location), self._intervals)
         else:
             self._skip(message, "MESSAGE_CREATE", message=message_id)
         await self._channel_state.mark_read(location, message_id)
+
+    async def _with_thread_start(self, message: Message, location: Location) -> Message:
+        """Return a message with what its thread was opened below, where it is the first for the bot there."""
+        is_first = bool(location.thread) and message.addressed and location.thread not in self._known_threads
+        if not is_first or message.quoted:
+            return message
+        self._known_threads[location.thread] = None
+        try:
+            # A thread has the id of the message below which it was opened, if it was below one.
+            start = await self._client.get_message(location.chat, location.thread)
+        except TokenRefused:
+            raise
+        except PlatformError as error:
+            _log.debug("discord.thread_start_not_read", thread=location.thread, error=str(error))
+            return message
+        reader = Reader(self._channel_state.me.id, names=self._channel_state.names)
+        pictures = select_pictures(get_attachments(start))
+        return replace(message, quoted=reader.get_visible_text(start), attachments=message.attachments or pictures)
 
     async def _handle_edit(self, event: Json, receive: MessageHandler) -> None:
         # Previews of links arrive as edits too, without a time of editing.
@@ -281,6 +321,7 @@ class EventReader:
                 self._channel_state.me,
                 location,
                 roles=roles,
+                names=self._channel_state.names,
                 follow_threads=self._follow_threads,
                 edited=edited,
                 include_bots=include_bots,

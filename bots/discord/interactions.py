@@ -16,6 +16,7 @@ from bots.discord.connection import DiscordIntervals
 from bots.discord.convert import Identity, to_command, to_interaction, to_location, to_message
 from bots.discord.feedback import acknowledge
 from bots.discord.history import deliver
+from bots.discord.visible_text import Reader
 from core.errors import PlatformError
 from core.messaging.feedback.handoff import ASK_ABOUT_THIS, LEARN_FROM_THIS
 from core.observability.logs import get_logger
@@ -56,10 +57,15 @@ def from_message_command(event: Mapping[str, Any], me: Identity) -> Message | Ig
     location = to_location({"guild_id": event.get("guild_id"), **channel})
     # The journal has the bot's own answers as they were before rendering.
     quoted_message = to_message(target_message, me, location, include_bots=True)
+    if isinstance(quoted_message, IgnoredEvent):
+        quoted_text = ""
+    else:
+        # What was forwarded teaches nothing.
+        quoted_text = quoted_message.text if name == "learn" else Reader(me.id).get_visible_text(target_message)
     return replace(
         command,
         reply_to=str(data["target_id"]),
-        quoted="" if isinstance(quoted_message, IgnoredEvent) else quoted_message.text,
+        quoted=quoted_text,
         parent_id=_get_replied_id(target_message),
     )
 

@@ -134,7 +134,8 @@ def _to_user_message(fields: Mapping[str, Any], kind: EventKind, message_id: str
     is_private = _get_flag(fields, "private")
     attachments = _parse_attachments(fields)
     is_forwarded = _get_flag(fields, "forwarded")
-    text = _get_text(fields, "text", required=not attachments)
+    quoted_text = _get_text(fields, "quoted")
+    text = _get_text(fields, "text", required=not (attachments or quoted_text))
     command, text = ("", text) if is_forwarded else _split_command(text)
     return Message(
         id=message_id,
@@ -149,7 +150,7 @@ def _to_user_message(fields: Mapping[str, Any], kind: EventKind, message_id: str
         addressed=not is_bot and (is_private or _get_flag(fields, "addressed") or bool(command)),
         command=command,
         reply_to=reply_to,
-        quoted=_get_text(fields, "quoted"),
+        quoted=quoted_text,
         reference={"event": message_id, "kind": kind},
         attachments=attachments,
         is_edit=kind == "edit",

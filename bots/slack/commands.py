@@ -14,9 +14,10 @@ from bots.common.delivery_retry import DeliveryRetry
 from bots.common.events import IgnoredEvent
 from bots.common.reply_sink import FinalTextSink, cut_reply
 from bots.slack.connection import SlackIntervals
-from bots.slack.convert import Identity, to_interaction, to_plain_text
+from bots.slack.convert import Identity, to_interaction
 from bots.slack.feedback import are_rating_buttons, render_mentions, to_blocks
 from bots.slack.render import quote_question, render, to_plain
+from bots.slack.visible_text import get_own_text, get_visible_text
 from core.catalogue import messages_for
 from core.language.languages import detect_language
 from core.messaging.feedback.handoff import ASK_SHORTCUT_ID, SHORTCUT_ID, mentioned_users
@@ -57,13 +58,17 @@ def from_message_shortcut(payload: Mapping[str, Any], me: Identity) -> Message |
     channel = str(payload["channel"]["id"])
     ts = str(payload["message_ts"])
     thread_ts = str(target_message.get("thread_ts") or ts)
-    # The journal has the bot's own answers as they were before rendering.
-    is_own_message = command == "learn" and target_message.get("user") == me.user_id
+    if command == "ask":
+        quoted_text = get_visible_text(target_message, me.user_id)
+    else:
+        # What was shared teaches nothing. The journal has the bot's own answers as they were before rendering.
+        is_own_message = target_message.get("user") == me.user_id
+        quoted_text = "" if is_own_message else get_own_text(target_message, me.user_id)
     return replace(
         to_interaction(str(payload["trigger_id"]), channel, payload["user"], str(payload["response_url"]), me),
         command=command,
         reply_to=ts,
-        quoted="" if is_own_message else to_plain_text(str(target_message.get("text") or ""), me),
+        quoted=quoted_text,
         parent_id="" if thread_ts == ts else thread_ts,
     )
 

@@ -11,7 +11,9 @@ from typing import Any
 
 from bots.common.attachments import check_file_url, get_kind
 from bots.common.events import IgnoredEvent, MessageDeletion
+from bots.common.visible_text import join_paragraphs
 from bots.slack.thread_cache import ThreadMessage
+from bots.slack.visible_text import get_attached_text, get_own_text, get_shares, get_visible_text
 from core.messaging.policy.command_table import get_command, looks_like_arguments
 from core.types import Attachment, ConversationKey, Message, Origin, ThreadState
 
@@ -20,17 +22,16 @@ Json = Mapping[str, Any]
 OFFICIAL_API_URL = "https://slack.com/"
 # What people write themselves; every other subtype is a notice of something that happened.
 _USER_SUBTYPES = ("", "file_share", "thread_broadcast", "me_message")
-_REFERENCE = re.compile(r"<([^<>\n]*)>")
-_USER = re.compile(r"@([UW][A-Z0-9]+)(?:\|(.*))?")
 _LEADING_MENTION = re.compile(r"\s*<@([UW][A-Z0-9]+)(?:\|[^>]*)?>")
 # In a link to a message its timestamp stands without the dot.
 _LINK = re.compile(r"https://\S{1,300}/p(\d{10})(\d{6})\b\S*")
 
 
 def get_attachments(event: Json) -> tuple[Attachment, ...]:
-    """Return what came with a message. `reference` holds the `file` id of a picture."""
-    files = event.get("files")
-    file_objects = [file for file in files if isinstance(file, Mapping)] if isinstance(files, list) else []
+    """Return what came with a message, shared ones included. `reference` holds the `file` id of a picture."""
+    lists = [part.get("files") for part in (event, *get_shares(event))]
+    files = [file for part in lists if isinstance(part, list) for file in part]
+    file_objects = [file for file in files if isinstance(file, Mapping)]
     # Deleted and hidden files are still listed.
     return tuple(
         _to_attachment(file) for file in file_objects if file.get("mode") not in ("tombstone", "hidden_by_limit")
@@ -48,7 +49,9 @@ def _to_attachment(file: Json) -> Attachment:
     kind = "voice" if file.get("subtype") == "slack_audio" else get_kind(str(file.get("mimetype") or ""))
     size = file.get("size")
     reference = {"file": str(file.get("id") or "")} if kind == "picture" else {}
-    return Attachment(kind, str(file.get("name") or ""), size if isinstance(size, int) else 0, reference)
+    return Attachment(
+        kind, str(file.get("title") or file.get("name") or ""), size if isinstance(size, int) else 0, reference
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +119,12 @@ def _to_welcome(event: Json, me: Identity) -> Message:
 
 def to_thread_messages(events: Sequence[Json], me: Identity) -> list[ThreadMessage]:
     """Convert the messages of a thread that people wrote, and the first one, whoever wrote it."""
-    return [
-        ThreadMessage(to_plain_text(str(event.get("text") or ""), me), get_attachments(event))
+    messages = [
+        ThreadMessage(get_visible_text(event, me.user_id), get_attachments(event))
         for index, event in enumerate(events)
-        if not index or (not event.get("bot_id") and event.get("text"))
+        if not index or not event.get("bot_id")
     ]
+    return [message for index, message in enumerate(messages) if not index or message.text]
 
 
 def from_command(payload: Mapping[str, Any], me: Identity) -> Message:
@@ -183,16 +187,22 @@ def _to_message(
     )
     # The answer opens a thread below the question; outside of the agent view a direct conversation goes on as it is.
     reply_thread = thread_ts or ("" if is_private and not me.is_agent else ts)
+    own_text = get_own_text(event, me.user_id)
+    attached_text = get_attached_text(event, me.user_id)
+    shares = get_shares(event)
+    # An alert is what its bot says; what people share, or link to, is not theirs.
+    is_alert = is_bot and not shares
     message = Message(
         id=ts,
         key=ConversationKey("slack", channel, reply_thread),
         author_id=author_id,
         author=author,
-        text=to_plain_text(raw_text, me),
+        text=join_paragraphs(own_text, attached_text) if is_alert else own_text,
         sent_at=datetime.fromtimestamp(float(ts), UTC),
         private=is_private,
         addressed=not is_bot and (is_private or is_mentioned),
         reply_to=thread_ts if thread_ts != ts else "",
+        quoted="" if is_alert else attached_text,
         bot=me.user_id,
         reference={
             "channel": channel,
@@ -203,6 +213,7 @@ def _to_message(
         },
         attachments=get_attachments(event),
         is_edit=edited,
+        is_forwarded=bool(shares),
         is_by_bot=is_bot,
         is_post=False if is_bot else None,
     )
@@ -239,36 +250,9 @@ def _get_ignore_reason(event: Mapping[str, Any], me: Identity) -> str:
         return "" if event.get("bot_id") or event.get("user") else "written by a bot"
     if (event.get("subtype") or "") not in _USER_SUBTYPES:
         return f"a notice ({event.get('subtype')})"
-    if not (event.get("text") or get_attachments(event)):
+    if not (event.get("text") or get_attachments(event) or get_visible_text(event, me.user_id)):
         return "without text"
     return "" if event.get("user") else "without a sender"
-
-
-def to_plain_text(text: str, me: Identity) -> str:
-    """Return a text as people see it: references to people, channels and links in words, without our own mention."""
-    # Linear: a run of spaces is tried at its beginning only, and a name ends where another reference begins.
-    mention = rf"(?<! ) *<@{re.escape(me.user_id)}(?:\|[^<>]*)?> *"
-    text_without_mention = re.sub(mention, " ", text) if me.user_id else text
-    plain_text = unescape(_REFERENCE.sub(_render_reference, text_without_mention)).strip()
-    # "@bot, what is this?" begins with the mention: its comma goes too.
-    return (
-        plain_text.lstrip(" ,:;")
-        if plain_text and text_without_mention != text and text.lstrip().startswith("<@")
-        else plain_text
-    )
-
-
-def _render_reference(match: re.Match[str]) -> str:
-    target, _, label = match[1].partition("|")
-    user = _USER.fullmatch(match[1])
-    if user is not None:
-        return f"@{user[2] or user[1]}"
-    if target.startswith("#"):
-        return f"#{label or target[1:]}"
-    if target.startswith("!"):
-        return label or f"@{target[1:].split('^')[0]}"
-    target = target.removeprefix("mailto:")
-    return f"{label} ({target})" if label and label not in target else target
 
 
 def _require_text(mapping: Mapping[str, Any], name: str) -> str:

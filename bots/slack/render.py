@@ -32,10 +32,12 @@ _RENDERED_LINK = re.compile(r"<(https?://[^|<>\n]*)\|([^<>\n]*)>")
 _ZERO_WIDTH_SPACE = "\u200b"
 # Marks are written as private characters first, an opening and a closing one each: what stands next to them decides
 # whether Slack would see them.
-_MARKS = {"\ue000": "*", "\ue001": "*", "\ue002": "_", "\ue003": "_", "\ue004": "~", "\ue005": "~"}
+_MARKS = dict(zip("\ue000\ue001\ue002\ue003\ue004\ue005\ue006\ue007", "**__~~``", strict=True))
 _MARK_PAIRS = {"strong": "\ue000\ue001", "em": "\ue002\ue003", "s": "\ue004\ue005"}
-_OPENING = "\ue000\ue002\ue004"
-_CLOSING = "\ue001\ue003\ue005"
+_OPENING = "\ue000\ue002\ue004\ue006"
+_CLOSING = "\ue001\ue003\ue005\ue007"
+# What hides a mark that touches it: all but spaces, ASCII punctuation and other marks. "（" is no punctuation to Slack.
+_HIDING = rf"[^\s!-/:-@\[-^`{{-~{_ZERO_WIDTH_SPACE}\ue000-\ue007]"
 _LITERAL_MARK = re.compile(r"(?<![^\W_])([*_~`])(?=[^\s*_~`](?:[^\n]{0,200}[^\s])?\1(?!\w))")
 _BROADCAST_MENTION = re.compile(r"(?<!\w)@(?=(?:channel|here|everyone|group)\b)", re.IGNORECASE)
 _REFERENCE = re.compile(r"<(?=[!@#]|https?:)")
@@ -89,14 +91,14 @@ class _MrkdwnRenderer(MarkdownRenderer):
     sources_heading = "*Sources*"
 
     def render(self, markdown: str) -> str:
-        text = super().render(markdown)
-        # Slack sees marks only where a word begins or ends.
-        spaced_text = re.sub(rf"(?<=\w)(?=[{_OPENING}])|(?<=[{_CLOSING}])(?=\w)", _ZERO_WIDTH_SPACE, text)
-        return re.sub("[\ue000-\ue005]", lambda match: _MARKS[match[0]], spaced_text)
+        return _write_marks(super().render(markdown))
+
+    def render_sources(self) -> str:
+        return _write_marks(super().render_sources())
 
     def sanitize(self, text: str) -> str:
         # The characters of our marks must not come from outside.
-        return re.sub("[\ue000-\ue005]", "", super().sanitize(text))
+        return re.sub("[\ue000-\ue007]", "", super().sanitize(text))
 
     def escape(self, text: str) -> str:
         # A fence of the text's own would end a code block, or begin one.
@@ -122,7 +124,7 @@ class _MrkdwnRenderer(MarkdownRenderer):
 
     def code_span(self, code: str, *, in_link: bool) -> str:
         # A backtick within code cannot be written.
-        return f"`{self.escape(code.replace('`', chr(0x2B9)))}`"
+        return f"\ue006{self.escape(code.replace('`', chr(0x2B9)))}\ue007"
 
     def list_item(self, item: SyntaxTreeNode, marker: str, depth: int) -> str:
         # The fence of a code block needs a line of its own.
@@ -144,3 +146,9 @@ class _MrkdwnRenderer(MarkdownRenderer):
             return self.render_inline(node.children, in_link=in_link) or self.escape(node.content)
         label = self.render_inline(node.children, in_link=True) or self.escape(node.content)
         return self.link(url, label) if label.strip() and self.plain_text(node.children) != url else self.address(url)
+
+
+def _write_marks(text: str) -> str:
+    # Slack sees marks only where a word begins or ends.
+    spaced_text = re.sub(rf"(?<={_HIDING})(?=[{_OPENING}])|(?<=[{_CLOSING}])(?={_HIDING})", _ZERO_WIDTH_SPACE, text)
+    return re.sub("[\ue000-\ue007]", lambda match: _MARKS[match[0]], spaced_text)

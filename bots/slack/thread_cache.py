@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from bots.common.attachments import select_pictures
 from bots.common.caches import BoundedDict
 from bots.common.events import MessageDeletion
+from bots.common.visible_text import join_paragraphs
 from core.errors import PlatformError
 from core.observability.logs import get_logger
 from core.types import Attachment, ConversationKey, Message
@@ -69,13 +70,14 @@ class ThreadCache:
     async def with_thread_context(self, message: Message) -> Message:
         """Return the message as part of its thread.
 
-        In a thread that the bot has not answered in, what the thread began with is quoted, then its last messages, and
-        the first one's pictures count as the message's where that has none of its own. Raises `StoreError` when the
-        journal cannot be read.
+        In a thread that the bot has not answered in, what the thread began with is quoted, then its last messages, then
+        what is shared with this one; and the first one's pictures count as the message's where that has none of its
+        own. Raises `StoreError` when the journal cannot be read.
         """
         channel = message.key.chat
         thread_ts = message.key.thread
-        self._texts[channel, message.id] = message.text[:QUOTED_CHARS]
+        carried_text = message.quoted[: QUOTED_CHARS // 2]
+        self._texts[channel, message.id] = join_paragraphs(message.text, carried_text)[:QUOTED_CHARS]
         if pictures := select_pictures(message.attachments):
             self._pictures[channel, message.id] = pictures
         if message.private or not message.reply_to or await self._is_bot_thread(message.key):
@@ -84,8 +86,9 @@ class ThreadCache:
         quoted_text = self._texts.get(thread_root, "")
         pictures = self._pictures.get(thread_root, ())
         if message.addressed and (messages := await self._read(message)):
-            quoted_text = _quote([item.text for item in messages])
+            quoted_text = _quote([item.text for item in messages], QUOTED_CHARS - len(carried_text))
             pictures = select_pictures(messages[0].attachments)
+        quoted_text = join_paragraphs(quoted_text[: QUOTED_CHARS - len(carried_text)], carried_text)
         return replace(message, quoted=quoted_text, attachments=message.attachments or pictures)
 
     async def _read(self, message: Message) -> Sequence[ThreadMessage]:
@@ -105,18 +108,18 @@ class ThreadCache:
         return thread_key in self._answered_threads
 
 
-def _quote(texts: Sequence[str]) -> str:
+def _quote(texts: Sequence[str], max_chars: int) -> str:
     r"""Return the first text, and as many of the last ones as there is room for, in their order.
 
-    >>> _quote(["Deploys fail.", "Since when?", "Since 2.1."])
+    >>> _quote(["Deploys fail.", "Since when?", "Since 2.1."], 100)
     'Deploys fail.\n\nSince when?\n\nSince 2.1.'
     """
-    first_text = texts[0][:QUOTED_CHARS]
+    first_text = texts[0][:max_chars]
     last_texts = list[str]()
-    remaining_chars = QUOTED_CHARS - len(first_text)
+    remaining_chars = max_chars - len(first_text)
     for text in reversed(texts[1:]):
         remaining_chars -= len(text) + 2
         if remaining_chars < 0:
             break
         last_texts.append(text)
-    return "\n\n".join([first_text, *reversed(last_texts)])
+    return join_paragraphs(first_text, *reversed(last_texts))

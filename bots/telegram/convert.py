@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from bots.common.attachments import PICTURE_TYPES, select_pictures
 from bots.common.events import IgnoredEvent
+from bots.telegram.visible_text import get_quoted_text, get_rich_text, get_text_and_entities, get_visible_text
 from core.llm.images import MAX_BYTES
 from core.messaging.policy import command_table as commands
 from core.types import Attachment, AttachmentKind, ConversationKey, Message, Origin
 
 if TYPE_CHECKING:
-    from aiogram.types import Message as TelegramMessage, MessageEntity, RichMessage, Update
+    from aiogram.types import Message as TelegramMessage, MessageEntity, Update
 
 
 Other = TypeVar("Other")
@@ -120,9 +121,10 @@ def to_message(update: Update, me: Identity) -> Message | IgnoredEvent:
     reason = _get_ignore_reason(event)
     if reason:
         return IgnoredEvent(reason)
-    text = event.text or event.caption or ""
-    entities = event.entities or event.caption_entities or []
+    text, entities = get_text_and_entities(event)
     content = _parse_text(text, entities, me, with_command=not _is_forwarded(event))
+    if not text and event.rich_message is not None:
+        content = _parse_rich_text(get_rich_text(event.rich_message), me)
     if content.command_target and content.command_target.lower() != me.username.lower():
         return IgnoredEvent("a command for another bot")
     return _build_message(event, content, me, edited=update.message is None)
@@ -157,7 +159,7 @@ def _get_ignore_reason(event: TelegramMessage) -> str:
         return "without a sender"
     if event.sender_chat is None and event.from_user is not None and event.from_user.is_bot:
         return "written by a bot"
-    if not (event.text or event.caption or get_attachments(event)):
+    if not (get_attachments(event) or get_visible_text(event)):
         return "without text (a service message)"
     return ""
 
@@ -183,7 +185,7 @@ def _build_message(event: TelegramMessage, content: _ParsedText, me: Identity, *
         and (is_private or content.is_mentioned or is_reply_to_bot or is_bot_command),
         command=content.command,
         reply_to=str(replied_message.message_id) if replied_message is not None else "",
-        quoted=_get_quote(event, replied_message),
+        quoted=get_quoted_text(event, replied_message),
         bot=str(me.id),
         reference={
             "chat_id": event.chat.id,
@@ -222,47 +224,19 @@ def _get_replied_message(event: TelegramMessage) -> TelegramMessage | None:
     return None if event.is_topic_message and replied_message.message_id == event.message_thread_id else replied_message
 
 
-def _get_quote(event: TelegramMessage, replied_message: TelegramMessage | None) -> str:
-    """Return the passage that was picked for quoting, or the whole text that was replied to."""
-    if event.quote is not None:
-        return event.quote.text
-    if replied_message is None:
-        return ""
-    return replied_message.text or replied_message.caption or _get_rich_text(replied_message.rich_message)
-
-
-def _get_rich_text(message: RichMessage | None) -> str:
-    """Return the text of a rich message, a line per block."""
-    return "\n".join(line for block in message.blocks for line in _iter_lines(block)) if message is not None else ""
-
-
-def _iter_lines(block: object) -> Iterator[str]:
-    """Yield the lines of a block, an item or a row, and of what is in it."""
-    own_text = next((_join_spans(getattr(block, name)) for name in ("text", "expression") if hasattr(block, name)), "")
-    if own_text:
-        yield own_text
-    for name in ("blocks", "items"):
-        for child in getattr(block, name, None) or ():
-            yield from _iter_lines(child)
-    for row in getattr(block, "cells", None) or ():
-        yield " | ".join(_join_spans(cell.text) for cell in row)
-
-
-def _join_spans(text: object) -> str:
-    """Return the plain text of a rich text: a string, a list of such, or a span around one."""
-    if isinstance(text, str):
-        return text
-    if isinstance(text, list):
-        return "".join(map(_join_spans, text))
-    return _join_spans(getattr(text, "text", None) or getattr(text, "expression", ""))
-
-
 def _is_forwarded(event: TelegramMessage) -> bool:
     """Return whether the words are somebody else's: forwarded, or the result of an inline bot."""
     return event.forward_origin is not None or event.via_bot is not None
 
 
-def _parse_text(text: str, entities: list[MessageEntity], me: Identity, *, with_command: bool) -> _ParsedText:
+def _parse_rich_text(text: str, me: Identity) -> _ParsedText:
+    """Take the mentions out of a rich text, which names nobody otherwise and gives no command."""
+    mention = rf"(?<![\w@])@{re.escape(me.username)}(?!\w)"
+    pieces = re.split(mention, text, flags=re.IGNORECASE) if me.username else [text]
+    return _ParsedText(_join_pieces(pieces), is_mentioned=len(pieces) > 1)
+
+
+def _parse_text(text: str, entities: Sequence[MessageEntity], me: Identity, *, with_command: bool) -> _ParsedText:
     """Take the mentions and the command, if there may be one, out of a text. Entities count in UTF-16 units."""
     encoded_text = text.encode("utf-16-le", "surrogatepass")
     cuts: list[tuple[int, int]] = []

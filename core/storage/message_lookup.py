@@ -22,6 +22,8 @@ MAX_MATCHES = 20
 # How many of our last answers a text is compared with, and how long a part of one is no accident.
 MAX_COMPARED_REPLIES = 200
 MIN_PART_CHARS = 24
+# Marks of citations, and the addresses that a platform writes behind them or behind the text of a link.
+_MARKS_AND_ADDRESSES = re.compile(r"\[\d[\d, ]*\]|\(https?://[^\s()]*\)")
 # Those that wait for people to answer first are in the state in which they were received.
 _UNANSWERED_STATES = ("received", "silent", "failed")
 _OUTCOME_COLUMNS = ("state", "reason", "reply", "citations", "trace", "visible_sources")
@@ -152,8 +154,12 @@ def _is_among(text: str, replies: Sequence[str]) -> bool:
 
 
 def _to_words(text: str) -> str:
-    """Return the letters and digits of a text, without marks of citations: platforms change the rest."""
-    return re.sub(r"[\W_]+", "", re.sub(r"\[\d[\d, ]*\]", "", text)).casefold()
+    """Return the letters and digits of a text, without marks of citations and addresses: platforms change the rest.
+
+    >>> _to_words("Run `make` [1] (https://a.example/b).")
+    'runmake'
+    """
+    return re.sub(r"[\W_]+", "", _MARKS_AND_ADDRESSES.sub("", text)).casefold()
 
 
 def _is_same_or_part(own_words: str, other_words: str) -> bool:

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from bots.discord.render import render as render_for_discord
-from bots.slack.convert import to_plain_text
 from bots.slack.render import render as render_for_slack
+from bots.slack.visible_text import to_plain_text
 from bots.telegram.render import render as render_for_telegram, split_message
 from core.answering.agents import context_manager
 from core.answering.agents.decision_maker import DECISION_SCHEMA
@@ -199,7 +199,7 @@ def test_a_rewrite_that_never_becomes_a_query_is_given_up() -> None:
 def test_a_mention_in_a_message_of_spaces_or_mentions_is_read_in_time() -> None:
     for unit in (" ", " <@U1|", "<@U1|"):
         started_at = time.thread_time()
-        to_plain_text(unit * (40_000 // len(unit)), SLACK_BOT)
+        to_plain_text(unit * (40_000 // len(unit)), SLACK_BOT.user_id)
         assert time.thread_time() - started_at < 0.5
 
 

@@ -14,7 +14,8 @@ from types import ModuleType
 from typing import Any
 
 from bots.common.attachments import check_file_url
-from bots.slack.convert import Identity, is_for_other_user, to_plain_text
+from bots.slack.convert import Identity, is_for_other_user
+from bots.slack.visible_text import to_plain_text
 from core.answering.agents.decision_maker import DECISION_SCHEMA
 from core.answering.agents.history_selection import parse_selection
 from core.answering.rewriting.base import find_synonyms, has_same_script, replace_synonyms
@@ -130,7 +131,7 @@ OTHER_FUNCTIONS: Mapping[str, Function] = {
     "expand_includes markdown": including("markdown"),
     "expand_includes asciidoc": including("asciidoc"),
     "check_file_url": lambda text: check_file_url(text, "https://a.example", "https://a.example", str.isascii),
-    "to_plain_text": lambda text: to_plain_text(text, SLACK_BOT),
+    "to_plain_text": lambda text: to_plain_text(text, SLACK_BOT.user_id),
     "is_for_other_user": lambda text: is_for_other_user(text, SLACK_BOT),
     "parse_selection": lambda text: parse_selection(text, 5, is_complete=True),
     "find_synonyms": lambda text: find_synonyms(text, {"install": ["set up"], text[:40]: ["x"]}),

@@ -69,7 +69,9 @@ async def decide_attachment_only(
     description = describe(message)
     if not message.addressed:
         return skip(SkipReason.ATTACHMENT_ONLY, attachment=description), ""
-    if kind == "picture" and (has_vision or message.quoted):
+    # Words that came with it can be answered; to reply with a sound is to ask by it.
+    is_about_words = bool(message.quoted) and (kind == "picture" or message.is_forwarded or not message.reply_to)
+    if is_about_words or (kind == "picture" and has_vision):
         return None, ""
     # In a group that is a gesture.
     if kind == "sticker" and not message.private:

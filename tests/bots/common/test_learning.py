@@ -18,9 +18,16 @@ from bots.discord.application_commands import MANAGE_GUILD
 from bots.discord.convert import Identity
 from bots.discord.interactions import from_message_command
 from bots.slack.adapter import SlackAdapter
-from bots.slack.convert import parse_subcommand
+from bots.slack.commands import from_message_shortcut
+from bots.slack.convert import Identity as SlackIdentity, parse_subcommand
 from core.catalogue import ENGLISH
-from core.messaging.feedback.handoff import LEARN_FROM_THIS, SHORTCUT_ID, resolve_target
+from core.messaging.feedback.handoff import (
+    ASK_ABOUT_THIS,
+    ASK_SHORTCUT_ID,
+    LEARN_FROM_THIS,
+    SHORTCUT_ID,
+    resolve_target,
+)
 from core.ports import Adapter
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
@@ -257,3 +264,35 @@ def test_a_command_points_at_a_message_by_its_link_alone(text: str, number: str,
     command = replace(MESSAGE, key=ConversationKey("test", "room"), command="learn", text=text)
     assert (resolve_target(command).reply_to, resolve_target(command).text) == (number, rest)
     assert resolve_target(replace(command, reply_to="7")) == replace(command, reply_to="7")
+
+
+def test_what_was_forwarded_teaches_nothing() -> None:
+    shares = [{"is_share": True, "text": "Use port 1."}]
+    target = {"user": "U2", "text": "look", "ts": "1.5", "attachments": shares}
+    payload = {
+        "channel": {"id": "C1"},
+        "user": {"id": "U1"},
+        "message": target,
+        "message_ts": "1.5",
+        "trigger_id": "t",
+        "response_url": "http://127.0.0.1/r",
+    }
+    event: dict[str, Any] = {
+        "id": "175928847299117063",
+        "type": 2,
+        "token": "t",
+        "guild_id": "7",
+        "member": {"user": {"id": "1001", "username": "ann"}, "permissions": "0"},
+        "channel": {"id": "20", "type": 0},
+    }
+    snapshots = [{"message": {"content": "Use port 1."}}]
+    forward = {"id": "30", "content": "", "author": {"id": "5", "username": "b"}, "message_snapshots": snapshots}
+    data = {"type": 3, "target_id": "30", "resolved": {"messages": {"30": forward}}}
+    quoted_texts = []
+    for shortcut, entry in ((SHORTCUT_ID, LEARN_FROM_THIS), (ASK_SHORTCUT_ID, ASK_ABOUT_THIS)):
+        on_slack = from_message_shortcut({**payload, "callback_id": shortcut}, SlackIdentity("U9"))
+        on_discord = from_message_command({**event, "data": {**data, "name": entry}}, Identity("5001", "kimas", "5002"))
+        assert not isinstance(on_slack, IgnoredEvent)
+        assert not isinstance(on_discord, IgnoredEvent)
+        quoted_texts.append((on_slack.quoted, on_discord.quoted))
+    assert quoted_texts == [("look", ""), ("look\nUse port 1.", "Use port 1.")]

@@ -135,6 +135,21 @@ async def test_bots_webhooks_and_service_messages_are_ignored(peer: DiscordPeer,
     assert adapter.skipped["a service message"] == 1
 
 
+async def test_what_a_thread_was_opened_below_is_quoted_to_the_first_question(peer: DiscordPeer, make: Make) -> None:
+    inbox = Inbox()
+    async with listening(peer, make(), inbox.receive):
+        channel_id = peer.channel()
+        alert = await peer.say(channel_id, "", author=OTHER_BOT, embeds=[{"title": "Down", "description": "db-1"}])
+        thread = await peer.thread(channel_id, below=alert)
+        await peer.say(thread, "hm")
+        await peer.say(thread, f"<@{peer.me.id}> what does this mean?")
+        await peer.say(thread, f"<@{peer.me.id}> and now?")
+        other_thread = await peer.thread(channel_id)
+        await peer.say(other_thread, f"<@{peer.me.id}> below nothing")
+        await until(lambda: len(inbox.messages) == 4)
+    assert [message.quoted for message in inbox.messages] == ["", "Down\ndb-1", "", ""]
+
+
 async def test_in_a_thread_mentions_and_replies_address_and_the_rest_may_follow(peer: DiscordPeer, make: Make) -> None:
     channel_id = peer.channel()
     inbox = Inbox()

@@ -19,7 +19,7 @@ ANN = {"id": "1001", "username": "ann", "global_name": "Ann"}
 
 def convert(content: str = "", location: Location = CHANNEL, **extra_fields: Any) -> Message | IgnoredEvent:
     event = {"id": "1573575587795042305", "type": 0, "author": ANN, "content": content, "mentions": [], **extra_fields}
-    return to_message(event, ME, location, roles=("7002",))
+    return to_message(event, ME, location, roles=("7002",), names={"55": "general", "7004": "Support"})
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,14 @@ def convert(content: str = "", location: Location = CHANNEL, **extra_fields: Any
         ("@kimas what?", "@kimas what?", False),
         ("@everyone what?", "@everyone what?", False),
         ("nice <:smile:123> <a:wave:9>", "nice :smile: :wave:", False),
-        ("<#55> `<@77x>`", "<#55> `<@77x>`", False),
+        ("in <#55> or <#56> `<@77x>`", "in #general or #unknown `<@77x>`", False),
+        ("ask <@&7004> with </search docs:12>", "ask @Support with /search docs", False),
+        (
+            "<t:1785615300> <t:1785615300:R> <t:1785615300:d>",
+            "2026-08-01 20:15 UTC 2026-08-01 20:15 UTC 2026-08-01",
+            False,
+        ),
+        ("<t:9999999999999:F> <t:x>", "<t:9999999999999:F> <t:x>", False),
     ],
 )
 def test_mentions(text: str, expected_text: str, is_addressed: bool) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from bots.common.events import IgnoredEvent, MessageDeletion
-from bots.slack.convert import Identity, from_command, from_event, is_for_other_user, to_plain_text
+from bots.slack.convert import Identity, from_command, from_event, is_for_other_user
+from bots.slack.visible_text import to_plain_text
 from core.types import ConversationKey, Message
 
 ME = Identity("UBOT", "kimas", "T1", "Rocket")
@@ -35,6 +36,7 @@ def message(**event: Any) -> Message:
         ("ask <@U2> or <@U3|bob>", "ask @U2 or @bob"),
         ("in <#C2|general> and <#C3>", "in #general and #C3"),
         ("<!here> <!subteam^S1|@team> <!date^1^{date}|today>", "@here @team today"),
+        ("<#C4|> <!subteam^S1> <!date^1785615300^{date}> <!date^x^{date}>", "#C4 @S1 2026-08-01 20:15 UTC"),
         ("see <https://a.example/x?a=1&amp;b=2>", "see https://a.example/x?a=1&b=2"),
         ("see <https://a.example|the docs>", "see the docs (https://a.example)"),
         ("<http://a.example|a.example>", "http://a.example"),
@@ -45,7 +47,7 @@ def message(**event: Any) -> Message:
     ],
 )
 def test_the_text_is_what_people_see(sent_text: str, visible_text: str) -> None:
-    assert to_plain_text(sent_text, ME) == visible_text
+    assert to_plain_text(sent_text, ME.user_id) == visible_text
 
 
 def test_a_mention_opens_a_thread_of_its_own() -> None:

@@ -279,16 +279,16 @@ class DiscordPeer:
         self._counter = (self._counter + 1) % (1 << 22)
         return str((int((at or time.time()) * 1000) - EPOCH_MS) << 22 | self._counter)
 
-    def channel(self, kind: int = TEXT, *, parent: str = "", private: bool = False) -> str:
+    def channel(self, kind: int = TEXT, *, parent: str = "", private: bool = False, number: str = "") -> str:
         """Open a channel, a thread below a parent, or a private chat, and return its id."""
-        number = self.snowflake()
+        number = number or self.snowflake()
         kind = PUBLIC_THREAD if parent else PRIVATE if private else kind
         self.channels[number] = Channel(number, "" if private else self.guild, kind, parent)
         return number
 
-    async def thread(self, parent: str) -> str:
-        """Open a thread and tell."""
-        number = self.channel(parent=parent)
+    async def thread(self, parent: str, below: str = "") -> str:
+        """Open a thread and tell; `below` a message, it has the id of that."""
+        number = self.channel(parent=parent, number=below)
         channel_object = {**self.channels[number].object(), "newly_created": True}
         await self.gateway.emit(
             "THREAD_CREATE", channel_object, lambda intents: channel_object if intents & GUILDS else None

@@ -137,6 +137,7 @@ class PostedMessage:
     buttons: list[list[Json]] = field(default_factory=list)
     # The blocks of a rich message; `text` is what an app shows of them.
     blocks: list[Json] = field(default_factory=list)
+    extra_fields: Json = field(default_factory=dict)
 
     def links(self) -> list[str]:
         """Return the addresses behind the text, in order."""
@@ -294,8 +295,9 @@ class TelegramPeer:
         target_chat = self.chat(chat)
         person = author or (Author(chat, "Ann") if target_chat.private else Author())
         message = self._add(target_chat, text, find_entities(text), text, person, thread=thread, reply_to=reply_to)
+        message.extra_fields = extra_fields
         for bot in [self] if target_chat.private else self.bots:
-            bot.inject({"message": {**self._message(target_chat, message), **extra_fields}})
+            bot.inject({"message": self._message(target_chat, message)})
         return message.id
 
     def edit(self, chat: int, message_id: int, text: str) -> None:
@@ -767,6 +769,7 @@ class TelegramPeer:
                 if replied is not None
                 else {}
             ),
+            **message.extra_fields,
         }
 
     def _chat(self, chat: Chat, author: Author) -> Json:

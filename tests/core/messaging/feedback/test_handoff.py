@@ -250,6 +250,7 @@ async def test_what_ends_in_a_short_number_is_the_link_of_no_message(journal: Jo
         ("78", "**With pip**, in a virtual environment [1].", True),
         ("78", "in a virtual environment [1]. Then call the installer", True),
         ("78", "With pip, in a virtual environment [1]. Then call the installer.\n\n[1] install.md", True),
+        ("78", "With pip, in a virtual environment [1] (https://docs.example/install). Then call the installer.", True),
         ("78", "With apt, and never with pip.", False),
         ("78", "With pip.", False),
     ],

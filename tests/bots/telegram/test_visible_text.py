@@ -1,0 +1,141 @@
+"""What people see of Telegram's messages: addresses of links, polls, places, quotations, and rich messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from core.types import Message
+from tests.support.telegram_helpers import convert
+
+GROUP = {"id": -100, "type": "supergroup", "title": "Team"}
+ANN = {"id": 7, "is_bot": False, "first_name": "Ann", "username": "ann"}
+ORIGIN = {"type": "hidden_user", "sender_user_name": "Eve", "date": 1_760_000_000}
+POLL: dict[str, Any] = {
+    "id": "1",
+    "question": "Which database?",
+    "options": [{"persistent_id": str(index), "text": name, "voter_count": 0} for index, name in enumerate("AB")],
+    "total_voter_count": 0,
+    "is_closed": False,
+    "is_anonymous": True,
+    "type": "regular",
+    "allows_multiple_answers": False,
+    "allows_revoting": False,
+    "members_only": False,
+    "description": "For the journal",
+}
+PLACE = {"latitude": 52.5, "longitude": 13.4}
+HELD: list[tuple[dict[str, Any], str]] = [
+    ({"poll": POLL}, "Which database?\nFor the journal\nA\nB"),
+    (
+        {
+            "checklist": {
+                "title": "Move",
+                "tasks": [{"id": 1, "text": "pack"}, {"id": 2, "text": "go", "completion_date": 9}],
+            }
+        },
+        "Move\n[ ] pack\n[x] go",
+    ),
+    ({"contact": {"phone_number": "+49 30", "first_name": "Ben"}}, "Ben +49 30"),
+    (
+        {"venue": {"location": PLACE, "title": "Office", "address": "Main St 1"}, "location": PLACE},
+        "Office\nMain St 1\n52.5, 13.4",
+    ),
+    ({"location": PLACE}, "52.5, 13.4"),
+    ({"game": {"title": "Chess", "description": "A game", "photo": []}}, "Chess\nA game"),
+]
+
+
+def event(**fields: Any) -> dict[str, Any]:
+    return {"message_id": 5, "date": 1_760_000_000, "chat": GROUP, "from": ANN, **fields}
+
+
+def message(**fields: Any) -> Message:
+    result = convert(event(**fields))
+    assert isinstance(result, Message), result
+    return result
+
+
+def link(offset: int, length: int, url: str = "https://a.example") -> dict[str, Any]:
+    return {"type": "text_link", "offset": offset, "length": length, "url": url}
+
+
+@pytest.mark.parametrize(
+    ("text", "entities", "visible_text"),
+    [
+        ("see this page now", [link(4, 9)], "see this page (https://a.example) now"),
+        ("𝔸 this", [link(3, 4)], "𝔸 this (https://a.example)"),
+        ("a.example", [link(0, 9)], "a.example"),
+        ("one two", [link(4, 3, "https://b.example"), link(0, 3)], "one (https://a.example) two (https://b.example)"),
+        ("here", [link(0, 99)], "here (https://a.example)"),
+        ("here", [link(99, 3)], "here"),
+        ("secret", [{"type": "spoiler", "offset": 0, "length": 6}], "secret"),
+        ("long", [{"type": "expandable_blockquote", "offset": 0, "length": 4}], "long"),
+        ("👍 ok", [{"type": "custom_emoji", "offset": 0, "length": 2, "custom_emoji_id": "1"}], "👍 ok"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["text", "caption"])
+def test_the_addresses_of_links_are_kept(
+    kind: str, text: str, entities: list[dict[str, Any]], visible_text: str
+) -> None:
+    prefix = "caption_" if kind == "caption" else ""
+    assert message(**{kind: text, f"{prefix}entities": entities}).text == visible_text
+    assert (
+        message(text="why?", reply_to_message=event(**{kind: text, f"{prefix}entities": entities})).quoted
+        == visible_text
+    )
+
+
+def test_a_mention_behind_a_link_is_still_cut_out() -> None:
+    mention = {"type": "mention", "offset": 5, "length": 10}
+    result = message(text="this @kimas_bot says?", entities=[link(0, 4), mention])
+    assert (result.text, result.addressed) == ("this (https://a.example) says?", True)
+
+
+@pytest.mark.parametrize(("fields", "words"), HELD)
+def test_what_stands_in_the_place_of_a_text_is_quoted(fields: dict[str, Any], words: str) -> None:
+    assert (message(**fields).text, message(**fields).quoted) == ("", words)
+    assert message(text="why?", reply_to_message=event(**fields)).quoted == words
+    assert message(text="why?", external_reply={"origin": ORIGIN, **fields}).quoted == words
+
+
+def test_the_passage_of_another_chat_is_quoted() -> None:
+    quote = {"text": "run this", "position": 4, "entities": [link(4, 4)]}
+    result = message(text="why?", external_reply={"origin": ORIGIN, "poll": POLL}, quote=quote)
+    assert (result.quoted, result.is_forwarded) == ("run this (https://a.example)", False)
+
+
+def test_forwarded_words_stay_somebody_elses() -> None:
+    forward = message(poll=POLL, forward_origin=ORIGIN)
+    assert (forward.is_forwarded, forward.command, forward.quoted) == (True, "", HELD[0][1])
+    assert message(text="/help", forward_origin=ORIGIN).command == ""
+
+
+PARAGRAPH = {"type": "paragraph", "text": ["see ", {"type": "url", "text": "this", "url": "https://a.example"}]}
+EMOJI = {"type": "custom_emoji", "custom_emoji_id": "1", "alternative_text": "👍"}
+RICH = [
+    PARAGRAPH,
+    {"type": "details", "summary": {"type": "bold", "text": "More"}, "blocks": [{"type": "paragraph", "text": EMOJI}]},
+    {"type": "blockquote", "blocks": [{"type": "paragraph", "text": "quoted"}], "credit": "Eve"},
+    {"type": "photo", "photo": [], "caption": {"text": "a picture", "credit": "Ben"}},
+    {
+        "type": "table",
+        "cells": [[{"text": "a", "align": "left", "valign": "top"}, {"text": "b", "align": "left", "valign": "top"}]],
+        "caption": "ports",
+    },
+    {"type": "expandable_blockquote", "text": {"type": "spoiler", "text": "hidden"}},
+]
+RICH_TEXT = "see this (https://a.example)\nMore\n👍\nquoted\nEve\na picture\nBen\na | b\nports\nhidden"
+
+
+def test_rich_messages_are_read_to_their_last_block() -> None:
+    assert message(rich_message={"blocks": RICH}).text == RICH_TEXT
+    assert message(text="why?", reply_to_message=event(rich_message={"blocks": RICH})).quoted == RICH_TEXT
+
+
+def test_a_mention_in_a_rich_message_addresses() -> None:
+    blocks = [{"type": "paragraph", "text": {"type": "mention", "text": "@Kimas_Bot, why?", "username": "kimas_bot"}}]
+    result = message(rich_message={"blocks": blocks})
+    assert (result.text, result.addressed) == ("why?", True)
+    assert not message(rich_message={"blocks": [{"type": "paragraph", "text": "me@kimas_bot"}]}).addressed

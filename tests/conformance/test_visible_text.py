@@ -1,0 +1,61 @@
+"""What a person sees is what the model gets: words that are not in a message's own text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.bot import Bot
+from tests.conformance.platforms import ROBOT
+from tests.conformance.scenarios import ONLY_TEXT, cannot
+
+WORDS = "How do I reset the password?"
+ORIGIN = {"type": "hidden_user", "sender_user_name": "Eve", "date": 1_700_000_000}
+POLL = {
+    "id": "1",
+    "question": WORDS,
+    "options": [],
+    "total_voter_count": 0,
+    "is_closed": False,
+    "is_anonymous": True,
+    "type": "regular",
+    "allows_multiple_answers": False,
+    "allows_revoting": False,
+    "members_only": False,
+}
+# A message of another chat that a question is about.
+FORWARDED: dict[str, dict[str, Any]] = {
+    "telegram": {"external_reply": {"origin": ORIGIN}, "quote": {"text": WORDS, "position": 0}},
+    "discord": {"message_snapshots": [{"message": {"content": "", "embeds": [{"description": WORDS}]}}]},
+    "slack": {"attachments": [{"is_share": True, "author_name": "Eve", "text": WORDS}]},
+}
+# A message whose words are all in something else than its text.
+WORDLESS: dict[str, dict[str, Any]] = {
+    "telegram": {"poll": POLL},
+    "discord": {"embeds": [{"title": WORDS}]},
+    "slack": {"blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": WORDS}}]},
+}
+
+
+@cannot(console=ONLY_TEXT)
+async def test_a_question_about_a_forwarded_message_comes_with_it(bot: Bot) -> None:
+    text = f"{bot.driver.mention}can you answer this one?"
+    entry = await bot.say_and_wait(bot.group(), text, **FORWARDED[bot.driver.name])
+    assert entry.state == "answered"
+    [question] = bot.script.questions
+    assert (question.text, [turn.text for turn in question.history]) == ("can you answer this one?", [WORDS])
+
+
+@cannot(console=ONLY_TEXT)
+async def test_a_forwarded_message_alone_is_the_question(bot: Bot) -> None:
+    entry = await bot.say_and_wait(bot.group(), bot.driver.mention.strip(), **FORWARDED[bot.driver.name])
+    assert (entry.state, bot.script.question_texts) == ("answered", [WORDS])
+
+
+@cannot(console=ONLY_TEXT)
+async def test_a_question_below_an_alert_comes_with_the_alert(bot: Bot) -> None:
+    channel = bot.group()
+    alert = await bot.driver.say(channel, "", person=ROBOT, **WORDLESS[bot.driver.name])
+    entry = await bot.say_and_wait(channel, f"{bot.driver.mention}what does this mean?", reply_to=alert)
+    assert entry.state == "answered"
+    [question] = bot.script.questions
+    assert [turn.text for turn in question.history] == [WORDS]
