@@ -33,6 +33,7 @@ def walk(blocks: Iterable[Block]) -> Iterator[Block]:
         ("....\nliteral *x*\n....", "```\nliteral *x*\n```"),
         ("[source,java]\n----\na(); // <1>\nb(); <2>\n----\n<1> One\n<2> Two",
          "```java\na();\nb();\n```\n\n1. One\n2. Two"),
+        ("[source,bash]\n----\n== no title\n----", "```bash\n== no title\n```"),
         ("```js\nx\n```", "```js\nx\n```"),
         ("++++\n<video/>\n++++\n\nText", "Text"),
         ("[stem]\n++++\nx^2\n++++", "```math\nx^2\n```"),

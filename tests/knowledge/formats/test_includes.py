@@ -91,7 +91,7 @@ def test_families_of_antora() -> None:
 
 def test_attributes_of_an_antora_component() -> None:
     files = {
-        "docs/antora.yml": "name: a\nasciidoc:\n  attributes:\n    v: '2.1'\n    url: https://a.b/{v}@  # later\n    w: 1\n"
+        "docs/antora.yml": "name: a\nasciidoc:\n  attributes:\n    v: '2.1'\n    url: https://a.b/{v}@ # x\n    w: 1\n"
     }
     expansion = expand_includes("docs/modules/ROOT/pages/a.adoc", "asciidoc", "= T\n\nSee {url}.", files.get)
     assert expansion.text.split("\n") == [":v: 2.1", ":url: https://a.b/{v}", "= T", "", "See {url}."]
