@@ -11,6 +11,8 @@ from markdown_it.token import Token
 
 from core.language.tokens import HAN, KANA
 
+# Brackets that nothing closes are looked for again and again: a longer text is left as it stands.
+MAX_INLINE_CHARS = 20_000
 # Only these begin markup that is changed: most paragraphs have none of them.
 _CHANGED_MARKUP = re.compile(r"[\[<\\&{\n\u00a0]")
 _ONE_LINK = r"\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)"
@@ -63,7 +65,7 @@ def strip_tags(text: str, replacement: str = "") -> str:
 def clean_inline(parser: MarkdownIt, text: str, environment: MutableMapping[str, Any]) -> str:
     """Return inline Markdown with only what a chat renders; `environment` holds the links that names refer to."""
     text = text.strip()
-    if not _CHANGED_MARKUP.search(text):
+    if len(text) > MAX_INLINE_CHARS or not _CHANGED_MARKUP.search(text):
         return " ".join(text.split())
     text = _ATTRIBUTES.sub("", _WIDE_LINE_BREAK.sub("", text))
     if ONLY_LINK.fullmatch(text) and not _OTHER_ADDRESS.search(text):

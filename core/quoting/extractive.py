@@ -13,6 +13,8 @@ from core.evidence.ranking import NON_CODE_KINDS
 from core.evidence.rendering import passage_ref
 from core.language.question_matching import normalize
 from core.language.tokens import count_cjk
+from core.markup.document import Block
+from core.markup.writer import write_markdown
 from core.observability.logs import get_logger
 from core.ports import Library
 from core.quoting.passage_quotables import MAX_CODE_LINES, get_passage_quotables
@@ -353,7 +355,8 @@ def _get_quote_subject(quotable: Quotable, passage: Passage) -> str:
 
 
 def _format_code_block(code: str, language: str) -> str:
-    lines = code.replace("```", "'''").split("\n")
-    ellipsis = "\n…" if len(lines) > MAX_CODE_LINES else ""
+    lines = code.split("\n")
+    ellipsis = ["…"] if len(lines) > MAX_CODE_LINES else []
     name = language if re.fullmatch(r"[\w+#.-]{1,20}", language) else ""
-    return f"```{name}\n" + "\n".join(lines[:MAX_CODE_LINES]) + f"{ellipsis}\n```"
+    shown_code = "\n".join([*lines[:MAX_CODE_LINES], *ellipsis])
+    return write_markdown([Block("code", shown_code, language=name)])

@@ -75,7 +75,8 @@ def chunk(document: Document, tokens: int = 200) -> list[Chunk]:
     >>> [piece.title for piece in chunk(Document("faq.txt", "Why? Because.", "text"))]
     ['faq.txt']
     """
-    if not document.text.strip():
+    # A byte order mark is no text.
+    if not document.text.strip("\ufeff").strip():
         return []
     if document.kind in READERS:
         return chunk_blocks(document, READERS[document.kind](document.text), tokens)

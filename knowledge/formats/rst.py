@@ -29,6 +29,8 @@ _MAX_HOPS = 5
 # How far from its line a block is looked for: docutils counts some from their last line.
 _LINE_WINDOW = 6
 _MAX_SCAN = 500
+# Nobody writes that many headings. docutils takes a millisecond for each: what has more is text as it stands.
+_MAX_ADORNMENTS = 5_000
 _NO_LANGUAGES = ("default", "none", "text")
 
 
@@ -39,7 +41,17 @@ def read_rst(text: str) -> tuple[Block, ...]:
     from knowledge.formats.rst_parser import parse
 
     lines = text.splitlines()
+    if sum(_ADORNMENT.fullmatch(line) is not None for line in lines) > _MAX_ADORNMENTS:
+        return tuple(_read_plain(lines))
     return _Reader(parse(lines), lines).read()
+
+
+def _read_plain(lines: Sequence[str]) -> Iterator[Block]:
+    """Yield the paragraphs of lines in which no markup is looked for."""
+    for is_text, group in groupby(enumerate(lines, 1), lambda line: bool(line[1].strip())):
+        if is_text:
+            numbers, texts = zip(*group, strict=True)
+            yield Block("paragraph", escape("\n".join(texts)), start_line=numbers[0], end_line=numbers[-1])
 
 
 class _Reader:

@@ -32,7 +32,8 @@ from knowledge.formats.rst_names import (
 
 _OPTION = re.compile(r":(?!:)([^:\n]+):(?:[ ]+(.*))?$")
 _TARGET = re.compile(r"(.+)<[^<>]*>", re.DOTALL)
-_LINE_LENGTH_LIMIT = 200_000
+# docutils reads nothing of a document with a longer line; only marks in a text take longer than its length.
+_LINE_LENGTH_LIMIT = 1_000_000_000
 # Marks that nothing closes take a time that grows with the square of a paragraph: a longer one is text as it stands.
 _MAX_INLINE_CHARS = 8_000
 
@@ -47,6 +48,8 @@ def parse(lines: Sequence[str]) -> nodes.document:
     settings.line_length_limit = _LINE_LENGTH_LIMIT
     settings.pep_references = settings.rfc_references = False
     document = new_document("", settings)
+    # Nothing refers to a heading by its name, and each that stands twice would be a message.
+    document.note_implicit_target = lambda *_: None  # type: ignore[method-assign]
     Parser(inliner=_BoundedInliner()).parse("\n".join(lines), document)
     return document
 

@@ -43,6 +43,14 @@ async def test_a_colon_brings_the_command_that_it_announces() -> None:
     assert "> Install it with pip: [p1]\n\n```bash\npip install tarn\n```" in quotes
 
 
+async def test_fences_within_quoted_code_stay() -> None:
+    code = "```{note}\nTarn needs a note.\n```"
+    quotes = await quote(
+        "How do I write a note in tarn?", f"Write a note in tarn like this:\n\n````markdown\n{code}\n````\n"
+    )
+    assert quotes.endswith(f"\n\n````markdown\n{code}\n````")
+
+
 async def test_a_colon_brings_the_list_that_it_announces() -> None:
     text = (
         "A backup of tarn has two parts:\n\n- the data folder\n- the configuration file of the server\n\nThat is all."

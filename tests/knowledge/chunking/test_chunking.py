@@ -260,11 +260,11 @@ def test_nothing_is_lost_and_lines_are_exact(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_blank_documents_have_no_chunks(kind: str) -> None:
-    for text in ("", "\n", " \n\t\r\n"):
+    for text in ("", "\n", " \n\t\r\n", "\ufeff", "\ufeff\r\n"):
         assert chunk(Document("a", text, kind)) == []
 
 
-@pytest.mark.parametrize("kind", ["markdown", "python", "javascript", "text", "faq"])
+@pytest.mark.parametrize("kind", ["markdown", "rst", "python", "javascript", "text", "faq"])
 def test_a_line_of_one_megabyte_is_cut_without_loss(kind: str) -> None:
     for line in ("word " * 200_000, "中文，" * 100_000):
         document = Document("a", line, kind)
@@ -300,6 +300,13 @@ def test_hostile_text_takes_bounded_time(name: str) -> None:
         chunks = chunk(Document("a", HOSTILE[name], kind))
         assert time.thread_time() - started_at < 5, kind
         assert max((estimate_tokens(piece.text) for piece in chunks), default=0) <= 400
+
+
+def test_rst_of_too_many_headings_keeps_its_text() -> None:
+    text = "".join(f"Part {number}\n----\n\nIt has *words*.\n\n" for number in range(6_000))
+    chunks = chunk(Document("a.rst", text, "rst"))
+    assert "Part 5999\n\\----" in chunks[-1].text
+    assert chunks[-1].end_line == text.count("\n") - 1
 
 
 def test_markdown_is_fast() -> None:

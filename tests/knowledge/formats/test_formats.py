@@ -14,6 +14,7 @@ import pypdf
 import pytest
 
 from core.settings import FilesSource
+from knowledge.chunking import chunk
 from knowledge.formats import read_document
 from knowledge.parsing.limits import FormatError
 from knowledge.ports import Document
@@ -132,6 +133,16 @@ async def test_a_document_is_read(name: str, tmp_path: Path) -> None:
         assert part in document.text
     for noise in ("SECRET OUTPUT", "menu"):
         assert noise not in document.text
+
+
+async def test_asciidoc_is_cut_as_blocks(tmp_path: Path) -> None:
+    (tmp_path / "f.adoc").write_text(ASCIIDOC)
+    documents, skipped_counts = await read(tmp_path)
+    (piece,) = chunk(documents["f.adoc"])
+    assert skipped_counts == {}
+    assert (piece.title, piece.kind) == ("Manual > Installation", "markdown")
+    assert piece.text.endswith("Run it.\n\n```bash\n== not a title\npip install rocket\n```")
+    assert "a comment" not in piece.text
 
 
 @pytest.mark.parametrize("name", ["a.pdf", "b.docx", "c.pptx", "d.xlsx", "e.ipynb"])
