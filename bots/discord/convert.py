@@ -43,7 +43,7 @@ def get_attachments(event: Json) -> tuple[Attachment, ...]:
     attachments += [
         Attachment("sticker", str(sticker.get("name") or "")) for sticker in event.get("sticker_items") or ()
     ]
-    return (*attachments, *([Attachment("other", "poll")] if event.get("poll") else ()))
+    return tuple(attachments)
 
 
 def get_file_url(event: Json, attachment_id: str, api_url: str) -> str:

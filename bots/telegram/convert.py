@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bots.common.attachments import PICTURE_TYPES, select_pictures
 from bots.common.events import IgnoredEvent
-from bots.telegram.visible_text import get_quoted_text, get_rich_text, get_text_and_entities, get_visible_text
+from bots.telegram.visible_text import (
+    get_quoted_text,
+    get_rich_text,
+    get_text_and_entities,
+    get_visible_text,
+    is_bare_place,
+)
 from core.llm.images import MAX_BYTES
 from core.messaging.policy import command_table as commands
 from core.types import Attachment, AttachmentKind, ConversationKey, Message, Origin
@@ -28,7 +34,7 @@ _KIND_BY_FIELD: tuple[tuple[str, AttachmentKind], ...] = (
     *((name, "voice") for name in ("voice", "audio")),
     *((name, "video") for name in ("animation", "video", "video_note")),
     *((name, "sticker") for name in ("sticker", "dice")),
-    *((name, "other") for name in ("poll", "location", "venue", "contact", "story", "checklist")),
+    ("story", "other"),
 )
 _COMMAND = re.compile(r"/([A-Za-z0-9_]+)(?:@([A-Za-z0-9_]+))?")
 _COMMAND_NAMES = frozenset(command.name for command in commands.COMMANDS)
@@ -44,6 +50,8 @@ def get_attachments(event: TelegramMessage) -> tuple[Attachment, ...]:
     for name, kind in _KIND_BY_FIELD:
         if getattr(event, name, None) is not None:
             return (Attachment(kind, name),)
+    if is_bare_place(event):
+        return (Attachment("other", "location"),)
     if event.document is not None:
         name = event.document.file_name or ""
         size = event.document.file_size or 0

@@ -60,7 +60,13 @@ def get_quoted_text(message: TelegramMessage, replied_message: TelegramMessage |
         quoted_text = get_visible_text(replied_message)
     else:
         quoted_text = get_held_text(message.external_reply) if message.external_reply is not None else ""
-    return join_paragraphs(quoted_text, get_held_text(message))
+    # To send nothing but a point on a map asks nothing.
+    return join_paragraphs(quoted_text, "" if is_bare_place(message) else get_held_text(message))
+
+
+def is_bare_place(message: TelegramMessage) -> bool:
+    """Return whether a message is a point on a map that has no name."""
+    return message.location is not None and message.venue is None
 
 
 def get_rich_text(message: RichMessage | None) -> str:

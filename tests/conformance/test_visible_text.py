@@ -59,3 +59,9 @@ async def test_a_question_below_an_alert_comes_with_the_alert(bot: Bot) -> None:
     assert entry.state == "answered"
     [question] = bot.script.questions
     assert [turn.text for turn in question.history] == [WORDS]
+
+
+@cannot(console=ONLY_TEXT)
+async def test_a_message_without_text_for_nobody_stays_unanswered(bot: Bot) -> None:
+    entry = await bot.say_and_wait(bot.group(), "", **WORDLESS[bot.driver.name])
+    assert (entry.state, bot.script.questions) == ("silent", [])

@@ -95,7 +95,10 @@ def test_a_mention_behind_a_link_is_still_cut_out() -> None:
 
 @pytest.mark.parametrize(("fields", "words"), HELD)
 def test_what_stands_in_the_place_of_a_text_is_quoted(fields: dict[str, Any], words: str) -> None:
-    assert (message(**fields).text, message(**fields).quoted) == ("", words)
+    alone = message(**fields)
+    is_bare_place = list(fields) == ["location"]
+    assert (alone.text, alone.quoted) == ("", "" if is_bare_place else words)
+    assert [attachment.name for attachment in alone.attachments] == (["location"] if is_bare_place else [])
     assert message(text="why?", reply_to_message=event(**fields)).quoted == words
     assert message(text="why?", external_reply={"origin": ORIGIN, **fields}).quoted == words
 
