@@ -5,8 +5,10 @@
     ├── UsageError               the user named something unknown, or an invalid argument     (exit 2)
     │   └── QuotaExceeded        a daily limit is used up
     ├── ServiceError             a service outside the process failed                         (exit 69)
-    │   ├── ModelError           a language model endpoint failed, refused or timed out
-    │   ├── EmbeddingError       an embeddings endpoint failed, or the local model is damaged
+    │   ├── EndpointError        an endpoint of a model failed, refused or timed out
+    │   │   ├── ModelError       that of a language model
+    │   │   │   └── ReplyCut     a healthy endpoint ended a reply too early
+    │   │   └── EmbeddingError   that of an embedding model, or the local model is damaged
     │   └── PlatformError        a chat platform refused or could not be reached
     │       ├── PlatformUnavailable  it may take the same call later
     │       ├── MessageDeleted   the message to reply to no longer exists

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import MutableMapping, Sequence
-from typing import Any
-
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
+from typing import TYPE_CHECKING, Any
 
 from core.language.tokens import HAN, KANA
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 # Brackets that nothing closes are looked for again and again: a longer text is left as it stands.
 MAX_INLINE_CHARS = 20_000

@@ -132,7 +132,7 @@ async def test_a_reply_without_end_is_read_no_further_than_anybody_could(
     peer: LanguageModelPeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(role_models, "MAX_VISIBLE_CHARS", 1000)
-    peer.reply = f"Use pip [p1]. {'Then wait for it. ' * 200}"
+    peer.reply = "Use pip [p1]. " + " ".join(f"Step {n} of part {n * 7} needs {n * 3} files." for n in range(200))
     model = models(peer)
     sink = MemorySink()
     reply = await answer(HOW, sink, parts(model=model))

@@ -73,6 +73,20 @@ NOTEBOOK = json.dumps(
         ],
     }
 )
+ASCIIDOC = """= Manual
+:toc:
+
+// a comment
+== Installation
+
+Run it.
+
+[source,bash]
+----
+== not a title
+pip install rocket
+----
+"""
 OPENAPI = """openapi: 3.0.0
 info: {title: Rockets, version: 1.2.0, description: All about rockets.}
 paths:
