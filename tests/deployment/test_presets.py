@@ -155,7 +155,7 @@ CHINESE = "# 会话\n\n## 签名密钥\n\n要轮换签名密钥，请调用 `rot
 
 @pytest.mark.parametrize(
     ("question", "pages"),
-    [("如何轮换签名密钥？", {"docs/zh.md", "docs/guide.md"}), ("How do I change the signing key?", {"docs/guide.md"})],
+    [("如何轮换签名密钥？", {"docs/zh.md", "docs/guide.md"}), ("How do I rotate the signing key?", {"docs/guide.md"})],
 )
 async def test_a_chinese_question_finds_pages_in_both_languages(
     question: str, pages: set[str], peers: Peers, tmp_path: Path

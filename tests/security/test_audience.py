@@ -26,6 +26,7 @@ from sqlalchemy import update
 from bots.daemon.adapters import make_source_lookup
 from bots.daemon.bootstrap import App, make_dispatcher, make_inbox, make_live_settings, open_app
 from core.errors import ConfigurationError, UsageError
+from core.llm import repetition
 from core.messaging.feedback import rating_buttons
 from core.messaging.inbox import Inbox
 from core.ports import Adapter, Delivery, MessageHandler, Sink
@@ -383,6 +384,12 @@ ACTIONS: Mapping[str, Action] = {
 }
 # What says nothing of sources, or nothing to a person without a role. The other ways show an insider a closed word.
 SILENT = ("/faq", "/stats", "/quota", "/admins", "/learn", "/nothing", "/threshold", "/escalate", "/reload")
+
+
+@pytest.fixture(autouse=True)
+def _repetitions_are_posted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reply that only repeats what the model was told is not posted: that would hide what reaches the model."""
+    monkeypatch.setattr(repetition, "ECHO_SHARE", 2.0)
 
 
 @pytest.fixture

@@ -175,7 +175,12 @@ async def test_who_replies_to_a_rich_message_quotes_its_text(
     follow_up = peer.say(GROUP, "and why?", reply_to=message.id)
     converted = convert(peer._message(peer_chat, peer_chat.messages[follow_up]))
     assert isinstance(converted, Message)
-    assert converted.quoted.splitlines()[:4] == ["Sizes", "name | size", "small | 1 [1]", "x_1^2"]
+    assert converted.quoted.splitlines()[:4] == [
+        "Sizes",
+        "name | size",
+        "small | 1 [1] (https://example.org/install)",
+        "x_1^2",
+    ]
     assert converted.addressed
 
 

@@ -32,7 +32,7 @@ from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.scripted import Body, get_agent
 
 PARAGRAPHS = 12
-FILLER = "Administrators configure repositories, retrieval strategies, citations, thresholds, conversations. " * 5
+FILLER = "Administrators{0} configure{0} repositories{0}, strategies{0}, citations{0}, thresholds{0}, chats{0}. " * 5
 READY_S = 120
 # A message without a question's marker that is this short is a placeholder that was left.
 MAX_STUB_CHARS = 40
@@ -56,7 +56,8 @@ def reply_to(body: Body) -> str:
     if purpose not in ("write", "talk") or not markers:
         return questions[-1] if questions else "the question"
     return "\n\n".join(
-        f"{markers[-1]} part {number:02} of {PARAGRAPHS}. {FILLER}" for number in range(1, PARAGRAPHS + 1)
+        f"{markers[-1]} part {number:02} of {PARAGRAPHS}. {FILLER.format(number)}"
+        for number in range(1, PARAGRAPHS + 1)
     )
 
 
