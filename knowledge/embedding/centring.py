@@ -19,6 +19,9 @@ import numpy as np
 from knowledge.embedding.batches import normalize
 from knowledge.ports import Embedder, TextKind, Vectors
 
+# The mean cosine of two of the samples from which on it stands in the way of thresholds. Below, a mean of few texts
+# takes more of their words away than of what all texts share.
+MIN_SHARED_COSINE = 0.3
 # What the direction is found by: as different as texts can be, in the form that each kind has.
 SAMPLES: dict[TextKind, tuple[str, ...]] = {
     "query": (
@@ -55,7 +58,7 @@ class CentredEmbedder:
         self.name = get_centred_name(embedder.name)
         self.dimension = embedder.dimension
         self._embedder = embedder
-        digest = hashlib.sha256(f"{self.name} {self.dimension} {SAMPLES}".encode()).hexdigest()[:16]
+        digest = hashlib.sha256(f"{self.name} {self.dimension} {MIN_SHARED_COSINE} {SAMPLES}".encode()).hexdigest()[:16]
         self._file = folder / f"centres-{digest}.npy"
         self._centres: dict[TextKind, Vectors] = {}
         self._lock = asyncio.Lock()
@@ -83,9 +86,17 @@ class CentredEmbedder:
         centres = await asyncio.to_thread(_load, self._file, self.dimension)
         if centres is None:
             kinds: tuple[TextKind, ...] = ("query", "passage")
-            centres = np.stack([(await self._embedder.embed(SAMPLES[kind], kind)).mean(axis=0) for kind in kinds])
+            centres = np.stack([_find_centre(await self._embedder.embed(SAMPLES[kind], kind)) for kind in kinds])
             await asyncio.to_thread(_save, self._file, centres)
         return {"query": centres[0], "passage": centres[1]}
+
+
+def _find_centre(vectors: Vectors) -> Vectors:
+    """Return the mean of unit vectors; zero where they share so little that the thresholds hold without it."""
+    centre: Vectors = vectors.mean(axis=0)
+    count = len(vectors)
+    shared_cosine = (count * float(centre @ centre) - 1) / (count - 1)
+    return centre if shared_cosine >= MIN_SHARED_COSINE else np.zeros_like(centre)
 
 
 def get_centred_name(name: str) -> str:

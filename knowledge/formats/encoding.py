@@ -9,10 +9,11 @@ _UTF32_BOMS = ((codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"))
 _UTF16_BOMS = ((codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 # What files are written in today besides Unicode. Without those of DOS, the Macintosh and mainframes, which match
 # nearly everything, fewer short texts are guessed wrongly.
-_ENCODINGS = (
-    *("gb18030", "big5", "shift_jis", "cp932", "euc-jp", "euc-kr", "cp949", "tis-620", "koi8-r", "koi8-u"),
-    *(f"windows-125{number}" for number in range(9)),
-    "iso-8859-2",
+_ENCODINGS = tuple(
+    """
+    gb18030 big5 shift_jis cp932 euc-jp euc-kr cp949 tis-620 koi8-r koi8-u iso-8859-2 windows-1250 windows-1251
+    windows-1252 windows-1253 windows-1254 windows-1255 windows-1256 windows-1257 windows-1258
+    """.split()  # noqa: SIM905 (one word a line would hide the list)
 )
 # So much of a file is looked at; a guess is taken from this confidence on. Wrong words are worse than missing letters.
 SAMPLE_BYTES = 64 * 1024

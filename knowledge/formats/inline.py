@@ -8,6 +8,7 @@ import re
 _MARK = re.compile(
     r"`|\\(?=[!-/:-@\[-`{-~])|\*(?=\S)|(?<=\S)\*|(?<!\w)_(?=\S)|(?<=\S)_(?!\w)|<(?=[A-Za-z/!?])|\](?=[(\[:])|&(?=#?\w+;)"
 )
+_ASTERISK_IN_NAME = re.compile(r"\w\*\w")
 _BACKTICKS = re.compile(r"`+")
 _ADDRESS = re.compile(r"(?:https?://|mailto:)[^\s<>()]+$")
 
@@ -17,7 +18,13 @@ def escape(text: str) -> str:
 
     >>> escape("*.py and <name>, 2 * 3, a_b")
     '\\*.py and \\<name>, 2 * 3, a_b'
+    >>> escape("A*B")
+    'A*B'
     """
+    if text.count("*") == 1 and _ASTERISK_IN_NAME.search(text):
+        # It has no other one to make emphasis with.
+        before, _, after = text.partition("*")
+        return f"{escape(before)}*{escape(after)}"
     return _MARK.sub(r"\\\g<0>", text)
 
 

@@ -210,7 +210,7 @@ class _AnyDirective(Directive):
     def _make_admonition(self, name: str, argument: list[str], head_size: int) -> list[Any]:
         if name in VERSIONS:
             version, _, text = " ".join(argument).partition(" ")
-            container = _make_container("admonition", self.lineno, *[nodes.Text(f"{VERSIONS[name]} {version}".strip())])
+            container = _make_container("admonition", self.lineno, nodes.Text(f"{VERSIONS[name]} {version}".strip()))
             if text:
                 container += self._parse_paragraph(text)
         elif ADMONITIONS[name]:

@@ -11,11 +11,11 @@ from typing import Any
 from lxml import etree
 
 from core.markup.document import Block
-from core.markup.writer import write_markdown
 from knowledge.formats.inline import escape
+from knowledge.formats.limited_text import write_within_limits
 from knowledge.formats.ooxml import Package, find_all, get_attribute, get_name
 from knowledge.formats.tables import read_tables
-from knowledge.parsing.limits import FormatError, ParseLimits, map_parser_errors
+from knowledge.parsing.limits import FormatError, map_parser_errors
 
 _REFERENCE = re.compile(r"([A-Z]{1,3})(\d{1,7})$")
 # A number's form: what stands before it, thousands, decimals, what stands after it.
@@ -31,8 +31,7 @@ MAX_DECIMALS = 10
 @map_parser_errors
 def read_xlsx(data: bytes) -> str:
     """Return the sheets of a workbook, each row with the names of its columns. Raises `FormatError`."""
-    limits = ParseLimits()
-    return "\n\n".join(limits.consume(write_markdown([block])) for block in _read_sheets(data))
+    return write_within_limits([block] for block in _read_sheets(data))
 
 
 def _read_sheets(data: bytes) -> Iterator[Block]:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from core.markup.document import Block
-from core.markup.writer import write_markdown
 from knowledge.formats.inline import escape, make_link
+from knowledge.formats.limited_text import write_within_limits
 from knowledge.formats.ooxml import (
     Element,
     Package,
@@ -19,7 +19,7 @@ from knowledge.formats.ooxml import (
     get_name,
     read_formula,
 )
-from knowledge.parsing.limits import FormatError, ParseLimits, map_parser_errors
+from knowledge.parsing.limits import FormatError, map_parser_errors
 
 _TITLES = ("title", "ctrTitle")
 # What every slide repeats.
@@ -34,8 +34,7 @@ MAX_LEVEL = 8
 @map_parser_errors
 def read_pptx(data: bytes) -> str:
     """Return the slides that are shown of a presentation, each under its title, with notes. Raises `FormatError`."""
-    limits = ParseLimits()
-    return "\n\n".join(limits.consume(write_markdown(blocks)) for blocks in _read_slides(Package(data)))
+    return write_within_limits(_read_slides(Package(data)))
 
 
 def _read_slides(package: Package) -> Iterator[list[Block]]:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, zip_longest
 
 from core.markup.document import Block
-from core.markup.writer import write_markdown
 from knowledge.formats.inline import escape
-from knowledge.parsing.limits import MAX_CHARACTERS, ParseLimits, map_parser_errors
+from knowledge.formats.limited_text import write_within_limits
+from knowledge.parsing.limits import MAX_CHARACTERS, map_parser_errors
 
 # A number, an amount or a date: what names no column. A year may name one.
 _VALUE = re.compile(r"(?=[^a-zA-Z]*\d)[-+(]?[^\w\s]?\s?\d[\d.,:/\s-]*(?:T[\d:.+Z-]+)?\)?\s?(?:[^\w\s]|[a-zA-Z]{1,3})?$")
@@ -32,8 +32,7 @@ Row = Sequence[str]
 @map_parser_errors
 def read_csv(text: str) -> str:
     """Return a table of values, each row with the names of its columns. Raises `FormatError`."""
-    limits = ParseLimits()
-    return "\n\n".join(limits.consume(write_markdown([block])) for block in read_tables(_read_rows(text)))
+    return write_within_limits([block] for block in read_tables(_read_rows(text)))
 
 
 def _read_rows(text: str) -> list[list[str]]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from core.markup.document import Block
-from core.markup.writer import write_markdown
 from knowledge.formats.inline import escape, make_code, make_link
+from knowledge.formats.limited_text import write_within_limits
 from knowledge.formats.numbering import MAX_LEVEL, Label, Numbering
 from knowledge.formats.ooxml import (
     Element,
@@ -26,7 +26,7 @@ from knowledge.formats.ooxml import (
     is_on,
     read_formula,
 )
-from knowledge.parsing.limits import ParseLimits, map_parser_errors
+from knowledge.parsing.limits import map_parser_errors
 
 # What was deleted or moved away, what a field is made from, and what guides Word but is not shown.
 _UNSEEN = frozenset(("del", "moveFrom", "delText", "delInstrText", "rt", "tblGrid", "binData", "fldData", "posOffset"))
@@ -47,8 +47,7 @@ MAX_INSTRUCTION_CHARS = 4000
 @map_parser_errors
 def read_docx(data: bytes) -> str:
     """Return a Word document as Markdown. Raises `FormatError`."""
-    limits = ParseLimits()
-    return "\n\n".join(limits.consume(write_markdown([block])) for block in read_blocks(data))
+    return write_within_limits([block] for block in read_blocks(data))
 
 
 def read_blocks(data: bytes) -> list[Block]:

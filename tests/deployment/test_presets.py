@@ -150,7 +150,6 @@ def test_a_preset_is_complete_and_explained(preset: Path) -> None:
     assert len(" ".join(head)) > 150
 
 
-ENGLISH = "# Sessions\n\nCall `rotate_keys` to change the signing key without logging anybody out.\n"
 CHINESE = "# 会话\n\n## 签名密钥\n\n要轮换签名密钥，请调用 `rotate_keys`，用户不会因此退出登录。\n"
 
 
@@ -165,7 +164,7 @@ async def test_a_chinese_question_finds_pages_in_both_languages(
         f"docs/{number}.md": f"# Page {number}\n\nMessage {number} of the logbook, 日志 {number}.\n"
         for number in range(80)
     }
-    files = {"docs/guide.md": ENGLISH, "docs/zh.md": CHINESE, **other_presets}
+    files = {"docs/guide.md": README, "docs/zh.md": CHINESE, **other_presets}
     peers = replace(peers, repository=make_repository(tmp_path / "both", files))
     peers.model.replies["rewrite_translation"] = '{"query": "How do I change the signing key?"}'
     preset = ROOT / "config/presets/modelscope-qa.yaml"

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 
 from core.errors import SourceError
 from core.install_hints import format_install_hint
+from core.observability.logs import get_logger
 from knowledge.web.addresses import get_site, redact_url
 from knowledge.web.client import Request, Response, ResponseTooLarge, WebClient, make_user_agent
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, Route
+
+_log = get_logger(__name__)
 
 # What makes no text is not asked for.
 RESOURCE_TYPES = frozenset({"document", "script", "stylesheet", "xhr", "fetch"})
@@ -84,7 +87,7 @@ class Renderer:
             await page.wait_for_load_state("networkidle", timeout=max(1.0, remaining_s * 1000))
         except RenderingTimeout:
             # A page that never rests is read as it is.
-            pass
+            _log.info("page.restless", url=redact_url(response.url))
         return (await page.content()).encode("utf-8", "replace")
 
 

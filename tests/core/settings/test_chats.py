@@ -35,9 +35,23 @@ def configured(path: str, entry: str) -> Settings:
 @pytest.mark.parametrize(
     "entry",
     [
-        *("-1001234567890", "telegram", "Telegram:-100123", "telegram:", "telegram: -100", ":x"),
-        *("telegram:@group", "telegram:group", "telegram:–100", "telegram:https://t.me/group"),
-        *("discord:general", "discord:-5", "slack:#general", "slack:general", "slack:c0123", "http:@x", "http:a b"),
+        "-1001234567890",
+        "telegram",
+        "Telegram:-100123",
+        "telegram:",
+        "telegram: -100",
+        ":x",
+        "telegram:@group",
+        "telegram:group",
+        "telegram:–100",
+        "telegram:https://t.me/group",
+        "discord:general",
+        "discord:-5",
+        "slack:#general",
+        "slack:general",
+        "slack:c0123",
+        "http:@x",
+        "http:a b",
     ],
 )
 def test_what_is_no_chat_is_refused_in_every_list(path: str, entry: str) -> None:
@@ -55,8 +69,19 @@ def test_chats_are_taken_in_every_list(path: str, entry: str) -> None:
 @pytest.mark.parametrize(
     "entry",
     [
-        *("123", "ann", "telegram:-100123", "telegram:ann", "telegram:12a", "slack:@ann", "slack:u012"),
-        *("discord:ann#1234", "discord:@ann", "http:@ann", "http:a b", "slack:<@U012>", "telegram:5@help"),
+        "123",
+        "ann",
+        "telegram:-100123",
+        "telegram:ann",
+        "telegram:12a",
+        "slack:@ann",
+        "slack:u012",
+        "discord:ann#1234",
+        "discord:@ann",
+        "http:@ann",
+        "http:a b",
+        "slack:<@U012>",
+        "telegram:5@help",
     ],
 )
 def test_what_is_no_person_is_refused_in_every_list(path: str, entry: str) -> None:

@@ -38,6 +38,12 @@ async def test_unrelated_texts_have_low_scores_whatever_the_model(tmp_path: Path
     assert near - far > 0.3
 
 
+async def test_a_model_whose_texts_share_little_is_left_as_it_is(tmp_path: Path) -> None:
+    texts = ["rocket is installed with apt", "penguins breed in colonies"]
+    plain = await WordEmbedder().embed(texts)
+    assert np.allclose(await CentredEmbedder(WordEmbedder(), tmp_path).embed(texts), plain, atol=1e-6)
+
+
 async def test_the_centres_are_computed_once(tmp_path: Path) -> None:
     models = [NarrowEmbedder(), NarrowEmbedder()]
     embedders = [CentredEmbedder(model, tmp_path / "models") for model in models]

@@ -195,11 +195,11 @@ async def test_redirects_stay_on_the_site(web: WebPeer, tmp_path: Path) -> None:
 
 
 async def test_a_name_is_kept_as_it_is_written(web: WebPeer, tmp_path: Path) -> None:
-    web.pages["/guide"] = Page(html("Guide", text=f"{TEXT} Call rotate_keys and load_all_models, then A * B."))
+    web.pages["/guide"] = Page(html("Guide", text=f"{TEXT} Call rotate_keys and load_all_models, then A*B."))
     source = site(web, tmp_path)
     text = (await texts(source, await source.listing()))["/guide"]
     assert "rotate_keys and load_all_models" in text
-    assert "A * B" in text
+    assert "A*B" in text
 
 
 async def test_an_empty_site_is_said(web: WebPeer, tmp_path: Path) -> None:
