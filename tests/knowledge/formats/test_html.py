@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from core.markup.markdown import read_markdown
@@ -263,14 +261,9 @@ def test_a_page_that_must_not_be_indexed_has_no_text() -> None:
     ],
 )
 def test_the_time_grows_with_the_page(part: str) -> None:
-    def measure(count: int) -> float:
-        html = f"<html><body>{part * count}</body></html>".encode()
-        started_at = time.process_time()
-        read_page(html, "https://example.org/")
-        return time.process_time() - started_at
-
-    # Four times the page takes four times as long; sixteen, if each element were compared with each other.
-    assert min(measure(16000) for _ in range(2)) < 8 * min(measure(4000) for _ in range(2)) + 0.1
+    limits = Growth(quick_size=1000, quick_s=0.0, size=16_000 * len(part), min_s=0.1, max_s=20.0)
+    page = Text("<html><body>", part, "</body></html>")
+    assert find_growth(lambda text: read_page(text.encode(), "https://example.org/"), [page], limits) == ""
 
 
 def test_one_long_row_does_not_make_the_table_larger_than_its_page() -> None:
