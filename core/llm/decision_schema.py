@@ -25,6 +25,9 @@ MAX_DEPTH = 5
 MAX_PROSE_CHARS = 2000
 _SPACES = re.compile(r"([^\S\n])[^\S\n]++")
 _EMPTY_LINES = re.compile(r"\n{3,}+")
+# The papers on three light agents print "Thought: ... Action: ..." on one line.
+_ACTION_IN_LINE = re.compile(r"(?i)(?<=\S)[^\S\n](?=(?:action|行动|动作)[^\S\n]?[:：])")
+_QUERY_MARKS = " \t)）]】<>《》\"'“”‘’"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class DecisionSchema:
     """A decision: its fields in the order in which the model is to write them.
 
     A value without a key belongs to the field `main`, by default the first one; `argument` is the field for a bracket
-    action.
+    action, and, where `has_spoken_argument`, for what stands behind the choice without any mark.
     """
 
     name: str
@@ -64,6 +67,7 @@ class DecisionSchema:
     fields: tuple[SchemaField, ...]
     argument: str = ""
     main: str = ""
+    has_spoken_argument: bool = True
 
     @property
     def main_field(self) -> SchemaField:
@@ -148,7 +152,7 @@ def _iter_values(text: str, schema: DecisionSchema) -> Iterator[dict[str, object
         return
     tags = [(name, value.strip()) for name, value in re.findall(r"<(\w{1,30})>([^<]{1,3000}+)</\1>", text)]
     yield map_to_fields(dict(reversed(tags)), schema)
-    prose = _EMPTY_LINES.sub("\n\n", _SPACES.sub(r"\1", text))[:MAX_PROSE_CHARS]
+    prose = _ACTION_IN_LINE.sub("\n", _EMPTY_LINES.sub("\n\n", _SPACES.sub(r"\1", text)))[:MAX_PROSE_CHARS]
     yield from _parse_actions(prose, schema)
     yield _parse_lines(prose, schema)
     yield {main_field.name: text if main_field.kind != "texts" or re.search(r"[?？\n]", text) else []}
@@ -196,11 +200,12 @@ def _parse_nested(value: object) -> Mapping[Any, Any] | None:
 def _imply_values(choice: str, value: object, schema: DecisionSchema) -> dict[str, object]:
     """Return the meaning of a choice used as a key: yes or no, or the argument of the choice."""
     main_field = schema.main_field
+    takes_argument = bool(schema.argument) and schema.has_spoken_argument
     flag = parse_bool(value)
     if flag is None:
         return {
             main_field.name: choice,
-            **({schema.argument: value} if schema.argument and not _parse_nested(value) else {}),
+            **({schema.argument: value} if takes_argument and not _parse_nested(value) else {}),
         }
     other_choices = [name for name in main_field.choices if name != choice]
     return {main_field.name: choice} if flag else {main_field.name: other_choices[0]} if len(other_choices) == 1 else {}
@@ -213,7 +218,7 @@ def _build_pattern(words: Iterable[str]) -> str:
 
 
 def _parse_actions(text: str, schema: DecisionSchema) -> Iterator[dict[str, object]]:
-    """Yield bracket actions: `[search: words]`, `[search] words`, `search("words")`, `Action: search[words]`."""
+    """Yield bracket actions: `[search: words]`, `[search] <words>`, `search("words")`, `Action: search[words]`."""
     choices_by_alias = schema.choice_aliases()
     if not choices_by_alias or not schema.argument:
         return
@@ -230,9 +235,9 @@ def _parse_actions(text: str, schema: DecisionSchema) -> Iterator[dict[str, obje
         argument_text = re.sub(
             rf"(?i)^\s*(?:{_build_pattern([argument_field.name, *argument_field.aliases])})\s*[:：=]\s*", "", match[2]
         )
-        values: dict[str, object] = (
-            {argument_field.name: argument_text.strip(" \t)）]】")} if argument_text.strip() else {}
-        )
+        framed_argument = re.match(r"\s*<([^<>\n]+)>", argument_text)
+        query = (framed_argument[1] if framed_argument else argument_text).strip(_QUERY_MARKS)
+        values: dict[str, object] = {argument_field.name: query} if query else {}
         choice = choices_by_key.get(normalize_key(match[1]))
         yield {**({schema.main_field.name: choice} if choice else {}), **values}
 
@@ -264,7 +269,7 @@ def _fill_argument(values: dict[str, object], schema: DecisionSchema) -> dict[st
     """Split an action into the action and its argument: `search for the memory module`."""
     main_field = schema.main_field
     choice_text = _to_text(values.get(main_field.name))
-    if not schema.argument or values.get(schema.argument) or not choice_text:
+    if not schema.has_spoken_argument or not schema.argument or values.get(schema.argument) or not choice_text:
         return values
     choice_text = choice_text[:MAX_PROSE_CHARS]
     choice = match_choice(choice_text, main_field.choices)

@@ -53,7 +53,11 @@ def clean_line(text: str) -> str:
     """Return a text as one line without quotes or mark-up around it; empty for a placeholder."""
     line = " ".join(text.split()).strip(" \"'`“”‘’「」『』*_,，;；")
     line = re.sub(r"^<([^<>]*)>$", "", line)
-    return "" if re.fullmatch(r"[\W_]*|(?i:null|none|n/?a|string|query|your query|empty|undefined|无)", line) else line
+    return (
+        ""
+        if re.fullmatch(r"[\W_]*|(?i:null|none|n/?a|string|query|your query(?: here)?|empty|undefined|无)", line)
+        else line
+    )
 
 
 def match_choice(text: str, choices: Mapping[str, tuple[str, ...]]) -> str:

@@ -42,6 +42,9 @@ ANSWER_WORDS = (
     "answerable",
     "end",
     "write",
+    # As the papers on three light agents print it.
+    "llm",
+    "大模型",
     "回答",
     "答案",
     "完成",

@@ -1,18 +1,19 @@
 """The strategy router: how evidence for a question is gathered, chosen among what the configuration allows.
 
 The set of allowed strategies makes the preset: `none, single, planning` is the reasoning router of the three agents,
-`single, parallel, planning` are SRSA's search strategies. The model is not called when only one strategy is allowed,
-nor for plain greetings and thanks, which get `none` whatever is allowed. Without a model the strategy is `single`, else
-`simple`, else the first allowed one that searches.
+`single, parallel, planning` are SRSA's search strategies. The choice may carry a query, as both papers print it: a long
+or chatty question in few words, which is then searched beside the question itself.
+
+The model is not called when only one strategy is allowed, nor for plain greetings and thanks, which get `none` whatever
+is allowed. Without a model the strategy is `single`, else `simple`, else the first allowed one that searches.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from core.answering.agents.conversation import format_question
-from core.answering.agents.search import collect_results
 from core.answering.context import AnswerDependencies, RetrievalResult
 from core.answering.strategies import parallel, planning, react, simple, single
 from core.language.courtesies import find_courtesy
@@ -45,9 +46,21 @@ STRATEGY_ALIASES: dict[Strategy, tuple[str, ...]] = {
         "闲聊",
         "无",
     ),
-    "single": ("one search", "direct", "single search", "单次", "直接", "单一", "单次检索", "直接检索"),
+    "single": (
+        "one search",
+        "direct",
+        "single search",
+        "retrieval",
+        "单次",
+        "直接",
+        "单一",
+        "单次检索",
+        "直接检索",
+        "检索",
+        "需要检索",
+    ),
     "parallel": ("several searches", "decompose", "split", "multiple", "并行", "分解", "并行检索"),
-    "planning": ("plan", "sequential", "iterative", "multi-step", "multi step", "规划", "计划", "逐步"),
+    "planning": ("plan", "sequential", "iterative", "multi-step", "multi step", "规划", "需要规划", "计划", "逐步"),
     "react": ("tool", "tools", "工具"),
     "simple": ("raw", "简单"),
 }
@@ -71,6 +84,7 @@ STRATEGY_KEYS = (
     "方法",
     "类型",
 )
+QUERY_KEYS = ("search query", "search", "keywords", "rephrased question", "查询", "检索词", "搜索词", "关键词")
 # Greetings and thanks in languages whose courtesies nobody else answers.
 _PLEASANTRY = re.compile(
     r"(?:(?:hallo|guten (?:morgen|tag|abend)|danke|merci|bonjour|salut|hola|gracias|ciao|grazie|привет|спасибо)"
@@ -78,6 +92,14 @@ _PLEASANTRY = re.compile(
     re.IGNORECASE,
 )
 MAX_PLEASANTRY_CHARS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A strategy, and the words to search for where those of the question are many; empty for the question itself."""
+
+    strategy: Strategy
+    query: str = ""
 
 
 async def gather(
@@ -102,13 +124,13 @@ async def gather(
         return await _gather_without_first_search(rule_choice, question, deps, budget)
     async with task_group() as tasks:
         first_search = tasks.create_task(capture_error(single.search_once(question, deps, budget)))
-        choice = rule_choice or await llm_strategy(question, deps, budget)
-        if choice == "single":
-            return await single.compress_result(collect_results([await first_search])[0], deps, budget)
-        if choice == "planning":
+        choice = Choice(rule_choice) if rule_choice else await llm_strategy(question, deps, budget)
+        if choice.strategy == "single":
+            return await single.join_query(first_search, choice.query, deps, budget)
+        if choice.strategy == "planning":
             return await planning.gather(question, deps, budget, first_search)
         first_search.cancel()
-    return await _gather_without_first_search(choice, question, deps, budget)
+    return await _gather_without_first_search(choice.strategy, question, deps, budget)
 
 
 async def _gather_without_first_search(
@@ -146,7 +168,7 @@ def _is_pleasantry(text: str) -> bool:
     return find_courtesy(text) in ("greeting", "thanks", "farewell") or bool(_PLEASANTRY.fullmatch(text.strip()))
 
 
-async def llm_strategy(question: Question, deps: AnswerDependencies, budget: Budget) -> Strategy:
+async def llm_strategy(question: Question, deps: AnswerDependencies, budget: Budget) -> Choice:
     """Return the light model's choice among the allowed strategies. The default is the configured one."""
     settings = deps.settings.strategies
     choices = {name: STRATEGY_ALIASES[name] for name in dict.fromkeys(settings.allowed)}
@@ -162,9 +184,19 @@ async def llm_strategy(question: Question, deps: AnswerDependencies, budget: Bud
         "strategy", strategies=options, example=settings.default, descriptions=deps.describe_knowledge()
     )
 
-    def accept(parsed_reply: ParsedReply) -> Strategy | None:
-        return next((name for name in choices if name == parsed_reply.get_choice("strategy")), None)
+    query_field = SchemaField("query", "text", "what to search for; empty for the question as it stands", QUERY_KEYS)
 
-    schema = DecisionSchema("strategy", "How to search for a question", (strategy_field,))
+    def accept(parsed_reply: ParsedReply) -> Choice | None:
+        chosen_name = parsed_reply.get_choice("strategy")
+        query = parsed_reply.get_text("query")
+        return next((Choice(name, query) for name in choices if name == chosen_name), None)
+
+    schema = DecisionSchema(
+        "strategy",
+        "How to search for a question",
+        (strategy_field, query_field),
+        argument="query",
+        has_spoken_argument=False,
+    )
     decision_request = DecisionRequest("choose", "choose", schema, system, [Turn("user", format_question(question))])
-    return await decide(decision_request, accept, settings.default, deps, budget)
+    return await decide(decision_request, accept, Choice(settings.default), deps, budget)

@@ -14,7 +14,15 @@ from dataclasses import replace
 
 from core.answering.agents.compression import compress
 from core.answering.agents.context_manager import complete_question, get_early_query, needs_model
-from core.answering.agents.search import SearchResult, collect_results, search, search_known_terms, search_translation
+from core.answering.agents.search import (
+    SearchResult,
+    collect_results,
+    get_agent_names,
+    interleave,
+    search,
+    search_known_terms,
+    search_translation,
+)
 from core.answering.agents.translation import get_foreign_agents
 from core.answering.context import AnswerDependencies, RetrievalResult
 from core.errors import KimasError
@@ -40,6 +48,24 @@ async def compress_result(result: SearchResult, deps: AnswerDependencies, budget
     """Return the passages of one search, compressed as its agents are configured."""
     passages = await compress(result.query, result.passages, deps, budget)
     return RetrievalResult(result.query, result.agents, tuple(passages))
+
+
+async def join_query(
+    first_search: asyncio.Task[SearchResult | KimasError], query: str, deps: AnswerDependencies, budget: Budget
+) -> RetrievalResult:
+    """Return the passages of a first search and of the query that the router named, which need not be another one.
+
+    Rewrites of agents are not repeated: the first search has paid for them. Raises what the first search raised when
+    neither found anything.
+    """
+    outcomes = [await first_search]
+    first_query = outcomes[0].query if isinstance(outcomes[0], SearchResult) else ""
+    new_words = set(content_words(query)) - set(content_words(first_query))
+    if query and (new_words or len(content_words(query)) < len(content_words(first_query))):
+        outcomes.append(await capture_error(search(query, deps, budget, with_rewrites=False)))
+    results = collect_results(outcomes)
+    passages = interleave([result.passages for result in reversed(results)])
+    return await compress_result(SearchResult(results[-1].query, get_agent_names(results), passages), deps, budget)
 
 
 async def search_once(

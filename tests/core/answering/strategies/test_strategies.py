@@ -110,6 +110,53 @@ async def test_the_router_chooses_and_the_trace_names_it(peer: ScriptedPeer) -> 
     assert "parallel" not in system
 
 
+PRINTED_ROUTES = {
+    "[No Retrieval]": ("none", ()),
+    "[Retrieval] <wheel for pip>": ("single", ("wheel for pip",)),
+    "[Retrieval]<wheel for pip> (for simple questions)": ("single", ("wheel for pip",)),
+    "[Retrieval] ‘wheel for pip‘": ("single", ("wheel for pip",)),
+    "[Retrieval] 'YOUR QUERY HERE'": ("single", ()),
+    "[Retrieval]": ("single", ()),
+    "Thought: it has one answer. Action: [Retrieval]<wheel for pip>": (
+        "single",
+        ("wheel for pip",),
+    ),
+    "思考：需要查文档 行动：[检索]<用 pip 安装>": ("single", ("用 pip 安装",)),
+    "[Planning]": ("planning", ("install", "memory")),
+    "[Planning] (对于复杂问题)": ("planning", ("install", "memory")),
+    "无需检索:[No Retrieval]": ("none", ()),
+    '{"strategy": "single", "query": "wheel for pip"}': ("single", ("wheel for pip",)),
+    "single: one search is enough": ("single", ()),
+}
+
+
+@pytest.mark.parametrize("reply", PRINTED_ROUTES)
+async def test_the_router_reads_the_papers_actions_and_searches_their_query(peer: ScriptedPeer, reply: str) -> None:
+    strategy, queries = PRINTED_ROUTES[reply]
+    peer.replies |= {"choose": reply, "plan": '["install", "memory"]', "decide": "[LLM]", "talk": "Hm."}
+    peer.replies["filter"] = "Thought: Document 1 says it. Action: [Document 1]"
+    library = InMemoryLibrary(SHELF)
+    result = await ask(HOW, peer, allowing("none", "single", "planning"), library)
+    assert (result.trace.strategy, result.trace.degraded) == (strategy, ())
+    assert peer.agents.count("choose") == 1
+    assert "repair" not in peer.agents
+    assert [query for query in library.queries if query != HOW.text] == list(queries)
+
+
+async def test_a_chatty_question_is_searched_in_the_routers_words_too(peer: ScriptedPeer) -> None:
+    chatty = Question(
+        "So last night my sister Lisa came over with her new laptop and we wanted to play that party game, you know "
+        "the one, and then I thought: how would one actually get this package onto her machine, with pip maybe?"
+    )
+    peer.replies["choose"] = '{"strategy": "single", "query": "install with pip"}'
+    library = InMemoryLibrary(SHELF)
+    result = await ask(chatty, peer, allowing("single", "planning"), library)
+    assert library.queries == [chatty.text, "install with pip"]
+    assert result.trace.query == "install with pip"
+    assert names(result)[0] == "install"
+    assert peer.agents == ["choose", "write"]
+
+
 @pytest.mark.parametrize("reply", ["", "Bananas are yellow.", '{"strategy": "react"}', "single or none"])
 async def test_a_router_that_answers_nonsense_means_single(peer: ScriptedPeer, reply: str) -> None:
     peer.replies |= {"choose": reply, "repair": reply}
