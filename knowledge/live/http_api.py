@@ -7,6 +7,7 @@ import hashlib
 import html
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -62,7 +63,9 @@ class HttpApi(LiveRetriever):
             await self._quota.reserve(len(page_numbers))
         pages = await asyncio.gather(*(self._fetch_page(query, number, key) for number in page_numbers))
         passages_by_id = {passage.id: passage for page in reversed(pages) for passage in reversed(page)}
-        return LiveResult(list(reversed(passages_by_id.values()))[: settings.limit])
+        passages = list(reversed(passages_by_id.values()))[: settings.limit]
+        # The order is all that every service says of its results.
+        return LiveResult([replace(passage, score=1 - rank / len(passages)) for rank, passage in enumerate(passages)])
 
     async def _fetch_page(self, query: str, page: int, key: str) -> list[Passage]:
         try:

@@ -62,6 +62,15 @@ class RemoteRag(LiveRetriever):
         passages = sorted(passages_by_id.values(), key=lambda passage: -passage.score)[: self._settings.limit]
         return LiveResult(passages, is_complete=not errors)
 
+    def get_factor(self, passage: Passage) -> float:
+        """Return the weight of the base that a result is from, relative to the heaviest one: none lifts it above 1."""
+        return self._get_weight(
+            max((base for base in self._settings.bases if passage.path.startswith(f"{base}/")), key=len)
+        )
+
+    def _get_weight(self, base: str) -> float:
+        return self._settings.bases[base] / max(1.0, *self._settings.bases.values())
+
     async def _search_base(self, base: str, query: str) -> list[Passage] | SourceError:
         try:
             async with asyncio.timeout(self._settings.timeout_s):
@@ -112,8 +121,7 @@ class RemoteRag(LiveRetriever):
         Raises `SourceError` for a reply without a list.
         """
         results = _extract_results(payload, self.display_url)[:MAX_RESULTS]
-        # Relative to the heaviest base: no weight lifts a score above 1.
-        weight = self._settings.bases[base] / max(1.0, *self._settings.bases.values())
+        weight = self._get_weight(base)
         passages = []
         for result, score in zip(results, _normalize_scores(results), strict=True):
             text = _clean(_first_text(result, TEXT_KEYS)[: 2 * MAX_TEXT_CHARS])[:MAX_TEXT_CHARS]

@@ -143,13 +143,18 @@ class LiveRetriever:
         self._cache = ResultCache(settings.cache_s)
 
     async def search(self, query: str) -> Sequence[Passage]:
-        """Return the results for a query, best first, with scores from 0 to 1.
+        """Return the results for a query, best first, scored from 0 to 1 by what the service says: its score
+        or rank, times the factor.
 
         Complete results of the same query are cached for `cache_s` seconds, and concurrent callers share the same
         requests. Raises `SourceError` when nothing can be reached, refuses, or answers with something else than what
         is expected, when the key is missing, and when the requests of the day are used up.
         """
         return await self._cache.get_or_fetch(query, self._search_uncached)
+
+    def get_factor(self, passage: Passage) -> float:
+        """Return the factor (0 to 1) for all scores of a result."""
+        return 1.0
 
     async def close(self) -> None:
         """Let go of the connections. Idempotent."""

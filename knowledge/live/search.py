@@ -25,6 +25,9 @@ _log = get_logger(__name__)
 # What a word of medium rarity adds to a BM25 score in a collection of some thousand passages. A live result belongs
 # to no collection that we could count.
 TYPICAL_TERM_WEIGHT = 3.0
+# How much of a live result's score is what its service says of it, and how much is what we see in its text. A service
+# knows more than its excerpt shows, such as how many people use a page; but its scale and its purpose are its own.
+RATING_SHARE = 0.5
 
 
 def deduplicate(
@@ -160,7 +163,7 @@ class LiveSources:
                 passages += outcome
         if len(errors) == len(retrievers):
             raise errors[0]
-        return await self._with_scores(query, passages)
+        return passages
 
     async def _search_source(self, retriever: LiveRetriever, query: str) -> Sequence[Passage]:
         """Ask one source, and count how that ended."""
@@ -174,24 +177,41 @@ class LiveSources:
             raise
         finally:
             self._metrics_recorder.record_live_call(retriever.name, outcome, time.monotonic() - started_at)
-        return passages
+        return await self._with_scores(retriever, query, passages)
 
     async def close(self) -> None:
         """Let go of all connections. Idempotent."""
         for retriever in self._sources.values():
             await retriever.close()
 
-    async def _with_scores(self, query: str, passages: Sequence[Passage]) -> list[Passage]:
+    async def _with_scores(self, retriever: LiveRetriever, query: str, passages: Sequence[Passage]) -> list[Passage]:
+        """Return the results of one source with scores that compare to those of stored passages.
+
+        What the service says of them, times the factor of its base, decides their order as much as their texts do. It
+        is relative to the best text, so that no service lifts its results above the passages of other sources.
+        """
+        if not passages:
+            return []
         texts = [f"{passage.title}\n{passage.text}" for passage in passages]
         similarities = await self._similarity(query, texts)
         query_terms = distinct_words(query)
-        shared_counts = [len(query_terms & distinct_words(text)) for text in texts]
-        return [
-            replace(
-                passage,
-                similarity=similarity,
-                lexical=TYPICAL_TERM_WEIGHT * shared_count,
-                lexical_share=shared_count / max(1, len(query_terms)),
+        shares = [len(query_terms & distinct_words(text)) / max(1, len(query_terms)) for text in texts]
+        best_share = max(shares)
+        best_similarity = max(0.0, *similarities)
+        rated_passages = []
+        for passage, similarity, share in zip(passages, similarities, shares, strict=True):
+            factor = retriever.get_factor(passage)
+            rated_share = _mix(factor * share, passage.score * best_share)
+            rated_passages.append(
+                replace(
+                    passage,
+                    similarity=_mix(factor * similarity, passage.score * best_similarity),
+                    lexical=TYPICAL_TERM_WEIGHT * rated_share * len(query_terms),
+                    lexical_share=rated_share,
+                )
             )
-            for passage, similarity, shared_count in zip(passages, similarities, shared_counts, strict=True)
-        ]
+        return rated_passages
+
+
+def _mix(own_score: float, rating: float) -> float:
+    return (1 - RATING_SHARE) * own_score + RATING_SHARE * rating

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from bots.cli.check import check
 from core.errors import SourceError
+from core.evidence.ranking import fuse
 from core.settings import Settings, SourceSettings
 from knowledge.live import is_live, open_live_source
 from knowledge.live.remote_rag import RemoteRag
@@ -320,6 +321,48 @@ async def test_its_results_are_scored_like_those_of_other_live_sources(service: 
     passages = await live_sources.search(("elsewhere",), "setup tool")
     assert max(passages, key=lambda passage: passage.lexical).text == "Install with the setup tool."
     await live_sources.close()
+
+
+async def _order_of(service: RagPeer, **changes: Any) -> list[tuple[str, float]]:
+    """Return the order of results, with their scores, as a search of all knowledge gives it."""
+
+    async def even(query: str, texts: object) -> list[float]:
+        return [0.5] * len(list(texts))  # type: ignore[call-overload]
+
+    live_sources = LiveSources({"elsewhere": parsed(service, **changes)}, even)
+    passages = fuse(await live_sources.search(("elsewhere",), "AI trend 2025"), 0.6)
+    await live_sources.close()
+    return [(passage.text, round(passage.score, 3)) for passage in passages]
+
+
+async def test_the_services_score_orders_texts_that_look_alike(service: RagPeer) -> None:
+    service.bases = {
+        "manual": [hit("AI trend: agents", 0.1), hit("AI trend: robots", 0.99), hit("AI trend: chips", 0.5)]
+    }
+    order = await _order_of(service, bases={"manual": 1.0})
+    assert [text for text, _ in order] == ["AI trend: robots", "AI trend: chips", "AI trend: agents"]
+
+
+async def test_a_text_that_fits_far_better_still_comes_first(service: RagPeer) -> None:
+    service.bases = {"manual": [hit("Cooking with gas", 0.6), hit("The AI trend of 2025", 0.5)]}
+    assert (await _order_of(service, bases={"manual": 1.0}))[0][0] == "The AI trend of 2025"
+
+
+async def test_the_rank_counts_where_a_service_gives_no_score(service: RagPeer) -> None:
+    service.bases = {"manual": [{"content": f"AI trend: {name}"} for name in ("third", "second", "first")]}
+    order = await _order_of(service, bases={"manual": 1.0})
+    assert [text for text, _ in order] == ["AI trend: third", "AI trend: second", "AI trend: first"]
+
+
+async def test_the_factors_of_bases_decide_between_equal_results(service: RagPeer) -> None:
+    service.bases = {"a": [hit("AI trend: agents", 0.8)], "b": [hit("AI trend: robots", 0.8)]}
+    first_order = await _order_of(service, bases={"a": 10.0, "b": 0.1})
+    second_order = await _order_of(service, bases={"a": 0.1, "b": 10.0})
+    assert [text for text, _ in first_order] == ["AI trend: agents", "AI trend: robots"]
+    assert [text for text, _ in second_order] == ["AI trend: robots", "AI trend: agents"]
+    assert first_order[1][1] < 0.05 * first_order[0][1]
+    milder_order = await _order_of(service, bases={"a": 0.8, "b": 1.2})
+    assert milder_order[1][1] == pytest.approx(milder_order[0][1] * 0.8 / 1.2, rel=0.02)
 
 
 @pytest.mark.parametrize("bases", [{}, {"a": 0}, {"a": -1}])
