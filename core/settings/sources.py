@@ -85,6 +85,11 @@ class SearchApiSource(LiveSource):
         description="preferred language, such as `en` or `zh-CN`; not with tavily",
     )
 
+    topic: Literal["general", "news"] = Field("general", description="`news` searches the news alone; not with google")
+    depth: Literal["basic", "advanced"] = Field(
+        "basic", description="`advanced` finds more, and costs more; with tavily alone"
+    )
+
     @model_validator(mode="after")
     def _check_provider(self) -> SearchApiSource:
         if self.provider in ("searxng", "bing") and not self.base_url:

@@ -24,6 +24,10 @@ def to_http_api_source(settings: SearchApiSource, name: str = "") -> HttpApiSour
     """
     if settings.provider == "tavily" and settings.language:
         raise SourceError(f"source {name}: provider tavily cannot be told a language: leave language out")
+    if settings.provider != "tavily" and settings.depth != "basic":
+        raise SourceError(f"source {name}: provider {settings.provider} has no depth of search: leave depth out")
+    if settings.provider == "google" and settings.topic != "general":
+        raise SourceError(f"source {name}: provider google cannot search the news alone: leave topic out")
     builders = {"tavily": _tavily, "brave": _brave, "searxng": _searxng, "google": _google, "bing": _bing}
     shared_fields = {
         name: getattr(settings, name) for name in ("limit", "timeout_s", "cache_s", "allow_private", "api_key")
@@ -32,7 +36,9 @@ def to_http_api_source(settings: SearchApiSource, name: str = "") -> HttpApiSour
 
 
 def _tavily(settings: SearchApiSource) -> dict[str, Any]:
-    body: dict[str, Any] = {"query": "{query}", "max_results": "{limit}", "search_depth": "basic"}
+    body: dict[str, Any] = {"query": "{query}", "max_results": "{limit}", "search_depth": settings.depth}
+    if settings.topic != "general":
+        body["topic"] = settings.topic
     if settings.sites:
         body["include_domains"] = list(settings.sites)
     if settings.fresh:
@@ -50,17 +56,18 @@ def _tavily(settings: SearchApiSource) -> dict[str, Any]:
 
 def _brave(settings: SearchApiSource) -> dict[str, Any]:
     age = BRAVE_AGE[settings.fresh] if settings.fresh else ""
+    is_news = settings.topic == "news"
     return {
-        "url": _build_url(settings, "https://api.search.brave.com", "/res/v1/web/search"),
+        "url": _build_url(settings, "https://api.search.brave.com", f"/res/v1/{'news' if is_news else 'web'}/search"),
         "headers": {"X-Subscription-Token": "{api_key}", "Accept": "application/json"},
         "params": {
             "q": _restrict_query(settings),
             "count": "{limit}",
             "freshness": age,
             "search_lang": settings.language[:2],
-            "text_decorations": "false",
+            "text_decorations": "" if is_news else "false",
         },
-        "results": "web.results",
+        "results": "results" if is_news else "web.results",
         "text": "[description, extra_snippets[]]",
         "date": "age",
     }
@@ -68,6 +75,7 @@ def _brave(settings: SearchApiSource) -> dict[str, Any]:
 
 def _searxng(settings: SearchApiSource) -> dict[str, Any]:
     params = {"q": _restrict_query(settings), "format": "json", "language": settings.language}
+    params["categories"] = "" if settings.topic == "general" else settings.topic
     return {
         "url": _build_url(settings, "", "/search"),
         "params": params | {"time_range": settings.fresh or ""},
@@ -98,8 +106,9 @@ def _google(settings: SearchApiSource) -> dict[str, Any]:
 
 
 def _bing(settings: SearchApiSource) -> dict[str, Any]:
+    is_news = settings.topic == "news"
     return {
-        "url": _build_url(settings, "", "/v7.0/search"),
+        "url": _build_url(settings, "", "/v7.0/news/search" if is_news else "/v7.0/search"),
         "headers": {"Ocp-Apim-Subscription-Key": "{api_key}"},
         "params": {
             "q": _restrict_query(settings),
@@ -108,9 +117,9 @@ def _bing(settings: SearchApiSource) -> dict[str, Any]:
             "mkt": settings.language if "-" in settings.language else "",
             "setLang": settings.language[:2],
         },
-        "results": "webPages.value",
+        "results": "value" if is_news else "webPages.value",
         "title": "name",
-        "text": "snippet",
+        "text": "description" if is_news else "snippet",
         "date": "datePublished",
     }
 

@@ -109,6 +109,40 @@ async def test_without_a_wish_nothing_is_sent_of_it(web: WebPeer, provider: str)
     assert {AGES[provider][0], *LANGUAGES.get(provider, {})} & parameters.keys() == set()
 
 
+@pytest.mark.parametrize("provider", [provider for provider in PROVIDERS if provider != "google"])
+async def test_the_news_alone_can_be_searched(web: WebPeer, provider: str) -> None:
+    source = open_live_source("news", service(web, provider, topic="news"))
+    assert [passage.title for passage in await source.search("rocket")] == [
+        "Rocket 2 released",
+        "Rocket & Docker",
+        "Odd",
+    ]
+    await source.close()
+    request = f"{web.requests[-1].path} {dict(web.requests[-1].query)} {web.bodies[-1]}"
+    assert "news" in request
+
+
+async def test_a_search_can_be_deeper(web: WebPeer) -> None:
+    source = open_live_source("news", service(web, "tavily", depth="advanced"))
+    assert await source.search("rocket")
+    await source.close()
+    assert (web.bodies[-1] or {})["search_depth"] == "advanced"
+
+
+@pytest.mark.parametrize(
+    ("provider", "wish", "complaint"),
+    [
+        ("brave", {"depth": "advanced"}, "source news: provider brave has no depth of search"),
+        ("google", {"topic": "news"}, "source news: provider google cannot search the news alone"),
+    ],
+)
+def test_what_a_service_does_not_have_is_a_fault(
+    web: WebPeer, provider: str, wish: dict[str, str], complaint: str
+) -> None:
+    with pytest.raises(SourceError, match=complaint):
+        open_live_source("news", service(web, provider, **wish))
+
+
 def test_a_language_that_a_service_cannot_be_told_is_a_fault(web: WebPeer) -> None:
     with pytest.raises(SourceError, match="source news: provider tavily cannot be told a language"):
         open_live_source("news", service(web, "tavily", language="en"))

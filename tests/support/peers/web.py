@@ -130,8 +130,20 @@ def _tavily(peer: WebPeer, request: web.Request) -> web.Response:
     body = peer.bodies[-1]
     if request.method != "POST" or request.headers.get("Authorization") != f"Bearer {KEY}":
         return _json({"detail": {"error": "Unauthorized"}}, 401)
-    known_fields = {"query": str, "max_results": int, "search_depth": str, "include_domains": list, "time_range": str}
+    known_fields = {
+        "query": str,
+        "max_results": int,
+        "search_depth": str,
+        "topic": str,
+        "include_domains": list,
+        "time_range": str,
+    }
     if not all(name in known_fields and isinstance(value, known_fields[name]) for name, value in body.items()):
+        return _json({"detail": "unprocessable"}, 422)
+    if body.get("topic", "general") not in ("general", "news", "finance") or body["search_depth"] not in (
+        "basic",
+        "advanced",
+    ):
         return _json({"detail": "unprocessable"}, 422)
     results = [{"title": hit.title, "url": hit.url, "content": hit.text, "score": 0.9} for hit in peer.hits]
     return _json({"query": body["query"], "results": results[: body["max_results"]], "response_time": 0.1})
@@ -146,6 +158,8 @@ def _brave(peer: WebPeer, request: web.Request) -> web.Response:
         {"title": hit.title, "url": hit.url, "description": f"<strong>{hit.text}</strong>", "extra_snippets": ["More."]}
         for hit in peer.hits
     ]
+    if "/news/" in request.path:
+        return _json({"type": "news", "results": results})
     return _json({"type": "search", "web": {"type": "search", "results": results}})
 
 
@@ -175,6 +189,9 @@ def _bing(peer: WebPeer, request: web.Request) -> web.Response:
         return _json({"error": {"code": "401"}}, 401)
     if request.query.get("freshness", "Day") not in ("Day", "Week", "Month"):
         return _json({"error": {"code": "InvalidRequest"}}, 400)
+    if "/news/" in request.path:
+        articles = [{"name": hit.title, "url": hit.url, "description": hit.text} for hit in peer.hits]
+        return _json({"_type": "News", "value": articles})
     results = [{"name": hit.title, "url": hit.url, "snippet": hit.text} for hit in peer.hits]
     return _json({"_type": "SearchResponse", "webPages": {"value": results}})
 
@@ -183,7 +200,9 @@ def _bing(peer: WebPeer, request: web.Request) -> web.Response:
 SERVICES = {
     "/tavily/search": _tavily,
     "/brave/res/v1/web/search": _brave,
+    "/brave/res/v1/news/search": _brave,
     "/searxng/search": _searxng,
     "/google/customsearch/v1": _google,
     "/bing/v7.0/search": _bing,
+    "/bing/v7.0/news/search": _bing,
 }
