@@ -13,6 +13,7 @@ from core.settings.base import Address, Name, Secret, Section
 class RoutingSettings(Section):
     """How questions find their agents (docs/answering.md#routing)."""
 
+    enabled: bool = Field(True, description="choose agents; `false` sends every question to all of them")
     agents: PositiveInt = Field(3, description="agents that a question is sent to at most")
     centroids: PositiveInt = Field(
         32, description="k-means centroids per agent at most; of n passages there are about √(8 n)"

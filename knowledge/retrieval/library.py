@@ -128,12 +128,16 @@ class KnowledgeLibrary:
         await self.load(sources)
 
     async def route(self, query: str) -> Sequence[AgentScore]:
-        """Return the agents to ask, best first. A query that the embedder hardly knows is routed by words instead.
+        """Return the agents to ask, best first; all, where routing is off.
+
+        A query that the embedder hardly knows is routed by words instead.
 
         Where no agent is well above the threshold, those with a passage near the query are asked, too. An agent with
         live sources and without passages is always asked, unless it has a mix-in. When words decide, an agent with live
         sources only is asked even then.
         """
+        if not self._routing_settings.enabled:
+            return [AgentScore(name, 1.0) for name in self._agents]
         indexes = [entry.index for entry in self._index_entries.values() if entry.index]
         indexed_names = {index.name for index in indexes}
         live_scores = [

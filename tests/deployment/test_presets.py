@@ -119,6 +119,7 @@ async def test_a_preset_answers_from_end_to_end(preset: Path, peers: Peers, tmp_
     files = ("--config", str(preset), "--config", str(overlay(preset, peers, tmp_path)))
     ingested = await call(*files, "ingest")
     assert all(source["passages"] > 0 for source in ingested["sources"])
+    assert ingested["sources"] or preset.stem == "olympic-bot"
     question = QUESTIONS.get(preset.stem, "How does Rocket keep its sessions?")
     reply = await call(*files, "ask", question)
     allowed_strategies = load_settings([preset], (), {}, require_secrets=False).strategies.allowed
@@ -129,7 +130,10 @@ async def test_a_preset_answers_from_end_to_end(preset: Path, peers: Peers, tmp_
     assert reply["passages"]
     if preset.stem == "olympic-bot":
         assert reply["citations"][0]["url"] == "https://news.example.org/final"
-        assert "news" in reply["agents"]
+        assert reply["agents"] == ["news"]
+        assert [(body or {})["query"] for body in peers.web.bodies] == ["final tonight"]
+        assert (peers.web.bodies[0] or {})["topic"] == "news"
+        assert peers.model.agents == ["rewrite_keyword", "write"]
     if preset.stem == "modelscope-qa":
         assert "models" in reply["agents"]
         assert "tiny-asr" in {passage["path"] for passage in reply["passages"]}

@@ -58,7 +58,6 @@ TOKENS_PER_S = 40
 NUMBER = re.compile(r"race (\d+)")
 WITHHELD = re.compile(r"^2 replies of bots below the post already|auto_comment\.deadline_s")
 NEWS = passage("news", "The pair from Brazil won the diving final of the race today.", source="news")
-RULES = passage("rules", "A dive of the final is scored by seven judges.", source="background")
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ class SlowPeer(ScriptedPeer):
 
 @dataclass
 class SlowLibrary(InMemoryLibrary):
-    passages: Sequence[Passage] = (NEWS, RULES)
+    passages: Sequence[Passage] = (NEWS,)
     clock: Clock = field(default_factory=Clock)
 
     async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import TypeVar
@@ -17,7 +17,7 @@ from core.errors import KimasError, ServiceError
 from core.observability.logs import get_logger
 from core.runtime.budget import Budget
 from core.runtime.tasks import capture_error, task_group
-from core.settings import AgentSettings
+from core.settings import AgentSettings, LiveSource
 from core.types import AgentScore, Passage
 
 _log = get_logger(__name__)
@@ -161,6 +161,27 @@ async def retrieve(
     return [passage for outcome in outcomes.values() for passage in outcome.passages]
 
 
+class _Once:
+    """A search that begins when it is first needed."""
+
+    def __init__(self, begin: Callable[[], asyncio.Task[_SearchOutcome]]) -> None:
+        self._begin = begin
+        self._task: asyncio.Task[_SearchOutcome] | None = None
+
+    def start(self) -> asyncio.Task[_SearchOutcome]:
+        """Return the search, which has begun now at the latest."""
+        self._task = self._task or self._begin()
+        return self._task
+
+    def take_passages(self) -> Sequence[Passage]:
+        """Return what it has found so far, and end it."""
+        if self._task is None:
+            return ()
+        passages = self._task.result().passages if self._task.done() else ()
+        self._task.cancel()
+        return passages
+
+
 @dataclass(frozen=True, slots=True)
 class _RetrievalAgent:
     """One retrieval agent that searches for one question."""
@@ -173,25 +194,27 @@ class _RetrievalAgent:
     async def search(self, text: str, *, with_rewrites: bool) -> _SearchOutcome:
         """Search the rewritten queries, or the original one when rewriting changes nothing.
 
-        The original is searched while it is rewritten: its passages count when the rewritten queries find nothing.
+        The original is searched while it is rewritten: its passages count when the rewritten queries find nothing. Live
+        sources are asked for it only then: each question costs money there.
         """
         original_query = Query(text)
         if not with_rewrites or not self.settings.rewrites:
             return await self._search_query(original_query)
         async with task_group() as tasks:
-            original_search = tasks.create_task(self._search_query(original_query))
+            original_search = _Once(lambda: tasks.create_task(self._search_query(original_query)))
+            if not self._is_live():
+                original_search.start()
             queries = await rewrite(original_query, self._make_context(original_search))
             search_tasks = [
-                original_search if query == original_query else tasks.create_task(self._search_query(query))
+                original_search.start() if query == original_query else tasks.create_task(self._search_query(query))
                 for query in queries
             ]
             outcomes = [await task for task in search_tasks]
             if any(outcome.is_late or outcome.error for outcome in outcomes):
                 self.budget.degrade("search", "failed" if any(outcome.error for outcome in outcomes) else "late")
             if not any(outcome.passages for outcome in outcomes):
-                return await original_search
-            original_passages = original_search.result().passages if original_search.done() else ()
-            original_search.cancel()
+                return await original_search.start()
+            original_passages = original_search.take_passages()
         query_results = [
             QueryResults(query, outcome.passages) for query, outcome in zip(queries, outcomes, strict=True)
         ]
@@ -199,11 +222,15 @@ class _RetrievalAgent:
             merge(QueryResults(original_query, original_passages), query_results, self.settings.limit)
         )
 
-    def _make_context(self, original_search: asyncio.Task[_SearchOutcome]) -> RewriteContext:
+    def _is_live(self) -> bool:
+        """Return whether all sources of this agent are asked when somebody asks."""
+        return all(isinstance(self.deps.settings.sources[name], LiveSource) for name in self.settings.sources)
+
+    def _make_context(self, original_search: _Once) -> RewriteContext:
         async def get_passages() -> Sequence[Passage]:
             # This wait can be cancelled without cancelling the search.
-            await asyncio.wait((original_search,))
-            return original_search.result().passages
+            await asyncio.wait((original_search.start(),))
+            return original_search.start().result().passages
 
         deadline = time.monotonic() + self.budget.share("requery")
         return RewriteContext(self.name, self.settings, self.deps, self.budget, get_passages, deadline)

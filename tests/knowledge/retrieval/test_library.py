@@ -84,6 +84,13 @@ async def test_the_limit_and_the_threshold_hold(filled_store: Store, embedder: W
     assert await strict_library.route("pear") == []
 
 
+async def test_without_routing_every_question_goes_to_all_agents(filled_store: Store, embedder: WordEmbedder) -> None:
+    configuration = settings(knowledge={"routing": {"enabled": False, "agents": 1, "threshold": 0.99}})
+    library = KnowledgeLibrary(configuration, filled_store, embedder)
+    await library.load()
+    assert [agent.name for agent in await library.route("pear")] == list(configuration.retrieval_agents())
+
+
 async def test_an_agent_without_knowledge_is_asked_only_for_its_mix_in(
     filled_store: Store, embedder: WordEmbedder
 ) -> None:

@@ -542,6 +542,27 @@ async def test_a_rewrite_that_leads_nowhere_leaves_what_the_question_found(peer:
     assert budget.degraded == ["search"]
 
 
+def _live_agent(*rewrites: str) -> Settings:
+    """Return the settings of an agent whose only source costs money for each search."""
+    source = {"kind": "http_api", "url": "https://api.example.org?q={query}", "text": "text"}
+    return settings(sources={"docs": source}, agents={"docs": {"sources": ["docs"], "rewrites": list(rewrites)}})
+
+
+async def test_a_live_source_is_asked_only_for_the_rewritten_query(peer: RewritePeer) -> None:
+    peer.replies["keyword"] = '{"terms": ["messages"]}'
+    library = SplitLibrary(SHELF)
+    await look_up(_live_agent("keyword"), peer, library)
+    assert library.search_queries == [("messages", QUERY)]
+
+
+async def test_a_live_source_is_asked_for_the_question_where_its_rewrite_finds_nothing(peer: RewritePeer) -> None:
+    peer.replies["keyword"] = '{"terms": ["messages"]}'
+    library = SplitLibrary(SHELF, broken_queries={"messages"})
+    search_result, _ = await look_up(_live_agent("keyword"), peer, library)
+    assert library.search_queries == [("messages", QUERY), (QUERY, QUERY)]
+    assert "memory" in {item.id for item in search_result.passages}
+
+
 async def test_of_several_queries_one_may_fail_or_hang(peer: RewritePeer) -> None:
     peer.replies["decompose"] = REPLIES["decompose"]
     broken_query = EXPECTED_QUERIES["decompose"][1][0]
