@@ -97,6 +97,13 @@ def _parse(reply: str, parse: Callable[[Mapping[Any, Any]], T | None]) -> T | No
     return next((value for value in values if value is not None), None)
 
 
+def without_chance(settings: ModelSettings) -> ModelSettings:
+    """Return the settings of a model with temperature 0, unless they name another one: two runs are to say the same."""
+    if "temperature" in settings.model_fields_set:
+        return settings
+    return settings.model_copy(update={"temperature": 0.0})
+
+
 @asynccontextmanager
 async def open_judge(settings: Settings) -> AsyncIterator[Judge]:
     """Open the configured judge. Raises `UsageError` where none is configured."""
@@ -105,6 +112,7 @@ async def open_judge(settings: Settings) -> AsyncIterator[Judge]:
         raise UsageError(NO_JUDGE)
     if "max_tokens" not in judge_settings.model_fields_set:
         judge_settings = judge_settings.model_copy(update={"max_tokens": MAX_REPLY_TOKENS})
+    judge_settings = without_chance(judge_settings)
     model = RoleChatModel.open_judge(judge_settings)
     try:
         yield Judge(model, judge_settings, settings.budget, Prompts.read(settings.prompts))

@@ -13,7 +13,7 @@ from bots.evaluation import charts, output
 from bots.evaluation.comparison.cost import estimate, format_estimation
 from bots.evaluation.comparison.output import comparison_as_json, comparison_charts, format_lines
 from bots.evaluation.comparison.result_cache import ResultCache
-from bots.evaluation.comparison.results import PASSES, Judgement, SystemAnswer
+from bots.evaluation.comparison.results import PASSES, ROUTER, Judgement, SystemAnswer
 from bots.evaluation.comparison.run import (
     Trial,
     answer_all,
@@ -63,7 +63,10 @@ async def compare(
         trial = await _open_trial(app, cases, names, is_fresh=is_fresh)
         _confirm(app.settings, judge, trial, is_confirmed=is_confirmed or as_json)
         answers, judgements = await _run(app, judge, trial, is_fresh=is_fresh)
-    comparison = await asyncio.to_thread(compare_judgements, judgements, [system.name for system in trial.systems])
+    chosen_strategies = {answer.question_id: answer.strategy for answer in answers if answer.system == ROUTER}
+    comparison = await asyncio.to_thread(
+        compare_judgements, judgements, [system.name for system in trial.systems], chosen_strategies
+    )
     if plot:
         await charts.save_charts(comparison_charts(comparison), plot)
     redact = make_redactor(get_secret_values(settings))

@@ -17,13 +17,22 @@ from bots.evaluation.comparison.results import (
     answer_as_record,
     usage_as_record,
 )
-from bots.evaluation.comparison.statistics import OVERALL, Agreement, Comparison, Pair
+from bots.evaluation.comparison.statistics import (
+    OVERALL,
+    Agreement,
+    Comparison,
+    Pair,
+    PairTest,
+    StrategyRow,
+    TTest,
+)
 from core.formatting import pluralize
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Estimate
 from core.storage.usage import TokenUsage, add_up
 
 FIGURES = (OVERALL, *CRITERIA)
 ALPHA = 1 - CONFIDENCE_LEVEL
+TEST_HEADINGS = ("wins", "difference", "t, p (paired)", "t, p (Welch)", "p (Holm)")
 
 
 def comparison_as_json(
@@ -41,10 +50,23 @@ def comparison_as_json(
         "judged": comparison.judged,
         "level": CONFIDENCE_LEVEL,
         "systems": {
-            name: {**output.figures_as_json(figures), **_summarize(_of_system(answers, name))}
+            name: {
+                **output.figures_as_json(figures),
+                "win_share": {figure: _round(share) for figure, share in comparison.win_shares[name].items()},
+                **_summarize(_of_system(answers, name)),
+            }
             for name, figures in comparison.scores.items()
         },
         "pairs": [_pair_as_json(pair) for pair in comparison.pairs],
+        "by_strategy": [
+            {
+                "strategy": row.strategy,
+                "against": row.system,
+                "questions": row.questions,
+                **_test_as_json(row.test),
+            }
+            for row in comparison.by_strategy
+        ],
         "agreement": {
             "same_winner": _round(comparison.agreement.same_winner),
             "mean_difference": _round(comparison.agreement.mean_difference),
@@ -86,13 +108,25 @@ def _summarize(answers: Sequence[SystemAnswer]) -> dict[str, Any]:
 
 
 def _pair_as_json(pair: Pair) -> dict[str, Any]:
+    # The figures of `overall` stand beside the names as well, as before the criteria were tested.
+    overall = _test_as_json(pair.tests[OVERALL])
     return {
         "first": pair.first,
         "second": pair.second,
-        "win_rate": _round(pair.win_rate),
-        "difference": output.figure_as_json(pair.difference),
-        "p": _round(pair.p),
-        "p_holm": _round(pair.p_holm),
+        **{key: overall[key] for key in ("win_rate", "difference", "p", "p_holm")},
+        "tests": {figure: _test_as_json(test) for figure, test in pair.tests.items()},
+    }
+
+
+def _test_as_json(test: PairTest) -> dict[str, Any]:
+    return {
+        "win_rate": _round(test.win_rate),
+        "difference": output.figure_as_json(test.difference),
+        "t": _round(test.paired.t if test.paired else None),
+        "p": _round(test.paired.p if test.paired else None),
+        "welch_t": _round(test.welch.t if test.welch else None),
+        "welch_p": _round(test.welch.p if test.welch else None),
+        "p_holm": _round(test.p_holm),
     }
 
 
@@ -119,8 +153,11 @@ def format_lines(
         "",
         *format_table([price_heading, *_price_rows(comparison, answers)]),
         "",
-        *format_table([("", "wins", "difference", "p (Holm)"), *map(_pair_row, comparison.pairs)]),
+        *format_table([("", *FIGURES), *_win_share_rows(comparison.win_shares)]),
         "",
+        *format_table([("", *TEST_HEADINGS), *(row for pair in comparison.pairs for row in _pair_rows(pair))]),
+        "",
+        *_format_by_strategy(comparison.by_strategy),
         *_format_agreement(comparison.agreement),
         f"The judge consumed {_format_tokens(judge_usage)} tokens, cost {_format_cost(judge_usage)}; it was "
         f"asked again {pluralize(comparison.asked_again, 'time')}; {comparison.unreadable} of {len(judgements)} "
@@ -183,11 +220,38 @@ def _price_rows(comparison: Comparison, answers: Sequence[SystemAnswer]) -> list
     return rows
 
 
-def _pair_row(pair: Pair) -> tuple[str, ...]:
-    mark = " *" if pair.p_holm is not None and pair.p_holm < ALPHA else ""
-    p = "-" if pair.p_holm is None else f"{pair.p_holm:.3f}{mark}"
-    wins = "-" if pair.win_rate is None else f"{pair.win_rate:.0%}"
-    return f"{pair.first} against {pair.second}", wins, output.format_difference(pair.difference), p
+def _win_share_rows(win_shares: Mapping[str, Mapping[str, float]]) -> list[tuple[str, ...]]:
+    return [
+        (f"wins of {name}", *(f"{shares[figure]:.0%}" for figure in FIGURES)) for name, shares in win_shares.items()
+    ]
+
+
+def _pair_rows(pair: Pair) -> list[tuple[str, ...]]:
+    """Return a row for `overall`, named after the pair, and one for each criterion."""
+    title = f"{pair.first} against {pair.second}"
+    return [(title if figure == OVERALL else f"  {figure}", *_test_cells(pair.tests[figure])) for figure in FIGURES]
+
+
+def _test_cells(test: PairTest) -> tuple[str, ...]:
+    mark = " *" if test.p_holm is not None and test.p_holm < ALPHA else ""
+    return (
+        "-" if test.win_rate is None else f"{test.win_rate:.0%}",
+        output.format_difference(test.difference),
+        _format_t_test(test.paired),
+        _format_t_test(test.welch),
+        "-" if test.p_holm is None else f"{test.p_holm:.3f}{mark}",
+    )
+
+
+def _format_t_test(test: TTest | None) -> str:
+    return "-" if test is None else f"{test.t:+.2f}, {test.p:.3f}"
+
+
+def _format_by_strategy(rows: Sequence[StrategyRow]) -> list[str]:
+    if not rows:
+        return []
+    cells = [(f"{row.strategy} ({row.questions})", row.system, *_test_cells(row.test)[:-1]) for row in rows]
+    return [*format_table([("router chose", "against", *TEST_HEADINGS[:-1]), *cells]), ""]
 
 
 def _format_ms(value: float | None) -> str:

@@ -10,6 +10,8 @@ from core.settings import Settings
 from core.storage.usage import TokenUsage
 
 CRITERIA = ("informativeness", "completeness", "novelty", "actionability")
+# The configured set of strategies, of which the router chooses one for each question.
+ROUTER = "router"
 MAX_SCORE = 5
 PASSES = 2
 

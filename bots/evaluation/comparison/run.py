@@ -15,6 +15,7 @@ from bots.evaluation.comparison.results import (
     CRITERIA,
     MAX_SCORE,
     PASSES,
+    ROUTER,
     Judgement,
     System,
     SystemAnswer,
@@ -24,7 +25,7 @@ from bots.evaluation.comparison.results import (
     usage_from_record,
 )
 from bots.evaluation.datasets import AnswerCase, run_concurrently
-from bots.evaluation.judge import Judge, format_case
+from bots.evaluation.judge import Judge, format_case, without_chance
 from core.answering.context import AnswerDependencies
 from core.answering.head_start_policy import HeadStartPolicy
 from core.answering.service import AnswerService
@@ -35,10 +36,10 @@ from core.settings import Settings, Strategy
 from core.storage.usage import TokenUsage, total_usage
 from core.version import get_version
 
-# The configured set of strategies, of which the router chooses one for each question.
-ROUTER = "router"
 BASELINES: tuple[Strategy, ...] = ("simple", "react")
 MAX_ANSWER_CHARS = 6_000
+# Each pass sees its own examples, as in the paper: what one set suggests does not decide both.
+EXAMPLES_SEPARATOR = "\n---\n"
 _LABELS = "ABCDEFGHIJ"
 _SCORE = re.compile(r"\s*([0-5])(?:\.0+)?\s*+(?:/\s*5)?\s*")
 
@@ -86,7 +87,7 @@ def make_fingerprint(prompts: Prompts) -> str:
 def make_systems(settings: Settings, names: Sequence[str] = ()) -> list[System]:
     """Return the systems to compare: the named ones, or the configured strategies and the baselines.
 
-    `router` is the configured set as it stands, where it has several strategies. Raises `UsageError` for an unknown
+    `ROUTER` is the configured set as it stands, where it has several strategies. Raises `UsageError` for an unknown
     name, for fewer than two systems and for more than ten.
     """
     allowed_strategies = tuple(dict.fromkeys(settings.strategies.allowed))
@@ -111,7 +112,14 @@ def _with_strategies(settings: Settings, allowed_strategies: tuple[Strategy, ...
         settings.strategies.default if settings.strategies.default in allowed_strategies else allowed_strategies[0]
     )
     strategies = settings.strategies.model_copy(update={"allowed": allowed_strategies, "default": default})
-    return settings.model_copy(update={"strategies": strategies})
+    models = settings.models.model_copy(
+        update={
+            role: without_chance(model)
+            for role in ("main", "light")
+            if (model := getattr(settings.models, role)) is not None
+        }
+    )
+    return settings.model_copy(update={"strategies": strategies, "models": models})
 
 
 async def answer_question(deps: AnswerDependencies, case: AnswerCase, system: System) -> SystemAnswer:
@@ -272,7 +280,10 @@ def _make_request(judge: Judge, case: AnswerCase, answers: Sequence[SystemAnswer
         return None
     systems_by_label = dict(zip(_LABELS, order, strict=False))
     quoted_labels = ", ".join(f'"{label}"' for label in systems_by_label)
-    system_prompt = judge.prompts.fill("judge", most=str(MAX_SCORE), labels=quoted_labels)
+    examples = judge.prompts.templates["judge_examples"].split(EXAMPLES_SEPARATOR)
+    system_prompt = judge.prompts.fill(
+        "judge", most=str(MAX_SCORE), labels=quoted_labels, examples=examples[pass_number % len(examples)].strip()
+    )
     fenced_answers = [_format_answer(label, texts[name]) for label, name in systems_by_label.items()]
     text = "\n".join([format_case(case.question, case.reference), *fenced_answers])
     key = make_key("judgement", judge.name, pass_number, system_prompt, text)

@@ -1,15 +1,15 @@
-"""The statistics of judgements: means with intervals, wins, paired tests, and how far the two passes agree."""
+"""The statistics of judgements: means with intervals, wins, t-tests, and how far the two passes agree."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bots.evaluation.comparison.results import CRITERIA, PASSES, Judgement
+from bots.evaluation.comparison.results import CRITERIA, PASSES, ROUTER, Judgement
 from bots.evaluation.metrics import mean_with_interval
 from core.messaging.gate.classification_metrics import Estimate
 
@@ -18,20 +18,47 @@ Scores = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """Two systems over the same questions.
+class TTest:
+    """The result of a t-test, two-sided."""
 
-    `win_rate` is the share of the questions that `first` wins, a draw being half a win; None where no question was
-    judged. `p` is that of a paired t-test of the overall scores, `p_holm` the same corrected for the number of pairs
-    (Holm); None where no two scores differ in a different way, or there is one question only.
+    t: float
+    p: float
+
+
+@dataclass(frozen=True, slots=True)
+class PairTest:
+    """Two systems over the same questions, by one figure.
+
+    `win_rate` is the share of the questions that the first one wins, a draw being half a win; None where no question
+    was judged. `paired` compares the scores question by question, `welch` as two independent samples, as the paper on
+    SRSA does. `p_holm` is that of `paired`, corrected for the number of pairs (Holm). A test is None where no two
+    scores differ in a different way, or there is one question only.
     """
+
+    win_rate: float | None
+    difference: Estimate
+    paired: TTest | None
+    welch: TTest | None = None
+    p_holm: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two systems, compared by `overall` and by each criterion."""
 
     first: str
     second: str
-    win_rate: float | None
-    difference: Estimate
-    p: float | None
-    p_holm: float | None = None
+    tests: Mapping[str, PairTest]
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyRow:
+    """The questions for which the router chose one strategy: how it did there against another system, by `overall`."""
+
+    strategy: str
+    system: str
+    questions: int
+    test: PairTest
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,44 +77,79 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All judgements together: `scores` by system and criterion, and `overall`; `judged` is a number of questions."""
+    """All judgements together.
+
+    `scores` are by system and criterion, and `overall`; `judged` is a number of questions. `win_shares` are the shares
+    of the questions that each system wins against all others, by the same figures: a question with several winners
+    counts a part for each of them, so that they add up to 1. `by_strategy` is empty without a router.
+    """
 
     judged: int
     scores: Mapping[str, Mapping[str, Estimate]]
+    win_shares: Mapping[str, Mapping[str, float]]
     pairs: Sequence[Pair]
+    by_strategy: Sequence[StrategyRow]
     agreement: Agreement
     asked_again: int
     unreadable: int
 
 
-def compare_judgements(judgements: Sequence[Judgement], systems: Sequence[str]) -> Comparison:
+def compare_judgements(
+    judgements: Sequence[Judgement], systems: Sequence[str], chosen_strategies: Mapping[str, str] | None = None
+) -> Comparison:
     """Return what the judgements of all questions say. Blocking.
 
-    A question counts with the mean of its passes; a pass that could not be read is left out.
+    A question counts with the mean of its passes; a pass that could not be read is left out. `chosen_strategies` are
+    those of the system `ROUTER` by question.
     """
     passes = _collect_passes(judgements, systems)
     # Shape (questions, systems, criteria).
     values = np.array([np.mean(scores, axis=0) for scores in passes.values()]).reshape(-1, len(systems), len(CRITERIA))
-    overall_scores = values.mean(axis=2)
-    figures = {
-        name: {
-            **{criterion: mean_with_interval(values[:, row, column]) for column, criterion in enumerate(CRITERIA)},
-            OVERALL: mean_with_interval(overall_scores[:, row]),
-        }
-        for row, name in enumerate(systems)
-    }
+    # Shape (questions, systems), by figure.
+    figures = {OVERALL: values.mean(axis=2)}
+    figures |= {criterion: values[:, :, column] for column, criterion in enumerate(CRITERIA)}
     pairs = [
-        _compare_pair(systems[first], systems[second], overall_scores[:, first], overall_scores[:, second])
+        Pair(systems[first], systems[second], {name: _test(scores, first, second) for name, scores in figures.items()})
         for first, second in combinations(range(len(systems)), 2)
     ]
     return Comparison(
         len(passes),
-        figures,
+        {
+            system: {name: mean_with_interval(scores[:, row]) for name, scores in figures.items()}
+            for row, system in enumerate(systems)
+        },
+        {
+            system: {name: float(_win_shares(scores)[row]) for name, scores in figures.items()}
+            for row, system in enumerate(systems)
+        },
         correct_by_holm(pairs),
+        _compare_by_strategy(figures[OVERALL], list(passes), systems, chosen_strategies or {}),
         _compute_agreement(list(passes.values())),
         sum(judgement.attempts > 1 for judgement in judgements),
         sum(not judgement.scores for judgement in judgements),
     )
+
+
+def _win_shares(scores: Scores) -> Scores:
+    """Return the share of the questions that each system wins, shape (systems,)."""
+    if not len(scores):
+        return np.zeros(scores.shape[1])
+    is_best = scores == scores.max(axis=1, keepdims=True)
+    shares: Scores = (is_best / is_best.sum(axis=1, keepdims=True)).mean(axis=0)
+    return shares
+
+
+def _compare_by_strategy(
+    scores: Scores, questions: Sequence[str], systems: Sequence[str], chosen_strategies: Mapping[str, str]
+) -> list[StrategyRow]:
+    rows = []
+    for strategy in dict.fromkeys(chosen_strategies.values()):
+        chosen = np.array([chosen_strategies.get(question) == strategy for question in questions], dtype=bool)
+        for other, system in enumerate(systems):
+            if system != ROUTER and chosen.any():
+                test = _test(scores[chosen], systems.index(ROUTER), other)
+                rows.append(StrategyRow(strategy, system, int(chosen.sum()), test))
+    return rows
 
 
 def _collect_passes(judgements: Sequence[Judgement], systems: Sequence[str]) -> dict[str, list[Scores]]:
@@ -100,31 +162,48 @@ def _collect_passes(judgements: Sequence[Judgement], systems: Sequence[str]) -> 
     return passes
 
 
-def _compare_pair(first: str, second: str, first_scores: Scores, second_scores: Scores) -> Pair:
+def _test(scores: Scores, first: int, second: int) -> PairTest:
+    from scipy.stats import ttest_ind_from_stats, ttest_rel
+
+    first_scores = scores[:, first]
+    second_scores = scores[:, second]
     differences = first_scores - second_scores
+    difference = mean_with_interval(differences)
     win_rate = float(np.mean(np.sign(differences) / 2 + 0.5)) if len(differences) else None
-    return Pair(first, second, win_rate, mean_with_interval(differences), _paired_p(differences))
-
-
-def _paired_p(differences: Scores) -> float | None:
-    """Return the p of a paired t-test; None where it is not defined: one question, or the same difference in all."""
-    from scipy.stats import ttest_1samp
-
     if len(differences) < 2 or np.ptp(differences) == 0:
-        return None
-    return float(ttest_1samp(differences, 0.0).pvalue)
+        return PairTest(win_rate, difference, None)
+    paired = ttest_rel(first_scores, second_scores)
+    # From the moments: scipy warns of scores that are all the same, which is no fault here.
+    moments = [
+        value for sample in (first_scores, second_scores) for value in (sample.mean(), sample.std(ddof=1), len(sample))
+    ]
+    welch = ttest_ind_from_stats(*moments, equal_var=False)
+    return PairTest(
+        win_rate,
+        difference,
+        TTest(float(paired.statistic), float(paired.pvalue)),
+        TTest(float(welch.statistic), float(welch.pvalue)),
+    )
 
 
 def correct_by_holm(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the pairs with their p corrected by Holm's step-down method."""
-    tested_values = sorted((pair.p, index) for index, pair in enumerate(pairs) if pair.p is not None)
-    corrected_values: dict[int, float] = {}
-    highest = 0.0
-    for rank, (p, index) in enumerate(tested_values):
-        highest = max(highest, min(1.0, p * (len(tested_values) - rank)))
-        corrected_values[index] = highest
+    """Return the pairs with the p of each figure corrected by Holm's step-down method, for the number of pairs."""
+    corrected_values: dict[tuple[int, str], float] = {}
+    for figure in (OVERALL, *CRITERIA):
+        tests = [(index, pair.tests[figure].paired) for index, pair in enumerate(pairs) if figure in pair.tests]
+        tested_values = sorted((test.p, index) for index, test in tests if test)
+        highest = 0.0
+        for rank, (p, index) in enumerate(tested_values):
+            highest = max(highest, min(1.0, p * (len(tested_values) - rank)))
+            corrected_values[index, figure] = highest
     return [
-        Pair(pair.first, pair.second, pair.win_rate, pair.difference, pair.p, corrected_values.get(index))
+        replace(
+            pair,
+            tests={
+                figure: replace(test, p_holm=corrected_values.get((index, figure)))
+                for figure, test in pair.tests.items()
+            },
+        )
         for index, pair in enumerate(pairs)
     ]
 

@@ -11,7 +11,13 @@ from dataclasses import replace
 from core.answering.context import AnswerDependencies, RetrievalResult
 from core.evidence.ranking import apply_kind_weights, fuse
 from core.evidence.rendering import escape_delimiters, render_to_budget
-from core.evidence.selection import apply_source_weights, keep_best_of_groups, lost_in_the_middle_order, select
+from core.evidence.selection import (
+    apply_source_weights,
+    drop_far_below_best,
+    keep_best_of_groups,
+    lost_in_the_middle_order,
+    select,
+)
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.budget import Budget
@@ -19,6 +25,8 @@ from core.types import Passage, Turn
 
 # An excerpt is enough to rank a passage; the model that writes gets all of it.
 MAX_EXCERPT_TOKENS = 160
+# The rerankers whose scores are those of the fused order. The scales of others are their own.
+FUSED_ORDERS = ("embedding", "model", "none")
 # How many passages sentences are quoted from when no model writes: with a model the prompt's room is the limit.
 QUOTABLE_PASSAGES = 8
 SCHEMA = DecisionSchema(
@@ -66,6 +74,8 @@ async def select_evidence(retrieval: RetrievalResult, deps: AnswerDependencies, 
         passages_by_rank = keep_best_of_groups(
             passages_by_rank, [agents[name].sources for name in retrieval.agents if name in agents]
         )
+        if deps.model and settings.knowledge.search.rerank in FUSED_ORDERS:
+            passages_by_rank = drop_far_below_best(passages_by_rank)
     passages = select(
         passages_by_rank,
         limit=limit,

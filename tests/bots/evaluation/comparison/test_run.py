@@ -16,7 +16,7 @@ from bots.evaluation.comparison.cost import Estimation, estimate, format_estimat
 from bots.evaluation.comparison.result_cache import ResultCache
 from bots.evaluation.comparison.results import CRITERIA, Judgement
 from bots.evaluation.comparison.run import make_fingerprint, make_systems, order_systems, parse_scores
-from bots.evaluation.comparison.statistics import OVERALL, Pair, compare_judgements, correct_by_holm
+from bots.evaluation.comparison.statistics import OVERALL, Pair, PairTest, TTest, compare_judgements, correct_by_holm
 from core.errors import UsageError
 from core.llm.prompts import Prompts
 from core.messaging.gate.classification_metrics import Estimate
@@ -116,6 +116,8 @@ async def test_twenty_questions_and_four_systems(corpus: Path, tmp_path: Path) -
     assert comparison["agreement"]["same_winner"] == 1.0
     assert comparison["systems"]["parallel"]["usage"]["cost"] > comparison["systems"]["simple"]["usage"]["cost"] > 0
     assert comparison["judge_usage"]["cost"] > 0
+    assert set(pair["tests"]) == {OVERALL, *CRITERIA}
+    assert pair["tests"][OVERALL]["p_holm"] == pair["p_holm"]
     assert len(comparison["answers"]) == 20 * len(SYSTEMS)
     assert comparison["judgements"][0]["reasons"]["simple"].endswith("characters")
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -167,7 +169,7 @@ async def test_a_judge_that_replies_nonsense_is_shown_and_nothing_is_ranked(
     assert "cannot say. So" in comparison["unreadable_reply"]
     assert len(comparison["unreadable_reply"]) == 100
     assert "no reply of the judge could be read" in result.stderr
-    assert re.search(r"^parallel against simple +- +- +-$", table, re.MULTILINE)
+    assert re.search(r"^parallel against simple( +-){5}$", table, re.MULTILINE)
     assert "An unreadable reply of the judge begins: I [31mcannot say. So" in table
     assert "The two passes agree" not in table
 
@@ -366,8 +368,9 @@ def test_a_verdict_is_read_whole_or_not_at_all(value: Mapping[str, Any], is_read
 
 def test_holm_corrects_by_the_number_of_pairs() -> None:
     # The example of the method: three tests, the smallest p counts three times.
-    pairs = [Pair("a", str(p), 0.5, UNKNOWN, p) for p in (0.03, 0.01, 0.04)] + [Pair("a", "b", 0.5, UNKNOWN, None)]
-    assert [pair.p_holm for pair in correct_by_holm(pairs)] == [
+    tests = [TTest(1.0, 0.03), TTest(1.0, 0.01), TTest(1.0, 0.04), None]
+    pairs = [Pair("a", str(number), {OVERALL: PairTest(0.5, UNKNOWN, test)}) for number, test in enumerate(tests)]
+    assert [pair.tests[OVERALL].p_holm for pair in correct_by_holm(pairs)] == [
         pytest.approx(0.06),
         pytest.approx(0.03),
         pytest.approx(0.06),
@@ -386,11 +389,58 @@ def test_the_paired_test_sees_a_small_steady_difference() -> None:
     judgements[0] = Judgement("q0", 0, {"a": (1,) * 4, "b": (1,) * 4}, {}, 1, TokenUsage())
     comparison = compare_judgements(judgements, ["a", "b"])
     [pair] = comparison.pairs
-    assert pair.win_rate == 1.0
-    assert pair.p is not None
-    assert pair.p == pair.p_holm
-    assert pair.p < 0.001
+    test = pair.tests[OVERALL]
+    assert test.win_rate == 1.0
+    assert test.paired is not None
+    assert test.paired.p == test.p_holm
+    assert test.paired.p < 0.001
+    assert test.welch is not None
+    assert test.welch.p > 0.2, "the questions differ more than the systems do"
     assert comparison.agreement.same_winner == pytest.approx(7 / 8)
+
+
+def _judged(scores: Mapping[str, Sequence[int]]) -> list[Judgement]:
+    """Return one pass over each question: the score of each system there, the same by all criteria."""
+    names = list(scores)
+    return [
+        Judgement(
+            f"q{number}", 0, {name: (score,) * 4 for name, score in zip(names, row, strict=True)}, {}, 1, TokenUsage()
+        )
+        for number, row in enumerate(zip(*scores.values(), strict=True))
+    ]
+
+
+def test_t_and_p_are_those_of_the_textbook() -> None:
+    comparison = compare_judgements(_judged({"a": (3, 4, 5, 4), "b": (2, 4, 3, 1)}), ["a", "b"])
+    test = comparison.pairs[0].tests["novelty"]
+    # Differences 1, 0, 2, 3: mean 1.5, standard deviation 1.291, so that t = 1.5 / (1.291 / 2).
+    assert test.paired is not None
+    assert test.welch is not None
+    assert test.paired.t == pytest.approx(2.3238, abs=1e-3)
+    assert test.paired.p == pytest.approx(0.1027, abs=1e-3)
+    # Variances 0.667 and 1.667 of four scores each: t = 1.5 / sqrt(0.1667 + 0.4167).
+    assert test.welch.t == pytest.approx(1.964, abs=1e-3)
+    assert test.welch.p == pytest.approx(0.105, abs=5e-3)
+
+
+def test_a_win_of_several_is_shared_and_the_shares_are_whole() -> None:
+    scores = {"a": (5, 3, 2), "b": (5, 1, 4), "c": (5, 1, 0)}
+    shares = compare_judgements(_judged(scores), list(scores)).win_shares
+    assert shares["a"][OVERALL] == pytest.approx((1 / 3 + 1) / 3)
+    assert shares["b"][OVERALL] == pytest.approx((1 / 3 + 1) / 3)
+    assert sum(share["novelty"] for share in shares.values()) == pytest.approx(1)
+
+
+def test_the_router_is_compared_by_the_strategies_that_it_chose() -> None:
+    scores = {"router": (5, 5, 4, 2), "simple": (3, 4, 4, 3)}
+    chosen = {"q0": "planning", "q1": "planning", "q2": "single", "q3": "single"}
+    rows = compare_judgements(_judged(scores), list(scores), chosen).by_strategy
+    assert [(row.strategy, row.system, row.questions) for row in rows] == [
+        ("planning", "simple", 2),
+        ("single", "simple", 2),
+    ]
+    assert [row.test.difference.value for row in rows] == [1.5, -0.5]
+    assert compare_judgements(_judged(scores), list(scores)).by_strategy == []
 
 
 def test_the_cost_is_estimated_from_the_prices() -> None:

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from core.answering.agents.reranker import LLMReranker, rerank
-from core.answering.context import AnswerDependencies
+from core.answering.agents.reranker import LLMReranker, rerank, select_evidence
+from core.answering.context import AnswerDependencies, RetrievalResult
 from core.answering.rewriting.rewrites import REWRITES
 from core.errors import ServiceError
 from core.llm.prompts import Prompts
@@ -146,3 +146,17 @@ async def test_without_a_model_the_fused_order_is_no_failure() -> None:
     budget = Budget(configuration.budget)
     assert ids(await rerank("How?", PASSAGES, parts(configuration), budget)) == ["strong", "middle", "weak"]
     assert budget.degraded == []
+
+
+async def test_a_passage_far_below_the_best_one_is_not_in_the_prompt() -> None:
+    async with by_model('{"order": ["p1"]}') as (deps, budget, _):
+        retrieval = RetrievalResult("pip install rockets", ("docs",), tuple(PASSAGES))
+        selected = await select_evidence(retrieval, deps, budget)
+        assert {item.id for item in selected.passages} == {"strong", "middle"}
+
+
+async def test_passages_of_several_searches_are_not_compared_by_their_scores() -> None:
+    async with by_model("{}") as (deps, budget, _):
+        retrieval = RetrievalResult("pip", ("docs",), tuple(PASSAGES), "parallel", is_ranked=True)
+        selected = await select_evidence(retrieval, deps, budget)
+        assert len(selected.passages) == len(PASSAGES)
