@@ -1,4 +1,4 @@
-"""Fitting the mix, the agents' scales and the threshold of irrelevance to labelled questions (KIMAs 3.2.2)."""
+"""Fitting the mix, the agents' scales and the threshold of irrelevance to labelled questions (KIMAs 3.3.2)."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Library(Protocol):
         ...
 
     async def route(self, query: str) -> Sequence[AgentScore]:
-        """Return the retrieval agents to ask, best first (KIMAs 3.2.2)."""
+        """Return the retrieval agents to ask, best first (KIMAs 3.3.2)."""
         ...
 
     async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:

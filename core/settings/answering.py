@@ -196,7 +196,7 @@ class MixInWeightSettings(Section):
 
 
 class AgentSettings(RestrictedSection):
-    """A retrieval agent: one or a few similar sources, and hints for routing (KIMAs 3.2.2)."""
+    """A retrieval agent: one or a few similar sources, and hints for routing (KIMAs 3.3.2)."""
 
     sources: tuple[Name, ...] = Field(min_length=1, examples=[["files", "faq"]], description="names of its sources")
     description: str = Field("", description="for routing: what this agent knows, in the users' words")

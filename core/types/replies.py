@@ -43,7 +43,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class AgentScore:
-    """How well a retrieval agent matches a query, after mix-in and scaling (KIMAs 3.2.2)."""
+    """How well a retrieval agent matches a query, after mix-in and scaling (KIMAs 3.3.2)."""
 
     name: str
     score: float

@@ -1,4 +1,4 @@
-"""Cutting documents into chunks (KIMAs 3.1): by heading, by definition, by paragraph."""
+"""Cutting documents into chunks (KIMAs 3.3.1): by heading, by definition, by paragraph."""
 
 from __future__ import annotations
 

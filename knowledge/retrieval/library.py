@@ -1,4 +1,4 @@
-"""All knowledge as the agents see it: routing (KIMAs 3.2.2), search and similarity over one store and one embedder."""
+"""All knowledge as the agents see it: routing (KIMAs 3.3.2), search and similarity over one store and one embedder."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Which retrieval agents a query goes to: centroids of each agent's knowledge, mixed with its owner's description.
 
-KIMAs 3.2.2: the vectors of an agent's passages are clustered; a query is compared with the centroids, and with the
+KIMAs 3.3.2: the vectors of an agent's passages are clustered; a query is compared with the centroids, and with the
 vectors of the agent's description, its examples and its questions with answers; the weighted sum is scaled per agent.
 
 All vectors come from one model and all scores are weighted cosines, so that those of different agents compare.

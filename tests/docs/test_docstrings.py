@@ -80,3 +80,16 @@ def test_names_in_docstrings_exist(file: Path) -> None:
 def test_a_name_that_is_gone_is_noticed() -> None:
     source = 'def send(text: str) -> None:\n    """Send `text` to `chat`; ``said`` and `a.b` are no names."""\n'
     assert unknown_names(ast.parse(source)) == {"chat"}
+
+
+def test_sections_of_the_report_are_named_where_the_table_says() -> None:
+    table = (ROOT / "docs/decisions.md").read_text("utf-8").partition("Where docstrings name a section")[2]
+    listed = {}
+    for section, paths in re.findall(r"^\| KIMAs ([\d.]+) \| [^|]+ \| ([^|]+) \|$", table, re.MULTILINE):
+        listed[section] = set(re.findall(r"`([^`]+)`", paths))
+    named: dict[str, set[str]] = {}
+    for folder in ("bots", "core", "knowledge"):
+        for file in (ROOT / folder).rglob("*.py"):
+            for section in re.findall(r"KIMAs ([1-9](?:\.\d)+)", file.read_text("utf-8")):
+                named.setdefault(section, set()).add(file.relative_to(ROOT).as_posix())
+    assert named == listed

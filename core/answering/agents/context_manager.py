@@ -1,4 +1,4 @@
-"""The context manager for retrieval: makes a question complete before anything is searched for it (KIMAs 3.2.1).
+"""The context manager for retrieval: makes a question complete before anything is searched for it (KIMAs 3.2).
 
 `history_selection` does the same for the summarizer.
 """

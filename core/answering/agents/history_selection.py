@@ -1,4 +1,4 @@
-"""The context manager for the summarizer: which messages matter for a question, and what is wanted now (KIMAs 3.2.2).
+"""The context manager for the summarizer: which messages matter for a question, and what is wanted now (KIMAs 3.2).
 
 The light model is called at the very beginning, at the same time as the rewrite and the search. Its reply is streamed:
 the indices come first and can be used before the analysis is complete. The summarizer takes what has come when it could

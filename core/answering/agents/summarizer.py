@@ -143,7 +143,7 @@ async def stream_answer(
 def build_prompt(question: Question, retrieval: RetrievalResult, deps: AnswerDependencies) -> tuple[str, list[Turn]]:
     """Return the system prompt, and the conversation with the evidence, the analysis and the question last.
 
-    The conversation is the question's history: what the context manager has selected (KIMAs 3.2.2), or all of it. A
+    The conversation is the question's history: what the context manager has selected (KIMAs 3.2), or all of it. A
     message that needed no search gets the prompt for small talk.
     """
     settings = deps.settings

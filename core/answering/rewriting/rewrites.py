@@ -1,4 +1,4 @@
-"""The built-in rewrite strategies (KIMAs 3.3.1); docs/answering.md describes each of them.
+"""The built-in rewrite strategies (KIMAs 3.2); docs/answering.md describes each of them.
 
 Each takes the queries of one retrieval agent and returns others. The light model writes them; where there is none, and
 where its reply makes no sense or comes too late, a rule takes its place.
