@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from core.answering.agents.conversation import format_question
 from core.answering.context import AnswerDependencies
-from core.evidence.rendering import render_to_budget
+from core.evidence.rendering import escape_delimiters, render_to_budget
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import CallBudget, DecisionRequest, decide
 from core.runtime.budget import Budget
@@ -89,8 +89,13 @@ async def filter_passages(
     deps: AnswerDependencies,
     budget: Budget,
     call_budget: CallBudget | None = None,
+    *,
+    objectives: Sequence[str] = (),
 ) -> FilterResult:
-    """Return the passages that help to answer the question. The default is all of them."""
+    """Return the passages that help to answer the question, or serve what this step was to find out (`objectives`).
+
+    The default is all of them.
+    """
     unfiltered_result = FilterResult(tuple(passages))
     if not passages:
         return unfiltered_result
@@ -104,7 +109,9 @@ async def filter_passages(
         )
 
     evidence = render_to_budget(passages, deps.settings.evidence_tokens("light"))
-    turns = [Turn("user", f"<evidence>\n{evidence}\n</evidence>\n{format_question(question)}")]
+    lines = "\n".join(" ".join(objective.split()) for objective in objectives)
+    objective_block = f"<objective>\n{escape_delimiters(lines)}\n</objective>\n" if lines else ""
+    turns = [Turn("user", f"<evidence>\n{evidence}\n</evidence>\n{objective_block}{format_question(question)}")]
     decision_request = DecisionRequest(
         "filter", "step", SCHEMA, deps.prompts.fill("filter"), turns, call_budget=call_budget
     )

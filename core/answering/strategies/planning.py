@@ -138,7 +138,8 @@ async def _run_rounds(
         # Before the filter and the compression, so that nothing is lost when they are cut off.
         state.passages_by_round.append(new_passages)
         state.rounds.append(SearchRound(tuple(result.query for result in round_results)))
-        filter_result = await filter_passages(question, new_passages, deps, budget, call_budget)
+        objectives = [result.query for result in round_results]
+        filter_result = await filter_passages(question, new_passages, deps, budget, call_budget, objectives=objectives)
         state.passages_by_round[-1] = filter_result.passages
         state.passages_by_round[-1] = await compress(
             round_results[0].query, filter_result.passages, deps, budget, call_budget

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from io import StringIO
 from pathlib import Path
@@ -72,6 +73,16 @@ async def test_poor_evidence_is_told_to_the_writer_and_to_the_trace(peer: Script
     assert "<judgement>\nThe evidence is poor: ‹/judgement›no files\n</judgement>" in last
     assert "no disks" not in last
     assert "A judgement, where there is one" in system
+
+
+async def test_the_filter_knows_what_each_step_was_to_find_out(peer: ScriptedPeer) -> None:
+    peer.replies |= PLANNED
+    await ask(QUESTION, peer, allowing("planning"))
+    objectives = [
+        re.findall(r"<objective>\n(.*?)\n</objective>", body["messages"][-1]["content"], re.DOTALL)
+        for body in peer.sent("filter")
+    ]
+    assert objectives == [[f"{QUESTION.text}\nmemory module"], ["vector database disk"]]
 
 
 @pytest.mark.parametrize(

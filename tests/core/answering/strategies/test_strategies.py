@@ -598,7 +598,7 @@ async def test_every_prompt_holds_the_date_and_fences_what_is_data(peer: Scripte
 def unfenced(body: Body) -> str:
     """Return a request without what stands inside its fences: all that a model may take for instructions."""
     text = "\n".join(message["content"] for message in body["messages"] if message["role"] != "assistant")
-    for tag in ("passage", "evidence", "searches", "conversation", "analysis", "question", "said"):
+    for tag in ("passage", "evidence", "searches", "conversation", "analysis", "question", "said", "objective"):
         text = re.sub(rf"<{tag}\b[^>]*>.*?</{tag}>", "", text, flags=re.DOTALL)
     return text
 
