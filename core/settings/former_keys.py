@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 # In a path, `*` is a name that the user chose. A whole section stands for its keys.
 FORMER_KEYS = {
-    "administration.refresh_minutes": "always 5",
     "alerts.budget_share": "always 0.8",
     "answer.max_question_chars": "always 4000",
     "budget.choose": "two thirds of `budget.step`",

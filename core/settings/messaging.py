@@ -44,6 +44,7 @@ class AdministrationSettings(Section):
         '"discord:9876"]`',
     )
     platform_admins: bool = Field(False, description="a chat's administrators count as admins of the bot in that chat")
+    refresh_minutes: PositiveFloat = Field(5, description="least time between two `/refresh` of one source, minutes")
     audit_days: PositiveFloat | None = Field(
         365, description="how long the audit keeps its entries, days; `null`: forever"
     )

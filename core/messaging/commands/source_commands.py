@@ -20,12 +20,10 @@ from core.types import Question
 _log = get_logger(__name__)
 
 MAX_SHOWN_ERRORS = 10
-# Between two requests for the same source.
-MIN_REFRESH_INTERVAL_S = 300.0
 
 
 async def refresh(context: CommandContext, request: CommandRequest) -> str:
-    """Ask for a refresh of one source or all; not more often than every five minutes."""
+    """Ask for a refresh of one source or all; not more often than `administration.refresh_minutes` allow."""
     if context.refresher is None:
         raise UsageError(request.texts.refresh_unavailable)
     name = request.arguments.get("source", "")
@@ -33,11 +31,12 @@ async def refresh(context: CommandContext, request: CommandRequest) -> str:
         context.require_source(name, request)
     now = time.monotonic()
     last_request_at = max(context.last_refresh_requests.get(source, -float("inf")) for source in {name, ""})
-    if now - last_request_at < MIN_REFRESH_INTERVAL_S:
+    least_wait_s = 60 * context.settings.administration.refresh_minutes
+    if now - last_request_at < least_wait_s:
         raise UsageError(
             request.texts.refresh_too_soon.format(
                 elapsed=format_duration(now - last_request_at, request.texts),
-                wait=format_duration(MIN_REFRESH_INTERVAL_S - (now - last_request_at), request.texts),
+                wait=format_duration(least_wait_s - (now - last_request_at), request.texts),
             )
         )
     context.last_refresh_requests[name] = now
