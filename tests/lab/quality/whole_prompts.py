@@ -19,7 +19,7 @@ import math
 import random
 import re
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -84,9 +84,13 @@ REPOSITORIES = tuple(item.project.repository for item in read_projects().values(
 
 @dataclass(frozen=True)
 class Mark:
-    """A mark of an answer: the passage that it names, all that support its sentence, and the words before it."""
+    """A mark of an answer: the passage that it names, all that support its sentence, and the words before it.
+
+    Marks of one `run` stand behind the same words.
+    """
 
     index: int
+    run: int
     position: int
     right: frozenset[int]
     sentence: str
@@ -148,14 +152,14 @@ class Answer:
             else:
                 runs.append([index])
         marks: list[Mark] = []
-        for run in runs:
+        for number, run in enumerate(runs):
             start = markers[run[0]].start
             previous_end = markers[run[0] - 1].end if run[0] else 0
             sentence = self.text[max(previous_end, self.text.rfind("\n", 0, start) + 1) : start]
             right = frozenset(position for index in run for position in (*markers[index].positions, *self.also[index]))
             for index in run:
                 [position] = markers[index].positions
-                marks.append(Mark(index, position, right, sentence))
+                marks.append(Mark(index, number, position, right, sentence))
         return tuple(marks)
 
     def move_marks(self, variant: Variant) -> tuple[str, dict[int, int]]:
@@ -166,17 +170,15 @@ class Answer:
         if variant == "true":
             return self.text, {mark.index: mark.position for mark in self.marks}
         new_positions: dict[int, int] = {}
+        positions_by_run: dict[int, set[int]] = defaultdict(set)
         for mark in self.marks:
-            previous_position = new_positions.get(mark.index - 1)
-            candidates = [
-                position
-                for position in range(len(self.passages))
-                if position not in mark.right and position != previous_position
-            ]
+            excluded = mark.right | positions_by_run[mark.run]
+            candidates = [position for position in range(len(self.passages)) if position not in excluded]
             if candidates and variant == "random":
                 new_positions[mark.index] = random.Random(f"{self.id}:{mark.index}").choice(candidates)
             elif candidates:
                 new_positions[mark.index] = self._likeness.find_next_best(mark, candidates)
+            positions_by_run[mark.run].add(new_positions.get(mark.index, mark.position))
         return self._replace_marks(new_positions), new_positions
 
     @cached_property
