@@ -23,6 +23,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,7 +33,7 @@ from core.evidence.rendering import passage_ref
 from core.evidence.selection import merge_adjacent
 from core.settings import Settings
 from core.types import Passage, Question, Turn
-from knowledge.chunking import chunk_and_tokenize
+from knowledge.chunking import READERS, TokenizedChunk, chunk_and_tokenize
 from knowledge.ports import Document
 from knowledge.retrieval.library import KnowledgeLibrary
 from knowledge.sources.git.source import GitRepository
@@ -45,6 +46,7 @@ FOLDER = Path(__file__).with_suffix("")
 # Nobody waits: this measures the check, not its time.
 TIMEOUT_S = 60.0
 MAX_CHUNKS = 1_000_000
+MAX_JOINED = 10
 LANGUAGES = {"en": "English", "zh": "Chinese"}
 # By language: what the project wants to find of the marks that were moved.
 GOALS = {"en": 0.8, "zh": 0.7}
@@ -242,10 +244,11 @@ async def _build(mirror: Path, data: Path) -> None:
             settings = make_settings(data, name, item.project)
             places = [place for record in records for place in record["passages"]]
             documents = await _read_documents(settings, {(place["source"], place["path"]) for place in places})
+            tokens = settings.knowledge.chunking.tokens
+            pieces = {key: chunk_and_tokenize(document, tokens, MAX_CHUNKS) for key, document in documents.items()}
             for place in places:
-                changed_count += not _add_text(
-                    place, documents[place["source"], place["path"]], settings.knowledge.chunking.tokens
-                )
+                key = place["source"], place["path"]
+                changed_count += not _add_text(place, documents[key], pieces[key])
             for record in records:
                 record["is_held_out"] = item.is_held_out
                 output_file.write(json.dumps(record, ensure_ascii=False) + "\n")
@@ -277,33 +280,44 @@ def hash_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _add_text(place: dict[str, Any], document: Document, tokens: int) -> bool:
+def _add_text(place: dict[str, Any], document: Document, chunks: Sequence[TokenizedChunk]) -> bool:
     """Add the text of a passage; return whether it is the one that the answer was written from.
 
-    It is that of the chunks between these lines. If the product cuts them otherwise now, the lines alone are read.
+    It is that of chunks between these lines. If the product cuts them otherwise now, the lines alone are read.
     """
     first, last = place["lines"]
     pieces = [
-        Passage("", "", document.path, "", piece.text, "", piece.kind, piece.start_line, piece.end_line)
-        for piece in chunk_and_tokenize(document, tokens, MAX_CHUNKS)
-        if first <= piece.start_line and piece.end_line <= last
+        Passage("", "", document.path, "", chunk.text, "", chunk.kind, chunk.start_line, chunk.end_line)
+        for chunk in chunks
+        if first <= chunk.start_line and chunk.end_line <= last
     ]
-    joined = reduce(lambda passage, piece: merge_adjacent(passage, piece) or passage, pieces) if pieces else None
-    for passage in (*pieces, *filter(None, (joined,))):
-        if hash_text(passage.text) == place["hash"]:
-            place.update(text=passage.text, kind=passage.kind)
-            return True
-    if joined is None or (joined.start_line, joined.end_line) != (first, last):
-        lines = document.text.split("\n")
-        cut = [line for number, line in enumerate(lines, 1) if first <= document.get_line(number) <= last]
-        pieces_of_cut = chunk_and_tokenize(
-            Document(document.path, "\n".join(cut), document.kind), len(document.text), MAX_CHUNKS
-        )
-        text = "\n\n".join(piece.text for piece in pieces_of_cut)
-        place.update(text=text, kind=pieces_of_cut[0].kind if pieces_of_cut else document.kind)
-    else:
-        place.update(text=joined.text, kind=joined.kind)
-    return False
+    passages = [*_join(pieces), _read_lines(document, first, last)]
+    unchanged = next((passage for passage in passages if hash_text(passage.text) == place["hash"]), None)
+    covering = (passage for passage in passages if (passage.start_line, passage.end_line) == (first, last))
+    passage = unchanged or next(covering)
+    place.update(text=passage.text, kind=passage.kind)
+    return unchanged is not None
+
+
+def _join(pieces: Sequence[Passage]) -> Iterator[Passage]:
+    """Yield what neighbours can have been joined to, all of them first: another passage may have taken any piece.
+
+    Of many pieces, only rows are tried: what a page includes has the line of the inclusion.
+    """
+    for count in range(min(len(pieces), MAX_JOINED), 0, -1):
+        rows = (pieces[start : start + count] for start in range(len(pieces) - count + 1))
+        for subset in combinations(pieces, count) if len(pieces) <= MAX_JOINED else rows:
+            yield reduce(lambda passage, piece: merge_adjacent(passage, piece) or passage, subset)
+
+
+def _read_lines(document: Document, first: int, last: int) -> Passage:
+    """Return some lines of a document as the product reads them. Code is what it is, however it is cut."""
+    lines = document.text.split("\n")
+    text = "\n".join(line for number, line in enumerate(lines, 1) if first <= document.get_line(number) <= last)
+    if document.kind in READERS:
+        part = Document(document.path, text, document.kind)
+        text = "\n\n".join(chunk.text for chunk in chunk_and_tokenize(part, len(document.text), MAX_CHUNKS))
+    return Passage("", "", document.path, "", text, "", document.kind, first, last)
 
 
 def read_answers(data: Path) -> list[Answer]:
