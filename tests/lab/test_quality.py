@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -13,7 +14,16 @@ from xml.etree import ElementTree
 import pytest
 
 from core.types import Citation, Reply
-from tests.lab.quality import __main__ as quality, beginner_questions, citations, figures, new_projects, quoted_answers
+from tests.lab.quality import (
+    __main__ as quality,
+    beginner_questions,
+    citations,
+    dump_prompts,
+    figures,
+    new_projects,
+    quoted_answers,
+    whole_prompts,
+)
 from tests.lab.quality.figures import Figure
 from tests.lab.quality.repository_questions import read_cases
 
@@ -116,3 +126,97 @@ def test_the_questions_about_new_projects_are_of_no_other_part() -> None:
     assert all(case.files and (case.translation or case.language == "en") for case in cases)
     statements = [json.loads(line) for line in new_projects.STATEMENTS.read_text("utf-8").splitlines()]
     assert {item["repository"] for item in statements} <= set(new_projects.REPOSITORIES)
+
+
+def _answer(text: str, passage_texts: Sequence[str], also: Sequence[Sequence[int]]) -> whole_prompts.Answer:
+    places = [
+        {
+            "source": "docs",
+            "path": f"{number}.md",
+            "title": "",
+            "lines": [1, 9],
+            "kind": "markdown",
+            "text": passage_text,
+        }
+        for number, passage_text in enumerate(passage_texts, 1)
+    ]
+    return whole_prompts.Answer.from_record(
+        {
+            "id": "tarn-1",
+            "language": "en",
+            "kind": "prose",
+            "is_held_out": False,
+            "question": "Which port?",
+            "conversation": [],
+            "passages": places,
+            "answer": text,
+            "also": also,
+        }
+    )
+
+
+def test_marks_are_moved_to_passages_that_do_not_support_their_sentence() -> None:
+    passages = ["The port is 80.", "Port 80 is the default port.", "Port 443 is for TLS.", "Apples are red.", "Pears."]
+    answer = _answer(
+        "It listens on port 80 [p1]. So do others [p1][p3].\n\n- **TLS**: port 443 [p3].", passages, [[2], [], [], []]
+    )
+    assert [mark.right for mark in answer.marks] == [{0, 1}, {0, 2}, {0, 2}, {2}]
+    assert [mark.sentence.strip() for mark in answer.marks][-1] == "- **TLS**: port 443"
+    for variant in ("random", "next best"):
+        text, positions = answer.move_marks(variant)
+        assert positions.keys() == {0, 1, 2, 3}
+        assert all(positions[mark.index] not in mark.right for mark in answer.marks)
+        moved = _answer(text, passages, [[], [], [], []])
+        assert [mark.position for mark in moved.marks] == list(positions.values())
+        assert positions[1] != positions[2]
+    assert positions[0] == 2
+    assert answer.move_marks("true")[0] == answer.text
+
+
+def test_a_mark_without_a_wrong_passage_to_go_to_stays() -> None:
+    answer = _answer("It is 80 [p1].", ["The port is 80.", "Port 80."], [[2]])
+    assert answer.move_marks("random") == (answer.text, {})
+
+
+def test_figures_of_marks_tell_lost_ones_from_moved_ones() -> None:
+    answer = _answer("One [p1]. Two [p2]. Three [p3].", ["1", "2", "3"], [[], [3], []])
+    moves = {("true", 0): 0, ("true", 1): 2, ("true", 2): None, ("random", 0): 0, ("random", 1): 0, ("random", 2): None}
+    outcomes = [
+        whole_prompts.Outcome(answer, variant, answer.marks[index], 1, position)  # type: ignore[arg-type]
+        for (variant, index), position in moves.items()
+    ]
+    values = {figure.name: figure.value for figure in whole_prompts.make_figures(outcomes, "all")}
+    assert values["true marks lost, English, all"] == pytest.approx(1 / 3)
+    assert values["true marks moved to a wrong passage, English, all"] == 0
+    assert values["false marks (random) removed or moved to a right passage, English, all"] == pytest.approx(2 / 3)
+    assert values["false marks (random) moved to a right passage, English, all"] == pytest.approx(1 / 3)
+
+
+def test_the_answers_from_whole_prompts_are_of_projects_of_no_other_part() -> None:
+    repositories = [part.REPOSITORIES for name, part in quality.parts().items() if name != "whole_prompts"]
+    assert not set(whole_prompts.REPOSITORIES) & set(chain.from_iterable(repositories))
+    ids = []
+    for name in whole_prompts.read_projects():
+        for record in whole_prompts.read_records(name):
+            ids.append(record["id"])
+            assert record["language"] in whole_prompts.LANGUAGES
+            assert record["kind"] in ("prose", "code", "follow_up")
+            assert bool(record["conversation"]) is (record["kind"] == "follow_up")
+            # The text of others is not part of this repository.
+            assert all(place.keys() == set(dump_prompts.PLACE) for place in record["passages"])
+            texts = [place | {"text": place["path"], "kind": "markdown"} for place in record["passages"]]
+            answer = whole_prompts.Answer.from_record(record | {"passages": texts, "is_held_out": False})
+            assert len(answer.marks) == len(record["also"]) > 0, record["id"]
+            assert all(mark.right <= set(range(len(texts))) for mark in answer.marks), record["id"]
+    assert len(set(ids)) == len(ids)
+
+
+def test_a_written_answer_becomes_a_line_with_marks_and_what_else_supports_them() -> None:
+    places = [{"source": "docs", "path": f"{number}.md", "lines": [1, 2], "title": "", "hash": ""} for number in "123"]
+    record = {"id": "a-1", "language": "en", "kind": "prose", "question": "?", "passages": places}
+    line = dump_prompts.make_line(record, "One [p1~2, 3]. Two [p2][p3].")
+    assert line["answer"] == "One [p1]. Two [p2][p3]."
+    assert line["also"] == [[2, 3], [], []]
+    for wrong in ("No mark.", "One [p4].", "One [p1, p2]. Two [p3].", "`code [p1]` and [p2]."):
+        with pytest.raises(ValueError, match="a-1"):
+            dump_prompts.make_line(record, wrong)
