@@ -15,6 +15,7 @@ from bots.common.connection import RetryLater, TokenRefused, Unreachable
 from bots.common.events import IgnoredEvent, record_ignored
 from bots.discord.connection import DiscordIntervals, make_retry_loop
 from bots.discord.convert import (
+    GROUP_DM_KIND,
     PRIVATE_KINDS,
     Identity,
     Location,
@@ -122,8 +123,13 @@ class ChannelState:
         """Return the location of a message event, or None when its channel is unknown."""
         if channel_id in self._locations:
             return self._locations[channel_id]
-        if not event.get("guild_id") and event.get("channel_type") in (None, *PRIVATE_KINDS):
-            return Location(channel_id, channel_id)
+        kind = event.get("channel_type")
+        if not event.get("guild_id") and kind in (None, *PRIVATE_KINDS):
+            location = Location(channel_id, channel_id, is_group_dm=kind == GROUP_DM_KIND)
+            if location.is_group_dm:
+                # Later events of it need not say so.
+                self._locations[channel_id] = location
+            return location
         return None
 
     async def resume_position(self, channel_id: str, joined_at: str | None = None) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import case, delete, func, null, or_, select, update
+from sqlalchemy import and_, case, delete, func, null, or_, select, update
 
 from core.runtime.tasks import uncancellable
 from core.storage.tables import answers, feedback, is_reply_in, messages, replies, taught_answers
@@ -31,6 +31,8 @@ ERASED_VALUES: Mapping[str, Any] = {
     # Why there was no answer stays, but not what a model said of the message.
     "reason": case((messages.c.reason.startswith(_OPINION), _OPINION.rstrip(": ")), else_=messages.c.reason),
 }
+# For how long what somebody said may be part of the conversation of others; `answer.history_hours` is 6 by default.
+CONVERSATION_TIME = timedelta(hours=24)
 _WITHOUT_TEACHER = {"taught_by": "", "teacher": ""}
 _WITHOUT_PERSON = dict.fromkeys(("chat", "author_id", "question_id"), "")
 
@@ -94,8 +96,17 @@ async def list_platforms(database: Database) -> list[str]:
 async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], author_id: str) -> int:
     """Erase an author's messages, ratings and taught answers where the columns of `place` have its values.
 
-    An approved answer is knowledge and stays, without names.
+    An approved answer is knowledge and stays, without names. What other people were answered stays, but not how: their
+    completed questions may hold the author's words.
     """
+    await _erase_shared_traces(connection, place, author_id)
+    # Earlier versions kept the reviewer's name: it is that of the messages, as long as these are there.
+    names = select(messages.c.author).filter_by(platform=place["platform"], author_id=author_id)
+    is_reviewer = or_(
+        taught_answers.c.reviewer == f"{place['platform']}:{author_id}",
+        and_(taught_answers.c.reviewer != "", taught_answers.c.reviewer.in_(names)),
+    )
+    await connection.execute(update(taught_answers).where(is_reviewer).values(reviewer=""))
     by_author = update(messages).filter_by(**place, author_id=author_id).where(messages.c.state.in_(FINISHED_STATES))
     result = await connection.execute(by_author.values(ERASED_VALUES))
     columns = taught_answers.c
@@ -105,3 +116,27 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
     await connection.execute(update(taught_answers).filter_by(**place, asked_by=author_id).values(asked_by=""))
     await connection.execute(update(taught_answers).filter_by(**place, taught_by=author_id).values(_WITHOUT_TEACHER))
     return result.rowcount
+
+
+async def _erase_shared_traces(connection: AsyncConnection, place: Mapping[str, str], author_id: str) -> None:
+    """Erase the traces of what others were answered soon after this author wrote in the same chat."""
+    rows = await connection.execute(
+        select(messages.c.chat, messages.c.received_at)
+        .filter_by(**place, author_id=author_id)
+        .order_by(messages.c.chat, messages.c.received_at)
+    )
+    windows: list[tuple[str, datetime, datetime]] = []
+    for chat, received_at in rows:
+        end = received_at + CONVERSATION_TIME
+        if windows and windows[-1][0] == chat and received_at <= windows[-1][2]:
+            windows[-1] = (chat, windows[-1][1], end)
+        else:
+            windows.append((chat, received_at, end))
+    for chat, start, end in windows:
+        await connection.execute(
+            update(messages)
+            .filter_by(platform=place["platform"], chat=chat)
+            .where(messages.c.author_id != author_id, messages.c.received_at.between(start, end))
+            .where(messages.c.state.in_(FINISHED_STATES))
+            .values(trace=null())
+        )

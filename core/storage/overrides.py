@@ -58,9 +58,11 @@ def new_entry(
 ) -> AuditEntry:
     """Return the entry of a message's command, dated now. What people typed is cut to a length.
 
-    The whole chat may read it: what was typed in a closed thread of the chat is not in it.
+    The whole chat may read it: what was typed in a closed thread of the chat is not in it. Of a refused command only
+    the name is: it changed nothing, and what stands behind it may be anything.
     """
-    typed_text = "" if message.thread_state.is_restricted and not message.private else message.text
+    is_in_closed_thread = message.thread_state.is_restricted and not message.private
+    typed_text = "" if is_in_closed_thread or outcome == "refused" else message.text
     command = f"{message.command} {typed_text}".strip()[:MAX_TEXT_CHARS]
     key = message.key
     texts = (text[:MAX_TEXT_CHARS] for text in (subject, before, after))

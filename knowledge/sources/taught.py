@@ -14,7 +14,7 @@ from knowledge.sources.common.documents import fingerprint
 
 
 class TaughtAnswers:
-    """The approved answers, each a document named after its reviewer and the time of the review.
+    """The approved answers, each a document named after its number and the day of the review.
 
     `accepts` says whether an answer belongs to this source: by the platform and the chat where it was taught, and the
     closed sources that could be seen there.
@@ -63,8 +63,7 @@ class TaughtAnswers:
 
 def _to_document_path(taught_answer: TaughtAnswer) -> str:
     day = f"{taught_answer.reviewed_at.replace(tzinfo=UTC):%Y-%m-%d}" if taught_answer.reviewed_at else "an unknown day"
-    reviewer = " ".join(taught_answer.reviewer.replace("/", " ").split())[:60] or "somebody"
-    return f"answer {taught_answer.number}, approved by {reviewer} on {day}"
+    return f"answer {taught_answer.number}, approved on {day}"
 
 
 def _to_text(taught_answer: TaughtAnswer) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import ClauseElement, event, update
+from sqlalchemy import ClauseElement, event, select, update
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql import visitors
@@ -203,6 +203,35 @@ class TestMessages:
         assert await cache.find(key) == []
         assert (await feedback.get_rating(MESSAGE, "1")).up == 0
         assert await taught_answers.list_answers() == []
+
+    async def test_answers_to_others_lose_their_traces_with_the_words(
+        self, journal: Journal, database: Database
+    ) -> None:
+        await record_answer(journal)
+        await record_answer(journal, replace(MESSAGE, id="2", author_id="43", text="And on Windows?"), reply_id="r2")
+        elsewhere = replace(MESSAGE, id="3", author_id="43", key=replace(CHAT, chat="-2"))
+        await record_answer(journal, elsewhere, reply_id="r3")
+        await journal.erase_author(replace(MESSAGE, id="4"))
+        columns = messages.c
+        rows = await database.fetch_all(select(columns.id, columns.reply, columns.trace).order_by(columns.number))
+        assert [(row.id, bool(row.reply), row.trace is None) for row in rows] == [
+            (MESSAGE.id, False, True),
+            ("2", True, True),
+            ("3", True, False),
+        ]
+
+    @pytest.mark.parametrize("reviewer", ["telegram:42", "Ann"])
+    async def test_who_reviewed_an_answer_is_forgotten(
+        self, journal: Journal, database: Database, reviewer: str
+    ) -> None:
+        taught_answers = TaughtAnswerRepository(database)
+        await record_answer(journal)
+        await taught_answers.submit(replace(MESSAGE, author_id="43"), "44", "Who?", "Me.", ())
+        await taught_answers.decide(1, "approved", reviewer)
+        await journal.erase_author(replace(MESSAGE, id="9", author_id="45"))
+        assert (await taught_answers.list_answers())[0].reviewer == reviewer
+        await journal.erase_author(replace(MESSAGE, id="9"))
+        assert (await taught_answers.list_answers())[0].reviewer == ""
 
     async def test_a_person_is_erased_in_all_chats_of_a_platform(self, journal: Journal, database: Database) -> None:
         other_chat = replace(CHAT, chat="-2")

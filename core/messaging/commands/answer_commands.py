@@ -205,7 +205,8 @@ async def _apply_decision(
     action = request.arguments["action"]
     texts = request.texts
     if action != "edit":
-        await repository.decide(number, DECISIONS[action], request.message.author, texts)
+        reviewer = f"{request.message.key.platform}:{request.message.author_id}"
+        await repository.decide(number, DECISIONS[action], reviewer, texts)
         return texts.answer_approved if action == "approve" else texts.answer_rejected
     closed_sources = context.permissions.closed_sources(request.message)
     await repository.edit(number, request.arguments.get("text", ""), closed_sources, texts)

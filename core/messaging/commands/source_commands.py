@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 
@@ -11,6 +12,7 @@ from core.formatting import NO_LIMIT, format_code, format_duration, today
 from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.policy.command_table import CONFIGURED_VALUE
 from core.observability.logs import get_logger
+from core.settings import Settings
 from core.settings.limits import AUTO, DAILY_LIMITS
 from core.storage.answer_cache import delete_replies
 from core.storage.overrides import GLOBAL_SCOPE, new_entry, override_key
@@ -20,6 +22,8 @@ from core.types import Question
 _log = get_logger(__name__)
 
 MAX_SHOWN_ERRORS = 10
+# Behind the file and the line of a fault.
+_SECTION = re.compile(r":\d+: ([a-z_]+)")
 
 
 async def refresh(context: CommandContext, request: CommandRequest) -> str:
@@ -134,12 +138,11 @@ async def reload(context: CommandContext, request: CommandRequest) -> str:
 
 
 def _format_errors(errors: Sequence[str], request: CommandRequest) -> Sequence[str]:
-    """Return the faults of a configuration. In a group none that may name a source: the new one may close it."""
-    shown_errors = [
-        error for error in errors if request.message.private or not ("sources" in error or "agents" in error)
-    ]
-    lines = [format_code(error) for error in shown_errors[:MAX_SHOWN_ERRORS]]
-    return lines if len(shown_errors) == len(errors) else [*lines, request.texts.reason_in_log]
+    """Return the faults of a configuration; in a group their sections only: a line may name a source that it closes."""
+    if request.message.private:
+        return [format_code(error) for error in errors[:MAX_SHOWN_ERRORS]]
+    sections = {match[1] for error in errors if (match := _SECTION.search(error)) and match[1] in Settings.model_fields}
+    return [*map(format_code, sorted(sections)), request.texts.reason_in_log]
 
 
 async def _set_paused(context: CommandContext, request: CommandRequest, *, paused: bool) -> tuple[str, bool]:

@@ -13,6 +13,7 @@ from bots.common.events import IgnoredEvent
 from bots.discord.connection import DiscordIntervals
 from bots.discord.convert import Identity
 from bots.discord.feedback import acknowledge, from_button_click, from_reaction
+from bots.discord.history import ChannelState
 from core.types import Message
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import Discord, until
@@ -129,3 +130,33 @@ def test_an_emoji_of_a_bot_is_no_rating() -> None:
         assert isinstance(from_reaction("MESSAGE_REACTION_ADD", {**event, "member": member}, me, None), Message)
     by_bot = {**event, "member": {"user": {"id": "1001", "bot": True}}}
     assert isinstance(from_reaction("MESSAGE_REACTION_ADD", by_bot, me, None), IgnoredEvent)
+
+
+class _NoPositions:
+    async def load(self, name: str) -> int | None:
+        return None
+
+    async def save(self, name: str, position: int) -> None:
+        pass
+
+
+async def test_a_group_conversation_is_not_private_whatever_comes_from_it() -> None:
+    me = Identity("1", "kimas", "1")
+    channels = ChannelState(_NoPositions(), me, 1.0)
+    first = channels.get_location("502", {"channel_type": 3})
+    later = channels.get_location("502", {})
+    alone = channels.get_location("500", {"channel_type": 1})
+    assert first
+    assert later
+    assert alone
+    assert (first.is_group_dm, later.is_group_dm, alone.is_group_dm) == (True, True, False)
+    event = {
+        "user_id": "42",
+        "channel_id": "502",
+        "message_id": "9",
+        "message_author_id": me.id,
+        "emoji": {"name": "👍"},
+    }
+    reaction = from_reaction("MESSAGE_REACTION_ADD", event, me, later)
+    assert isinstance(reaction, Message)
+    assert not reaction.private

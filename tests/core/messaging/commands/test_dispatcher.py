@@ -684,7 +684,7 @@ async def test_a_source_is_paused_and_resumed_for_all_chats(journal: Journal, re
     assert "No source has that name. The sources are: `docs`, `live`." in await bot.deliver(says("pause", "dcos"))
     assert "asked at question time" in await bot.deliver(says("pause", "live"))
     entries = [(entry.outcome, entry.command, entry.before, entry.after) for entry in reversed(await bot.entries())]
-    assert entries[0][:2] == ("refused", "pause docs")
+    assert entries[0][:2] == ("refused", "pause")
     assert entries[2] == ("changed", "pause docs", "by its plan", "only when asked")
     assert ("changed", "resume docs", "only when asked", "by its plan") in entries
     assert "paused" not in await bot.deliver(says("status")), "the chat itself goes on"
@@ -876,11 +876,12 @@ async def test_the_audit_says_who_when_where_what_before_and_after(journal: Jour
 
 async def test_what_strangers_type_stays_data_in_the_audit(journal: Journal) -> None:
     bot = Bot.of(journal)
-    await bot.deliver(says("mode", "`@everyone`\n# **boo**" + "x" * 500, person=ANN))
+    await bot.deliver(says("admins", "add `@everyone`\n# **boo**" + "x" * 500))
+    await bot.deliver(says("mode", "my key is zanzibar77", person=ANN))
     output = await bot.deliver(says("audit"))
-    assert len(output.splitlines()) == 1
-    assert "`/mode '@everyone' # **boo**xxx" in output
-    assert len(output) < 700
+    assert "zanzibar77" not in output, "of a refused command only the name is kept"
+    assert all(line.startswith("- ") for line in output.splitlines())
+    assert len(output) < 900
 
 
 async def test_the_audit_forgets_in_time(journal: Journal) -> None:
@@ -966,10 +967,11 @@ async def test_a_faulty_file_changes_nothing_and_is_told(journal: Journal, disk:
     disk.write(gate={"mode": "sometimes"}, administration={"owners": []})
     output = await bot.deliver(says("reload"))
     assert output.startswith("Nothing was changed")
-    assert "gate.mode" in output
+    assert "- `gate`" in output
+    assert "gate.mode" in await bot.deliver(replace(says("reload"), private=True))
     assert await bot.deliver(says("", "How?", person=ANN)) == "Answer to How?"
     assert "Version" in await bot.deliver(says("status"))
-    [entry] = await bot.entries()
+    entry, _ = await bot.entries()
     assert (entry.outcome, entry.subject) == ("failed", "1 faults")
     disk.file.unlink()
     assert "Nothing was changed" in await bot.deliver(says("reload"))

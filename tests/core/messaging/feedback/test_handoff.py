@@ -348,7 +348,7 @@ async def test_what_is_approved_becomes_documents_and_what_is_rejected_leaves(jo
     await book.decide(2, "rejected", "Boss")
     listing = await source.listing()
     [path] = listing.fingerprints
-    assert path == f"answer 1, approved by Boss on {datetime.now(UTC):%Y-%m-%d}"
+    assert path == f"answer 1, approved on {datetime.now(UTC):%Y-%m-%d}"
     [document] = [item async for item in source.documents(listing, [path])]
     assert (document.title, document.text, document.kind) == ("Question 1?", "Question 1?\n\nAnswer 1.", "faq")
     await book.edit(1, "Another.", ())
