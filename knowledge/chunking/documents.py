@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, takewhile
+from itertools import groupby, takewhile, zip_longest
 
 from core.language.tokens import estimate_tokens, measure_tokens
 from core.markup.document import Block, to_plain
@@ -17,6 +17,7 @@ from core.markup.writer import write_markdown
 from knowledge.chunking.lines import (
     LineRange,
     Lines,
+    Piece,
     Section,
     complete_paths,
     get_root_title,
@@ -53,11 +54,23 @@ def chunk_blocks(document: Document, blocks: Sequence[Block], tokens: int) -> li
     lines = Lines([unit.text for unit in units])
     parts = [unit.block for unit in units]
     sections = complete_paths(_make_sections(parts), get_root_title(document), allow_single_root=_is_title(parts[0]))
+    pieces = to_pieces(lines, sections, tokens, lambda section: _get_units(section.span))
     return [
         chunk
-        for piece in to_pieces(lines, sections, tokens, lambda section: _get_units(section.span))
+        for piece in _attach_headings(pieces, parts)
         for chunk in _make_chunks(units[piece.span.start - 1 : piece.span.end], piece.title, tokens)
     ]
+
+
+def _attach_headings(pieces: Sequence[Piece], blocks: Sequence[Block]) -> Iterator[Piece]:
+    """Yield pieces, of which none holds the headings of the next one alone."""
+    start = 0
+    for piece, following in zip_longest(pieces, pieces[1:]):
+        start = start or piece.span.start
+        is_heading = all(block.kind == "heading" for block in blocks[start - 1 : piece.span.end])
+        if following is None or following.path != piece.path or not is_heading:
+            yield Piece(LineRange(start, piece.span.end), piece.path)
+            start = 0
 
 
 def _is_title(block: Block) -> bool:

@@ -113,6 +113,13 @@ def test_an_item_whose_text_is_in_another_passage_is_no_empty_item() -> None:
     assert chunks[-1].text.endswith("- two\n\n- end")
 
 
+def test_a_heading_is_with_its_text_also_where_that_is_long() -> None:
+    chunks = chunk(
+        Document("a.md", f"# Start\n\n{'Ten words say what it does, and no more. ' * 30}\n", "markdown"), 200
+    )
+    assert chunks[0].text.startswith("# Start\n\nTen words")
+
+
 def test_a_link_is_not_cut() -> None:
     links = " | ".join(f"[name{number}](https://example.org/search?q=some+long+words+{number})" for number in range(60))
     chunks = chunk(Document("a.md", f"# People\n\n{links}\n", "markdown"), 100)
