@@ -277,13 +277,14 @@ def _order_lines(blocks: Iterable[Block], last_line: int, start: int = 1) -> Ite
 def _find_labels(document: Any) -> dict[str, str]:
     """Return the titles of the sections that have a name to refer to them by."""
     labels: dict[str, str] = {}
-    for section in document.findall(lambda node: node.tagname == "section"):
-        names: list[str] = []
-        previous = section.previous_sibling()
-        while previous is not None and previous.tagname == "target":
-            names += previous["names"]
-            previous = previous.previous_sibling()
-        labels.update(dict.fromkeys(names, section[0].astext()))
+    names: list[str] = []
+    for node in document.findall():
+        if node.tagname == "target":
+            names += node["names"]
+            continue
+        if node.tagname == "section":
+            labels.update(dict.fromkeys(names, node[0].astext()))
+        names = []
     return labels
 
 
