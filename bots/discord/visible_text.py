@@ -86,7 +86,7 @@ class Reader:
 
     def _join(self, message: Json, parts: tuple[str, ...], already_shown: str) -> str:
         walker = Walker(_WORD_KEYS, _HIDDEN_KEYS, _render, lambda text: self._resolve(text, message)[1])
-        return join_texts(walker.iter_texts([message.get(part) for part in parts]), already_shown)
+        return join_texts(walker.iter_texts([_prepare(message.get(part)) for part in parts]), already_shown)
 
 
 def get_snapshots(message: Json) -> list[Json]:
@@ -112,6 +112,17 @@ def _render_reference(match: re.Match[str], user_names: Mapping[str, str], names
         moment = format_moment(match["moment"])
         return (moment.partition(" ")[0] if match["style"] in _DATE_STYLES else moment) or match[0]
     return match["emoji"] or match["command"]
+
+
+def _prepare(part: object) -> object:
+    """Return a part of a message in which the title of an embed says where it leads."""
+    return [_link_title(node) if isinstance(node, dict) else node for node in part] if isinstance(part, list) else part
+
+
+def _link_title(embed: dict[str, Any]) -> Json:
+    title = embed.get("title")
+    url = embed.get("url")
+    return embed | {"title": f"{title} ({url})"} if title and url else embed
 
 
 def _render(node: Json) -> str | None:

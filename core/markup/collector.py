@@ -19,6 +19,7 @@ _MARKUP = re.compile(
     re.DOTALL,
 )
 _ATTRIBUTE = re.compile(r"(?<![\w-])([\w-]++)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]++))")
+_BLANKS = re.compile(r"\s+")
 _CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
 _INLINE_TAGS = _CODE_TAGS | frozenset(
     "a abbr b bdi cite del dfn em font i img ins mark q s small span strong sub sup time u var wbr".split()  # noqa: SIM905
@@ -120,7 +121,8 @@ class BlockCollector:
         if self._code is not None:
             self._code += data
         else:
-            self._text += data
+            # Only a tag makes another line.
+            self._text += _BLANKS.sub(" ", data)
 
     def _open(self, tag: str, attributes: Mapping[str, str], is_closed: bool) -> None:
         if self._code is not None:
@@ -196,7 +198,7 @@ class BlockCollector:
         return next((frame for frame in reversed(self._frames[1:]) if frame.tag == tag), None)
 
     def _end_text(self) -> None:
-        text = " ".join(self._text.split())
+        text = "\n".join(" ".join(line.split()) for line in self._text.split("\n") if line.strip())
         self._text = ""
         self._links.clear()
         if self._code is not None:

@@ -19,6 +19,7 @@ _TOKEN = re.compile(
     r"|(?P<comment><!--|\{/\*)"
     r"|(?P<template>\{(?:%|\{[%<])-?[ \t]*+(?P<end>/|end)?(?P<block>[A-Za-z][\w-]*+)"
     r"(?P<arguments>[^{}\n]{0,500}?)-?[%>]\}\}?)"
+    r"|(?P<helper>\{\{[#%/][^{}\n]{1,500}\}\})"
     r"|^(?P<module>import\s(?:[^'\"<>`.()]{0,500}\sfrom\s*)?['\"][^'\"\n]{1,200}['\"]"
     r"|export\s+(?:(?:const|let|var)\s+[\w{\[]|(?:async\s+)?function\b|class\b|default\s+(?:function|class|[({\w.]+[({;])|[{*]))"
     r"|<(?P<close>/?)(?P<tag>[A-Za-z][\w.:-]*+)(?=[\s/>])"
@@ -137,6 +138,9 @@ class _Rewriter:
             return end
         if token["comment"]:
             return self._skip_comment(token)
+        if token["helper"]:
+            # What a preprocessor, as that of mdBook, puts into its place is not known.
+            return token.end()
         if token["template"]:
             label = next(iter(_ITEM.findall(token["arguments"])), "")
             self._emit_tag(token.end(), token["block"], bool(token["end"]), title=label)
@@ -212,6 +216,9 @@ class _Rewriter:
         indent = self._line[: len(self._line) - len(self._line.lstrip())]
         if self._line.strip():
             self._end_line()
+        # It would be part of the paragraph above.
+        if self.lines and self.lines[-1].strip():
+            self._line = ""
             self._end_line()
         shown = "".join(f' {key}="{html.escape(value)}"' for key, value in attributes.items() if value)
         tag = re.sub(r"[^a-z0-9-]", "-", name.rpartition(".")[2].lower())

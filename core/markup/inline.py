@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from core.language.tokens import HAN, KANA
@@ -24,9 +25,16 @@ ONLY_LINK = re.compile(
 )
 # An address that is neither that of another page here nor of one on the web.
 _OTHER_ADDRESS = re.compile(r"\]\((?!https?://)[^)]*[^)\w./#?=%-]")
+# What is in code, which a dot before its name says to look for everywhere.
+_OBJECT_ROLES = re.compile(r"func|class|meth|mod|attr|exc|data|obj|const|function|method|attribute|module|exception")
 _CODE_ROLES = re.compile(
-    r"func|class|meth|mod|attr|exc|data|obj|option|envvar|file|command|setting|signal|reqmeta|const|program|code|samp"
-    r"|kbd|guilabel|function|method|attribute|module|exception"
+    rf"{_OBJECT_ROLES.pattern}|option|envvar|file|command|setting|signal|reqmeta|program|code|samp|kbd|guilabel"
+)
+_WEB = ("http://", "https://")
+_REFERENCE_ROLES = ("ref", "numref", "doc")
+# Text that a plug-in of MDX shows in its own way: `:tooltip[text]`.
+_TEXT_DIRECTIVE = re.compile(
+    r"(`+[^`]*`+)|(?<![\w:]):[a-z][a-z-]{0,40}\[([^\[\]\n]{1,300})\](?!\()(?:\{[^{}\n]{0,200}\})?"
 )
 # A role of MyST.
 _ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`(?!`)")
@@ -58,27 +66,38 @@ _WIDE = rf"[{HAN}{KANA}，。！？；：、（）「」『』《》【】”“
 _WIDE_LINE_BREAK = re.compile(rf"(?<={_WIDE})[ \t]*\n[ \t]*(?={_WIDE})")
 
 
+def join_lines(text: str) -> str:
+    """Return lines of prose as one line; those of Chinese and Japanese are joined without a blank."""
+    return " ".join(_WIDE_LINE_BREAK.sub("", text).split())
+
+
 def strip_tags(text: str, replacement: str = "") -> str:
     """Return a text with something else, or nothing, in place of its tags of HTML."""
     return _TAG.sub(replacement, text)
 
 
 def clean_inline(parser: MarkdownIt, text: str, environment: MutableMapping[str, Any]) -> str:
-    """Return inline Markdown with only what a chat renders; `environment` holds the links that names refer to."""
+    """Return inline Markdown with only what a chat renders.
+
+    `environment` holds the links that names refer to, and as `labels` the titles of parts of the document.
+    """
     text = text.strip()
     if len(text) > MAX_INLINE_CHARS or not _CHANGED_MARKUP.search(text):
         return " ".join(text.split())
     text = _ATTRIBUTES.sub("", _WIDE_LINE_BREAK.sub("", text))
     if ONLY_LINK.fullmatch(text) and not _OTHER_ADDRESS.search(text):
         return " ".join(text.split())
+    labels = environment.get("labels", {})
     if "{" in text:
-        text = _SUBSTITUTION.sub(r"\1\2", _ROLE.sub(write_role, text))
+        text = _SUBSTITUTION.sub(r"\1\2", _ROLE.sub(lambda match: write_role(match, labels), text))
+    if ":" in text and "[" in text:
+        text = _TEXT_DIRECTIVE.sub(r"\1\2", text)
     tokens: list[Token] = []
     parser.inline.parse(text, parser, environment, tokens)
-    return "\n".join(" ".join(line.split()) for line in _write(tokens).split("\n") if line.strip())
+    return "\n".join(" ".join(line.split()) for line in _write(tokens, labels).split("\n") if line.strip())
 
 
-def _write(tokens: Sequence[Token]) -> str:
+def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:
     pieces: list[str] = []
     # Where each link that is open begins, and where it leads.
     links: list[tuple[int, str]] = []
@@ -98,7 +117,9 @@ def _write(tokens: Sequence[Token]) -> str:
             links.append((len(pieces), str(token.attrGet("href") or "")))
         elif token.type == "link_close" and links:
             start, address = links.pop()
-            pieces[start:] = [_write_link("".join(pieces[start:]), address)]
+            is_named = len(pieces) > start
+            text = "".join(pieces[start:]) if is_named else _name_target(address, labels)
+            pieces[start:] = [_write_link(text, address)]
         else:
             pieces.append(_write_token(token))
     return "".join(pieces)
@@ -138,18 +159,39 @@ def _write_tag(tag: str) -> str:
     return "`" if name in _CODE_TAGS else "\n" if name == "br" else ""
 
 
+def name_label(label: str) -> str:
+    """Return what can be read of the name of a page, or of a part of another one.
+
+    >>> name_label("/guide/getting-started"), name_label("The guide")
+    ('getting started', 'The guide')
+    """
+    return label if " " in label else label.rpartition("/")[2].replace("-", " ").replace("_", " ")
+
+
+def _name_target(address: str, labels: Mapping[str, str]) -> str:
+    """Return the text of a link that has none, for which MyST shows the title of a page or of a part of it."""
+    if address.startswith(_WEB):
+        return ""
+    page, _, part = address.partition("#")
+    return labels.get(part) or part or name_label(page.removesuffix(".md"))
+
+
 def _write_link(text: str, address: str) -> str:
-    if not address.startswith(("http://", "https://")) or not text.strip():
+    if not address.startswith(_WEB) or not text.strip():
         return text
     if text == address:
         return address
     return f"[{text}]({address})"
 
 
-def write_role(match: re.Match[str]) -> str:
-    """Return what a role shows, whose name and content are the groups of a match."""
+def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return what a role shows, whose name and content are the groups of a match; `labels` are titles by names."""
     role = match[1].rpartition(":")[2]
     name, _, _ = " ".join(match[2].split()).partition(" <")
+    if role in _REFERENCE_ROLES:
+        return labels.get(name) or name_label(name)
+    if _OBJECT_ROLES.fullmatch(role):
+        name = name.removeprefix(".")
     if _CODE_ROLES.fullmatch(role):
         return f"`{name.rpartition('.')[2] if name.startswith('~') else name.lstrip('!')}`"
     return name.strip("~!")

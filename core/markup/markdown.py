@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from markdown_it import MarkdownIt
-from markdown_it.rules_block import StateBlock
+from markdown_it.rules_block import StateBlock, list_block
 from markdown_it.token import Token
 from mdit_py_plugins.colon_fence import colon_fence_plugin
 from mdit_py_plugins.deflist import deflist_plugin
@@ -24,8 +24,10 @@ from core.markup.inline import clean_inline
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
-# Quotations, lists and links within each other; what is deeper is left out. The time grows with it.
+# Quotations, lists and links within each other; what is deeper is one paragraph. The time grows with it.
 MAX_NESTING = 20
+# An item is two levels below what its list is in, and its text one more.
+_DEEPEST_BLOCK = MAX_NESTING - 3
 
 Reader = Callable[[str], tuple[Block, ...]]
 
@@ -38,6 +40,14 @@ _TITLE_ATTRIBUTE = re.compile(r"\b(?:title|label|tab|name)=[\"']([^\"']{1,200})[
 _ALERT = re.compile(r"\[!([A-Za-z]+)\][+-]?[ \t]*([^\n]*)(?:\n|$)")
 # A target of MyST, and a comment, which only a line of its own can be.
 _NO_TEXT = re.compile(r"\([^()\n]{1,200}\)=[ \t]*(?:\n|$)|\+{3}[^\n]*(?:\n|$)|%[ \t][^\n]*(?:\n%[^\n]*)*(?:\n|$)")
+_LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^\n]+)", re.MULTILINE)
+_MARKER = re.compile(r"^(?:[ \t]*(?:[-*+>]|\d{1,9}[.)])(?=[ \t]))+[ \t]*", re.MULTILINE)
+_BULLET = re.compile(r"[ \t]+[-*+][ \t]+\S")
+# Lines of Rust that its documentation does not show; with another `#` before it, the sign itself is meant.
+_HIDDEN_RUST = re.compile(r"[ \t]*#(?:[ \t]|$)")
+# What a preprocessor could not put there.
+_INCLUDE = re.compile(r"^[ \t]*\{\{#[a-z_]*include [^{}\n]{1,500}\}\}[ \t]*$", re.MULTILINE)
+_HIDDEN_INPUT = re.compile(r"\b(?:remove-(?:input|cell)|hide-code)\b")
 _LANGUAGE = re.compile(r"\{?\.?([\w+#-]+)")
 _CODE_DIRECTIVES = frozenset(
     ("code", "code-block", "code-cell", "sourcecode", "prompt", "parsed-literal", "doctest", "testcode")
@@ -69,9 +79,8 @@ def read_markdown(text: str, read_rst: Reader | None = None, *, has_indented_cod
     ['Start', 'Read *on*, here.']
     """
     source = read_source(text)
-    blocks = _Reader(has_indented_code=has_indented_code and not source.is_mdx, read_rst=read_rst).read(
-        source.lines, source.numbers
-    )
+    reader = _Reader(has_indented_code=has_indented_code and not source.is_mdx, read_rst=read_rst)
+    blocks = reader.read_document(source.lines, source.numbers)
     if not source.title or any(block.kind == "heading" and block.level == 1 for block in blocks[:1]):
         return blocks
     line = source.title_line
@@ -83,13 +92,40 @@ def _make_parser(*, has_indented_code: bool) -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).enable(["table", "strikethrough"])
     parser.use(colon_fence_plugin).use(deflist_plugin)
     parser.use(footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
+    parser.block.ruler.before("table", "deep", _read_deep)
     parser.block.ruler.before("fence", "indented", _read_indented, {"alt": ["paragraph", "reference", "list"]})
     # Of a link that no browser should follow, the text is kept.
     parser.validateLink = lambda _: True  # type: ignore[assignment,method-assign]
     # Inline markup is read where it is needed.
     parser.disable(["inline", "text_join", "footnote_tail"], ignoreInvalid=True)
-    # In MDX, what is indented within a component is no code.
-    return parser if has_indented_code else parser.disable("code")
+    if not has_indented_code:
+        # In MDX, what is indented within a component is no code.
+        parser.disable("code")
+        parser.block.ruler.at("list", _read_list_anywhere, {"alt": ["paragraph", "reference", "blockquote"]})
+    return parser
+
+
+def _read_list_anywhere(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read a list at any indent: where none makes code, none makes an item part of the text above it."""
+    list_indent = state.listIndent
+    state.listIndent = -1
+    is_list = list_block(state, start, end, silent)
+    state.listIndent = list_indent
+    return is_list
+
+
+def _read_deep(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read what is nested so deep that the parser would leave it out."""
+    if silent or state.level < _DEEPEST_BLOCK:
+        return False
+    line = start
+    while line < end and (state.isEmpty(line) or state.sCount[line] >= state.blkIndent):
+        line += 1
+    state.push("paragraph_open", "p", 1).map = [start, line]
+    state.push("inline", "", 0).content = _MARKER.sub("", state.getLines(start, line, state.blkIndent, False))
+    state.push("paragraph_close", "p", -1)
+    state.line = line
+    return True
 
 
 def _read_indented(state: StateBlock, start: int, end: int, silent: bool) -> bool:
@@ -125,6 +161,11 @@ class _Reader:
         self._depth = 0
         self._lines: Sequence[str] = ()
         self._numbers: Sequence[int] = ()
+
+    def read_document(self, lines: Sequence[str], numbers: Sequence[int]) -> tuple[Block, ...]:
+        """Return the blocks of all lines, to whose parts references may lead."""
+        self._environment["labels"] = {name: to_plain(title) for name, title in _LABEL.findall("\n".join(lines))}
+        return self.read(lines, numbers)
 
     def read(self, lines: Sequence[str], numbers: Sequence[int], group: str = "") -> tuple[Block, ...]:
         """Return the blocks of lines with these numbers."""
@@ -202,8 +243,17 @@ class _Reader:
         if content[:1] in "(+%" and (mark := _NO_TEXT.match(content)):
             start += mark[0].count("\n")
             content = content[mark.end() :]
-        text = self._clean(content)
-        return [Block("paragraph", text, start_line=start, end_line=end)] if text else ()
+        lines = content.split("\n")
+        # An item that is indented further than the parser knows belongs to no paragraph for whoever wrote it.
+        size = next((number for number, line in enumerate(lines) if number and _BULLET.match(line)), len(lines))
+        text = self._clean("\n".join(lines[:size]))
+        blocks: list[Block] = [Block("paragraph", text, start_line=start, end_line=end)] if text else []
+        if size == len(lines):
+            return blocks
+        numbers = [min(start + number, end) for number in range(size, len(lines))]
+        blocks[:1] = [replace(block, end_line=min(start + size - 1, end)) for block in blocks]
+        margin = len(lines[size]) - len(lines[size].lstrip())
+        return [*blocks, *self.read([line[margin:] or line.strip() for line in lines[size:]], numbers)]
 
     def _read_list(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
         level = int(token.attrGet("start") or 1) if token.type.startswith("ordered") else 0
@@ -251,8 +301,9 @@ class _Reader:
             return self._read_directive(directive[1].lower(), directive[2].strip(), lines, numbers)
         if token.type == "colon_fence":
             return self._read_container(info, lines, numbers)
-        code = _strip_blank_lines(token.content)
         language = _LANGUAGE.match(info)
+        code = _INCLUDE.sub("", token.content)
+        code = _strip_blank_lines(_show_rust(code) if language and language[1] == "rust" else code)
         # Its lines are counted from its first one that is not blank.
         start += next((number for number, line in enumerate(lines) if line.strip()), 0)
         block = Block("code", code, language=language[1].lower() if language else "", start_line=start, end_line=end)
@@ -304,14 +355,18 @@ class _Reader:
         """Read a directive of MyST: one that is not known keeps its text."""
         body, body_numbers = _skip_options(lines, numbers)
         code = _strip_blank_lines("\n".join(body))
-        if name in _EMPTY_DIRECTIVES:
+        options = "\n".join(lines[: len(lines) - len(body)])
+        if name in _EMPTY_DIRECTIVES or (name in _CODE_DIRECTIVES and _HIDDEN_INPUT.search(options)):
             return ()
+        if name == "parsed-literal":
+            code = "\n".join(line[: len(line) - len(line.lstrip())] + to_plain(self._clean(line)) for line in body)
+            code = _strip_blank_lines(code)
         if name in _CODE_DIRECTIVES or name in _CELLS:
             language = name if name in _CELLS else argument.partition(" ")[0].lower()
             block = Block("code", code, language=language, start_line=numbers[0], end_line=numbers[-1])
             return [block] if code else ()
         if name in ("csv-table", "list-table"):
-            return self._read_table_directive(name, argument, lines, body, body_numbers)
+            return self._read_table_directive(name, argument, options, body, body_numbers)
         if name == "eval-rst" and self._read_rst is not None and body_numbers:
             # Above it are as many lines as in the document.
             return self._read_rst("\n" * (body_numbers[0] - 1) + code)
@@ -333,10 +388,10 @@ class _Reader:
         return self._wrap(name, title, blocks, numbers)
 
     def _read_table_directive(
-        self, name: str, title: str, lines: list[str], body: list[str], numbers: list[int]
+        self, name: str, title: str, option_lines: str, body: list[str], numbers: list[int]
     ) -> Sequence[Block]:
         """Read a table whose rows are those of a CSV file, or lists in a list."""
-        options = dict(re.findall(r":([\w-]+):[ \t]*(.*)", "\n".join(lines[: len(lines) - len(body)])))
+        options = dict(re.findall(r":([\w-]+):[ \t]*(.*)", option_lines))
         if name == "csv-table":
             rows = list(csv.reader([options.get("header", ""), *body], skipinitialspace=True))
         else:
@@ -388,6 +443,11 @@ def _skip_options(lines: Sequence[str], numbers: Sequence[int]) -> tuple[list[st
     while start < len(lines) and (_OPTION.match(lines[start]) or not lines[start].strip()):
         start += 1
     return list(lines[start:]), list(numbers[start:])
+
+
+def _show_rust(code: str) -> str:
+    """Return code of Rust as its documentation shows it."""
+    return "\n".join(line.replace("##", "#", 1) for line in code.split("\n") if not _HIDDEN_RUST.match(line))
 
 
 def _strip_blank_lines(code: str) -> str:

@@ -46,8 +46,8 @@ def _write_heading(block: Block) -> str:
 
 
 def _guard(text: str) -> str:
-    """Return prose whose lines cannot be read as the start of another block."""
-    return "\n".join(_guard_line(line.strip()) for line in text.split("\n") if line.strip())
+    """Return prose whose lines cannot be read as the start of another block, and stay lines."""
+    return "  \n".join(_guard_line(line.strip()) for line in text.split("\n") if line.strip())
 
 
 def _guard_line(line: str) -> str:

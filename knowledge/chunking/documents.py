@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, takewhile, zip_longest
 
 from core.language.tokens import estimate_tokens, measure_tokens
 from core.markup.document import Block, to_plain
@@ -17,6 +17,7 @@ from core.markup.writer import write_markdown
 from knowledge.chunking.lines import (
     LineRange,
     Lines,
+    Piece,
     Section,
     complete_paths,
     get_root_title,
@@ -53,11 +54,23 @@ def chunk_blocks(document: Document, blocks: Sequence[Block], tokens: int) -> li
     lines = Lines([unit.text for unit in units])
     parts = [unit.block for unit in units]
     sections = complete_paths(_make_sections(parts), get_root_title(document), allow_single_root=_is_title(parts[0]))
+    pieces = to_pieces(lines, sections, tokens, lambda section: _get_units(section.span))
     return [
         chunk
-        for piece in to_pieces(lines, sections, tokens, lambda section: _get_units(section.span))
+        for piece in _attach_headings(pieces, parts)
         for chunk in _make_chunks(units[piece.span.start - 1 : piece.span.end], piece.title, tokens)
     ]
+
+
+def _attach_headings(pieces: Sequence[Piece], blocks: Sequence[Block]) -> Iterator[Piece]:
+    """Yield pieces, of which none holds the headings of the next one alone."""
+    start = 0
+    for piece, following in zip_longest(pieces, pieces[1:]):
+        start = start or piece.span.start
+        is_heading = all(block.kind == "heading" for block in blocks[start - 1 : piece.span.end])
+        if following is None or following.path != piece.path or not is_heading:
+            yield Piece(LineRange(start, piece.span.end), piece.path)
+            start = 0
 
 
 def _is_title(block: Block) -> bool:
@@ -151,7 +164,7 @@ def _join(units: Iterable[_Unit], depth: int) -> list[Block]:
     for _, group in groupby(units, lambda unit: id(_get_origin(unit, depth))):
         parts = list(group)
         whole = _get_origin(parts[0], depth)
-        blocks.append(_restore(whole, parts, depth + 1) if len(parts[0].around) > depth else whole)
+        blocks += _restore(whole, parts, depth + 1) if len(parts[0].around) > depth else [whole]
     return blocks
 
 
@@ -159,18 +172,28 @@ def _get_origin(unit: _Unit, depth: int) -> Block:
     return unit.around[depth] if len(unit.around) > depth else unit.block
 
 
-def _restore(whole: Block, units: Sequence[_Unit], depth: int) -> Block:
-    """Return a block with only those parts of it: with its title, and the number of its first item."""
+def _restore(whole: Block, units: Sequence[_Unit], depth: int) -> list[Block]:
+    """Return a block with only those parts of it: with its title, and the number of its first item.
+
+    Of an item whose text is in another chunk, only what is inside it is left.
+    """
     parts = _join(units, depth)
+    first = _get_origin(units[0], depth)
     if whole.kind == "code":
-        return replace(whole, text="\n".join(part.text for part in parts).strip("\n"))
+        return [replace(whole, text="\n".join(part.text for part in parts).strip("\n"))]
     if whole.kind == "table":
-        return replace(whole, rows=tuple(row for part in parts for row in part.rows))
-    if whole.kind == "list" and whole.level:
-        first = _get_origin(units[0], depth)
-        number = next(number for number, item in enumerate(whole.children, whole.level) if item is first)
-        return replace(whole, level=number, children=tuple(parts))
+        return [replace(whole, rows=tuple(row for part in parts for row in part.rows))]
     if whole.kind == "item":
-        has_text = parts[0].text == whole.text and parts[0].kind == "paragraph"
-        return replace(whole, text=whole.text if has_text else "", children=tuple(parts[has_text:]))
-    return replace(whole, children=tuple(parts))
+        has_text = first.text == whole.text and first.kind == "paragraph"
+        is_begun = has_text or (not whole.text and first is whole.children[0])
+        return [replace(whole, children=tuple(parts[has_text:]))] if is_begun else parts
+    if whole.kind == "list":
+        outside = list(takewhile(lambda part: part.kind != "item", parts))
+        level = whole.level and whole.level + bool(outside) + _find(whole.children, first)
+        items = tuple(parts[len(outside) :])
+        return [*outside, *([replace(whole, level=level, children=items)] if items else [])]
+    return [replace(whole, children=tuple(parts))]
+
+
+def _find(blocks: Sequence[Block], wanted: Block) -> int:
+    return next(number for number, block in enumerate(blocks) if block is wanted)

@@ -17,6 +17,8 @@ SMALL_FRACTION = 0.3
 MIN_FRACTION = 0.15
 MAX_TITLE_LENGTH = 60
 
+MAX_LINK_LENGTH = 600
+_LINK = re.compile(r"\[[^\[\]\n]{1,300}\]\([^()\s]{0,300}\)")
 _BREAK = re.compile(r"[.!?;。！？；](?=\s|[^\x00-\x7f]|$)|[,，、}\])>]|\s")
 
 
@@ -293,8 +295,11 @@ def split_line(line: str, tokens: int) -> list[str]:
         while (size := _measure_line(window)) > tokens + 1:
             window = window[: max(1, int(len(window) * tokens / size))]
         if position + len(window) < len(line):
-            break_positions = [match.end() for match in _BREAK.finditer(window, len(window) * 2 // 3)]
-            window = window[: break_positions[-1]] if break_positions else window
+            links = [match.span() for match in _LINK.finditer(line, position, position + len(window) + MAX_LINK_LENGTH)]
+            breaks = (match.end() for match in _BREAK.finditer(window, len(window) // 3))
+            # A link that is cut leads nowhere.
+            ends = [end for end in breaks if not any(start < position + end < stop for start, stop in links)]
+            window = window[: ends[-1]] if ends else window
         position += len(window)
         if piece := window.strip():
             pieces.append(piece)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from core.markup.document import Block, BlockKind
+from core.markup.inline import join_lines
 from core.markup.writer import MAX_HEADING_LEVEL
 from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes, resolve_code, write_inline
 from knowledge.formats.asciidoc_table import read_cells
@@ -188,6 +189,9 @@ class _Reader:
         _set_attribute(entry, value, self._attributes)
 
     def _read_heading(self, line: str) -> bool:
+        if self._depth and self._style.name not in ("discrete", "float"):
+            # Nothing within a block begins a section.
+            return False
         heading = _HEADING.match(line)
         size = 1
         if heading:
@@ -348,7 +352,7 @@ class _Reader:
             style.positions = [admonition[1]]
             lines = [lines[0]._replace(text=admonition[2]), *lines[1:]]
         is_verse = style.name == "verse"
-        text = self._inline("\n".join(line.text.strip().removesuffix(" +") for line in lines))
+        text = self._inline(_join_lines([line.text for line in lines], keeps_lines=is_verse or style.has("hardbreaks")))
         first = lines[0].number
         last = lines[-1].number
         paragraph = Block("paragraph", text, start_line=first, end_line=last)
@@ -392,15 +396,15 @@ class _Reader:
         return Block(kind, text, tuple(children), start_line=first_line.number, end_line=end)
 
     def _take_item_text(self, first_text: str) -> str:
-        texts = [first_text.removesuffix(" +")]
+        texts = [first_text]
         while self._number < len(self._lines):
             line = self._lines[self._number].text
             if line == "+" or _get_marker(line) or self._ends_paragraph(line):
                 break
             if not line.startswith("//"):
-                texts.append(line.strip().removesuffix(" +"))
+                texts.append(line)
             self._number += 1
-        return "\n".join(filter(None, texts))
+        return _join_lines(texts)
 
     def _take_terms(self, marker: str) -> tuple[list[str], str]:
         """Take terms that share a description, and its text, which may be below an empty line."""
@@ -409,7 +413,7 @@ class _Reader:
         while not text and self._number < len(self._lines) and (term := _TERM.match(self._lines[self._number].text)):
             if term[2] != marker or (terms and _ITEM.match(self._lines[self._number].text)):
                 break
-            terms.append(term[1])
+            terms.append(term[1].rstrip())
             text = term[3] or ""
             self._number += 1
         following = self._find_next()
@@ -477,6 +481,16 @@ class _Reader:
                 self._style = _Style()
                 self._read_block(line, style)
                 return
+
+
+def _join_lines(texts: Iterable[str], *, keeps_lines: bool = False) -> str:
+    """Return lines of prose as one, in which a line that ends at a plus, or each one, stays a line."""
+    lines = [""]
+    for text in map(str.strip, texts):
+        ends_line = text.endswith(" +")
+        lines[-1] += f"{text.removesuffix(' +')}\n"
+        lines += [""] if ends_line or keeps_lines else []
+    return "\n".join(filter(None, map(join_lines, lines)))
 
 
 def _get_marker(line: str) -> str:

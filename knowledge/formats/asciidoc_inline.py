@@ -88,7 +88,8 @@ def _write_mark(match: re.Match[str], depth: int) -> str:
     name = match.lastgroup or ""
     content = match[name] if name else ""
     if name in ("literal", "code", "code_title", "constrained_code"):
-        return make_code(content.replace("\\{", "{").strip("+") if name == "constrained_code" else content)
+        code = (content.replace("\\{", "{").strip("+") or content) if name == "constrained_code" else content
+        return make_code(_CHARACTER.sub(lambda match: html.unescape(match[0]), code))
     if name in ("attributes", "link_title", "page", "page_title", "bare_address", "unknown_title"):
         return _write_link(match, depth)
     if name == "escaped" and content in "*_`":

@@ -13,6 +13,7 @@ _MAX_COLUMNS = 100
 _CELL_SPEC = re.compile(
     r"(?:^|(?<=\s))(?:(\d{1,3})(?:\.\d{1,3})?(\+)|(\d{1,3})(\*)|\.\d{1,3}\+)?[<^>]?(?:\.[<^>])?([aehlmsdv]?)$"
 )
+_COLUMN_COUNT = re.compile(r"\s*+(\d{1,3})\s*+$")
 _COLUMN = re.compile(r"(?:(\d{1,3})\*)?[<^>]?(?:\.[<^>])?[\d~]*%?([aehlmsdv]?)$")
 
 
@@ -39,6 +40,8 @@ def read_cells(lines: Sequence[str], columns: str, separator: str, is_csv: bool)
 def _read_columns(columns: str) -> list[str]:
     """Return the letter of the style of each column."""
     kinds: list[str] = []
+    if width := _COLUMN_COUNT.match(columns):
+        return [""] * min(int(width[1]), _MAX_COLUMNS)
     for column in re.split(r"[,;]", columns) if columns.strip() else ():
         match = _COLUMN.match(column.strip())
         count = int(match[1]) if match and match[1] else 1

@@ -15,6 +15,8 @@ _ENCODINGS = tuple(
     windows-1252 windows-1253 windows-1254 windows-1255 windows-1256 windows-1257 windows-1258
     """.split()  # noqa: SIM905 (one word a line would hide the list)
 )
+# Keys and signatures are no text, however they are written.
+_ARMOUR = b"-----BEGIN "
 # So much of a file is looked at; a guess is taken from this confidence on. Wrong words are worse than missing letters.
 SAMPLE_BYTES = 64 * 1024
 MIN_CONFIDENCE = 0.05
@@ -49,6 +51,8 @@ def unusable_reason(data: bytes, *, allow_binary: bool = False) -> str:
     """
     if allow_binary:
         return "" if data.strip() else "empty"
+    if data.lstrip().startswith(_ARMOUR):
+        return "binary"
     has_bom = any(data.startswith(bom) for bom, _ in _UTF32_BOMS + _UTF16_BOMS)
     if b"\0" in data and not has_bom and not _find_unmarked_utf16(data):
         return "binary"

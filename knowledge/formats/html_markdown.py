@@ -381,6 +381,9 @@ def _read_table(table: Any, skipped: Collection[Any]) -> Block | None:
     # One long row beside many short ones would make a table many times larger than the page.
     if width <= 1 or width * len(rows) > MAX_TABLE_GROWTH * sum(map(len, rows)):
         return None
+    if not has_header and all(sum(map(bool, row)) < 2 for row in rows):
+        # One column of text beside pictures.
+        return None
     filled_rows = [row + ("",) * (width - len(row)) for row in rows]
     return Block("table", header=filled_rows[0] if has_header else (), rows=tuple(filled_rows[has_header:]))
 

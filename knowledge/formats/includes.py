@@ -31,7 +31,9 @@ _COMPONENT = re.compile(r"(.*?)modules/[^/]+/")
 _COMPONENT_ATTRIBUTES = re.compile(r"^( *)attributes:[ \t]*\n((?:\1[ ]+.*\n?|[ \t]*\n)+)", re.MULTILINE)
 _COMPONENT_ATTRIBUTE = re.compile(r"^[ ]+['\"]?([\w-]+)['\"]?:[ \t]+(.+)", re.MULTILINE)
 # The names of folders for what is shown by other pages.
-_PARTIAL_FOLDERS = frozenset(("includes", "include", "inc", "partials", "partial", "snippets", "fragments", "shared"))
+_PARTIAL_FOLDERS = frozenset(
+    ("includes", "include", "inc", "partials", "partial", "snippets", "fragments", "shared", "generated")
+)
 
 _RST = re.compile(r"([ \t]*)\.\.[ \t]+(include|literalinclude)::[ \t]+(\S.*)$")
 _OPTION = re.compile(r"[ \t]*:([\w-]+):(.*)$")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from core.markup.document import Block
+from core.markup.markdown import read_markdown
 from core.markup.writer import write_markdown
 from knowledge.parsing.limits import ParseLimits, map_parser_errors
 
@@ -16,6 +17,7 @@ _ATTACHMENT = re.compile(r"!\[[^\]\n]{0,300}\]\((?:attachment|data):[^)\s]*+\)")
 # The first line of a cell in another language than that of the notebook.
 _CELL_MAGIC = re.compile(r"%%(bash|sh|sql|html|javascript|ruby|perl|latex|R)\b")
 _TERMINAL_COLOUR = re.compile(r"\x1b\[[\d;]{0,20}m")
+_HIDDEN_INPUT = frozenset(("remove-cell", "remove-input", "remove_cell", "remove_input"))
 # Longer output is data.
 MAX_OUTPUT_LINES = 10
 MAX_OUTPUT_CHARS = 800
@@ -45,13 +47,18 @@ def _read_cell(cell: Any, language: str) -> Iterator[str]:
     if cell.get("cell_type") == "heading":
         yield write_markdown([Block("heading", source, level=int(cell.get("level", 1)))])
     elif cell.get("cell_type") == "markdown":
-        yield _ATTACHMENT.sub("", source).strip()
-    elif cell.get("cell_type") == "code" and source:
+        # What one cell leaves open ends with it.
+        yield write_markdown(read_markdown(_ATTACHMENT.sub("", source)))
+    elif cell.get("cell_type") == "code" and source and not _HIDDEN_INPUT.intersection(_find_tags(cell)):
         magic = _CELL_MAGIC.match(source)
         output = "\n".join(filter(None, map(_read_output, cell.get("outputs", ())))).strip()
         yield write_markdown([Block("code", source, language=magic[1].lower() if magic else language)])
         if output.count("\n") < MAX_OUTPUT_LINES and 0 < len(output) <= MAX_OUTPUT_CHARS:
             yield write_markdown([Block("code", output, language="text")])
+
+
+def _find_tags(cell: Any) -> list[str]:
+    return [str(tag) for tag in cell.get("metadata", {}).get("tags", ())]
 
 
 def _read_output(output: Any) -> str:

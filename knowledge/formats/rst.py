@@ -9,6 +9,7 @@ from itertools import groupby, islice, zip_longest
 from typing import Any
 
 from core.markup.document import Block
+from core.markup.inline import join_lines, name_label
 from core.markup.writer import MAX_HEADING_LEVEL
 from knowledge.formats.cells import join_texts
 from knowledge.formats.inline import escape, make_code, make_link
@@ -199,8 +200,22 @@ class _Reader:
         if kind == "list-table":
             return self._read_list_table(node, title)
         if kind == "glossary":
-            return list(_merge_terms(self._read_children(node)))
+            return list(self._read_glossary(node))
         return self._read_children(node) if kind in ("group", "highlight") else self._wrap(kind, node, title)
+
+    def _read_glossary(self, node: Any) -> Iterator[Block]:
+        """Yield the entries of a glossary, in which terms on lines of their own share what is below them."""
+        meaning: Any = None
+        children = [child for child in node.children if child.tagname != "system_message"]
+        for child, following in zip_longest(children, children[1:]):
+            is_term = child.tagname == "paragraph" and following is not None and following.tagname == "block_quote"
+            if is_term:
+                meaning = following
+                terms = ", ".join(self._inline.write_lines(child))
+                start, _ = self._locate(child)
+                yield Block("definition", terms, tuple(self._read_children(meaning)), start_line=start, end_line=start)
+            elif child is not meaning:
+                yield from self._read_node(child)
 
     def _read_list_table(self, node: Any, title: str) -> list[Block]:
         rows: list[tuple[str, ...]] = []
@@ -247,17 +262,6 @@ class _Reader:
         return [*caption, table] if body or any(header) else caption
 
 
-def _merge_terms(blocks: Sequence[Block]) -> Iterator[Block]:
-    """Yield the entries of a glossary, in which terms on lines of their own share what is below them."""
-    meaning: Block | None = None
-    for block, following in zip_longest(blocks, blocks[1:]):
-        if block is meaning:
-            continue
-        meaning = following if block.kind == "paragraph" and following and following.kind == "quote" else None
-        terms = ", ".join(block.text.split("\n"))
-        yield block if meaning is None else replace(block, kind="definition", text=terms, children=meaning.children)
-
-
 def _order_lines(blocks: Iterable[Block], last_line: int, start: int = 1) -> Iterator[Block]:
     """Yield blocks whose lines are in the document, in order, and hold those of the blocks inside."""
     for block in blocks:
@@ -268,6 +272,20 @@ def _order_lines(blocks: Iterable[Block], last_line: int, start: int = 1) -> Ite
         end = max([min(block.end_line, last_line), start, *(child.end_line for child in children)])
         yield replace(block, children=children, start_line=start, end_line=end)
         start = max([start, *(child.start_line for child in children)])
+
+
+def _find_labels(document: Any) -> dict[str, str]:
+    """Return the titles of the sections that have a name to refer to them by."""
+    labels: dict[str, str] = {}
+    names: list[str] = []
+    for node in document.findall():
+        if node.tagname == "target":
+            names += node["names"]
+            continue
+        if node.tagname == "section":
+            labels.update(dict.fromkeys(names, node[0].astext()))
+        names = []
+    return labels
 
 
 class _InlineWriter:
@@ -284,11 +302,15 @@ class _InlineWriter:
             if target.get("anonymous"):
                 anonymous_targets.append(target)
         self._next_anonymous = iter(anonymous_targets)
+        self._labels = _find_labels(document)
 
     def write(self, node: Any) -> str:
+        """Return what is in a node, in one line."""
+        return join_lines(self._write_children(node))
+
+    def write_lines(self, node: Any) -> list[str]:
         """Return what is in a node, in lines as the source has them."""
-        text = self._write_children(node)
-        return "\n".join(filter(None, (" ".join(line.split()) for line in text.split("\n"))))
+        return [" ".join(line.split()) for line in self._write_children(node).split("\n") if line.strip()]
 
     def _write_children(self, node: Any) -> str:
         """Return what is in a node. A mark that means nothing is a piece of text of its own."""
@@ -308,7 +330,8 @@ class _InlineWriter:
             return self._substitute(node)
         if name in _HIDDEN or name == "footnote_reference":
             return ""
-        text = self._write_children(node)
+        label = node.get("label", "")
+        text = escape(self._labels.get(label) or name_label(node.astext())) if label else self._write_children(node)
         if name == "reference":
             return make_link(text, self._find_address(node))
         mark = {"strong": "**", "emphasis": "*"}.get(name, "")

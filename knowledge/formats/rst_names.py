@@ -9,7 +9,7 @@ DOCUTILS_DIRECTIVES = frozenset(
 # Nothing that a reader of the page sees, or nothing that is text.
 SILENT = frozenset(
     """
-    acks autosummary author bibliography cmake-module codeauthor contents currentmodule default-domain default-role
+    acks author bibliography cmake-module codeauthor contents currentmodule default-domain default-role
     footer graphviz digraph graph header highlightlang include index inheritance-diagram jinja literalinclude mermaid
     meta minigallery moduleauthor module nanogallery plantuml program raw role sectionauthor sectnum
     tabularcolumns target-notes testcleanup testsetup thumbnail-parent-div title toctree todo todolist uml video
@@ -82,9 +82,10 @@ OBJECTS = frozenset(
     variable
     """.split()  # noqa: SIM905
 )
-CODE_ROLES = frozenset(
+# What is in code, which a dot before its name says to look for everywhere.
+OBJECT_ROLES = frozenset("attr class cls const data exc func meth mod obj".split())  # noqa: SIM905
+CODE_ROLES = OBJECT_ROLES | frozenset(
     """
-    attr class cls code command const data envvar exc file func kbd literal macro meth member mod obj option program
-    samp setting signal type var cmdoption confval
+    cmdoption code command confval envvar file kbd literal macro member option program samp setting signal type var
     """.split()  # noqa: SIM905
 )

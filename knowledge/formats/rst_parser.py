@@ -24,6 +24,7 @@ from knowledge.formats.rst_names import (
     CONTAINERS,
     DOCUTILS_DIRECTIVES,
     LANGUAGES,
+    OBJECT_ROLES,
     OBJECTS,
     SILENT,
     TABS,
@@ -31,6 +32,7 @@ from knowledge.formats.rst_names import (
 )
 
 _OPTION = re.compile(r":(?!:)([^:\n]+):(?:[ ]+(.*))?$")
+_HIDDEN_INPUT = (":hide-code:", ":hide-input:")
 _TARGET = re.compile(r"(.+)<[^<>]*>", re.DOTALL)
 # docutils reads nothing of a document with a longer line; only marks in a text take longer than its length.
 _LINE_LENGTH_LIMIT = 1_000_000_000
@@ -97,6 +99,8 @@ def _read_role(
     title = target[1].rstrip() if target else content.lstrip("!")
     if name.startswith("raw") or not content:
         return [], []
+    if name in OBJECT_ROLES:
+        title = title.removeprefix(".")
     if name in CODE_ROLES or not name:
         code = title.rpartition(".")[2] if title.startswith("~") else title
         return [nodes.literal("", code.translate({ord("{"): None, ord("}"): None}) if name == "samp" else code)], []
@@ -106,7 +110,10 @@ def _read_role(
     if name in ("guilabel", "menuselection"):
         title = title.replace("&&", "\0").replace("&", "").replace("\0", "&").replace("-->", "→")
     prefix = {"pep": "PEP ", "rfc": "RFC "}.get(name, "")
-    return [nodes.inline("", prefix + title.lstrip("~"))], []
+    shown = nodes.inline("", prefix + title.lstrip("~"))
+    if name in ("ref", "numref", "doc") and not target:
+        shown["label"] = nodes.fully_normalize_name(content)
+    return [shown], []
 
 
 class _AnyOptions(dict[str, Any]):
@@ -158,10 +165,20 @@ class _AnyDirective(Directive):
             container = _make_container("highlight", self.lineno)
             container["language"] = " ".join(head).split(" ")[0]
             return [container]
+        if name == "autosummary":
+            return self._make_summary(head_size)
         if full_name in CODES or name in CODES:
             return self._make_code(full_name, head_size)
         options_start = next((number for number, line in enumerate(head) if _OPTION.match(line)), len(head))
         return self._make_parts(full_name, name, head[:options_start], head_size)
+
+    def _make_summary(self, head_size: int) -> list[Any]:
+        """Return the names of which Sphinx makes a table."""
+        summary = nodes.bullet_list()
+        for line in map(str.strip, self.content[head_size:]):
+            if line and not _OPTION.match(line):
+                summary += nodes.list_item("", nodes.paragraph(line, "", nodes.literal("", line.strip("~"))))
+        return [summary] if summary.children else []
 
     def _make_parts(self, full_name: str, name: str, argument: list[str], head_size: int) -> list[Any]:
         title = " ".join(argument)
@@ -200,6 +217,8 @@ class _AnyDirective(Directive):
             options_end = 1
         while options_end < head_size and _OPTION.match(lines[options_end]):
             options_end += 1
+        if any(line.startswith(_HIDDEN_INPUT) for line in map(str.strip, lines[:options_end])):
+            return []
         code = "\n".join(line.rstrip() for line in lines[options_end:]).strip("\n")
         fixed_language = LANGUAGES.get(full_name)
         if fixed_language is not None:

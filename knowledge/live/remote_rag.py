@@ -74,9 +74,9 @@ class RemoteRag(LiveRetriever):
     async def _search_base(self, base: str, query: str) -> list[Passage] | SourceError:
         try:
             async with asyncio.timeout(self._settings.timeout_s):
-                return await read_json(
-                    await self._call_base(base, query), lambda payload: self._to_passages(base, payload)
-                )
+                payload = await read_json(await self._call_base(base, query))
+                # Markup takes much longer to read than JSON.
+                return await asyncio.to_thread(self._to_passages, base, payload)
         except TimeoutError:
             error = SourceError(
                 f"source {self.name}: {self.display_url} did not answer within {self._settings.timeout_s:g} s"

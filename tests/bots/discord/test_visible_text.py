@@ -23,7 +23,7 @@ EMBED = {
     "author": {"name": "Monitor", "icon_url": "https://g.example/i"},
     "footer": {"text": "Rule 7"},
 }
-EMBED_TEXT = "Monitor\nHigh load\non #general, says @Bea\nHost: db-1\nRule 7"
+EMBED_TEXT = "Monitor\nHigh load (https://g.example)\non #general, says @Bea\nHost: db-1\nRule 7"
 POLL = {
     "question": {"text": "Which database?"},
     "answers": [
@@ -64,6 +64,10 @@ def message(content: str = "", **extra_fields: Any) -> Message:
     [
         ({"embeds": [EMBED], "mentions": [{"id": "1002", "username": "Bea"}]}, EMBED_TEXT),
         ({"content": "High load", "embeds": [{"title": "**High load**", "description": "now"}]}, "High load\nnow"),
+        (
+            {"embeds": [{"title": "Down", "url": "https://a.example/1"}, {"title": "Up"}]},
+            "Down (https://a.example/1)\nUp",
+        ),
         ({"poll": POLL}, "Which database?\nSQLite\nPostgreSQL"),
         ({"components": COMPONENTS}, COMPONENTS_TEXT),
         ({"sticker_items": [{"id": "1", "name": "Wave", "format_type": 1}]}, "Wave"),

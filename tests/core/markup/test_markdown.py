@@ -52,12 +52,62 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("`two\nlines`", "`two lines`"),
         ("<https://x.org> and https://y.org", "https://x.org and https://y.org"),
         ("(label)=\nText.", "Text."),
+        ("See {ref}`other-part`, {doc}`/guide/first_steps`, [](#Run.stop).", "See other part, first steps, Run.stop."),
+        ("Set {attr}`.Run.name` in {file}`.env`.", "Set `Run.name` in `.env`."),
+        ("Pass :tooltip[the key]{open} and `:a[b]`, :see[x](y).", "Pass the key and `:a[b]`, :seex."),
+        ("{{#title Guide}} The {{%segment outline}} guide.", "The guide."),
         ("% a comment\nText.", "Text."),
     ],
 )
 def test_inline_markup_that_a_chat_does_not_render_goes(markup: str, text: str) -> None:
     [block] = read_markdown(markup)
     assert block.text == text
+
+
+def test_references_show_the_title_of_a_part_of_the_page() -> None:
+    text = "(start)=\n\n# The *start*\n\nSee {ref}`start`, {ref}`here <start>` and [](#start)."
+    assert read_markdown(text)[-1].text == "See The start, here and The start."
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("```rust\n# // hidden\n#\n#[derive(Debug)]\n##[doc]\nrun();\n```", "#[derive(Debug)]\n#[doc]\nrun();"),
+        ("```toml\n{{#include ../missing.toml}}\na = 1\n```", "a = 1"),
+        ("```{parsed-literal}\nGET [/users](rest-users)\n  *now*\n```", "GET /users\n  now"),
+        ("```{code-cell}\n:tags: [remove-input]\n\nimport os\n```", None),
+    ],
+)
+def test_code_is_what_the_page_shows(code: str, shown: str | None) -> None:
+    assert [block.text for block in read_markdown(code)] == [text for text in [shown] if text is not None]
+
+
+def test_breaks_are_lines_also_when_they_are_read_again() -> None:
+    blocks = read_markdown("one  \ntwo\\\nthree<br>four\n\n<div>five<br>six\nseven</div>")
+    assert [block.text for block in blocks] == ["one\ntwo\nthree\nfour", "five\nsix seven"]
+    again = read_markdown(write_markdown(blocks))
+    assert [block.text for block in again] == [block.text for block in blocks]
+
+
+@pytest.mark.parametrize("mark", ["- ", "> ", "1. "])
+def test_what_is_nested_too_deep_keeps_its_text(mark: str) -> None:
+    indent = "" if mark == "> " else " " * len(mark)
+    lines = [(mark * number if mark == "> " else indent * number) + f"{mark}word{number}" for number in range(40)]
+    text = write_markdown(read_markdown("\n".join([*lines, "", "After."])))
+    assert [word for word in (f"word{number}" for number in range(40)) if word not in text] == []
+    assert text.endswith("\n\nAfter.")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('<Accordion title="Keys">\n    - `A` one\n    - `B` two\n</Accordion>', "**Keys**\n\n- `A` one\n- `B` two"),
+        ("1. Copy:\n        - the key\n        - the name\n2. Save", "1. Copy:\n   - the key\n   - the name\n2. Save"),
+        ('<Callout type="info">\n  Mind it.\n</Callout>\n\n# Next', "> **Info**\n>\n> Mind it.\n\n# Next"),
+    ],
+)
+def test_what_is_indented_in_a_component_or_an_item_is_read(text: str, expected: str) -> None:
+    assert write_markdown(read_markdown(text)) == expected
 
 
 def test_code_keeps_its_language_and_its_lines() -> None:

@@ -13,7 +13,7 @@ def paragraph(text: str) -> Block:
 def test_prose_is_never_read_as_another_block() -> None:
     text = "# install\n> more\n1. first\n---\n| a |\n```\n<div>\n+ plus\n#tag -5 a_b"
     assert write_markdown([paragraph(text)]) == (
-        "\\# install\n\\> more\n1\\. first\n\\---\n\\| a |\n\\```\n\\<div>\n\\+ plus\n#tag -5 a_b"
+        "\\# install  \n\\> more  \n1\\. first  \n\\---  \n\\| a |  \n\\```  \n\\<div>  \n\\+ plus  \n#tag -5 a_b"
     )
 
 

@@ -105,6 +105,28 @@ def test_list_items_are_not_cut() -> None:
         assert piece.text.count("detail one") == piece.text.count("detail two") == piece.text.count("- item")
 
 
+def test_an_item_whose_text_is_in_another_passage_is_no_empty_item() -> None:
+    inner = "".join(f"    - word word word word {number}\n" for number in range(40))
+    chunks = chunk(Document("a.md", f"- top\n  - one\n{inner}  - two\n- end\n", "markdown"), 60)
+    assert [piece.text for piece in chunks if "- - " in piece.text] == []
+    assert chunks[1].text.startswith("- word word")
+    assert chunks[-1].text.endswith("- two\n\n- end")
+
+
+def test_a_heading_is_with_its_text_also_where_that_is_long() -> None:
+    chunks = chunk(
+        Document("a.md", f"# Start\n\n{'Ten words say what it does, and no more. ' * 30}\n", "markdown"), 200
+    )
+    assert chunks[0].text.startswith("# Start\n\nTen words")
+
+
+def test_a_link_is_not_cut() -> None:
+    links = " | ".join(f"[name{number}](https://example.org/search?q=some+long+words+{number})" for number in range(60))
+    chunks = chunk(Document("a.md", f"# People\n\n{links}\n", "markdown"), 100)
+    assert sum(piece.text.count("](https://example.org/search?q=some+long+words+") for piece in chunks) == 60
+    assert [piece.text for piece in chunks if piece.text.count("[") != piece.text.count(")")] == []
+
+
 def test_rst_levels_follow_their_first_appearance() -> None:
     chunks = rst(
         f"=====\nGuide\n=====\n\n{WORDS}\n\nInstall\n=======\n{WORDS}\n\nLinux\n^^^^^\n{WORDS}\n\n"

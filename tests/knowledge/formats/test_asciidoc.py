@@ -41,7 +41,9 @@ def walk(blocks: Iterable[Block]) -> Iterator[Block]:
         ("____\nQuoted.\n____", "> Quoted."),
         ("[quote, Ada, Notes]\nQuoted.", "> Quoted.\n>\n> — Ada, Notes"),
         (".A title\n====\nText.\n====", "A title\n\nText."),
-        ("WARNING: Mind\nthis.", "> **Warning**\n>\n> Mind\n> this."),
+        ("====\n[quote]\n# no heading\n====", "> \\# no heading"),
+        ("Date: :: Today", "**Date:**: Today"),
+        ("WARNING: Mind\nthis.", "> **Warning**\n>\n> Mind this."),
         ("[TIP]\n.Faster\n====\nText.\n====", "> **Tip: Faster**\n>\n> Text."),
         ("image::a.png[Alt]\n\ntoc::[]\n\nvideo::x[]\n\n'''\n\n<<<\n\nText", "---\n\n---\n\nText"),
         (" $ cmd\n   --flag", "```\n$ cmd\n  --flag\n```"),
@@ -65,7 +67,7 @@ def test_blocks(text: str, expected: str) -> None:
         (":a: pass:q[*b*]\n\n{a}", "**b**"),
         (":a: {a}{a}x\n" * 40 + "\nText", "Text"),
         ("{missing}/x[the page]", "the page"),
-        ("ifdef::x[]\nno\nendif::[]\nifndef::x[]\nyes\nendif::x[]\nifdef::x[no]\nifndef::x[and]", "yes\nand"),
+        ("ifdef::x[]\nno\nendif::[]\nifndef::x[]\nyes\nendif::x[]\nifdef::x[no]\nifndef::x[and]", "yes and"),
         (":x:\n\nifdef::x,y[one]\nifdef::x+y[two]\nifdef::y[]\nifdef::x[]\nthree\nendif::[]\nendif::[]", "one"),
         (":v: 3\n\nifeval::[{v} >= 2]\na\nendif::[]\nifeval::[\"{v}\" == \"2\"]\nb\nendif::[]", "a"),
         ("= Title\nAda Lovelace <ada@a.example>\nv1.2, 2024-01-01\n:toc:\n\nText", "# Title\n\nText"),
@@ -90,7 +92,8 @@ def test_attributes_conditions_and_headings(text: str, expected: str) -> None:
         ("icon:lock[] [[a]]`link:#a[`x.y`]` `xref:b.adoc[z]`", "`x.y` `z`"),
         ("javadoc:org.a.B[] issue:12[] x:y[z w]", "`org.a.B` `12` x:y[z w]"),
         ("\\*no* \"`q`\" a -- b &lt;&#39; std::vector", "\\*no\\* “q” a — b <' std::vector"),
-        ("one +\ntwo\n// not this\nthree", "one\ntwo\nthree"),
+        ("using {url}[the `+` mark], `a{plus}b` and `&#43;`", "using the `+` mark, `a+b` and `+`"),
+        ("one +\ntwo\n// not this\nthree", "one  \ntwo three"),
     ],
 )  # fmt: skip
 def test_marks_become_those_of_markdown(text: str, expected: str) -> None:
@@ -100,7 +103,7 @@ def test_marks_become_those_of_markdown(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("* a\ngoes on\n** b\n*** c\n* d\n\n- e", "- a\n  goes on\n  - b\n    - c\n- d\n  - e"),
+        ("* a\ngoes on\n** b\n*** c\n* d\n\n- e", "- a goes on\n  - b\n    - c\n- d\n  - e"),
         (". a\n.. b\n. c\n\n5. x", "1. a\n   1. b\n2. c\n   1. x"),
         ("* a\n+\n----\nx\n----\n+\nmore\n\n* b\n\nText", "- a\n\n  ```\n  x\n  ```\n\n  more\n\n- b\n\nText"),
         ("* a\n+\n.Linux\n+\n----\nx\n----", "- a\n\n  Linux\n\n  ```\n  x\n  ```"),
@@ -161,7 +164,7 @@ a
     lines = {block.text: (block.start_line, block.end_line) for block in walk(read_asciidoc(text)) if block.text}
     assert lines == {
         "Title": (1, 1),
-        "One\ntwo.": (4, 5),
+        "One two.": (4, 5),
         "Note": (11, 13),
         "Three.": (12, 12),
         "four": (15, 18),

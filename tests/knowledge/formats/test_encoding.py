@@ -80,6 +80,10 @@ def test_binary_content_is_no_text_in_utf_16(data: bytes) -> None:
     assert unusable_reason(data) == "binary"
 
 
+def test_keys_and_signatures_are_no_text() -> None:
+    assert unusable_reason(b"\n-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmQINBF\n") == "binary"
+
+
 def test_random_bytes_are_no_text() -> None:
     for _ in range(200):
         data = os.urandom(400) + b"\0\0"
@@ -95,4 +99,4 @@ def test_a_page_is_read_in_the_encoding_that_it_names(encoding: str) -> None:
 
 def test_a_table_in_another_encoding_is_read() -> None:
     text, _ = read_document("table.csv", "csv", CHINESE.encode("gbk"))
-    assert text == "名称: 网关\n端口: 8443\n\n名称: 监控\n端口: 9100"
+    assert text == "名称: 网关  \n端口: 8443\n\n名称: 监控  \n端口: 9100"

@@ -108,9 +108,9 @@ FILES = {
         ["# Manual", "# Installation\n\nRun the installer.\n\n- Then restart.", "| 8000 | web \\| api |"],
     ),
     "c.pptx": (slides(), ["# Road map\n\n- First the router\n- Then the cache\n\nMention the deadline.", "# Slide 2"]),
-    "d.xlsx": (sheet(), ["# Prices\n\nPlan: Small\nPrice: 5\n\nPlan: Large\nPrice: 50"]),
-    "e.ipynb": (NOTEBOOK.encode(), ["# Tutorial\nFirst load it.\n\n```python\nload('x')\n```"]),
-    "g.csv": (b"name;port\nweb;80\n", ["name: web\nport: 80"]),
+    "d.xlsx": (sheet(), ["# Prices\n\nPlan: Small  \nPrice: 5\n\nPlan: Large  \nPrice: 50"]),
+    "e.ipynb": (NOTEBOOK.encode(), ["# Tutorial\n\nFirst load it.\n\n```python\nload('x')\n```"]),
+    "g.csv": (b"name;port\nweb;80\n", ["name: web  \nport: 80"]),
     "h.html": (HTML.encode(), ["# Guide", "Install it with pip"]),
     "i.yaml": (
         OPENAPI.encode(),

@@ -19,7 +19,7 @@ SURROUNDINGS = """
 def read(main: str) -> str:
     """Read a page with this main part, or whole if it has a body."""
     html = main if "<body" in main else f"<html><body>{SURROUNDINGS.format(main=main)}</body></html>"
-    return read_page(html.encode(), "https://example.org/").text
+    return read_page(html.encode(), "https://example.org/").text.replace("  \n", "\n")
 
 
 @pytest.mark.parametrize(
@@ -179,6 +179,8 @@ def test_rows_and_cells_that_nobody_sees_are_not_read() -> None:
     rows = "<tr><td>a</td><td>b</td></tr><tr hidden><td>no</td></tr><tr><td>c</td><td>d</td><td hidden>no</td></tr>"
     table = f"<table>{rows}<tbody style='display:none'><tr><td>no</td><td>no</td></tr></tbody></table>"
     assert read(f"<main>{table}</main>") == "|  |  |\n|---|---|\n| a | b |\n| c | d |"
+    icons = "<table><tr><td><img alt=Note></td><td>Mind it.</td></tr></table>"
+    assert read(f"<main>{icons}</main>") == "Mind it."
 
 
 def test_what_is_nearly_hidden_is_read() -> None:

@@ -65,7 +65,14 @@ def test_prose_is_markdown_without_pictures_of_the_file() -> None:
         "source": "# Load\n\n![a](attachment:a.png) ![](data:image/png;base64,iVBOR) *Now* [load](https://example.org).",
     }
     text = read_notebook(notebook(prose, code(["```\n", "x"])))
-    assert text == "# Load\n\n  *Now* [load](https://example.org).\n\n````python\n```\nx\n````"
+    assert text == "# Load\n\n*Now* [load](https://example.org).\n\n````python\n```\nx\n````"
+
+
+def test_what_a_cell_leaves_open_ends_with_it() -> None:
+    prose = {"cell_type": "markdown", "source": "Run:\n\n```\nmake <!-- x"}
+    hidden = {"cell_type": "code", "metadata": {"tags": ["remove-input"]}, "source": "import os"}
+    after = {"cell_type": "markdown", "source": "# Next"}
+    assert read_notebook(notebook(prose, hidden, after)) == "Run:\n\n```\nmake <!-- x\n```\n\n# Next"
 
 
 def test_old_versions_are_read() -> None:

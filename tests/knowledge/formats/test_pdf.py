@@ -12,8 +12,9 @@ TEXTS = ("The broker listens on port 9092.", "Backups run at three.", "Copies ar
 
 
 def read_pages(*pages: str) -> list[str]:
-    """Return the text of the pages of a PDF, without the headings that give their numbers."""
-    return [text.partition("\n\n")[2] for text in f"\n\n{read_pdf(write_pdf(*pages))}".split("\n\n# Page ")[1:]]
+    """Return the text of the pages of a PDF, without their numbers and what keeps their lines apart."""
+    text = read_pdf(write_pdf(*pages)).replace("  \n", "\n")
+    return [page.partition("\n\n")[2] for page in f"\n\n{text}".split("\n\n# Page ")[1:]]
 
 
 @pytest.mark.parametrize(

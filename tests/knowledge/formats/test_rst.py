@@ -88,7 +88,7 @@ def test_code_has_its_language(text: str, language: str, code: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (".. note:: One\n   and two.\n\n   Three.", "> **Note**\n>\n> One\n> and two.\n>\n> Three."),
+        (".. note:: One\n   and two.\n\n   Three.", "> **Note**\n>\n> One and two.\n>\n> Three."),
         (".. admonition:: Mind *this*\n\n   Text.", "> **Mind *this***\n>\n> Text."),
         (".. versionadded:: 1.2 A new way.", "> **Added in 1.2**\n>\n> A new way."),
         (".. deprecated:: 3.0", "> **Deprecated since 3.0**"),
@@ -108,7 +108,12 @@ def test_code_has_its_language(text: str, language: str, code: str) -> None:
         ("term : kind\n   What it is.\n\nother\n   Else.", "**term (kind)**: What it is.\n\n**other**: Else."),
         (".. glossary::\n\n   a\n   b\n      Both.\n\n   c\n      Alone.", "**a, b**: Both.\n\n**c**: Alone."),
         ("-a FILE  reads\n--bee    buzzes", "**`-a FILE`**: reads\n\n**`--bee`**: buzzes"),
-        ("| one\n|   two", "one\ntwo"),
+        ("| one\n|   two", "one  \ntwo"),
+        (".. autosummary::\n   :toctree: x\n\n   Run\n   ~Run.stop", "- `Run`\n- `Run.stop`"),
+        (".. jupyter-execute::\n   :hide-code:\n\n   import x\n\nText", "Text"),
+        (".. _here:\n\nThe Part\n--------\n\nSee :ref:`here`, :ref:`other-part` and :doc:`/guide/first-steps`.",
+         "# The Part\n\nSee The Part, other part and first steps."),
+        ("Call :attr:`.Run.name` of :file:`.env`.", "Call `Run.name` of `.env`."),
         ("3. a\n#. b\n\n   - c\n", "3. a\n4. b\n   - c"),
         ("Text\n\n   A quotation.\n\n   -- Ada", "Text\n\n> A quotation.\n>\n> — Ada"),
         ("a\n\n----\n\nb", "a\n\n---\n\nb"),
@@ -123,7 +128,7 @@ def test_directives_and_blocks(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("text", "header", "rows"),
     [
-        ("+---+---+\n| a | b |\n+===+===+\n| c | d |\n|   | e |\n+---+---+", ("a", "b"), (("c", "d\ne"),)),
+        ("+---+---+\n| a | b |\n+===+===+\n| c | d |\n|   | e |\n+---+---+", ("a", "b"), (("c", "d e"),)),
         ("+---+---+\n| a | b |\n|   +---+\n|   | c |\n+---+---+", (), (("a", "b"), ("", "c"))),
         ("=== ===\na   b\n=== ===\nc   d\n=== ===", ("a", "b"), (("c", "d"),)),
         (".. list-table:: Times\n   :header-rows: 1\n   :new: x\n\n   * - Size\n     - Time\n   * - 1 TB\n     - 2 h",
@@ -171,7 +176,7 @@ two.
     lines = {block.text: (block.start_line, block.end_line) for block in walk(read_rst(text)) if block.text}
     assert lines == {
         "Title": (3, 3),
-        "One\ntwo.": (6, 7),
+        "One two.": (6, 7),
         "Note": (9, 16),
         "Three.": (11, 11),
         "a\nb": (15, 16),

@@ -37,7 +37,8 @@ def saved(book: openpyxl.Workbook) -> bytes:
 
 
 def read(data: bytes) -> str:
-    return read_xlsx(data).removeprefix("# Sheet\n\n")
+    """Return a workbook as text, without the blanks that keep its lines apart."""
+    return read_xlsx(data).removeprefix("# Sheet\n\n").replace("  \n", "\n")
 
 
 def raw_workbook(rows: str) -> bytes:

@@ -76,7 +76,7 @@ def test_groups_charts_levels_and_tables_are_read() -> None:
     assert read_pptx(saved(show)) == (
         "# Failover\n\nIt takes over after 45 seconds.\n\nThe witness is host gamma.\n\n"
         "|  | Failovers | Tests |\n|---|---|---|\n| Mon | 3 | 1 |\n| Tue | 5 |  |\n\n"
-        "# Steps\n\n- \\# Drain traffic\n  - Wait for zero sessions\n- Line one\n  Line two\n\n"
+        "# Steps\n\n- \\# Drain traffic\n  - Wait for zero sessions\n- Line one  \n  Line two\n\n"
         "| Step | Owner |\n|---|---|\n| Drain | ops \\| net |"
     )
 

@@ -9,6 +9,11 @@ from knowledge.formats.tables import read_csv
 WEB = "name: web\nport: 80"
 
 
+def read(text: str) -> str:
+    """Return a table as text, without the blanks that keep its lines apart."""
+    return read_csv(text).replace("  \n", "\n")
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -40,15 +45,15 @@ WEB = "name: web\nport: 80"
     ],
 )  # fmt: skip
 def test_rows_are_read_with_the_names_of_their_columns(text: str, expected: str) -> None:
-    assert read_csv(text) == expected
+    assert read(text) == expected
 
 
 def test_a_quotation_mark_that_is_never_closed_costs_no_rows() -> None:
     rows = "\n".join(f"host{number};{number}" for number in range(500))
-    text = read_csv(f'name;port\n"open;1\n{rows}\n')
+    text = read(f'name;port\n"open;1\n{rows}\n')
     assert "name: host499\nport: 499" in text
 
 
 def test_a_long_value_costs_no_others() -> None:
-    text = read_csv(f"name,note\nweb,{'x' * 200_000}\ndb,short\n")
+    text = read(f"name,note\nweb,{'x' * 200_000}\ndb,short\n")
     assert text.endswith("name: db\nnote: short")
