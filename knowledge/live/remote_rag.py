@@ -74,7 +74,7 @@ class RemoteRag(LiveRetriever):
     async def _search_base(self, base: str, query: str) -> list[Passage] | SourceError:
         try:
             async with asyncio.timeout(self._settings.timeout_s):
-                payload = await read_json(await self._call_base(base, query))
+                payload: Any = await read_json(await self._call_base(base, query))
                 # Markup takes much longer to read than JSON.
                 return await asyncio.to_thread(self._to_passages, base, payload)
         except TimeoutError:
