@@ -35,7 +35,8 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
     `PlatformError` when the sink cannot be written, and the failures of stages that have no fallback.
     """
     validate_question(question)
-    deps = replace(deps, prompts=deps.prompts.for_language(get_asker_language(question)))
+    prompts = deps.prompts.for_language(get_asker_language(question))
+    deps = replace(deps, prompts=prompts, is_asked=not question.is_unprompted)
     budget = budget or Budget(deps.settings.budget)
     try:
         async with task_group() as tasks:

@@ -42,9 +42,9 @@ class ExcludingLibrary:
         """Restrict the wrapped library."""
         return replace(self, library=self.library.restricted_to(sources))
 
-    async def route(self, query: str) -> Sequence[AgentScore]:
+    async def route(self, query: str, *, at_least_one: bool = False) -> Sequence[AgentScore]:
         """Return the agents of the wrapped library."""
-        return await self.library.route(query)
+        return await self.library.route(query, at_least_one=at_least_one)
 
     async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
         """Search the wrapped library and leave out the excluded passages."""

@@ -31,8 +31,11 @@ class Library(Protocol):
         """Return a library of these sources alone, for one question; agents of other sources are missing from it."""
         ...
 
-    async def route(self, query: str) -> Sequence[AgentScore]:
-        """Return the retrieval agents to ask, best first (KIMAs 3.2.2)."""
+    async def route(self, query: str, *, at_least_one: bool = False) -> Sequence[AgentScore]:
+        """Return the retrieval agents to ask, best first (KIMAs 3.2.2).
+
+        `at_least_one` returns the best one where none is near the query.
+        """
         ...
 
     async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:

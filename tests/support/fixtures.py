@@ -51,7 +51,7 @@ class InMemoryLibrary:
     def restricted_to(self, sources: Collection[str]) -> InMemoryLibrary:
         return replace(self, passages=[entry for entry in self.passages if entry.source in sources])
 
-    async def route(self, query: str) -> Sequence[AgentScore]:
+    async def route(self, query: str, *, at_least_one: bool = False) -> Sequence[AgentScore]:
         await asyncio.sleep(self.route_delay_s)
         return [AgentScore(name, 1.0) for name in sorted({entry.source for entry in self.passages})]
 

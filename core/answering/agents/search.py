@@ -42,7 +42,9 @@ async def search(query: str, deps: AnswerDependencies, budget: Budget, *, with_r
     """
     agent_settings = deps.settings.retrieval_agents()
     agents = await budget.run_stage(
-        "route", deps.library.route(query), lambda: [AgentScore(name, 0.0) for name in agent_settings]
+        "route",
+        deps.library.route(query, at_least_one=deps.is_asked),
+        lambda: [AgentScore(name, 0.0) for name in agent_settings],
     )
     budget.saved_searches += len(agent_settings) - len(agents)
     budget.record_scores(agents)
@@ -71,7 +73,9 @@ async def _search_foreign_agents(translation: Translation, deps: AnswerDependenc
         return []
     # Agents can judge the topic of a question only in their own language.
     routes = await budget.run_stage(
-        "route", deps.library.route(translation.text), lambda: [AgentScore(name, 0.0) for name in translation.agents]
+        "route",
+        deps.library.route(translation.text, at_least_one=deps.is_asked),
+        lambda: [AgentScore(name, 0.0) for name in translation.agents],
     )
     agents = [agent for agent in routes if agent.name in translation.agents]
     budget.record_scores(agents)

@@ -44,7 +44,8 @@ class AnswerDependencies:
 
     `model` is None when no language model is configured. `rewrites` are the built-in rewrite strategies by name.
     `turnstile` lets one answer at a time select evidence, write its prompt or check its citations. `head_starts` says
-    whether a head start is worth its price, `image_quota` how many pictures are looked at.
+    whether a head start is worth its price, `image_quota` how many pictures are looked at. With `is_asked`, somebody
+    asked the bot itself: then a question that is near no agent is searched at the best one all the same.
     """
 
     settings: Settings
@@ -56,6 +57,7 @@ class AnswerDependencies:
     turnstile: CpuTurnstile = field(default_factory=CpuTurnstile)
     head_starts: HeadStartPolicy = field(default_factory=lambda: HeadStartPolicy(ContextSettings()))
     image_quota: ImageQuota = field(default_factory=ImageQuota)
+    is_asked: bool = True
 
     def restricted_to(self, sources: Collection[str]) -> AnswerDependencies:
         """Return the dependencies of an answer from these sources alone: no part of it learns of others."""

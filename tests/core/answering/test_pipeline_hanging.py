@@ -36,10 +36,10 @@ class Stuck(InMemoryLibrary):
 
     stages: frozenset[str] = frozenset()
 
-    async def route(self, query: str) -> Sequence[AgentScore]:
+    async def route(self, query: str, *, at_least_one: bool = False) -> Sequence[AgentScore]:
         if "route" in self.stages:
             await asyncio.Event().wait()
-        return await super().route(query)
+        return await super().route(query, at_least_one=at_least_one)
 
     async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
         if "search" in self.stages and agent == "other":

@@ -82,6 +82,7 @@ async def test_the_limit_and_the_threshold_hold(filled_store: Store, embedder: W
     strict_library = KnowledgeLibrary(settings(knowledge={"routing": {"threshold": 0.99}}), filled_store, embedder)
     await strict_library.load()
     assert await strict_library.route("pear") == []
+    assert [score.name for score in await strict_library.route("pear", at_least_one=True)] == ["cook"]
 
 
 async def test_an_agent_without_knowledge_is_asked_only_for_its_mix_in(
@@ -143,6 +144,7 @@ async def test_a_language_the_embedder_does_not_know_goes_by_words(
     assert far_score == 0
     assert embedder.embedded == []
     assert await library.route("完全无关") == [], "no passage has a word of it"
+    assert len(await library.route("完全无关", at_least_one=True)) == 1
 
 
 async def test_similarity_is_the_cosine(library: KnowledgeLibrary, embedder: WordEmbedder) -> None:
@@ -387,10 +389,13 @@ async def test_a_question_for_nobody_is_not_searched_and_the_answer_says_so(
     for question, searches in (("Is the apple or the pear sweet fruit?", 1), ("Who won the cup yesterday?", 0)):
         watched_library.searches = 0
         sink = MemorySink()
-        reply = await answer(Question(question), sink, parts)
+        reply = await answer(Question(question, is_unprompted=True), sink, parts)
         assert bool(reply.trace.agents) == bool(reply.passages) == bool(searches)
         assert watched_library.searches == 1, "an agent's, or the one that finds no passage near the question"
         assert ("I found nothing about this" in reply.text) == (not searches)
+    reply = await answer(Question("Who won the cup yesterday?"), MemorySink(), parts)
+    assert len(reply.trace.agents) == 1, "the bot itself was asked: the best agent is searched"
+    assert reply.passages
 
 
 async def test_a_score_is_the_same_for_every_limit_and_query_length(library: KnowledgeLibrary) -> None:
