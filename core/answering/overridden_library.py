@@ -71,6 +71,10 @@ class OverriddenLibrary:
         """Return the languages of the agents whose sources are not all off."""
         return {name: codes for name, codes in self._library.languages().items() if not self._is_disabled(name)}
 
+    def titles(self) -> Mapping[str, Sequence[str]]:
+        """Return the titles of the agents whose sources are not all off."""
+        return {name: titles for name, titles in self._library.titles().items() if not self._is_disabled(name)}
+
     async def term_weights(self, query: str) -> Mapping[str, float]:
         """Return the weights of the wrapped library."""
         return await self._library.term_weights(query)

@@ -64,6 +64,10 @@ class ExcludingLibrary:
         """Return the languages of the wrapped library."""
         return self.library.languages()
 
+    def titles(self) -> Mapping[str, Sequence[str]]:
+        """Return the titles of the wrapped library."""
+        return self.library.titles()
+
     async def term_weights(self, query: str) -> Mapping[str, float]:
         """Return the weights of the wrapped library."""
         return await self.library.term_weights(query)

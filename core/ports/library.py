@@ -58,6 +58,10 @@ class Library(Protocol):
         """Return the codes of the languages that each agent's sources are in, most frequent first, where known."""
         ...
 
+    def titles(self) -> Mapping[str, Sequence[str]]:
+        """Return titles of the documents that are most typical of each agent's sources, where known."""
+        ...
+
     async def term_weights(self, query: str) -> Mapping[str, float]:
         """Return the IDF of each token of a query over all stored passages; empty where the store cannot count.
 

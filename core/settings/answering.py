@@ -199,7 +199,11 @@ class AgentSettings(RestrictedSection):
     """A retrieval agent: one or a few similar sources, and hints for routing (KIMAs 3.2.2)."""
 
     sources: tuple[Name, ...] = Field(min_length=1, examples=[["files", "faq"]], description="names of its sources")
-    description: str = Field("", description="for routing: what this agent knows, in the users' words")
+    description: str = Field(
+        "",
+        description="what this agent knows, in the users' words: for routing, and for prompts, which otherwise name "
+        "some of its documents",
+    )
     examples: tuple[str, ...] = Field(
         (), description="for routing: questions that this agent should get, or passages of what it knows"
     )

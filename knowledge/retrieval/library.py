@@ -123,6 +123,10 @@ class KnowledgeLibrary:
         """Return the languages of each agent's sources, as of the last `load`."""
         return {name: entry.languages for name, entry in self._index_entries.items() if entry.languages}
 
+    def titles(self) -> Mapping[str, Sequence[str]]:
+        """Return titles of the documents most typical of each agent, as of the last `load`."""
+        return {name: entry.titles for name, entry in self._index_entries.items() if entry.titles}
+
     async def reload(self, sources: Collection[str] = ()) -> None:
         """Load again after these sources (all when none is named) were refreshed; the next question uses it."""
         await self.load(sources)

@@ -65,6 +65,21 @@ async def test_agents_know_the_languages_of_their_sources(filled_store: Store, e
     assert knowledge_library.languages() == {"cook": ("en",), "chinese": ("zh",), "told": ("de",)}
 
 
+async def test_agents_know_what_their_documents_are_called(store: Store, embedder: WordEmbedder) -> None:
+    pages = {f"page{number}.md": f"# Cooking\n\n## Pear {number}\n\nA pear is sweet." for number in range(9)}
+    pages["long.md"] = f"# {'Sweet fruit ' * 30}\n\nA pear and an apple."
+    await refresh(DictSource("fruit", pages), store, embedder, SyncOptions(200))
+    await refresh(
+        DictSource("tools", {"saw.py": "def cut() -> None: ..."}, kind="python"), store, embedder, SyncOptions(200)
+    )
+    library = KnowledgeLibrary(settings(), store, embedder)
+    await library.load()
+    assert library.titles()["cook"][0] == "Cooking", "the title of most pages comes first"
+    assert all(len(title) <= 60 for title in library.titles()["cook"])
+    assert library.titles()["smith"] == ("saw.py",)
+    assert "cook" not in library.restricted_to(["tools"]).titles()
+
+
 def test_texts_of_two_languages_have_both() -> None:
     english = "The apple and the pear are sweet."
     chinese = "苹果和梨都很甜。"
