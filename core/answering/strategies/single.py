@@ -2,7 +2,7 @@
 
 While the light model completes the question, what it will probably write is already searched: the question, behind the
 questions that it depends on. When both queries have the same words, that search is the result, and completing the
-question has cost only the time of its call. A question that stands alone needs no call. (This goes beyond the two
+question has cost only the time of its call. A question without a conversation needs no call. (This goes beyond the two
 parallelisations of the report.)
 """
 
