@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields, replace
 from core.answering.context import AnswerDependencies
 from core.catalogue import messages_for
 from core.language.languages import detect_language
-from core.language.nothing_found import says_nothing_was_found
 from core.ports import Library, Sink, WordMatch
 from core.types import AgentScore, Passage, Question, Reply, Turn
 
@@ -105,7 +104,7 @@ def is_better(reply: Reply, question: RetryQuestion) -> bool:
     is_worse = question.was_cited and not was_quoted and reply.is_extractive
     is_same = _to_words(reply.text) == _to_words(question.first_answer)
     is_cut_off = "write" in reply.trace.degraded and not reply.is_extractive
-    return bool(reply.citations) and not (is_worse or is_same or is_cut_off or says_nothing_was_found(reply.text))
+    return bool(reply.citations) and not (is_worse or is_same or is_cut_off or reply.found_nothing)
 
 
 def _to_words(text: str) -> list[str]:

@@ -78,8 +78,14 @@ async def quote_passages(
         return WrittenAnswer(messages.search_timed_out, is_extractive=True, failure=failure)
     if failure:
         return WrittenAnswer(messages.llm_failed, is_extractive=True, failure=failure)
-    sources = ", ".join(settings.sources) or messages.no_sources
-    return WrittenAnswer(messages.no_evidence.format(sources=sources), is_extractive=True)
+    return WrittenAnswer(say_nothing_found(deps), is_extractive=True)
+
+
+def say_nothing_found(deps: AnswerDependencies) -> str:
+    """Return that nothing was found in the sources, in the asker's language."""
+    messages = messages_for(deps.prompts.language)
+    sources = ", ".join(deps.settings.sources) or messages.no_sources
+    return messages.no_evidence.format(sources=sources)
 
 
 async def _has_match(inputs: AnswerInputs, library: Library, min_similarity: float) -> bool:

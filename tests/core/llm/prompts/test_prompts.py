@@ -138,3 +138,15 @@ async def test_a_persona_in_the_askers_language() -> None:
             assert persona in system
             assert other not in system
         await model.close()
+
+
+def test_templates_are_filled_in_one_pass() -> None:
+    prompts = Prompts({"greet": "Hello {{name}}, {{unknown}} it is {{now}}."})
+    prompt_text = prompts.fill("greet", name="{{now}}")
+    assert prompt_text.startswith("Hello {{now}}, {{unknown}} it is ")
+
+
+def test_every_agent_has_its_prompt() -> None:
+    prompts = Prompts.read()
+    assert {"rewrite", "summarizer", "look_back"} <= set(prompts.templates)
+    assert "data" in prompts.fill("summarizer", name="Bot", persona="")
