@@ -48,14 +48,15 @@ class Translation:
 def get_foreign_agents(query: str, deps: AnswerDependencies) -> tuple[str, tuple[str, ...]]:
     """Return the language to translate a query into, and the agents whose sources are in it; ("", ()) for none.
 
-    An agent with a rewrite `translation` translates for itself.
+    Sources in two languages are searched in both where the query is not in the first one: their documents in the other
+    one are often older, or fewer. An agent with a rewrite `translation` translates for itself.
     """
     language = identify_language(query) if deps.settings.context.translate else ""
     settings = deps.settings.retrieval_agents()
     foreign_agents = {
         name: codes
         for name, codes in deps.library.languages().items()
-        if language and language not in codes and "translation" not in settings[name].rewrites
+        if language and language != codes[0] and "translation" not in settings[name].rewrites
     }
     if not foreign_agents:
         return "", ()

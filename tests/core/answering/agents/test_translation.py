@@ -92,7 +92,7 @@ async def test_rerankers_read_the_question_and_its_translation(peer: ScriptedPee
 @pytest.mark.parametrize(
     ("text", "languages", "changes"),
     [
-        ("怎么安装？", ("en", "zh"), {}),
+        ("怎么安装？", ("zh", "en"), {}),
         ("怎么安装？", (), {}),
         ("How do I install the package?", ("en",), {}),
         ("pip install", ("zh",), {}),
@@ -105,6 +105,13 @@ async def test_what_needs_no_translation_costs_no_call(
 ) -> None:
     await ask(peer, ForeignLibrary(codes=languages), text, **changes)
     assert "rewrite_translation" not in peer.agents
+
+
+async def test_a_source_in_two_languages_is_searched_in_both(peer: ScriptedPeer) -> None:
+    library = ForeignLibrary(codes=("en", "zh"))
+    reply = await ask(peer, library)
+    assert library.queries == ["怎么安装？", "How do I install the package?"]
+    assert [passage.id for passage in reply.passages] == ["install"]
 
 
 async def test_a_question_in_latin_script_is_translated_too(peer: ScriptedPeer) -> None:
