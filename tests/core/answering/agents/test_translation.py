@@ -11,7 +11,7 @@ from core.answering.agents.translation import to_comparable_query
 from core.answering.pipeline import answer
 from core.language.glossary import TermTranslation, translate_terms
 from core.runtime.budget import Budget
-from core.types import Passage, Question, Reply, Turn
+from core.types import AgentScore, Passage, Question, Reply, Turn
 from tests.support.fixtures import INSTALL, InMemoryLibrary, MemorySink, OrderKeeper, parts, passage, settings
 from tests.support.scripted import ScriptedPeer, models
 
@@ -112,6 +112,19 @@ async def test_a_source_in_two_languages_is_searched_in_both(peer: ScriptedPeer)
     reply = await ask(peer, library)
     assert library.queries == ["怎么安装？", "How do I install the package?"]
     assert [passage.id for passage in reply.passages] == ["install"]
+
+
+async def test_the_trace_names_the_agents_that_answered_by_the_translation(peer: ScriptedPeer) -> None:
+    @dataclass
+    class Picky(ForeignLibrary):
+        async def route(self, query: str, *, at_least_one: bool = False) -> Sequence[AgentScore]:
+            return [AgentScore("docs", 1.0)] if query.isascii() else [AgentScore("other", 1.0)]
+
+    sources = {name: {"kind": "faq", "path": "faq.yaml"} for name in ("docs", "other")}
+    library = Picky((INSTALL, replace(OTHER, source="other")))
+    reply = await ask(peer, library, sources=sources)
+    assert [passage.source for passage in reply.passages] == ["docs"]
+    assert reply.trace.agents == ("other", "docs")
 
 
 async def test_a_question_in_latin_script_is_translated_too(peer: ScriptedPeer) -> None:
