@@ -107,6 +107,34 @@ async def test_what_needs_no_translation_costs_no_call(
     assert "rewrite_translation" not in peer.agents
 
 
+FOREIGN_QUESTIONS = [
+    "Wie installiere ich das Paket?",
+    "Welchen Befehl benutzt man zum Installieren?",
+    "¿Cómo instalo el paquete con pip?",
+    "パッケージをインストールするには？",
+    "Как установить пакет?",
+]
+
+
+@pytest.mark.parametrize("text", FOREIGN_QUESTIONS)
+async def test_questions_in_other_languages_find_english_documents(peer: ScriptedPeer, text: str) -> None:
+    peer.replies["write"] = "pip install kimas [p1]"
+    library = ForeignLibrary()
+    reply = await ask(peer, library, text)
+    assert library.queries == [text, "How do I install the package?"]
+    assert [citation.path for citation in reply.citations] == ["install.md"]
+
+
+@pytest.mark.parametrize("text", [*FOREIGN_QUESTIONS, "天气怎么样？"])
+async def test_without_a_model_the_bot_says_which_language_it_needs(text: str) -> None:
+    reply = await answer(Question(text), MemorySink(), parts(ForeignLibrary((OTHER,))))
+    assert "English" in reply.text
+    assert "model" in reply.text or "模型" in reply.text
+    assert reply.shortfall == "nothing_found"
+    both = await answer(Question("天气怎么样？"), MemorySink(), parts(ForeignLibrary((OTHER,), codes=("en", "zh"))))
+    assert "English" not in both.text, "some sources are in the asker's language"
+
+
 async def test_a_source_in_two_languages_is_searched_in_both(peer: ScriptedPeer) -> None:
     library = ForeignLibrary(codes=("en", "zh"))
     reply = await ask(peer, library)
