@@ -77,9 +77,9 @@ class AnswerDependencies:
         return f"documents such as <titles>{escape_delimiters(titles)}</titles>" if titles else ""
 
     def describe_language(self, name: str) -> str:
-        """Return the language of an agent's knowledge, or both where it has two; empty if unknown."""
+        """Return the language of most of an agent's knowledge; empty if unknown."""
         configured_language = self.settings.retrieval_agents()[name].language
-        return configured_language or " and ".join(map(language_name, self.library.languages().get(name, ())))
+        return configured_language or language_name(next(iter(self.library.languages().get(name, ())), ""))
 
     def describe_knowledge(self) -> str:
         """Return what the sources know, one line for each retrieval agent, for the prompts that choose and plan."""
