@@ -94,7 +94,7 @@ async def search(
 
 async def _search(app: App, query: str, agent: str, top_k: int, *, explain: bool) -> SearchResult:
     settings = app.settings
-    agents = [AgentScore(agent, 1.0)] if agent else list(await app.library.route(query))
+    agents = [AgentScore(agent, 1.0)] if agent else list(await app.library.route(query, at_least_one=True))
     passages_by_agent, errors_by_agent = await _search_agents(app, query, [score.name for score in agents], top_k)
     candidates = [passage for passages in passages_by_agent.values() for passage in passages]
     # Without a language model, even where one ranks the passages of answers.

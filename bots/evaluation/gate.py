@@ -121,7 +121,7 @@ async def _read_gate_cases(settings: Settings, data: Path | None, split: Split) 
 class CaseExplanation:
     """How sure the gate is of one message, and the features that weigh most; None and "" where words alone decide.
 
-    `in_doubt`: near enough to the threshold for a model to judge it, where one is configured.
+    `in_doubt`: a model judges it, where one is configured: the bot would speak, or nearly so.
     """
 
     id: str

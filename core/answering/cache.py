@@ -92,8 +92,8 @@ async def answer_with_cache(
 
 
 def is_cacheable(reply: Reply) -> bool:
-    """Return whether others who ask the same may get a reply: it has citations, and no stage used its fallback."""
-    return bool(reply.citations) and not reply.trace.degraded and not reply.trace.cached
+    """Return whether others who ask the same may get a reply: it answers with citations, and no stage was cut short."""
+    return bool(reply.citations) and not reply.found_nothing and not reply.trace.degraded and not reply.trace.cached
 
 
 def fingerprint(settings: Settings, prompts: Prompts) -> str:

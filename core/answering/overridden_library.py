@@ -23,13 +23,18 @@ class OverriddenLibrary:
         """Restrict the wrapped library."""
         restricted_library = copy(self)
         restricted_library._library = self._library.restricted_to(sources)
+        restricted_library._sources = {name: own for name, own in self._sources.items() if set(sources).issuperset(own)}
         return restricted_library
 
-    async def route(self, query: str) -> Sequence[AgentScore]:
+    async def route(self, query: str, *, at_least_one: bool = False) -> Sequence[AgentScore]:
         """Return the agents to ask, best first, without those whose sources are all off."""
         await self._overrides.load()
-        scores = await self._library.route(query)
-        return [agent_score for agent_score in scores if not self._is_disabled(agent_score.name)]
+        scores = await self._library.route(query, at_least_one=at_least_one)
+        enabled_scores = [agent_score for agent_score in scores if not self._is_disabled(agent_score.name)]
+        if enabled_scores or not at_least_one:
+            return enabled_scores
+        # The best one is off: nobody knows which of the others is the next.
+        return [AgentScore(name, 0.0) for name in self._sources if not self._is_disabled(name)]
 
     async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
         """Return at most `limit` passages of an agent's sources, best first, scores weighed (1 at most)."""
@@ -65,6 +70,10 @@ class OverriddenLibrary:
     def languages(self) -> Mapping[str, Sequence[str]]:
         """Return the languages of the agents whose sources are not all off."""
         return {name: codes for name, codes in self._library.languages().items() if not self._is_disabled(name)}
+
+    def titles(self) -> Mapping[str, Sequence[str]]:
+        """Return the titles of the agents whose sources are not all off."""
+        return {name: titles for name, titles in self._library.titles().items() if not self._is_disabled(name)}
 
     async def term_weights(self, query: str) -> Mapping[str, float]:
         """Return the weights of the wrapped library."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from core.answering.agents.conversation import get_asker_language, validate_question
 from core.answering.agents.history_selection import HistorySelector
 from core.answering.agents.look_back import look_back
+from core.answering.agents.quoting import say_nothing_found
 from core.answering.agents.reranker import select_evidence
 from core.answering.agents.summarizer import wait_for_open, write_answer
 from core.answering.agents.vision import describe_images
@@ -35,7 +36,8 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
     `PlatformError` when the sink cannot be written, and the failures of stages that have no fallback.
     """
     validate_question(question)
-    deps = replace(deps, prompts=deps.prompts.for_language(get_asker_language(question)))
+    prompts = deps.prompts.for_language(get_asker_language(question))
+    deps = replace(deps, prompts=prompts, is_asked=not question.is_unprompted)
     budget = budget or Budget(deps.settings.budget)
     try:
         async with task_group() as tasks:
@@ -61,6 +63,8 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
         # 7 look back
         if budget.degrade_reasons.get("write") != "stopped":
             cited_answer = await look_back(cited_answer, retrieval.passages, deps, budget, question=question_text)
+    if cited_answer.finds_nothing and not cited_answer.text:
+        cited_answer = replace(cited_answer, text=say_nothing_found(deps))
     trace = retrieval.to_trace(budget, cited_answer.dropped_count)
     reply_text = image_description.with_note(cited_answer.text)
     images = image_description.description
@@ -73,6 +77,7 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
         images,
         failure=draft.failure,
         nearest_pages=draft.nearest_pages,
+        found_nothing=cited_answer.finds_nothing,
     )
     await sink.finish(reply)
     return reply

@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields, replace
 from core.answering.context import AnswerDependencies
 from core.catalogue import messages_for
 from core.language.languages import detect_language
-from core.language.nothing_found import says_nothing_was_found
 from core.ports import Library, Sink, WordMatch
 from core.types import AgentScore, Passage, Question, Reply, Turn
 
@@ -42,9 +41,9 @@ class ExcludingLibrary:
         """Restrict the wrapped library."""
         return replace(self, library=self.library.restricted_to(sources))
 
-    async def route(self, query: str) -> Sequence[AgentScore]:
+    async def route(self, query: str, *, at_least_one: bool = False) -> Sequence[AgentScore]:
         """Return the agents of the wrapped library."""
-        return await self.library.route(query)
+        return await self.library.route(query, at_least_one=at_least_one)
 
     async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
         """Search the wrapped library and leave out the excluded passages."""
@@ -63,6 +62,10 @@ class ExcludingLibrary:
     def languages(self) -> Mapping[str, Sequence[str]]:
         """Return the languages of the wrapped library."""
         return self.library.languages()
+
+    def titles(self) -> Mapping[str, Sequence[str]]:
+        """Return the titles of the wrapped library."""
+        return self.library.titles()
 
     async def term_weights(self, query: str) -> Mapping[str, float]:
         """Return the weights of the wrapped library."""
@@ -101,7 +104,7 @@ def is_better(reply: Reply, question: RetryQuestion) -> bool:
     is_worse = question.was_cited and not was_quoted and reply.is_extractive
     is_same = _to_words(reply.text) == _to_words(question.first_answer)
     is_cut_off = "write" in reply.trace.degraded and not reply.is_extractive
-    return bool(reply.citations) and not (is_worse or is_same or is_cut_off or says_nothing_was_found(reply.text))
+    return bool(reply.citations) and not (is_worse or is_same or is_cut_off or reply.found_nothing)
 
 
 def _to_words(text: str) -> list[str]:

@@ -26,6 +26,10 @@ class English(PlatformTexts):
     answer_stopped = "*Stopped on request.*"
     search_timed_out = "The sources did not answer in time. Please ask again in a moment."
     no_evidence = "I found nothing about this in the sources I know ({sources})."
+    no_evidence_foreign = (
+        "I found nothing about this in the sources I know ({sources}). They are in {language}, and I have no language "
+        "model that could translate your question: please ask in {language}."
+    )
     nearest_pages = "I found no direct answer in the sources I know. These pages come closest:\n\n{pages}"
     no_sources = "none are configured"
     llm_failed = "The language model could not answer. Please try again in a moment."

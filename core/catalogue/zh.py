@@ -22,6 +22,10 @@ class Chinese(ChinesePlatformTexts, English):
     answer_stopped = "*已应要求停止。*"
     search_timed_out = "资料检索超时，请稍后再问一次。"
     no_evidence = "在我所知的资料（{sources}）中没有找到相关内容。"
+    no_evidence_foreign = (
+        "在我所知的资料（{sources}）中没有找到相关内容。这些资料的语言是 {language}，"
+        "而我没有可以翻译问题的语言模型：请用 {language} 提问。"
+    )
     nearest_pages = "在我所知的资料中没有找到直接的答案。下面这些页面与问题最接近：\n\n{pages}"
     no_sources = "尚未配置"
     llm_failed = "语言模型暂时无法回答，请稍后再试。"

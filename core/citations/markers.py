@@ -42,13 +42,21 @@ _ROW_OR_HEADING = re.compile(r"[^\S\n]*[|#]")
 _MAX_CLAUSE_TAIL = 30
 
 
+# The position that `[p0]` names.
+NO_PASSAGE = -1
+
+
 @dataclass(frozen=True, slots=True)
 class ResolvedCitations:
-    """A reply whose markers are numbers. `dropped_count` counts the ids of unknown passages and rejected citations."""
+    """A reply whose markers are numbers. `dropped_count` counts the ids of unknown passages and rejected citations.
+
+    With `finds_nothing`, the model marked the answer as one that the passages do not give: `[p0]`.
+    """
 
     text: str
     citations: tuple[Citation, ...]
     dropped_count: int
+    finds_nothing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +94,10 @@ def resolve_markers(
     """Replace passage ids by numbers in the order of first mention, except in code.
 
     Two passages with the same link share a number. `rejections` are the citations to leave out, as pairs of the
-    marker's index in `find_markers` and a position that it names. `allow_bare` is that of `find_markers`.
+    marker's index in `find_markers` and a position that it names. `allow_bare` is that of `find_markers`. `[p0]` stands
+    for no passage: a model's mark that nothing was found.
     """
+    finds_nothing = False
     citations_by_link: dict[str, Citation] = {}
     segments: list[str] = []
     numbers: set[int] = set()
@@ -99,7 +109,10 @@ def resolve_markers(
             segments += [between, ""]
             numbers = set()
         for position in marker.positions:
-            if not 0 <= position < len(passages) or (index, position) in rejections:
+            # A bare [0] is an index.
+            if position == NO_PASSAGE and "p" in text[marker.start : marker.end].lower():
+                finds_nothing = True
+            elif not 0 <= position < len(passages) or (index, position) in rejections:
                 dropped_count += 1
             else:
                 numbers.add(_get_citation(passages[position], citations_by_link).n)
@@ -108,7 +121,10 @@ def resolve_markers(
             segments[-2] += text[marker.start] if text[marker.start].isspace() else ""
         segments[-1] = "".join(f"[{number}]" for number in sorted(numbers))
         end = marker.end
-    return ResolvedCitations("".join([*segments, text[end:]]), tuple(citations_by_link.values()), dropped_count)
+    resolved_text = "".join([*segments, text[end:]])
+    if finds_nothing:
+        resolved_text = resolved_text.lstrip()
+    return ResolvedCitations(resolved_text, tuple(citations_by_link.values()), dropped_count, finds_nothing)
 
 
 def strip_markers(text: str) -> str:

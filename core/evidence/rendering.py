@@ -13,7 +13,7 @@ from core.types import Passage
 # Every tag that our prompts fence data with. Common tags of HTML and XML are not among them, for passages hold code.
 FENCE_TAGS = (
     "passages?|evidence|questions?|conversation|answers?|searches|analysis|related_messages|messages|said|judgement|objective"
-    "|reference"
+    "|reference|titles"
 )
 # Invisible characters: inside a tag they would hide it from these patterns, but not from the model.
 _INVISIBLE = re.compile(

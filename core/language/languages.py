@@ -58,9 +58,11 @@ _LANGUAGE_NAMES = {
 }
 _COMMON_WORDS = {
     "en": "the is are do does how what which why where when can to of in for and my with it this not",
-    "de": "der die das ist sind wie was welche warum wo wann kann ich zu von für und mit ein eine nicht wird den",
+    "de": "der die das ist sind wie was welche welchen welcher welches warum wo wann kann ich zu von für und mit ein "
+    "eine einen nicht wird den dem im auf bei mein meine man gibt muss geht",
     "fr": "le la les est sont comment que quel quelle pourquoi où quand peut je de des du pour et avec un une ne pas",
-    "es": "el la los las es son cómo como qué cuál por dónde cuándo puedo de del para y con un una no se",
+    "es": "el la los las es son cómo como qué cuál cuáles por dónde cuándo puedo puede hay de del para y con un una no "
+    "se mi en",
     "it": "il lo gli è sono come che quale perché dove quando posso di del per e con un una non si",
     "pt": "o os as é são como que qual porque onde quando posso de do da para e com um uma não se",
     "nl": "de het is zijn hoe wat welke waarom waar wanneer kan ik van voor en met een niet wordt",

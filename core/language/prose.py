@@ -68,11 +68,6 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-def first_sentence(text: str) -> str:
-    """Return a text up to the end of its first sentence."""
-    return SENTENCE_END.split(text.strip(), maxsplit=1)[0]
-
-
 def split_clauses(sentence: str) -> list[str]:
     """Return the clauses of a sentence.
 

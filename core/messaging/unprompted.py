@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from core.errors import KimasError, MessageDeleted
-from core.language.nothing_found import may_say_nothing_was_found
 from core.messaging.journaling import RecordedSink
 from core.storage.details import get_detail
 from core.types import Reply, Skip, SkipReason, skip
+
+FIRST_CITATION = "[1]"
 
 
 class NothingToSay(KimasError):
@@ -19,9 +20,9 @@ def to_skip(error: MessageDeleted | NothingToSay) -> Skip:
 
 
 class UnpromptedSink:
-    """Passes a reply to another sink, unless it says that nothing was found.
+    """Passes a reply to another sink, unless it found nothing.
 
-    Nothing is shown, not even that an answer is coming, until the beginning of the text says something else.
+    Nothing is shown, not even that an answer is coming, before the text has its first citation.
     """
 
     def __init__(self, sink: RecordedSink) -> None:
@@ -32,15 +33,15 @@ class UnpromptedSink:
         """Show nothing: nobody waits, and the answer may never come."""
 
     async def update(self, text: str) -> None:
-        """Show the reply so far, as soon as it says anything."""
-        if self._is_open or not may_say_nothing_was_found(text):
+        """Show the reply so far, as soon as it cites anything."""
+        if self._is_open or FIRST_CITATION in text:
             await self._open()
             await self._sink.update(text)
 
     async def finish(self, reply: Reply) -> None:
         """Show the final reply, unless it only says why there is no answer.
 
-        Raises `NothingToSay` for one that says that nothing was found.
+        Raises `NothingToSay` for one that found nothing.
         """
         if not self._is_open and reply.failure:
             return

@@ -31,8 +31,11 @@ class Library(Protocol):
         """Return a library of these sources alone, for one question; agents of other sources are missing from it."""
         ...
 
-    async def route(self, query: str) -> Sequence[AgentScore]:
-        """Return the retrieval agents to ask, best first (KIMAs 3.3.2)."""
+    async def route(self, query: str, *, at_least_one: bool = False) -> Sequence[AgentScore]:
+        """Return the retrieval agents to ask, best first (KIMAs 3.3.2).
+
+        `at_least_one` returns the best one where none is near the query.
+        """
         ...
 
     async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
@@ -53,6 +56,10 @@ class Library(Protocol):
 
     def languages(self) -> Mapping[str, Sequence[str]]:
         """Return the codes of the languages that each agent's sources are in, most frequent first, where known."""
+        ...
+
+    def titles(self) -> Mapping[str, Sequence[str]]:
+        """Return titles of the documents that are most typical of each agent's sources, where known."""
         ...
 
     async def term_weights(self, query: str) -> Mapping[str, float]:

@@ -99,10 +99,10 @@ class ContextSettings(Section):
     )
     translate: bool = Field(
         True,
-        description="if a question is in another language than the sources, the light model translates it once, and "
-        "both versions are searched; `false` saves the call. Without a model, known terms of a Chinese "
-        "question are searched in English if the question itself finds nothing in Chinese. Agents with "
-        "the rewrite `translation` translate by themselves",
+        description="if a question is in another language than the sources, or than most of them, the light model "
+        "translates it once, and both versions are searched; `false` saves the call. Without a model, known terms of "
+        "a Chinese question are searched in English if the question itself finds nothing in Chinese. Agents with the "
+        "rewrite `translation` translate by themselves",
     )
     head_start: bool = Field(
         True,
@@ -199,7 +199,11 @@ class AgentSettings(RestrictedSection):
     """A retrieval agent: one or a few similar sources, and hints for routing (KIMAs 3.3.2)."""
 
     sources: tuple[Name, ...] = Field(min_length=1, examples=[["files", "faq"]], description="names of its sources")
-    description: str = Field("", description="for routing: what this agent knows, in the users' words")
+    description: str = Field(
+        "",
+        description="what this agent knows, in the users' words: for routing, and for prompts, which otherwise name "
+        "some of its documents",
+    )
     examples: tuple[str, ...] = Field(
         (), description="for routing: questions that this agent should get, or passages of what it knows"
     )

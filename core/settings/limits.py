@@ -44,7 +44,7 @@ class LimitsSettings(Section):
     second_opinions_per_hour: int = Field(
         60,
         ge=0,
-        description="messages in doubt (docs/groups.md#the-grey-zone) that a model judges in an hour, in all chats "
-        "together",
+        description="messages that a model judges before an unprompted answer (docs/groups.md#the-second-opinion), in "
+        "an hour, in all chats together",
     )
     images_per_hour: PositiveInt = Field(20, description="pictures of one person that are looked at in an hour")

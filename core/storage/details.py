@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from core.language.nothing_found import says_nothing_was_found
 from core.types import Reply
 
 # Answers that lack something, and silences for want of knowledge.
@@ -12,8 +11,7 @@ UNSURE_SILENCES = ("unsure", "not_judged", "no_answer")
 
 def get_detail(reply: Reply) -> str:
     """Return what is special about an answer: what it lacks, or how it was made; "" for nothing."""
-    is_said = bool(reply.nearest_pages) or says_nothing_was_found(reply.text)
-    if not reply.citations and reply.trace.query and is_said:
+    if reply.nearest_pages and not reply.citations and reply.trace.query:
         return "nothing_found"
     if reply.shortfall:
         return reply.shortfall

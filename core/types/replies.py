@@ -151,7 +151,8 @@ class Reply:
     """An answer: Markdown text in which [n] refers to `citations`, the passages behind it, and its trace.
 
     `image_description` is a model's description of the images in the question. `failure` is set where the text is an
-    apology: why there is no answer. `nearest_pages` are links that the text names in place of an answer.
+    apology: why there is no answer. `nearest_pages` are links that the text names in place of an answer. With
+    `found_nothing`, the model says that the passages do not answer the question; what it cites is beside it.
     """
 
     text: str
@@ -162,6 +163,7 @@ class Reply:
     image_description: str = ""
     failure: str = ""
     nearest_pages: tuple[Citation, ...] = ()
+    found_nothing: bool = False
 
     @property
     def is_stopped(self) -> bool:
@@ -170,13 +172,16 @@ class Reply:
 
     @property
     def shortfall(self) -> Shortfall | None:
-        """Why the reply is likely not to help, or None."""
+        """Why the reply is likely not to help, or None.
+
+        An answer that cites nothing, and whose sentences no passage supports, has found nothing, whatever it says.
+        """
         if self.is_stopped:
             return None
+        if self.found_nothing:
+            return "nothing_found"
         if self.is_extractive and "write" in self.trace.degraded:
             return "quoted"
         if self.citations or not self.trace.query or self.trace.strategy == "none":
             return None
-        if self.trace.dropped_citations:
-            return "unsupported"
-        return "nothing_found" if self.is_extractive or not self.passages else None
+        return "unsupported" if self.trace.dropped_citations else "nothing_found"

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from core.evidence.ranking import NON_CODE_KINDS
+from core.evidence.selection import TITLE_SEPARATOR
 from core.language.languages import identify_languages, to_language_code
 from core.settings import AgentSettings, Settings
+from core.types import Passage
 from knowledge.ports import Embedder, Store, Vectors
 from knowledge.retrieval.routing import AgentIndex, MixInText, cluster
 
 # Passages are looked at around so many centroids, so many at each.
-LANGUAGE_SAMPLES = 8
+SAMPLES = 8
 SAMPLE_SIZE = 4
+# What an agent's documents are called, for prompts: so many titles, of so many characters at most.
+MAX_TITLES = 8
+MAX_TITLE_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,12 +37,13 @@ class MixIn:
 class AgentIndexEntry:
     """An agent's index (None when there is nothing to compare with), and the number of its stored passages.
 
-    `languages` are those of a sample of its passages, the most frequent first.
+    `languages` are those of a sample of its passages, `titles` those of their documents; the most frequent first.
     """
 
     index: AgentIndex | None
     passage_count: int
     languages: tuple[str, ...] = ()
+    titles: tuple[str, ...] = ()
 
 
 async def embed_mix_in(agent: AgentSettings, embedder: Embedder) -> MixIn:
@@ -73,25 +81,38 @@ async def index_agent(
         [[mix_in_text.weight * max(sources_by_scale)] for mix_in_text in mix_in.texts], np.float32
     ).reshape(-1, 1)
     all_centroids = _concatenate(centroid_groups)
-    languages = await _identify_languages(agent, all_centroids, store)
+    sample = await _sample_passages(agent, all_centroids, store)
+    configured_language = to_language_code(agent.language)
+    languages = (
+        (configured_language,) if configured_language else identify_languages(passage.text for passage in sample)
+    )
+    titles = get_typical_titles(sample)
     if not len(all_centroids) and not len(mix_in.vectors):
-        return AgentIndexEntry(None, passage_count, languages)
+        return AgentIndexEntry(None, passage_count, languages, titles)
     mix_in_vectors = weights * mix_in.vectors
     index = AgentIndex(name, all_centroids, mix_in_vectors, agent.mix_in_weight, agent.scale, mix_in.texts)
-    return AgentIndexEntry(index, passage_count, languages)
+    return AgentIndexEntry(index, passage_count, languages, titles)
 
 
-async def _identify_languages(agent: AgentSettings, centroids: Vectors, store: Store) -> tuple[str, ...]:
-    """Return the configured language of an agent, or those of the passages around some of its centroids."""
-    if configured_language := to_language_code(agent.language):
-        return (configured_language,)
-    step = max(1, len(centroids) // LANGUAGE_SAMPLES)
-    samples = [
-        await store.search("", centroid, agent.sources, SAMPLE_SIZE)
-        for centroid in centroids[::step][:LANGUAGE_SAMPLES]
-    ]
-    texts = {passage.id: passage.text for passages in samples for passage in passages}
-    return identify_languages(texts.values())
+async def _sample_passages(agent: AgentSettings, centroids: Vectors, store: Store) -> Collection[Passage]:
+    """Return the passages around some of an agent's centroids, each once."""
+    step = max(1, len(centroids) // SAMPLES)
+    samples = [await store.search("", centroid, agent.sources, SAMPLE_SIZE) for centroid in centroids[::step][:SAMPLES]]
+    return {passage.id: passage for passages in samples for passage in passages}.values()
+
+
+def get_typical_titles(passages: Collection[Passage]) -> tuple[str, ...]:
+    """Return the titles of the documents of passages, at most `MAX_TITLES`, those of most passages first.
+
+    A passage's title begins with its document's; code has the name of its file.
+    """
+    titles = Counter(" ".join(_get_document_name(passage).split())[:MAX_TITLE_CHARS].strip() for passage in passages)
+    return tuple(title for title, _ in titles.most_common() if title)[:MAX_TITLES]
+
+
+def _get_document_name(passage: Passage) -> str:
+    is_prose = passage.kind in NON_CODE_KINDS
+    return passage.title.partition(TITLE_SEPARATOR)[0] if is_prose else passage.path.rpartition("/")[2]
 
 
 async def make_indexes(settings: Settings, store: Store, embedder: Embedder) -> Sequence[AgentIndex]:

@@ -123,16 +123,21 @@ class KnowledgeLibrary:
         """Return the languages of each agent's sources, as of the last `load`."""
         return {name: entry.languages for name, entry in self._index_entries.items() if entry.languages}
 
+    def titles(self) -> Mapping[str, Sequence[str]]:
+        """Return titles of the documents most typical of each agent, as of the last `load`."""
+        return {name: entry.titles for name, entry in self._index_entries.items() if entry.titles}
+
     async def reload(self, sources: Collection[str] = ()) -> None:
         """Load again after these sources (all when none is named) were refreshed; the next question uses it."""
         await self.load(sources)
 
-    async def route(self, query: str) -> Sequence[AgentScore]:
+    async def route(self, query: str, *, at_least_one: bool = False) -> Sequence[AgentScore]:
         """Return the agents to ask, best first; all, where routing is off.
 
         A query that the embedder hardly knows is routed by words instead.
 
-        Where no agent is well above the threshold, those with a passage near the query are asked, too. An agent with
+        Where no agent is well above the threshold, those with a passage near the query are asked, too. Where none of
+        those with passages is left, `at_least_one` asks the one with the best passage all the same. An agent with
         live sources and without passages is always asked, unless it has a mix-in. When words decide, an agent with live
         sources only is asked even then.
         """
@@ -147,12 +152,15 @@ class KnowledgeLibrary:
             return live_scores
         vector = await self._query_embedder.embed(query)
         if vector is None:
-            lexical_scores = await self._route_lexically(query, indexes)
+            lexical_scores = await self._route_lexically(query, indexes, at_least_one=at_least_one)
             return [*lexical_scores, *(score for score in live_scores if score.name not in self._live_agents)]
         dense_scores = select_agents(
             vector, indexes, limit=self._routing_settings.agents, threshold=self._routing_settings.threshold
         )
-        return [*await self._confirm_by_passages(query, vector, indexes, dense_scores), *live_scores]
+        confirmed_scores = await self._confirm_by_passages(
+            query, vector, indexes, dense_scores, at_least_one=at_least_one
+        )
+        return [*confirmed_scores, *live_scores]
 
     async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
         """Return at most `limit` passages of an agent's sources by weighted hybrid search, best first.
@@ -260,7 +268,9 @@ class KnowledgeLibrary:
         await self._live_sources.close()
         await self._query_embedder.close()
 
-    async def _route_lexically(self, query: str, indexes: Sequence[AgentIndex]) -> Sequence[AgentScore]:
+    async def _route_lexically(
+        self, query: str, indexes: Sequence[AgentIndex], *, at_least_one: bool
+    ) -> Sequence[AgentScore]:
         """Order agents by their best BM25 score for the query; those without a match come last, in the configured
         order.
 
@@ -282,12 +292,19 @@ class KnowledgeLibrary:
             if index.name not in self._live_agents
         ]
         if self._routing_settings.threshold > 0:
-            scores = [score for score in scores if score.score > 0 or self._has_live_source(score.name)]
+            matching_scores = [score for score in scores if score.score > 0 or self._has_live_source(score.name)]
+            scores = matching_scores or scores[: int(at_least_one)]
         top_scores = sorted(scores, key=lambda score: -score.score)[: self._routing_settings.agents]
         return [*top_scores, *(AgentScore(name, 0.0) for name in self._live_agents)]
 
     async def _confirm_by_passages(
-        self, query: str, vector: Vectors, indexes: Sequence[AgentIndex], agents: Sequence[AgentScore]
+        self,
+        query: str,
+        vector: Vectors,
+        indexes: Sequence[AgentIndex],
+        agents: Sequence[AgentScore],
+        *,
+        at_least_one: bool,
     ) -> Sequence[AgentScore]:
         """Add agents with a passage near the query where no centroid is near: the query may ask for a detail."""
         limit = self._routing_settings.agents
@@ -309,11 +326,12 @@ class KnowledgeLibrary:
             AgentScore(index.name, max(best_scores.get(source, 0.0) for source in self._agents[index.name].sources))
             for index in indexes
         ]
+        scores.sort(key=lambda score: -score.score)
         asked_names = {agent.name for agent in agents}
         near_scores = [
             score for score in scores if score.score >= threshold + PASSAGE_MARGIN and score.name not in asked_names
         ]
-        return [*agents, *sorted(near_scores, key=lambda score: -score.score)][:limit]
+        return [*agents, *near_scores][:limit] or scores[: int(at_least_one)]
 
     def _has_live_source(self, name: str) -> bool:
         return any(source in self._live_sources for source in self._agents[name].sources)

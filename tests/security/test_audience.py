@@ -582,6 +582,8 @@ async def test_the_gate_learns_nothing_for_outsiders_from_a_closed_source(tmp_pa
         library = bot.app.deps.library
         restricted = library.restricted_to({"docs", "taught"})
         assert [score.name for score in await restricted.route(QUESTION)] == ["manual"]
+        assert set(restricted.titles()) < set(library.titles()), "prompts name no document of a closed source"
+        assert "quoll" not in str(restricted.titles()).lower()
         weights = (await restricted.match_words("numbat zeppelin launcher", 5)).weights
         assert weights["numbat"] == weights["zeppelin"] > weights["launcher"]
         assert (await library.match_words("numbat", 5)).weights["numbat"] < weights["numbat"]

@@ -47,11 +47,14 @@ class InMemoryLibrary:
     broken: set[str] = field(default_factory=set)
     route_delay_s: float = 0.0
     queries: list[str] = field(default_factory=list)
+    document_titles: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def restricted_to(self, sources: Collection[str]) -> InMemoryLibrary:
-        return replace(self, passages=[entry for entry in self.passages if entry.source in sources])
+        titles = {name: self.document_titles[name] for name in self.document_titles if name in sources}
+        passages = [entry for entry in self.passages if entry.source in sources]
+        return replace(self, passages=passages, document_titles=titles)
 
-    async def route(self, query: str) -> Sequence[AgentScore]:
+    async def route(self, query: str, *, at_least_one: bool = False) -> Sequence[AgentScore]:
         await asyncio.sleep(self.route_delay_s)
         return [AgentScore(name, 1.0) for name in sorted({entry.source for entry in self.passages})]
 
@@ -90,6 +93,9 @@ class InMemoryLibrary:
 
     def languages(self) -> Mapping[str, Sequence[str]]:
         return {}
+
+    def titles(self) -> Mapping[str, Sequence[str]]:
+        return self.document_titles
 
     async def term_weights(self, query: str) -> Mapping[str, float]:
         return {}

@@ -9,7 +9,7 @@ import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from core.answering.agents.conversation import format_numbered_turns, mentioned_people, relevant_turns
+from core.answering.agents.conversation import format_numbered_turns, relevant_turns
 from core.evidence.rendering import escape_delimiters
 from core.language.follow_ups import (
     MAX_CARRIED_TERMS,
@@ -19,7 +19,6 @@ from core.language.follow_ups import (
     get_author_turns,
 )
 from core.language.keywords import content_words
-from core.language.tokens import CJK_CHARACTER
 from core.llm.prompts import Prompts
 from core.llm.reasoning import append_visible, remove_reasoning
 from core.llm.reply_parsing import extract_json, longest_text, strip_reasoning
@@ -31,8 +30,6 @@ MAX_QUERY_CHARS = 600
 # A reply without a query in so many characters has none. It is searched again after each piece.
 MAX_REPLY_CHARS = 4000
 MAX_EARLIER_QUESTIONS = 3
-# A question with at least this many content words is self-contained.
-MIN_STANDALONE_WORDS = 7
 # When at least this share of the shorter question's words is in the other one, the question is repeated.
 MIN_REPEAT_SHARE = 0.6
 MIN_REPEAT_WORDS = 2
@@ -52,9 +49,9 @@ _QUERY_LABEL = re.compile(
 async def complete_question(question: Question, model: ChatModel | None, prompts: Prompts, budget: Budget) -> str:
     """Return a query that can be searched without knowing the conversation.
 
-    The light model writes it when there is a model, a conversation, and a question that does not stand alone. Its reply
-    is streamed and used as soon as the first line is complete. Rules write it otherwise, and whenever the model fails,
-    is too slow, writes too much, or writes about neither the question nor the conversation.
+    The light model writes it when there is a model and a conversation. Its reply is streamed and used as soon as the
+    first line is complete. Rules write it otherwise, and whenever the model fails, is too slow, writes too much, or
+    writes about neither the question nor the conversation.
     """
     if model is None or not needs_model(question, model):
         budget.timings_ms.setdefault("rewrite", 0.0)
@@ -95,8 +92,11 @@ def apply_rewrite(reply: str, question: Question, history_turns: Sequence[Turn])
 
 
 def needs_model(question: Question, model: ChatModel | None) -> bool:
-    """Return whether the light model is asked to complete a question."""
-    return model is not None and bool(relevant_turns(question)) and not is_standalone_question(question)
+    """Return whether the light model is asked to complete a question: wherever there is a conversation.
+
+    Long questions that look complete lean on it as well ("Why does the last point sometimes drop?").
+    """
+    return model is not None and bool(relevant_turns(question))
 
 
 def rule_based_query(question: Question) -> str:
@@ -156,19 +156,6 @@ def find_rephrased_question(question: Question) -> str:
     if is_repeated or (shared_count and _OBJECTION.search(question.text)):
         return expand_with_history(previous_text, turns[: question_positions[-1]])
     return ""
-
-
-def is_standalone_question(question: Question) -> bool:
-    """Return whether a question needs no conversation: long, without pronouns, naming nobody in it, not repeated."""
-    words = content_words(question.text)
-    # Chinese text is split into overlapping pairs of characters: about two pairs for each word.
-    word_count = sum(0.5 if CJK_CHARACTER.match(word) else 1 for word in words)
-    return (
-        word_count >= MIN_STANDALONE_WORDS
-        and not depends_on_history(question.text)
-        and not mentioned_people(question)
-        and not find_rephrased_question(question)
-    )
 
 
 async def _read_query_line(chunks: AsyncGenerator[str]) -> str:

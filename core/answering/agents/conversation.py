@@ -111,11 +111,13 @@ def relevant_turns(question: Question) -> list[Turn]:
 def is_apology(turn: Turn) -> bool:
     """Return whether a message is what the bot says when it finds nothing, in any of its languages."""
     templates = [
-        text for code in languages() for text in (messages_for(code).no_evidence, messages_for(code).nearest_pages)
+        text
+        for catalogue in map(messages_for, languages())
+        for text in (catalogue.no_evidence, catalogue.no_evidence_foreign, catalogue.nearest_pages)
     ]
     return turn.role == "assistant" and any(
         turn.text.startswith(prefix) and turn.text.endswith(suffix)
-        for prefix, _, suffix in (re.split(r"(\{\w+\})", template) for template in templates)
+        for prefix, suffix in (re.split(r"(?s)\{.*\}", template) for template in templates)
     )
 
 

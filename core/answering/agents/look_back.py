@@ -11,7 +11,6 @@ from core.citations.check import verify_citations
 from core.citations.markers import ResolvedCitations, insert_markers
 from core.citations.support import find_support_by_overlap
 from core.evidence.rendering import escape_delimiters, render_to_budget
-from core.language.nothing_found import says_nothing_was_found
 from core.language.prose import split_sentences
 from core.ports import ChatModel
 from core.runtime.budget import Budget
@@ -32,10 +31,10 @@ async def look_back(
     """Return an answer without citations with those that its sentences turn out to have; any other as it is.
 
     The light model names the passage behind each sentence; when it fails or is too slow, shared words decide. An answer
-    that says that nothing was found cites nothing and costs no call. `question` needs no support: what it says
+    that the model marked as finding nothing costs no call. `question` needs no support: what it says
     itself is left out of the comparison.
     """
-    if cited_answer.citations or not passages or deps.model is None or says_nothing_was_found(cited_answer.text):
+    if cited_answer.citations or not passages or deps.model is None or cited_answer.finds_nothing:
         return cited_answer
     text = cited_answer.text
     llm_support = await budget.run_stage("look_back", find_support(deps.model, text, passages, deps, budget), dict)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.answering.agents.translation import to_comparable_query
+from core.answering.agents.translation import get_foreign_agents, to_comparable_query
 from core.answering.context import AnswerDependencies, AnswerInputs
 from core.catalogue import messages_for
 from core.citations.markers import to_citation
 from core.formatting import format_code, format_link, shorten
+from core.language.languages import identify_language, language_name
 from core.ports import Library
 from core.quoting.extractive import MAX_PASSAGES, extract_answer, extract_similar
 from core.quoting.nearest import NearPage, find_nearest_pages
@@ -78,8 +79,20 @@ async def quote_passages(
         return WrittenAnswer(messages.search_timed_out, is_extractive=True, failure=failure)
     if failure:
         return WrittenAnswer(messages.llm_failed, is_extractive=True, failure=failure)
-    sources = ", ".join(settings.sources) or messages.no_sources
-    return WrittenAnswer(messages.no_evidence.format(sources=sources), is_extractive=True)
+    return WrittenAnswer(say_nothing_found(deps, inputs.question.text), is_extractive=True)
+
+
+def say_nothing_found(deps: AnswerDependencies, question: str = "") -> str:
+    """Return that nothing was found in the sources, in the asker's language.
+
+    Without a model, a question in another language than the sources had hardly a chance: then the text says so.
+    """
+    messages = messages_for(deps.prompts.language)
+    sources = ", ".join(deps.settings.sources) or messages.no_sources
+    is_known = any(identify_language(question) in codes for codes in deps.library.languages().values())
+    language, _ = get_foreign_agents(question, deps) if deps.model is None and not is_known else ("", ())
+    template = messages.no_evidence_foreign if language else messages.no_evidence
+    return template.format(sources=sources, language=language_name(language))
 
 
 async def _has_match(inputs: AnswerInputs, library: Library, min_similarity: float) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import TypeVar
@@ -42,41 +42,58 @@ async def search(query: str, deps: AnswerDependencies, budget: Budget, *, with_r
     """
     agent_settings = deps.settings.retrieval_agents()
     agents = await budget.run_stage(
-        "route", deps.library.route(query), lambda: [AgentScore(name, 0.0) for name in agent_settings]
+        "route",
+        deps.library.route(query, at_least_one=deps.is_asked),
+        lambda: [AgentScore(name, 0.0) for name in agent_settings],
     )
     budget.saved_searches += len(agent_settings) - len(agents)
     budget.record_scores(agents)
     async with task_group() as tasks:
         translation_search = tasks.create_task(search_translation(query, deps, budget)) if with_rewrites else None
         passages = await retrieve(query, agents, deps, budget, with_rewrites=with_rewrites)
-        if translation_search:
-            passages += await translation_search or await search_known_terms(query, passages, deps, budget)
-    return SearchResult(query, tuple(agent.name for agent in agents), tuple(passages))
+        result = SearchResult(query, tuple(agent.name for agent in agents), tuple(passages))
+        return await add_foreign(result, translation_search, deps, budget) if translation_search else result
 
 
-async def search_translation(query: str, deps: AnswerDependencies, budget: Budget) -> list[Passage]:
-    """Return the passages for the translation of a query; none when it needs none, or nothing can be searched."""
+async def search_translation(query: str, deps: AnswerDependencies, budget: Budget) -> SearchResult | None:
+    """Return the search for the translation of a query; None when it needs none, or nothing can be searched."""
     return await _search_foreign_agents(await translate_once(query, deps, budget), deps, budget)
 
 
-async def search_known_terms(
-    query: str, passages: Sequence[Passage], deps: AnswerDependencies, budget: Budget
-) -> list[Passage]:
-    """Return the passages for the known terms of a query that found none in its own language (`translation`)."""
-    return await _search_foreign_agents(translate_known_terms(query, passages, deps, budget), deps, budget)
+async def add_foreign(
+    result: SearchResult, translation_search: Awaitable[SearchResult | None], deps: AnswerDependencies, budget: Budget
+) -> SearchResult:
+    """Return a search with that for the translation of its query.
+
+    Where that finds nothing, and the query found nothing in its own language, its known terms are searched.
+    """
+    foreign_result = await translation_search
+    if foreign_result is None or not foreign_result.passages:
+        translation = translate_known_terms(result.query, result.passages, deps, budget)
+        foreign_result = await _search_foreign_agents(translation, deps, budget)
+    if foreign_result is None:
+        return result
+    passages = (*result.passages, *foreign_result.passages)
+    return SearchResult(result.query, get_agent_names((result, foreign_result)), passages)
 
 
-async def _search_foreign_agents(translation: Translation, deps: AnswerDependencies, budget: Budget) -> list[Passage]:
+async def _search_foreign_agents(
+    translation: Translation, deps: AnswerDependencies, budget: Budget
+) -> SearchResult | None:
     if not translation.text:
-        return []
+        return None
     # Agents can judge the topic of a question only in their own language.
     routes = await budget.run_stage(
-        "route", deps.library.route(translation.text), lambda: [AgentScore(name, 0.0) for name in translation.agents]
+        "route",
+        deps.library.route(translation.text, at_least_one=deps.is_asked),
+        lambda: [AgentScore(name, 0.0) for name in translation.agents],
     )
     agents = [agent for agent in routes if agent.name in translation.agents]
     budget.record_scores(agents)
     passages = await capture_error(retrieve(translation.text, agents, deps, budget, with_rewrites=False))
-    return [] if isinstance(passages, KimasError) else passages
+    if isinstance(passages, KimasError):
+        return None
+    return SearchResult(translation.text, tuple(agent.name for agent in agents), tuple(passages))
 
 
 async def ranked_search(query: str, deps: AnswerDependencies, budget: Budget) -> SearchResult:

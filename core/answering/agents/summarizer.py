@@ -108,9 +108,11 @@ async def _stream_into_sink(
                 text = append_visible(text, chunk)
                 # Each update resolves the markers of the whole text: too much work for every token of a long answer.
                 if (started_at := time.monotonic()) >= next_update:
-                    shown_text = resolve_markers(trim_partial_marker(text), passages).text
+                    shown = resolve_markers(trim_partial_marker(text), passages)
                     pause_s = max(UPDATE_INTERVAL_S, UPDATE_PAUSE_FACTOR * (time.monotonic() - started_at))
-                    await sink.update(shown_text)
+                    # An answer that found nothing is a sentence, and one that nobody asked for is not shown at all.
+                    if not shown.finds_nothing:
+                        await sink.update(shown.text)
                     next_update = time.monotonic() + pause_s
     except ModelError as error:
         budget.degrade("write", "failed" if budget.remaining() else "late")

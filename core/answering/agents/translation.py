@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.answering.context import MAX_QUERY_CHARS, AnswerDependencies
+from core.answering.context import MAX_QUERY_CHARS, UNKNOWN_SUBJECT, AnswerDependencies
 from core.answering.rewriting.query_reply import QUERY_SCHEMA, is_refusal
 from core.evidence.ranking import NON_CODE_KINDS
 from core.evidence.rendering import escape_delimiters
@@ -48,14 +48,15 @@ class Translation:
 def get_foreign_agents(query: str, deps: AnswerDependencies) -> tuple[str, tuple[str, ...]]:
     """Return the language to translate a query into, and the agents whose sources are in it; ("", ()) for none.
 
-    An agent with a rewrite `translation` translates for itself.
+    Sources in two languages are searched in both where the query is not in the first one: their documents in the other
+    one are often older, or fewer. An agent with a rewrite `translation` translates for itself.
     """
     language = identify_language(query) if deps.settings.context.translate else ""
     settings = deps.settings.retrieval_agents()
     foreign_agents = {
         name: codes
         for name, codes in deps.library.languages().items()
-        if language and language not in codes and "translation" not in settings[name].rewrites
+        if language and language != codes[0] and "translation" not in settings[name].rewrites
     }
     if not foreign_agents:
         return "", ()
@@ -81,12 +82,11 @@ async def translate_once(query: str, deps: AnswerDependencies, budget: Budget) -
         is_translated = is_in_language(text, target) is not False and names <= extract_names(text)
         return text if is_usable and is_translated else None
 
-    settings = deps.settings.retrieval_agents()
-    descriptions = [settings[name].description for name in foreign_agents]
+    descriptions = "\n".join(f"- {text}" for name in foreign_agents if (text := deps.describe_agent(name)))
     system = deps.prompts.fill(
         "rewrite_translation",
         language=language_name(target),
-        description=" ".join(filter(None, descriptions)) or "(nothing is said about it)",
+        description=f"\n{descriptions}" if descriptions else UNKNOWN_SUBJECT,
     )
     turns = [Turn("user", f"<question>\n{escape_delimiters(query)}\n</question>")]
     text = await decide(DecisionRequest(STAGE, "requery", QUERY_SCHEMA, system, turns), accept, "", deps, budget)

@@ -10,8 +10,9 @@ from typing import Protocol, TypeVar
 
 from core.answering.head_start_policy import HeadStartPolicy
 from core.answering.image_quota import ImageQuota
-from core.answering.introduction import describe_agents
 from core.catalogue import messages_for
+from core.evidence.rendering import escape_delimiters
+from core.language.languages import language_name
 from core.llm.prompts import Prompts
 from core.observability.logs import get_logger
 from core.ports import ChatModel, Library, Reranker
@@ -36,6 +37,8 @@ T = TypeVar("T")
 # The bounds of a query's text and words, and of the passage that is embedded in its place.
 MAX_QUERY_CHARS = 600
 MAX_PASSAGE_CHARS = 1200
+# What prompts say of knowledge that nobody described and that has no documents yet.
+UNKNOWN_SUBJECT = "(nothing is said about it)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,8 @@ class AnswerDependencies:
 
     `model` is None when no language model is configured. `rewrites` are the built-in rewrite strategies by name.
     `turnstile` lets one answer at a time select evidence, write its prompt or check its citations. `head_starts` says
-    whether a head start is worth its price, `image_quota` how many pictures are looked at.
+    whether a head start is worth its price, `image_quota` how many pictures are looked at. With `is_asked`, somebody
+    asked the bot itself: then a question that is near no agent is searched at the best one all the same.
     """
 
     settings: Settings
@@ -56,14 +60,36 @@ class AnswerDependencies:
     turnstile: CpuTurnstile = field(default_factory=CpuTurnstile)
     head_starts: HeadStartPolicy = field(default_factory=lambda: HeadStartPolicy(ContextSettings()))
     image_quota: ImageQuota = field(default_factory=ImageQuota)
+    is_asked: bool = True
 
     def restricted_to(self, sources: Collection[str]) -> AnswerDependencies:
         """Return the dependencies of an answer from these sources alone: no part of it learns of others."""
         return replace(self, settings=self.settings.restricted_to(sources), library=self.library.restricted_to(sources))
 
+    def describe_agent(self, name: str) -> str:
+        """Return what the sources of an agent know, for prompts: its description, or titles of its documents.
+
+        Titles are foreign text, fenced as data.
+        """
+        if description := self.settings.retrieval_agents()[name].description:
+            return description
+        titles = "; ".join(self.library.titles().get(name, ()))
+        return f"documents such as <titles>{escape_delimiters(titles)}</titles>" if titles else ""
+
+    def describe_language(self, name: str) -> str:
+        """Return the language of most of an agent's knowledge; empty if unknown."""
+        configured_language = self.settings.retrieval_agents()[name].language
+        return configured_language or language_name(next(iter(self.library.languages().get(name, ())), ""))
+
     def describe_knowledge(self) -> str:
         """Return what the sources know, one line for each retrieval agent, for the prompts that choose and plan."""
-        return describe_agents(self.settings.retrieval_agents(), messages_for(self.prompts.language))
+        lines = []
+        for name in self.settings.retrieval_agents():
+            language = self.describe_language(name)
+            description = self.describe_agent(name)
+            details = (f" ({language})" if language else "") + (f": {description}" if description else "")
+            lines.append(f"- **{name}**{details}")
+        return "\n".join(lines) or messages_for(self.prompts.language).help_no_sources
 
 
 @dataclass(frozen=True, slots=True)

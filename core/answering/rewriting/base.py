@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from core.answering.context import MAX_QUERY_CHARS, Query, RewriteContext
+from core.answering.context import MAX_QUERY_CHARS, UNKNOWN_SUBJECT, Query, RewriteContext
 from core.answering.rewriting.query_reply import is_refusal
 from core.evidence.rendering import escape_delimiters
 from core.language.keywords import content_words, extract_noun_phrases, strip_fillers
@@ -111,8 +111,8 @@ async def ask_llm(
     system = context.deps.prompts.for_agent(context.name).fill(
         stage,
         agent=context.name,
-        description=context.agent.description or "(nothing is said about it)",
-        language=context.agent.language or "the language of the question",
+        description=context.deps.describe_agent(context.name) or UNKNOWN_SUBJECT,
+        language=context.deps.describe_language(context.name) or "the language of the question",
     )
     decision_request = DecisionRequest(stage, "requery", schema, system, [Turn("user", request)])
     return await context.run_stage(stage, decide(decision_request, accept, None, context.deps, context.budget))

@@ -147,11 +147,7 @@ async def _run_rounds(
         state.missing_information = filter_result.missing_information
         kept_ids = {passage.id for passage in filter_result.passages}
         state.attempts += [
-            SearchAttempt(
-                result.query,
-                len(kept_ids & {passage.id for passage in result.passages}),
-                filter_result.missing_information,
-            )
+            SearchAttempt(result.query, len(kept_ids & {passage.id for passage in result.passages}))
             for result in round_results
         ]
         if not rounds_left or len(state.evidence()) >= _get_max_passages(deps) or call_budget.remaining <= 0:

@@ -74,10 +74,10 @@ async def gather(question: Question, deps: AnswerDependencies, budget: Budget) -
 async def _run_loop(
     question: Question, results: list[SearchResult], search: SearchFunction, deps: AnswerDependencies, budget: Budget
 ) -> None:
-    system = deps.prompts.fill("react")
     turns = [Turn("user", format_question(question))]
     max_tokens = deps.settings.evidence_tokens("light")
     max_calls = deps.settings.strategies.max_retrieval_calls
+    system = deps.prompts.fill("react", most=str(max_calls), descriptions=deps.describe_knowledge())
     # The passages of all searches but the last stay in the conversation and must fit together.
     max_shown_searches = max(1, max_calls - 1)
     for _ in range(max_calls):

@@ -111,8 +111,8 @@ async def gather(
     """Choose a strategy and gather with it. Raises what the chosen strategy raises.
 
     While the model chooses, a single search runs, its rewrite included. It is the result of `single` and the first
-    search of `planning`, so that the choice adds no time of its own to them. `on_partial_result` is called only by a
-    `single` that no model had to choose.
+    search of `planning` and `parallel`, so that the choice adds no time of its own to them. `on_partial_result` is
+    called only by a `single` that no model had to choose.
     """
     if not deps.settings.context.complete:
         # No strategy completes a question from a conversation that it does not see.
@@ -129,6 +129,8 @@ async def gather(
             return await single.join_query(first_search, choice.query, deps, budget)
         if choice.strategy == "planning":
             return await planning.gather(question, deps, budget, first_search)
+        if choice.strategy == "parallel":
+            return await parallel.gather(question, deps, budget, first_search)
         first_search.cancel()
     return await _gather_without_first_search(choice.strategy, question, deps, budget)
 

@@ -2,7 +2,7 @@
 
 While the light model completes the question, what it will probably write is already searched: the question, behind the
 questions that it depends on. When both queries have the same words, that search is the result, and completing the
-question has cost only the time of its call. A question that stands alone needs no call. (This goes beyond the two
+question has cost only the time of its call. A question without a conversation needs no call. (This goes beyond the two
 parallelisations of the report.)
 """
 
@@ -16,11 +16,11 @@ from core.answering.agents.compression import compress
 from core.answering.agents.context_manager import complete_question, get_early_query, needs_model
 from core.answering.agents.search import (
     SearchResult,
+    add_foreign,
     collect_results,
     get_agent_names,
     interleave,
     search,
-    search_known_terms,
     search_translation,
 )
 from core.answering.agents.translation import get_foreign_agents
@@ -81,10 +81,8 @@ async def search_once(
         early_search = tasks.create_task(_search_early(early_query, completion_task, deps, budget, on_partial_result))
         query = await completion_task
         if not _has_rewrites(deps) and set(content_words(query)) == set(content_words(early_query)):
-            early_result = collect_results([await early_search])[0]
-            passages = await search_translation(query, deps, budget)
-            passages = passages or await search_known_terms(query, early_result.passages, deps, budget)
-            return replace(early_result, query=query, passages=(*early_result.passages, *passages))
+            early_result = replace(collect_results([await early_search])[0], query=query)
+            return await add_foreign(early_result, search_translation(query, deps, budget), deps, budget)
         result = await search(query, deps, budget)
         if not result.passages:
             # The completed question found nothing: the passages of the early search are better than none.

@@ -55,7 +55,9 @@ class Prompts:
 
     def fill(self, template: str, /, **values: str) -> str:
         """Return a template with its values and the current date and time. Raises `KeyError` for an unknown one."""
-        all_values = {"now": _format_now(datetime.now().astimezone(), self.language), **values}
+        # A template without a version in the asker's language is English.
+        language = self.language if f"{template}-{self.language}" in self.templates else ""
+        all_values = {"now": _format_now(datetime.now().astimezone(), language), **values}
         # In one pass: a placeholder inside a value is data.
         return _PLACEHOLDER.sub(lambda match: all_values.get(match[1], match[0]), self.templates[template]).strip()
 

@@ -201,7 +201,7 @@ class Commenter:
             return skip(SkipReason.EMPTY_COMMENT)
         if "write" in reply.trace.degraded:
             return skip(SkipReason.UNFINISHED_COMMENT)
-        if self._settings.needs_citation and not reply.citations:
+        if self._settings.needs_citation and (reply.found_nothing or not reply.citations):
             return skip(SkipReason.UNCITED_COMMENT)
         return None
 

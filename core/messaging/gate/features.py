@@ -46,10 +46,13 @@ _LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z_.\-]+")
 _IDENTIFIER = re.compile(r"[a-z][_./\-][a-z]|[a-z][A-Z]|\d\.\d|--\w")
 _DIGIT = re.compile(r"[0-9]")
 
-# The first ones mean the same in every domain; fits are freer with them.
-GENERAL_FEATURES = ("match", "topic_words", "question_word", "error", "small_talk")
+# In the order of fitted models.
 FEATURE_NAMES = (
-    *GENERAL_FEATURES,
+    "match",
+    "topic_words",
+    "question_word",
+    "error",
+    "small_talk",
     "best_match",
     "match_share",
     "best_match_share",
@@ -68,6 +71,8 @@ FEATURE_NAMES = (
     "identifier",
     "link",
 )
+# They mean the same in every domain; fits are freer with them.
+GENERAL_FEATURES = ("match", "match_share", "topic_words", "question_word", "error", "small_talk")
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ RELEVANCE_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A message in the band where a model decides: how sure the gate is, and what it does if no model can say.
+    """A message about which a model decides: how sure the gate is, and what it does if no model can say.
 
     `learned_reason` is why it is silent then, None if it speaks.
     """

@@ -1,7 +1,8 @@
-"""The grey zone: where the learned gate is in doubt, a language model judges the message in one call.
+"""The second opinion: before the bot speaks unprompted, a language model judges the message in one call.
 
-It sees the message, what was written before it, and the best passages. Messages far from the threshold are never judged
-so: chatter costs nothing, and what is certain needs no model. The call has the share `second_opinion` of a budget of
+It sees the message, what was written before it, and the best passages. Messages far below the threshold are never
+judged so: chatter costs nothing. Those far above it are: a question about another product may share all of its words
+with the knowledge, and the answer costs more than the call. The call has the share `second_opinion` of a budget of
 its own; it is on record as any other, and within the daily limits. When it cannot be made, fails or is late, the
 learned decision counts.
 """
@@ -38,7 +39,7 @@ STAGE = "second_opinion"
 WINDOW_S = 3600.0
 # The expected usage of a call, in usual answers.
 CALL_WEIGHT = 0.25
-# How close to the threshold a message must be.
+# How far below the threshold a message may be.
 DOUBT_WIDTH = 0.25
 # A message needs no long context: this bounds what one call costs.
 MAX_EVIDENCE_TOKENS = 1200
@@ -73,7 +74,7 @@ class Opinion:
 
 
 class SecondOpinion:
-    """Asks the light model about messages in the grey zone, at most `limits.second_opinions_per_hour` times an hour."""
+    """Asks the light model about messages in doubt, at most `limits.second_opinions_per_hour` times an hour."""
 
     def __init__(
         self, live: LiveSettings, deps: AnswerDependencies, quota_limiter: QuotaLimiter, usage: UsageRepository
@@ -135,8 +136,8 @@ class SecondOpinion:
 
 
 def is_in_doubt(probability: float, threshold: float) -> bool:
-    """Return whether a probability is in the band around the threshold in which a model judges."""
-    return abs(probability - threshold) <= DOUBT_WIDTH
+    """Return whether a model judges: the bot would speak, or nearly so."""
+    return probability >= threshold - DOUBT_WIDTH
 
 
 def _accept(parsed_reply: ParsedReply) -> Opinion | None:

@@ -84,15 +84,13 @@ def test_words_and_the_option_route_too(deployment: Deployment) -> None:
     assert [agent["name"] for agent in body["routing"]["agents"] if agent["asked"]] == ["gardener"]
 
 
-def test_a_threshold_routes_nowhere_and_the_answer_says_so(deployment: Deployment) -> None:
+def test_below_the_threshold_the_best_agent_is_searched_all_the_same(deployment: Deployment) -> None:
     high = ("--set", "knowledge.routing.threshold=0.9")
     body = deployment.json("search", "default port of the server", "--explain", *high)
-    assert (body["agents"], body["passages"], body["scores"]) == ([], [], [])
-    assert all(not agent["asked"] and agent["score"] is not None for agent in body["routing"]["agents"])
-    assert "nothing is found" in deployment.call("search", "default port", "--explain", *high).stdout
+    assert len(body["agents"]) == 1
+    assert body["passages"]
+    assert [agent["name"] for agent in body["routing"]["agents"] if agent["asked"]] == [body["agents"][0]["name"]]
+    assert all(agent["score"] < 0.9 for agent in body["routing"]["agents"])
     answer_body = json.loads(deployment.call("ask", "default port of the server", "--json", *high).stdout)
-    assert (answer_body["agents"], answer_body["passages"], answer_body["citations"]) == ([], [], [])
-    assert answer_body["extractive"] is True
-    assert "8000" not in answer_body["answer"]
-    assert answer_body["answer"].strip()
-    print(answer_body["answer"])
+    assert answer_body["agents"] == [body["agents"][0]["name"]]
+    assert "8000" in answer_body["answer"]

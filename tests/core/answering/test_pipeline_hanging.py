@@ -36,10 +36,10 @@ class Stuck(InMemoryLibrary):
 
     stages: frozenset[str] = frozenset()
 
-    async def route(self, query: str) -> Sequence[AgentScore]:
+    async def route(self, query: str, *, at_least_one: bool = False) -> Sequence[AgentScore]:
         if "route" in self.stages:
             await asyncio.Event().wait()
-        return await super().route(query)
+        return await super().route(query, at_least_one=at_least_one)
 
     async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
         if "search" in self.stages and agent == "other":
@@ -309,16 +309,18 @@ async def test_one_that_does_not_fit_is_written_again(peer: ScriptedPeer) -> Non
 ALONE = Question(
     "Which database does the memory module need to store long messages of an agent?",
     (
-        Turn("user", "What does the memory module do?"),
+        Turn("user", "What does the memory module do?", "Bob", "2"),
         Turn("assistant", "It stores messages."),
-        Turn("user", "Who pays the bill?"),
+        Turn("user", "Who pays the bill?", "Bob", "2"),
         Turn("assistant", "Nobody."),
     ),
+    author="Ann",
+    author_id="1",
 )
 
 
 @pytest.mark.parametrize(("selected_positions", "count"), [("1, 2", 1), ("1, 2, 3, 4", 2)])
-async def test_a_question_that_stands_alone_is_begun_on_a_guess_of_what_matters(
+async def test_a_question_among_those_of_others_is_begun_on_a_guess(
     peer: ScriptedPeer, selected_positions: str, count: int
 ) -> None:
     peer.ttft_s = 1.0

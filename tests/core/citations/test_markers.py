@@ -9,6 +9,7 @@ from core.answering.pipeline import answer
 from core.citations.markers import insert_markers, resolve_markers, strip_markers, trim_partial_marker
 from core.citations.support import find_support_by_overlap
 from core.language.prose import split_sentences
+from core.storage.details import get_detail
 from core.types import Question
 from tests.support.fixtures import INSTALL, MEMORY, MemorySink, parts, passage
 from tests.support.scripted import ScriptedPeer, models
@@ -127,23 +128,46 @@ def test_shared_words_support_a_sentence_and_marks_go_before_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "is_asked"),
+    ("text", "shown", "is_asked", "shortfall"),
     [
-        ("The documentation does not mention vector databases.", False),
-        ("I could not find anything about this in the documentation.", False),
-        ("文档中没有提到向量数据库。", False),
-        ("Use pip. The documentation does not say which version.", True),
-        ("Your machine cannot find pip: install it first.", True),
-        ("The memory module stores messages.", True),
+        ("[p0] The documentation does not say it.", "The documentation does not say it.", False, "nothing_found"),
+        ("[P0]\n文档没有回答这个问题。", "文档没有回答这个问题。", False, "nothing_found"),
+        ("The documentation does not say it. 【p0】", "The documentation does not say it.", False, "nothing_found"),
+        ("[p0]", "I found nothing about this in the sources I know (docs).", False, "nothing_found"),
+        # A part of it: the facts keep their citation.
+        ("Why is not said. Install it with pip [p1].", "Why is not said. Install it with pip [1].", False, None),
+        # Beside the question: the citation stays, and the question counts as unanswered.
+        ("[p0] Only pip is described [p1].", "Only pip is described [1].", False, "nothing_found"),
+        # Models that know no mark: what no passage supports is no answer either.
+        ("The documentation does not mention it.", "The documentation does not mention it.", True, "nothing_found"),
+        ("Bananas are yellow.", "Bananas are yellow.", True, "nothing_found"),
+        # Code is no mark.
+        ("Install the package with pip, as in `rows[p0]` [p1].", None, False, None),
     ],
 )
-async def test_nobody_looks_back_for_an_answer_that_found_nothing(text: str, is_asked: bool) -> None:
+async def test_what_was_not_found_is_said_by_a_mark(
+    text: str, shown: str | None, is_asked: bool, shortfall: str | None
+) -> None:
     async with ScriptedPeer(write=text, look_back="none") as peer:
         model = models(peer)
-        reply = await answer(Question("How do I install the package with pip?"), MemorySink(), parts(model=model))
+        sink = MemorySink()
+        reply = await answer(Question("How do I install the package with pip?"), sink, parts(model=model))
         await model.close()
-    assert ("look_back" in peer.agents, reply.citations) == (is_asked, ())
-    assert reply.text == text
+    assert ("look_back" in peer.agents) == is_asked
+    assert reply.shortfall == shortfall
+    assert get_detail(reply) == (shortfall or "")
+    assert shown in (None, reply.text)
+    assert not any("p0" in update.replace("rows[p0]", "") for update in (*sink.updates, reply.text))
+
+
+@pytest.mark.parametrize("text", ["[p0] Nothing is said of it.", "Nothing [p0] is said. 【P0】", "Of it\n\n[^p0]"])
+def test_the_mark_is_never_shown_wherever_a_stream_is_split(text: str) -> None:
+    for end in range(len(text) + 1):
+        shown = resolve_markers(trim_partial_marker(text[:end]), PASSAGES)
+        assert not set("[]【】^0") & set(shown.text)
+        assert shown.dropped_count == 0
+    assert resolve_markers(text, PASSAGES).finds_nothing
+    assert not resolve_markers("The first of them is [0], the second [1].", PASSAGES).finds_nothing, "an index"
 
 
 @pytest.mark.parametrize("url", ["javascript:alert(1)", "data:text/html,x", "file:///etc/passwd", "//evil.example"])

@@ -19,7 +19,9 @@ CITATION = Citation(1, "p1", "docs", "Install", "install.md", "")
 UNWRITTEN = Reply(
     "The language model could not answer.", is_extractive=True, trace=SEARCHED, failure="connection refused"
 )
-ANSWER = Reply("Run `pip install`. The documentation does not mention conda. [1]", (CITATION,), trace=SEARCHED)
+ANSWER = Reply("Run `pip install` [1]. The documentation does not mention conda.", (CITATION,), trace=SEARCHED)
+# As the model marked it.
+BESIDE = Reply("Of conda nothing is said. pip is described. [1]", (CITATION,), trace=SEARCHED, found_nothing=True)
 
 
 def stream(reply: Reply) -> AnswerFunction:
@@ -33,7 +35,7 @@ def stream(reply: Reply) -> AnswerFunction:
     return answer
 
 
-@pytest.mark.parametrize("reply", [NOTHING, QUOTED_NOTHING])
+@pytest.mark.parametrize("reply", [NOTHING, QUOTED_NOTHING, BESIDE])
 async def test_who_did_not_ask_is_not_told_that_nothing_was_found(journal: Journal, reply: Reply) -> None:
     adapter, processor = automatic(journal, stream(reply), wait_s=0, cooldown_s=600)
     first = make_unaddressed(1)
@@ -81,6 +83,6 @@ async def test_an_answer_that_says_something_is_shown_while_it_is_written(journa
     assert await wait_until_finished(journal, message) == [("answered", "")]
     sink = adapter.sinks["1"]
     assert (sink.opened, sink.replies) == (1, [ANSWER])
-    assert sink.updates[0].startswith("Run `pip install`.")
+    assert sink.updates[0].startswith("Run `pip install` [1]"), "the first citation shows that it found something"
     assert len(sink.updates) > 5
     assert await processor.drain(60) == 0

@@ -65,6 +65,21 @@ async def test_agents_know_the_languages_of_their_sources(filled_store: Store, e
     assert knowledge_library.languages() == {"cook": ("en",), "chinese": ("zh",), "told": ("de",)}
 
 
+async def test_agents_know_what_their_documents_are_called(store: Store, embedder: WordEmbedder) -> None:
+    pages = {f"page{number}.md": f"# Cooking\n\n## Pear {number}\n\nA pear is sweet." for number in range(9)}
+    pages["long.md"] = f"# {'Sweet fruit ' * 30}\n\nA pear and an apple."
+    await refresh(DictSource("fruit", pages), store, embedder, SyncOptions(200))
+    await refresh(
+        DictSource("tools", {"saw.py": "def cut() -> None: ..."}, kind="python"), store, embedder, SyncOptions(200)
+    )
+    library = KnowledgeLibrary(settings(), store, embedder)
+    await library.load()
+    assert library.titles()["cook"][0] == "Cooking", "the title of most pages comes first"
+    assert all(len(title) <= 60 for title in library.titles()["cook"])
+    assert library.titles()["smith"] == ("saw.py",)
+    assert "cook" not in library.restricted_to(["tools"]).titles()
+
+
 def test_texts_of_two_languages_have_both() -> None:
     english = "The apple and the pear are sweet."
     chinese = "苹果和梨都很甜。"
@@ -82,6 +97,7 @@ async def test_the_limit_and_the_threshold_hold(filled_store: Store, embedder: W
     strict_library = KnowledgeLibrary(settings(knowledge={"routing": {"threshold": 0.99}}), filled_store, embedder)
     await strict_library.load()
     assert await strict_library.route("pear") == []
+    assert [score.name for score in await strict_library.route("pear", at_least_one=True)] == ["cook"]
 
 
 async def test_without_routing_every_question_goes_to_all_agents(filled_store: Store, embedder: WordEmbedder) -> None:
@@ -150,6 +166,7 @@ async def test_a_language_the_embedder_does_not_know_goes_by_words(
     assert far_score == 0
     assert embedder.embedded == []
     assert await library.route("完全无关") == [], "no passage has a word of it"
+    assert len(await library.route("完全无关", at_least_one=True)) == 1
 
 
 async def test_similarity_is_the_cosine(library: KnowledgeLibrary, embedder: WordEmbedder) -> None:
@@ -394,10 +411,13 @@ async def test_a_question_for_nobody_is_not_searched_and_the_answer_says_so(
     for question, searches in (("Is the apple or the pear sweet fruit?", 1), ("Who won the cup yesterday?", 0)):
         watched_library.searches = 0
         sink = MemorySink()
-        reply = await answer(Question(question), sink, parts)
+        reply = await answer(Question(question, is_unprompted=True), sink, parts)
         assert bool(reply.trace.agents) == bool(reply.passages) == bool(searches)
         assert watched_library.searches == 1, "an agent's, or the one that finds no passage near the question"
         assert ("I found nothing about this" in reply.text) == (not searches)
+    reply = await answer(Question("Who won the cup yesterday?"), MemorySink(), parts)
+    assert len(reply.trace.agents) == 1, "the bot itself was asked: the best agent is searched"
+    assert reply.passages
 
 
 async def test_a_score_is_the_same_for_every_limit_and_query_length(library: KnowledgeLibrary) -> None:

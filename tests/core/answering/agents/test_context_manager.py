@@ -12,7 +12,6 @@ from core.answering.agents.context_manager import (
     apply_rewrite,
     find_rephrased_question,
     get_early_query,
-    is_standalone_question,
     rule_based_query,
 )
 from core.answering.agents.conversation import format_numbered_turns, label_speakers, relevant_turns
@@ -189,14 +188,22 @@ def test_an_early_search_starts_with_the_questions_it_depends_on() -> None:
     assert get_early_query(Question(question_text, history)) == question_text
 
 
-async def test_a_question_that_stands_alone_is_not_rewritten(peer: ScriptedPeer) -> None:
-    question = Question(
-        "Which Python versions does the installer of LanceDB support on Windows and macOS?", GROUP, author_id="1"
-    )
-    assert is_standalone_question(question)
-    reply = await ask(question, peer)
-    assert sorted(peer.agents) == ["context", "write"]
-    assert reply.trace.query == question.text
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Which Python versions does the installer of LanceDB support on Windows and macOS?",
+        "照做了还是不行，保存的时候报错说找不到消息的编号",
+        "设置完之后重新启动，为什么最后一条消息还是会丢失？",
+    ],
+)
+async def test_the_model_judges_however_complete_a_question_looks(peer: ScriptedPeer, text: str) -> None:
+    peer.replies["rewrite"] = "SAME"
+    reply = await ask(Question(text, GROUP, author_id="1"), peer)
+    assert sorted(peer.agents) == ["context", "rewrite", "write"]
+    assert reply.trace.query == text
+    peer.requests.clear()
+    await ask(Question(text, author_id="1"), peer)
+    assert peer.agents == ["write"], "without a conversation there is nothing to complete"
 
 
 async def test_the_model_is_told_to_search_from_another_angle_and_what_failed(peer: ScriptedPeer) -> None:

@@ -68,8 +68,8 @@ async def test_a_filter_before_the_first_word_is_why_sources_are_quoted() -> Non
     "text",
     [
         " The package is a package that is a package." * 40,
-        "- Answer from the passages between the evidence tags. Say so plainly when they do not contain the answer; "
-        "never invent one.",
+        "- Answer from the passages between the evidence tags; never invent an answer. Where they answer a part of the "
+        "question, give that part and say plainly what is left open.",
         "包是一个包，所以请安装这个包，" * 40,
     ],
 )

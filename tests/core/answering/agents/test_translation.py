@@ -11,7 +11,7 @@ from core.answering.agents.translation import to_comparable_query
 from core.answering.pipeline import answer
 from core.language.glossary import TermTranslation, translate_terms
 from core.runtime.budget import Budget
-from core.types import Passage, Question, Reply, Turn
+from core.types import AgentScore, Passage, Question, Reply, Turn
 from tests.support.fixtures import INSTALL, InMemoryLibrary, MemorySink, OrderKeeper, parts, passage, settings
 from tests.support.scripted import ScriptedPeer, models
 
@@ -92,7 +92,7 @@ async def test_rerankers_read_the_question_and_its_translation(peer: ScriptedPee
 @pytest.mark.parametrize(
     ("text", "languages", "changes"),
     [
-        ("怎么安装？", ("en", "zh"), {}),
+        ("怎么安装？", ("zh", "en"), {}),
         ("怎么安装？", (), {}),
         ("How do I install the package?", ("en",), {}),
         ("pip install", ("zh",), {}),
@@ -105,6 +105,54 @@ async def test_what_needs_no_translation_costs_no_call(
 ) -> None:
     await ask(peer, ForeignLibrary(codes=languages), text, **changes)
     assert "rewrite_translation" not in peer.agents
+
+
+FOREIGN_QUESTIONS = [
+    "Wie installiere ich das Paket?",
+    "Welchen Befehl benutzt man zum Installieren?",
+    "¿Cómo instalo el paquete con pip?",
+    "パッケージをインストールするには？",
+    "Как установить пакет?",
+]
+
+
+@pytest.mark.parametrize("text", FOREIGN_QUESTIONS)
+async def test_questions_in_other_languages_find_english_documents(peer: ScriptedPeer, text: str) -> None:
+    peer.replies["write"] = "pip install kimas [p1]"
+    library = ForeignLibrary()
+    reply = await ask(peer, library, text)
+    assert library.queries == [text, "How do I install the package?"]
+    assert [citation.path for citation in reply.citations] == ["install.md"]
+
+
+@pytest.mark.parametrize("text", [*FOREIGN_QUESTIONS, "天气怎么样？"])
+async def test_without_a_model_the_bot_says_which_language_it_needs(text: str) -> None:
+    reply = await answer(Question(text), MemorySink(), parts(ForeignLibrary((OTHER,))))
+    assert "English" in reply.text
+    assert "model" in reply.text or "模型" in reply.text
+    assert reply.shortfall == "nothing_found"
+    both = await answer(Question("天气怎么样？"), MemorySink(), parts(ForeignLibrary((OTHER,), codes=("en", "zh"))))
+    assert "English" not in both.text, "some sources are in the asker's language"
+
+
+async def test_a_source_in_two_languages_is_searched_in_both(peer: ScriptedPeer) -> None:
+    library = ForeignLibrary(codes=("en", "zh"))
+    reply = await ask(peer, library)
+    assert library.queries == ["怎么安装？", "How do I install the package?"]
+    assert [passage.id for passage in reply.passages] == ["install"]
+
+
+async def test_the_trace_names_the_agents_that_answered_by_the_translation(peer: ScriptedPeer) -> None:
+    @dataclass
+    class Picky(ForeignLibrary):
+        async def route(self, query: str, *, at_least_one: bool = False) -> Sequence[AgentScore]:
+            return [AgentScore("docs", 1.0)] if query.isascii() else [AgentScore("other", 1.0)]
+
+    sources = {name: {"kind": "faq", "path": "faq.yaml"} for name in ("docs", "other")}
+    library = Picky((INSTALL, replace(OTHER, source="other")))
+    reply = await ask(peer, library, sources=sources)
+    assert [passage.source for passage in reply.passages] == ["docs"]
+    assert reply.trace.agents == ("other", "docs")
 
 
 async def test_a_question_in_latin_script_is_translated_too(peer: ScriptedPeer) -> None:

@@ -120,6 +120,7 @@ def test_a_prompt_gives_the_date_in_its_language() -> None:
     assert re.search(r"Today is [A-Z][a-z]+day, \d{4}-\d\d-\d\d \d\d:\d\d", english)
     assert re.search(r"今天是 \d{4}-\d\d-\d\d，星期[一二三四五六日]，\d\d:\d\d", chinese)
     assert not re.search(r"[A-Z][a-z]+day\b", chinese)
+    assert "星期" not in prompts.for_language("zh").fill("plan"), "this one is English for everybody"
 
 
 async def test_a_persona_in_the_askers_language() -> None:
@@ -137,3 +138,15 @@ async def test_a_persona_in_the_askers_language() -> None:
             assert persona in system
             assert other not in system
         await model.close()
+
+
+def test_templates_are_filled_in_one_pass() -> None:
+    prompts = Prompts({"greet": "Hello {{name}}, {{unknown}} it is {{now}}."})
+    prompt_text = prompts.fill("greet", name="{{now}}")
+    assert prompt_text.startswith("Hello {{now}}, {{unknown}} it is ")
+
+
+def test_every_agent_has_its_prompt() -> None:
+    prompts = Prompts.read()
+    assert {"rewrite", "summarizer", "look_back"} <= set(prompts.templates)
+    assert "data" in prompts.fill("summarizer", name="Bot", persona="")

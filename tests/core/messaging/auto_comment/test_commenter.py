@@ -200,7 +200,7 @@ async def test_a_post_that_is_not_for_us_costs_no_answer(
     journal: Journal, changes: dict[str, object], reason: str
 ) -> None:
     class UnrelatedLibrary(InMemoryLibrary):
-        async def route(self, query: str) -> Sequence[AgentScore]:
+        async def route(self, query: str, *, at_least_one: bool = False) -> Sequence[AgentScore]:
             return [AgentScore("docs", 0.4)]
 
     async def never(question: Question, sink: Sink) -> Reply:

@@ -725,6 +725,9 @@ async def test_a_source_that_is_off_is_not_searched_and_comes_back(journal: Jour
     assert [result.id for result in await library.search("all", query, 5)] == ["setup"]
     assert await library.search("docs", query, 5) == []
     assert await library.route(query) == []
+    asked_names = [score.name for score in await library.route(query, at_least_one=True)]
+    assert asked_names == ["all"], "what is off is never asked"
+    assert await library.restricted_to(["docs"]).route(query, at_least_one=True) == []
     assert "switched off" in await bot.deliver(says("sources"))
     await bot.deliver(says("sources", "on docs"))
     await bot.deliver(says("sources", "scale docs 0.1"))

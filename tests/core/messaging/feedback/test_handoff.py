@@ -48,7 +48,8 @@ async def list_taught_answers(journal: Journal) -> list[tuple[str, str, str]]:
     ("given_reply", "reason"),
     [
         (reply(citations=CITED), None),
-        (reply(), None),
+        (reply(), "nothing_found"),
+        (replace(reply(citations=CITED), found_nothing=True), "nothing_found"),
         (reply(passages=()), "nothing_found"),
         (reply(extractive=True), "nothing_found"),
         (reply(dropped_citations=2), "unsupported"),

@@ -542,7 +542,7 @@ async def test_when_the_knowledge_cannot_be_asked_it_is_silent(journal: Journal,
 class PaidLibrary(InMemoryLibrary):
     """A library whose second agent asks a paid service."""
 
-    async def route(self, query: str) -> Sequence[AgentScore]:
+    async def route(self, query: str, *, at_least_one: bool = False) -> Sequence[AgentScore]:
         return [AgentScore("web", 1.0), AgentScore("docs", 0.5)]
 
     async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:

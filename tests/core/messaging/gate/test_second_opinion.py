@@ -121,9 +121,8 @@ async def test_it_sees_the_best_passages_and_what_was_written_before(
         ("@tom how do I install the package with pip?", {}),
         ("Shall we have lunch at noon?", {}),
         (QUESTION, {"limits": {"second_opinions_per_hour": 0}}),
-        (QUESTION, {"threshold": 0.05}),
     ],
-    ids=["courtesy", "for somebody else", "below the band", "no calls", "above the band"],
+    ids=["courtesy", "for somebody else", "below the band", "no calls"],
 )
 async def test_what_is_certain_costs_no_call(
     journal: Journal, model: RoleChatModel, peer: ScriptedPeer, text: str, changes: dict[str, object]
@@ -134,6 +133,15 @@ async def test_what_is_certain_costs_no_call(
     assert not decision.opinion
     assert peer.requests == []
     assert not await group.usage.get_daily_usage(date(2000, 1, 1))
+
+
+async def test_a_message_far_above_the_threshold_is_judged_before_it_is_answered(
+    journal: Journal, model: RoleChatModel, peer: ScriptedPeer
+) -> None:
+    """A question about another product may have the words of ours."""
+    peer.replies["second_opinion"] = BE_SILENT
+    decision = await Group(journal, model, threshold=0.01).judge(message(1))
+    assert (decision.should_speak, peer.agents) == (False, ["second_opinion"])
 
 
 async def test_a_statement_below_the_threshold_costs_no_call(
