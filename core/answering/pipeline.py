@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from core.answering.agents.conversation import get_asker_language, validate_question
+from core.answering.agents.conversation import get_asker_language, strip_old_marks, validate_question
 from core.answering.agents.history_selection import HistorySelector
 from core.answering.agents.look_back import look_back
 from core.answering.agents.reranker import select_evidence
@@ -35,6 +35,7 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
     `PlatformError` when the sink cannot be written, and the failures of stages that have no fallback.
     """
     validate_question(question)
+    question = strip_old_marks(question)
     deps = replace(deps, prompts=deps.prompts.for_language(get_asker_language(question)))
     budget = budget or Budget(deps.settings.budget)
     try:

@@ -21,6 +21,8 @@ _MARKER = re.compile(
 )
 # From models that always drop the letter: [1], unless it is an index, a list or a link.
 _BARE_MARKER = re.compile(r"(?<![\w\])=(,:])(?<![=(,:] )\s?\[(\d{1,2}(?:\s*,\s*\d{1,2})*)\](?![(\[:])")
+# As `resolve_markers` writes them; with an address it is a link.
+_NUMBERS = re.compile(r"[^\S\n]?(?:\[\d{1,2}\])+(?![(:])")
 _PARTIAL_MARKER = re.compile(r"\s?[\[【［][\^pP\d\s,;、，/&]{0,40}\Z")
 _MAX_PARTIAL_CHARS = 42
 _OPENING_BRACKETS = "[【［"
@@ -114,6 +116,15 @@ def resolve_markers(
 def strip_markers(text: str) -> str:
     """Return a quoted text without anything that reads as a marker: its own [2] becomes (2)."""
     return change_outside_code(text, _put_into_parentheses)
+
+
+def strip_numbers(text: str) -> str:
+    """Return an answer without the numbers of its citations, except in code: a model would cite them again.
+
+    >>> strip_numbers("Use pip [1][2], or 用 pip[3]。 `x[1]` stays.")
+    'Use pip, or 用 pip。 `x[1]` stays.'
+    """
+    return change_outside_code(text, lambda part: _NUMBERS.sub("", part))
 
 
 def _put_into_parentheses(text: str) -> str:
