@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from core.answering.agents.conversation import get_asker_language, strip_old_marks, validate_question
 from core.answering.agents.history_selection import HistorySelector
-from core.answering.agents.look_back import look_back
+from core.answering.agents.look_back import get_known_text, look_back, verify_citations
 from core.answering.agents.reranker import select_evidence
 from core.answering.agents.summarizer import wait_for_open, write_answer
 from core.answering.agents.vision import describe_images
@@ -19,7 +19,6 @@ from core.answering.context import AnswerDependencies, AnswerInputs, RetrievalRe
 from core.answering.head_start import HeadStart
 from core.answering.strategies import router
 from core.catalogue import messages_for
-from core.citations.check import verify_citations
 from core.citations.markers import resolve_markers
 from core.errors import AnswerStopped
 from core.ports import Sink
@@ -53,16 +52,18 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
     except AnswerStopped:
         return await _finish_unwritten(sink, deps, budget)
     retrieval = inputs.retrieval
-    question_text = image_description.question.text
     if draft.is_extractive:
         cited_answer = resolve_markers(draft.text, retrieval.passages)
     else:
+        known = get_known_text(image_description.question, deps.settings)
+        was_stopped = budget.degrade_reasons.get("write") == "stopped"
         # 6 cite
-        cited_answer = await verify_citations(draft.text, retrieval.passages, deps, budget, question=question_text)
+        show = None if was_stopped else sink.update
+        cited_answer = await verify_citations(draft.text, retrieval.passages, deps, budget, known=known, show=show)
         # 7 look back
-        if budget.degrade_reasons.get("write") != "stopped":
-            cited_answer = await look_back(cited_answer, retrieval.passages, deps, budget, question=question_text)
-    trace = retrieval.to_trace(budget, cited_answer.dropped_count)
+        if not was_stopped:
+            cited_answer = await look_back(cited_answer, retrieval.passages, deps, budget, known=known)
+    trace = retrieval.to_trace(budget, cited_answer.dropped_count, cited_answer.moved_count)
     reply_text = image_description.with_note(cited_answer.text)
     images = image_description.description
     reply = Reply(
@@ -82,7 +83,7 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
 async def _finish_unwritten(sink: Sink, deps: AnswerDependencies, budget: Budget) -> Reply:
     """Finish an answer that was stopped before anything of it was written."""
     budget.degrade("write", "stopped")
-    trace = RetrievalResult("", (), (), "none").to_trace(budget, 0)
+    trace = RetrievalResult("", (), (), "none").to_trace(budget)
     reply = Reply(messages_for(deps.prompts.language).answer_stopped, trace=trace)
     await sink.finish(reply)
     return reply

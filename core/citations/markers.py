@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from core.evidence.rendering import passage_ref
 from core.language.prose import CODE, change_outside_code, sentence_spans
@@ -43,14 +44,22 @@ _ROW_OR_HEADING = re.compile(r"[^\S\n]*[|#]")
 # Markers in a row share their words. What stands between these markers is not collected without end.
 _MAX_CLAUSE_TAIL = 30
 
+# A citation: the index of its marker in `find_markers`, and the position of the passage that it names.
+CitationKey = tuple[int, int]
+
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCitations:
-    """A reply whose markers are numbers. `dropped_count` counts the ids of unknown passages and rejected citations."""
+    """A reply whose markers are numbers.
+
+    `dropped_count` counts the ids of unknown passages and removed citations, `moved_count` those that name another
+    passage now.
+    """
 
     text: str
     citations: tuple[Citation, ...]
-    dropped_count: int
+    dropped_count: int = 0
+    moved_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,49 +77,52 @@ def trim_partial_marker(text: str) -> str:
     return text[: match.start()] if match else text
 
 
-def find_markers(text: str, *, allow_bare: bool = True) -> list[CitationMarker]:
-    """Return the markers of a text in order; code has none.
-
-    With `allow_bare`, bare numbers are markers in a text that has no passage ids.
-    """
+def find_markers(text: str) -> list[CitationMarker]:
+    """Return the markers of a text in order; code has none. Bare numbers are markers where no passage ids are."""
     # The beginning of an answer mostly has none, and is searched whenever more of it is shown.
     if not _OPENING_BRACKET.search(text):
         return []
     matches = _find_in_prose(_MARKER, text)
-    if allow_bare and not matches:
+    if not matches:
         matches = _find_in_prose(_BARE_MARKER, text)
     return [CitationMarker(match.start(), match.end(), tuple(_parse_positions(match[1]))) for match in matches]
 
 
 def resolve_markers(
-    text: str, passages: Sequence[Passage], rejections: Collection[tuple[int, int]] = (), *, allow_bare: bool = True
+    text: str,
+    passages: Sequence[Passage],
+    changes: Mapping[CitationKey, int | None] = MappingProxyType({}),
 ) -> ResolvedCitations:
     """Replace passage ids by numbers in the order of first mention, except in code.
 
-    Two passages with the same link share a number. `rejections` are the citations to leave out, as pairs of the
-    marker's index in `find_markers` and a position that it names. `allow_bare` is that of `find_markers`.
+    Two passages with the same link share a number. `changes` has the citations to leave out (None) and those that move,
+    with the position of their new passage.
     """
     citations_by_link: dict[str, Citation] = {}
     segments: list[str] = []
     numbers: set[int] = set()
     dropped_count = 0
+    moved_count = 0
     end = 0
-    for index, marker in enumerate(find_markers(text, allow_bare=allow_bare)):
+    for index, marker in enumerate(find_markers(text)):
         between = text[end : marker.start]
         if between.strip() or not numbers:
             segments += [between, ""]
             numbers = set()
-        for position in marker.positions:
-            if not 0 <= position < len(passages) or (index, position) in rejections:
+        for named_position in marker.positions:
+            position = changes.get((index, named_position), named_position)
+            if position is None or not 0 <= position < len(passages):
                 dropped_count += 1
             else:
+                moved_count += position != named_position
                 numbers.add(_get_citation(passages[position], citations_by_link).n)
         # Markers in a row are one, with its numbers in order.
         if numbers and not segments[-1]:
             segments[-2] += text[marker.start] if text[marker.start].isspace() else ""
         segments[-1] = "".join(f"[{number}]" for number in sorted(numbers))
         end = marker.end
-    return ResolvedCitations("".join([*segments, text[end:]]), tuple(citations_by_link.values()), dropped_count)
+    citations = tuple(citations_by_link.values())
+    return ResolvedCitations("".join([*segments, text[end:]]), citations, dropped_count, moved_count)
 
 
 def strip_markers(text: str) -> str:
@@ -229,9 +241,9 @@ class Claim:
     context: tuple[str, ...]
 
 
-def extract_claims(text: str, *, allow_bare: bool = True) -> list[Claim]:
+def extract_claims(text: str) -> list[Claim]:
     """Return the claims of a text's markers. A marker after code, or far from any sentence, has no claim."""
-    markers = find_markers(text, allow_bare=allow_bare)
+    markers = find_markers(text)
     segments = []
     end = 0
     for marker in markers:
