@@ -15,9 +15,8 @@ from bots.evaluation import charts, output
 from bots.evaluation.datasets import RecordReader, read_cases, run_concurrently
 from core.answering.agents.look_back import find_support
 from core.answering.context import AnswerDependencies
-from core.citations.check import find_unsupported
+from core.citations.check import check_citations, find_support_by_overlap
 from core.citations.markers import find_markers, insert_markers, resolve_markers
-from core.citations.support import find_support_by_overlap
 from core.evidence.rendering import passage_ref
 from core.language.prose import split_sentences
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Counts, Scores, compute_scores
@@ -26,8 +25,6 @@ from core.settings import Settings
 from core.types import Passage
 
 CITATION_CASE_FORMAT = '{"id", "question", "answer", "passages": [{"id", "text"}], "cited": [id]} (docs/evaluate.md)'
-# Nobody waits for an answer here: this measures the check, not its time.
-_TIMEOUT_S = 60.0
 _ID_LIST = re.compile(r"\[([^\[\]\n]+)\]")
 
 
@@ -48,13 +45,15 @@ class CitationEvaluation:
 
     `look_back`: passages found for answers without markers, by `words` and, if there is one, by the `model`.
     `citations`: those of the answers themselves, `unchecked` and `checked` by the citation check.
-    `removals`: what the citation check removed against what it should have.
+    `removals`: what the citation check removed or moved away, against what it should have. `moves`: what it cites
+    instead, against what it may.
     """
 
     cases: int
     look_back: Mapping[str, Scores]
     citations: Mapping[str, Scores]
     removals: Scores
+    moves: Scores
 
 
 def parse_citation_case(record: RecordReader) -> CitationCase:
@@ -87,6 +86,7 @@ class _CaseResult:
     counts_before_check: Counts
     counts_after_check: Counts
     removal_counts: Counts
+    move_counts: Counts
 
 
 def _summarize(results: Sequence[_CaseResult]) -> CitationEvaluation:
@@ -99,6 +99,7 @@ def _summarize(results: Sequence[_CaseResult]) -> CitationEvaluation:
             "checked": compute_scores([result.counts_after_check for result in results]),
         },
         compute_scores([result.removal_counts for result in results]),
+        compute_scores([result.move_counts for result in results]),
     )
 
 
@@ -112,27 +113,25 @@ async def _evaluate_case(case: CitationCase, deps: AnswerDependencies) -> _CaseR
     }
     if deps.model:
         support_by_method["model"] = await find_support(
-            deps.model, unmarked_text, case.passages, deps, Budget(deps.settings.budget)
+            deps.model, split_sentences(unmarked_text), case.passages, deps, Budget(deps.settings.budget)
         )
     if not find_markers(text):
         all_positions = range(len(case.passages))
         text = insert_markers(text, dict.fromkeys(range(len(split_sentences(text))), all_positions))
     cited_ids = {citation.passage_id for citation in resolve_markers(text, case.passages).citations}
-    check_result = await find_unsupported(
-        text, case.passages, deps.library, _TIMEOUT_S, question=case.question, turnstile=deps.turnstile
-    )
-    checked_ids = {
-        citation.passage_id for citation in resolve_markers(text, case.passages, check_result.rejections).citations
-    }
+    check = await deps.turnstile.run_in_thread(check_citations, text, case.passages, known=case.question)
+    checked_ids = {citation.passage_id for citation in resolve_markers(text, case.passages, check.changes).citations}
     correct_ids = cited_ids & case.cited_ids
+    new_ids = checked_ids - cited_ids
     return _CaseResult(
         {
             method: Counts.compare(_passage_ids(support, case), case.cited_ids)
             for method, support in support_by_method.items()
         },
         Counts.compare(cited_ids, correct_ids),
-        Counts.compare(checked_ids, correct_ids),
+        Counts.compare(checked_ids, correct_ids | new_ids & case.cited_ids),
         Counts.compare(cited_ids - checked_ids, cited_ids - correct_ids),
+        Counts.compare(new_ids, new_ids & case.cited_ids),
     )
 
 
@@ -160,7 +159,7 @@ async def citations(settings: Settings, data: Path, *, as_json: bool, plot: Path
         measurement = await evaluate_citations(cases, app.deps)
     rows = {f"look-back, {variant}": scores for variant, scores in measurement.look_back.items()}
     rows |= {f"citations, {variant}": scores for variant, scores in measurement.citations.items()}
-    rows["removals"] = measurement.removals
+    rows |= {"removals": measurement.removals, "moves": measurement.moves}
     if plot:
         await charts.save_charts(charts.score_charts(rows), plot)
     if as_json:
@@ -179,4 +178,5 @@ def citations_as_json(measurement: CitationEvaluation) -> Mapping[str, Any]:
         "look_back": {variant: output.scores_as_json(scores) for variant, scores in measurement.look_back.items()},
         "citations": {variant: output.scores_as_json(scores) for variant, scores in measurement.citations.items()},
         "removals": output.scores_as_json(measurement.removals),
+        "moves": output.scores_as_json(measurement.moves),
     }

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from core.answering.agents.conversation import get_asker_language, validate_question
+from core.answering.agents.conversation import get_asker_language, strip_old_marks, validate_question
 from core.answering.agents.history_selection import HistorySelector
-from core.answering.agents.look_back import look_back
+from core.answering.agents.look_back import get_known_text, look_back, verify_citations
 from core.answering.agents.quoting import say_nothing_found
 from core.answering.agents.reranker import select_evidence
 from core.answering.agents.summarizer import wait_for_open, write_answer
@@ -20,7 +20,6 @@ from core.answering.context import AnswerDependencies, AnswerInputs, RetrievalRe
 from core.answering.head_start import HeadStart
 from core.answering.strategies import router
 from core.catalogue import messages_for
-from core.citations.check import verify_citations
 from core.citations.markers import resolve_markers
 from core.errors import AnswerStopped
 from core.ports import Sink
@@ -36,6 +35,7 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
     `PlatformError` when the sink cannot be written, and the failures of stages that have no fallback.
     """
     validate_question(question)
+    question = strip_old_marks(question)
     prompts = deps.prompts.for_language(get_asker_language(question))
     deps = replace(deps, prompts=prompts, is_asked=not question.is_unprompted)
     budget = budget or Budget(deps.settings.budget)
@@ -54,18 +54,20 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
     except AnswerStopped:
         return await _finish_unwritten(sink, deps, budget)
     retrieval = inputs.retrieval
-    question_text = image_description.question.text
     if draft.is_extractive:
         cited_answer = resolve_markers(draft.text, retrieval.passages)
     else:
+        known = get_known_text(image_description.question, deps.settings)
+        was_stopped = budget.degrade_reasons.get("write") == "stopped"
         # 6 cite
-        cited_answer = await verify_citations(draft.text, retrieval.passages, deps, budget, question=question_text)
+        show = None if was_stopped else sink.update
+        cited_answer = await verify_citations(draft.text, retrieval.passages, deps, budget, known=known, show=show)
         # 7 look back
-        if budget.degrade_reasons.get("write") != "stopped":
-            cited_answer = await look_back(cited_answer, retrieval.passages, deps, budget, question=question_text)
+        if not was_stopped:
+            cited_answer = await look_back(cited_answer, retrieval.passages, deps, budget, known=known)
     if cited_answer.finds_nothing and not cited_answer.text:
         cited_answer = replace(cited_answer, text=say_nothing_found(deps))
-    trace = retrieval.to_trace(budget, cited_answer.dropped_count)
+    trace = retrieval.to_trace(budget, cited_answer.dropped_count, cited_answer.moved_count)
     reply_text = image_description.with_note(cited_answer.text)
     images = image_description.description
     reply = Reply(
@@ -86,7 +88,7 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
 async def _finish_unwritten(sink: Sink, deps: AnswerDependencies, budget: Budget) -> Reply:
     """Finish an answer that was stopped before anything of it was written."""
     budget.degrade("write", "stopped")
-    trace = RetrievalResult("", (), (), "none").to_trace(budget, 0)
+    trace = RetrievalResult("", (), (), "none").to_trace(budget)
     reply = Reply(messages_for(deps.prompts.language).answer_stopped, trace=trace)
     await sink.finish(reply)
     return reply

@@ -262,6 +262,7 @@ class English(PlatformTexts):
     trace_usage = "- Consumed: {read} tokens read, {written} written{cost}"
     trace_cost = ", cost {cost}"
     trace_dropped = "- Citations removed, because their passage did not support them: {count}"
+    trace_moved = "- Citations that name a better passage than the model did: {count}"
     trace_opinion = "- Nobody addressed me; the model judged that I can help: {reason}"
     trace_cached = "- I reused an earlier answer to the same question"
 

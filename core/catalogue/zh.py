@@ -234,6 +234,7 @@ class Chinese(ChinesePlatformTexts, English):
     trace_usage = "- 消耗：读入 {read} 个 token，写出 {written} 个{cost}"
     trace_cost = "，费用 {cost}"
     trace_dropped = "- 因原文并未如此说明而去掉的引用：{count}"
+    trace_moved = "- 改为指向更合适原文的引用：{count}"
     trace_opinion = "- 没有人叫我；模型判断我能帮上忙：{reason}"
     trace_cached = "- 沿用了之前对同一问题的回答"
 

@@ -1,196 +1,146 @@
-"""The citation check: a sentence whose cited passage does not support it loses that citation.
+"""The citation check: a sentence is judged by all passages of its prompt.
 
-Words, numbers, names and negations decide most cases (`core.citations.support`); the library compares vectors for the
-others. The citation stays when there are no vectors, the passage is in another language, or time runs out.
+A citation stays where its passage supports the sentence about as well as the best one. Where another passage supports
+it clearly better, the citation moves there; where none does, it is removed (docs/answering.md#citations).
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
 
-from core.citations.markers import Claim, ResolvedCitations, extract_claims, resolve_markers
-from core.citations.support import PassageFeatures, SupportVerdict, check_support, get_idf_weights, is_comparable
-from core.errors import ServiceError
-from core.language.facts import extract_stems
+from core.citations.contradictions import ClaimFacts, Facts, describe_passage
+from core.citations.markers import CitationKey, Claim, extract_claims
+from core.citations.support import Rating, SupportIndex
 from core.language.prose import split_sentences
-from core.observability.logs import get_logger
-from core.ports import Library
-from core.runtime.budget import Budget
-from core.runtime.tasks import CpuTurnstile
-from core.settings import Settings
 from core.types import Passage
 
-_log = get_logger(__name__)
-
-# A claim that is less similar than this to every sentence of a passage is about something else. Chosen on one half of
-# tests/core/data/citations.jsonl and confirmed on the other: docs/evaluate.md.
-MIN_SIMILARITY = 0.25
-_MAX_COMPARED_SENTENCES = 5
-_MAX_COMPARED_CHARS = 1000
-# With vectors its similarity to a claim is never exactly 0; without vectors it is, because it shares no word with any.
-_PROBE = "?"
-
-COMPARE_TIMEOUT_S = 1.0
+# Chosen on the development half of tests/lab/quality/whole_prompts: docs/decisions.md.
+MIN_SHARE = 0.48
+# Between these shares of the best passage's weight, a citation is in doubt.
+MIN_DOUBTFUL_SHARE = 0.3
+MIN_CERTAIN_SHARE = 0.9
+# A citation moves where the second best passage is so far behind.
+MAX_SECOND_SHARE = 0.6
+# A sentence of some words (by the weight of their terms) has no support where all passages have less of it.
+MIN_WEIGHT = 5.0
+MIN_COVERAGE = 0.03
+# Where a citation moves, and where the look-back puts one, the passage has at least so much of the sentence.
+MIN_MOVE_COVERAGE = 0.15
+MIN_LOOK_BACK_COVERAGE = 0.35
 
 
 @dataclass(frozen=True, slots=True)
 class CitationCheck:
-    """The result of a check: the rejected citations, as pairs of the marker's index in `find_markers` and a position.
+    """The result of a check.
 
-    `has_overrun` says that some citations could not be compared in time; they stay.
+    `changes` has the citations that do not stay, with the position of the passage that supports the sentence instead,
+    or None. `doubts` are the citations that words cannot decide, with their sentence; `changes` has the better guess.
     """
 
-    rejections: frozenset[tuple[int, int]]
-    has_overrun: bool = False
+    changes: Mapping[CitationKey, int | None]
+    doubts: Mapping[CitationKey, str]
+
+    @property
+    def certain_changes(self) -> Mapping[CitationKey, int | None]:
+        """The changes of which words are sure."""
+        return {key: position for key, position in self.changes.items() if key not in self.doubts}
 
 
 @dataclass(frozen=True, slots=True)
-class _UndecidedCitation:
-    """A citation that needs a comparison of vectors."""
+class _Verdict:
+    """What becomes of a citation: the position of its passage now, or None, and how sure that is."""
 
-    rejection: tuple[int, int]
-    claim_texts: tuple[str, ...]
-    features: PassageFeatures
-
-
-class CheckDependencies(Protocol):
-    """The part of an answer's dependencies that the support check needs."""
-
-    @property
-    def settings(self) -> Settings:
-        """The configuration: `evidence.support_check` may switch the check off."""
-        ...
-
-    @property
-    def library(self) -> Library:
-        """Compares texts by their vectors."""
-        ...
-
-    @property
-    def turnstile(self) -> CpuTurnstile:
-        """Lets steps that hold the event loop for some milliseconds take turns."""
-        ...
+    position: int | None
+    is_doubtful: bool
 
 
-async def verify_citations(
-    text: str,
-    passages: Sequence[Passage],
-    deps: CheckDependencies,
-    budget: Budget,
-    *,
-    question: str = "",
-    allow_bare: bool = True,
-) -> ResolvedCitations:
-    """Resolve the citation markers of an answer, without those whose passage does not support its sentence.
+def check_citations(text: str, passages: Sequence[Passage], *, known: str = "") -> CitationCheck:
+    """Return the citations of an answer that its passages do not support, and those that support them. Blocking.
 
-    Comparing vectors has a share of the budget; when it takes longer, the stage `support` is degraded and the citations
-    in question stay.
+    `known` is what needs no support: the question, its conversation, the names of the product and its sources.
     """
-    if not passages or deps.settings.evidence.support_check == "none":
-        return resolve_markers(text, passages, allow_bare=allow_bare)
-    with budget.timed("support"):
-        timeout_s = min(COMPARE_TIMEOUT_S, budget.share("look_back"))
-        check = await find_unsupported(
-            text, passages, deps.library, timeout_s, question=question, allow_bare=allow_bare, turnstile=deps.turnstile
-        )
-    if check.has_overrun:
-        budget.degrade("support", "late")
-    return resolve_markers(text, passages, check.rejections, allow_bare=allow_bare)
+    claims = extract_claims(text)
+    if not any(0 <= position < len(passages) for claim in claims for position in claim.positions):
+        return CitationCheck({}, {})
+    judge = _Judge(passages, known)
+    # Marks in a row stand behind the same words, for which their passages stand together.
+    cited_together: defaultdict[str, set[int]] = defaultdict(set)
+    for claim in claims:
+        cited_together[claim.texts[0]].update(position for position in claim.positions if 0 <= position < len(passages))
+    changes: dict[CitationKey, int | None] = {}
+    doubts: dict[CitationKey, str] = {}
+    for claim in claims:
+        for position in cited_together[claim.texts[0]].intersection(claim.positions):
+            key = claim.marker_index, position
+            verdict = judge.judge(claim, position, frozenset(cited_together[claim.texts[0]]))
+            if verdict.position != position:
+                changes[key] = verdict.position
+            if verdict.is_doubtful:
+                doubts[key] = claim.texts[0]
+    return CitationCheck(changes, doubts)
 
 
-async def find_unsupported(
-    text: str,
-    passages: Sequence[Passage],
-    library: Library | None,
-    timeout_s: float = COMPARE_TIMEOUT_S,
-    *,
-    question: str = "",
-    allow_bare: bool = True,
-    turnstile: CpuTurnstile | None = None,
-) -> CitationCheck:
-    """Return the citations of a text that its passages do not support.
+class _Judge:
+    """Judges citations of the passages of one prompt. Many of them may have the same words, which are read once."""
 
-    What the question itself says needs no support. Comparing vectors may take `timeout_s` seconds; without a library
-    only words decide. `allow_bare` is that of `find_markers`; `turnstile` runs the comparison of words in a thread.
-    """
-    # A long answer takes some milliseconds: too long for the event loop.
-    rejections, undecided_citations = await (turnstile or CpuTurnstile()).run_in_thread(
-        _compare_words, text, passages, question, allow_bare
-    )
-    if library is None or not undecided_citations:
-        return CitationCheck(frozenset(rejections))
-    try:
-        async with asyncio.timeout(timeout_s):
-            for citation in undecided_citations:
-                if all(
-                    [
-                        await _is_dissimilar(claim_text, citation.features, library)
-                        for claim_text in citation.claim_texts
-                    ]
-                ):
-                    rejections.add(citation.rejection)
-    except (TimeoutError, ServiceError) as error:
-        # The citations rejected so far are fully decided.
-        _log.warning("support.without_vectors", error=str(error) or f"not in {timeout_s:.1f} s")
-        return CitationCheck(frozenset(rejections), has_overrun=True)
-    return CitationCheck(frozenset(rejections))
+    def __init__(self, passages: Sequence[Passage], known: str) -> None:
+        self._known = Facts(known)
+        self.rate = cache(SupportIndex(passages).rate)
+        self._read_claim = cache(lambda claim: ClaimFacts(claim, self._known))
+        self._facts = [describe_passage(passage) for passage in passages]
+        self._all_facts = Facts("\n\n".join(facts.text for facts in self._facts))
+        self._find_invented = cache(lambda claim: frozenset(self._read_claim(claim).find_invented(self._all_facts)))
+        self.contradicts = cache(self._contradicts)
 
+    def _contradicts(self, claim: str, position: int) -> bool:
+        facts = self._facts[position]
+        # People count and compute in their own words what a program does.
+        invented = self._find_invented(claim) - ({"number"} if facts.is_code else set())
+        return bool(invented) or self._read_claim(claim).has_opposite_in(facts)
 
-def _compare_words(
-    text: str, passages: Sequence[Passage], question: str, allow_bare: bool
-) -> tuple[set[tuple[int, int]], list[_UndecidedCitation]]:
-    all_claims = extract_claims(text, allow_bare=allow_bare)
-    cited_positions = {
-        position for claim in all_claims for position in claim.positions if 0 <= position < len(passages)
-    }
-    if not cited_positions:
-        return set(), []
-    passage_features = [PassageFeatures(passage) for passage in passages]
-    idf = get_idf_weights(passage_features)
+    def judge(self, claim: Claim, position: int, cited: frozenset[int]) -> _Verdict:
+        """Return what becomes of a citation: the best of what its texts say."""
+        verdicts = [self._judge_text(text, position, cited) for text in claim.texts]
+        return next((verdict for verdict in verdicts if verdict.position == position), verdicts[0])
 
-    # Many claims may share a sentence or a block: each text is compared once.
-    @cache
-    def check_text(text: str, position: int) -> SupportVerdict:
-        return check_support(text, passage_features[position], idf, question)
+    def _judge_text(self, text: str, position: int, cited: frozenset[int]) -> _Verdict:
+        rating = self.rate(text)
+        is_foreign = self._read_claim(text).is_wide and not self._facts[position].is_wide
+        share = (self.rate(text, without_chinese=True) if is_foreign else rating).shares[position]
+        is_contradicted = self.contradicts(text, position)
+        if self._is_unsupported(text, position, rating):
+            return _Verdict(None, is_doubtful=True)
+        if not is_contradicted and share >= MIN_SHARE:
+            return _Verdict(position, share < MIN_CERTAIN_SHARE)
+        best = self.find_best(text, rating)
+        new_position = None if best in cited else best
+        return _Verdict(new_position, is_doubtful=share > MIN_DOUBTFUL_SHARE)
 
-    @cache
-    def is_text_comparable(text: str, position: int) -> bool:
-        return is_comparable(text, passage_features[position])
+    def _is_unsupported(self, text: str, position: int, rating: Rating) -> bool:
+        """Return whether no passage has the words of a text, although that of the citation is in its language."""
+        has_words = max(rating.weights) >= MIN_COVERAGE * rating.total or rating.total < MIN_WEIGHT
+        return not has_words and self._read_claim(text).is_wide == self._facts[position].is_wide
 
-    rejections: set[tuple[int, int]] = set()
-    undecided_citations: list[_UndecidedCitation] = []
-    for claim in all_claims:
-        for position in sorted(cited_positions.intersection(claim.positions)):
-            verdict = _judge_by_words(claim, position, check_text)
-            if verdict == "no":
-                rejections.add((claim.marker_index, position))
-            elif verdict == "unsure" and all(is_text_comparable(claim_text, position) for claim_text in claim.texts):
-                undecided_citations.append(
-                    _UndecidedCitation((claim.marker_index, position), claim.texts, passage_features[position])
-                )
-    return rejections, undecided_citations
+    def find_best(self, text: str, rating: Rating) -> int | None:
+        """Return the position of the passage that supports a text clearly best, without contradicting it."""
+        candidates = sorted(range(len(rating.shares)), key=lambda position: -rating.shares[position])[:2]
+        best = candidates[0]
+        is_clear = len(candidates) == 1 or rating.shares[candidates[1]] <= MAX_SECOND_SHARE
+        if not is_clear or rating.weights[best] < MIN_MOVE_COVERAGE * rating.total:
+            return None
+        return None if self.contradicts(text, best) else best
 
 
-def _judge_by_words(claim: Claim, position: int, check_text: Callable[[str, int], SupportVerdict]) -> SupportVerdict:
-    verdicts = {check_text(text, position) for text in claim.texts}
-    if "yes" in verdicts or verdicts == {"no"}:
-        return "yes" if "yes" in verdicts else "no"
-    context_verdicts = {check_text(context, position) for context in claim.context}
-    return "yes" if "yes" in context_verdicts else "unsure"
-
-
-async def _is_dissimilar(claim_text: str, features: PassageFeatures, library: Library) -> bool:
-    claim_stems = set(extract_stems(claim_text))
-    nearest_sentences = sorted(
-        split_sentences(features.body), key=lambda sentence: -len(claim_stems & set(extract_stems(sentence)))
-    )[:_MAX_COMPARED_SENTENCES]
-    *similarities, probe_similarity = await library.similarity(
-        claim_text, [*nearest_sentences, features.body[:_MAX_COMPARED_CHARS], _PROBE]
-    )
-    if probe_similarity == 0:
-        return False
-    return max(similarities) < MIN_SIMILARITY
+def find_support_by_overlap(text: str, passages: Sequence[Passage], known: str = "") -> dict[int, list[int]]:
+    """Find the passage behind each sentence by shared words: the look-back without a model. Blocking."""
+    judge = _Judge(passages, known)
+    support: dict[int, list[int]] = {}
+    for index, sentence in enumerate(split_sentences(text) if passages else ()):
+        rating = judge.rate(sentence)
+        best = judge.find_best(sentence, rating)
+        if best is not None and rating.weights[best] >= MIN_LOOK_BACK_COVERAGE * rating.total:
+            support[index] = [best]
+    return support

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from core.evidence.rendering import passage_ref
 from core.language.prose import CODE, change_outside_code, sentence_spans
@@ -21,6 +22,8 @@ _MARKER = re.compile(
 )
 # From models that always drop the letter: [1], unless it is an index, a list or a link.
 _BARE_MARKER = re.compile(r"(?<![\w\])=(,:])(?<![=(,:] )\s?\[(\d{1,2}(?:\s*,\s*\d{1,2})*)\](?![(\[:])")
+# As `resolve_markers` writes them; with an address it is a link.
+_NUMBERS = re.compile(r"[^\S\n]?(?:\[\d{1,2}\])+(?![(:])")
 _PARTIAL_MARKER = re.compile(r"\s?[\[【［][\^pP\d\s,;、，/&]{0,40}\Z")
 _MAX_PARTIAL_CHARS = 42
 _OPENING_BRACKETS = "[【［"
@@ -41,6 +44,9 @@ _ROW_OR_HEADING = re.compile(r"[^\S\n]*[|#]")
 # Markers in a row share their words. What stands between these markers is not collected without end.
 _MAX_CLAUSE_TAIL = 30
 
+# A citation: the index of its marker in `find_markers`, and the position of the passage that it names.
+CitationKey = tuple[int, int]
+
 
 # The position that `[p0]` names.
 NO_PASSAGE = -1
@@ -48,14 +54,16 @@ NO_PASSAGE = -1
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCitations:
-    """A reply whose markers are numbers. `dropped_count` counts the ids of unknown passages and rejected citations.
+    """A reply whose markers are numbers.
 
-    With `finds_nothing`, the model marked the answer as one that the passages do not give: `[p0]`.
+    `dropped_count` counts the ids of unknown passages and removed citations, `moved_count` those that name another
+    passage now. With `finds_nothing`, the model marked the answer as one that the passages do not give: `[p0]`.
     """
 
     text: str
     citations: tuple[Citation, ...]
-    dropped_count: int
+    dropped_count: int = 0
+    moved_count: int = 0
     finds_nothing: bool = False
 
 
@@ -74,47 +82,48 @@ def trim_partial_marker(text: str) -> str:
     return text[: match.start()] if match else text
 
 
-def find_markers(text: str, *, allow_bare: bool = True) -> list[CitationMarker]:
-    """Return the markers of a text in order; code has none.
-
-    With `allow_bare`, bare numbers are markers in a text that has no passage ids.
-    """
+def find_markers(text: str) -> list[CitationMarker]:
+    """Return the markers of a text in order; code has none. Bare numbers are markers where no passage ids are."""
     # The beginning of an answer mostly has none, and is searched whenever more of it is shown.
     if not _OPENING_BRACKET.search(text):
         return []
     matches = _find_in_prose(_MARKER, text)
-    if allow_bare and not matches:
+    if not matches:
         matches = _find_in_prose(_BARE_MARKER, text)
     return [CitationMarker(match.start(), match.end(), tuple(_parse_positions(match[1]))) for match in matches]
 
 
 def resolve_markers(
-    text: str, passages: Sequence[Passage], rejections: Collection[tuple[int, int]] = (), *, allow_bare: bool = True
+    text: str,
+    passages: Sequence[Passage],
+    changes: Mapping[CitationKey, int | None] = MappingProxyType({}),
 ) -> ResolvedCitations:
     """Replace passage ids by numbers in the order of first mention, except in code.
 
-    Two passages with the same link share a number. `rejections` are the citations to leave out, as pairs of the
-    marker's index in `find_markers` and a position that it names. `allow_bare` is that of `find_markers`. `[p0]` stands
-    for no passage: a model's mark that nothing was found.
+    Two passages with the same link share a number. `changes` has the citations to leave out (None) and those that move,
+    with the position of their new passage. `[p0]` stands for no passage: a model's mark that nothing was found.
     """
     finds_nothing = False
     citations_by_link: dict[str, Citation] = {}
     segments: list[str] = []
     numbers: set[int] = set()
     dropped_count = 0
+    moved_count = 0
     end = 0
-    for index, marker in enumerate(find_markers(text, allow_bare=allow_bare)):
+    for index, marker in enumerate(find_markers(text)):
         between = text[end : marker.start]
         if between.strip() or not numbers:
             segments += [between, ""]
             numbers = set()
-        for position in marker.positions:
+        for named_position in marker.positions:
+            position = changes.get((index, named_position), named_position)
             # A bare [0] is an index.
             if position == NO_PASSAGE and "p" in text[marker.start : marker.end].lower():
                 finds_nothing = True
-            elif not 0 <= position < len(passages) or (index, position) in rejections:
+            elif position is None or not 0 <= position < len(passages):
                 dropped_count += 1
             else:
+                moved_count += position != named_position
                 numbers.add(_get_citation(passages[position], citations_by_link).n)
         # Markers in a row are one, with its numbers in order.
         if numbers and not segments[-1]:
@@ -124,12 +133,22 @@ def resolve_markers(
     resolved_text = "".join([*segments, text[end:]])
     if finds_nothing:
         resolved_text = resolved_text.lstrip()
-    return ResolvedCitations(resolved_text, tuple(citations_by_link.values()), dropped_count, finds_nothing)
+    citations = tuple(citations_by_link.values())
+    return ResolvedCitations(resolved_text, citations, dropped_count, moved_count, finds_nothing)
 
 
 def strip_markers(text: str) -> str:
     """Return a quoted text without anything that reads as a marker: its own [2] becomes (2)."""
     return change_outside_code(text, _put_into_parentheses)
+
+
+def strip_numbers(text: str) -> str:
+    """Return an answer without the numbers of its citations, except in code: a model would cite them again.
+
+    >>> strip_numbers("Use pip [1][2], or 用 pip[3]。 `x[1]` stays.")
+    'Use pip, or 用 pip。 `x[1]` stays.'
+    """
+    return change_outside_code(text, lambda part: _NUMBERS.sub("", part))
 
 
 def _put_into_parentheses(text: str) -> str:
@@ -234,9 +253,9 @@ class Claim:
     context: tuple[str, ...]
 
 
-def extract_claims(text: str, *, allow_bare: bool = True) -> list[Claim]:
+def extract_claims(text: str) -> list[Claim]:
     """Return the claims of a text's markers. A marker after code, or far from any sentence, has no claim."""
-    markers = find_markers(text, allow_bare=allow_bare)
+    markers = find_markers(text)
     segments = []
     end = 0
     for marker in markers:

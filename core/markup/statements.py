@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
@@ -54,27 +54,6 @@ def read_statements(text: str, *, is_docstring: bool = False) -> tuple[Statement
     """Return the statements of a passage. Those of one answer are read several times, so they are kept."""
     markdown = translate_docstring(text) if is_docstring else text
     return tuple(_flatten(read_markdown(markdown, has_indented_code=not is_docstring)))
-
-
-@lru_cache(maxsize=512)
-def read_tables(text: str) -> tuple[Block, ...]:
-    """Return the tables of a passage that have names of columns and rows, with plain cells.
-
-    >>> [table.rows for table in read_tables("| Name | Default |\\n|---|---|\\n| `a` | **3** |")]
-    [(('a', '3'),)]
-    """
-    return tuple(_find_tables(read_markdown(text))) if "|" in text else ()
-
-
-def _find_tables(blocks: Sequence[Block]) -> Iterator[Block]:
-    for block in blocks:
-        yield from _find_tables(block.children)
-        if block.header and block.rows:
-            yield replace(block, header=_to_plain_row(block.header), rows=tuple(map(_to_plain_row, block.rows)))
-
-
-def _to_plain_row(cells: Sequence[str]) -> tuple[str, ...]:
-    return tuple(to_plain(cell) if cell.strip("-–—") else "" for cell in cells)
 
 
 def _flatten(blocks: Sequence[Block]) -> Iterator[Statement]:

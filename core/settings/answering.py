@@ -157,8 +157,11 @@ class EvidenceSettings(Section):
         description="by source: factor for its passages' scores, for example `{handbook: 1.5, forum: 0.7}`; above 0, "
         "at most 10",
     )
-    support_check: Literal["none", "words"] = Field(
-        "words", description="`words`: remove a citation whose passage does not support the sentence; `none`: keep all"
+    support_check: Literal["none", "words", "model"] = Field(
+        "model",
+        description="what becomes of a citation whose passage does not support the sentence. `words`: it moves to the "
+        "passage that does, or is removed; `model`: the same, and the `light` model, if there is one, decides where "
+        "words are in doubt; `none`: all stay as they are",
     )
 
 

@@ -108,7 +108,8 @@ class Trace:
     answer. `degrade_reasons` says why each stage was degraded: "late", "failed", "unreadable" or "stopped". `rounds`
     are those of a strategy that judges its evidence. `saved_searches` counts the agents that routing left out;
     `opinion` is why a model decided to speak unprompted. `scores` are the routing scores of the asked agents, `spans`
-    the runs of stages in the order in which they ended, `passages` the evidence, best first.
+    the runs of stages in the order in which they ended, `passages` the evidence, best first. `dropped_citations` were
+    removed from the answer, `moved_citations` name another passage than the model wrote.
     """
 
     query: str
@@ -128,6 +129,7 @@ class Trace:
     scores: Mapping[str, float] = field(default_factory=dict)
     spans: tuple[Span, ...] = ()
     passages: tuple[TracedPassage, ...] = ()
+    moved_citations: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the trace as JSON values, by the names of `JSON_NAMES`."""

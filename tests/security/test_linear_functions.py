@@ -10,7 +10,7 @@ import asyncio
 import re
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
@@ -24,10 +24,9 @@ from bots.slack.visible_text import to_plain_text
 from bots.telegram.render import render as render_for_telegram, split_message
 from core.answering.agents import context_manager
 from core.answering.agents.decision_maker import DECISION_SCHEMA
-from core.citations.check import find_unsupported
+from core.citations.check import check_citations
 from core.citations.markers import extract_claims, resolve_markers
 from core.llm.decision_schema import iter_parsed_replies
-from core.runtime.tasks import CpuTurnstile
 from knowledge.formats.tables import read_csv
 from tests.support.foreign import (
     NOT_FOREIGN,
@@ -203,15 +202,8 @@ def test_a_mention_in_a_message_of_spaces_or_mentions_is_read_in_time() -> None:
         assert time.thread_time() - started_at < 0.5
 
 
-class Inline(CpuTurnstile):
-    """Runs everything in the caller's thread, whose time is measured."""
-
-    async def run_in_thread(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-
-def check_citations(text: str) -> None:
-    asyncio.run(find_unsupported(text, PASSAGES, None, turnstile=Inline()))
+def check_all(text: str) -> None:
+    check_citations(text, PASSAGES)
 
 
 CITED = (
@@ -226,7 +218,7 @@ CITED = (
 )
 
 
-@pytest.mark.parametrize("function", [extract_claims, check_citations, lambda text: resolve_markers(text, PASSAGES)])
+@pytest.mark.parametrize("function", [extract_claims, check_all, lambda text: resolve_markers(text, PASSAGES)])
 def test_a_reply_full_of_citations_is_read_in_time(function: Function) -> None:
     assert find_growth(function, CITED, Growth(200, 0.0, 16_000, 0.02)) == ""
 

@@ -22,10 +22,10 @@ from core.answering.rewriting.base import find_synonyms, has_same_script, replac
 from core.answering.rewriting.query_reply import is_refusal
 from core.answering.rewriting.rewrites import get_expansion_terms
 from core.answering.strategies.parallel import keep_names
+from core.citations.check import find_support_by_overlap
 from core.citations.markers import insert_markers, resolve_markers
-from core.citations.support import find_support_by_overlap
 from core.errors import KimasError
-from core.language.facts import has_code_name, has_identifier
+from core.language.facts import has_code_name
 from core.language.follow_ups import expand_with_history
 from core.language.prose import split_sentences
 from core.llm.decision_schema import iter_parsed_replies
@@ -145,7 +145,6 @@ OTHER_FUNCTIONS: Mapping[str, Function] = {
     ),
     "resolve_markers": lambda text: resolve_markers(text, PASSAGES),
     "has_code_name": lambda text: has_code_name("install", text),
-    "has_identifier": lambda text: has_identifier("install_it", text, ["install"]),
     "find_support_by_overlap": lambda text: find_support_by_overlap(text, PASSAGES, "How do I install it?"),
     "iter_parsed_replies": consume(iter_parsed_replies, DECISION_SCHEMA),
     "find_word": lambda text: find_word(text, ["install", "set up"]),

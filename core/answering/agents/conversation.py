@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from core.catalogue import languages, messages_for
+from core.citations.markers import strip_numbers
 from core.errors import UsageError
 from core.evidence.rendering import escape_delimiters
 from core.language.follow_ups import depends_on_history, get_author_turns
@@ -33,6 +35,14 @@ def validate_question(question: Question) -> None:
     if len(question.text) > MAX_QUESTION_CHARS:
         texts = messages_for(get_asker_language(question))
         raise UsageError(texts.question_too_long.format(length=len(question.text), allowed=MAX_QUESTION_CHARS))
+
+
+def strip_old_marks(question: Question) -> Question:
+    """Return a question whose earlier answers have no citation marks: a model would cite their numbers again."""
+    history = tuple(
+        replace(turn, text=strip_numbers(turn.text)) if turn.role == "assistant" else turn for turn in question.history
+    )
+    return replace(question, history=history)
 
 
 def get_asker_language(question: Question) -> str:

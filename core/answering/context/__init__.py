@@ -183,7 +183,7 @@ class RetrievalResult:
         last_round = self.rounds[-1] if self.rounds else SearchRound(())
         return (last_round.reason or "it does not answer the question") if last_round.quality == "poor" else ""
 
-    def to_trace(self, budget: Budget, dropped_citations: int) -> Trace:
+    def to_trace(self, budget: Budget, dropped_citations: int = 0, moved_citations: int = 0) -> Trace:
         """Return the trace of an answer that ends now."""
         budget.record_time("total")
         return Trace(
@@ -202,6 +202,7 @@ class RetrievalResult:
             scores=dict(budget.agent_scores),
             spans=tuple(budget.spans[:MAX_SPANS]),
             passages=tuple(map(_to_traced_passage, self.passages[:MAX_PASSAGES])),
+            moved_citations=moved_citations,
         )
 
 

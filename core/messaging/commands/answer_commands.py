@@ -117,6 +117,8 @@ def _format_lines(outcome: MessageOutcome, texts: Messages, is_admin: bool) -> l
         lines += _format_usage(trace, texts)
     if trace.get("dropped_citations"):
         lines.append(texts.trace_dropped.format(count=int(trace["dropped_citations"])))
+    if trace.get("moved_citations"):
+        lines.append(texts.trace_moved.format(count=int(trace["moved_citations"])))
     if trace.get("opinion"):
         lines.append(texts.trace_opinion.format(reason=format_code(str(trace["opinion"]))))
     if trace.get("cached"):

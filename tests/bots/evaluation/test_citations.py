@@ -130,9 +130,9 @@ async def test_an_answer_without_marks_is_tried_with_all_passages(tmp_path: Path
     )
     assert measurement.cases == 2
     assert measurement.citations["unchecked"].counts == Counts(1, 3, 0)
-    # Without vectors nothing tells that boats have nothing to do with it.
-    assert measurement.citations["checked"].counts == Counts(1, 1, 0)
-    assert measurement.removals.counts == Counts(2, 0, 1)
+    assert measurement.citations["checked"].counts == Counts(1, 0, 0)
+    assert measurement.removals.counts == Counts(3, 0, 0)
+    assert measurement.moves.counts == Counts(0, 0, 0)
     assert measurement.look_back["words"].counts == Counts(1, 0, 0)
     assert set(measurement.look_back) == {"words"}
 

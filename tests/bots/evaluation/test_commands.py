@@ -20,7 +20,7 @@ def deployment(tmp_path: Path) -> Deployment:
 
 def test_citations_are_measured_as_a_table_and_as_json(deployment: Deployment) -> None:
     measurement = deployment.json("eval", "citations", str(DATA))
-    assert set(measurement) == {"kind", "cases", "level", "look_back", "citations", "removals"}
+    assert set(measurement) == {"kind", "cases", "level", "look_back", "citations", "removals", "moves"}
     assert (measurement["kind"], measurement["level"]) == ("citations", 0.95)
     assert measurement["cases"] == len(DATA.read_text("utf-8").splitlines()) >= 60
     assert set(measurement["look_back"]) == {"words"}, "no model is configured"
@@ -39,6 +39,7 @@ def test_citations_are_measured_as_a_table_and_as_json(deployment: Deployment) -
         "citations, unchecked",
         "citations, checked",
         "removals",
+        "moves",
     ]
     assert f"{scores['f1']['value']:.3f} (" in lines[4]
     assert len({len(line) for line in lines[1:]}) == 1, "columns stand below each other"

@@ -366,3 +366,15 @@ async def test_a_reply_without_words_is_quoted_and_the_log_says_why(caplog: pyte
         await model.close()
     assert "could not answer" in reply.text
     assert any("write.failed" in text and "has no words" in text for text in caplog.messages)
+
+
+async def test_the_numbers_of_earlier_citations_never_reach_a_model() -> None:
+    earlier = "It stores messages [1], in a database [2][3]. `items[1]` stays."
+    question = replace(FOLLOW_UP, history=(FOLLOW_UP.history[0], Turn("assistant", earlier)))
+    async with ScriptedPeer(rewrite="Does the memory module need a database?", context="none") as peer:
+        model = models(peer)
+        await answer(question, MemorySink(), parts(model=model))
+        await model.close()
+        prompts = [str(body["messages"]) for body in peer.requests]
+    assert [prompt.count("It stores messages, in a database. `items[1]` stays.") for prompt in prompts] == [1, 1, 0]
+    assert not any("[2]" in prompt for prompt in prompts)

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from core.answering.pipeline import answer
+from core.citations.check import find_support_by_overlap
 from core.citations.markers import insert_markers, resolve_markers, strip_markers, trim_partial_marker
-from core.citations.support import find_support_by_overlap
 from core.language.prose import split_sentences
 from core.storage.details import get_detail
 from core.types import Question

@@ -8,22 +8,16 @@ by a hash; only the development half was looked at while the rules were made.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.citations.check import find_unsupported
-from core.settings import Settings
+from core.citations.check import check_citations
 from core.types import Passage
-from knowledge.embedding.local import LocalEmbedder
-from knowledge.retrieval.library import KnowledgeLibrary
-from knowledge.stores.sqlite.store import open_sqlite
 from tests.lab.quality.figures import Figure
 
 STATEMENTS = Path(__file__).with_suffix(".jsonl")
@@ -37,8 +31,6 @@ REPOSITORIES = (
     "InternLM/xtuner",
     "InternLM/HuixiangDou",
 )
-# Nobody waits: this measures the check, not its time.
-TIMEOUT_S = 60.0
 NEIGHBOURS = 2
 
 
@@ -81,7 +73,7 @@ def read_statements(data: Path) -> list[dict[str, Any]]:
 
 def measure(data: Path) -> list[Figure]:
     """Check every statement as the answer of a model would be."""
-    statements = asyncio.run(check_all(read_statements(data)))
+    statements = check_all(read_statements(data))
     wrong_statements = [
         f"{item.id} {item.text}" for item in statements if item.is_removed is item.is_true and not item.is_held_out
     ]
@@ -109,27 +101,17 @@ HALVES: Mapping[str, Callable[[Statement], bool]] = {
 }
 
 
-async def check_all(records: Sequence[Mapping[str, Any]]) -> list[Statement]:
+def check_all(records: Sequence[Mapping[str, Any]]) -> list[Statement]:
     """Return the statements with what the check did to their citations, beside other passages of the same project."""
     passages = {_record_key(record): _to_passage(record) for record in records}
     statements = []
-    with tempfile.TemporaryDirectory(prefix="kimas-citations-") as folder:
-        settings = Settings.model_validate({"data_dir": folder})
-        embedder = await LocalEmbedder.open(Path(folder) / "models")
-        store = await open_sqlite(Path(folder) / "store", embedder.name, embedder.dimension)
-        library = KnowledgeLibrary(settings, store, embedder)
-        for record in records:
-            record_key = _record_key(record)
-            neighbours = [other for key, other in passages.items() if key[0] == record_key[0] and key != record_key][
-                :NEIGHBOURS
-            ]
-            check = await find_unsupported(
-                f"{record['statement']} [p1]", [passages[record_key], *neighbours], library, TIMEOUT_S
-            )
-            statements.append(_to_statement(record, is_removed=bool(check.rejections)))
-        await library.close()
-        await store.close()
-        await embedder.close()
+    for record in records:
+        record_key = _record_key(record)
+        neighbours = [other for key, other in passages.items() if key[0] == record_key[0] and key != record_key][
+            :NEIGHBOURS
+        ]
+        check = check_citations(f"{record['statement']} [p1]", [passages[record_key], *neighbours])
+        statements.append(_to_statement(record, is_removed=bool(check.changes)))
     return statements
 
 

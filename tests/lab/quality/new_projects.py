@@ -96,7 +96,7 @@ async def _measure(data: Path) -> list[Figure]:
     finally:
         await embedder.close()
     (data / "answers.md").write_text("\n\n".join(map(_to_report, answers.judgements)), "utf-8")
-    statements = await citations.check_all(citations.read_statements(data))
+    statements = citations.check_all(citations.read_statements(data))
     return [*figures, *_answer_figures(answers), *_gate_figures(answers.scored), *_citation_figures(statements)]
 
 

@@ -27,24 +27,20 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
-from core.citations.check import find_unsupported
-from core.citations.markers import find_markers
+from core.answering.agents.look_back import get_known_text
+from core.citations.check import check_citations
+from core.citations.markers import CitationKey, find_markers
 from core.evidence.rendering import passage_ref
 from core.evidence.selection import merge_adjacent
 from core.settings import Settings
 from core.types import Passage, Question, Turn
 from knowledge.chunking import READERS, TokenizedChunk, chunk_and_tokenize
 from knowledge.ports import Document
-from knowledge.retrieval.library import KnowledgeLibrary
 from knowledge.sources.git.source import GitRepository
-from knowledge.stores.sqlite.store import open_sqlite
-from tests.lab.quality._retrieval import RememberingEmbedder
 from tests.lab.quality.figures import Figure
 from tests.lab.quality.repository_questions import Project, clone, make_settings
 
 FOLDER = Path(__file__).with_suffix("")
-# Nobody waits: this measures the check, not its time.
-TIMEOUT_S = 60.0
 MAX_CHUNKS = 1_000_000
 MAX_JOINED = 10
 LANGUAGES = {"en": "English", "zh": "Chinese"}
@@ -53,8 +49,6 @@ GOALS = {"en": 0.8, "zh": 0.7}
 _TERM = re.compile(r"[a-z0-9_]{2,}|(?=([\u4e00-\u9fff]{2}))")
 
 Variant = Literal["true", "random", "next best"]
-# The place of a mark: its index in `find_markers` and the position, from 0, of the passage that it names.
-MarkKey = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +348,7 @@ class Outcome:
 
 def measure(data: Path) -> list[Figure]:
     """Check every answer with its own marks, and with moved ones."""
-    outcomes = asyncio.run(check_all(read_answers(data), data))
+    outcomes = check_all(read_answers(data))
     return [
         figure
         for half, is_held_out in (("development", False), ("held out", True))
@@ -392,34 +386,26 @@ def _language_figures(outcomes: Sequence[Outcome], language: str, half: str) -> 
         yield Figure(f"false marks ({variant}) moved to a right passage, {name}", _share(false, lambda i: i.is_right))
 
 
-async def check_all(answers: Sequence[Answer], data: Path) -> list[Outcome]:
+def check_all(answers: Sequence[Answer]) -> list[Outcome]:
     """Return what the product's check does to every mark of every variant of the answers."""
     variants: tuple[Variant, ...] = ("true", "random", "next best")
     outcomes = []
-    embedder = await RememberingEmbedder.open(data)
-    store = await open_sqlite(data / "store", embedder.name, embedder.dimension)
-    library = KnowledgeLibrary(Settings.model_validate({"data_dir": data / "library"}), store, embedder)
-    try:
-        for answer in answers:
-            for variant in variants:
-                text, positions = answer.move_marks(variant)
-                new_positions = await check(answer, text, library)
-                outcomes += [
-                    Outcome(answer, variant, mark, position, new_positions.get((mark.index, position), position))
-                    for mark in answer.marks
-                    if (position := positions.get(mark.index)) is not None
-                ]
-    finally:
-        await library.close()
-        await store.close()
-        await embedder.close()
+    for answer in answers:
+        for variant in variants:
+            text, positions = answer.move_marks(variant)
+            changes = check(answer, text)
+            outcomes += [
+                Outcome(answer, variant, mark, position, changes.get((mark.index, position), position))
+                for mark in answer.marks
+                if (position := positions.get(mark.index)) is not None
+            ]
     return outcomes
 
 
-async def check(answer: Answer, text: str, library: KnowledgeLibrary) -> dict[MarkKey, int | None]:
+def check(answer: Answer, text: str) -> Mapping[CitationKey, int | None]:
     """Return the marks that the product's check removes (None) or moves (the new position), as it calls the check."""
-    result = await find_unsupported(text, answer.passages, library, TIMEOUT_S, question=answer.question.text)
-    return dict.fromkeys(result.rejections)
+    known = get_known_text(answer.question, Settings.model_validate({"sources": {}}))
+    return check_citations(text, answer.passages, known=known).changes
 
 
 def write_mistakes(outcomes: Sequence[Outcome], file: Path) -> None:
@@ -446,7 +432,7 @@ def _share(outcomes: Sequence[Outcome], holds: Callable[[Outcome], bool]) -> flo
 def main() -> None:
     """Measure the half for development."""
     data = Path(__file__).resolve().parents[3] / ".cache/quality/whole_prompts"
-    outcomes = asyncio.run(check_all([answer for answer in read_answers(data) if not answer.is_held_out], data))
+    outcomes = check_all([answer for answer in read_answers(data) if not answer.is_held_out])
     write_mistakes(outcomes, data / "mistakes.txt")
     for figure in make_figures(outcomes, "development"):
         print(f"{figure.value:.3f}  {figure.name}")

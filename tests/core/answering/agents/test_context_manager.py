@@ -213,7 +213,7 @@ async def test_the_model_is_told_to_search_from_another_angle_and_what_failed(pe
     system, user = (message["content"] for message in body["messages"])
     assert "did not satisfy" in system
     assert "from another angle" in system
-    assert "1. Ann (the asker): What does the memory module do?\n2. bot (assistant): It stores messages [1]." in user
+    assert "1. Ann (the asker): What does the memory module do?\n2. bot (assistant): It stores messages." in user
     assert "license" not in user, "what others ask is not the asker's subject"
 
 
