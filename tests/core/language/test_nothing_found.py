@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,8 @@ from core.formatting import shorten
 from core.install_hints import format_install_hint
 from core.language.nothing_found import says_nothing_was_found
 from core.llm.prompts import Prompts
-from core.quoting.extractive import extract_answer
 from core.runtime.tasks import CpuTurnstile, task_group
 from core.runtime.timers import run_periodically
-from tests.support.fixtures import INSTALL, InMemoryLibrary, passage
 
 
 def test_an_extra_is_installed_by_what_works_for_this_environment(
@@ -179,75 +176,6 @@ def test_every_agent_has_its_prompt() -> None:
     prompts = Prompts.read()
     assert {"rewrite", "summarizer", "look_back"} <= set(prompts.templates)
     assert "data" in prompts.fill("summarizer", name="Bot", persona="")
-
-
-async def test_prose_is_quoted_by_sentence_and_code_by_block() -> None:
-    code = passage(
-        "client",
-        "def connect(host):\n"
-        '    """Connect to the host and return a session that is ready to use.\n\n    Raises.\n    """\n'
-        "    session = Session(host)\n    return session",
-        kind="python",
-    )
-    extract = await extract_answer("How do I connect to the host?", [code, INSTALL], InMemoryLibrary())
-    assert "> `Client`: Connect to the host and return a session that is ready to use. [p1]" in extract
-    assert "```python\ndef connect(host):\n    session = Session(host)\n    return session\n```" in extract
-    assert "pip" not in extract, "a sentence that fits far less is left out"
-
-
-@pytest.mark.parametrize(
-    ("text", "question", "quoted"),
-    [
-        ("# Keys\n\nThe key is rotated every night by the scheduler.", "When is the key rotated?", "every night"),
-        ("Intro.\n\n.. note:: x\n\nThe key is rotated every night.", "When is the key rotated?", "every night"),
-        ("| code | meaning |\n|---|---|\n| 69 | a service is unavailable |", "What means code 69?", "69: a service is"),
-        ("# 备份\n\n请停止服务，复制数据目录，然后重新启动服务。", "怎么备份数据目录？", "复制数据目录"),
-        ("# Ключ\n\nКлюч меняется каждую ночь.", "Когда меняется ключ?", "каждую ночь"),
-    ],
-)
-async def test_prose_is_found_behind_headings_in_tables_and_in_other_scripts(
-    text: str, question: str, quoted: str
-) -> None:
-    assert quoted in await extract_answer(question, [passage("page", text)], InMemoryLibrary())
-
-
-async def test_a_short_answer_of_a_faq_is_quoted_whole() -> None:
-    entry = passage("faq", "How to plant?\n\nDig a deep hole.", kind="faq")
-    assert await extract_answer("How to plant?", [entry], InMemoryLibrary()) == "> Dig a deep hole. [p1]"
-
-
-async def test_marks_of_a_source_are_not_taken_for_ours() -> None:
-    cited_passage = passage("paper", "The method was proposed by Smith [2] and improved later [p3].")
-    assert "by Smith (2) and improved later (p3). [p1]" in await extract_answer(
-        "Who proposed the method?", [cited_passage], InMemoryLibrary()
-    )
-
-
-async def test_what_a_picture_shows_is_not_quoted() -> None:
-    text = "The pump. ![How the pump connects to the tank of the house.](pump.svg) It needs a valve for the tank."
-    extract = await extract_answer("How does the pump connect to the tank?", [passage("page", text)], InMemoryLibrary())
-    assert extract == "> The pump. It needs a valve for the tank. [p1]"
-
-
-async def test_imports_are_no_code_worth_quoting() -> None:
-    module = passage("module", "import os\nimport sys\nfrom typing import Any\n\nimport re", kind="python")
-    assert await extract_answer("Which imports?", [module], InMemoryLibrary()) == ""
-
-
-async def test_quoting_by_meaning_has_a_limit_and_words_stand_in() -> None:
-    class Hanging(InMemoryLibrary):
-        async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-            await asyncio.sleep(30)
-            return []
-
-    async with asyncio.timeout(20):
-        assert "pip" in await extract_answer("How do I install the package?", [INSTALL], Hanging(), timeout_s=0.05)
-
-
-async def test_nothing_is_quoted_from_nothing() -> None:
-    assert await extract_answer("How?", [], InMemoryLibrary()) == ""
-    headings = passage("headings", "# Only\n\n## Headings\n\n|---|---|")
-    assert await extract_answer("Which headings?", [headings], InMemoryLibrary()) == ""
 
 
 @pytest.mark.parametrize(
