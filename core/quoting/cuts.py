@@ -25,6 +25,8 @@ MIN_TOKENS = 3
 _CONFIGURATION_KINDS = frozenset({"text", "yaml", "toml", "ini"})
 # A template or an example of a file has its name and a further suffix.
 _CONFIGURATION_FILE = re.compile(r"\.(ya?ml|toml|ini|cfg|conf|properties|env)(?:\.[A-Za-z0-9-]{1,12})?$", re.IGNORECASE)
+# Code that only a browser shows as what it means.
+_DRAWINGS = frozenset({"mermaid", "dot", "graphviz", "plantuml"})
 _COLONS = (":", "：")
 
 
@@ -81,7 +83,7 @@ def _read_sections(passage: Passage) -> Iterator[tuple[str, list[Statement]]]:
             section = []
         elif statement.kind == "label":
             section.append(Statement("prose", f"**{statement.text}**:"))
-        elif statement.kind != "break":
+        elif statement.kind != "break" and statement.language not in _DRAWINGS:
             section.append(statement)
     yield heading, section
 
