@@ -65,6 +65,6 @@ class Library(Protocol):
     async def term_weights(self, query: str) -> Mapping[str, float]:
         """Return the IDF of each token of a query over all stored passages; empty where the store cannot count.
 
-        A word that no passage contains weighs as much as one that a single passage contains.
+        A word that no passage contains weighs nothing.
         """
         ...

@@ -127,13 +127,13 @@ class SearchSettings(Section):
         description="by kind of document: factor for its passages' scores after reranking, such as `{code: 0.9, faq: "
         "1.2}`; above 0, at most 10",
     )
-    min_similarity: float = Field(
-        0.25,
-        ge=-1,
+    min_fit: float = Field(
+        0.45,
+        ge=0,
         le=1,
-        description="without a language model: passages below this similarity are not quoted unless their heading has "
-        "all words of the question; where nothing is quoted, a page is named if one of its passages "
-        "reaches this value plus 0.2",
+        description="without a language model: how well a section must fit the question to be quoted, the mean of the "
+        "share of its words that the section has and their similarity; where nothing is quoted, pages that fit by 0.15 "
+        "less are named",
     )
 
     @model_validator(mode="after")

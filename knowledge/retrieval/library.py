@@ -253,15 +253,12 @@ class KnowledgeLibrary:
     async def term_weights(self, query: str) -> Mapping[str, float]:
         """Return the IDF of each token of a query over all stored passages; empty where the store cannot count.
 
-        A word that no passage contains weighs as much as one that a single passage contains: otherwise a typing error
-        would outweigh all that a few passages know.
+        A word that no passage contains weighs nothing.
         """
         tokens = f"{query_tokens(query)} {UNKNOWN_WORD}"
         weights = dict(await self._store.term_weights(tokens, self._counted_sources))
-        # Of n passages an unknown word has the weight ln(1 + (n + 0.5) / 0.5).
-        passage_count = (math.expm1(weights.pop(UNKNOWN_WORD, 0.0)) - 1) / 2
-        max_weight = math.log1p(max(0.0, passage_count - 0.5) / 1.5)
-        return {token: min(weight, max_weight) for token, weight in weights.items()}
+        unknown_weight = weights.pop(UNKNOWN_WORD, math.inf)
+        return {token: weight if weight < unknown_weight else 0.0 for token, weight in weights.items()}
 
     async def close(self) -> None:
         """Cancel embeddings that nobody waits for, and close the live sources' connections. Idempotent."""

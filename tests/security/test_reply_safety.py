@@ -11,7 +11,7 @@ from bots.discord.render import render as render_discord
 from bots.slack.render import render as render_slack
 from bots.telegram.render import render as render_telegram
 from core.answering.agents.quoting import _format_page
-from core.quoting.nearest import NearPage
+from core.quoting.extractive import NearPage
 from core.types import Citation
 
 Render = Callable[[str, Sequence[Citation]], list[str]]

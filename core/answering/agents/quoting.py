@@ -10,10 +10,7 @@ from core.catalogue import messages_for
 from core.citations.markers import to_citation
 from core.formatting import format_code, format_link, shorten
 from core.language.languages import identify_language, language_name
-from core.ports import Library
-from core.quoting.extractive import MAX_PASSAGES, extract_answer, extract_similar
-from core.quoting.nearest import NearPage, find_nearest_pages
-from core.quoting.subject import Subject
+from core.quoting.extractive import NearPage, extract
 from core.runtime.budget import Budget
 from core.types import Citation
 
@@ -22,8 +19,6 @@ MIN_QUOTE_S = 0.5
 # Whoever writes a page chooses its title. Longer addresses open nowhere.
 MAX_TITLE_CHARS = 300
 MAX_URL_CHARS = 2000
-# A page is named when a passage of it is so much nearer to the question than one that may be quoted has to be.
-NEAR_MARGIN = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,28 +48,17 @@ async def quote_passages(
     settings = deps.settings
     messages = messages_for(deps.prompts.language)
     note = messages.fallback if failure else messages.extractive
-    min_similarity = settings.knowledge.search.min_similarity
-    has_match = await _has_match(inputs, deps.library, min_similarity)
     # The passages may be in another language than the question.
-    queries = list(filter(None, (query, budget.translations.get(query)))) if has_match else []
-    timeout_s = max(MIN_QUOTE_S, 0.5 * budget.remaining())
-    for text in queries:
-        if quotes := await extract_answer(text, passages, deps.library, timeout_s):
-            return WrittenAnswer(f"{quotes}\n\n{note}", is_extractive=True)
-    if has_match:
-        nearest_arguments = (
-            to_comparable_query(query, passages, budget),
-            passages,
-            deps.library,
-            min_similarity + NEAR_MARGIN,
-        )
-        if quotes := await extract_similar(*nearest_arguments, timeout_s):
-            return WrittenAnswer(f"{quotes}\n\n{note}", is_extractive=True)
-        if not inputs.question.is_unprompted and (pages := await find_nearest_pages(*nearest_arguments, timeout_s)):
-            links = tuple(to_citation(passages[page.position], number) for number, page in enumerate(pages, 1))
-            lines = "\n".join(map(_format_page, pages, links))
-            text = messages.llm_failed_pages if failure else messages.nearest_pages
-            return WrittenAnswer(text.format(pages=lines), True, links, failure)
+    queries = list(dict.fromkeys((query, to_comparable_query(query, passages, budget))))
+    timeout_s = max(MIN_QUOTE_S, 0.5 * budget.remaining()) / len(queries)
+    found = await extract(queries, passages, deps.library, settings.knowledge.search.min_fit, timeout_s)
+    if found.text:
+        return WrittenAnswer(f"{found.text}\n\n{note}", is_extractive=True)
+    if found.pages and not inputs.question.is_unprompted:
+        links = tuple(to_citation(passages[page.position], number) for number, page in enumerate(found.pages, 1))
+        lines = "\n".join(map(_format_page, found.pages, links))
+        text = messages.llm_failed_pages if failure else messages.nearest_pages
+        return WrittenAnswer(text.format(pages=lines), True, links, failure)
     if not passages and "search" in budget.degraded:
         return WrittenAnswer(messages.search_timed_out, is_extractive=True, failure=failure)
     if failure:
@@ -93,19 +77,6 @@ def say_nothing_found(deps: AnswerDependencies, question: str = "") -> str:
     language, _ = get_foreign_agents(question, deps) if deps.model is None and not is_known else ("", ())
     template = messages.no_evidence_foreign if language else messages.no_evidence
     return template.format(sources=sources, language=language_name(language))
-
-
-async def _has_match(inputs: AnswerInputs, library: Library, min_similarity: float) -> bool:
-    """Return whether a passage may be about the question: it is near enough, or its heading has all of its words."""
-    passages = inputs.retrieval.passages
-    # Without vectors (a language that the embedder hardly knows), words alone decide.
-    is_lexical_only = all(passage.similarity == 0 for passage in passages)
-    if any(passage.lexical > 0 if is_lexical_only else passage.similarity >= min_similarity for passage in passages):
-        return True
-    # A short question such as "How do I install it?" is near nothing.
-    query = inputs.retrieval.query
-    subject = Subject.from_question(query, await library.term_weights(query))
-    return any(map(subject.is_heading_of, passages[:MAX_PASSAGES]))
 
 
 def _format_page(page: NearPage, link: Citation) -> str:

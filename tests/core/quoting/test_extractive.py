@@ -1,22 +1,22 @@
-"""Answers without a model: what is quoted, with what it announces, and what is left out."""
+"""Answers without a model: what is cut out of the passages, with what belongs to it, and what is left out."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
 from core.citations.markers import get_readable_title, resolve_markers
-from core.quoting.extractive import MAX_SIMILAR_QUOTES, extract_answer, extract_similar
-from core.quoting.nearest import MAX_LINE_CHARS, NearPage, find_nearest_pages
-from core.quoting.quotable import WINDOW_SENTENCES, get_quotables
+from core.quoting.cuts import MAX_CODE_LINES, SECTION_CHARS, cut_passage
+from core.quoting.extractive import MAX_LINE_CHARS, Extract, NearPage, extract
 from core.quoting.subject import Subject, tokenize
 from core.types import Passage
 from tests.support.fixtures import INSTALL, InMemoryLibrary, passage
 
+MIN_FIT = 0.55
 INSTALL_PAGE = """\
 # Tarn
 
@@ -34,14 +34,24 @@ Then start the server.
 """
 
 
+async def find(question: str, *passages: Passage) -> Extract:
+    return await extract([question], passages, InMemoryLibrary(), MIN_FIT)
+
+
 async def quote(question: str, *texts: str, kind: str = "markdown") -> str:
-    passages = [passage(f"page{number}", text, kind=kind) for number, text in enumerate(texts)]
-    return await extract_answer(question, passages, InMemoryLibrary())
+    pages = [replace(passage(f"page{number}", text, kind=kind), title="") for number, text in enumerate(texts)]
+    return (await find(question, *pages)).text
 
 
-async def test_a_colon_brings_the_command_that_it_announces() -> None:
-    quotes = await quote("How do I install tarn?", INSTALL_PAGE)
-    assert "> Install it with pip: [p1]\n\n```bash\npip install tarn\n```" in quotes
+def cut(text: str, question: str = "tarn") -> list[str]:
+    subject = Subject.from_question(question, {})
+    return ["\n".join(item.quotation for item in cut.statements) for cut in cut_passage(passage("a", text), 0, subject)]
+
+
+async def test_a_section_is_quoted_with_its_heading_and_its_code() -> None:
+    assert await quote("How do I install tarn?", INSTALL_PAGE) == (
+        "> **Install**\n>\n> Install it with pip: [p1]\n\n```bash\npip install tarn\n```\n\n> Then start the server."
+    )
 
 
 async def test_fences_within_quoted_code_stay() -> None:
@@ -52,50 +62,45 @@ async def test_fences_within_quoted_code_stay() -> None:
     assert quotes.endswith(f"\n\n````markdown\n{code}\n````")
 
 
-async def test_a_colon_brings_the_list_that_it_announces() -> None:
-    text = (
-        "A backup of tarn has two parts:\n\n- the data folder\n- the configuration file of the server\n\nThat is all."
+async def test_a_list_stands_below_what_announces_it() -> None:
+    text = "A backup of tarn has two parts:\n\n- the data folder\n- the configuration file\n\nThat is all."
+    assert await quote("tarn backup?", text) == (
+        "> A backup of tarn has two parts:\n>\n> - the data folder\n> - the configuration file\n>\n> That is all. [p1]"
     )
-    assert "> A backup of tarn has two parts:\n> - the data folder\n> - the conf" in await quote("tarn backup?", text)
 
 
-async def test_a_colon_that_announces_nothing_is_not_quoted() -> None:
+async def test_an_item_of_a_long_list_stands_below_what_announces_it() -> None:
+    items = "\n".join(
+        f"- the folder number {number}, which is the one for files of kind {number}" for number in range(30)
+    )
+    text = f"{'This is about something else. ' * 30}\n\nA backup of tarn has these parts:\n\n{items}"
+    quotes = await quote("backup parts of kind 17?", text)
+    assert quotes.startswith("> A backup of tarn has these parts:\n>\n> - the folder number")
+    assert "kind 17" in quotes
+    assert len(quotes) < 1200
+
+
+async def test_what_announces_nothing_is_not_quoted() -> None:
     assert await quote("How do I install tarn?", "Install tarn with pip:") == ""
     quotes = await quote("How do I install tarn?", "Tarn needs Python to install. Install tarn with pip:")
     assert quotes == "> Tarn needs Python to install. [p1]"
 
 
-async def test_who_asks_how_gets_the_code_that_follows_in_the_section() -> None:
-    text = (
-        "# Spiders\n\nA spider of tarn is small.\n\n```python\nspider = None\n```\n\n"
-        "# Run a spider from a script\n\nTarn can run a spider from a script of yours.\n\n"
-        "It needs its own process, which ends with the last page.\n\n"
-        "Begin and end it yourself.\n\n```python\nprocess.crawl(MySpider)\nprocess.start()\n```\n"
-    )
-    quotes = await quote("How do I run a spider from a script?", text)
-    assert quotes.startswith("> Tarn can run a spider from a script of yours. [p1]\n\n")
-    assert quotes.endswith("process.start()\n```")
-    assert "process" not in await quote("Can tarn run a spider from a script?", text)
-
-
-async def test_who_asks_how_many_gets_the_number_alone() -> None:
-    text = "# Workers\n\nTarn has up to eight workers.\n\nBy the way:\n\n- tea is green\n- coffee is black\n"
-    assert await quote("How many workers can tarn have?", text) == "> Tarn has up to eight workers. [p1]"
-
-
-async def test_who_asks_how_gets_the_list_that_follows_where_there_is_no_code() -> None:
-    text = (
-        "# Avoiding getting banned\n\nTo avoid getting banned, make yourself known.\n\n"
-        "Where that is not enough, these help:\n\n- space out the requests\n- disable the cookies of the client\n"
-    )
-    quotes = await quote("How do I avoid getting banned?", text)
-    assert quotes.endswith("these help:\n> - space out the requests\n> - disable the cookies of the client [p1]")
+def test_a_long_section_is_cut_where_something_else_begins() -> None:
+    paragraphs = [f"{name} is a part of tarn. {'It has a long description. ' * 9}".strip() for name in "ABCDE"]
+    cuts = cut("\n\n".join(paragraphs))
+    assert [text[0] for text in cuts] == ["A", "B", "C", "D"]
+    assert all(len(text) <= SECTION_CHARS for text in cuts)
+    code = "\n".join(f"line({number})" for number in range(20))
+    assert cut(f"{paragraphs[0]}\n\n{paragraphs[1]}\n\n```\n{code}\n```")[-1].endswith("line(19)"), "code stays"
 
 
 async def test_chinese_commands_are_quoted_as_well() -> None:
     text = "# 备份\n\n停止服务后，执行以下命令备份数据：\n\n```shell\ntarn backup out.tar\n```\n\n完成。"
     quotes = await quote("怎么备份数据？", text)
-    assert quotes == "> 停止服务后，执行以下命令备份数据： [p1]\n\n```shell\ntarn backup out.tar\n```"
+    assert quotes.startswith(
+        "> **备份**\n>\n> 停止服务后，执行以下命令备份数据： [p1]\n\n```shell\ntarn backup out.tar\n```"
+    )
 
 
 @pytest.mark.parametrize("kind", ["web", "issue", "release", "html", "asciidoc", "text"])
@@ -123,9 +128,19 @@ async def test_a_rare_word_weighs_more_than_common_ones() -> None:
             return {"server": 0.2, "start": 0.3, "telemetri": 6.0}
 
     page = passage("page", "The telemetry goes to a file that you name.")
-    assert "telemetry" in await extract_answer("Start the server's telemetry?", [page], WeightedLibrary())
+    found = await extract(["Start the server's telemetry?"], [page], WeightedLibrary(), MIN_FIT)
+    assert "telemetry" in found.text
     other = passage("page", "Start the server with tarn serve on any machine.")
-    assert await extract_answer("Start the server's telemetry?", [other], WeightedLibrary()) == ""
+    assert (await extract(["Start the server's telemetry?"], [other], WeightedLibrary(), MIN_FIT)).text == ""
+
+
+def test_words_that_no_passage_has_count_as_one_word() -> None:
+    weights = {"rotat": 3.0, "key": 1.0, "nerdctl": 0.0, "folder": 0.0, "below": 0.0}
+    assert Subject.from_question("rotate the key", weights).get_coverage({"rotat", "key"}) == 1
+    for question in ("rotate the key nerdctl", "nerdctl: rotate the key three folders below"):
+        subject = Subject.from_question(question, weights | {"three": 0.0})
+        assert subject.get_coverage({"rotat", "key"}) == pytest.approx(4 / 7)
+    assert Subject.from_question("nerdctl folder", weights).get_coverage({"rotat"}) == 0
 
 
 async def test_the_best_passage_comes_first_and_nothing_twice() -> None:
@@ -138,53 +153,25 @@ async def test_the_best_passage_comes_first_and_nothing_twice() -> None:
     assert quotes.index("[p1]") < quotes.index("[p3]")
 
 
-async def test_what_stands_below_the_question_itself_comes_first() -> None:
-    pages = (
-        "# storeToRefs\n\nCreates refs of a store: what the store is, and what a store has.",
-        "# Start\n\n## What is a Store?\n\nAn entity that holds state and is bound to no component.",
+async def test_a_passage_that_was_found_first_is_preferred() -> None:
+    first = replace(passage("a", "The key is rotated every night."), score=0.6)
+    second = replace(passage("b", "The key is rotated when it is lost."), score=0.3)
+    assert (await find("When is the key rotated?", first, second)).text.startswith(
+        "> **A**\n>\n> The key is rotated every"
     )
-    assert (await quote("what is a store", *pages)).startswith("> An entity that holds state")
+    assert "[p2]" in (await find("When is the key rotated?", second, first)).text.split("\n\n")[0]
 
 
-async def test_the_language_of_the_question_comes_before_another() -> None:
-    pages = ("Set `LIMIT` to change how large uploads may be.", "用 `LIMIT` 设置上传的限制，单位是兆字节。")
-    quotes = await quote("LIMIT 怎么用？", *pages)
-    assert "兆字节" in quotes
-    assert "how large" not in quotes
-
-
-async def test_a_sentence_that_only_refers_elsewhere_is_not_the_answer() -> None:
-    pages = ("For more on how keys rotate, see the guide.", "Old keys rotate out of the ring after a day of grace.")
-    quotes = await quote("How do keys rotate?", *pages)
-    assert "after a day" in quotes
-    assert "see the guide" not in quotes
+async def test_the_better_wording_of_a_question_counts() -> None:
+    page = passage("page", "The key is rotated every night.")
+    assert (await extract(["密钥怎么轮换？"], [page], InMemoryLibrary(), MIN_FIT)).text == ""
+    found = await extract(["密钥怎么轮换？", "How is the key rotated?"], [page], InMemoryLibrary(), MIN_FIT)
+    assert "every night" in found.text
 
 
 async def test_chinese_lines_are_joined_without_blanks() -> None:
     quotes = await quote("密钥怎么轮换？", "密钥由服务器在每天\n夜里轮换。旧的密钥再保留一天。")
     assert "> 密钥由服务器在每天夜里轮换。旧的密钥再保留一天。 [p1]" in quotes
-
-
-async def test_a_setting_is_quoted_with_its_name() -> None:
-    text = "max_peers\n---------\n\nThe number of peers that may connect to the server at the same time."
-    assert (await quote("How many peers may connect?", text, kind="rst")).startswith("> `max_peers`: The number")
-
-
-async def test_a_definition_is_named_without_its_signature() -> None:
-    code = passage("core", '"""Rotate the key that signs all tokens."""', kind="python")
-    code = replace(code, title="core.py > class Ring > rotate(self, key: str = '') -> None")
-    assert await extract_answer("rotate key", [code], InMemoryLibrary()) == (
-        "> `rotate`: Rotate the key that signs all tokens. [p1]"
-    )
-
-
-async def test_a_longer_quote_that_has_the_words_of_a_short_one_says_more() -> None:
-    quotes = await quote(
-        "How do I set the user agent?",
-        "# User agent\n\nTarn sets the user agent.",
-        "# Requests\n\nThe user agent of tarn is set with `AGENT`, beside the address and the language of a client.",
-    )
-    assert quotes.startswith("> Tarn sets the user agent. [p1]\n\n> The user agent of tarn is set with `AGENT`")
 
 
 def test_a_chinese_pair_over_the_border_of_two_words_does_not_count() -> None:
@@ -231,7 +218,7 @@ def test_marks_are_numbered_in_the_order_of_their_first_use() -> None:
     assert resolve_markers("One [p3]. Two [p2, p3].", passages).text == "One [1]. Two [1][2]."
 
 
-def test_reading_blocks_is_linear() -> None:
+def test_cutting_is_linear() -> None:
     hard = (
         "。」" * 10_000,
         "。**" * 10_000,
@@ -245,15 +232,18 @@ def test_reading_blocks_is_linear() -> None:
         "``a" * 8_000,
         "- " * 10_000,
     )
-    lines = ("| a\n" * 5_000, "```\n" * 5_001, ".. note::\n" * 3_000, "a:\n\n" * 3_000, "=====\na\n" * 3_000)
+    lines = (
+        "| a\n" * 5_000,
+        "```\n" * 5_001,
+        ".. note::\n" * 3_000,
+        "a:\n\n" * 3_000,
+        "=====\na\n" * 3_000,
+        "a word.\n\n" * 5_000,
+    )
     for text in (*hard, *lines):
         started_at = time.thread_time()
-        get_quotables(text)
+        cut(text)
         assert time.thread_time() - started_at < 3, text[:20]
-
-
-def test_a_run_of_marks_ends_one_sentence() -> None:
-    assert [quotable.sentences for quotable in get_quotables("好。！！下一句。")] == [frozenset({0, 1})]
 
 
 @pytest.mark.parametrize(
@@ -272,170 +262,88 @@ def test_a_run_of_marks_ends_one_sentence() -> None:
     ],
 )
 def test_no_blank_and_no_mark_is_put_into_chinese_text(text: str, quotation: str) -> None:
-    assert get_quotables(text)[0].text == quotation
-
-
-@pytest.mark.parametrize(
-    ("text", "last"),
-    [
-        ("密钥有两种。它们「每天轮换。」", "它们「每天轮换。」"),
-        ("密钥有两种。**它们每天轮换。**", "**它们每天轮换。**"),
-        ("密钥有两种。（它们每天轮换！）", "（它们每天轮换！）"),
-        (f"**{'密钥很长' * 80}。它们每天轮换。**", "它们每天轮换。"),
-        (f"`**kwargs` {'is long ' * 40}here. It takes `**kwargs`, too.", "It takes `**kwargs`, too."),
-    ],
-)
-def test_what_closes_after_a_sentence_belongs_to_it(text: str, last: str) -> None:
-    assert get_quotables(text)[-1].text.endswith(last)
-    assert get_quotables(text)[-1].text.count("**") != 1 or "`" in last
-    assert not any(quotable.text.startswith(("」", "）", "** ")) for quotable in get_quotables(text))
-
-
-async def test_a_quote_does_not_end_in_a_comma() -> None:
-    text = "密钥由服务器轮换。\n\n对于轮换密钥的客户端，\n\n# 其他\n\n- 轮换旧的密钥，\n- 新的"
-    assert "客户端" not in await quote("密钥怎么轮换？", text)
-    assert [quotable.text for quotable in get_quotables(text)] == ["密钥由服务器轮换。", "轮换旧的密钥", "新的"]
-    listed = get_quotables("对于轮换密钥的客户端，\n\n- 关闭它\n- 再打开它")[0]
-    assert (listed.text, listed.items) == ("对于轮换密钥的客户端，", ("关闭它", "再打开它"))
-
-
-def test_tiny_sentences_do_not_make_large_windows() -> None:
-    quotables = get_quotables("a。" * 500)
-    assert len(quotables) > 400
-    assert max(len(quotable.sentences) for quotable in quotables) == WINDOW_SENTENCES
+    assert cut(text)[0] == quotation
 
 
 async def test_code_without_a_sentence_is_announced_by_its_heading() -> None:
     guide = replace(passage("a", "## 4. Check the configuration\n\n```sh\nkimas check\n```"), title="Guide > 4. Check")
-    extract = await extract_answer("How do I check the configuration?", [guide], InMemoryLibrary())
-    assert extract == "> Check the configuration: [p1]\n\n```sh\nkimas check\n```"
+    found = await find("How do I check the configuration?", guide)
+    assert found.text == "> **Check the configuration** [p1]\n\n```sh\nkimas check\n```"
 
 
-@pytest.mark.parametrize("announcement", ["Example:", "For example:", "Here is a simple example:", "示例："])
-async def test_a_sentence_that_only_says_example_gives_way_to_the_heading(announcement: str) -> None:
-    page = passage("page", f"{announcement}\n\n```sh\nrocket keys rotate\n```")
-    page = replace(page, title="Guide > Rotating keys")
-    extract = await extract_answer("How do I rotate the rocket keys?", [page], InMemoryLibrary())
-    assert extract == "> Rotating keys: [p1]\n\n```sh\nrocket keys rotate\n```"
+async def test_a_definition_is_named_without_its_signature() -> None:
+    text = 'def rotate(self, key: str = "") -> None:\n    """Rotate the key that signs all tokens."""'
+    code = replace(
+        passage("core", text, kind="python"), title="core.py > class Ring > rotate(self, key: str = '') -> None"
+    )
+    assert (await find("rotate key", code)).text == f"> `rotate` [p1]\n\n```python\n{text}\n```"
 
 
-async def test_items_of_a_docstring_from_another_passage_are_not_comments() -> None:
-    text = '* ``black`` (might be a gray)\n* ``red``\n"""\n# Colours are codes of the terminal.\nreturn code'
-    page = replace(passage("page", text, kind="python"), title="term.py > style")
-    extract = await extract_answer("Which colours has style?", [page], InMemoryLibrary())
-    assert "gray" not in extract
-    assert "Colours are codes of the terminal." in extract
+async def test_labels_of_tabs_stay_with_their_code() -> None:
+    code = "    ```sh\n    {} tarn\n    ```\n"
+    tabs = (f'=== "{name}"\n\n{code.format(command)}' for name, command in (("pip", "pip install"), ("uv", "uv add")))
+    text = "# Install tarn\n\n" + "\n".join(tabs)
+    quotes = await quote("How do I install tarn?", text)
+    assert quotes.startswith("> **Install tarn**\n>\n> **pip**: [p1]\n\n```sh\npip install tarn\n```\n\n> **uv**:")
 
 
-async def near(question: str, *passages: Passage, min_similarity: float = 0.45) -> list[NearPage]:
-    return await find_nearest_pages(question, passages, InMemoryLibrary(), min_similarity)
+async def test_long_code_is_cut_to_the_lines_that_are_asked_for() -> None:
+    settings = "\n".join(
+        f"  # About {name}.\n  {name}: 1" for name in [*map(str, range(30)), "port", *map(str, range(30))]
+    )
+    page = replace(passage("page", f"server:\n{settings}", kind="text"), path="conf/tarn.yaml", title="conf/tarn.yaml")
+    quotes = (await find("Which port?", page)).text
+    assert "```yaml\nserver:\n  # About port.\n  port: 1\n" in quotes
+    assert quotes.count("\n") < MAX_CODE_LINES
+    toml = "[storage]\nname = 'a'\n" + "\n".join(f"number{n} = {n}" for n in range(40))
+    page = replace(
+        page, text=f"{toml}\n[storage.cache]\nhosts = 1\n# Seconds until it expires.\nexpiry = 60\n", path="tarn.toml"
+    )
+    assert (
+        "```toml\n[storage.cache]\n# Seconds until it expires.\nexpiry = 60\n```" in (await find("expiry?", page)).text
+    )
 
 
-async def test_a_near_page_is_named_once_with_its_closest_line() -> None:
-    first = replace(passage("a", "Tarn is a small server."), path="keys.md", similarity=0.6)
-    second = replace(passage("b", "It signs. The server signs tokens with a key."), path="keys.md", similarity=0.3)
-    third = replace(passage("c", "The signature of a token can be read by all."), similarity=0.5)
-    pages = await near("Who signs the tokens?", first, second, third)
-    assert pages == [
-        NearPage(0, "Tarn is a small server."),
-        NearPage(2, "The signature of a token can be read by all."),
+async def test_a_page_that_comes_close_is_named_once_with_a_line() -> None:
+    first = replace(passage("a", "Tarn keeps the tokens of all people."), path="keys.md")
+    second = replace(passage("b", "Tokens are small."), path="keys.md")
+    third = passage("c", "The signature of tokens can be read by all.")
+    found = await find("Who signs tokens for mirrors?", first, second, third)
+    assert found == Extract()
+    found = await extract(["Who signs tokens for mirrors?"], (first, second, third), InMemoryLibrary(), 0.45)
+    assert found.text == ""
+    assert [(page.position, page.line) for page in found.pages] == [
+        (0, "Tarn keeps the tokens of all people."),
+        (2, "The signature of tokens can be read by all."),
     ]
-    nearer = replace(second, similarity=0.5)
-    assert (await near("Who signs the tokens?", first, nearer))[0].position == 1
-
-
-async def test_pages_far_from_the_question_or_without_vectors_are_not_named() -> None:
-    page = replace(passage("a", "The key is rotated every night."), similarity=0.44)
-    assert await near("When is the key rotated?", page, replace(page, similarity=0.0)) == []
-    assert await near("When is the key rotated?") == []
 
 
 async def test_no_more_pages_are_named_than_can_be_read() -> None:
-    pages = [passage(name, f"Rotate the key of {name}.") for name in "abcdefgh"]
-    assert [page.position for page in await near("How do I rotate?", *pages)] == [0, 1, 2]
+    pages = [passage(name, f"Rotate the key of page {name}.") for name in "abcdefgh"]
+    found = await extract(["rotate all the mirrors?"], pages, InMemoryLibrary(), 0.5)
+    assert [page.position for page in found.pages] == [0, 1, 2]
 
 
 async def test_the_line_of_a_page_is_short_and_has_no_marker() -> None:
     text = f"See [the guide](https://example.org/{'x' * 200}) on rotation [1], {'which is long ' * 12}."
-    line = (await near("rotation?", replace(passage("a", text), similarity=0.9)))[0].line
+    page = replace(passage("a", text), title="")
+    line = (await extract(["rotation mirrors?"], [page], InMemoryLibrary(), 0.6)).pages[0].line
     assert line.startswith("See the guide on rotation (1), which is")
     assert line.endswith(" …")
     assert len(line) <= MAX_LINE_CHARS + 2
 
 
 async def test_a_page_of_code_alone_is_named_without_a_line() -> None:
-    code = replace(passage("a", "x = 1\ny = 2\nz = 3\n", kind="python"), similarity=0.9)
-    assert await near("What is x?", code) == [NearPage(0, "")]
-
-
-@dataclass
-class MeaningLibrary(InMemoryLibrary):
-    """A library in which some words make a text mean what is asked."""
-
-    words: tuple[str, ...] = ()
-
-    async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        return [0.6 if any(word in text for word in self.words) else 0.3 for text in texts]
-
-
-async def similar(question: str, *texts: str, words: tuple[str, ...], similarity: float = 0.6) -> str:
-    passages = [passage(f"page{number}", text, similarity=similarity) for number, text in enumerate(texts)]
-    return await extract_similar(question, passages, MeaningLibrary(words=words), 0.45)
-
-
-async def test_a_sentence_that_means_the_question_is_quoted_in_other_words() -> None:
-    text = "Tarn signs with a key. A mirror of the store serves machines that are cut off. It is small, too."
-    question = "our server has no internet, is there any mirror of packages?"
-    assert await quote(question, text) == ""
-    assert await similar(question, text, words=("cut off",)) == (
-        "> Tarn signs with a key. A mirror of the store serves machines that are cut off. It is small, too. [p1]"
-    )
-    assert await similar(question, text, words=("cut off",), similarity=0.4) == "", "the passage is too far away"
-    assert await similar(question, text, words=("cloud",)) == "", "no sentence is near"
-    assert await similar("where are my packages?", text, words=("cut off",)) == "", "no word is shared"
-
-
-@pytest.mark.parametrize("text", ["mirror: a mirror # for all", "The examples below show a mirror in use."])
-async def test_what_is_no_sentence_or_announces_others_is_not_similar(text: str) -> None:
-    assert await similar("is there a mirror?", text, words=("mirror",)) == ""
-
-
-async def test_few_sentences_are_quoted_for_their_meaning() -> None:
-    texts = ("North has a mirror for images.", "Use a mirror when links fail.", "A mirror keeps every package at hand.")
-    assert (await similar("is there a mirror?", *texts, words=("mirror",))).count("> ") == MAX_SIMILAR_QUOTES
-
-
-@pytest.mark.parametrize(
-    ("problem", "solution"), [("Problem", "Resolution"), ("问题", "解决方法"), ("Symptoms", "Fix:")]
-)
-async def test_a_problem_is_quoted_with_its_solution(problem: str, solution: str) -> None:
-    page = f"# Clock\n\n## {problem}\n\nThe charts stay empty while traces arrive.\n\n## Reason\n\nClocks differ.\n\n"
-    page += f"## {solution}\n\nSynchronize all machines with one time server."
-    quoted = await quote("why do my charts stay empty while traces arrive", page)
-    assert quoted == (
-        "> The charts stay empty while traces arrive. [p1]\n\n> Synchronize all machines with one time server. [p1]"
-    )
+    code = replace(passage("a", "rotation = 1\n", kind="python"), title="")
+    found = await extract(["rotation mirrors?"], [code], InMemoryLibrary(), 0.6)
+    assert found.pages == (NearPage(0, ""),)
 
 
 async def test_a_row_is_quoted_with_the_names_of_its_columns() -> None:
     table = "| 功能 | Nacos | Apollo |\n|---|---|---|\n| 灰度发布 | 支持 | 不支持 |\n| 审计 | 支持 | - |\n"
-    row = "灰度发布: Nacos: 支持; Apollo: 不支持"
-    assert await quote("灰度发布支持吗？", table) == f"> {row} [p1]"
-    assert await near("灰度发布支持吗？", replace(passage("a", table), similarity=0.9)) == [NearPage(0, row)]
-
-
-async def test_prose_is_quoted_by_sentence_and_code_by_block() -> None:
-    code = passage(
-        "client",
-        "def connect(host):\n"
-        '    """Connect to the host and return a session that is ready to use.\n\n    Raises.\n    """\n'
-        "    session = Session(host)\n    return session",
-        kind="python",
+    assert await quote("灰度发布支持吗？", table) == (
+        "> - 灰度发布: Nacos: 支持; Apollo: 不支持\n> - 审计: Nacos: 支持 [p1]"
     )
-    extract = await extract_answer("How do I connect to the host?", [code, INSTALL], InMemoryLibrary())
-    assert "> `Client`: Connect to the host and return a session that is ready to use. [p1]" in extract
-    assert "```python\ndef connect(host):\n    session = Session(host)\n    return session\n```" in extract
-    assert "pip" not in extract, "a sentence that fits far less is left out"
 
 
 @pytest.mark.parametrize(
@@ -443,7 +351,11 @@ async def test_prose_is_quoted_by_sentence_and_code_by_block() -> None:
     [
         ("# Keys\n\nThe key is rotated every night by the scheduler.", "When is the key rotated?", "every night"),
         ("Intro.\n\n.. note:: x\n\nThe key is rotated every night.", "When is the key rotated?", "every night"),
-        ("| code | meaning |\n|---|---|\n| 69 | a service is unavailable |", "What means code 69?", "69: a service is"),
+        (
+            "| code | meaning |\n|---|---|\n| 69 | a service is unavailable |",
+            "Is it unavailable at 69?",
+            "69: a service is",
+        ),
         ("# 备份\n\n请停止服务，复制数据目录，然后重新启动服务。", "怎么备份数据目录？", "复制数据目录"),
         ("# Ключ\n\nКлюч меняется каждую ночь.", "Когда меняется ключ?", "каждую ночь"),
     ],
@@ -451,30 +363,23 @@ async def test_prose_is_quoted_by_sentence_and_code_by_block() -> None:
 async def test_prose_is_found_behind_headings_in_tables_and_in_other_scripts(
     text: str, question: str, quoted: str
 ) -> None:
-    assert quoted in await extract_answer(question, [passage("page", text)], InMemoryLibrary())
+    assert quoted in await quote(question, text)
 
 
 async def test_a_short_answer_of_a_faq_is_quoted_whole() -> None:
-    entry = passage("faq", "How to plant?\n\nDig a deep hole.", kind="faq")
-    assert await extract_answer("How to plant?", [entry], InMemoryLibrary()) == "> Dig a deep hole. [p1]"
+    quotes = await quote("How to plant?", "How to plant?\n\nDig a deep hole.", kind="faq")
+    assert quotes == "> **How to plant?**\n>\n> Dig a deep hole. [p1]"
 
 
 async def test_marks_of_a_source_are_not_taken_for_ours() -> None:
-    cited_passage = passage("paper", "The method was proposed by Smith [2] and improved later [p3].")
-    assert "by Smith (2) and improved later (p3). [p1]" in await extract_answer(
-        "Who proposed the method?", [cited_passage], InMemoryLibrary()
-    )
+    quotes = await quote("Who proposed the method?", "The method was proposed by Smith [2] and improved later [p3].")
+    assert "by Smith (2) and improved later (p3). [p1]" in quotes
 
 
 async def test_what_a_picture_shows_is_not_quoted() -> None:
     text = "The pump. ![How the pump connects to the tank of the house.](pump.svg) It needs a valve for the tank."
-    extract = await extract_answer("How does the pump connect to the tank?", [passage("page", text)], InMemoryLibrary())
-    assert extract == "> The pump. It needs a valve for the tank. [p1]"
-
-
-async def test_imports_are_no_code_worth_quoting() -> None:
-    module = passage("module", "import os\nimport sys\nfrom typing import Any\n\nimport re", kind="python")
-    assert await extract_answer("Which imports?", [module], InMemoryLibrary()) == ""
+    quotes = await quote("How does the pump connect to the tank?", text)
+    assert quotes == "> The pump. It needs a valve for the tank. [p1]"
 
 
 async def test_quoting_by_meaning_has_a_limit_and_words_stand_in() -> None:
@@ -484,10 +389,10 @@ async def test_quoting_by_meaning_has_a_limit_and_words_stand_in() -> None:
             return []
 
     async with asyncio.timeout(20):
-        assert "pip" in await extract_answer("How do I install the package?", [INSTALL], Hanging(), timeout_s=0.05)
+        found = await extract(["How do I install the package?"], [INSTALL], Hanging(), MIN_FIT, timeout_s=0.05)
+    assert "pip" in found.text
 
 
 async def test_nothing_is_quoted_from_nothing() -> None:
-    assert await extract_answer("How?", [], InMemoryLibrary()) == ""
-    headings = passage("headings", "# Only\n\n## Headings\n\n|---|---|")
-    assert await extract_answer("Which headings?", [headings], InMemoryLibrary()) == ""
+    assert await quote("How?") == ""
+    assert await quote("Which headings?", "# Only\n\n## Headings\n\n|---|---|") == ""

@@ -40,8 +40,9 @@ REPOSITORIES = (
 DOCUMENTS = ["/README*.md", "/README.rst", "/docs/**/*.md", "/docs/**/*.rst", "/tutorial/**"]
 CODE = {"pallets/click": "/src/click/*.py", "scrapy/scrapy": "/scrapy/**/*.py", "optuna/optuna": "/optuna/**/*.py"}
 MAX_USEFUL_IRRELEVANT = 1
-# Where a quote ends: before the next one, and before the note that no model wrote the answer.
-_END_OF_QUOTE = re.compile(r"\n\n(?=> |\*[^*\n]+\*\Z)")
+# Where a quotation ends: before the next one, and before the note that no model wrote the answer.
+_END_OF_QUOTATION = re.compile(r"\n\n(?=> |\*[^*\n]+\*\Z)")
+_MARK_AT_END = re.compile(r"\[\d+\]\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +178,26 @@ async def answer_all(data: Path, questions: Sequence[QuotedQuestion]) -> list[Ju
 
 def judge(question: QuotedQuestion, reply: Reply) -> Judgement:
     """Return which facts are missing in a reply, and which of its quotes have nothing to do with the question."""
-    quotes = _END_OF_QUOTE.split(reply.text.strip())[:-1] if reply.citations else []
+    quotes = split_quotes(reply.text) if reply.citations else []
     relevant = re.compile("|".join([*question.facts, question.topic]) or r"(?!)", re.IGNORECASE)
     missing_facts = tuple(fact for fact in question.facts if not any(re.search(fact, quote) for quote in quotes))
     irrelevant = tuple(quote for quote in quotes if not relevant.search(quote))
     return Judgement(question, reply.text, missing_facts, irrelevant, tuple(page.path for page in reply.nearest_pages))
+
+
+def split_quotes(text: str) -> list[str]:
+    """Return the quotes of an answer. The first quotation of each has its mark; what follows without one belongs to it.
+
+    >>> split_quotes("> One. [1]\\n\\n```\\na\\n```\\n\\n> More.\\n\\n> Two. [2]\\n\\n*Quoted.*")
+    ['> One. [1]\\n\\n```\\na\\n```\\n\\n> More.', '> Two. [2]']
+    """
+    quotes: list[str] = []
+    for piece in _END_OF_QUOTATION.split(text.strip())[:-1]:
+        if quotes and not _MARK_AT_END.search(piece.partition("\n\n")[0]):
+            quotes[-1] += f"\n\n{piece}"
+        else:
+            quotes.append(piece)
+    return quotes
 
 
 def write_report(file: Path, judgements: Iterable[Judgement]) -> None:

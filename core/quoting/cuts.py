@@ -1,0 +1,155 @@
+"""Cuts passages as a person would: a section with its heading, or of a long one the statements that belong together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from core.evidence.ranking import NON_CODE_KINDS
+from core.language.prose import cut_into_sentences
+from core.language.tokens import lexical_tokens
+from core.markup.statements import Statement, read_statements
+from core.quoting.code_lines import cut_code
+from core.quoting.subject import Subject
+from core.types import Passage
+
+# A section of so many characters is shown whole. Of a longer one, a cut goes on until it has `TARGET_CHARS`, and what
+# belongs together stays together up to `MAX_CHARS`.
+SECTION_CHARS = 900
+TARGET_CHARS = 600
+MAX_CHARS = 1000
+MAX_CODE_LINES = 30
+MIN_TOKENS = 3
+
+_CONFIGURATION_KINDS = frozenset({"text", "yaml", "toml", "ini"})
+# A template or an example of a file has its name and a further suffix.
+_CONFIGURATION_FILE = re.compile(r"\.(ya?ml|toml|ini|cfg|conf|properties|env)(?:\.[A-Za-z0-9-]{1,12})?$", re.IGNORECASE)
+# Code that only a browser shows as what it means.
+_DRAWINGS = frozenset({"mermaid", "dot", "graphviz", "plantuml"})
+_COLONS = (":", "：")
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Statements below a heading of the passage at a position (from 0)."""
+
+    position: int
+    heading: str
+    statements: tuple[Statement, ...]
+
+    @property
+    def text(self) -> str:
+        """All of its words, with the heading."""
+        return "\n".join((self.heading, *(statement.quotation for statement in self.statements)))
+
+    @property
+    def has_code(self) -> bool:
+        """Return whether it shows how something is done."""
+        return any(statement.kind == "code" for statement in self.statements)
+
+
+def cut_passage(passage: Passage, position: int, subject: Subject) -> list[Cut]:
+    """Return the cuts of a passage: each of its sections, or one for each statement that a long section has."""
+    return [
+        Cut(position, heading, tuple(statements))
+        for heading, section in _read_sections(passage)
+        for statements in _cut_section(list(_shorten(section, subject)))
+        if _says_something(statements)
+    ]
+
+
+def _says_something(statements: Sequence[Statement]) -> bool:
+    """Return whether statements are more than a name or some signs."""
+    text = " ".join(statement.text for statement in statements)
+    return statements[-1].kind == "code" or len(lexical_tokens(text).split()) >= MIN_TOKENS
+
+
+def _read_sections(passage: Passage) -> Iterator[tuple[str, list[Statement]]]:
+    """Yield the statements below each heading of a passage; code and settings are one statement."""
+    heading = passage.title.rpartition(" > ")[2]
+    text = passage.text
+    file = _CONFIGURATION_FILE.search(passage.path) if passage.kind in _CONFIGURATION_KINDS else None
+    if file or passage.kind not in NON_CODE_KINDS:
+        yield heading, [Statement("code", text, language=file[1].lower() if file else passage.kind)]
+        return
+    if passage.kind == "faq":
+        heading, _, text = text.partition("\n\n")
+    section: list[Statement] = []
+    for statement in read_statements(text, is_docstring=passage.kind == "rst"):
+        if statement.kind == "heading":
+            yield heading, section
+            heading = statement.text
+            section = []
+        elif statement.kind == "label":
+            section.append(Statement("prose", f"**{statement.text}**:"))
+        elif statement.kind != "break" and statement.language not in _DRAWINGS:
+            section.append(statement)
+    yield heading, section
+
+
+def _shorten(section: Sequence[Statement], subject: Subject) -> Iterator[Statement]:
+    """Yield statements that can be shown: a long paragraph in parts, of long code the lines about the subject."""
+    for statement in section:
+        if statement.kind == "code":
+            yield replace(statement, text=cut_code(statement.text, subject, MAX_CODE_LINES))
+        elif statement.kind == "row" or len(statement.text) <= TARGET_CHARS:
+            yield statement
+        else:
+            yield from (replace(statement, text=part) for part in _split_paragraph(statement.text))
+
+
+def _split_paragraph(text: str) -> Iterator[str]:
+    """Yield as many sentences at a time as fit."""
+    part = ""
+    for sentence in cut_into_sentences(text):
+        if part and len(part) + len(sentence) > TARGET_CHARS:
+            yield part.strip()
+            part = ""
+        part += sentence
+    yield part.strip()
+
+
+def _cut_section(section: Sequence[Statement]) -> Iterator[Sequence[Statement]]:
+    """Yield a short section whole, of a long one the cut that begins with each of its statements."""
+    is_short = sum(len(statement.quotation) for statement in section) <= SECTION_CHARS
+    last_end = 0
+    for start, lead in enumerate(_find_leads(section)):
+        end = len(section) if is_short else _find_end(section, start)
+        # What ends with the cut before it says less.
+        if end > last_end and (cut := _without_open_end([*lead, *section[start:end]])):
+            last_end = end
+            yield cut
+
+
+def _find_leads(section: Sequence[Statement]) -> list[Sequence[Statement]]:
+    """Return for each statement what announces it, where it is code, an item of a list or a row of a table."""
+    leads: list[Sequence[Statement]] = []
+    for number, statement in enumerate(section):
+        previous = section[number - 1 : number] if number else []
+        if previous and previous[0].kind == statement.kind and statement.kind in ("item", "row"):
+            leads.append(leads[-1])
+        else:
+            is_announced = statement.kind != "prose" and previous and previous[0].kind in ("prose", "item")
+            leads.append(previous if is_announced else [])
+    return leads
+
+
+def _find_end(section: Sequence[Statement], start: int) -> int:
+    length = len(section[start].quotation)
+    for end in range(start + 1, len(section)):
+        previous, statement = section[end - 1 : end + 1]
+        length += len(statement.quotation)
+        is_code = statement.kind == "code" != previous.kind
+        belongs = previous.text.endswith(_COLONS) or statement.kind == previous.kind != "prose"
+        if length > (MAX_CHARS if belongs else TARGET_CHARS) and not is_code:
+            return end
+    return len(section)
+
+
+def _without_open_end(cut: list[Statement]) -> list[Statement]:
+    """Return a cut without a last sentence that only announces what is not in it."""
+    if not cut[-1].text.endswith(_COLONS) or cut[-1].kind == "code":
+        return cut
+    text = "".join(cut_into_sentences(cut[-1].text)[:-1]).strip()
+    return [*cut[:-1], replace(cut[-1], text=text, named_text="")] if text else cut[:-1]
