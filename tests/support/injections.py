@@ -13,7 +13,18 @@ CORPUS = Path(__file__).parents[1] / "core/data/injections.jsonl"
 ATTEMPTS = [json.loads(line) for line in CORPUS.read_text("utf-8").splitlines()]
 CANARY = "OBEY"
 QUESTION = "Which colour is the flux capacitor?"
-FENCES = ("passage", "evidence", "searches", "conversation", "question", "answer", "analysis", "said", "reference")
+FENCES = (
+    "passage",
+    "evidence",
+    "searches",
+    "conversation",
+    "question",
+    "answer",
+    "analysis",
+    "said",
+    "reference",
+    "titles",
+)
 
 
 def unfenced(body: Body) -> str:
