@@ -9,6 +9,7 @@ the fences protect it.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -195,9 +196,11 @@ async def unharmed(world: World, question: Question) -> str:
         for body in model.requests:
             assert CANARY not in unfenced(body), f"{get_agent(body)}: {unfenced(body)}"
         searched = [request.query["q"] for request in web.requests]
-        # A sub-question keeps the name that stands in the question.
-        queries = {"flux capacitor", "flux capacitor Bob"}
-        assert queries & set(searched)
+        # A sub-question keeps the names that stand in the question.
+        queries = {line for line in searched if line.startswith("flux capacitor")}
+        # With names of the question added, a part may go to the documents alone.
+        assert queries or strategy == "parallel"
+        assert all(set(line.split()[2:]) <= set(re.findall(r"[\w.\-]+", question.text)) for line in queries)
         # While the question is completed, what was asked before is searched with it.
         assert all(line in (*queries, QUESTION) or question.text in line for line in searched)
         assert SECRET in model.sent("write")[-1]["messages"][0]["content"]

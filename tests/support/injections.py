@@ -24,6 +24,7 @@ FENCES = (
     "said",
     "reference",
     "objective",
+    "titles",
 )
 
 

@@ -126,8 +126,8 @@ def is_apology(turn: Turn) -> bool:
         for text in (catalogue.no_evidence, catalogue.no_evidence_foreign, catalogue.nearest_pages)
     ]
     return turn.role == "assistant" and any(
-        turn.text.startswith(prefix) and turn.text.endswith(suffix)
-        for prefix, suffix in (re.split(r"(?s)\{.*\}", template) for template in templates)
+        turn.text.startswith(template.partition("{")[0]) and turn.text.endswith(template.rpartition("}")[2])
+        for template in templates
     )
 
 

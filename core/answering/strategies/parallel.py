@@ -32,6 +32,8 @@ _NAME = re.compile(
 )
 # The IDF of a word that a twentieth of all passages have: others have it too seldom to be a word of every question.
 MIN_RARE_WEIGHT = 3.0
+# More than this are an error message or a piece of code.
+MAX_KEPT_NAMES = 4
 SCHEMA = DecisionSchema(
     "split",
     "The sub-questions of a question",
@@ -129,5 +131,5 @@ def keep_names(question: str, sub_questions: Sequence[str], rare_words: Collecti
     written_names = [word for word in _NAME.findall(question) if content_words(word) and not word.isupper()]
     names = dict.fromkeys((*written_names, *rare_words))
     known_text = " ".join(sub_questions).lower()
-    dropped_names = [name for name in names if name.lower() not in known_text]
+    dropped_names = [name for name in names if name.lower() not in known_text][:MAX_KEPT_NAMES]
     return tuple(" ".join([sub_question, *dropped_names]) for sub_question in sub_questions)
