@@ -161,7 +161,7 @@ async def ask(
 ) -> Reply:
     model = models(peer)
     try:
-        question = Question("How do I install the package with pip in a virtual environment for memory?")
+        question = Question("How do I install the package with pip in a virtual environment, with long-term memory?")
         return await answer(question, MemorySink(), parts(library, model, configuration))
     finally:
         await model.close()

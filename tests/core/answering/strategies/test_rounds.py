@@ -111,7 +111,7 @@ async def test_to_have_no_call_left_is_no_cut(peer: ScriptedPeer) -> None:
 async def test_the_trace_is_shown_with_its_reasons_and_what_was_consumed(peer: ScriptedPeer, tmp_path: Path) -> None:
     peer.replies |= PLANNED
     peer.failing = {"look_back"}
-    peer.replies["write"] = "Memory keeps them on disk."
+    peer.replies["write"] = "The memory module stores messages."
     reply = await ask(QUESTION, peer, allowing("planning"), price_prompt=1.0, price_completion=2.0)
     data = reply_as_json(QUESTION.text, reply)
     assert data["why_cut"] == {"look_back": "failed"}
