@@ -113,7 +113,10 @@ def _pair_as_json(pair: Pair) -> dict[str, Any]:
     return {
         "first": pair.first,
         "second": pair.second,
-        **{key: overall[key] for key in ("win_rate", "difference", "p", "p_holm")},
+        "win_rate": overall["win_rate"],
+        "difference": overall["difference"],
+        "p": overall["p"],
+        "p_holm": overall["p_holm"],
         "tests": {figure: _test_as_json(test) for figure, test in pair.tests.items()},
     }
 
