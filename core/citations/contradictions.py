@@ -44,7 +44,7 @@ _COMMAND_WORD = re.compile(r"[a-z][a-z_-]*+\d?[a-z_-]*+")
 # A command behind what only starts it, in code: `sudo git remote add`, from git on, without its options.
 _COMMAND = re.compile(
     r"(?:^|[`;&|$>])[ \t]*+(?>(?:[$>][ \t]*+|[A-Za-z_]\w*+=\S*+[ \t]++|(?:sudo|npx|uvx|srun|uv[ \t]run|poetry[ \t]run"
-    r"|python[\d.]*+[ \t]++-m)[ \t]++(?>(?:\$\S++[ \t]++)*))*+)"
+    r"|python[\d.]*+[ \t]++-m)[ \t]++(?>(?:\$\S++[ \t]++){0,4})){0,6})"
     r"([a-z][a-z_-]*+\d?(?:[ \t]++[^\s`;&|]++){1,6})",
     re.MULTILINE,
 )

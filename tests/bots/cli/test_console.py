@@ -183,10 +183,14 @@ async def test_control_c_at_the_prompt_ends_a_chat_like_the_end_of_input(deploym
 
 def test_lines_from_a_pipe_are_answered_without_a_prompt(deployment: Deployment) -> None:
     lines = deployment.call("chat", stdin="How do I install Rocket?\n\n/good\n").stdout.splitlines()
-    # The answer is a quotation.
-    assert [line for line in lines if line.startswith(">")] == [
-        "> Install Rocket with `pip install rocket`. It needs Python 3.11 or newer. [1]"
+    # The answer is a quotation, with its heading.
+    quotation = [line for line in lines if line.startswith(">")]
+    assert quotation[:3] == [
+        "> **Installation**",
+        ">",
+        "> Install Rocket with `pip install rocket`. It needs Python 3.11 or newer.",
     ]
+    assert quotation[-1].endswith("[1]")
     assert lines[-1].startswith("Thank you")
 
 
@@ -195,8 +199,8 @@ def test_who_leaves_does_not_wait_for_what_is_still_loading(
 ) -> None:
     has_begun = load_slowly(monkeypatch)
     monkeypatch.setattr("bots.cli.chat.WARM_UP_START_S", 2)
-    # Where no language is configured, the passages are read before the first prompt.
-    agents = {"rocket": {"sources": ["rocket"], "language": "en"}}
+    # Where no language or no description is configured, the passages are read before the first prompt.
+    agents = {"rocket": {"sources": ["rocket"], "language": "en", "description": "The web framework Rocket"}}
     start = time.monotonic()
     Deployment(deployment.folder, {**deployment.settings, "agents": agents}).call("chat", stdin="exit\n")
     assert has_begun.is_set()

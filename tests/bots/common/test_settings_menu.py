@@ -226,7 +226,7 @@ async def test_an_admin_changes_the_chat_and_only_sees_the_sources(bot: Bot) -> 
     assert bot.dispatcher.context.overrides.mode(client.chat) == "auto"
     # What a changed app may send is checked like the command.
     assert ENGLISH.only_owners in await client.choose(menu, "set:sources off docs", ADMIN)
-    assert [entry[:2] for entry in await bot.written()] == [("changed", "mode auto"), ("refused", "sources off docs")]
+    assert [entry[:2] for entry in await bot.written()] == [("changed", "mode auto"), ("refused", "sources")]
 
 
 async def test_who_may_not_is_told_so_at_every_press(bot: Bot) -> None:

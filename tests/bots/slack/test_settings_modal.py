@@ -239,7 +239,7 @@ async def test_who_may_is_asked_again_when_the_form_is_sent(start: Start) -> Non
         None,
         None,
     )
-    assert [entry[:2] for entry in await bot.written()][-2:] == [("refused", "mode auto"), ("refused", "threshold 0.1")]
+    assert [entry[:2] for entry in await bot.written()][-2:] == [("refused", "mode"), ("refused", "threshold")]
     # Whoever sends it, it is the sender who is asked about.
     theirs = await bot.opened(OWNER)
     await bot.sent(theirs, {DOCS: "off"}, user=ANN)
