@@ -81,7 +81,9 @@ async def index_agent(
         [[mix_in_text.weight * max(sources_by_scale)] for mix_in_text in mix_in.texts], np.float32
     ).reshape(-1, 1)
     all_centroids = _concatenate(centroid_groups)
-    sample = await _sample_passages(agent, all_centroids, store)
+    # Who says both spares the start the reading of all passages.
+    is_described = bool(agent.language and agent.description)
+    sample = () if is_described else await _sample_passages(agent, all_centroids, store)
     configured_language = to_language_code(agent.language)
     languages = (
         (configured_language,) if configured_language else identify_languages(passage.text for passage in sample)

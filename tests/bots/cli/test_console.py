@@ -188,7 +188,7 @@ def test_lines_from_a_pipe_are_answered_without_a_prompt(deployment: Deployment)
     assert quotation[:3] == [
         "> **Installation**",
         ">",
-        "> Install Rocket with `pip install rocket`. It needs Python 3.11 or newer.",
+        "> Install Rocket with `pip install rocket`. It needs Python 3.11 or newer. [1]",
     ]
     assert quotation[-1].endswith("[1]")
     assert lines[-1].startswith("Thank you")
