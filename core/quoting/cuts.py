@@ -19,6 +19,8 @@ from core.types import Passage
 SECTION_CHARS = 900
 TARGET_CHARS = 600
 MAX_CHARS = 1000
+# A line takes room, however short it is.
+MIN_STATEMENT_CHARS = 20
 MAX_CODE_LINES = 30
 MIN_TOKENS = 3
 
@@ -136,10 +138,10 @@ def _find_leads(section: Sequence[Statement]) -> list[Sequence[Statement]]:
 
 
 def _find_end(section: Sequence[Statement], start: int) -> int:
-    length = len(section[start].quotation)
+    length = max(MIN_STATEMENT_CHARS, len(section[start].quotation))
     for end in range(start + 1, len(section)):
         previous, statement = section[end - 1 : end + 1]
-        length += len(statement.quotation)
+        length += max(MIN_STATEMENT_CHARS, len(statement.quotation))
         is_code = statement.kind == "code" != previous.kind
         belongs = previous.text.endswith(_COLONS) or statement.kind == previous.kind != "prose"
         if length > (MAX_CHARS if belongs else TARGET_CHARS) and not is_code:

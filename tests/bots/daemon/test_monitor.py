@@ -175,7 +175,7 @@ async def test_a_daemon_shows_what_it_does(
         assert (await watcher_client.until_status("/healthz", 200)) == {"state": "ok", "reasons": []}
         await watcher_client.until("kimas_source_documents", 1, source="rocket")
         await watcher_client.until("kimas_refreshes_total", 1, source="gone", outcome="succeeded")
-        question = "@kimas_bot How do I change the signing key of Rocket sessions?"
+        question = "@kimas_bot How do I change the signing key?"
         telegram.say(GROUP, question)
         await watcher_client.until("kimas_answers_total", 1, outcome="answered")
         telegram.say(GROUP, question)

@@ -23,7 +23,7 @@ from tests.support.peers.telegram import TelegramPeer
 
 GROUP = -100200300
 SOON_S = 60
-QUESTION_TEXT = "@kimas_bot How do I change the signing key of Rocket sessions?"
+QUESTION_TEXT = "@kimas_bot How do I change the signing key?"
 
 
 async def wait_for_text(telegram: TelegramPeer, words: str, times: int = 1) -> None:
