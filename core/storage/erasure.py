@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import and_, case, delete, func, null, or_, select, update
 
+from core.language.tokens import lexical_tokens
 from core.runtime.tasks import uncancellable
 from core.storage.tables import answers, feedback, is_reply_in, messages, replies, taught_answers
 from core.types import ConversationKey, SkipReason
@@ -104,9 +106,12 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
     names = select(messages.c.author).filter_by(platform=place["platform"], author_id=author_id)
     is_reviewer = or_(
         taught_answers.c.reviewer == f"{place['platform']}:{author_id}",
-        and_(taught_answers.c.reviewer != "", taught_answers.c.reviewer.in_(names)),
+        # A name is no id: only where the person is.
+        and_(*(taught_answers.c[name] == value for name, value in place.items()), taught_answers.c.reviewer.in_(names)),
     )
-    await connection.execute(update(taught_answers).where(is_reviewer).values(reviewer=""))
+    await connection.execute(
+        update(taught_answers).where(taught_answers.c.reviewer != "", is_reviewer).values(reviewer="")
+    )
     by_author = update(messages).filter_by(**place, author_id=author_id).where(messages.c.state.in_(FINISHED_STATES))
     result = await connection.execute(by_author.values(ERASED_VALUES))
     columns = taught_answers.c
@@ -119,24 +124,43 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
 
 
 async def _erase_shared_traces(connection: AsyncConnection, place: Mapping[str, str], author_id: str) -> None:
-    """Erase the traces of what others were answered soon after this author wrote in the same chat."""
+    """Erase the traces of what others were answered soon after this author wrote in the same chat, with their words.
+
+    Other traces stay: otherwise whoever forgets would take from a chat how all of its questions were answered.
+    """
+    columns = messages.c
     rows = await connection.execute(
-        select(messages.c.chat, messages.c.received_at)
+        select(columns.chat, columns.received_at, columns.text)
         .filter_by(**place, author_id=author_id)
-        .order_by(messages.c.chat, messages.c.received_at)
+        .order_by(columns.chat, columns.received_at)
     )
-    windows: list[tuple[str, datetime, datetime]] = []
-    for chat, received_at in rows:
-        end = received_at + CONVERSATION_TIME
-        if windows and windows[-1][0] == chat and received_at <= windows[-1][2]:
-            windows[-1] = (chat, windows[-1][1], end)
-        else:
-            windows.append((chat, received_at, end))
-    for chat, start, end in windows:
-        await connection.execute(
-            update(messages)
+    words_by_chat: defaultdict[str, list[tuple[datetime, Set[str]]]] = defaultdict(list)
+    for chat, received_at, text in rows:
+        words_by_chat[chat].append((received_at, _to_words(text)))
+    for chat, said in words_by_chat.items():
+        answers_to_others = await connection.execute(
+            select(columns.number, columns.received_at, columns.text, columns.trace)
             .filter_by(platform=place["platform"], chat=chat)
-            .where(messages.c.author_id != author_id, messages.c.received_at.between(start, end))
-            .where(messages.c.state.in_(FINISHED_STATES))
-            .values(trace=null())
+            .where(columns.author_id != author_id, columns.state.in_(FINISHED_STATES), columns.trace.is_not(None))
+            .where(columns.received_at.between(said[0][0], said[-1][0] + CONVERSATION_TIME))
         )
+        numbers = []
+        for number, received_at, text, trace in answers_to_others:
+            added_words = _to_words(_get_written_text(trace)) - _to_words(text)
+            if added_words and any(
+                said_at <= received_at <= said_at + CONVERSATION_TIME and not added_words.isdisjoint(words)
+                for said_at, words in said
+            ):
+                numbers.append(number)
+        await connection.execute(update(messages).where(columns.number.in_(numbers)).values(trace=null()))
+
+
+def _get_written_text(trace: Mapping[str, Any]) -> str:
+    """Return what models wrote of a conversation in a trace: completed questions, queries, and reasons."""
+    rounds = trace.get("rounds") or ()
+    queries = (query for search_round in rounds for query in (*search_round["queries"], search_round["reason"]))
+    return "\n".join((str(trace.get("query") or ""), *queries))
+
+
+def _to_words(text: str) -> Set[str]:
+    return frozenset(lexical_tokens(text).split())

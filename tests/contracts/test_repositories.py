@@ -204,21 +204,38 @@ class TestMessages:
         assert (await feedback.get_rating(MESSAGE, "1")).up == 0
         assert await taught_answers.list_answers() == []
 
-    async def test_answers_to_others_lose_their_traces_with_the_words(
+    async def test_answers_to_others_lose_the_traces_that_hold_the_words(
         self, journal: Journal, database: Database
     ) -> None:
-        await record_answer(journal)
-        await record_answer(journal, replace(MESSAGE, id="2", author_id="43", text="And on Windows?"), reply_id="r2")
-        elsewhere = replace(MESSAGE, id="3", author_id="43", key=replace(CHAT, chat="-2"))
-        await record_answer(journal, elsewhere, reply_id="r3")
-        await journal.erase_author(replace(MESSAGE, id="4"))
+        await record_answer(journal, replace(MESSAGE, text="My key is zanzibar77."))
+        other = replace(MESSAGE, author_id="43", text="And what about it?")
+        await record_answer(journal, replace(other, id="2"), reply_id="r2")
+        await record_answer(journal, replace(other, id="3", text="Which port?"), reply_id="r3")
+        await record_answer(journal, replace(other, id="4", key=replace(CHAT, chat="-2")), reply_id="r4")
         columns = messages.c
+        async with database.transaction() as connection:
+            for message_id, query in (("2", "what about it? zanzibar77"), ("3", "which port?"), ("4", "zanzibar77")):
+                trace = {"query": query, "rounds": [{"queries": [query], "quality": "", "reason": ""}]}
+                await connection.execute(update(messages).where(columns.id == message_id).values(trace=trace))
+        await journal.erase_author(replace(MESSAGE, id="9"))
         rows = await database.fetch_all(select(columns.id, columns.reply, columns.trace).order_by(columns.number))
         assert [(row.id, bool(row.reply), row.trace is None) for row in rows] == [
             (MESSAGE.id, False, True),
             ("2", True, True),
             ("3", True, False),
+            ("4", True, False),
         ]
+
+    async def test_who_bears_a_reviewers_name_elsewhere_erases_nothing(
+        self, journal: Journal, database: Database
+    ) -> None:
+        taught_answers = TaughtAnswerRepository(database)
+        namesake = replace(MESSAGE, key=replace(CHAT, chat="-2"), author_id="66")
+        await record_answer(journal, namesake)
+        await taught_answers.submit(replace(MESSAGE, author_id="43"), "44", "Who?", "Me.", ())
+        await taught_answers.decide(1, "approved", namesake.author)
+        await journal.erase_author(replace(namesake, id="9"))
+        assert (await taught_answers.list_answers())[0].reviewer == namesake.author
 
     @pytest.mark.parametrize("reviewer", ["telegram:42", "Ann"])
     async def test_who_reviewed_an_answer_is_forgotten(
