@@ -114,6 +114,7 @@ class English(PlatformTexts):
     }
 
     # Offers and notices of the gate
+    answer_limit = "These were {count} answers to you in ten minutes, and I stop there: I go on in a few minutes."
     offer = "I may know something about this{topic}. Reply to this message or mention me, and I will answer."
     offer_topic = " ({topic})"
     clarifying_question = (

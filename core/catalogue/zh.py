@@ -101,6 +101,7 @@ class Chinese(ChinesePlatformTexts, English):
     }
 
     # Offers and notices of the gate
+    answer_limit = "十分钟内我已经回答了你 {count} 次，先到这里；过几分钟我再继续。"
     offer = "我可能知道一些相关内容{topic}。回复这条消息或者提及我，我就来回答。"
     offer_topic = "（{topic}）"
     clarifying_question = "你问的是{topic}吗？请回复这条消息，补充一些细节（版本、报错信息、想做什么），我来回答。"

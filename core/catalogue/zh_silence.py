@@ -65,6 +65,7 @@ SKIP_REASONS: Mapping[str, str] = {
     "CODE_ONLY": "只有代码或链接，没有文字",
     "COURTESY": "只是客气话",
     "TOO_SHORT": "太短",
+    "STATEMENT": "没有提问：{probability:.2f}，阈值 {threshold:.2f}（{explanation}）",
 }
 
 # What the gate records in English: the features that decided, and what was attached.

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Row, Select, Table, and_, func, or_, selec
 
 from core.storage.engine import Repository
 from core.storage.tables import bot_values, chat_values, identity_values, may_be_shown, messages, within_last
-from core.types import HANDOFF_COMMAND, PAGE_PURPOSES, RATING_COMMAND, ConversationKey, Message
+from core.types import ASK_COMMANDS, HANDOFF_COMMAND, PAGE_PURPOSES, RATING_COMMAND, ConversationKey, Message
 
 # The number of newest messages of all chats to scan: faster than an index, because only recent messages are needed.
 MAX_SCANNED_ROWS = 20_000
@@ -107,15 +107,18 @@ class ChatHistory(Repository):
     async def count_answers_to(self, message: Message, seconds: float) -> int:
         """Return how many answers the message's author got in the chat in the last seconds.
 
-        Answers in progress and failed ones count too; pages of the bot that somebody opened do not.
+        To a question, those to questions count; to a command, those to commands. Answers in progress and failed ones
+        count too; pages of the bot that somebody opened do not.
         """
         columns = messages.c
+        is_for_question = columns.command.in_(ASK_COMMANDS)
         query = _select_newest(message, "id").where(
             columns.author_id == message.author_id,
             columns.state.in_((*_ANSWERING_STATES, "failed")),
             within_last(columns.received_at, seconds),
             columns.id != message.id,
             columns.purpose.not_in(PAGE_PURPOSES),
+            is_for_question if message.command in ASK_COMMANDS else ~is_for_question,
         )
         return len(await self._database.fetch_all(query))
 
@@ -130,7 +133,7 @@ class ChatHistory(Repository):
         query = _select_newest(message, "text", "reply", "citations", "settled_at", "visible_sources").where(
             columns.state == "answered",
             columns.reply != "",
-            columns.command.in_(("", "ask")),
+            columns.command.in_(ASK_COMMANDS),
             within_last(columns.settled_at, seconds),
             is_readable_from(message),
         )
@@ -186,7 +189,7 @@ class ChatHistory(Repository):
         query = _select_newest(message, *column_names).where(
             or_(columns.thread == thread, columns.reply_id == thread),
             columns.state == "answered",
-            columns.command.in_(("", "ask")),
+            columns.command.in_(ASK_COMMANDS),
             within_last(columns.settled_at, seconds),
             columns.id != message.id,
         )

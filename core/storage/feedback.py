@@ -15,7 +15,7 @@ from core.runtime.tasks import uncancellable
 from core.storage.engine import Repository
 from core.storage.messages import to_message
 from core.storage.tables import bot_values, feedback, is_reply_in, messages, replies
-from core.types import DOWN, UP, Message, SkipReason
+from core.types import ASK_COMMANDS, DOWN, UP, Message, SkipReason
 
 # People can rate a reply as soon as they see it, before the journal has closed its question.
 _VISIBLE_STATES = ("answered", "answering", "sending")
@@ -80,7 +80,7 @@ class FeedbackRepository(Repository):
         """
         columns = messages.c
         matches_id = or_(columns.id == press.reply_to, and_(columns.reply_id == press.reply_to, columns.reply_id != ""))
-        is_visible_answer = (columns.state.in_(_VISIBLE_STATES), columns.command.in_(("", "ask")))
+        is_visible_answer = (columns.state.in_(_VISIBLE_STATES), columns.command.in_(ASK_COMMANDS))
         query = select(messages).filter_by(**bot_values(press)).where(matches_id, *is_visible_answer)
         row = await self._database.fetch_first(query)
         if row is None or row.is_post:

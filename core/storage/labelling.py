@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Row, Select, and_, case, exists, func, or_
 from core.storage.chat_history import is_user_message
 from core.storage.engine import Repository
 from core.storage.tables import feedback, messages
-from core.types import DOWN, UP, SkipReason
+from core.types import ASK_COMMANDS, DOWN, UP, SkipReason
 
 _COLUMNS = ("platform", "chat", "id", "text", "reply", "citations", "state")
 
@@ -67,7 +67,7 @@ def _is_rating() -> ColumnElement[bool]:
 def _select(chat: tuple[str, str] | None, limit: int) -> Select[Any]:
     columns = messages.c
     query = select(*(columns[name] for name in _COLUMNS))
-    query = query.where(is_user_message(), columns.text != "", columns.command.in_(("", "ask")))
+    query = query.where(is_user_message(), columns.text != "", columns.command.in_(ASK_COMMANDS))
     if chat is not None:
         query = query.where(columns.platform == chat[0], columns.chat == chat[1])
     return query.order_by(columns.number.desc()).limit(limit)

@@ -16,7 +16,7 @@ from core.storage.chat_history import is_readable_from
 from core.storage.engine import Repository
 from core.storage.messages import to_message
 from core.storage.tables import bot_values, chat_values, messages
-from core.types import Message
+from core.types import ASK_COMMANDS, Message
 
 MAX_MATCHES = 20
 # How many of our last answers a text is compared with, and how long a part of one is no accident.
@@ -70,7 +70,7 @@ class MessageLookup(Repository):
         """Return the question of a command without text: the one it replies to, or its author's last one."""
         columns = messages.c
         is_target = _has_id(message.reply_to) if message.reply_to else columns.author_id == message.author_id
-        matches = await self._find(message, is_target, columns.command.in_(("", "ask")), columns.text != "")
+        matches = await self._find(message, is_target, columns.command.in_(ASK_COMMANDS), columns.text != "")
         return matches[0].message if matches else None
 
     async def get_language(self, message: Message) -> str:
@@ -83,7 +83,7 @@ class MessageLookup(Repository):
         if language is not None:
             return language
         columns = messages.c
-        matches = await self._find(message, columns.command.in_(("", "ask")), columns.text != "")
+        matches = await self._find(message, columns.command.in_(ASK_COMMANDS), columns.text != "")
         own_texts = [match.message.text for match in matches if match.message.author_id == message.author_id]
         return detect_language_of_any(own_texts or [match.message.text for match in matches]) or ""
 
@@ -137,7 +137,7 @@ class MessageLookup(Repository):
         query = (
             select(*(columns[name] for name in _OUTCOME_COLUMNS))
             .filter_by(**chat_values(message.key))
-            .where(is_readable_from(message), columns.command.in_(("", "ask")), *conditions)
+            .where(is_readable_from(message), columns.command.in_(ASK_COMMANDS), *conditions)
             .order_by(columns.number.desc())
         )
         row = await self._database.fetch_first(query.limit(1))

@@ -33,6 +33,7 @@ from core.storage.tables import (
     messages,
 )
 from core.types import (
+    ASK_COMMANDS,
     Attachment,
     Citation,
     ConversationKey,
@@ -125,7 +126,7 @@ class Journal:
 
     async def record_edit(self, message: Message) -> bool:
         """Store the new text of a message whose answer has not started. Return false if it is too late."""
-        is_waiting = messages.c.command.in_(("", "ask"))
+        is_waiting = messages.c.command.in_(ASK_COMMANDS)
         query = update(messages).filter_by(**identity_values(message), state="received").where(is_waiting)
         return await self.database.write(query.values(text=message.text)) > 0
 
@@ -253,7 +254,7 @@ class Journal:
         query = (
             select(*(messages.c[name] for name in _TURN_COLUMNS))
             .filter_by(**chat_values(key), thread=key.thread, state="answered")
-            .where(messages.c.command.in_(("", "ask")), messages.c.reply != "")
+            .where(messages.c.command.in_(ASK_COMMANDS), messages.c.reply != "")
             .order_by(messages.c.number.desc())
             .limit((limit + 1) // 2)
         )
@@ -267,7 +268,7 @@ class Journal:
     async def get_recent_questions(self, limit: int) -> Sequence[str]:
         """Return the texts of the last `limit` answered questions of all chats, newest first."""
         query = select(messages.c.text).filter_by(state="answered", purpose="")
-        query = query.where(messages.c.command.in_(("", "ask")))
+        query = query.where(messages.c.command.in_(ASK_COMMANDS))
         rows = await self.database.fetch_all(query.order_by(messages.c.number.desc()).limit(limit))
         return [row.text for row in rows]
 

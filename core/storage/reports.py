@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, and_, func, or_, select, true, union
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select, true, union
 
 from core.storage.chat_history import is_readable_from, is_user_message
 from core.storage.details import UNSURE_SILENCES, WEAK_ANSWERS
 from core.storage.engine import Repository
 from core.storage.messages import UNFINISHED_STATES, to_message
 from core.storage.tables import feedback, messages
-from core.types import DOWN, UP, Message
+from core.types import ASK_COMMANDS, DOWN, UP, Message
 
 Outcome = Literal["questions", "answered", "unanswered", "failed", "waiting", "silent", "all"]
 RatingFilter = Literal["", "up", "down"]
@@ -138,10 +138,14 @@ class ReportRepository(Repository):
         return [ListedQuestion(*row) for row in await self._database.fetch_all(query.limit(limit))]
 
     async def count_states(self, since: datetime) -> Mapping[str, int]:
-        """Return how many messages of people since a time are in each state; the key "weak" counts weak answers."""
+        """Return how many messages since a time are in each state; the key "weak" counts weak answers.
+
+        Commands other than `/ask` do not count.
+        """
         columns = messages.c
         query = select(columns.state, columns.detail, func.count()).where(columns.number >= _first_number(since))
-        rows = await self._database.fetch_all(query.where(is_user_message()).group_by(columns.state, columns.detail))
+        query = query.where(is_user_message(), columns.command.in_(ASK_COMMANDS))
+        rows = await self._database.fetch_all(query.group_by(columns.state, columns.detail))
         counts: Counter[str] = Counter()
         for state, detail, count in rows:
             counts[state] += count
@@ -234,9 +238,13 @@ def _outcome_conditions(outcome: Outcome) -> Sequence[ColumnElement[bool]]:
     columns = messages.c
     if outcome == "all":
         return [true()]
-    is_question = columns.command.in_(("", "ask"))
+    is_question = columns.command.in_(ASK_COMMANDS)
     # A label of a silence never is what an answer lacks.
-    is_unanswered = [columns.state == "failed", *(columns.detail == name for name in (*WEAK_ANSWERS, *UNSURE_SILENCES))]
+    is_unanswered = [
+        columns.state == "failed",
+        *(columns.detail == name for name in (*WEAK_ANSWERS, *UNSURE_SILENCES)),
+        columns.number.in_(_select_disliked()),
+    ]
     conditions: Mapping[str, Sequence[ColumnElement[bool]]] = {
         "questions": [or_(columns.state != "silent", columns.detail.in_(UNSURE_SILENCES))],
         "answered": [columns.state == "answered"],
@@ -246,6 +254,14 @@ def _outcome_conditions(outcome: Outcome) -> Sequence[ColumnElement[bool]]:
         "silent": [columns.state == "silent"],
     }
     return [and_(is_question, condition) for condition in conditions[outcome]]
+
+
+def _select_disliked() -> Select[tuple[int]]:
+    """Select the numbers of questions with an answer that somebody found bad."""
+    columns = messages.c
+    ratings = feedback.c
+    is_question = and_(columns.id == ratings.question, *(columns[name] == ratings[name] for name in _CHAT_COLUMNS))
+    return select(columns.number).join(feedback, is_question).where(ratings.verdict == DOWN)
 
 
 def to_outcome(name: str) -> Outcome:

@@ -14,7 +14,7 @@ from core.runtime.tasks import uncancellable
 from core.storage.chat_history import is_user_message
 from core.storage.engine import Repository
 from core.storage.tables import answers, chat_values, messages, spending
-from core.types import Question
+from core.types import ASK_COMMANDS, Question
 
 # The last two are no answers: a model was asked whether to speak, or whether it is there (`kimas check --live`).
 AnswerOutcome = Literal["answered", "failed", "cached", "second_opinion", "probe"]
@@ -246,7 +246,7 @@ class UsageRepository(Repository):
 
 @dataclass(slots=True)
 class DailyStatistics:
-    """One local day: messages by outcome, and the usage of their answers."""
+    """One local day: messages that are no commands by outcome, and the usage of all answers."""
 
     states: Counter[str] = field(default_factory=Counter)
     tokens: int = 0
@@ -264,7 +264,10 @@ class StatisticsRepository(Repository):
         slot = func.substr(cast(columns.received_at, String), 1, TEN_MINUTE_CHARS)
         message_query = select(slot, columns.state, func.count())
         message_query = message_query.where(
-            columns.received_at >= start, is_user_message(), *_chat_conditions(messages, chat)
+            columns.received_at >= start,
+            is_user_message(),
+            columns.command.in_(ASK_COMMANDS),
+            *_chat_conditions(messages, chat),
         )
         answer_columns = answers.c
         sums = (func.sum(answer_columns.prompt + answer_columns.completion), func.sum(answer_columns.cost))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from core.types.messages import (
+    ASK_COMMANDS as ASK_COMMANDS,
     DOWN as DOWN,
     HANDOFF_COMMAND as HANDOFF_COMMAND,
     PAGE_PURPOSES as PAGE_PURPOSES,

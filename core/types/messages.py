@@ -17,6 +17,8 @@ MessagePurpose = Literal["", "retry", "escalation", "alert", "welcome", "home", 
 # The content of pages that a person opened: nobody wrote a message for it.
 PAGE_PURPOSES: tuple[MessagePurpose, ...] = ("home", "prompts")
 AttachmentKind = Literal["picture", "voice", "video", "file", "sticker", "other"]
+# The commands of messages that ask something.
+ASK_COMMANDS = ("", "ask")
 HANDOFF_COMMAND = "handoff"
 RATING_COMMAND = "thumbs"
 UP = "up"

@@ -70,6 +70,7 @@ class SkipReason(Enum):
     CODE_ONLY = "not_a_question", "no words but code or links"
     COURTESY = "not_a_question", "a courtesy"
     TOO_SHORT = "not_a_question", "too short"
+    STATEMENT = "not_a_question", "it asks nothing: {probability:.2f}, threshold {threshold:.2f} ({explanation})"
 
     def __init__(self, label: str, text: str) -> None:
         self.label = label

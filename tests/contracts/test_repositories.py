@@ -296,6 +296,7 @@ class TestChatHistory:
         assert 0 <= other.age_s < 600
         assert await history.get_recent_messages(second, -1) == []
         assert await history.count_answers_to(replace(second, id="4"), 600) == 1
+        assert await history.count_answers_to(replace(second, id="4", command="help"), 600) == 0
         # The clock was set back since: what is dated ahead does not count for as long as it takes to catch up.
         clock_update = update(messages).values(received_at=datetime.now(UTC) + timedelta(hours=2))
         await journal.database.write(clock_update)
@@ -643,7 +644,16 @@ class TestReports:
         assert [row.number for row in newest] == [5, 3]
         assert await reports.list_questions(QuestionFilter(later(1)), 9) == []
         counts = await reports.count_states(later(-1))
-        assert counts == {"answered": 3, "weak": 1, "silent": 2, "failed": 1, "received": 1}
+        assert counts == {"answered": 2, "weak": 1, "silent": 2, "failed": 1, "received": 1}
+
+    async def test_a_disliked_answer_is_unanswered(self, journal: Journal, database: Database) -> None:
+        await self.fill(journal)
+        feedback = FeedbackRepository(database)
+        await feedback.rate(replace(MESSAGE, id="p1", author_id="43"), "1", DOWN, "wrong")
+        unanswered = QuestionFilter(later(-1), "unanswered")
+        assert [row.number for row in await ReportRepository(database).list_questions(unanswered, 9)] == [5, 3, 2, 1]
+        await feedback.rate(replace(MESSAGE, id="p2", author_id="43"), "1", UP, "")
+        assert [row.number for row in await ReportRepository(database).list_questions(unanswered, 9)] == [5, 3, 2]
 
     async def test_questions_by_chat_and_text_in_pages(self, journal: Journal, database: Database) -> None:
         await self.fill(journal)

@@ -23,6 +23,7 @@ from core.messaging.gate.replies import (
     decide_attachment_only,
     duplicate_notice,
     is_attachment_only,
+    limit_notice,
     offer_text,
 )
 from core.messaging.gate.second_opinion import SecondOpinion, is_in_doubt
@@ -202,10 +203,14 @@ class Gate:
         return await self._check_answer_loop(message, GateDecision(True))
 
     async def _check_answer_loop(self, message: Message, decision: GateDecision) -> GateDecision:
-        """Stop answering an account that seems to be a bot which replies to our answers."""
+        """Stop answering an account that may be a bot which replies to our answers, and say so once."""
+        limit = self._gate_settings.answers_in_10_min
         answer_count = await self._history.count_answers_to(message, LOOP_WINDOW_S)
-        if answer_count < self._gate_settings.answers_in_10_min:
+        if answer_count < limit:
             return decision
+        notice = limit_notice(message, limit)
+        if message.addressed and not await self._history.was_told(message, notice, LOOP_WINDOW_S):
+            return GateDecision(True, canned_reply=notice)
         _log.warning("gate.answer_loop", chat=get_chat_name(message), author_id=message.author_id, answers=answer_count)
         return _skip(skip(SkipReason.ANSWER_LOOP, count=answer_count))
 
@@ -238,13 +243,17 @@ class Gate:
         probability = assessment.probability
         threshold = self.chat_policy.threshold(message)
         _log.debug("gate.scored", sure=round(probability, 3), why=assessment.explanation)
+        asks_something = question_score(message.text) > 0
         unsure_skip = skip(
-            SkipReason.UNSURE, probability=probability, threshold=threshold, explanation=assessment.explanation
+            SkipReason.UNSURE if asks_something else SkipReason.STATEMENT,
+            probability=probability,
+            threshold=threshold,
+            explanation=assessment.explanation,
         )
         grey = self._gate_settings.grey
         is_grey = grey != "silent" and probability >= threshold - GREY_WIDTH
         # A message that asks for nothing is chatter: a model judges it only where the bot would speak.
-        may_doubt = probability >= threshold or question_score(message.text) > 0
+        may_doubt = probability >= threshold or asks_something
         is_doubtful = self._second_opinion is not None and may_doubt and is_in_doubt(probability, threshold)
         if probability < threshold and not (is_grey or is_doubtful):
             return _skip(unsure_skip)

@@ -114,6 +114,12 @@ def unsupported_notice(message: Message) -> str:
     return notices.get(get_main_kind(message), texts.other)
 
 
+def limit_notice(message: Message, limit: int) -> str:
+    """Return how the bot says that it answers an account no more for a while, after so many answers in ten minutes."""
+    texts = messages_for(detect_language(message.text) or message.language[:2].lower())
+    return texts.answer_limit.format(count=limit)
+
+
 def with_attachments(question: Question, message: Message, adapter: Adapter) -> Question:
     """Return the question with what fetches its pictures, and the kinds of what cannot be read."""
     if not message.attachments:

@@ -17,6 +17,7 @@ from core.formatting import NO_LIMIT
 from core.language.questions import ends_with_question_mark
 from core.settings import Settings
 from core.settings.limits import DAILY_LIMITS
+from core.types import ASK_COMMANDS
 
 ArgumentKind = Literal["text", "choice", "source", "integer", "number"]
 
@@ -224,7 +225,7 @@ def get_command(name: str, commands: Sequence[Command] = COMMANDS) -> Command | 
 
 def is_ask_command(message_command: str) -> bool:
     """Return whether a message with this command is a question: it has no command, or `/ask`."""
-    return message_command in ("", "ask")
+    return message_command in ASK_COMMANDS
 
 
 def parse_arguments(command: Command, text: str, texts: Messages = ENGLISH) -> Mapping[str, str]:

@@ -354,7 +354,7 @@ async def test_while_it_leaves_a_question_to_people_others_are_answered(journal:
     waiting_state, human_state = await wait_until_finished(journal, waiting_message, human)
     assert waiting_state == ("silent", "a human replied")
     assert human_state[0] == "silent"
-    assert human_state[1].startswith("not sure enough to help")
+    assert human_state[1].startswith("it asks nothing")
     assert set(adapter.sinks) == {"2"}
     assert await processor.drain(60) == 0
 

@@ -32,7 +32,13 @@ from core.messaging.gate.features import BEST_PASSAGES, FEATURE_NAMES, extract_f
 from core.messaging.gate.gate import MAX_QUESTION_AGE_S, Gate, GateDecision
 from core.messaging.gate.model import load_model
 from core.messaging.gate.relevance import assess, measure_relevance
-from core.messaging.gate.replies import MAX_EXCERPT_CHARS, clarifying_question, duplicate_notice, offer_text
+from core.messaging.gate.replies import (
+    MAX_EXCERPT_CHARS,
+    clarifying_question,
+    duplicate_notice,
+    limit_notice,
+    offer_text,
+)
 from core.ports import WordMatch
 from core.settings.messaging import GateSettings
 from core.storage.chat_history import ChatHistory, EarlierAnswer
@@ -157,7 +163,7 @@ def test_settings_that_make_no_sense_are_refused(invalid_settings: dict[str, obj
         (message(9, "```\npip install kimas\n```"), "no words but code"),
         (message(9, "@tom how do I install the package with pip?"), "somebody else is mentioned"),
         (message(9, reply_to="77"), "a reply to somebody else"),
-        (message(9, "I installed the package with pip today"), "not sure enough to help"),
+        (message(9, "I installed the package with pip today"), "it asks nothing"),
         (message(9, "Did you install the package yet?"), "not sure enough to help"),
         (message(9, "How do I cook rice in a pot?"), "not sure enough to help"),
         (message(9, sent_at=datetime.now(UTC) - timedelta(seconds=MAX_QUESTION_AGE_S + 1)), "too old"),
@@ -509,16 +515,18 @@ async def test_where_every_message_has_its_own_thread_the_channel_is_one_place(
 async def test_an_account_that_answers_our_answers_gets_silence_in_the_end(journal: Journal) -> None:
     """Two bots that take each other for people: the loop ends by itself."""
     group = Group.of(journal, answers_in_10_min=3)
-    spoken = 0
+    notices = []
     for number in range(50):
         text = message(number, f"Interesting! And what about {number}?", person="machine", addressed=True)
         decision = await group.judge(text)
         if not decision.should_speak:
-            assert "3 answers to this account" in str(decision.reason or "")
+            assert "4 answers to this account" in str(decision.reason or "")
             break
-        spoken += 1
-        await group.answered(text)
-    assert spoken == 3
+        notices.append(decision.canned_reply)
+        await group.answered(text, Reply(decision.canned_reply or "So."))
+    assert notices == ["", "", "", limit_notice(message(1), 3)]
+    command = message(98, "", person="machine", addressed=True, command="why")
+    assert (await group.judge(command)) == GateDecision(True), "why it is silent can be asked"
     assert (await group.judge(message(99, person="bob", addressed=True))).should_speak
 
 
