@@ -88,7 +88,11 @@ class ModelError(EndpointError):
 
 
 class ReplyCut(ModelError):
-    """A healthy endpoint ended a reply too early: at a limit of its length, or by a filter."""
+    """A healthy endpoint ended a reply too early: at a limit of its length, or by a filter (`is_filtered`)."""
+
+    def __init__(self, message: str, *, is_filtered: bool = False) -> None:
+        super().__init__(message)
+        self.is_filtered = is_filtered
 
 
 class EmbeddingError(EndpointError):

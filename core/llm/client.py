@@ -171,7 +171,7 @@ class OpenAIClient:
         if ending is Ending.LIMIT:
             raise ReplyCut(f"{prefix} was cut at the limit of its length ({said}); max_tokens raises it")
         if ending is Ending.FILTER:
-            raise ReplyCut(f"{prefix} was cut by the provider's filter ({said})")
+            raise ReplyCut(f"{prefix} was cut by the provider's filter ({said})", is_filtered=True)
         if ending is Ending.FAILURE:
             raise ModelError(f"{prefix} was broken off by the provider ({said})")
         cause = decoder.words or (decoder.unreadable[0] if decoder.unreadable and not decoder.has_begun else "")

@@ -30,7 +30,7 @@ class SkipReason(Enum):
     PERSON_NAMED = "somebody_else", "somebody else is called by name"
     REPLY_TO_PERSON = "somebody_else", "a reply to somebody else"
     HUMAN_REPLIED = "human_activity", "a human replied"
-    HUMAN_DIALOGUE = "human_activity", "a human is talking with the asker"
+    HUMAN_DIALOGUE = "human_activity", "people are already talking with the asker"
     TAKEN_BACK = "human_activity", "the asker took the question back"
     COOLDOWN = "rate_limit", "the bot spoke unprompted less than {seconds:g} s ago (gate.cooldown_s)"
     ANSWER_LOOP = "rate_limit", "{count} answers to this account within ten minutes (gate.answers_in_10_min)"

@@ -43,7 +43,7 @@ async def run_command(bot: Bot, channel: Channel, name: str, arguments: str = ""
 
 async def test_a_stranger_changes_nothing_and_is_told_so(bot: Bot) -> None:
     channel = bot.group()
-    assert await run_command(bot, channel, "pause") == "Only people who look after this bot here may do that."
+    assert await run_command(bot, channel, "pause") == "Only this bot's admins in this chat can do that."
     assert (await bot.ask(channel, "How do I install it?")).state == "answered"
 
 

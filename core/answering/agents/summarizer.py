@@ -11,9 +11,9 @@ from core.answering.agents.conversation import fence_turn
 from core.answering.agents.history_selection import ContextualQuestion, get_speaker_labels, to_asked_by_attribute
 from core.answering.agents.quoting import WrittenAnswer, quote_passages
 from core.answering.context import AnswerDependencies, AnswerInputs, RetrievalResult
-from core.catalogue import messages_for
+from core.catalogue import Messages, messages_for
 from core.citations.markers import resolve_markers, trim_partial_marker
-from core.errors import AnswerStopped, KimasError, ModelError
+from core.errors import AnswerStopped, KimasError, ModelError, ReplyCut
 from core.evidence.rendering import escape_delimiters, render_passages
 from core.language.tokens import estimate_tokens
 from core.llm.reasoning import append_visible
@@ -70,11 +70,18 @@ async def write_answer(inputs: AnswerInputs, sink: Sink, deps: AnswerDependencie
         if isinstance(error, AnswerStopped):
             return WrittenAnswer(_mark_unfinished(trim_partial_marker(text), messages.answer_stopped))
         if text.strip() and not isinstance(error, RepeatingReply):
-            return WrittenAnswer(_mark_unfinished(text, messages.answer_interrupted) if error else text)
+            return WrittenAnswer(_mark_unfinished(text, _describe_end(error, budget, messages)) if error else text)
         budget.degrade("write", "unreadable")
         if not retrieval.was_searched:
             return WrittenAnswer(messages.llm_failed, failure=str(error or NO_WORDS))
         return await quote_passages(inputs, deps, budget, str(error or NO_WORDS))
+
+
+def _describe_end(error: KimasError, budget: Budget, messages: Messages) -> str:
+    """Return what ended an answer too soon, for people."""
+    if isinstance(error, ReplyCut):
+        return messages.answer_filtered if error.is_filtered else messages.answer_too_long
+    return messages.answer_interrupted if budget.remaining() else messages.answer_too_late
 
 
 def _mark_unfinished(text: str, note: str) -> str:

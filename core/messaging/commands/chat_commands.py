@@ -52,10 +52,20 @@ async def change_mode(context: CommandContext, request: CommandRequest) -> str:
     current_mode = context.overrides.mode(chat) or configured_mode
     new_mode = request.arguments.get("mode")
     if not new_mode:
-        return request.texts.mode_shown.format(mode=current_mode, configured=configured_mode)
+        shown = request.texts.mode_shown.format(mode=current_mode, configured=configured_mode)
+        return _with_privacy(shown, current_mode, request)
     value = None if new_mode == CONFIGURED_VALUE else new_mode
     await context.overrides.change(request.message, chat, "mode", value, before=configured_mode)
-    return request.texts.mode_changed.format(mode=value or configured_mode, before=current_mode)
+    changed = request.texts.mode_changed.format(mode=value or configured_mode, before=current_mode)
+    return _with_privacy(changed, value or configured_mode, request)
+
+
+def _with_privacy(text: str, mode: str, request: CommandRequest) -> str:
+    """Add why the mode has no effect where the platform does not deliver what people say to each other."""
+    setting = request.adapter.privacy_setting if request.adapter else ""
+    if mode != "auto" or request.message.private or not setting:
+        return text
+    return f"{text} {request.texts.welcome_privacy.format(setting=setting)}"
 
 
 async def change_threshold(context: CommandContext, request: CommandRequest) -> str:

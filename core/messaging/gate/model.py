@@ -24,13 +24,13 @@ SHIPPED = Path(__file__).with_name("model.json")
 _NAMED_FEATURES = 3
 # The meaning of each feature above and below its mean.
 MEANINGS: Mapping[str, tuple[str, str]] = {
-    "match": ("it shares many words with the knowledge", "it shares few words with the knowledge"),
-    "topic_words": ("it has words that the knowledge often uses", "it has few words that the knowledge often uses"),
+    "match": ("it shares many words with the documents", "it shares few words with the documents"),
+    "topic_words": ("it has words that the documents often use", "it has few words that the documents often use"),
     "best_match": ("one passage has many of its words", "no passage has many of its words"),
     "match_share": ("several passages have its words", "few passages have its words"),
     "best_match_share": ("one passage has its words", "no passage has its words"),
-    "known_words": ("the knowledge knows its words", "the knowledge does not know its words"),
-    "known_weight": ("the knowledge knows its rare words", "the knowledge does not know its rare words"),
+    "known_words": ("the documents contain its words", "the documents do not contain its words"),
+    "known_weight": ("the documents contain its rare words", "the documents do not contain its rare words"),
     "mean_weight": ("its words are rare", "its words are common"),
     "words": ("it has many words", "it has few words"),
     "length": ("it is long", "it is short"),

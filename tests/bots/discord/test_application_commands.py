@@ -164,7 +164,7 @@ async def test_the_handler_checks_whatever_the_menu_shows(peer: DiscordPeer, sta
         interaction = await run_command(peer, channel_id, "pause", person, permissions=bits)
         assert interaction.hidden
         assert interaction.response_message is not None
-        assert interaction.response_message.content == "Only people who look after this bot here may do that."
+        assert interaction.response_message.content == "Only this bot's admins in this chat can do that."
     assert [entry.outcome for entry in await dispatcher.context.audit.get_newest(9)] == ["refused", "refused"]
     private = peer.channel(private=True)
     interaction = await run_command(peer, private, "reload", ANN)

@@ -107,7 +107,7 @@ async def test_an_owner_is_answered_for_their_eyes_alone(peer: SlackPeer, start:
     assert dispatcher.context.overrides.mode("slack:C1") == "auto"
     reply_text = await send_command(peer, "mode off", ANN)
     assert reply_text["response_type"] == "ephemeral"
-    assert reply_text["text"] == "Only people who look after this bot here may do that."
+    assert reply_text["text"] == "Only this bot's admins in this chat can do that."
     assert (await send_command(peer, "ask How?", ANN))["response_type"] == "in_channel"
     assert (await send_command(peer, "admins add <@U42|ann>", OWNER))["text"].startswith("`U42` may look after me")
 

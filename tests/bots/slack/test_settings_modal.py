@@ -233,7 +233,7 @@ async def test_who_may_is_asked_again_when_the_form_is_sent(start: Start) -> Non
     view = await bot.opened(LENA)
     await bot.run_command(f"admins remove {LENA}", OWNER)
     await bot.sent(view, {MODE: "auto", THRESHOLD: "0.1"})
-    text = "Only people who look after this bot here may do that."
+    text = "Only this bot's admins in this chat can do that."
     assert view.errors == {MODE: text, THRESHOLD: text}
     assert (bot.dispatcher.context.overrides.mode(CHAT), bot.dispatcher.context.overrides.threshold(CHAT)) == (
         None,
@@ -251,7 +251,7 @@ async def test_others_get_a_word_and_no_form(start: Start) -> None:
     bot = await start()
     answer = await bot.run_command("settings", ANN)
     assert answer["response_type"] == "ephemeral"
-    assert answer["text"] == "Only people who look after this bot here may do that."
+    assert answer["text"] == "Only this bot's admins in this chat can do that."
     assert bot.peer.get_calls("views.open") == []
     assert [entry[:2] for entry in await bot.written()] == [("refused", "settings")]
     assert (await bot.run_command("settings of the cache?", ANN))["text"].startswith(

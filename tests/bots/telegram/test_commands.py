@@ -93,7 +93,7 @@ async def test_an_owner_commands_in_a_group_and_gets_a_reply(peer: TelegramPeer,
         await send_command(peer, "/mode@kimas_bot auto", OWNER) == "The mode of this chat is now auto; it was mention."
     )
     assert peer.messages(GROUP)[-1].reply_to is not None
-    assert await send_command(peer, "/mode off", ANN) == "Only people who look after this bot here may do that."
+    assert await send_command(peer, "/mode off", ANN) == "Only this bot's admins in this chat can do that."
     assert peer.get_calls("getChatAdministrators") == []
 
 

@@ -104,7 +104,7 @@ def test_every_silence_is_explained_in_the_language_of_whoever_asks() -> None:
 
 
 def test_why_the_gate_was_not_sure_is_told_in_the_language_of_who_asks() -> None:
-    explanation = "- it shares few words with the knowledge, + it has a question word, something of an older version"
+    explanation = "- it shares few words with the documents, + it has a question word, something of an older version"
     values = {"probability": 0.02, "threshold": 0.5, "explanation": explanation}
     outcome = MessageOutcome("silent", "unused", "", (), {"skip": "UNSURE", "values": values})
     assert format_explanation(outcome, messages_for("zh")) == (

@@ -445,7 +445,7 @@ async def test_forget_empties_what_its_sender_said_here(journal: Journal) -> Non
         values = {value for row in await connection.execute(query) for value in row}
     assert values == {"", "Bob", "43", "Why?"}
     second_outcome = await deliver(journal, echo, replace(forget, id="10"))
-    assert "nothing to forget" in second_outcome.sinks["10"].replies[0].text
+    assert "Nothing to forget" in second_outcome.sinks["10"].replies[0].text
     assert not await journal.record_message(MESSAGE), "still known, so that it is not answered again"
 
 

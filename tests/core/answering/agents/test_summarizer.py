@@ -7,27 +7,28 @@ from typing import Any
 import pytest
 
 from core.answering.pipeline import answer
+from core.catalogue import ENGLISH
 from core.llm.role_models import RoleChatModel
 from core.settings import ModelsSettings
 from core.types import Question, Reply
-from tests.support.fixtures import MemorySink, parts
+from tests.support.fixtures import MemorySink, parts, settings
 from tests.support.provider import ABORT, DONE, Answer, event, replaying
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
 HOW = Question("How do I install the package with pip?")
 WORDS = ("Run `pip install", " kimas` [p1].", " It needs a virtual")
-CUT = "*The answer was cut short: the language model stopped.*"
 QUOTED = "*The language model could not answer. This is quoted from the sources.*"
 
 
-async def ask(events: Answer) -> Reply:
+async def ask(events: Answer, deadline_s: float = 30) -> Reply:
     async with replaying(events) as provider:
         main = {"base_url": provider.base_url, "model": "peer"}
         models = RoleChatModel.open(ModelsSettings.model_validate({"main": main}))
         assert models is not None
         try:
-            return await answer(HOW, MemorySink(), parts(model=models))
+            configuration = settings(budget={"deadline_s": deadline_s})
+            return await answer(HOW, MemorySink(), parts(model=models, configuration=configuration))
         finally:
             await models.close()
 
@@ -37,19 +38,24 @@ def words(**fields: Any) -> list[bytes]:
 
 
 @pytest.mark.parametrize(
-    "end",
+    ("end", "note"),
     [
-        [event(finish="length"), DONE],
-        [event(finish="content_filter"), DONE],
-        [event(finish="error")],
-        [0.1, ABORT],
-        [],
+        ([event(finish="length"), DONE], ENGLISH.answer_too_long),
+        ([event(finish="content_filter"), DONE], ENGLISH.answer_filtered),
+        ([event(finish="error")], ENGLISH.answer_interrupted),
+        ([0.1, ABORT], ENGLISH.answer_interrupted),
+        ([], ENGLISH.answer_interrupted),
     ],
 )
-async def test_a_cut_answer_says_so(end: list[bytes | float | str]) -> None:
+async def test_a_cut_answer_says_so(end: list[bytes | float | str], note: str) -> None:
     reply = await ask([*words(), *end])
     assert reply.text.startswith("Run `pip install kimas` [1]. It needs a virtual …")
-    assert reply.text.endswith(CUT)
+    assert reply.text.endswith(note)
+
+
+async def test_an_answer_that_our_deadline_ends_says_so() -> None:
+    reply = await ask([*words(), *([0.5, event(" really")] * 60), DONE], deadline_s=6)
+    assert reply.text.endswith(ENGLISH.answer_too_late)
 
 
 @pytest.mark.parametrize("end", [[event(finish="stop")], [DONE], [event(choices=[], usage={"prompt_tokens": 5})]])

@@ -128,7 +128,7 @@ async def test_the_trace_is_shown_with_its_reasons_and_what_was_consumed(peer: S
     )
     assert "`look_back` (it failed)" in text
     assert "`memory module`; the evidence was poor, for: `no disks`" in text
-    assert f"- Consumed: {prompt} tokens read, {completion} written, cost 0.0" in text
+    assert f"- Tokens: {prompt} read, {completion} written, cost 0.0" in text
     output = StringIO()
 
     async def answered(_question: Question, sink: Sink) -> Reply:

@@ -123,7 +123,7 @@ def test_arguments_are_read(name: str, argument_text: str, arguments: dict[str, 
         ("pause", "nan", "a whole number"),
         ("threshold", "nan", "a number from 0 to 1 or `default`"),
         ("threshold", "1.2", "a number from 0 to 1"),
-        ("pause", "5 minutes", "That is too much. Write it as `/pause [MINUTES|SOURCE]`."),
+        ("pause", "5 minutes", "Too many words after the command. Write it as `/pause [MINUTES|SOURCE]`."),
     ],
 )
 def test_wrong_arguments_are_told_with_the_way_to_write_it(name: str, argument_text: str, error_text: str) -> None:
@@ -189,7 +189,7 @@ async def test_what_changes_the_deployment_is_the_owners_alone(
     await bot.deliver(says("admins", f"add {ADMIN}"))
     for person in (ANN, ADMIN, BOSS):
         output = await bot.deliver(says(command, argument_text, person=person))
-        expected = "Only people who look after" if person == ANN and command != "sources" else "Only the owners"
+        expected = "Only this bot's admins" if person == ANN and command != "sources" else "Only the owners"
         assert output.startswith(expected)
     assert bot.dispatcher.context.overrides.admins("test:room") == (ADMIN,)
     assert not bot.dispatcher.context.overrides.has_source_overrides
@@ -407,6 +407,14 @@ async def test_where_the_bot_is_not_at_all_only_owners_are_heard(journal: Journa
     assert await bot.deliver(says("pause", person=BOSS)) == ""
     assert await bot.deliver(says("status", person=ANN, private=True)) == ""
     assert "Version" in await bot.deliver(says("status", private=True))
+
+
+async def test_the_mode_says_when_the_platform_keeps_messages_back(journal: Journal) -> None:
+    bot = Bot.of(journal)
+    bot.adapter.privacy_setting = "@BotFather, `/setprivacy`"
+    assert (await bot.deliver(says("mode", "auto"))).endswith("can change that: @BotFather, `/setprivacy`.")
+    assert (await bot.deliver(says("mode"))).endswith("can change that: @BotFather, `/setprivacy`.")
+    assert (await bot.deliver(says("mode", "mention"))).endswith("it was `auto`.")
 
 
 async def test_a_flood_of_refused_commands_ends_in_silence(journal: Journal) -> None:
@@ -819,7 +827,7 @@ async def test_status_and_stats_count_what_happened(journal: Journal, refresher:
     assert "Today in this chat: 1 answered, 1 silent, 0 failed, 1 pending" in chat_status
     assert "Tokens today: 1,234, cost: 0.2500" in chat_status
     assert re.search(r", running for \d+ s$", chat_status, re.MULTILINE)
-    assert re.search(r"Platforms: test \(heard \d+ s ago\)", chat_status)
+    assert re.search(r"Platforms: test \(last message \d+ s ago\)", chat_status)
     assert "Sources: 1, all working, 3 passages" in chat_status
     full_status = await bot.deliver(says("status", private=True))
     assert "in all chats: 2 answered" in full_status
@@ -1062,7 +1070,7 @@ async def test_who_has_said_nothing_yet_is_answered_in_the_language_of_the_chat(
     assert error == "只有本机器人在这里的管理员可以这样做。"
     # The audit is read by others, who see one language.
     assert [entry.after for entry in await bot.entries()] == [""]
-    assert [entry.subject for entry in await bot.entries()] == ["Only people who look after this bot here may do that."]
+    assert [entry.subject for entry in await bot.entries()] == ["Only this bot's admins in this chat can do that."]
 
 
 def test_help_is_complete_in_chinese() -> None:

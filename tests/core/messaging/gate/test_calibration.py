@@ -100,7 +100,7 @@ async def test_too_few_of_a_kind_are_told_and_change_nothing(journal: Journal) -
 
 async def test_a_stranger_may_not(journal: Journal) -> None:
     bot = get_bot(journal)
-    assert "Only people who look after this bot here" in await bot.deliver(says("threshold", "auto", person=ANN))
+    assert "Only this bot's admins in this chat" in await bot.deliver(says("threshold", "auto", person=ANN))
     assert [(entry.outcome, entry.command) for entry in await bot.entries()] == [("refused", "threshold")]
 
 

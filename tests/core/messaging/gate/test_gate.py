@@ -736,7 +736,7 @@ def test_the_explanation_says_what_was_measured() -> None:
     """A short question shares few words with any text: that does not say that the knowledge has no answer."""
     passage = replace(INSTALL, lexical=5.0)
     features = extract_features("How do I disable cookies?", WordMatch((passage,), {"cooki": 5.0, "disabl": 4.0}, 7.6))
-    assert "- it shares few words with the knowledge" in load_model().explain(features)
+    assert "- it shares few words with the documents" in load_model().explain(features)
 
 
 def test_the_decision_itself_costs_little_more_than_reading_the_words() -> None:
