@@ -72,9 +72,9 @@ MIN_DISK_BYTES = 50_000_000
 
 async def run_check(settings: Settings, *, live: bool, as_json: bool) -> int:
     """Validate what the configuration names; the exit code is 1 when there is an error."""
-    budgets = {path: Budget(settings.budget) for path, _ in settings.models.iter_endpoints()}
+    budgets: list[Budget] = []
     findings = await check(settings, live=live, probes=make_probes(settings, budgets))
-    findings += await record_probes(settings, [budget for budget in budgets.values() if budget.tokens])
+    findings += await record_probes(settings, [budget for budget in budgets if budget.tokens])
     if as_json:
         print_json({"findings": [asdict(finding) for finding in findings]})
     else:

@@ -15,8 +15,9 @@ import click
 from bots.cli.check import check
 from bots.cli.env_file import get_env_path
 from bots.cli.init_template import MODEL_KEY, TOKENS, Answers, check_is_new
+from bots.cli.model_trial import answers_at_all
 from bots.cli.options import import_by_path
-from bots.cli.probes import diagnose, probe_model
+from bots.cli.probes import diagnose
 from bots.cli.trial import guess_source
 from bots.common.diagnosis import Diagnosis, FoundChat, Scope
 from core.errors import ConfigurationError, KimasError, PlatformError, SourceError, UsageError
@@ -216,7 +217,7 @@ def _ask_model(answers: Answers) -> None:
         click.echo("  it has " + ", ".join(sorted(names)[:MAX_SHOWN_MODELS]))
 
     def examine_model(name: str) -> str:
-        result = asyncio.run(probe_model(base_url, name, key, CHECK_TIMEOUT_S))
+        result = asyncio.run(answers_at_all(base_url, name, key, CHECK_TIMEOUT_S))
         click.secho(f"  ok: {result}", fg="green")
         return name
 

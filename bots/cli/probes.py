@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from bots.cli.console import Finding
 from bots.cli.endpoints import explain_failure
+from bots.cli.model_trial import ModelTrial
 from bots.cli.options import import_by_path
 from bots.common.diagnosis import Diagnosis, Scope
 from bots.common.open_storage import open_existing_database
 from bots.common.store_owner import read_store_owner
 from bots.daemon.adapters import get_section_path
 from bots.daemon.feeds import find_feed_errors, probe_feed
-from core.errors import EmbeddingError, ModelError, SourceError
+from core.errors import EmbeddingError, SourceError
 from core.formatting import strip_source_prefix
 from core.llm.client import OpenAIClient
-from core.llm.sse import StreamChunk
-from core.llm.usage import CallMeter, TokenEstimator
-from core.observability.metrics import MetricsRecorder
-from core.ports import RequestBudget
+from core.runtime.budget import Budget
 from core.settings import (
     EmbeddingSettings,
-    FallbackSettings,
     FeedSource,
     GithubSource,
     GitlabSource,
@@ -50,11 +47,10 @@ from knowledge.sources.git.source import GitRepository, is_local
 from knowledge.web.addresses import redact_url
 from knowledge.web.client import Request, WebClient
 
+Result = str | Diagnosis | list[Finding]
 LiveSourceSettings = HttpApiSource | SearchApiSource | RemoteRagSource
 
 PROBE_TIMEOUT_S = 15.0
-# Who called a model, in `kimas usage`.
-PROBE_AGENT = "check"
 LIVE_ONLY_HINT = "reached with --live only"
 IDENTITY_PREFIXES = {
     "telegram": "the token belongs to ",
@@ -69,14 +65,19 @@ class _Diagnose(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """An attempt to reach a service. `run` returns its result in a few words, or a bot's diagnosis, or raises."""
+    """An attempt to reach a service. `run` returns its result in a few words, a bot's diagnosis, findings, or raises.
+
+    `min_timeout_s`: so many seconds it has at least.
+    """
 
     subject: str
-    run: Callable[[], Awaitable[str | Diagnosis]]
+    run: Callable[[], Awaitable[Result]]
+    min_timeout_s: float = 0.0
 
 
 async def run_probe(probe: Probe, timeout_s: float) -> list[Finding]:
     """Return what an attempt results in, after at most `timeout_s` seconds; every failure becomes a finding."""
+    timeout_s = max(timeout_s, probe.min_timeout_s)
     try:
         async with asyncio.timeout(timeout_s):
             result = await probe.run()
@@ -87,6 +88,8 @@ async def run_probe(probe: Probe, timeout_s: float) -> list[Finding]:
         return [Finding("error", probe.subject, strip_source_prefix(source, str(error)) or type(error).__name__)]
     if isinstance(result, str):
         return [Finding("ok", probe.subject, result)]
+    if isinstance(result, list):
+        return result
     prefix = IDENTITY_PREFIXES[probe.subject.rpartition(".")[2]]
     return [
         Finding("ok", probe.subject, prefix + result.identity),
@@ -158,13 +161,16 @@ async def _probe_journal(settings: Settings) -> str:
         return await database.get_version() if database else ""
 
 
-def make_probes(settings: Settings, budgets: Mapping[str, RequestBudget] | None = None) -> list[Probe]:
-    """Return a probe per configured service. Each sends one small request and changes nothing.
+def make_probes(settings: Settings, budgets: list[Budget] | None = None) -> list[Probe]:
+    """Return a probe per configured service. Each sends a request or two and changes nothing.
 
-    What the call of a model takes is added to the budget with the model's path, if there is one.
+    What the calls of models take is put into `budgets`.
     """
+    budgets = [] if budgets is None else budgets
+    # An answer and a decision.
+    timeout_s = 2 * settings.budget.deadline_s + PROBE_TIMEOUT_S
     probes = [
-        Probe(path, partial(_probe_model, model, (budgets or {}).get(path)))
+        Probe(path, ModelTrial(path, model, settings, budgets).run, timeout_s)
         for path, model in settings.models.iter_endpoints()
     ]
     if settings.journal.url:
@@ -181,50 +187,6 @@ def make_probes(settings: Settings, budgets: Mapping[str, RequestBudget] | None 
             run = partial(diagnose, platform, section, get_scope(settings, name, platform))
             probes.append(Probe(get_section_path(name, platform), run))
     return probes
-
-
-async def _probe_model(settings: FallbackSettings, budget: RequestBudget | None) -> str:
-    api_key = settings.api_key.value() if settings.api_key else ""
-    if budget is None:
-        return await probe_model(settings.base_url, settings.model, api_key, settings.timeout_s)
-    sinks = budget, MetricsRecorder()
-    meter = CallMeter(_make_request(settings.model), settings, TokenEstimator(), sinks, PROBE_AGENT, is_stream=False)
-    return await probe_model(settings.base_url, settings.model, api_key, settings.timeout_s, meter)
-
-
-def _make_request(model: str) -> dict[str, Any]:
-    return {"model": model, "messages": [{"role": "user", "content": "Say yes."}]}
-
-
-async def probe_model(
-    base_url: str, model: str, api_key: str, timeout_s: float = PROBE_TIMEOUT_S, meter: CallMeter | None = None
-) -> str:
-    """Ask a model for one word, and let the meter count it.
-
-    Raises `ModelError`, with the endpoint's models where it has no such model, and a better address where one answers.
-    """
-    client = OpenAIClient.open(base_url, api_key, timeout_s)
-    try:
-        reply = await _complete(client, model, meter)
-    except ModelError as error:
-        raise ModelError(await explain_failure(error, base_url, model, api_key, timeout_s)) from error
-    finally:
-        await client.close()
-    return f"{model} at {base_url} answers ({reply.completion_tokens} tokens)"
-
-
-async def _complete(client: OpenAIClient, model: str, meter: CallMeter | None) -> StreamChunk:
-    if meter is None:
-        return await client.complete(_make_request(model))
-    try:
-        reply = await client.complete(_make_request(model))
-        meter.count(reply)
-    except BaseException as error:
-        meter.fail(error)
-        raise
-    finally:
-        meter.close()
-    return reply
 
 
 async def _probe_embedding(settings: EmbeddingSettings) -> str:

@@ -157,7 +157,9 @@ async def _run_attempt(
     except TimeoutError as error:
         attempt.record_timeout()
         message = f"did not answer within {timeout_s:.1f} s" if alternative_count else "did not answer in time"
-        raise deployment.make_error(message) from error
+        timeout_error = deployment.make_error(message)
+        timeout_error.is_timeout = True
+        raise timeout_error from error
     except ServiceError as error:
         model_error = error if isinstance(error, ModelError) else ModelError(str(error))
         attempt.record_failure(model_error)

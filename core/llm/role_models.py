@@ -61,6 +61,13 @@ class RoleChatModel:
         """Return a model with the role `judge` alone: it measures answers, and no part of the daemon calls it."""
         return cls({"judge": (_open_failover(settings, CIRCUIT, MetricsRecorder()), settings)})
 
+    @classmethod
+    def open_endpoint(cls, endpoint: FallbackSettings) -> RoleChatModel:
+        """Return a model that is one endpoint alone in each role: to try it."""
+        settings = ModelSettings.model_construct(**{**dict(endpoint), "fallbacks": {}})
+        client = _open_failover(settings, CIRCUIT, MetricsRecorder())
+        return cls({"main": (client, settings), "light": (client, settings)})
+
     async def stream(
         self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: RequestBudget, agent: str = ""
     ) -> AsyncGenerator[str]:

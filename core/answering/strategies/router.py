@@ -11,6 +11,7 @@ is allowed. Without a model the strategy is `single`, else `simple`, else the fi
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from core.answering.agents.conversation import format_question
@@ -18,10 +19,12 @@ from core.answering.context import AnswerDependencies, RetrievalResult
 from core.answering.strategies import parallel, planning, react, simple, single
 from core.language.courtesies import find_courtesy
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
+from core.llm.prompts import Prompts
 from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.budget import Budget
 from core.runtime.tasks import capture_error, task_group
 from core.settings import Strategy
+from core.settings.answering import StrategySettings
 from core.types import Question, Turn
 
 DESCRIPTIONS: dict[Strategy, str] = {
@@ -173,6 +176,14 @@ def _is_pleasantry(text: str) -> bool:
 async def llm_strategy(question: Question, deps: AnswerDependencies, budget: Budget) -> Choice:
     """Return the light model's choice among the allowed strategies. The default is the configured one."""
     settings = deps.settings.strategies
+    request, accept = make_choice(question, settings, deps.prompts, deps.describe_knowledge())
+    return await decide(request, accept, Choice(settings.default), deps, budget)
+
+
+def make_choice(
+    question: Question, settings: StrategySettings, prompts: Prompts, descriptions: str
+) -> tuple[DecisionRequest, Callable[[ParsedReply], Choice | None]]:
+    """Return the request for a choice among the allowed strategies, and what reads the reply."""
     choices = {name: STRATEGY_ALIASES[name] for name in dict.fromkeys(settings.allowed)}
     strategy_field = SchemaField(
         "strategy",
@@ -182,10 +193,7 @@ async def llm_strategy(question: Question, deps: AnswerDependencies, budget: Bud
         {str(name): choices[name] for name in choices},
     )
     options = "\n".join(f"{number}. {name}: {DESCRIPTIONS[name]}" for number, name in enumerate(choices, 1))
-    system = deps.prompts.fill(
-        "strategy", strategies=options, example=settings.default, descriptions=deps.describe_knowledge()
-    )
-
+    system = prompts.fill("strategy", strategies=options, example=settings.default, descriptions=descriptions)
     query_field = SchemaField("query", "text", "what to search for; empty for the question as it stands", QUERY_KEYS)
 
     def accept(parsed_reply: ParsedReply) -> Choice | None:
@@ -200,5 +208,4 @@ async def llm_strategy(question: Question, deps: AnswerDependencies, budget: Bud
         argument="query",
         has_spoken_argument=False,
     )
-    decision_request = DecisionRequest("choose", "choose", schema, system, [Turn("user", format_question(question))])
-    return await decide(decision_request, accept, Choice(settings.default), deps, budget)
+    return DecisionRequest("choose", "choose", schema, system, [Turn("user", format_question(question))]), accept

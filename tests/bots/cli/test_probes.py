@@ -226,11 +226,11 @@ async def test_a_refused_call_takes_nothing(tmp_path: Path) -> None:
         peer.models = ("other",)
         model = {"base_url": peer.base_url, "model": "unknown"}
         settings = Settings.model_validate({"data_dir": tmp_path, "models": {"main": model}})
-        budgets = {"models.main": Budget(settings.budget)}
+        budgets: list[Budget] = []
         (probe,) = make_probes(settings, budgets)
         with pytest.raises(ModelError):
             await probe.run()
-        assert not budgets["models.main"].tokens
+        assert [budget.tokens for budget in budgets] == [{}]
 
 
 async def test_an_address_without_http(tmp_path: Path) -> None:

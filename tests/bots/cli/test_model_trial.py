@@ -1,0 +1,85 @@
+"""What `kimas check --live` says of a model: over a real socket, with models of different strength."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bots.cli.check import check
+from bots.cli.console import Finding
+from bots.cli.model_trial import ANSWER
+from bots.cli.probes import make_probes
+from core.settings import Settings
+from tests.support.provider import DONE, Answer, Response, event, replaying
+
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
+CITED = [event(f"On port {ANSWER}"), event(" [p1]."), DONE]
+
+
+def choose(text: str = '{"strategy": "single", "query": ""}') -> Response:
+    return Response({"choices": [{"message": {"content": text}, "finish_reason": "stop"}]})
+
+
+async def run_trial(folder: Path, written: Answer, chosen: Answer, **fields: Any) -> list[Finding]:
+    """Return what is found of a model that streams its answers, and sends its decisions whole."""
+
+    def reply(body: dict[str, Any]) -> Answer:
+        return written if body.get("stream") else chosen
+
+    async with replaying(reply) as provider:
+        endpoint = {"base_url": provider.base_url, "model": "m", **fields}
+        settings = Settings.model_validate({"data_dir": folder, "models": {"main": endpoint}})
+        findings = await check(settings, live=True, probes=make_probes(settings))
+    return [finding for finding in findings if finding.subject == "models.main"][1:]
+
+
+async def test_a_model_that_is_fit_for_both(tmp_path: Path) -> None:
+    (finding,) = await run_trial(tmp_path, CITED, choose())
+    assert finding.level == "ok"
+    for part in ("answers: first token after 0", "whole reply after 0", " s of 30 s; a decision after 0"):
+        assert part in finding.text
+
+
+@pytest.mark.parametrize(
+    ("written", "chosen", "warning"),
+    [
+        ([event(f"On port {ANSWER}."), DONE], choose(), "does not name the passage"),
+        ([event("I do not know [p1]."), DONE], choose(), "did not find the answer in a prompt with 4,000 tokens"),
+        ([*[event("The port is the port of the port. ")] * 60, DONE], choose(), "only repeats itself"),
+        ([event(f"On port {ANSWER}"), event(finish="error")], choose(), "its reply broke off"),
+        ([event(f"On port {ANSWER}"), *([0.5, event(" or")] * 90), DONE], choose(), "takes longer than that"),
+        (CITED, choose("Hello! I am a helpful assistant."), "not answer in the form of a decision"),
+    ],
+)
+async def test_what_a_weak_model_lacks_is_a_warning(
+    tmp_path: Path, written: Answer, chosen: Answer, warning: str
+) -> None:
+    findings = await run_trial(tmp_path, written, chosen)
+    assert findings[0].level == "ok"
+    assert [finding.level for finding in findings if warning in finding.text] == ["warning"]
+
+
+async def test_a_model_that_does_not_begin_is_an_error_with_the_way_out(tmp_path: Path) -> None:
+    (finding,) = await run_trial(tmp_path, [60.0, *CITED], choose())
+    assert finding.level == "error"
+    assert "began no answer within 30 s, with 4,000 tokens of passages" in finding.text
+
+
+async def test_the_prompt_is_as_long_as_configured(tmp_path: Path) -> None:
+    prompts: list[str] = []
+
+    def reply(body: dict[str, Any]) -> Answer:
+        prompts.append(body["messages"][-1]["content"])
+        return CITED if body.get("stream") else choose()
+
+    async with replaying(reply) as provider:
+        for tokens in (500, 8000):
+            endpoint = {"base_url": provider.base_url, "model": "m", "context_tokens": tokens}
+            settings = Settings.model_validate({"data_dir": tmp_path, "models": {"main": endpoint}})
+            await check(settings, live=True, probes=make_probes(settings))
+    sizes = [len(prompt) for prompt in prompts if "<evidence>" in prompt]
+    assert 10 < sizes[1] / sizes[0] < 20
+    assert all(prompt.index(ANSWER) < 400 for prompt in prompts if "<evidence>" in prompt)
