@@ -24,6 +24,8 @@ TOKENS = {
     "slack": {"bot_token": "KIMAS_SLACK_BOT_TOKEN", "app_token": "KIMAS_SLACK_APP_TOKEN"},
 }
 MODEL_KEY = "KIMAS_MODEL_KEY"
+PAGE_KEY = "KIMAS_PAGE_TOKEN"
+PAGE_PORT = 8090
 _PLATFORM_COMMENTS = {
     "telegram": "A Telegram bot, with the token from @BotFather: docs/telegram.md",
     "discord": "A Discord bot, with the token from the developer portal: docs/discord.md",
@@ -37,7 +39,7 @@ _HEAD = f"""\
 # yaml-language-server: $schema={SCHEMA_NAME}
 #
 # A KIMAs configuration. Paths are relative to this file's folder. Do not write secrets into it: {{env: NAME}} reads one
-# from an environment variable or from the .env file beside this one, {{file: PATH}} from a file of its own. Next:
+# from an environment variable or from kimas.env beside this file, {{file: PATH}} from a file of its own. Next:
 #   kimas check --live     says what is right and what is missing
 #   kimas ingest           reads the sources
 #   kimas ask "..."        answers a question with citations
@@ -81,6 +83,11 @@ _MORE_SOURCES = """
 #     examples: ["How do I install it?"]
 
 """
+_LEARNED_SOURCE = """
+  # What trusted people teach with /learn and somebody approves with /faq.
+  learned:
+    kind: learned
+"""
 _MODEL_COMMENT = """\
 # A language model that writes the answers: any OpenAI-compatible endpoint. Without one the bot quotes the best
 # sentences, and nothing leaves this machine.
@@ -98,6 +105,7 @@ class Answers:
     platform: str = ""
     api_url: str = ""
     chat: str = ""
+    owner: str = ""
     sources: dict[str, dict[str, Any]] = field(default_factory=dict)
     model: dict[str, str] = field(default_factory=dict)
     # Values by the names of their variables; empty for those that are to be filled in.
@@ -171,13 +179,27 @@ def render_config(answers: Answers) -> str:
     key = {"api_key": {"env": MODEL_KEY}} if MODEL_KEY in answers.secrets else {}
     models = "models:\n" + _render_section("main", model | key, "  ")
     parts = [
-        _HEAD + (sources or _DEFAULT_SOURCE) + _MORE_SOURCES.format(source=source_names),
+        _HEAD + (sources or _DEFAULT_SOURCE),
+        _LEARNED_SOURCE if answers.platform else "",
+        _MORE_SOURCES.format(source=source_names),
         _MODEL_COMMENT + (models if answers.model else _comment_out(f"{models}    # api_key: {{env: {MODEL_KEY}}}")),
         *_render_platforms(answers),
     ]
     if answers.chat:
         gate = {"chats": [f"{answers.platform}:{answers.chat}"]}
         parts.append("\n# Groups where the bot answers; others are ignored.\n" + _render_section("gate", gate))
+    owner = f"{answers.platform}:{answers.owner}" if answers.owner else "telegram:123456789"
+    for comment, name, values, is_known in (
+        ("Who may give every command: docs/commands.md", "administration", {"owners": [owner]}, answers.owner),
+        (
+            "What the bot did, at http://127.0.0.1:8090: docs/operate.md",
+            "operator_page",
+            {"port": str(PAGE_PORT), "owner_token": {"env": PAGE_KEY}},
+            PAGE_KEY in answers.secrets,
+        ),
+    ):
+        text = _render_section(name, values)
+        parts.append(f"\n# {comment}.\n" + (text if is_known else _comment_out(text)))
     return "".join(parts)
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,15 @@ def guess_source(location: str) -> dict[str, Any]:
     if (path / ".git").exists():
         return {"kind": "git", "url": str(path)}
     return {"kind": "files", "path": str(path), "include": list(_TEXT_FILES), "exclude": [".*/", "node_modules/"]}
+
+
+def list_files(repository: Path) -> list[Path]:
+    """Return the relative paths of the files of a repository's HEAD; none for what is no repository on this machine."""
+    if not repository.is_dir():
+        return []
+    command = ["git", "-C", str(repository), "ls-tree", "-r", "-z", "--name-only", "HEAD"]
+    result = subprocess.run(command, capture_output=True, check=False)
+    return [Path(name) for name in result.stdout.decode("utf-8", "replace").split("\0") if name]
 
 
 def load_trial_settings(location: str, overrides: tuple[str, ...]) -> Settings:

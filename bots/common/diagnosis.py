@@ -32,7 +32,9 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class FoundChat:
-    """A group: its id on the platform, and its name."""
+    """A group: its id on the platform, its name, and who wrote or acted there, as far as that is known."""
 
     id: str
     title: str
+    author_id: str = ""
+    author: str = ""

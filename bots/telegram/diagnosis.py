@@ -85,7 +85,11 @@ def _find_group(updates: Iterable[Any]) -> FoundChat | None:
         events = [update[name] for name in _EVENTS if name in update] if isinstance(update, Mapping) else []
         chat = events[0].get("chat") if events and isinstance(events[0], Mapping) else None
         if isinstance(chat, Mapping) and chat.get("type") in GROUP_KINDS and isinstance(chat.get("id"), int):
-            admin_chats.append(FoundChat(str(chat["id"]), str(chat.get("title") or "")))
+            author = events[0].get("from")
+            # An anonymous administrator has the id of a bot of Telegram's.
+            is_person = isinstance(author, Mapping) and not author.get("is_bot")
+            person = (str(author.get("id") or ""), str(author.get("first_name") or "")) if is_person else ("", "")
+            admin_chats.append(FoundChat(str(chat["id"]), str(chat.get("title") or ""), *person))
     return admin_chats[-1] if admin_chats else None
 
 

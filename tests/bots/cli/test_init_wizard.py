@@ -54,6 +54,7 @@ async def test_telegram_from_an_empty_folder(folder: Path) -> None:
         await user.read("waiting for up to 60 s")
         peer.say(GROUP, "/ask hello")
         await user.answer(f"Team ({GROUP}): answer in this group only?", "")
+        await user.answer("is that you, who administers the bot?", "")
         await user.answer("Source [.]:", "no/such/place")
         await user.read("no/such/place does not exist: name a folder, a file or an address")
         await user.answer("Source [.]:", "docs")
@@ -61,16 +62,20 @@ async def test_telegram_from_an_empty_folder(folder: Path) -> None:
         await user.answer("Another source (Enter: none):", "")
         await user.answer("Model (none, ollama, other) [none]:", "other")
         await user.answer("API key, not shown", "sk-a-key-for-tests")
-        await user.answer("Address of the endpoint:", "localhost:1234")
+        address = "Address of the endpoint (none: no model):"
+        await user.answer(address, "localhost:1234")
         await user.read("begins with http:// or https://, for example http://localhost:1234")
-        await user.answer("Address of the endpoint:", "http://127.0.0.1:9/v1")
+        await user.answer("Keep it anyway?", "")
+        await user.answer(address, "http://127.0.0.1:9/v1")
         await user.read("the connection failed")
-        await user.answer("Address of the endpoint:", models.base_url)
+        await user.answer("Keep it anyway?", "")
+        await user.answer(address, models.base_url)
         await user.read("it has llama3.2, qwen3:8b")
-        await user.answer("Model's name:", "qwen3:7b")
+        await user.answer("Model's name (none: no model):", "qwen3:7b")
         await user.read("has no model qwen3:7b; it has qwen3:8b")
+        await user.answer("Keep it anyway?", "")
         assert list(folder.iterdir()) == [folder / "docs"], "nothing is written before the last answer"
-        await user.answer("Model's name:", "qwen3:8b")
+        await user.answer("Model's name (none: no model):", "qwen3:8b")
         assert await user.end() == 0
         assert "kimas check --live" in user.output
         assert peer.pending(), "the message that was found is still there for the daemon"
@@ -80,12 +85,20 @@ async def test_telegram_from_an_empty_folder(folder: Path) -> None:
     env_file = folder / "kimas.env"
     assert env_file.stat().st_mode & 0o777 == 0o600
     environment = dict(re.findall(r"^(\w+)=(.*)$", env_file.read_text("utf-8"), re.MULTILINE))
-    assert environment == {"KIMAS_TELEGRAM_TOKEN": peer.token, "KIMAS_MODEL_KEY": "sk-a-key-for-tests"}
+    assert len(environment["KIMAS_PAGE_TOKEN"]) >= 32
+    assert environment == {
+        "KIMAS_TELEGRAM_TOKEN": peer.token,
+        "KIMAS_MODEL_KEY": "sk-a-key-for-tests",
+        "KIMAS_PAGE_TOKEN": environment["KIMAS_PAGE_TOKEN"],
+    }
     settings = load_settings([folder / "kimas.yaml"], (), environment)
     assert settings.telegram is not None
     assert settings.telegram.api_url == peer.api_url
     assert settings.gate.chats == (f"telegram:{GROUP}",)
+    assert [owner.partition(":")[0] for owner in settings.administration.owners] == ["telegram"]
+    assert settings.operator_page.port == 8090
     assert isinstance(settings.sources["docs"], FilesSource)
+    assert settings.sources["learned"].kind == "learned"
     assert settings.models.main is not None
     assert settings.models.main.model == "qwen3:8b"
 
@@ -105,12 +118,15 @@ async def test_discord_asks_for_a_channel_where_the_bot_may_write(folder: Path) 
         await user.answer("Link of the channel", f"https://discord.com/channels/{peer.guild}/{closed_channel}")
         await user.read("the bot lacks Send Messages")
         await user.answer("Link of the channel", f"https://discord.com/channels/{peer.guild}/{channel_id}")
+        await user.answer("Your own user id on Discord", "Ann")
+        await user.answer("Your own user id on Discord", "123456789012345678")
         await user.answer("Source [.]:", str(repository))
         await user.read("ok: ")
         await user.answer("Another source (Enter: none):", "")
         await user.answer("Model", "none")
         assert await user.end() == 0
-    settings = load_settings([folder / "discord.yaml"], (), {"KIMAS_DISCORD_TOKEN": "x"})
+    settings = load_settings([folder / "discord.yaml"], (), {"KIMAS_DISCORD_TOKEN": "x", "KIMAS_PAGE_TOKEN": "a" * 32})
+    assert settings.administration.owners == ("discord:123456789012345678",)
     assert settings.gate.chats == (f"discord:{channel_id}",)
     assert isinstance(settings.sources["project"], GitSource)
 
@@ -128,11 +144,12 @@ async def test_slack_asks_for_both_tokens(folder: Path) -> None:
         await user.answer("Link of the channel", "https://rocket.slack.com/archives/C0000000000")
         await user.read("the bot is not in the channel")
         await user.answer("Link of the channel", "https://rocket.slack.com/archives/C0123456789")
+        await user.answer("Your own member id on Slack", "")
         await user.answer("Source [.]:", "docs")
         await user.answer("Another source (Enter: none):", "")
         await user.answer("Model", "")
         assert await user.end() == 0
-    tokens = {"KIMAS_SLACK_BOT_TOKEN": "x", "KIMAS_SLACK_APP_TOKEN": "y"}
+    tokens = {"KIMAS_SLACK_BOT_TOKEN": "x", "KIMAS_SLACK_APP_TOKEN": "y", "KIMAS_PAGE_TOKEN": "a" * 32}
     assert load_settings([folder / "kimas.yaml"], (), tokens).gate.chats == ("slack:C0123456789",)
 
 
@@ -149,7 +166,7 @@ async def test_what_is_not_known_yet_is_filled_in_later(folder: Path) -> None:
     assert "# KIMAS_TELEGRAM_TOKEN=" in (folder / "kimas.env").read_text("utf-8")
     settings = load_settings([folder / "kimas.yaml"], (), {}, require_secrets=False)
     assert settings.telegram is not None
-    assert set(settings.sources) == {"bot", "rocket-md"}
+    assert set(settings.sources) == {"bot", "rocket-md", "learned"}
 
 
 @pytest.mark.parametrize("at", ["Platform", "Token, not shown", "Source [.]:"])
@@ -173,8 +190,60 @@ async def test_an_interrupt_while_it_waits_for_the_group(folder: Path) -> None:
         await user.answer("s: skip", "")
         await user.read("waiting for up to 60 s")
         user.process.send_signal(signal.SIGINT)
+        await user.answer("Write what you have answered so far?", "n")
         assert await user.end() == 1
     assert list(folder.iterdir()) == [folder / "docs"]
+
+
+async def test_an_interrupt_at_a_model_that_does_not_answer_loses_nothing(folder: Path) -> None:
+    async with init(folder) as user:
+        await user.answer("Platform", "none")
+        await user.answer("Source [.]:", "docs")
+        await user.answer("Another source (Enter: none):", "")
+        await user.answer("Model", "other")
+        await user.answer("API key, not shown", "")
+        await user.answer("Address of the endpoint (none: no model):", "http://127.0.0.1:9/v1")
+        await user.read("Keep it anyway?")
+        os.write(user.controller, b"\x03")
+        await user.answer("Write what you have answered so far?", "")
+        assert await user.end() == 0
+    settings = load_settings([folder / "kimas.yaml"], (), {})
+    assert set(settings.sources) == {"docs"}
+    assert settings.models.main is None
+
+
+async def test_a_model_can_be_kept_although_it_does_not_answer(folder: Path) -> None:
+    async with init(folder) as user:
+        await user.answer("Platform", "none")
+        await user.answer("Source [.]:", "docs")
+        await user.answer("Another source (Enter: none):", "")
+        await user.answer("Model", "other")
+        await user.answer("API key, not shown", "")
+        await user.answer("Address of the endpoint (none: no model):", "http://127.0.0.1:9/v1")
+        await user.answer("Keep it anyway?", "y")
+        await user.answer("Model's name (none: no model):", "later")
+        await user.answer("Keep it anyway?", "y")
+        assert await user.end() == 0
+    main = load_settings([folder / "kimas.yaml"], (), {}).models.main
+    assert main is not None
+    assert (main.base_url, main.model) == ("http://127.0.0.1:9/v1", "later")
+
+
+async def test_a_large_repository_shows_what_it_holds_and_is_read_in_part(folder: Path) -> None:
+    files = {f"docs/page-{number}.md": "# Page" for number in range(20)}
+    files |= {f"src/part_{number}.py": "x = 1" for number in range(20)}
+    repository = make_repository(folder / "project", files)
+    async with init(folder) as user:
+        await user.answer("Platform", "none")
+        await user.answer("Source [.]:", str(repository))
+        await user.read("it holds 20 .")
+        await user.answer("Read which of them? Patterns, or all [/docs/** /*.md]:", "")
+        await user.answer("Another source (Enter: none):", "")
+        await user.answer("Model", "")
+        assert await user.end() == 0
+    source = load_settings([folder / "kimas.yaml"], (), {}).sources["project"]
+    assert isinstance(source, GitSource)
+    assert source.include == ("/docs/**", "/*.md")
 
 
 async def test_an_existing_file_is_left_alone(folder: Path) -> None:
