@@ -39,9 +39,9 @@ _BRACKETS = re.compile(r"[{\[｛［]")
 MAX_REPAIRED_BRACKETS = 60
 # What stands for the punctuation of JSON where a keyboard is Chinese.
 _TO_ASCII = str.maketrans("｛｝［］：，“”＂", '{}[]:,"""')
-_SPECIAL_TOKEN = re.compile(
-    r"<\|[^|<>\n]{0,40}\|>|<｜[^｜<>\n]{0,40}｜>|</?(?:s|tool_call|function_call|output|response|json)>"
-)
+# Of chat templates; a pattern to build others with.
+TEMPLATE_MARK = r"<\|[^|<>\n]{0,40}\|>|<｜[^｜<>\n]{0,40}｜>|</?s>"
+_SPECIAL_TOKEN = re.compile(rf"{TEMPLATE_MARK}|</?(?:tool_call|function_call|output|response|json)>")
 
 
 def normalize_key(key: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from core.answering.agents.conversation import fence_turn
 from core.answering.agents.history_selection import ContextualQuestion, get_speaker_labels, to_asked_by_attribute
+from core.answering.agents.outgoing import OutgoingText
 from core.answering.agents.quoting import WrittenAnswer, quote_passages
 from core.answering.context import AnswerDependencies, AnswerInputs, RetrievalResult
 from core.catalogue import Messages, messages_for
@@ -22,7 +23,7 @@ from core.observability.logs import get_logger
 from core.ports import ChatModel, Sink
 from core.runtime.budget import Budget
 from core.runtime.tasks import ends_when
-from core.types import Passage, Question, Turn
+from core.types import Question, Turn
 
 _log = get_logger(__name__)
 
@@ -63,7 +64,7 @@ async def write_answer(inputs: AnswerInputs, sink: Sink, deps: AnswerDependencie
     with budget.timed("write"):
         chunks = inputs.chunks or stream_answer(question, retrieval, deps.model, deps, budget)
         try:
-            text, error = await _stream_into_sink(chunks, retrieval.passages, sink, budget, question.stop)
+            text, error = await _stream_into_sink(chunks, inputs, _allow_read_text(inputs, deps), sink, budget)
         finally:
             tokens = budget.tokens
             deps.head_starts.record_answer(tokens["summarizer.prompt"], tokens["summarizer.completion"])
@@ -75,6 +76,12 @@ async def write_answer(inputs: AnswerInputs, sink: Sink, deps: AnswerDependencie
         if not retrieval.was_searched:
             return WrittenAnswer(messages.llm_failed, failure=str(error or NO_WORDS))
         return await quote_passages(inputs, deps, budget, str(error or NO_WORDS))
+
+
+def _allow_read_text(inputs: AnswerInputs, deps: AnswerDependencies) -> OutgoingText:
+    system, turns = build_prompt(inputs.question, inputs.retrieval, deps)
+    urls = (passage.url for passage in inputs.retrieval.passages)
+    return OutgoingText("\n".join([system, *(turn.text for turn in turns), *urls]))
 
 
 def _describe_end(error: KimasError, budget: Budget, messages: Messages) -> str:
@@ -98,24 +105,21 @@ def _mark_unfinished(text: str, note: str) -> str:
 
 
 async def _stream_into_sink(
-    chunks: AsyncGenerator[str],
-    passages: Sequence[Passage],
-    sink: Sink,
-    budget: Budget,
-    stop: asyncio.Event | None = None,
+    chunks: AsyncGenerator[str], inputs: AnswerInputs, outgoing: OutgoingText, sink: Sink, budget: Budget
 ) -> tuple[str, KimasError | None]:
-    """Return the text that the model wrote, and what ended it before its end, if anything did."""
+    """Return what may be shown of the text that the model wrote, and what ended it before its end, if anything did."""
+    passages = inputs.retrieval.passages
     text = ""
     next_update = 0.0
     try:
-        async with ends_when(stop), aclosing(chunks):
+        async with ends_when(inputs.question.stop), aclosing(chunks):
             async for chunk in chunks:
                 if not text:
                     budget.record_time("first_token")
                 text = append_visible(text, chunk)
                 # Each update resolves the markers of the whole text: too much work for every token of a long answer.
                 if (started_at := time.monotonic()) >= next_update:
-                    shown = resolve_markers(trim_partial_marker(text), passages)
+                    shown = resolve_markers(trim_partial_marker(outgoing.clean(text, is_partial=True)), passages)
                     pause_s = max(UPDATE_INTERVAL_S, UPDATE_PAUSE_FACTOR * (time.monotonic() - started_at))
                     # An answer that found nothing is a sentence, and one that nobody asked for is not shown at all.
                     if not shown.finds_nothing:
@@ -124,11 +128,12 @@ async def _stream_into_sink(
     except ModelError as error:
         budget.degrade("write", "failed" if budget.remaining() else "late")
         _log.warning("write.failed", error=str(error), characters=len(text))
-        return text, error
+        return outgoing.clean(text), error
     except AnswerStopped as error:
         budget.degrade("write", "stopped")
         _log.info("write.stopped", characters=len(text))
-        return text, error
+        return outgoing.clean(text), error
+    text = outgoing.clean(text)
     if not text.strip():
         _log.warning("write.failed", error=NO_WORDS, characters=len(text))
     return text, None

@@ -53,6 +53,13 @@ async def test_a_cut_answer_says_so(end: list[bytes | float | str], note: str) -
     assert reply.text.endswith(note)
 
 
+async def test_marks_of_a_template_never_leave_and_are_no_answer() -> None:
+    reply = await ask([*[event("<|im_start|>\n<|im_end|>\n")] * 9, DONE])
+    assert reply.is_extractive
+    reply = await ask([event("<|im_start|>See [this](https://evil.example/x) [p1].<|im_end|>"), DONE])
+    assert reply.text == "See this [1]."
+
+
 async def test_an_answer_that_our_deadline_ends_says_so() -> None:
     reply = await ask([*words(), *([0.5, event(" really")] * 60), DONE], deadline_s=6)
     assert reply.text.endswith(ENGLISH.answer_too_late)

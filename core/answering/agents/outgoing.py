@@ -1,0 +1,60 @@
+"""What of a model's text may be shown: no special tokens, no tags of the prompt, and no addresses that it never read.
+
+Code stays as it is: it may be about just these.
+"""
+
+from __future__ import annotations
+
+import re
+
+from core.citations.markers import find_markers
+from core.language.prose import change_outside_code
+from core.llm.reply_parsing import TEMPLATE_MARK
+
+# The tags with which our prompts fence what others wrote, and chat templates their turns.
+_TAG = re.compile(
+    rf"{TEMPLATE_MARK}|\[/?INST\]|<</?SYS>>"
+    r"|</?(?:evidence|passage|question|said|analysis|judgement|start_of_turn|end_of_turn|bos|eos|unk|pad)\b[^<>\n]{0,400}>",
+    re.IGNORECASE,
+)
+# What may become one: not shown while it is written.
+_PARTIAL_TAG = re.compile(r"<[|/\w｜][^<>\n]{0,400}\Z")
+_LINK = re.compile(
+    r"!?\[(?P<text>[^\[\]\n]{0,300})\]\(\s?<?(?P<target>[^\s()<>]{1,2000}(?:\([^\s()<>]{0,200}\)[^\s()<>]{0,200})?)>?"
+    r"(?:\s[\"'(][^\n\"')]{0,200}[\"')])?\s?\)"
+    r"|<?(?P<address>https?://[^\s<>\[\]\"'`，。；、）】》]{1,2000})>?",
+    re.IGNORECASE,
+)
+_ABSOLUTE = re.compile(r"[a-z][a-z0-9+.-]{0,30}:|//|www\.", re.IGNORECASE)
+_SCHEME = re.compile(r"^[a-z]{1,12}://(?:www\.)?", re.IGNORECASE)
+_END_SIGNS = ".,;:!?)*_"
+
+
+class OutgoingText:
+    """Cleans the text of one answer. `read_text` is all that its model read: addresses in it may be written."""
+
+    def __init__(self, read_text: str) -> None:
+        self._read_text = read_text.lower()
+
+    def clean(self, text: str, *, is_partial: bool = False) -> str:
+        """Return the text that may be shown. Of one that is still being written, the end may be held back."""
+        if is_partial:
+            text = _PARTIAL_TAG.sub("", text)
+        return change_outside_code(text, self._clean_prose)
+
+    def _clean_prose(self, text: str) -> str:
+        return _LINK.sub(self._replace_link, _TAG.sub("", text))
+
+    def _replace_link(self, match: re.Match[str]) -> str:
+        """Return a link as it stands if it was read; else its text, or an address that leads nowhere."""
+        if match["address"] is None:
+            # A citation resolves its own link.
+            is_kept = find_markers(match[0]) or not _ABSOLUTE.match(match["target"]) or self._was_read(match["target"])
+            return match[0] if is_kept else match["text"]
+        address = match["address"].rstrip(_END_SIGNS)
+        rest = match["address"][len(address) :]
+        return match[0] if self._was_read(address) else f"`{address}`{rest}"
+
+    def _was_read(self, address: str) -> bool:
+        key = _SCHEME.sub("", address).rstrip("/").lower()
+        return bool(key) and key in self._read_text

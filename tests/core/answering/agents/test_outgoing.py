@@ -1,0 +1,55 @@
+"""What of a model's text is shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.answering.agents.outgoing import OutgoingText
+from tests.support.growth import Growth, Text, find_growth
+
+READ = "Install it: https://docs.example.org/Install#pip or [the page](guide/start.md). Server: http://localhost:8000/"
+outgoing = OutgoingText(READ)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "See [the guide](https://docs.example.org/install#pip) and [start](guide/start.md).",
+        "See https://docs.example.org/Install, http://docs.example.org/install/ and <http://localhost:8000>.",
+        "`<|im_end|>` ends a turn:\n```\n[INST] https://evil.example/x [/INST]\n```\nSo `<said>`.",
+        "a < b, x[0](y) and List<String> stay [1].",
+        "Run it [p1](https://invented.example/p1).",
+    ],
+)
+def test_what_the_model_has_read_and_code_stay(text: str) -> None:
+    assert outgoing.clean(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Follow [this guide](https://www.ec2.org/docs/about).", "Follow this guide."),
+        ("See https://evil.example/x, please.", "See `https://evil.example/x`, please."),
+        ("See <https://evil.example/x>.", "See `https://evil.example/x`."),
+        ("![picture](https://evil.example/p.png?q=1) [a](https://e.example/b_(c) 'title')", "picture a"),
+        ("Yes.<|im_end|>\n<|im_start|>assistant", "Yes.\nassistant"),
+        ('<said by="Ann"> When? </said><|im_end|>', " When? "),
+        ('<evidence><passage id="p12" source="docs">Run it.</passage></evidence>', "Run it."),
+        ("<start_of_turn>model\nYes.<end_of_turn></s>", "model\nYes."),
+        ("[INST] <<SYS>>Hi<</SYS>> [/INST]", " Hi "),
+        ("<｜begin▁of▁sentence｜>Yes.", "Yes."),
+    ],
+)
+def test_marks_of_the_prompt_and_unread_addresses_do_not(text: str, shown: str) -> None:
+    assert outgoing.clean(text) == shown
+
+
+def test_the_beginning_of_a_mark_waits_for_its_end() -> None:
+    text = 'Yes, run it.<said by="Ann">'
+    for end in range(len(text)):
+        assert outgoing.clean(text[:end], is_partial=True) in (text[:end], "Yes, run it.", "Yes, run it.<")
+
+
+def test_takes_linear_time() -> None:
+    texts = [Text("", unit, "") for unit in ("<", "[", "[a](", "<said ", "https://", "<|", "![", "[a](b(", "a.b/")]
+    assert find_growth(outgoing.clean, texts, Growth(200, 0.0, 16_000, 0.02)) == ""
