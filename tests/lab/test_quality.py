@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
@@ -22,6 +23,7 @@ from tests.lab.quality import (
     figures,
     new_projects,
     quoted_answers,
+    unseen_projects,
     whole_prompts,
 )
 from tests.lab.quality.figures import Figure
@@ -126,6 +128,22 @@ def test_the_questions_about_new_projects_are_of_no_other_part() -> None:
     assert all(case.files and (case.translation or case.language == "en") for case in cases)
     statements = [json.loads(line) for line in new_projects.STATEMENTS.read_text("utf-8").splitlines()]
     assert {item["repository"] for item in statements} <= set(new_projects.REPOSITORIES)
+
+
+def test_the_questions_about_unseen_projects_are_of_no_other_part() -> None:
+    cases = read_cases(unseen_projects.QUESTIONS)
+    repositories = [part.REPOSITORIES for name, part in quality.parts().items() if name != "unseen_projects"]
+    assert not set(unseen_projects.REPOSITORIES) & set(chain.from_iterable(repositories))
+    assert Counter((case.project, case.kind) for case in cases) == Counter(
+        {(name, kind): 10 for name in unseen_projects.PROJECTS for kind in ("English", "Chinese", "follow-ups")}
+    )
+    records = [json.loads(line) for line in unseen_projects.QUESTIONS.read_text("utf-8").splitlines()]
+    assert Counter(record["project"] for record in records if record["facts"]) == dict.fromkeys(
+        unseen_projects.PROJECTS, 10
+    )
+    assert all(record["files"] for record in records)
+    assert all("rewrite" in record["light"] for record in records if record["history"])
+    assert all("translation" in record["light"] for record in records if record["language"] == "zh")
 
 
 def _answer(text: str, passage_texts: Sequence[str], also: Sequence[Sequence[int]]) -> whole_prompts.Answer:

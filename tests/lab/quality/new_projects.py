@@ -128,10 +128,10 @@ def _answer_figures(answers: Answers) -> list[Figure]:
     useful = {name: [judgement.is_useful for _, judgement in half] for name, half in halves.items()}
     helped = {name: [judgement.is_helped(case.files) for case, judgement in half] for name, half in halves.items()}
     return [
-        *(Figure(f"useful quoted answers{name}", _share(values)) for name, values in useful.items()),
-        *(Figure(f"useful answers, or a right page named{name}", _share(values)) for name, values in helped.items()),
-        Figure("off-topic questions quoted", _share(answers.off_topic_quoted), 0.1, lower_is_better=True),
-        Figure("off-topic questions that get pages", _share(answers.off_topic_with_pages), 0.1, lower_is_better=True),
+        *(Figure(f"useful quoted answers{name}", share(values)) for name, values in useful.items()),
+        *(Figure(f"useful answers, or a right page named{name}", share(values)) for name, values in helped.items()),
+        Figure("off-topic questions quoted", share(answers.off_topic_quoted), 0.1, lower_is_better=True),
+        Figure("off-topic questions that get pages", share(answers.off_topic_with_pages), 0.1, lower_is_better=True),
     ]
 
 
@@ -152,8 +152,8 @@ def _citation_figures(statements: Sequence[citations.Statement]) -> list[Figure]
     true = [item.is_removed for item in statements if item.is_true]
     false = [item.is_removed for item in statements if not item.is_true]
     return [
-        Figure("true citations lost", _share(true), 0.02, lower_is_better=True),
-        Figure("false citations removed", _share(false), 0.8),
+        Figure("true citations lost", share(true), 0.02, lower_is_better=True),
+        Figure("false citations removed", share(false), 0.8),
     ]
 
 
@@ -168,5 +168,6 @@ def _read_lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
 
 
-def _share(values: Sequence[bool]) -> float:
+def share(values: Sequence[bool]) -> float:
+    """Return the share of true values; 0 where there are none."""
     return sum(values) / max(1, len(values))

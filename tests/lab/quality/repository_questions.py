@@ -195,12 +195,13 @@ async def _ask(case: Case, app: App) -> Outcome:
     translated = 0
     if case.translation:
         question = replace(case.question, text=case.translation, history=())
-        translated = first_rank(await _evidence(question, app), case.files)
-    rank = first_rank(await _evidence(case.question, app), case.files)
+        translated = first_rank(await find_evidence(question, app), case.files)
+    rank = first_rank(await find_evidence(case.question, app), case.files)
     return Outcome(case, rank, first_rank(baseline, case.files), translated)
 
 
-async def _evidence(question: Question, app: App) -> Sequence[Passage]:
+async def find_evidence(question: Question, app: App) -> Sequence[Passage]:
+    """Return the passages that the answer to a question would be written from."""
     budget = Budget(app.settings.budget)
     return (await select_evidence(await single.gather(question, app.deps, budget), app.deps, budget)).passages
 
