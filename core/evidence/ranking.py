@@ -37,6 +37,23 @@ def fuse(
     return [_with_scores(passage, min(1.0, score), share) for score, share, passage in ranked_passages[:limit]]
 
 
+def on_scale_of(passages: Sequence[Passage], others: Sequence[Passage], alpha: float) -> Sequence[Passage]:
+    """Return passages of a search without vectors, with the scores that those of a search with vectors have.
+
+    The best gets the score of the best one, and so on. Otherwise a language that the embedder does not know would count
+    by half of its words, beside the whole score of a translation.
+    """
+    if not passages or any(passage.similarity for passage in passages) or not any(other.similarity for other in others):
+        return passages
+    scores = [scored.score for scored in score_passages(others, alpha)]
+    own = fuse(passages, alpha)
+    scores += [scores[-1]] * (len(own) - len(scores))
+    return [
+        replace(passage, similarity=score, lexical_share=score, score=score)
+        for passage, score in zip(own, scores, strict=False)
+    ]
+
+
 class ScoredPassage(NamedTuple):
     """A passage with its fused score, and the lexical share that the score was made with."""
 

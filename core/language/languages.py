@@ -14,6 +14,7 @@ from core.language.tokens import HAN, HANGUL, KANA
 MIN_LANGUAGE_SHARE = 0.2
 # Two common words of one language, and fewer of every other: names and code have none.
 MIN_COMMON_WORDS = 2
+FEW_TEXTS = 3
 MAX_CHARS = 2000
 # So many words in Latin script are no name or number, which people write in every language.
 MIN_TELLING_WORDS = 4
@@ -35,7 +36,7 @@ _SCRIPTS = (
 _PROSE_WORD = re.compile(r"\b[A-ZÀ-Þ]?[a-zß-ɏ]+\b")
 # A character of these scripts stands for about this many Latin letters.
 _LETTERS_PER_CHARACTER = {"ja": 3, "ko": 3, "zh": 3}
-_LATIN_NAME = re.compile(r"(?<![^\W_])[A-Za-z][\w.\-]*\w")
+_LATIN_NAME = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9_.\-]*[A-Za-z0-9_]")
 
 # The names that a configuration may use, by language code. The first nine languages have their own script.
 _LANGUAGE_NAMES = {
@@ -90,7 +91,7 @@ def is_in_language(text: str, language: str) -> bool | None:
     hit_counts = _count_common_words(text)
     max_hits = max(hit_counts.values())
     if hit_counts[expected_code] < max_hits:
-        return False
+        return False if max_hits >= MIN_COMMON_WORDS else None
     return True if max_hits and list(hit_counts.values()).count(max_hits) == 1 else None
 
 
@@ -132,8 +133,14 @@ def identify_language(text: str) -> str:
 
 
 def identify_languages(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the languages of a sample of texts, the most frequent first; empty when none shows."""
-    return get_main_languages(Counter(code for code in map(identify_language, texts) if code))
+    """Return the languages of a sample of texts, the most frequent first; empty when none shows.
+
+    One text of several says nothing: some lines of a configuration look like Spanish.
+    """
+    codes = [identify_language(text) for text in texts]
+    min_count = 1 if len(codes) <= FEW_TEXTS else 2
+    counts = Counter(code for code in codes if code)
+    return get_main_languages(Counter({code: count for code, count in counts.items() if count >= min_count}))
 
 
 def get_main_languages(counts: Counter[str]) -> tuple[str, ...]:

@@ -145,7 +145,8 @@ def _iter_values(text: str, schema: DecisionSchema) -> Iterator[dict[str, object
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, Mapping):
                 field_values = map_to_fields(item, schema)
-                is_explicit = is_explicit or main_field.name in field_values
+                # Also one that has no value: `{"query": null}`.
+                is_explicit = is_explicit or any(schema.find_field(str(key)) is main_field for key in item)
                 yield field_values
     if is_explicit:
         # It was said in so many words, and did not make sense: nothing better is hidden between them.

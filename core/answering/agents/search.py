@@ -14,6 +14,7 @@ from core.answering.agents.translation import Translation, translate_known_terms
 from core.answering.context import AnswerDependencies, Query, RewriteContext
 from core.answering.rewriting.runner import QueryResults, merge, rewrite
 from core.errors import KimasError, ServiceError
+from core.evidence.ranking import on_scale_of
 from core.observability.logs import get_logger
 from core.runtime.budget import Budget
 from core.runtime.tasks import capture_error, task_group
@@ -73,7 +74,8 @@ async def add_foreign(
         foreign_result = await _search_foreign_agents(translation, deps, budget)
     if foreign_result is None:
         return result
-    passages = (*result.passages, *foreign_result.passages)
+    own_passages = on_scale_of(result.passages, foreign_result.passages, deps.settings.knowledge.search.alpha)
+    passages = (*own_passages, *foreign_result.passages)
     return SearchResult(result.query, get_agent_names((result, foreign_result)), passages)
 
 

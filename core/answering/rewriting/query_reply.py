@@ -35,8 +35,9 @@ QUERY_SCHEMA = DecisionSchema(
     "query", "A search query", (SchemaField("query", "text", "the search query, one line", QUERY_KEYS),)
 )
 _REFUSAL = re.compile(
-    r"(?i)^\W*(?:i(?:'m| am)? (?:sorry|afraid|unable|not able|cannot|can't|can not|do not|don't|did not|didn't"
-    r"|would need)"
+    r"(?i)^\W*(?:i(?:'m| am)? (?:sorry|afraid|unable|not able)"
+    r"|i (?:cannot|can't|can not|do not|don't|did not|didn't|would need)"
+    r" (?:\w+ )?(?:help|assist|answer|translate|rewrite|search|have|know|understand|see|find|provide|more|to)\b"
     r"|sorry\b|as an ai\b|unfortunately\b|please (?:provide|clarify|give)|(?:很?抱歉|对不起|我不|我无法|无法|作为))"
 )
 

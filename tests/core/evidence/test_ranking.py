@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.evidence.ranking import REFERENCE_FACTOR, fuse
+from core.evidence.ranking import REFERENCE_FACTOR, fuse, on_scale_of
 from core.types import Passage
 
 
@@ -90,3 +90,16 @@ def test_lexical_shares_take_the_place_of_those_of_the_passages() -> None:
 def test_what_is_fused_once_more_is_not_copied() -> None:
     (fused,) = fuse([passage("a", 0.2, 0.9)], 0.5)
     assert fuse([fused], 0.5)[0] is fused
+
+
+def test_a_search_without_vectors_counts_as_much_as_one_with_them() -> None:
+    own = [passage("a", 0.0, 0.9), passage("b", 0.0, 0.3)]
+    foreign = [passage("c", 0.8, 0.4)]
+    scaled = on_scale_of(own, foreign, 0.5)
+    assert [(item.id, item.score) for item in fuse([*scaled, *foreign], 0.5)] == [
+        ("a", pytest.approx(0.6)),
+        ("b", pytest.approx(0.6)),
+        ("c", pytest.approx(0.6)),
+    ]
+    assert on_scale_of(own, own, 0.5) == own
+    assert on_scale_of(foreign, own, 0.5) == foreign
