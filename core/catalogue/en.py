@@ -34,6 +34,7 @@ class English(PlatformTexts):
         "model that could translate your question: please ask in {language}."
     )
     nearest_pages = "I found no direct answer in the sources I know. These pages come closest:\n\n{pages}"
+    see_also = "See also: {pages}"
     no_sources = "none are configured"
     llm_failed = "The language model could not answer. Please try again in a moment."
     llm_failed_pages = (

@@ -30,6 +30,7 @@ class Chinese(ChinesePlatformTexts, English):
         "而我没有可以翻译问题的语言模型：请用 {language} 提问。"
     )
     nearest_pages = "在我所知的资料中没有找到直接的答案。下面这些页面与问题最接近：\n\n{pages}"
+    see_also = "另见：{pages}"
     no_sources = "尚未配置"
     llm_failed = "语言模型暂时无法回答，请稍后再试。"
     llm_failed_pages = "语言模型暂时无法回答，请稍后再试。下面这些页面与问题最接近：\n\n{pages}"

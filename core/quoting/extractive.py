@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from core.citations.markers import strip_markers, to_name
@@ -62,7 +62,7 @@ class NearPage:
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """Markdown with each quote's passage id; where nothing is quoted, the pages that come closest, nearest first."""
+    """Markdown with each quote's passage id, and the pages that come closest but are not quoted, nearest first."""
 
     text: str = ""
     pages: tuple[NearPage, ...] = ()
@@ -83,7 +83,9 @@ async def extract(
     if best_fit < min_fit:
         return Extract(pages=_find_pages(ranking, passages, min_fit - PAGE_MARGIN))
     quotes = _select(ranking, min_fit)
-    return Extract("\n\n".join(_render(quote, passages[quote.position]) for quote in quotes))
+    quoted_pages = {_get_page(passages[quote.position]) for quote in quotes}
+    pages = _find_pages(ranking, passages, min_fit - PAGE_MARGIN, quoted_pages)
+    return Extract("\n\n".join(_render(quote, passages[quote.position]) for quote in quotes), pages)
 
 
 async def rank_cuts(question: str, passages: Sequence[Passage], library: Library, timeout_s: float) -> list[RankedCut]:
@@ -133,17 +135,24 @@ def _is_repeated(cut: Cut, other: Cut) -> bool:
     return is_same_section or len(tokens & tokenize(other.text)) > MAX_SHARED * len(tokens)
 
 
-def _find_pages(ranking: Sequence[RankedCut], passages: Sequence[Passage], min_fit: float) -> tuple[NearPage, ...]:
+def _get_page(passage: Passage) -> tuple[str, str]:
+    return passage.source, passage.path
+
+
+def _find_pages(
+    ranking: Sequence[RankedCut],
+    passages: Sequence[Passage],
+    min_fit: float,
+    quoted_pages: Collection[tuple[str, str]] = (),
+) -> tuple[NearPage, ...]:
     """Return the pages that are near enough to be named, each with the beginning of its best cut."""
     pages: dict[tuple[str, str], NearPage] = {}
     for ranked in ranking:
         passage = passages[ranked.cut.position]
-        if ranked.fit >= min_fit:
+        if ranked.fit >= min_fit and _get_page(passage) not in quoted_pages:
             prose = (statement.quotation for statement in ranked.cut.statements if statement.kind != "code")
             line = _LINK.sub(r"\1", " ".join(strip_markers(next(prose, "")).split()))
-            pages.setdefault(
-                (passage.source, passage.path), NearPage(ranked.cut.position, shorten(line, MAX_LINE_CHARS))
-            )
+            pages.setdefault(_get_page(passage), NearPage(ranked.cut.position, shorten(line, MAX_LINE_CHARS)))
     return tuple(pages.values())[:MAX_PAGES]
 
 

@@ -153,7 +153,7 @@ class Reply:
     """An answer: Markdown text in which [n] refers to `citations`, the passages behind it, and its trace.
 
     `image_description` is a model's description of the images in the question. `failure` is set where the text is an
-    apology: why there is no answer. `nearest_pages` are links that the text names in place of an answer. With
+    apology: why there is no answer. `nearest_pages` are links that the text names beside or in place of an answer. With
     `found_nothing`, the model says that the passages do not answer the question; what it cites is beside it.
     """
 

@@ -158,6 +158,7 @@ async def _set_up(terminal: Terminal, group: Group, docs: Path) -> None:
     await terminal.read("waiting for up to")
     group.say("/ask hello")
     await terminal.answer("answer in this group only?", "")
+    await terminal.answer("is that you", "")
     await terminal.answer("Source [.]:", str(docs))
     await terminal.answer("Another source", "")
     await terminal.answer("Model (", "")

@@ -25,8 +25,8 @@ MAX_URL_CHARS = 2000
 class WrittenAnswer:
     """The text of an answer, with passage ids as markers.
 
-    `nearest_pages` are what it names in place of an answer. `failure` is why there is no answer, where that has another
-    reason than the evidence.
+    `nearest_pages` are what it names beside its quotes, or in place of an answer. `failure` is why there is no answer,
+    where that has another reason than the evidence.
     """
 
     text: str
@@ -52,10 +52,13 @@ async def quote_passages(
     queries = list(dict.fromkeys((query, to_comparable_query(query, passages, budget))))
     timeout_s = max(MIN_QUOTE_S, 0.5 * budget.remaining()) / len(queries)
     found = await extract(queries, passages, deps.library, settings.knowledge.search.min_fit, timeout_s)
+    links = tuple(to_citation(passages[page.position], number) for number, page in enumerate(found.pages, 1))
     if found.text:
-        return WrittenAnswer(f"{found.text}\n\n{note}", is_extractive=True)
-    if found.pages and not inputs.question.is_unprompted:
-        links = tuple(to_citation(passages[page.position], number) for number, page in enumerate(found.pages, 1))
+        # Where the quotes miss the point, one of these often has it.
+        others = messages.see_also.format(pages=", ".join(map(_format_title, links)))
+        parts = [found.text, others, note] if links else [found.text, note]
+        return WrittenAnswer("\n\n".join(parts), True, links)
+    if links and not inputs.question.is_unprompted:
         lines = "\n".join(map(_format_page, found.pages, links))
         text = messages.llm_failed_pages if failure else messages.nearest_pages
         return WrittenAnswer(text.format(pages=lines), True, links, failure)
@@ -80,8 +83,12 @@ def say_nothing_found(deps: AnswerDependencies, question: str = "") -> str:
 
 
 def _format_page(page: NearPage, link: Citation) -> str:
+    return f"- {_format_title(link)}" + (f"\n  {page.line}" if page.line else "")
+
+
+def _format_title(link: Citation) -> str:
     url = link.url if len(link.url) <= MAX_URL_CHARS else ""
     title = format_link(shorten(link.title or link.path, MAX_TITLE_CHARS), url)
     # Nothing else would say where a page without an address is.
     location = f" · {format_code(link.path)}" if link.title and not url else ""
-    return f"- **{title}**{location}" + (f"\n  {page.line}" if page.line else "")
+    return f"**{title}**{location}"

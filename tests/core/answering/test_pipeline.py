@@ -10,7 +10,9 @@ import pytest
 from bots.cli.ask import reply_as_json
 from core.answering.agents import summarizer
 from core.answering.agents.context_manager import get_early_query
+from core.answering.agents.outgoing import OutgoingText
 from core.answering.cache import is_cacheable
+from core.answering.context import AnswerInputs, RetrievalResult
 from core.answering.pipeline import answer
 from core.citations.markers import ResolvedCitations
 from core.errors import ServiceError, UsageError
@@ -164,7 +166,8 @@ async def test_an_answer_that_is_hard_to_read_is_shown_less_often(monkeypatch: p
     monkeypatch.setattr(summarizer, "time", SimpleNamespace(monotonic=lambda: now))
     monkeypatch.setattr(summarizer, "resolve_markers", resolve_slowly)
     configuration = settings()
-    await summarizer._stream_into_sink(write(), (INSTALL,), MemorySink(), Budget(configuration.budget))
+    inputs = AnswerInputs(HOW, RetrievalResult("", (), (INSTALL,)))
+    await summarizer._stream_into_sink(write(), inputs, OutgoingText(""), MemorySink(), Budget(configuration.budget))
     assert read_s < 0.15 * now
 
 
