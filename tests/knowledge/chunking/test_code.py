@@ -154,7 +154,7 @@ def test_a_long_file_is_split_by_its_syntax(kind: str) -> None:
 def test_a_comment_stays_with_what_it_is_about() -> None:
     """Also far into a long file, and in PHP, where only the first part says that it is code."""
     methods = [
-        f"  /**\n   * Adds to {number}.\n   */\n  public function add{number}($a) {{\n    return $a + {number};\n\n  }}\n"
+        f"  /**\n   * Adds to {number}.\n   */\n  function add{number}($a) {{\n    return $a + {number};\n\n  }}\n"
         for number in range(300)
     ]
     chunks = chunk(Document("a.php", "<?php\nclass Sum {\n" + "\n".join(methods) + "}\n", "php"), 60)
