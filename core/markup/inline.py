@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Brackets that nothing closes are looked for again and again: a longer text is left as it stands.
 MAX_INLINE_CHARS = 20_000
 # Only these begin markup that is changed: most paragraphs have none of them.
-_CHANGED_MARKUP = re.compile(r"[\[<\\&{\n\u00a0]|==|\+\+")
+_CHANGED_MARKUP = re.compile(r"[\[<\\&{\u00a0]|==|\+\+|[ ]{2}\n")
 _ONE_LINK = r"\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)"
 # A link, or the way to a page: links with signs between them, and its own name at the end.
 ONLY_LINK = re.compile(
@@ -91,7 +91,7 @@ def clean_inline(
     """
     text = text.strip()
     if len(text) > MAX_INLINE_CHARS or not _CHANGED_MARKUP.search(text):
-        return " ".join(text.split())
+        return join_lines(text)
     text = _ATTRIBUTES.sub("", _WIDE_LINE_BREAK.sub("", text))
     if keeps_ways and ONLY_LINK.fullmatch(text) and not _OTHER_ADDRESS.search(text):
         return " ".join(text.split())
