@@ -88,7 +88,7 @@ VENDORS = {
     "safetensors": ["knowledge/embedding/ctranslate2_model.py", "knowledge/embedding/numpy_model.py"],
     "sdnotify": ["bots/daemon/runner.py"],
     "scipy": ["bots/evaluation/"],
-    "semantic_text_splitter": ["knowledge/chunking/"],
+    "tree_sitter": ["knowledge/chunking/code.py"],
     "slack_bolt": ["bots/slack/"],
     "slack_sdk": ["bots/slack/"],
     "sqlalchemy": ["core/storage/"],

@@ -103,7 +103,7 @@ def select(
     """Return the best passages, in order: at most `max_tokens` with headers, and at most `limit`, if given.
 
     A passage is left out when a better one contains the share `duplicate_threshold` of its shingles. It is merged with
-    a better one when their lines touch or overlap; both then count as one. The first passage is always taken, however
+    a better one when their lines touch; both then count as one. The first passage is always taken, however
     long it is: rendering shortens it.
     """
     selected_passages: list[_ShingledPassage] = []
@@ -150,20 +150,19 @@ def lost_in_the_middle_order(passages: Sequence[Passage]) -> list[Passage]:
 
 
 def merge_adjacent(better: Passage, other: Passage) -> Passage | None:
-    """Return two passages as one if their lines touch or overlap, else None.
+    """Return two passages as one if the lines of one begin where those of the other end, else None.
 
-    The result has the id and scores of the better one, a title that covers both, the lines of both, each once, and a
-    link to them. Texts that do not show which lines they share (a digest, a long line cut in pieces) are not merged.
+    The result has the id and scores of the better one, a title that covers both, the lines of both, and a link to them.
     """
     if (better.source, better.path) != (other.source, other.path) or not better.start_line or not other.start_line:
         return None
-    first, second = sorted((better, other), key=lambda passage: (passage.start_line, passage.end_line))
-    text = _merge_texts(first, second)
-    if text is None:
-        return None
+    first, second = sorted((better, other), key=lambda passage: passage.start_line)
     start = first.start_line
-    end = max(first.end_line, second.end_line)
+    end = second.end_line
+    if second.start_line != first.end_line + 1:
+        return None
     title = join_titles(first.title, second.title) or better.title
+    text = _merge_texts(first, second)
     return replace(better, title=title, text=text, start_line=start, end_line=end, url=_build_link(better, start, end))
 
 
@@ -217,24 +216,11 @@ def _merge_with_neighbours(
     ]
 
 
-def _merge_texts(first: Passage, second: Passage) -> str | None:
-    blank_lines = second.start_line - first.end_line - 1
-    if blank_lines >= 0:
-        # What was read as blocks has a blank line between them.
-        separator = "\n\n" if first.kind == "markdown" else "\n" * (blank_lines + 1)
-        return first.text + separator + second.text if blank_lines <= _MAX_BLANK_LINES else None
-    first_lines = first.text.split("\n")
-    second_lines = second.text.split("\n")
-    if (
-        len(first_lines) != first.end_line - first.start_line + 1
-        or len(second_lines) != second.end_line - second.start_line + 1
-    ):
-        return None
-    overlapping_lines = first_lines[second.start_line - first.start_line :]
-    count = min(len(overlapping_lines), len(second_lines))
-    if [line.rstrip() for line in overlapping_lines[:count]] != [line.rstrip() for line in second_lines[:count]]:
-        return None
-    return "\n".join([*first_lines, *second_lines[count:]])
+def _merge_texts(first: Passage, second: Passage) -> str:
+    # What was read as blocks has a blank line between them. Other texts are without the blank lines of their ends.
+    blank_lines = first.end_line - first.start_line - first.text.count("\n")
+    line_breaks = 2 if first.kind == "markdown" else 1 + min(max(blank_lines, 0), _MAX_BLANK_LINES)
+    return first.text + "\n" * line_breaks + second.text
 
 
 def _build_link(passage: Passage, start: int, end: int) -> str:

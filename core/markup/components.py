@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 # Nobody writes inline code, or a tag of a template, that is longer.
@@ -17,6 +18,8 @@ _TOKEN = re.compile(
     r"^(?P<lead>[ \t>]*+(?>(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*))(?P<fence>`{3,}+(?=[^`\n]*$)|~{3,}+)[^\n]*$"
     r"|(?P<ticks>`+)"
     r"|(?P<comment><!--|\{/\*)"
+    r"|(?P<note>(?<!\S)%%(?=\S)[^%\n]{1,1000}%%(?!\S)|^%%[ \t]*\n(?:(?!%%)[^\n]*+\n)*+%%[ \t]*$"
+    r"|\{>>[^{}\n]{0,1000}<<\}|\{--[^{}\n]{0,1000}--\})"
     r"|(?P<template>\{(?:%|\{[%<])-?[ \t]*+(?P<end>/|end)?(?P<block>[A-Za-z][\w-]*+)"
     r"(?P<arguments>[^{}\n]{0,500}?)-?[%>]\}\}?)"
     r"|(?P<helper>\{\{[#%/][^{}\n]{1,500}\}\})"
@@ -30,13 +33,30 @@ _BRACES = re.compile(r"\{(?>(?:[^{}]+|\{(?>(?:[^{}]+|\{[^{}]*\})*)\})*)\}")
 _REST_OF_TAG = re.compile(
     rf"(?>(?:[^<>\"'{{}}]+|\"[^\"]{{0,{MAX_SPAN_CHARS}}}\"|'[^']{{0,{MAX_SPAN_CHARS}}}'|{_BRACES.pattern})*)>"
 )
+# An object in braces, as the items of a component are written.
+_OBJECT = re.compile(r"(?<=[\[,{\s])\{[^{}]{0,2000}\}")
 _ATTRIBUTE = re.compile(
-    r"(?<![\w-])(label|title|tab|header|summary|name|value|description|type|items)\s*="
+    r"(?<![\w-])([A-Za-z]+)\s*[=:]"
     r"\s*(?:\"([^\"]*)\"|'([^']*)'|\{\s*[\"'`]([^\"'`{}]*)[\"'`]\s*\}|\{\s*(\[[^\[\]{}]*\])\s*\})"
 )
 _ITEM = re.compile(r"[\"']([^\"']+)[\"']")
-# The name that a reader sees, best first.
-_LABELS = ("label", "title", "tab", "header", "summary", "name", "value")
+# The name and the text that a reader sees, best first.
+_LABELS = (
+    "label",
+    "title",
+    "tab",
+    "header",
+    "heading",
+    "question",
+    "summary",
+    "name",
+    "path",
+    "query",
+    "body",
+    "value",
+)
+_TEXTS = ("description", "text", "caption", "content", "answer", "tip")
+_HIGHLIGHT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)highlight\b[^{}\n]*\}\}?")
 _STRING = re.compile(r"\{\s*([\"'`])([^\"'`]*)\1\s*\}")
 _NAME = re.compile(r"\{\{?\s*(?:[A-Za-z_$][\w$]*\.)*([A-Za-z_$][\w$]*)\s*\}\}?")
 _FRONT_KEY = re.compile(r"[A-Za-z_][\w -]*+[ \t]*+[:=]|#")
@@ -85,6 +105,18 @@ def _read_front_matter(lines: list[str]) -> tuple[int, str, int]:
             title = match[1].strip().strip("\"'")
             title_line = number
     return 1, "", 0
+
+
+def _show(attributes: str) -> dict[str, str]:
+    """Return what a reader sees of the attributes of a component, as attributes of a tag of HTML."""
+    values = {match[1].lower(): next(filter(None, match.groups()[1:]), "") for match in _ATTRIBUTE.finditer(attributes)}
+    return {
+        "title": next((values[name] for name in _LABELS if values.get(name)), ""),
+        "text": next((values[name] for name in _TEXTS if values.get(name)), ""),
+        "type": values.get("type") or values.get("style", ""),
+        "items": "|".join(_ITEM.findall(values.get("items", ""))),
+        "end": "1" if attributes.endswith("/>") else "",
+    }
 
 
 @dataclass(slots=True)
@@ -138,13 +170,12 @@ class _Rewriter:
             return end
         if token["comment"]:
             return self._skip_comment(token)
-        if token["helper"]:
-            # What a preprocessor, as that of mdBook, puts into its place is not known.
+        if token["helper"] or token["note"]:
+            # A note for editors. What a preprocessor, as that of mdBook, puts into its place is not known.
+            self._skip(token[0])
             return token.end()
         if token["template"]:
-            label = next(iter(_ITEM.findall(token["arguments"])), "")
-            self._emit_tag(token.end(), token["block"], bool(token["end"]), title=label)
-            return token.end()
+            return self._rewrite_template(token)
         if token["tag"]:
             return self._rewrite_tag(token)
         return self._rewrite_script(token)
@@ -184,21 +215,30 @@ class _Rewriter:
         if not is_component and "{" not in rest[0]:
             self._emit(self.text[token.start() : rest.end()])
             return rest.end()
-        attributes = {match[1]: next(filter(None, match.groups()[1:]), "") for match in _ATTRIBUTE.finditer(rest[0])}
-        items = "|".join(_ITEM.findall(attributes.get("items", "")))
-        label = next((attributes[key] for key in _LABELS if attributes.get(key)), "")
-        self._emit_tag(
-            rest.end(),
-            name,
-            bool(token["close"]),
-            title=label,
-            type=attributes.get("type", ""),
-            items=items,
-            text=attributes.get("description", "") if rest[0].endswith("/>") else "",
-            end="1" if rest[0].endswith("/>") else "",
-        )
+        self._emit_tag(rest.end(), name, bool(token["close"]), _show(_OBJECT.sub("", rest[0])))
+        for item in map(_show, _OBJECT.findall(rest[0])):
+            if item["title"] or item["text"]:
+                self._emit_tag(rest.end(), "card", False, item | {"end": "1"})
         self._skip(rest[0])
         return rest.end()
+
+    def _rewrite_template(self, token: re.Match[str]) -> int:
+        """Emit a tag of Jekyll, Hugo or GitBook; what is highlighted is code."""
+        name = token["block"]
+        arguments = token["arguments"].strip()
+        if name == "highlight" and not token["end"] and name not in self._unclosed:
+            if closing := _HIGHLIGHT_END.search(self.text, token.end()):
+                code = self.text[token.end() : closing.start()].rstrip()
+                fence = "`" * (max(2, *map(len, re.findall("`*", code))) + 1)
+                self._emit(f"{fence}{arguments.partition(' ')[0]}{code}\n{fence}")
+                return closing.end()
+            self._unclosed.add(name)
+        attributes = _show(arguments)
+        label = next(iter(_ITEM.findall(arguments)), "")
+        if "=" not in arguments and "/" not in label and not label.endswith((".md", ".html")):
+            attributes["title"] = label
+        self._emit_tag(token.end(), name, bool(token["end"]), attributes)
+        return token.end()
 
     def _is_at_start(self) -> bool:
         return not self._line.strip(" \t>-*+")
@@ -209,7 +249,7 @@ class _Rewriter:
         rest = self.text[position : line_end if line_end >= 0 else len(self.text)].strip()
         return not rest or rest.startswith(("<", "{%", "{{")) or rest.endswith((">", "%}", "}}"))
 
-    def _emit_tag(self, position: int, name: str, is_closing: bool, **attributes: str) -> None:
+    def _emit_tag(self, position: int, name: str, is_closing: bool, attributes: Mapping[str, str]) -> None:
         """Emit a tag on a line of its own; one within a sentence leaves no trace."""
         if not self._ends_line(position) or not (is_closing or self._is_at_start()):
             return

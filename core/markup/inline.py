@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Brackets that nothing closes are looked for again and again: a longer text is left as it stands.
 MAX_INLINE_CHARS = 20_000
 # Only these begin markup that is changed: most paragraphs have none of them.
-_CHANGED_MARKUP = re.compile(r"[\[<\\&{\n\u00a0]")
+_CHANGED_MARKUP = re.compile(r"[\[<\\&{\u00a0]|==|\+\+|[ ]{2}\n")
 _ONE_LINK = r"\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)"
 # A link, or the way to a page: links with signs between them, and its own name at the end.
 ONLY_LINK = re.compile(
@@ -35,6 +35,12 @@ _REFERENCE_ROLES = ("ref", "numref", "doc")
 # Text that a plug-in of MDX shows in its own way: `:tooltip[text]`.
 _TEXT_DIRECTIVE = re.compile(
     r"(`+[^`]*`+)|(?<![\w:]):[a-z][a-z-]{0,40}\[([^\[\]\n]{1,300})\](?!\()(?:\{[^{}\n]{0,200}\})?"
+)
+# Links and pictures of a wiki, marked text, and keys.
+_WIKI = re.compile(
+    r"(?P<code>`+[^`]*`+)|!\[\[[^\[\]\n]{1,200}\]\]|\[\[(?=\S)(?:[^\[\]|\n]{1,200}\|)?(?P<page>[^\[\]|\n]{1,200})\]\]"
+    r"|(?<![\w=])\{?==(?=[^\s=])(?P<mark>[^=\n]{1,300})(?<=\S)==\}?(?![\w=])"
+    r"|\{\+\+(?P<new>[^{}\n]{1,300})\+\+\}|(?<![\w+])\+\+(?P<keys>[a-z0-9]{1,20}(?:[+-][a-z0-9]{1,20}){0,4})\+\+(?![\w+])"
 )
 # A role of MyST.
 _ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`(?!`)")
@@ -76,25 +82,34 @@ def strip_tags(text: str, replacement: str = "") -> str:
     return _TAG.sub(replacement, text)
 
 
-def clean_inline(parser: MarkdownIt, text: str, environment: MutableMapping[str, Any]) -> str:
-    """Return inline Markdown with only what a chat renders.
+def clean_inline(
+    parser: MarkdownIt, text: str, environment: MutableMapping[str, Any], *, keeps_ways: bool = True
+) -> str:
+    """Return inline Markdown with only what a chat renders; with `keeps_ways`, what is only links stays as it is.
 
     `environment` holds the links that names refer to, and as `labels` the titles of parts of the document.
     """
     text = text.strip()
     if len(text) > MAX_INLINE_CHARS or not _CHANGED_MARKUP.search(text):
-        return " ".join(text.split())
+        return join_lines(text)
     text = _ATTRIBUTES.sub("", _WIDE_LINE_BREAK.sub("", text))
-    if ONLY_LINK.fullmatch(text) and not _OTHER_ADDRESS.search(text):
+    if keeps_ways and ONLY_LINK.fullmatch(text) and not _OTHER_ADDRESS.search(text):
         return " ".join(text.split())
     labels = environment.get("labels", {})
     if "{" in text:
         text = _SUBSTITUTION.sub(r"\1\2", _ROLE.sub(lambda match: write_role(match, labels), text))
     if ":" in text and "[" in text:
         text = _TEXT_DIRECTIVE.sub(r"\1\2", text)
+    if "[[" in text or "==" in text or "++" in text:
+        text = _WIKI.sub(_write_wiki, text)
     tokens: list[Token] = []
     parser.inline.parse(text, parser, environment, tokens)
     return "\n".join(" ".join(line.split()) for line in _write(tokens, labels).split("\n") if line.strip())
+
+
+def _write_wiki(match: re.Match[str]) -> str:
+    keys = match["keys"]
+    return f"`{keys}`" if keys else next(filter(None, match.group("code", "page", "mark", "new")), "")
 
 
 def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:

@@ -38,8 +38,13 @@ _OPTION = re.compile(r":[\w-]+:(?:[ \t]|$)")
 _QUOTED = re.compile(r"[\"'\[]([^\"'\[\]]{1,200})[\"'\]]")
 _TITLE_ATTRIBUTE = re.compile(r"\b(?:title|label|tab|name)=[\"']([^\"']{1,200})[\"']")
 _ALERT = re.compile(r"\[!([A-Za-z]+)\][+-]?[ \t]*([^\n]*)(?:\n|$)")
-# A target of MyST, and a comment, which only a line of its own can be.
-_NO_TEXT = re.compile(r"\([^()\n]{1,200}\)=[ \t]*(?:\n|$)|\+{3}[^\n]*(?:\n|$)|%[ \t][^\n]*(?:\n%[^\n]*)*(?:\n|$)")
+# What only a line of its own can be: a target of MyST, a comment, a table of contents, the meaning of an abbreviation,
+# attributes, and a file that could not be included.
+_NO_TEXT = re.compile(
+    r"(?:\([^()\n]{1,200}\)=|\+{3}[^\n]*|%[ \t][^\n]*(?:\n%[^\n]*)*|\[\[?_?(?:toc|TOC)_?\]\]?"
+    r"|\*\[[^\[\]\n]{1,100}\]:[^\n]*|\{:[^{}\n]{0,200}\}|(?:<<<|-{2,}8<-{2,})[ \t][^\n]*)[ \t]*(?:\n|$)"
+)
+_NO_TEXT_SIGNS = tuple("(+%[*{<-")
 _LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^\n]+)", re.MULTILINE)
 _MARKER = re.compile(r"^(?:[ \t]*(?:[-*+>]|\d{1,9}[.)])(?=[ \t]))+[ \t]*", re.MULTILINE)
 _BULLET = re.compile(r"[ \t]+[-*+][ \t]+\S")
@@ -48,7 +53,7 @@ _HIDDEN_RUST = re.compile(r"[ \t]*#(?:[ \t]|$)")
 # What a preprocessor could not put there.
 _INCLUDE = re.compile(r"^[ \t]*\{\{#[a-z_]*include [^{}\n]{1,500}\}\}[ \t]*$", re.MULTILINE)
 _HIDDEN_INPUT = re.compile(r"\b(?:remove-(?:input|cell)|hide-code)\b")
-_LANGUAGE = re.compile(r"\{?\.?([\w+#-]+)")
+_LANGUAGE = re.compile(r"\{?[ ]?\.?([\w+#-]+)")
 _CODE_DIRECTIVES = frozenset(
     ("code", "code-block", "code-cell", "sourcecode", "prompt", "parsed-literal", "doctest", "testcode")
 )
@@ -96,6 +101,8 @@ def _make_parser(*, has_indented_code: bool) -> MarkdownIt:
     parser.block.ruler.before("fence", "indented", _read_indented, {"alt": ["paragraph", "reference", "list"]})
     # Of a link that no browser should follow, the text is kept.
     parser.validateLink = lambda _: True  # type: ignore[assignment,method-assign]
+    # Addresses stay as they are written: to encode them takes a fifth of the time of a page.
+    parser.normalizeLink = lambda url: url.replace(" ", "%20")  # type: ignore[method-assign]
     # Inline markup is read where it is needed.
     parser.disable(["inline", "text_join", "footnote_tail"], ignoreInvalid=True)
     if not has_indented_code:
@@ -180,8 +187,8 @@ class _Reader:
         self._lines, self._numbers = outer_lines, outer_numbers
         return blocks
 
-    def _clean(self, text: str) -> str:
-        return clean_inline(self._parser, text, self._environment)
+    def _clean(self, text: str, *, keeps_ways: bool = True) -> str:
+        return clean_inline(self._parser, text, self._environment, keeps_ways=keeps_ways)
 
     def _get_lines(self, token: Token) -> tuple[int, int]:
         """Return the first and the last line of a block in the document."""
@@ -240,7 +247,7 @@ class _Reader:
     def _read_paragraph(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
         content = inner[0].content
         start, end = self._get_lines(token)
-        if content[:1] in "(+%" and (mark := _NO_TEXT.match(content)):
+        while content[:1] in _NO_TEXT_SIGNS and (mark := _NO_TEXT.match(content)):
             start += mark[0].count("\n")
             content = content[mark.end() :]
         lines = content.split("\n")
@@ -274,7 +281,7 @@ class _Reader:
             if part.type == "tr_open":
                 rows.append([])
             elif part.type == "inline":
-                rows[-1].append(self._clean(part.content).replace("\n", " "))
+                rows[-1].append(self._clean(part.content, keeps_ways=False).replace("\n", " "))
         return [self._place(_make_table(rows), token)]
 
     def _read_definitions(self, inner: Sequence[Token]) -> list[Block]:

@@ -24,6 +24,7 @@ READERS: dict[str, Callable[[str], tuple[Block, ...]]] = {
     "rst": read_rst,
     "asciidoc": read_asciidoc,
 }
+MAX_BLANK_LINES = 2
 
 __all__ = ["TokenizedChunk", "chunk", "chunk_and_tokenize"]
 
@@ -52,14 +53,17 @@ def chunk_and_tokenize(document: Document, tokens: int, max_chunks: int) -> list
     if len(chunks) > max_chunks:
         raise FormatError(f"it makes more than {max_chunks} passages")
     tokenized_chunks = []
-    for piece in chunks:
+    starts = [document.get_line(piece.start_line) for piece in chunks]
+    for piece, start, next_start in zip(chunks, starts, [*starts[1:], 0], strict=False):
         title = piece.title or document.title or document.path
         if document.edition:
             title += f" ({document.edition})"
         # The title says most about a passage, so it counts twice.
         lexical = lexical_tokens(f"{document.path}\n{title}\n{title}\n{piece.text}")
-        start = document.get_line(piece.start_line)
         end = document.get_line(piece.end_line)
+        # The blank lines below belong to it, so that neighbours touch, and what has another between does not.
+        if end < next_start <= end + 1 + MAX_BLANK_LINES:
+            end = next_start - 1
         tokenized_chunks.append(TokenizedChunk(piece.text, title, start, end, lexical, piece.kind or document.kind))
     return tokenized_chunks
 

@@ -149,6 +149,8 @@ class _Reader:
         self._depth = depth
         self._number = 0
         self._blocks: list[Block] = []
+        # Of the lists that the next line is inside of.
+        self._markers: tuple[str, ...] = ()
         self._style = _Style()
 
     def read(self) -> list[Block]:
@@ -360,6 +362,8 @@ class _Reader:
         self._blocks += self._wrap("", style, [paragraph], first, last) if is_wrapped else [*caption, paragraph]
 
     def _ends_paragraph(self, line: str) -> bool:
+        if self._markers and (line == "+" or _get_marker(line) in self._markers):
+            return True
         return not line.strip() or bool(_DELIMITER.match(line) or _ATTRIBUTE_LINE.match(line) or _ANCHOR.match(line))
 
     # Lists. `markers` are those of the lists around an item: one of them ends it, any other begins a list inside.
@@ -435,11 +439,14 @@ class _Reader:
     def _read_attached(self, markers: tuple[str, ...]) -> list[Block]:
         """Read what belongs to an item below its text: what `+` attaches, lists inside it, literal text."""
         outer_blocks = self._blocks
+        outer_markers = self._markers
         self._blocks = []
+        self._markers = markers
         while self._read_part(markers):
             pass
         blocks = self._blocks
         self._blocks = outer_blocks
+        self._markers = outer_markers
         return blocks
 
     def _read_part(self, markers: tuple[str, ...]) -> bool:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Literal
 
 import numpy as np
@@ -287,7 +289,7 @@ class _Refresh:
     def _leave_out(self, path: str, passage: Passage) -> None:
         """Note that the embedding model refuses a passage: it costs itself alone, and is named."""
         self.left_out[path] += 1
-        lines = f"lines {passage.start_line} to {passage.end_line}"
+        lines = f"lines {passage.start_line} to {passage.end_line}" if passage.start_line else passage.title
         self.unreadable[path] = f"the embedding model refuses {self.left_out[path]} of its passages, the last: {lines}"
         _log.warning("passage.not_embedded", source=self.source.name, path=path, lines=lines)
 
@@ -338,9 +340,15 @@ class _Refresh:
 
 
 def _to_passages(source: str, document: Document, chunks: Sequence[TokenizedChunk]) -> _ChunkedDocument:
-    """Return the passages of a document. Its title goes into the embedded text."""
+    """Return the passages of a document. Its title goes into the embedded text.
+
+    Those that share lines (of a long line, or of what a page includes) have none: what stands beside them is unknown.
+    """
     passages = []
+    last_lines = [0, *accumulate((text_chunk.end_line for text_chunk in chunks), max)]
+    next_lines = [*(text_chunk.start_line for text_chunk in chunks[1:]), sys.maxsize]
     for ordinal, text_chunk in enumerate(chunks):
+        has_lines = last_lines[ordinal] < text_chunk.start_line and text_chunk.end_line < next_lines[ordinal]
         url = document.url.replace("{start}", str(text_chunk.start_line)).replace("{end}", str(text_chunk.end_line))
         passage = Passage(
             id=make_passage_id(source, document.path, ordinal),
@@ -350,8 +358,8 @@ def _to_passages(source: str, document: Document, chunks: Sequence[TokenizedChun
             text=text_chunk.text,
             url=url,
             kind=text_chunk.kind,
-            start_line=text_chunk.start_line,
-            end_line=text_chunk.end_line,
+            start_line=text_chunk.start_line if has_lines else 0,
+            end_line=text_chunk.end_line if has_lines else 0,
         )
         passages.append((passage, f"{text_chunk.title}\n{text_chunk.text}", text_chunk.tokens))
     return _ChunkedDocument(document.path, tuple(passages))

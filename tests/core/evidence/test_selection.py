@@ -109,16 +109,13 @@ def test_neighbours_become_one_with_the_better_ones_id_and_a_link_to_both() -> N
     assert joined.url == f"{LINK}#L5-L20"
 
 
-def test_overlapping_lines_come_once() -> None:
-    [joined] = select_passages(lines(1, 10), lines(8, 14))
-    assert joined.text == lines(1, 14).text
-
-
-def test_blank_lines_between_neighbours_stay_and_a_gap_parts_them() -> None:
-    [joined] = select_passages(lines(1, 4), lines(6, 9))
+def test_neighbours_keep_the_blank_lines_between_them_and_a_gap_parts_them() -> None:
+    """A short passage may stand in any gap: lines that do not touch are not those of neighbours."""
+    above = replace(lines(1, 4), end_line=5)
+    [joined] = select_passages(above, lines(6, 9))
     assert joined.text == f"{lines(1, 4).text}\n\n{lines(6, 9).text}"
     assert len(joined.text.split("\n")) == joined.end_line - joined.start_line + 1
-    assert len(select_passages(lines(1, 4), lines(8, 9))) == 2
+    assert len(select_passages(lines(1, 4), lines(6, 9))) == 2
 
 
 def test_a_passage_between_two_joins_all_three_at_the_best_place() -> None:
@@ -138,8 +135,8 @@ def test_a_neighbour_takes_no_place_of_its_own() -> None:
         lines(5, 8, source="elsewhere"),
         lines(5, 8, path="other.md"),
         replace(lines(5, 8), start_line=0, end_line=0),
-        replace(lines(3, 8), text="A digest of these lines."),
-        replace(lines(3, 8), text="\n".join("other text here" for _ in range(6))),
+        lines(4, 8),
+        lines(6, 8),
     ],
 )
 def test_what_is_no_neighbour_stays_apart(other: Passage) -> None:

@@ -57,6 +57,13 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("Pass :tooltip[the key]{open} and `:a[b]`, :see[x](y).", "Pass the key and `:a[b]`, :seex."),
         ("{{#title Guide}} The {{%segment outline}} guide.", "The guide."),
         ("% a comment\nText.", "Text."),
+        ("See [[Other Page|that page]], ![[plan.png]] [[Home]] and `[[a]]`.", "See that page, Home and `[[a]]`."),
+        ("A ==marked== word, if a == b == c.", "A marked word, if a == b == c."),
+        ("Press ++ctrl+c++ in C++ or C++; {++new++} {==kept==}.", "Press `ctrl+c` in C++ or C++; new kept."),
+        ("[[toc]]\n\n[TOC]\n\nText.", "Text."),
+        ("*[HTML]: Hyper Text\n*[CSS]: Sheets\n\nThe HTML page.", "The HTML page."),
+        ("{: .note }\nA note.", "A note."),
+        ('<<< @/snippets/a.js\n\n--8<-- "a.md"\n\nText.', "Text."),
     ],
 )
 def test_inline_markup_that_a_chat_does_not_render_goes(markup: str, text: str) -> None:
@@ -108,6 +115,12 @@ def test_what_is_nested_too_deep_keeps_its_text(mark: str) -> None:
 )
 def test_what_is_indented_in_a_component_or_an_item_is_read(text: str, expected: str) -> None:
     assert write_markdown(read_markdown(text)) == expected
+
+
+def test_code_with_attributes_keeps_its_language() -> None:
+    for info in ("py", "{.py}", '{ .py .copy title="a.py" }'):
+        [code] = read_markdown(f"```{info}\nx = 1\n```")
+        assert (code.kind, code.text, code.language) == ("code", "x = 1", "py")
 
 
 def test_code_keeps_its_language_and_its_lines() -> None:
@@ -209,6 +222,9 @@ def test_the_anchor_of_a_heading_is_no_part_of_it(anchor: str) -> None:
         "<Foo/>\n\nText {/* hidden\n\nhidden */} goes on.",
         "[//]: # (hidden)",
         "[hidden]: <> (hidden)",
+        "Text %%hidden%% goes on, 100%% sure.",
+        "%%\nhidden\n\nhidden\n%%",
+        "Text {>>hidden<<} and {--hidden--}.",
     ],
 )
 def test_a_comment_is_no_content(comment: str) -> None:
@@ -379,6 +395,34 @@ def test_mdx_is_read_without_its_script() -> None:
 
 
 @pytest.mark.parametrize(
+    ("component", "shown"),
+    [
+        ('<ParamField path="limit" type="integer" default="10">\nHow many.\n</ParamField>', "**limit**\n\nHow many."),
+        ('<Frame caption="The plan">\n<img src="a.png" />\n</Frame>', "The plan"),
+        ('<Update label="2024-10-11" description="v0.1">\nNew.\n</Update>', "**2024-10-11**\n\nv0.1\n\nNew."),
+        (
+            "<Cards items={[{title: 'Install', href: '/i', description: 'How to'}, {title: \"Run\", text: 'Now'}]} />",
+            "**Install**: How to\n\n**Run**: Now",
+        ),
+        ('<Box style={{color: "red"}} title="Hot">\nIt is.\n</Box>', "**Hot**\n\nIt is."),
+        ('{% include note.html content="Mind the gap." %}', "Mind the gap."),
+        ('{{< figure src="a.png" caption="The plan" >}}', "The plan"),
+        ('{{< relref "a.md" >}}\n\nText.', "Text."),
+        ('{% content-ref url="a.md" %}\nText.\n{% endcontent-ref %}', "Text."),
+        ("{% highlight ruby %}\nputs '{{ x }}'\n{% endhighlight %}", "```ruby\nputs '{{ x }}'\n```"),
+        ("{{< highlight go >}}\nx := `a`\n{{< /highlight >}}\nText.", "```go\nx := `a`\n```\n\nText."),
+    ],
+)
+def test_what_the_attributes_of_a_component_say_is_shown(component: str, shown: str) -> None:
+    assert read(component) == shown
+
+
+def test_a_link_to_a_page_in_a_cell_is_its_text() -> None:
+    [table] = read_markdown("| Name | Page |\n|---|---|\n| [Beta](b.md) | [guide](./a.md) |")
+    assert table.rows == (("Beta", "guide"),)
+
+
+@pytest.mark.parametrize(
     "prose",
     ["import it from there", "export the data with `x`", "Use {braces} and <T> here.", "a\n\n    <Tab/>\n    x"],
 )
@@ -477,6 +521,19 @@ HOSTILE = [
     "(a)=\n",
     "% a\n",
     "---\na: b\n",
+    "%%\n",
+    "%%a ",
+    "%%a\n\n",
+    "{>>a",
+    "[[a",
+    "[[a|",
+    "==a",
+    "++a",
+    "++a+",
+    "{% highlight a %}\n",
+    "<A b={{c: 'd'},\n",
+    "{a: 'b'}, ",
+    "*[a]: b\n",
 ]
 
 

@@ -132,6 +132,7 @@ def test_a_definition_that_fits_is_kept_whole(kind: str) -> None:
         ("java", f"if (a) b(); // {'x' * 20}\nelse " * 1000),
         *((kind, "{\n" * 2000 + "}\n" * 2000) for kind in FILES),
         *((kind, "a = b + " * 20_000) for kind in FILES),
+        *((kind, "a=>\n" * 24_000) for kind in ("c", "cpp", "javascript")),
     ],
 )
 def test_hostile_code_takes_no_longer(kind: str, text: str) -> None:
@@ -148,6 +149,18 @@ def test_a_long_file_is_split_by_its_syntax(kind: str) -> None:
     assert len(text) > 8000
     starts = [piece.text.lstrip("\n").split(" ")[0] for piece in chunk(Document(f"a.{kind}", text, kind), 100)]
     assert set(starts) == {"function" if kind == "javascript" else "int"}
+
+
+def test_a_comment_stays_with_what_it_is_about() -> None:
+    """Also far into a long file, and in PHP, where only the first part says that it is code."""
+    methods = [
+        f"  /**\n   * Adds to {number}.\n   */\n  function add{number}($a) {{\n    return $a + {number};\n\n  }}\n"
+        for number in range(300)
+    ]
+    chunks = chunk(Document("a.php", "<?php\nclass Sum {\n" + "\n".join(methods) + "}\n", "php"), 60)
+    assert len(chunks) > 100
+    assert all(piece.text.lstrip().startswith("/**") for piece in chunks[1:])
+    assert all(piece.text.count("Adds to") == piece.text.count("return") for piece in chunks)
 
 
 @pytest.mark.parametrize("kind", FILES)

@@ -115,6 +115,8 @@ def test_marks_become_those_of_markdown(text: str, expected: str) -> None:
         ("* a\n//-\n\nText", "- a\n\nText"),
         ("[tabs]\n======\nJava::\n+\n[source,java]\n----\nint x;\n----\nShell::\n+\n--\nRun it.\n--\n======",
          "**Java**\n\n```java\nint x;\n```\n\n**Shell**\n\nRun it."),
+        ("[tabs]\n====\nLinux::\n+\napt\nMac::\n+\nbrew\n====", "**Linux**\n\napt\n\n**Mac**\n\nbrew"),
+        ("* a\n+\nmore\n* b\n+\none\n+\ntwo", "- a\n\n  more\n\n- b\n\n  one\n\n  two"),
         ('[source,java,role="primary"]\n.Java\n----\na();\n----', "**Java**\n\n```java\na();\n```"),
     ],
 )  # fmt: skip

@@ -75,7 +75,7 @@ async def test_a_passage_that_the_model_refuses_costs_itself_alone(
     assert all([await texts_in(store, "docs", word) for word in ("apple", "plum", "cherry")])
     assert report.passages == len(await store.vectors("docs"))
     assert sorted(report.unreadable) == ["a.md", "b.md"]
-    assert "the embedding model refuses 1 of its passages, the last: lines" in report.unreadable["b.md"]
+    assert "the embedding model refuses 1 of its passages, the last: Section 0" in report.unreadable["b.md"]
     assert counts(await run(source, store, Choosy(), 50)) == (0, 0, 0, 3)
 
 
@@ -111,6 +111,19 @@ async def test_passages_know_their_place(source: DictSource, store: Store, embed
     # Words of the path are found too, and the embedder sees the title.
     assert len(await store.search(query_tokens("guide"), None, ["docs"], 5)) == 1
     assert embedder.embedded == [f"{passage.title}\n{passage.text}"]
+
+
+async def test_only_neighbours_touch(source: DictSource, store: Store, embedder: WordEmbedder) -> None:
+    """The blank lines below a passage are its own; of a line that several share, none has the place."""
+    source.kind = "text"
+    long_line = " ".join(f"word{number}" for number in range(600))
+    source.texts = {
+        "a.txt": f"alpha first\n{'x ' * 300}\n\n\nalpha second\n{'y ' * 300}\nalpha {long_line}\nalpha last"
+    }
+    await run(source, store, embedder, tokens=60)
+    found = await store.search(query_tokens("alpha"), None, ["docs"], 100)
+    pieces = sorted({passage.start_line: passage for passage in found}.values(), key=lambda piece: piece.start_line)
+    assert [(piece.start_line, piece.end_line) for piece in pieces] == [(0, 0), (1, 1), (5, 5), (8, 8)]
 
 
 async def test_every_title_says_which_edition_it_is_of(

@@ -71,13 +71,16 @@ async def opened(server: Server) -> AsyncIterator[OpenAIClient]:
         await client.close()
 
 
-async def read(server: Server, **fields: Any) -> tuple[str, int, ModelError | None]:
-    """Return the text of a reply, its number of pieces and what ended it too early."""
+async def read(
+    server: Server, at_piece: Callable[[], object] = lambda: None, **fields: Any
+) -> tuple[str, int, ModelError | None]:
+    """Return the text of a reply, its number of pieces and what ended it too early; `at_piece` is called at each."""
     texts = []
     async with opened(server) as client:
         try:
             async for chunk in client.stream({"model": "any", "messages": STORY, **fields}):
                 texts.append(chunk.text)
+                at_piece()
         except ModelError as error:
             return "".join(texts), len(texts), error
     return "".join(texts), len(texts), None
@@ -120,10 +123,7 @@ async def check_leaving(server: Server) -> None:
 
 
 async def check_restart(server: Server) -> None:
-    task = asyncio.create_task(read(server, max_tokens=4000, ignore_eos=True))
-    await asyncio.sleep(1)
-    server.kill()
-    text, _, error = await task
+    text, _, error = await read(server, server.kill, max_tokens=4000, ignore_eos=True)
     assert text, "the answer had begun"
     assert error is not None, "an answer that broke off says so"
     assert not isinstance(error, ReplyCut), "nobody cut it on purpose"

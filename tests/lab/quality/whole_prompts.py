@@ -283,7 +283,7 @@ def _add_text(place: dict[str, Any], document: Document, chunks: Sequence[Tokeni
     pieces = [
         Passage("", "", document.path, "", chunk.text, "", chunk.kind, chunk.start_line, chunk.end_line)
         for chunk in chunks
-        if first <= chunk.start_line and chunk.end_line <= last
+        if first <= chunk.start_line <= last
     ]
     passages = [*_join(pieces), _read_lines(document, first, last)]
     unchanged = next((passage for passage in passages if hash_text(passage.text) == place["hash"]), None)
