@@ -1,26 +1,23 @@
 """The head start: an answer begun before it is certain what it has to be written from (`context.head_start`).
 
-In a conversation, calls of the light model precede the answer. One completes the question: meanwhile the question is
-searched behind those that it depends on, which mostly finds what the completed one will find. Another selects the
-messages that matter: rules guess them meanwhile. So the main model begins the answer on what the rules say, and the
-answer is held back.
+In a conversation, a call of the light model precedes the answer: it completes the question. Meanwhile the question is
+searched behind those that it depends on, which mostly finds what the completed one will find. So the main model begins
+the answer on that, and the answer is held back.
 
-When the light model agrees, the answer goes out: its first token comes as soon as the light model ends, because the
-main model's own delay has passed in the meantime. When it does not agree, the begun answer is discarded and a new one
-is written: only the tokens of the discarded call are lost, and `core.answering.head_start_policy` keeps them few. When
-the light model is as slow as the main one, an answer that began on the early search has the whole conversation,
-because the selection takes longer.
+When the completed question finds the same, the answer goes out: its first token comes as soon as the light model ends,
+because the main model's own delay has passed in the meantime. When it does not, the begun answer is discarded and a new
+one is written: only the tokens of the discarded call are lost, and `core.answering.head_start_policy` keeps them few.
+Where messages are selected, nothing is begun: the answer needs the selection, which takes as long as the completion.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
 from core.answering.agents import summarizer
-from core.answering.agents.history_selection import ContextualQuestion, HistorySelector
 from core.answering.agents.reranker import select_evidence
 from core.answering.context import AnswerDependencies, AnswerInputs, RetrievalResult
 from core.answering.head_start_policy import HeadStartPolicy
@@ -39,28 +36,22 @@ LOST_AGENT = "head_start"
 
 
 class HeadStart:
-    """An answer that may have begun early. `selector` selects the messages that matter; `tasks` owns the task."""
+    """An answer that may have begun early; `tasks` owns the task."""
 
-    def __init__(
-        self, selector: HistorySelector, deps: AnswerDependencies, budget: Budget, tasks: asyncio.TaskGroup
-    ) -> None:
-        self._selector = selector
+    def __init__(self, question: Question, deps: AnswerDependencies, budget: Budget, tasks: asyncio.TaskGroup) -> None:
+        self._question = question
         self._deps = deps
         self._budget = budget
         self._tasks = tasks
-        self._question: Question | None = None
         self._evidence: RetrievalResult | None = None
         self._chunks: asyncio.Queue[str | ServiceError | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self._account: HeadStartAccount | None = None
-        self._history_tokens = 0
 
     def start_from_partial_result(self, partial_result: RetrievalResult) -> None:
         """Begin the answer from the passages of the early search, while the question is still being completed."""
         if self._deps.settings.context.head_start:
-            self._start(
-                lambda: select_evidence(partial_result, self._deps, self._budget), self._selector.get_partial_question
-            )
+            self._task = self._tasks.create_task(self._run(partial_result))
 
     def accept_if_valid(self, retrieval: RetrievalResult) -> AnswerInputs | None:
         """Return the answer with what it is written from if it fits the final evidence, else None.
@@ -69,67 +60,27 @@ class HeadStart:
         """
         if light_ms := self._budget.timings_ms.get("rewrite"):
             self._deps.head_starts.record_light_call(light_ms / 1000)
-        if self._question is None or self._evidence is None:
-            return None
-        if not is_same_evidence(self._evidence.passages, retrieval.passages):
+        if self._evidence is None or not is_same_evidence(self._evidence.passages, retrieval.passages):
+            self.discard()
             return None
         if self._account:
             self._account.close(is_kept=True)
-            if self._selector.is_needed and not isinstance(self._question, ContextualQuestion):
-                # With the selection, the prompt would hold less of the conversation, or nothing.
-                self._deps.head_starts.record_excess(self._history_tokens)
         evidence = replace(self._evidence, query=retrieval.query)
-        return AnswerInputs(self._question, evidence, self._continue(self._question, evidence))
+        return AnswerInputs(self._question, evidence, self._continue(evidence))
 
-    async def wait_for_selection(self, retrieval: RetrievalResult) -> AnswerInputs:
-        """Wait for the selection of messages and return what the answer is written from.
-
-        Meanwhile the answer begins with the messages that rules select; it is accepted when the selection is the same.
-        """
-        self.discard()
-        if self._deps.settings.context.head_start and retrieval.passages and self._selector.is_pending():
-
-            async def get_evidence() -> RetrievalResult:
-                return retrieval
-
-            self._start(get_evidence, self._selector.get_rule_based_question)
-        question = await self._selector.wait_for_question()
-        if (
-            isinstance(question, ContextualQuestion)
-            and self._question is not None
-            and self._question.history == question.history
-            and (inputs := self.accept_if_valid(retrieval))
-        ):
-            return inputs
-        self.discard()
-        return AnswerInputs(question, retrieval)
-
-    def _start(
-        self, get_evidence: Callable[[], Awaitable[RetrievalResult]], get_question: Callable[[], Question]
-    ) -> None:
-        self._chunks = asyncio.Queue()
-        self._task = self._tasks.create_task(self._run(get_evidence, get_question))
-
-    async def _run(
-        self, get_evidence: Callable[[], Awaitable[RetrievalResult]], get_question: Callable[[], Question]
-    ) -> None:
+    async def _run(self, partial_result: RetrievalResult) -> None:
         try:
-            evidence = await get_evidence()
+            evidence = await select_evidence(partial_result, self._deps, self._budget)
         except KimasError:
             # An error here happens again, and is reported, when the final answer is written.
             return
         await asyncio.sleep(max(0.0, self._deps.head_starts.delay_s - self._budget.elapsed_ms() / 1000))
-        # Now, without waiting for a selection: that would cost the time that a head start saves.
-        question = get_question()
         if self._deps.model is None or not evidence.passages:
             return
-        system, turns = summarizer.build_prompt(question, evidence, self._deps)
-        *history_tokens, request_tokens = (estimate_tokens(turn.text) + MESSAGE_TOKENS for turn in turns)
-        self._history_tokens = sum(history_tokens)
-        prompt_tokens = estimate_tokens(system) + self._history_tokens + request_tokens
+        system, turns = summarizer.build_prompt(self._question, evidence, self._deps)
+        prompt_tokens = estimate_tokens(system) + sum(estimate_tokens(turn.text) + MESSAGE_TOKENS for turn in turns)
         if not self._deps.head_starts.may_begin(prompt_tokens):
             return
-        self._question = question
         self._evidence = evidence
         self._account = HeadStartAccount(self._budget, self._deps.head_starts, prompt_tokens)
         chunks = self._deps.model.stream(system, turns, role="main", budget=self._account, agent="summarizer")
@@ -141,7 +92,7 @@ class HeadStart:
         except ServiceError as error:
             self._chunks.put_nowait(error)
 
-    async def _continue(self, question: Question, evidence: RetrievalResult) -> AsyncGenerator[str]:
+    async def _continue(self, evidence: RetrievalResult) -> AsyncGenerator[str]:
         """Yield the text that has come and what follows. Raises `ModelError`."""
         try:
             chunk = await self._chunks.get()
@@ -153,7 +104,7 @@ class HeadStart:
         finally:
             self.discard()
         if has_failed and self._deps.model:
-            new_chunks = summarizer.stream_answer(question, evidence, self._deps.model, self._deps, self._budget)
+            new_chunks = summarizer.stream_answer(self._question, evidence, self._deps.model, self._deps, self._budget)
             async with aclosing(new_chunks):
                 async for new_chunk in new_chunks:
                     yield new_chunk
@@ -166,7 +117,6 @@ class HeadStart:
             self._task.cancel()
         if self._account is not None:
             self._account.close(is_kept=False)
-        self._question = None
         self._evidence = None
         self._account = None
 

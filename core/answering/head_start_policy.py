@@ -102,10 +102,6 @@ class HeadStartPolicy:
         """Count the tokens of a discarded answer."""
         self._add(lost_tokens=tokens)
 
-    def record_excess(self, tokens: int) -> None:
-        """Count the tokens that an answer needs only because it was begun early and kept."""
-        self._add(needed_tokens=-tokens, lost_tokens=tokens)
-
     def record_answer(self, prompt_tokens: int, completion_tokens: int) -> None:
         """Count the tokens of an answer that was needed."""
         self._answer_tokens = max(completion_tokens, self._answer_tokens * 3 // 4)

@@ -102,13 +102,15 @@ async def _prepare(
         return AnswerInputs(question, RetrievalResult("", (), (), "none"))
     # 2 understand
     selector = HistorySelector.start(question, deps, budget, tasks, skip=not router.may_use_history(question, deps))
-    head_start = HeadStart(selector, deps, budget, tasks)
+    head_start = HeadStart(question, deps, budget, tasks)
+    # One that begins before the selection would have the whole conversation, and no analysis.
+    on_partial_result = None if selector.is_needed else head_start.start_from_partial_result
     try:
         # 3 gather
-        retrieval = await router.gather(question, deps, budget, head_start.start_from_partial_result)
+        retrieval = await router.gather(question, deps, budget, on_partial_result)
         # 4 select
         retrieval = await select_evidence(retrieval, deps, budget)
-        inputs = head_start.accept_if_valid(retrieval) or await head_start.wait_for_selection(retrieval)
+        inputs = head_start.accept_if_valid(retrieval) or AnswerInputs(await selector.wait_for_question(), retrieval)
     except BaseException:
         head_start.discard()
         raise

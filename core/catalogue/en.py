@@ -339,6 +339,7 @@ class English(PlatformTexts):
     status_not_heard = "nothing yet"
     status_today = "- Today{chat}: {answered} answered, {silent} silent, {failed} failed, {pending} pending"
     status_cost = "- Tokens today: {tokens}, cost: {cost}"
+    source_hits = "- Sources since {day}, answers that cite them of those that had them: {sources}"
     status_chat = "- This chat: mode `{mode}`"
     status_paused = ", paused {until}"
     status_sources = "- Sources: {count} configured"

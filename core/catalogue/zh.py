@@ -307,6 +307,7 @@ class Chinese(ChinesePlatformTexts, English):
     status_not_heard = "还没有"
     status_today = "- 今天{chat}：回答 {answered}，沉默 {silent}，失败 {failed}，等待 {pending}"
     status_cost = "- 今天的 token：{tokens}，费用：{cost}"
+    source_hits = "- 自 {day} 起各来源被引用的回答数/出现的回答数：{sources}"
     status_chat = "- 本聊天：模式 `{mode}`"
     status_paused = "，已暂停，{until}"
     status_sources = "- 资料源：已配置 {count} 个"

@@ -101,6 +101,7 @@ class PrometheusMetrics(MetricsRecorder):
         self._messages = counter("messages", "Messages that are finished", "platform", "outcome", "reason")
         self._answers = counter("answers", "Answers that are finished", "outcome")
         self._saved_searches = counter("searches_saved", "Searches of agents that routing left out")
+        self._source_answers = counter("source_answers", "Answers that show or cite a source", "source", "use")
         self._degraded_stages = counter("degraded_stages", "Stages of answers whose fallback was used", "stage")
         self._first_token_seconds = histogram("first_token_seconds", "From the start of an answer to its first token")
         self._answer_seconds = histogram("answer_seconds", "From the start of an answer until it is posted")
@@ -208,6 +209,10 @@ class PrometheusMetrics(MetricsRecorder):
                 self._stage_seconds.labels(stage).observe(spent_ms / 1000)
             for stage in reply.trace.degraded:
                 self._degraded_stages.labels(stage).inc()
+            for source in {passage.source for passage in reply.passages}:
+                self._source_answers.labels(source, "shown").inc()
+            for source in {citation.source for citation in reply.citations}:
+                self._source_answers.labels(source, "cited").inc()
 
 
 class _StatusCollector:

@@ -106,9 +106,9 @@ class ContextSettings(Section):
     )
     head_start: bool = Field(
         True,
-        description="while slow calls of the light model run, begin the answer with what the "
-        "rules decided, and keep it if the light model agrees; `false` saves the tokens of discarded "
-        "answers",
+        description="while the light model completes a question, begin the answer on an early search, and keep it "
+        "if the completed question finds the same; not where messages are selected; `false` saves the tokens of "
+        "discarded answers",
     )
 
 

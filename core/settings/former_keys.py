@@ -13,7 +13,7 @@ FORMER_KEYS = {
     "answer.max_question_chars": "always 4000",
     "budget.choose": "two thirds of `budget.step`",
     "budget.compress": "two thirds of `budget.step`",
-    "budget.context": "always 0.02",
+    "budget.context": "always 0.12",
     "budget.look_back": "always 0.2",
     "budget.look_up": "always 0.05",
     "budget.requery": "`budget.step`",

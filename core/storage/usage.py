@@ -24,6 +24,8 @@ TERMINAL_PLATFORM = "terminal"
 # The number of recent answers that estimate the usage of one.
 AVERAGED_ANSWERS = 50
 MAX_NAME_CHARS = 128
+# Their traces are read for the hits of sources.
+MAX_HIT_ANSWERS = 500
 ChatFilter = tuple[str, str] | None
 PENDING_STATES = ("received", "answering", "sending")
 # So much of a time's text, YYYY-MM-DD HH:M, is ten minutes: fine enough to find the local day of every time zone.
@@ -253,6 +255,14 @@ class DailyStatistics:
     cost: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class SourceHits:
+    """In how many answers a source was among the passages, and in how many it was cited."""
+
+    shown: int
+    cited: int
+
+
 class StatisticsRepository(Repository):
     """Counts over messages and usage, of all chats or of one. Every method raises `StoreError`."""
 
@@ -287,6 +297,21 @@ class StatisticsRepository(Repository):
             day_statistics.tokens = int(tokens)
             day_statistics.cost = float(cost)
         return dict(sorted(statistics.items(), reverse=True))
+
+    async def count_source_hits(self, since: date, chat: ChatFilter = None) -> Mapping[str, SourceHits]:
+        """Return how often each source was shown to an answer and cited, in the newest answers since `since`."""
+        columns = messages.c
+        start = datetime.combine(since, time()).astimezone(UTC)
+        query = select(columns.trace, columns.citations).where(
+            columns.received_at >= start, columns.state == "answered", *_chat_conditions(messages, chat)
+        )
+        rows = await self._database.fetch_all(query.order_by(columns.number.desc()).limit(MAX_HIT_ANSWERS))
+        shown: Counter[str] = Counter()
+        cited: Counter[str] = Counter()
+        for trace, citations in rows:
+            shown.update({passage["source"] for passage in (trace or {}).get("passages") or ()})
+            cited.update({citation["source"] for citation in citations or ()})
+        return {source: SourceHits(count, cited[source]) for source, count in sorted(shown.items())}
 
     async def count_pending(self, chat: ChatFilter = None) -> int:
         """Return how many messages wait for an answer or a decision."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 
 from core.errors import EmbeddingError, UsageError
 from core.evidence.ranking import fuse, score_passages
@@ -22,7 +24,7 @@ from knowledge.retrieval.agent_index import AgentIndexEntry, MixIn, embed_mix_in
 from knowledge.retrieval.definitions import find_identifiers, is_definition
 from knowledge.retrieval.expiry_filter import ExpiryFilteringStore
 from knowledge.retrieval.query_embedder import EMBEDDER_COOLDOWN_S, QueryEmbedder
-from knowledge.retrieval.routing import AgentIndex, select_agents
+from knowledge.retrieval.routing import AgentIndex, drop_weak, select_agents
 
 _log = get_logger(__name__)
 
@@ -43,6 +45,18 @@ PASSAGE_MARGIN = 0.05
 MIN_WORDS_SIMILARITY = 0.15
 # How far above the threshold the best agent must score for the others to be left out without comparing passages.
 SURE_MARGIN = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class BestPassage:
+    """The best scores of some passages for a query: by similarity and words, and by words alone; 0 without any."""
+
+    score: float = 0.0
+    by_words: float = 0.0
+
+    def join(self, other: BestPassage) -> BestPassage:
+        """Return the best of both."""
+        return BestPassage(max(self.score, other.score), max(self.by_words, other.by_words))
 
 
 class KnowledgeLibrary:
@@ -303,32 +317,52 @@ class KnowledgeLibrary:
         *,
         at_least_one: bool,
     ) -> Sequence[AgentScore]:
-        """Add agents with a passage near the query where no centroid is near: the query may ask for a detail."""
+        """Add agents with a passage near the query where no centroid is near, and drop those whose passages are far.
+
+        The query may ask for a detail, and an agent may be near what another one answers. With a threshold below 0,
+        which asks all, none is dropped.
+        """
         limit = self._routing_settings.agents
         threshold = self._routing_settings.threshold
         is_sure = bool(agents) and agents[0].score >= threshold + SURE_MARGIN
-        if is_sure or len(agents) == min(limit, len(indexes)):
+        is_settled = is_sure or len(agents) == min(limit, len(indexes))
+        if is_settled and (len(agents) < 2 or threshold < 0):
             return agents
-        sources = {source for index in indexes for source in self._agents[index.name].sources}
-        # The same search as that of the agent, where only one has passages.
+        names = [agent.name for agent in agents] if is_settled else [index.name for index in indexes]
+        passages = await self._find_best_passages(query, vector, names)
+        near_scores: list[AgentScore] = []
+        if not is_settled:
+            # A vector may say nothing about words that the model does not know.
+            scores = [
+                AgentScore(name, max(passages[name].score, passages[name].by_words - PASSAGE_MARGIN)) for name in names
+            ]
+            scores.sort(key=lambda score: -score.score)
+            asked_names = {agent.name for agent in agents}
+            near_scores = [
+                score for score in scores if score.score >= threshold + PASSAGE_MARGIN and score.name not in asked_names
+            ]
+            if not agents and not near_scores:
+                return scores[: int(at_least_one)]
+        with_passages = {
+            index.name for index in indexes if len(index.centroids) and not self._has_live_source(index.name)
+        }
+        return drop_weak(
+            [*agents, *near_scores], {name: passages[name].score for name in names if name in with_passages}
+        )[:limit]
+
+    async def _find_best_passages(self, query: str, vector: Vectors, names: Sequence[str]) -> Mapping[str, BestPassage]:
+        """Return the best scores of the passages of each of these agents: the same search as theirs, over all."""
+        sources = {source for name in names for source in self._agents[name].sources}
         passages = await self._store.search(query_tokens(query), vector, sources, CANDIDATES)
-        best_scores: dict[str, float] = {}
+        best = dict.fromkeys(sources, BestPassage())
         lexical_shares = await self._lexical_shares(passages, query)
         for score, lexical_share, passage in score_passages(passages, self._search_settings.alpha, lexical_shares):
-            # A vector may say nothing about words that the model does not know.
-            by_words = lexical_share - PASSAGE_MARGIN if passage.similarity >= MIN_WORDS_SIMILARITY else 0.0
-            best_score = max(min(1.0, score), by_words, best_scores.get(passage.source, 0.0))
-            best_scores[passage.source] = best_score
-        scores = [
-            AgentScore(index.name, max(best_scores.get(source, 0.0) for source in self._agents[index.name].sources))
-            for index in indexes
-        ]
-        scores.sort(key=lambda score: -score.score)
-        asked_names = {agent.name for agent in agents}
-        near_scores = [
-            score for score in scores if score.score >= threshold + PASSAGE_MARGIN and score.name not in asked_names
-        ]
-        return [*agents, *near_scores][:limit] or scores[: int(at_least_one)]
+            by_words = lexical_share if passage.similarity >= MIN_WORDS_SIMILARITY else 0.0
+            best[passage.source] = best[passage.source].join(BestPassage(min(1.0, score), by_words))
+        return {
+            name: functools.reduce(BestPassage.join, (best[source] for source in self._agents[name].sources))
+            for name in names
+        }
 
     def _has_live_source(self, name: str) -> bool:
         return any(source in self._live_sources for source in self._agents[name].sources)

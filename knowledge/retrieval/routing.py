@@ -9,7 +9,7 @@ All vectors come from one model and all scores are weighted cosines, so that tho
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,8 @@ import numpy as np
 from core.types import AgentScore
 from knowledge.ports import Vectors
 
+# An agent is not asked when its best passage scores less than this share of the best one's (docs/decisions.md).
+MIN_SHARE_OF_BEST = 0.8
 # More vectors than this do not move the centroids, they only take time.
 MAX_SAMPLES = 10_000
 # Vectors closer than this (1 - cosine) are one and the same to a centroid; float32 errors are a tenth of it.
@@ -146,6 +148,24 @@ def select_agents(query: Vectors, indexes: Sequence[AgentIndex], *, limit: int, 
     scores = [AgentScore(index.name, compute_score(query, index)) for index in indexes]
     eligible_scores = [agent for agent in scores if agent.score >= threshold and agent.score > -np.inf]
     return sorted(eligible_scores, key=lambda agent: (-agent.score, agent.name))[:limit]
+
+
+def drop_weak(agents: Sequence[AgentScore], passage_scores: Mapping[str, float]) -> list[AgentScore]:
+    """Return the agents without those that are far below the best of them: by their best passages, where these count.
+
+    Agents without a passage score are compared with the first by their own scores.
+
+    >>> agents = [AgentScore("docs", 0.6), AgentScore("code", 0.5), AgentScore("news", 0.3)]
+    >>> [agent.name for agent in drop_weak(agents, {"docs": 0.4, "code": 0.7})]
+    ['code']
+    """
+    best_passage = max((passage_scores[agent.name] for agent in agents if agent.name in passage_scores), default=0.0)
+    return [
+        agent
+        for agent in agents
+        if passage_scores.get(agent.name, agent.score)
+        >= MIN_SHARE_OF_BEST * (best_passage if agent.name in passage_scores else agents[0].score)
+    ]
 
 
 def _init_centroids(vectors: Vectors, count: int, generator: np.random.Generator) -> Vectors:

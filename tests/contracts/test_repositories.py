@@ -34,7 +34,7 @@ from core.storage.overrides import Audit, RuntimeOverrides, new_entry, override_
 from core.storage.refresh_state import RefreshState, RefreshStateRepository
 from core.storage.reports import OUTCOMES, QuestionFilter, ReportRepository
 from core.storage.tables import cursors, messages, metadata
-from core.storage.usage import AgentUsage, StatisticsRepository, TokenUsage, UsageRepository
+from core.storage.usage import AgentUsage, SourceHits, StatisticsRepository, TokenUsage, UsageRepository
 from core.types import (
     DOWN,
     HANDOFF_COMMAND,
@@ -51,7 +51,7 @@ from core.types import (
     Turn,
     skip,
 )
-from core.types.replies import Trace
+from core.types.replies import Trace, TracedPassage
 
 # What SQLite and PostgreSQL both have, with one meaning.
 PORTABLE_FUNCTIONS = {"avg", "coalesce", "count", "lower", "max", "substr", "sum"}
@@ -501,6 +501,19 @@ class TestUsage:
         assert await repository.anonymize(day + timedelta(days=9), 3) == 2
         assert (await repository.get_totals(day, self.QUESTION)).user == TokenUsage()
         assert (await repository.get_totals(day, self.QUESTION)).overall == total
+
+    async def test_the_hits_of_sources_by_chat(self, journal: Journal, database: Database) -> None:
+        repository = StatisticsRepository(database)
+        passages = tuple(
+            TracedPassage(source, source, "a.md", "", "", 1, 2, 0.5, 0.5, 0.5, "text") for source in ("docs", "news")
+        )
+        trace = replace(REPLY.trace, passages=passages)
+        citation = Citation(1, "docs", "docs", "", "a.md", "")
+        await record_answer(journal, reply=replace(REPLY, citations=(citation, citation), trace=trace))
+        uncited_message = replace(MESSAGE, id="9", key=replace(CHAT, chat="-2"))
+        await record_answer(journal, uncited_message, replace(REPLY, citations=(), trace=trace), "10")
+        assert await repository.count_source_hits(today()) == {"docs": SourceHits(2, 1), "news": SourceHits(2, 0)}
+        assert (await repository.count_source_hits(today(), ("telegram", "-2")))["docs"] == SourceHits(1, 0)
 
     async def test_statistics_by_day_and_chat(self, journal: Journal, database: Database) -> None:
         repository = StatisticsRepository(database)

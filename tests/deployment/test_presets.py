@@ -20,6 +20,7 @@ from core.settings.loader import load_settings
 from core.settings.yaml_file import read_yaml
 from knowledge.retrieval.library import LIVE_TIME_SHARE
 from tests.support.deployment import README, ROOT, SERVER, logging_as_it_was, make_repository
+from tests.support.peers.reranker import KEY as RERANK_KEY, RerankPeer
 from tests.support.peers.web import KEY, Hit, Page, WebPeer
 from tests.support.scripted import Body, ScriptedPeer
 
@@ -29,6 +30,7 @@ DECIDING = {
     "choose": '{"strategy": "single"}',
     "rewrite_keyword": lambda body: f'{{"terms": ["{get_subject(body)}"]}}',
     "write": lambda body: quoting(body),  # noqa: PLW0108 (it is defined below)
+    "rewrite_prompt": lambda body: json.dumps({"query": get_subject(body)}),
     "rewrite_translation": '{"query": "model for Chinese speech recognition"}',
     "react": lambda body: (
         "[answer]" if "<evidence>" in str(body["messages"]) else "[retrieve_knowledge: Rocket sessions]"
@@ -55,6 +57,7 @@ def quoting(body: Body) -> str:
 class Peers:
     model: ScriptedPeer
     web: WebPeer
+    reranker: RerankPeer
     repository: Path
 
 
@@ -62,19 +65,25 @@ class Peers:
 async def peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Peers]:
     for key in KEYS:
         monkeypatch.setenv(key, KEY)
+    monkeypatch.setenv("RERANK_KEY", RERANK_KEY)
     files = {
         "README.md": README,
         "docs/guide.md": README,
+        "docs/source/guide.md": README,
         "src/rocket/server.py": SERVER,
+        "src/agentscope/app/server.py": SERVER,
         "examples/serve.py": "from rocket.server import Server\n\nServer().listen(9000)\n",
     }
     async with ScriptedPeer(**DECIDING) as model, WebPeer() as web:
         model.dimension = 1024
         model.api_key = KEY
-        web.hits = [Hit("Final", "https://news.example.org/final", "Ann Runner won the 100 m final in 9.99 s tonight.")]
-        reply = {"data": {"models": [{"name": "tiny-asr", "description": "中文语音识别", "tags": ["asr"], "url": ""}]}}
-        web.pages["/models"] = Page(json.dumps(reply), headers={"Content-Type": "application/json"})
-        yield Peers(model, web, make_repository(tmp_path / "rocket", files))
+        web.hits = [
+            Hit("Final", "https://news.example.org/final", "Ann Runner won the 100 m final in 9.99 s tonight."),
+            Hit("Tiny", "https://news.example.org/tiny", "tiny-asr 适合中文语音识别，模型很小。"),
+        ]
+        web.pages["/"] = Page("<html><title>Guide</title><main><h1>Guide</h1><p>Rocket needs Python.</p></main></html>")
+        async with RerankPeer(lambda query, text: float(query in text)) as reranker:
+            yield Peers(model, web, reranker, make_repository(tmp_path / "rocket", files))
 
 
 def overlay(preset: Path, peers: Peers, folder: Path) -> Path:
@@ -85,13 +94,16 @@ def overlay(preset: Path, peers: Peers, folder: Path) -> Path:
         address = {
             "git": {"url": str(peers.repository)},
             "search_api": {"base_url": peers.web.url("/tavily"), "allow_private": ["127.0.0.1"]},
-            "http_api": {"url": peers.web.url("/models"), "allow_private": ["127.0.0.1"]},
+            "website": {"url": peers.web.url("/"), "include": [], "delay_s": 0, "allow_private": ["127.0.0.1"]},
         }
         changes["sources"][name] = address.get(source["kind"], {})
     for role in data["models"]:
         changes["models"][role] = {"base_url": peers.model.base_url, "api_key": {"env": "OPENAI_API_KEY"}}
     if "embedding" in data.get("knowledge", {}):
         changes["knowledge"] = {"embedding": {"base_url": peers.model.base_url}}
+    if "reranker" in data.get("knowledge", {}).get("search", {}):
+        secret = {"env": "RERANK_KEY"}
+        changes["knowledge"]["search"] = {"reranker": {"url": peers.reranker.address("cohere"), "api_key": secret}}
     path = folder / "overlay.yaml"
     path.write_text(json.dumps(changes), "utf-8")
     return path
@@ -136,11 +148,16 @@ async def test_a_preset_answers_from_end_to_end(preset: Path, peers: Peers, tmp_
         assert peers.model.agents == ["rewrite_keyword", "write"]
     if preset.stem == "modelscope-qa":
         assert "models" in reply["agents"]
-        assert "tiny-asr" in {passage["path"] for passage in reply["passages"]}
+        assert {"models"} <= {passage["source"] for passage in reply["passages"]}
+        assert peers.reranker.bodies, "the provider's rerank endpoint puts the passages in order"
+        assert ["modelscope.cn/models"] in [body["include_domains"] for body in peers.web.bodies if body]
         prompt = peers.model.sent("write")[-1]["messages"][0]["content"]
         assert "根据给定的资料" in prompt
     if preset.stem == "agentscope-qa":
         assert {passage["source"] for passage in reply["passages"]} >= {"code"}
+        prompts = [body["messages"][0]["content"] for body in peers.model.sent("rewrite_prompt")]
+        assert all("AgentScope" in prompt for prompt in prompts)
+        assert len(set(prompts)) == len(reply["agents"]), "each agent has a prompt of its own"
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda path: path.stem)
@@ -159,20 +176,25 @@ CHINESE = "# 会话\n\n## 签名密钥\n\n要轮换签名密钥，请调用 `rot
 
 @pytest.mark.parametrize(
     ("question", "pages"),
-    [("如何轮换签名密钥？", {"docs/zh.md", "docs/guide.md"}), ("How do I change the signing key?", {"docs/guide.md"})],
+    [
+        ("如何轮换签名密钥？", {"docs/source/zh.md", "docs/source/guide.md"}),
+        ("How do I change the signing key?", {"docs/source/guide.md"}),
+    ],
 )
 async def test_a_chinese_question_finds_pages_in_both_languages(
     question: str, pages: set[str], peers: Peers, tmp_path: Path
 ) -> None:
     other_presets = {
-        f"docs/{number}.md": f"# Page {number}\n\nMessage {number} of the logbook, 日志 {number}.\n"
+        f"docs/source/{number}.md": f"# Page {number}\n\nMessage {number} of the logbook, 日志 {number}.\n"
         for number in range(80)
     }
-    files = {"docs/guide.md": README, "docs/zh.md": CHINESE, **other_presets}
+    files = {"docs/source/guide.md": README, "docs/source/zh.md": CHINESE, **other_presets}
     peers = replace(peers, repository=make_repository(tmp_path / "both", files))
     peers.model.replies["rewrite_translation"] = '{"query": "How do I change the signing key?"}'
     preset = ROOT / "config/presets/modelscope-qa.yaml"
-    configured = ("--config", str(preset), "--config", str(overlay(preset, peers, tmp_path)))
+    # The peer's vectors mean nothing: they would route at random.
+    routing = ("--set", "knowledge.routing.enabled=false")
+    configured = ("--config", str(preset), "--config", str(overlay(preset, peers, tmp_path)), *routing)
     await call(*configured, "ingest", "docs")
     reply = await call(*configured, "ask", question)
     assert {passage["path"] for passage in reply["passages"]} >= pages

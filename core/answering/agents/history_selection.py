@@ -1,8 +1,8 @@
 """The context manager for the summarizer: which messages matter for a question, and what is wanted now (KIMAs 3.2).
 
-The light model is called at the very beginning, at the same time as the rewrite and the search. Its reply is streamed:
-the indices come first and can be used before the analysis is complete. The summarizer takes what has come when it could
-begin; a light model that is slower than everything else delays the answer by no more than its share.
+The light model is called at the very beginning, at the same time as the rewrite and the search. The answer waits for
+its whole reply, by no more than the share of the budget of the stage. The indices come first: a reply that is cut off
+has said which messages count.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, fields
 
-from core.answering.agents.conversation import format_numbered_turns, is_apology, label_speakers
+from core.answering.agents.conversation import format_numbered_turns, label_speakers
 from core.answering.context import AnswerDependencies
 from core.errors import ServiceError
 from core.evidence.rendering import escape_delimiters
-from core.language.follow_ups import distinctive_words
 from core.language.tokens import estimate_tokens
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.reasoning import append_visible
@@ -31,8 +30,6 @@ from core.types import Question, Turn
 
 _log = get_logger(__name__)
 
-# The analysis after the indices is read until it pauses for this long: with fast models none of it is lost.
-ANALYSIS_PAUSE_S = 0.015
 # The least wait even when the share is used up: the first reply over a new connection comes late.
 MIN_WAIT_S = 0.05
 MAX_REPLY_CHARS = 2000
@@ -159,42 +156,24 @@ class HistorySelector:
     async def wait_for_question(self) -> Question:
         """Return the question with the messages that matter and the analysis; unchanged when they come too late.
 
-        Waits for the indices until the share `context` of the budget, counted from the question, is used up; then for
-        the analysis as long as it comes without a pause. A later call returns what has come by then.
+        Waits for the whole reply until the share `context` of the budget, counted from the question, is used up. Then
+        indices count without the analysis behind them.
         """
         if self._read_task is None:
             return self._question
-        clock = asyncio.get_running_loop().time
-        deadline = max(self._deadline, clock() + MIN_WAIT_S)
-        while True:
-            self._text_received.clear()
-            selection = self._parse_selection()
-            if self._is_complete or (selection is None and is_unparseable(self._reply_text)):
-                break
-            wait = ANALYSIS_PAUSE_S if selection else deadline - clock()
-            try:
-                async with asyncio.timeout(max(0.0, wait)):
+        try:
+            async with asyncio.timeout_at(max(self._deadline, asyncio.get_running_loop().time() + MIN_WAIT_S)):
+                while not self._is_complete and (not is_unparseable(self._reply_text) or self._parse_selection()):
+                    self._text_received.clear()
                     await self._text_received.wait()
-            except TimeoutError:
-                break
-        return self._to_question(self._parse_selection())
-
-    def get_partial_question(self) -> Question:
-        """Return the question with what has come of the selection, without waiting."""
+        except TimeoutError:
+            pass
         return self._to_question(self._parse_selection())
 
     @property
     def is_needed(self) -> bool:
         """Return whether messages are selected at all."""
         return self._read_task is not None
-
-    def is_pending(self) -> bool:
-        """Return whether a selection is still to come."""
-        return self._read_task is not None and not self._is_complete and self._parse_selection() is None
-
-    def get_rule_based_question(self) -> Question:
-        """Return the question with what has come of the selection, or else with the messages that rules select."""
-        return self._to_question(self._parse_selection() or HistorySelection(rule_based_positions(self._question)))
 
     def close(self, used_question: Question) -> None:
         """Stop reading. The stage is degraded when `used_question` has no selection although one was requested."""
@@ -226,34 +205,6 @@ def needs_selection(question: Question, settings: ContextSettings) -> bool:
     )
     is_long = sum(estimate_tokens(turn.text) for turn in question.history) >= settings.select_min_tokens
     return settings.select and bool(question.history) and (has_others or is_long)
-
-
-def rule_based_positions(question: Question) -> tuple[int, ...]:
-    """Return the positions of the exchanges (a message with its answers) that share words with a question."""
-    question_words = set(distinctive_words(question.text))
-    exchanges: list[list[int]] = []
-    for position, turn in enumerate(question.history):
-        if turn.role == "user" or not exchanges:
-            exchanges.append([])
-        exchanges[-1].append(position)
-    exchange_words = [
-        (
-            exchange,
-            {
-                word
-                for position in exchange
-                if not is_apology(question.history[position])
-                for word in distinctive_words(question.history[position].text)
-            },
-        )
-        for exchange in exchanges
-    ]
-    return tuple(
-        position
-        for exchange, exchange_word_set in exchange_words
-        if question_words & exchange_word_set
-        for position in exchange
-    )
 
 
 def parse_selection(reply: str, message_count: int, *, is_complete: bool) -> HistorySelection | None:

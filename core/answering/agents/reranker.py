@@ -88,15 +88,15 @@ async def select_evidence(retrieval: RetrievalResult, deps: AnswerDependencies, 
 
 
 async def rerank(
-    query: str, passages: Sequence[Passage], deps: AnswerDependencies, budget: Budget
+    query: str, passages: Sequence[Passage], deps: AnswerDependencies, budget: Budget, *, by_model: bool = True
 ) -> Sequence[Passage]:
-    """Return the passages best first, within the stage's share of the budget.
+    """Return the passages best first, within the stage's share of the budget; by the light model only if `by_model`.
 
     A translated question goes to the reranker with its translation, which is in the language of most passages.
     """
     search_settings = deps.settings.knowledge.search
     query = "\n".join(filter(None, (query, budget.translations.get(query))))
-    if search_settings.rerank == "model" and deps.model:
+    if search_settings.rerank == "model" and deps.model and by_model:
         return await LLMReranker(deps, budget).rerank(query, passages)
     return await budget.run_stage(
         "rerank",
@@ -108,8 +108,8 @@ async def rerank(
 class LLMReranker:
     """Implements `core.ports.Reranker` for one answer: the light model reorders the best passages of the fused order.
 
-    Passages that it does not name follow in the fused order. That order is also the fallback when the model fails, is
-    too slow or cannot be understood.
+    Passages that it does not name are left out: so it is the information filter of a single search as well. The fused
+    order of all is the fallback when the model fails, is too slow, names none or cannot be understood.
     """
 
     def __init__(self, deps: AnswerDependencies, budget: Budget) -> None:
@@ -122,11 +122,10 @@ class LLMReranker:
         fused_passages = fuse(passages, search_settings.alpha)
         candidates = fused_passages[: search_settings.reranker.top_n]
         order = await self._order(query, candidates) if len(candidates) > 1 and query.strip() else ()
-        remaining_positions = [position for position in range(len(fused_passages)) if position not in order]
         # Only fused scores of different searches compare: by rank alone, the best of each search would score 1.
         reordered_passages = [
             replace(fused_passages[position], score=fused_passages[rank].score)
-            for rank, position in enumerate((*order, *remaining_positions))
+            for rank, position in enumerate(order or range(len(fused_passages)))
         ]
         return apply_kind_weights(reordered_passages, search_settings.kind_weights)
 

@@ -98,10 +98,15 @@ async def _search_foreign_agents(
     return SearchResult(translation.text, tuple(agent.name for agent in agents), tuple(passages))
 
 
-async def ranked_search(query: str, deps: AnswerDependencies, budget: Budget) -> SearchResult:
-    """Search and put the passages in order for this query, best first."""
+async def ranked_search(
+    query: str, deps: AnswerDependencies, budget: Budget, *, is_filtered: bool = False
+) -> SearchResult:
+    """Search and put the passages in order for this query, best first.
+
+    What is filtered afterwards need not be ordered by the light model first: that is one call for the same.
+    """
     result = await search(query, deps, budget)
-    ranked_passages = await rerank(query, result.passages, deps, budget)
+    ranked_passages = await rerank(query, result.passages, deps, budget, by_model=not is_filtered)
     return SearchResult(result.query, result.agents, tuple(ranked_passages))
 
 

@@ -160,7 +160,7 @@ async def _run_rounds(
         state.attempts[-1] = SearchAttempt(
             state.attempts[-1].query, state.attempts[-1].kept_count, decision.reason or state.missing_information
         )
-        next_result = await state.search(ranked_search(decision.query, deps, budget))
+        next_result = await state.search(ranked_search(decision.query, deps, budget, is_filtered=True))
         if not isinstance(next_result, SearchResult):
             return
         round_results = [next_result]
@@ -179,7 +179,9 @@ async def _search_plan(
     """
     async with task_group() as tasks:
         state.plan = await _make_plan(question, state.call_budget, deps, budget)
-        step_searches = [tasks.create_task(state.search(ranked_search(step, deps, budget))) for step in state.plan]
+        step_searches = [
+            tasks.create_task(state.search(ranked_search(step, deps, budget, is_filtered=True))) for step in state.plan
+        ]
         await asyncio.wait((first_search,))
         return collect_results([await search for search in (first_search, *step_searches)])
 

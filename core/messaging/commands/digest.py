@@ -8,6 +8,7 @@ from datetime import UTC, datetime, time
 from core.formatting import format_code, format_cost, today
 from core.language.topics import group_by_topic
 from core.messaging.commands.context import DEFAULT_DAYS, CommandContext, CommandRequest
+from core.messaging.commands.status_commands import format_source_hits
 from core.storage.reports import QuestionFilter, ReportRepository
 from core.storage.usage import StatisticsRepository, first_day
 from core.types import DOWN, UP
@@ -45,6 +46,7 @@ async def show_digest(context: CommandContext, request: CommandRequest) -> str:
         texts.digest_messages.format(messages=f"{sum(counts.values()):,}", **shown_counts),
         texts.digest_ratings.format(**rating_counts),
         texts.digest_cost.format(tokens=f"{tokens:,}", cost=cost),
+        *await format_source_hits(context, request, since),
         "",
         *(await asyncio.to_thread(_format_topics, questions, texts.digest_unanswered, texts.digest_all_answered)),
     ]

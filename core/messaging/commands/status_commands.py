@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import date
 
 from core.answering.introduction import describe_agents, suggest_questions
 from core.catalogue import Messages
@@ -47,9 +48,18 @@ async def show_status(context: CommandContext, request: CommandRequest) -> str:
             pending=pending_count,
         ),
         texts.status_cost.format(tokens=f"{today_statistics.tokens:,}", cost=format_cost(today_statistics.cost, texts)),
+        *await format_source_hits(context, request, first_day(DEFAULT_DAYS, today())),
         texts.status_chat.format(mode=mode) + _format_pause(context, request),
     ]
     return "\n".join(lines)
+
+
+async def format_source_hits(context: CommandContext, request: CommandRequest, since: date) -> list[str]:
+    """Return a line with how often each source that may be named here was cited of the answers that it was shown to."""
+    hits = await StatisticsRepository(context.journal.database).count_source_hits(since, request.chat_filter)
+    visible_sources = context.visible_settings(request).sources
+    shares = [f"{name} {hits[name].cited}/{hits[name].shown}" for name in hits if name in visible_sources]
+    return [request.texts.source_hits.format(day=since, sources=", ".join(shares))] if shares else []
 
 
 async def show_statistics(context: CommandContext, request: CommandRequest) -> str:

@@ -11,7 +11,6 @@ import pytest
 
 from core.answering.agents.context_manager import rule_based_query
 from core.answering.agents.conversation import is_apology, relevant_turns
-from core.answering.agents.history_selection import rule_based_positions
 from core.catalogue import languages, messages_for
 from core.language.follow_ups import (
     depends_on_history,
@@ -145,7 +144,6 @@ def test_an_apology_is_carried_by_nothing(language: str) -> None:
     question = Question("Does it open on Sundays?", history, author_id="1")
     assert relevant_turns(question) == [history[0]]
     assert rule_based_query(question) == "Does it open on Sundays? sauna"
-    assert rule_based_positions(Question("Which sources of gunicorn 资料 内容?", history)) == ()
 
 
 @pytest.mark.parametrize("text", ["那它怎么关闭？", "怎么卸载？", "学生有优惠吗？", "Windows 呢", "需要本人去吗？"])

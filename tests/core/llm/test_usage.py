@@ -195,12 +195,13 @@ async def test_usage_is_the_bill_over_thirty_questions(
     monkeypatch.setattr("core.llm.role_models.STALL_S", 0.4)
     database = await Database.open(tmp_path / "journal.db")
     model = models(peer)
-    configuration = settings()
+    # Where messages are selected, no head start begins.
+    configuration = settings(context={"select": False})
     head_starts = HeadStartPolicy(configuration.context, max_extra=1.0, min_kept=0.0)
     deps = replace(parts(model=model, configuration=configuration), head_starts=head_starts)
     service = make_answer_service(deps, no_versions, database, make_live_settings(configuration, database))
     history = (Turn("user", "What does the memory module do?"), Turn("assistant", "It stores messages."))
-    peer.replies |= {"rewrite": "memory module database", "context": "none\nA question about the memory."}
+    peer.replies |= {"rewrite": "memory module database"}
     peer.tokens_per_s = 1500
     for number in range(30):
         kind = number % 6
@@ -240,8 +241,7 @@ CONVERSATION = (
 
 async def converse(peer: BillingPeer, *, head_start: bool) -> int:
     """Return the main model's tokens for a conversation in which the light model often overrules the rules."""
-    context = {"head_start": head_start}
-    configuration = settings(context=context)
+    configuration = settings(context={"select": False, "head_start": head_start})
     model = models(peer)
     deps = replace(parts(model=model, configuration=configuration), head_starts=HeadStartPolicy(configuration.context))
     turns: list[Turn] = []
@@ -249,7 +249,6 @@ async def converse(peer: BillingPeer, *, head_start: bool) -> int:
     peer.ttft_s = 0.15
     for text, query in CONVERSATION:
         peer.replies["rewrite"] = query
-        peer.replies["context"] = "none\nAbout the package."
         budget = Budget(configuration.budget)
         reply = await answer(Question(text, tuple(turns[-6:])), MemorySink(), deps, budget)
         turns += [Turn("user", text), Turn("assistant", reply.text)]

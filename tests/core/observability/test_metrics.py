@@ -31,12 +31,13 @@ from core.runtime.budget import Budget
 from core.settings import BudgetSettings, ModelsSettings
 from core.settings.answering import CircuitSettings
 from core.storage.messages import Journal
-from core.types import ConversationKey, Message, Question, Reply, Skip, SkipReason, SourceState, Turn, skip
+from core.types import Citation, ConversationKey, Message, Question, Reply, Skip, SkipReason, SourceState, Turn, skip
 from core.types.replies import Trace
 from tests.support.documented_metrics import ROOT, documented
-from tests.support.fixtures import MemorySink
+from tests.support.fixtures import INSTALL, MemorySink
 from tests.support.peers.language_model import LanguageModelPeer
 
+OTHER_SOURCE = replace(INSTALL, id="news", source="news")
 WHEN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TRACE = Trace(
     "q", "single", ("docs",), {"search": 40.0, "first_token": 250.0, "total": 900.0}, ("rerank",), saved_searches=2
@@ -82,7 +83,8 @@ async def count_everything(metrics: PrometheusMetrics) -> None:
     """Make every metric have a sample."""
 
     async def answer(question: Question, sink: Sink) -> Reply:
-        return Reply("Yes.", trace=TRACE)
+        citation = Citation(1, "install", "docs", "Guide", "guide.md", "")
+        return Reply("Yes [1].", (citation,), (INSTALL, OTHER_SOURCE), trace=TRACE)
 
     await metrics.answering(answer)(Question("How?"), MemorySink())
     metrics.record_message("telegram", "silent", skip(SkipReason.NOT_ADDRESSED))
@@ -90,6 +92,14 @@ async def count_everything(metrics: PrometheusMetrics) -> None:
     metrics.record_tokens("summarizer", 100, 20, 0.001)
     metrics.record_refresh("docs", "succeeded", 1.5)
     metrics.record_live_call("web", "answered", 0.3)
+
+
+async def test_the_hits_of_a_source_are_counted_by_answer(metrics: PrometheusMetrics) -> None:
+    await count_everything(metrics)
+    assert value(metrics, "kimas_source_answers_total", source="docs", use="shown") == 1
+    assert value(metrics, "kimas_source_answers_total", source="docs", use="cited") == 1
+    assert value(metrics, "kimas_source_answers_total", source="news", use="shown") == 1
+    assert value(metrics, "kimas_source_answers_total", source="news", use="cited") is None
 
 
 async def test_the_documentation_names_every_metric_with_its_type_and_labels(metrics: PrometheusMetrics) -> None:

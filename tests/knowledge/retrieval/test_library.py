@@ -52,6 +52,22 @@ async def test_questions_find_their_agents(library: KnowledgeLibrary) -> None:
     assert scores == sorted(scores, reverse=True)
 
 
+async def test_an_agent_whose_passages_are_far_from_the_best_is_not_asked(
+    filled_store: Store, embedder: WordEmbedder
+) -> None:
+    agents = {
+        "cook": {"sources": ["fruit"]},
+        # Its description fits the question, its passages do not.
+        "smith": {"sources": ["tools"], "description": "is a pear sweet fruit?"},
+        "mute": {"sources": ["nothing"], "description": "is a pear sweet fruit?"},
+    }
+    for threshold, expected in ((0.2, {"cook", "mute"}), (-1, {"cook", "smith", "mute"})):
+        configuration = settings(agents=agents, knowledge={"routing": {"threshold": threshold}})
+        library = KnowledgeLibrary(configuration, filled_store, embedder)
+        await library.load()
+        assert set(await names(library, "is a pear sweet fruit?")) == expected
+
+
 async def test_agents_know_the_languages_of_their_sources(filled_store: Store, embedder: WordEmbedder) -> None:
     agents = {
         "cook": {"sources": ["fruit"]},

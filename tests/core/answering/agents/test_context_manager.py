@@ -49,10 +49,7 @@ async def peer() -> AsyncIterator[ScriptedPeer]:
 async def ask(question: Question, peer: ScriptedPeer, **changes: Any) -> Reply:
     chat_model = models(peer)
     await chat_model.warm_up()
-    # On a busy machine the selection would be cut at times by its default share of half a second, and an answer begun
-    # meanwhile on the whole conversation.
-    context = {"head_start": False, **changes.pop("context", {})}
-    configuration = settings(**{"budget": {"deadline_s": 300}, **changes}, context=context)
+    configuration = settings(**{"budget": {"deadline_s": 300}, **changes})
     try:
         return await answer(question, MemorySink(), parts(InMemoryLibrary(), chat_model, configuration))
     finally:
@@ -289,6 +286,31 @@ def test_indices_count_before_the_analysis_but_not_before_themselves() -> None:
     selection = parse_selection("1, 2\nAnn wants", 6, is_complete=False)
     assert selection is not None
     assert (selection.positions, selection.analysis) == ((0, 1), "")
+
+
+@pytest.mark.parametrize("tokens_per_s", [12, 50, 400])
+async def test_the_analysis_arrives_at_the_speed_of_any_model(peer: ScriptedPeer, tokens_per_s: float) -> None:
+    peer.ttft_s = 0.3
+    peer.tokens_per_s = tokens_per_s
+    analysis = (
+        "Ann wants to know whether the memory module that was described needs a database, and which of them fits best."
+    )
+    peer.replies["context"] = f"1, 2\n{analysis}"
+    reply = await ask(QUESTION, peer, budget=Settings().budget.model_dump())
+    prompts = get_summarizer_text(peer)
+    assert f"<analysis>\n{analysis}\n</analysis>" in prompts
+    assert "With pip" not in prompts
+    assert peer.agents.count("write") == 1
+    assert reply.trace.degraded == ()
+
+
+async def test_indices_count_where_the_analysis_behind_them_is_late(peer: ScriptedPeer) -> None:
+    peer.tokens_per_s = 12
+    peer.replies["context"] = "1, 2\n" + "Ann wants a database. " * 40
+    await ask(QUESTION, peer, budget=Settings().budget.model_dump())
+    prompts = get_summarizer_text(peer)
+    assert "<analysis>" not in prompts
+    assert "With pip" not in prompts
 
 
 def test_talk_is_given_up_at_its_first_word() -> None:

@@ -386,6 +386,13 @@ async def test_planning_keeps_its_limits(peer: ScriptedPeer, limits: dict[str, i
     assert reply.citations
 
 
+async def test_planning_filters_and_does_not_order_by_the_model_as_well(peer: ScriptedPeer) -> None:
+    peer.replies |= PLANNED
+    await ask(COMPARE, peer, allowing("planning", knowledge={"search": {"rerank": "model"}}))
+    assert "filter" in peer.agents
+    assert "rerank" not in peer.agents
+
+
 async def test_planning_does_not_search_the_same_twice(peer: ScriptedPeer) -> None:
     peer.replies |= {**ENDLESS, "plan": '["memory"]', "decide": "[search: vector DATABASE memory module compare]"}
     library = InMemoryLibrary(SHELF)
@@ -455,8 +462,9 @@ async def test_react_goes_round_with_bracket_actions(peer: ScriptedPeer) -> None
     library = InMemoryLibrary(SHELF)
     reply = await ask(COMPARE, peer, allowing("react"), library)
     assert peer.agents == ["react", "react", "react", "write"]
-    assert library.queries == ["memory module", "vector database"]
-    assert names(reply) == ["memory", "vector"]
+    # The question is searched beside the model's first call.
+    assert library.queries == [COMPARE.text, "memory module", "vector database"]
+    assert {"memory", "vector"} <= set(names(reply))
     assert reply.trace.strategy == "react"
     assert "tools" not in peer.requests[0]
 
@@ -471,7 +479,7 @@ async def test_react_uses_tool_calling_where_it_works(peer: ScriptedPeer) -> Non
     peer.replies["react"] = "I have all that is needed to answer this question now."
     library = InMemoryLibrary(SHELF)
     await ask(COMPARE, peer, allowing("react"), library, tools=True)
-    assert library.queries == ["memory module", "vector database"]
+    assert library.queries == [COMPARE.text, "memory module", "vector database"]
     assert peer.agents == ["react", "react", "react", "write"]
     function = peer.requests[0]["tools"][0]["function"]
     assert (function["name"], function["parameters"]["required"]) == ("retrieve_knowledge", ["query"])
@@ -497,7 +505,7 @@ async def test_react_goes_on_with_brackets_where_tools_are_refused(peer: Scripte
     peer.refuses = {"tools"}
     library = InMemoryLibrary(SHELF)
     reply = await ask(COMPARE, peer, allowing("react"), library, tools=True)
-    assert library.queries == ["memory module", "vector database"]
+    assert library.queries == [COMPARE.text, "memory module", "vector database"]
     assert sum("tools" in body for body in peer.requests) == 1
     assert reply.trace.degraded == ()
     last_messages = peer.sent("react")[-1]["messages"]
@@ -509,7 +517,7 @@ async def test_react_searches_at_most_so_often(peer: ScriptedPeer) -> None:
     peer.replies["react"] = lambda body: f"[retrieve_knowledge: memory {len(body['messages'])}]"
     library = InMemoryLibrary(SHELF)
     await ask(COMPARE, peer, allowing("react", limits={"max_retrieval_calls": 3}), library)
-    assert len(library.queries) == 3
+    assert len(library.queries) == 1 + 3
     assert peer.agents == ["react"] * 3 + ["write"]
 
 
@@ -528,8 +536,24 @@ async def test_react_that_cannot_be_used_is_one_search(peer: ScriptedPeer, failu
 async def test_react_that_answers_at_once_is_told_that_nothing_was_searched(peer: ScriptedPeer) -> None:
     peer.replies |= {"react": "[answer]", "talk": "Hello."}
     library = InMemoryLibrary(SHELF)
-    assert (await ask(Question("How are things?"), peer, allowing("react"), library)).text == "Hello."
-    assert library.queries == []
+    reply = await ask(Question("How are things?"), peer, allowing("react"), library)
+    assert reply.text == "Hello."
+    assert reply.passages == (), "the search beside the call is dropped"
+
+
+async def test_the_first_query_of_react_joins_the_question_and_is_not_repeated(peer: ScriptedPeer) -> None:
+    library = InMemoryLibrary(SHELF)
+    peer.replies["react"] = lambda body: "[answer]" if "<evidence>" in str(body) else "[retrieve_knowledge: vector]"
+    reply = await ask(Question("What does the memory module store?"), peer, allowing("react"), library)
+    assert {"memory", "vector"} <= set(names(reply))
+    evidence = peer.sent("react")[-1]["messages"][-1]["content"]
+    assert "memory module" in evidence
+    library.queries.clear()
+    peer.replies["react"] = lambda body: (
+        "[answer]" if "<evidence>" in str(body) else "[retrieve_knowledge: memory store]"
+    )
+    await ask(Question("memory store?"), peer, allowing("react"), library)
+    assert library.queries == ["memory store?"]
 
 
 # compression

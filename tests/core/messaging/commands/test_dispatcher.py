@@ -39,7 +39,8 @@ from core.storage.messages import Journal
 from core.storage.overrides import Audit, AuditEntry, RuntimeOverrides
 from core.storage.tables import messages, overrides
 from core.storage.usage import StatisticsRepository, TokenUsage, UsageRepository
-from core.types import ConversationKey, Question, Reply
+from core.types import Citation, ConversationKey, Question, Reply
+from core.types.replies import Trace, TracedPassage
 from tests.support.command_bot import (
     ADMIN,
     ANN,
@@ -854,6 +855,23 @@ async def test_the_digest_groups_what_found_no_answer(journal: Journal) -> None:
     assert lines[-2].startswith("- 2× `")
     assert lines[-1] == "- 1× `Which licence?`"
     assert "- Ratings" not in await bot.deliver(says("digest", person=ANN)), "members are refused"
+
+
+async def test_status_and_digest_say_how_often_a_source_is_cited(journal: Journal) -> None:
+    bot = Bot.of(journal)
+    message = replace(says("", "How do I set a proxy?", person=ANN), id="hit")
+    passages = tuple(
+        TracedPassage(source, source, "a.md", "", "", 1, 2, 0.5, 0.5, 0.5, "text") for source in ("docs", "forgotten")
+    )
+    reply = Reply(
+        "So [1].", (Citation(1, "docs", "docs", "", "a.md", ""),), trace=Trace("", "single", (), {}, passages=passages)
+    )
+    await journal.record_message(message)
+    await journal.mark_answered(message, reply)
+    for command in ("status", "digest"):
+        text = await bot.deliver(says(command))
+        assert ": docs 1/1" in text, command
+        assert "forgotten" not in text, "a source that is gone is not named"
 
 
 async def test_days_are_local_days(journal: Journal) -> None:
