@@ -25,6 +25,7 @@ from knowledge.stores.weaviate.schema import (
     BM25_K1,
     DOCUMENTS,
     PASSAGES,
+    Commit,
     NewObject,
     StoredObject,
     Visibility,
@@ -47,6 +48,7 @@ MAX_PAGE_SIZE = 20 * PAGE_SIZE
 # Values in one filter.
 MAX_FILTER_VALUES = 1000
 MAX_SOURCES = 1000
+MAX_GENERATION = 1 << 52
 STATUS_EXISTS = 422
 MIN_VERSION = (1, 33)  # the first with the filter "none of these"
 # Older ones miss words of the last minute: the blocks of their memory tables count as worthless when a search is cut.
@@ -188,10 +190,11 @@ class Cluster:
             response = await query.fetch_objects_by_ids(identifiers, limit=len(identifiers))
         return {obj.uuid: obj.properties for obj in response.objects}
 
-    async def remove(self, identifier: UUID) -> None:
-        """Delete an object among the documents, if it is there."""
-        async with self._map_write_errors():
-            await self._collections[DOCUMENTS].data.delete_by_id(identifier)
+    async def remove(self, identifiers: Sequence[UUID]) -> None:
+        """Delete those of these objects among the documents that are there."""
+        from weaviate.classes.query import Filter
+
+        await self._delete(DOCUMENTS, Filter.by_id().contains_any(list(identifiers)))
 
     async def count_newest(self, name: str, source: str, generation: int) -> int:
         """Return how many objects of a generation of a source can be found."""
@@ -219,12 +222,13 @@ class Cluster:
             names |= {str(group.grouped_by.value) for group in result.groups}
         return names
 
-    async def delete_newer(self, source: str, generation: int) -> None:
-        """Delete what an unfinished write has left: everything of a source that is younger than this generation."""
+    async def delete_unfinished(self, source: str, commit: Commit, generation: int) -> None:
+        """Delete what writers have left that never committed: those after `commit` up to this generation."""
+        # Without any commit everything is a remainder, of collections that were half deleted.
+        ranges = [*commit.unfinished, (commit.generation + 1, generation if commit.id else MAX_GENERATION)]
+        generation_filter = reduce(or_, (_range_filter(first, last) for first, last in ranges))
         for name in (PASSAGES, DOCUMENTS):
-            await self._delete(
-                name, _property_filter("source").equal(source) & _property_filter("generation").greater_than(generation)
-            )
+            await self._delete(name, _property_filter("source").equal(source) & generation_filter)
 
     async def delete_older(self, source: str, generation: int, documents: Sequence[str]) -> None:
         """Delete everything of these documents (their keys) that is older than this generation."""
@@ -329,6 +333,11 @@ class Cluster:
         return map_errors(self.store_name, "written", self._settings.write_timeout_s)
 
 
+def _range_filter(first: int, last: int) -> Any:
+    """Return the filter for these generations, both included."""
+    return _property_filter("generation").greater_or_equal(first) & _property_filter("generation").less_or_equal(last)
+
+
 def _visibility_filter(visibility: Visibility) -> Any:
     """Return the filter for what a reader may see."""
     source_filters = []
@@ -336,6 +345,10 @@ def _visibility_filter(visibility: Visibility) -> Any:
         source_filter = _property_filter("source").equal(source) & _property_filter("generation").less_or_equal(
             commit.generation
         )
+        for first, last in commit.unfinished:
+            source_filter &= _property_filter("generation").less_than(first) | _property_filter(
+                "generation"
+            ).greater_than(last)
         for start in range(0, len(commit.replaced_documents), MAX_FILTER_VALUES):
             not_replaced = _property_filter("document").contains_none(
                 list(commit.replaced_documents[start : start + MAX_FILTER_VALUES])

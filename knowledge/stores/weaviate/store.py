@@ -1,17 +1,18 @@
 """The passage store on Weaviate: atomic replacement by generations, hybrid search with both true scores.
 
-A write puts new objects beside the old ones, with the next generation of their source, and then one object: the commit,
-which tells readers up to which generation they may see. Then the old objects are deleted. A reader compares the commits
-before and after its queries and reads again when they differ, so it never sees a mix, nor half of what is deleted.
+A write claims the next generation of its source and puts new objects beside the old ones, and then one object: the
+commit, which tells readers which generations they may see. Then the old objects are deleted. A reader compares the
+commits before and after its queries and reads again when they differ, so it never sees a mix, nor half of what is
+deleted.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -155,20 +156,16 @@ class WeaviateStore:
             return
         validate_vectors(self._cluster.store_name, self._dimension, source, rows)
         async with self._write_lock, hold_lease(self._cluster, source, self._lease_duration_s) as lease:
-            previous_commit = (await self._load_commits([source]))[source]
-            await self._purge_replaced(source, previous_commit)
-            new_commit = await self._write_objects(lease, previous_commit, documents, rows, empty)
+            # Nobody has rebuilt the store meanwhile for another model.
+            await self._load_commits([source])
+            await self._purge_replaced(source, lease.previous)
+            new_commit = await self._write_objects(lease, documents, rows, empty)
             await lease.renew(force=True)
             await self._write_commit(source, new_commit)
             await self._purge_replaced(source, new_commit)
 
     async def _write_objects(
-        self,
-        lease: WriterLease,
-        previous_commit: Commit,
-        documents: tuple[str, ...],
-        rows: Sequence[PassageRow],
-        empty: Mapping[str, str],
+        self, lease: WriterLease, documents: tuple[str, ...], rows: Sequence[PassageRow], empty: Mapping[str, str]
     ) -> Commit:
         """Write the objects of a new commit until all of them can be found, and return the commit, not yet written.
 
@@ -177,8 +174,8 @@ class WeaviateStore:
         source = lease.source
         missing = 0
         for _ in range(WRITE_ATTEMPTS):
-            await self._cluster.delete_newer(source, previous_commit.generation)
-            commit = Commit(previous_commit.generation + 1, uuid.uuid4().hex, documents)
+            await self._cluster.delete_unfinished(source, lease.previous, lease.generation)
+            commit = lease.previous.make_next(lease.generation, documents)
             new_objects = await asyncio.to_thread(_make_objects, source, commit, rows, empty)
             for name, objects in new_objects.items():
                 for start in range(0, len(objects), BATCH_SIZE):
@@ -323,28 +320,27 @@ class WeaviateStore:
         return [] if vector is None else await self._cluster.search_nearest(vector, visibility, limit)
 
     async def _manifest(self, visibility: Visibility) -> Mapping[str, StoredDocument]:
-        manifest = {}
+        """Return the documents; those of which too few passages are there, or too many, as damaged."""
+        manifest = dict[str, StoredDocument]()
+        promised_count = 0
         async for page in self._cluster.pages(DOCUMENTS, visibility):
             for obj in page:
                 path = obj.properties["path"]
-                passages = int(obj.properties["passages"])
-                manifest[path] = StoredDocument(obj.properties["fingerprint"], passages)
-        return await self._mark_damaged(visibility, manifest)
-
-    async def _mark_damaged(
-        self, visibility: Visibility, manifest: Mapping[str, StoredDocument]
-    ) -> Mapping[str, StoredDocument]:
-        """Return the manifest with what is really there of the documents that lack passages."""
-        promised_count = sum(document.passage_count for document in manifest.values())
-        if not promised_count or await self._cluster.count_visible(PASSAGES, visibility) >= promised_count:
+                document = StoredDocument(obj.properties["fingerprint"], int(obj.properties["passages"]))
+                promised_count += document.passage_count
+                # The second object of a path: one of them is too many.
+                manifest[path] = replace(document, fingerprint="") if path in manifest else document
+        if await self._cluster.count_visible(PASSAGES, visibility) == promised_count:
             return manifest
         found_counts = Counter[str]()
         async for page in self._cluster.pages(PASSAGES, visibility):
             found_counts.update(obj.properties["path"] for obj in page)
-        return {
-            path: document if found_counts[path] >= document.passage_count else StoredDocument("", found_counts[path])
-            for path, document in manifest.items()
+        damaged = {
+            path: StoredDocument("", found_counts[path])
+            for path in manifest.keys() | found_counts.keys()
+            if path not in manifest or found_counts[path] != manifest[path].passage_count
         }
+        return manifest | damaged
 
     async def _vectors(self, visibility: Visibility) -> Vectors:
         parts = [np.empty((0, self._dimension), np.float32)]
@@ -373,7 +369,7 @@ class WeaviateStore:
         """Delete what a commit has replaced, and say so: readers need not look out for it any more."""
         if commit.replaced_documents:
             await self._cluster.delete_older(source, commit.generation, commit.replaced_documents)
-            await self._write_commit(source, Commit(commit.generation, commit.id))
+            await self._write_commit(source, replace(commit, replaced_documents=()))
 
 
 def _make_objects(
