@@ -163,7 +163,8 @@ class WeaviateSettings(Section):
     tenant: str = Field(
         "",
         pattern=r"^[A-Za-z0-9_-]{0,64}$",
-        description="a separate part of shared collections, for several deployments on one cluster",
+        description="a separate part of shared collections, for several deployments on one cluster: letters, digits, - "
+        "and _",
     )
     deployment: str = Field(
         "",
