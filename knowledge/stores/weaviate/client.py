@@ -85,7 +85,8 @@ class Cluster:
         from weaviate.exceptions import UnexpectedStatusCodeError
 
         tenant = self._settings.tenant
-        await self.has_collections(may_differ=may_differ)
+        if await self.has_collections(may_differ=may_differ):
+            return
         async with map_errors(self.store_name, "opened", self._settings.write_timeout_s):
             for name, remote_collection in self._collections.items():
                 if not await remote_collection.exists():
@@ -211,16 +212,25 @@ class Cluster:
 
     async def sources(self) -> set[str]:
         """Return the names of all sources of which something is stored, in whatever state."""
+        return {name for collection in self._collections for name in await self._group_sources(collection)}
+
+    async def visible_sources(self, name: str, visibility: Visibility) -> set[str]:
+        """Return the sources of which a reader may see an object of a collection."""
+        return await self._group_sources(name, _visibility_filter(visibility))
+
+    async def _group_sources(self, name: str, object_filter: Any = None) -> set[str]:
         from weaviate.classes.aggregate import GroupByAggregate
 
-        names = set[str]()
-        for remote_collection in self._collections.values():
-            async with self._map_read_errors():
-                result = await remote_collection.aggregate.over_all(
-                    group_by=GroupByAggregate(prop="source", limit=MAX_SOURCES), total_count=True
-                )
-            names |= {str(group.grouped_by.value) for group in result.groups}
-        return names
+        async with self._map_read_errors():
+            result = await self._collections[name].aggregate.over_all(
+                filters=object_filter, group_by=GroupByAggregate(prop="source", limit=MAX_SOURCES), total_count=True
+            )
+        return {str(group.grouped_by.value) for group in result.groups}
+
+    async def is_ready(self) -> bool:
+        """Return whether the server says that it has read which collections it holds."""
+        async with self._map_read_errors():
+            return await self._client.is_ready()
 
     async def delete_unfinished(self, source: str, commit: Commit, generation: int) -> None:
         """Delete what writers have left that never committed: those after `commit` up to this generation."""

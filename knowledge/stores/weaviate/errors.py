@@ -27,7 +27,7 @@ HINTS = (
         "the server takes nothing more, look at its disk and its memory; before version 1.36 start it again afterwards",
     ),
     # It takes requests before it has read which collections it holds.
-    (("could not find class",), STARTING_HINT),
+    (("could not find class", "class not found", "tenant not found"), STARTING_HINT),
     # Of OpenSSL and of gRPC's own library.
     (
         ("certificate verify failed", "certificate_verify_failed", "handshake", "wrong version number", "ssl"),

@@ -82,17 +82,9 @@ async def open_weaviate(
     """
     cluster = await connect(settings)
     try:
-        await cluster.ensure_collections(may_differ=rebuild)
-        if owner:
-            await claim_ownership(cluster, owner)
-        if rebuild:
-            await cluster.drop()
-            await cluster.ensure_collections()
-            if owner:
-                await claim_ownership(cluster, owner)
         duration_s = LEASE_FACTOR * settings.write_timeout_s if lease_duration_s is None else lease_duration_s
-        store = WeaviateStore(cluster, settings, embedder_name, dimension, lease_duration_s=duration_s)
-        await store.ensure_label()
+        store = WeaviateStore(cluster, settings, embedder_name, dimension, owner=owner, lease_duration_s=duration_s)
+        await store.prepare(rebuild=rebuild)
     except BaseException:
         await cluster.close()
         raise
@@ -120,8 +112,10 @@ class WeaviateStore:
         dimension: int,
         *,
         lease_duration_s: float,
+        owner: StoreOwner | None = None,
     ) -> None:
         self._cluster = cluster
+        self._owner = owner
         self._labels = {"embedder": embedder_name, "dimension": str(dimension), "format": SCHEMA_VERSION}
         self._dimension = dimension
         self._read_timeout_s = settings.read_timeout_s
@@ -129,18 +123,34 @@ class WeaviateStore:
         self._commit_cache: dict[str, Commit] = {}
         self._write_lock = asyncio.Lock()
 
-    async def ensure_label(self) -> None:
-        """Say which model makes the vectors, in a store that is new. Raises `StoreMismatch` when it was another."""
-        await self._cluster.create(NewObject(LABEL_KEY, self._labels))
+    async def prepare(self, *, rebuild: bool = False) -> None:
+        """Create what is missing: collections, tenant, owner, and the label that says which model makes the vectors.
+
+        Where all is there, nothing is written: a key that may only read is enough. `rebuild` empties the store first.
+        Raises `StoreError` as `open_weaviate` does.
+        """
+        await self._cluster.ensure_collections(may_differ=rebuild)
+        if self._owner:
+            await claim_ownership(self._cluster, self._owner)
+        if rebuild:
+            await self._cluster.drop()
+            await self.prepare()
+            return
+        if LABEL_KEY not in await self._cluster.get([LABEL_KEY]):
+            await self._cluster.create(NewObject(LABEL_KEY, self._labels))
         await self._load_commits(())
 
     async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         """Return what is held of a source, by path."""
-        manifest = await self._read([source], self._manifest, FULL_READ_FACTOR)
+        manifest = await self._read_or_create([source], self._manifest, FULL_READ_FACTOR)
         damaged_count = sum(document.is_damaged for document in manifest.values())
         if damaged_count:
             _log.warning("store.passages_missing", source=source, documents=damaged_count)
         return manifest
+
+    async def filled(self, sources: Collection[str]) -> set[str]:
+        """Return those of these sources that have passages."""
+        return await self._read_or_create(sources, self._filled) if sources else set()
 
     async def replace(
         self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
@@ -237,12 +247,25 @@ class WeaviateStore:
         keys = {source: commit_key(source) for source in sources}
         properties_by_key = await self._cluster.get([LABEL_KEY, *keys.values()])
         if LABEL_KEY not in properties_by_key:
-            raise StoreError(f"{self._cluster.store_name} is being rebuilt, or was deleted")
+            raise StoreStarting(f"{self._cluster.store_name} is being rebuilt, or was deleted")
         stored_labels = {name: str(properties_by_key[LABEL_KEY][name]) for name in self._labels}
         require_labels(self._cluster.store_name, stored_labels, self._labels)
         commits = {source: Commit.from_properties(properties_by_key.get(key)) for source, key in keys.items()}
         self._commit_cache |= commits
         return commits
+
+    async def _read_or_create(
+        self, sources: Collection[str], read: Callable[[Visibility], Awaitable[T]], timeout_factor: int = 1
+    ) -> T:
+        """Read; where the server came back empty, or somebody deleted the collections, make them again and read."""
+        try:
+            return await self._read(sources, read, timeout_factor)
+        except StoreStarting:
+            if not await self._cluster.is_ready():
+                raise
+        await self.prepare()
+        _log.warning("store.created_again", store=self._cluster.store_name, reason="its collections were not there")
+        return await self._read(sources, read, timeout_factor)
 
     async def _read(
         self, sources: Iterable[str], read: Callable[[Visibility], Awaitable[T]], timeout_factor: int = 1
@@ -341,6 +364,9 @@ class WeaviateStore:
             if path not in manifest or found_counts[path] != manifest[path].passage_count
         }
         return manifest | damaged
+
+    async def _filled(self, visibility: Visibility) -> set[str]:
+        return await self._cluster.visible_sources(PASSAGES, visibility)
 
     async def _vectors(self, visibility: Visibility) -> Vectors:
         parts = [np.empty((0, self._dimension), np.float32)]

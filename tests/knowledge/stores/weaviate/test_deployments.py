@@ -14,7 +14,7 @@ import pytest
 from weaviate.classes.config import Configure, DataType, Property, StopwordsPreset, Tokenization, VectorDistances
 from weaviate.classes.query import Filter
 
-from core.errors import StoreError
+from core.errors import StoreError, StoreUnreachable
 from core.settings import WeaviateSettings
 from knowledge.ports import StoreOwner
 from knowledge.stores.weaviate import check_weaviate, open_weaviate
@@ -241,6 +241,23 @@ class TestLostPassages:
         assert "gearbox.md" in await call(deployment, "search", "gearbox")
         assert (await call_json(deployment, "ingest"))["repaired"] == 0
         assert line not in await call(deployment, "sources")
+
+    async def test_a_server_that_came_back_empty_is_filled_by_who_has_it_open(self, settings: WeaviateSettings) -> None:
+        store = await open_weaviate(settings, "test", DIMENSION, owner=OURS)
+        try:
+            await put(store, [row("a", "a.md", tokens="word")])
+            assert await store.filled(["docs", "other"]) == {"docs"}
+            await forget(settings)
+            with pytest.raises(StoreUnreachable):
+                await store.search("word", None, ["docs"], 5)
+            assert await store.filled(["docs"]) == set()
+            assert await store.manifest("docs") == {}
+            await put(store, [row("a", "a.md", tokens="word")])
+            assert [passage.id for passage in await store.search("word", None, ["docs"], 5)] == ["a"]
+        finally:
+            await store.close()
+        with pytest.raises(StoreError, match="belongs to another deployment"):
+            await open_weaviate(settings, "test", DIMENSION, owner=THEIRS)
 
     async def test_the_manifest_counts_what_is_there(self, settings: WeaviateSettings) -> None:
         async with opened(settings) as store, connect_cluster(settings) as cluster:
