@@ -90,7 +90,8 @@ class Secret(Section):
 
     def value(self) -> str:
         """Return the secret. Raises `KeyError` or `OSError` when it is missing (the loader checks that first)."""
-        return os.environ[self.env] if self.env is not None else Path(self.file or "").read_text("utf-8").strip()
+        text = os.environ[self.env] if self.env is not None else Path(self.file or "").read_text("utf-8")
+        return text.strip()
 
 
 Strategy = Literal["none", "single", "parallel", "planning", "react", "simple"]

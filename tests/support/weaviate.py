@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -29,3 +30,24 @@ async def connect_cluster(settings: WeaviateSettings) -> AsyncIterator[Cluster]:
         yield cluster
     finally:
         await cluster.close()
+
+
+@asynccontextmanager
+async def serve_bytes(reply: bytes | None) -> AsyncIterator[int]:
+    """Listen on a port: each connection gets these bytes and ends, or nothing ever."""
+    writers = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        await reader.read(1000)
+        if reply is not None:
+            writer.write(reply)
+            writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        for writer in writers:
+            writer.transport.abort()
+        server.close()

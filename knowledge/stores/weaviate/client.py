@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from core.errors import StoreError
+from core.errors import StoreError, StoreUnreachable
 from core.install_hints import format_install_hint
 from core.observability.logs import get_logger
 from core.settings import WeaviateSettings
 from knowledge.ports import Vectors
-from knowledge.stores.weaviate.errors import SETTINGS_SECTION, map_errors
+from knowledge.stores.weaviate.errors import FULL_HINT, INACTIVE_HINT, SETTINGS_SECTION, explain_error, map_errors
 from knowledge.stores.weaviate.schema import (
     BM25_K1,
     DOCUMENTS,
+    OWNER_KEY,
     PASSAGES,
     Commit,
     NewObject,
@@ -42,7 +43,12 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 PAGE_SIZE = 500
-CONNECT_TIMEOUT_S = 5.0
+CONNECT_TIMEOUT_S = 8.0
+# Shorter than the time for opening: what is said then names the port.
+GRPC_TIMEOUT_S = 4.0
+# The health service of gRPC: an empty message asks for the whole server, and this is the answer of one that serves.
+HEALTH_METHOD = "/grpc.health.v1.Health/Check"
+SERVING = b"\x08\x01"
 # A page is never twenty times longer than expected; the server's own limit is 10,000.
 MAX_PAGE_SIZE = 20 * PAGE_SIZE
 # Values in one filter.
@@ -60,12 +66,13 @@ CERTIFICATES_VARIABLE = "SSL_CERT_FILE"
 class Cluster:
     """An open connection. Every call raises `StoreError`, also when it takes longer than the settings allow."""
 
-    def __init__(self, client: WeaviateAsyncClient, settings: WeaviateSettings, store_name: str) -> None:
+    def __init__(self, client: WeaviateAsyncClient, settings: WeaviateSettings, store_name: str, version: str) -> None:
         from weaviate.classes.config import ConsistencyLevel
 
         self._client = client
         self._settings = settings
         tenant_suffix = f", tenant {settings.tenant}" if settings.tenant else ""
+        self.server = f"Weaviate {version} at {settings.host}:{settings.http_port}"
         self.store_name = f"{store_name} ({settings.collection}{tenant_suffix})"
         consistency = ConsistencyLevel(settings.consistency.upper())
         tenant = settings.tenant or None
@@ -227,6 +234,32 @@ class Cluster:
             )
         return {str(group.grouped_by.value) for group in result.groups}
 
+    async def find_obstacle(self) -> str:
+        """Return why the collections cannot be used, although they are there, or "". Nothing is changed."""
+        tenant = self._settings.tenant
+        async with map_errors(self.store_name, "opened", self._settings.read_timeout_s):
+            for remote_collection in self._collections.values():
+                stored_tenant = await remote_collection.tenants.get_by_name(tenant) if tenant else None
+                if stored_tenant and stored_tenant.activity_status != "ACTIVE":
+                    return f"{INACTIVE_HINT} ({remote_collection.name}, {stored_tenant.activity_status.value})"
+                for shard in await remote_collection.config.get_shards():
+                    if shard.status == "READONLY":
+                        return f"{FULL_HINT} ({remote_collection.name}, {shard.status})"
+        return ""
+
+    async def may_write(self) -> bool:
+        """Return whether the key may write. Nothing is changed."""
+        from weaviate.classes.query import Filter
+        from weaviate.exceptions import InsufficientPermissionsError
+
+        nothing = Filter.by_id().contains_any([OWNER_KEY])
+        async with self._map_read_errors():
+            try:
+                await self._collections[DOCUMENTS].data.delete_many(nothing, dry_run=True)
+            except InsufficientPermissionsError:
+                return False
+        return True
+
     async def is_ready(self) -> bool:
         """Return whether the server says that it has read which collections it holds."""
         async with self._map_read_errors():
@@ -332,7 +365,9 @@ class Cluster:
             async with self._map_write_errors():
                 result = await self._collections[name].data.delete_many(object_filter)
             if result.failed:
-                raise StoreError(f"{self.store_name} could not delete {result.failed} of {result.matches} objects")
+                reason = await self.find_obstacle()
+                count = f"{result.failed} of {result.matches} objects"
+                raise StoreError(f"{self.store_name} could not delete {count}{reason and ': '}{reason}")
             if result.matches == 0:
                 return
 
@@ -394,10 +429,12 @@ async def connect(settings: WeaviateSettings) -> Cluster:
         raise StoreError(f"{store_name}: {describe_missing_client()}")
     await asyncio.to_thread(_import_weaviate)
     async with map_errors(store_name, "opened", CONNECT_TIMEOUT_S):
-        client = _make_client(settings, await asyncio.to_thread(_read_certificates) if settings.secure else None)
+        certificates = await asyncio.to_thread(_read_certificates) if settings.secure else None
+        client = _make_client(settings, certificates)
         try:
             await client.connect()
             version = str((await client.get_meta())["version"])
+            await _require_grpc(settings, certificates, store_name)
         except BaseException:
             await client.close()
             raise
@@ -407,12 +444,35 @@ async def connect(settings: WeaviateSettings) -> Cluster:
         raise StoreError(f"{store_name} is version {version}: it needs {'.'.join(map(str, MIN_VERSION))} or newer")
     if version_numbers < RECOMMENDED_VERSION:
         _log.info("store.server_outdated", version=version, wanted=".".join(map(str, RECOMMENDED_VERSION)))
-    return Cluster(client, settings, store_name)
+    return Cluster(client, settings, store_name, version)
+
+
+async def _require_grpc(settings: WeaviateSettings, certificates: bytes | None, store_name: str) -> None:
+    """Ask gRPC's own health service. Raises `StoreUnreachable`, which names the port.
+
+    The client would look at it as well, together with the package index. Later its retries would hide the reason.
+    """
+    import grpc  # type: ignore[import-untyped]
+
+    address = f"{settings.host}:{settings.grpc_port}"
+    if settings.secure:
+        channel = grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(certificates))
+    else:
+        channel = grpc.aio.insecure_channel(address)
+    async with channel:
+        try:
+            check = channel.unary_unary(HEALTH_METHOD)
+            response = await check(b"", timeout=GRPC_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            reason = f"gRPC, {address}: {error.details() or error.code().name}"
+            raise StoreUnreachable(explain_error(store_name, "opened", reason)) from error
+    if response != SERVING:
+        raise StoreUnreachable(explain_error(store_name, "opened", f"gRPC, {address}: it is not reachable yet"))
 
 
 def _make_client(settings: WeaviateSettings, certificates: bytes | None) -> WeaviateAsyncClient:
     import weaviate
-    from grpc import ssl_channel_credentials  # type: ignore[import-untyped]
+    from grpc import ssl_channel_credentials
     from weaviate.classes.init import AdditionalConfig, Auth, GrpcConfig, Proxies, Timeout
 
     key = settings.api_key.value() if settings.api_key else ""

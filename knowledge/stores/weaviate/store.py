@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -91,14 +91,36 @@ async def open_weaviate(
     return store
 
 
-async def check_weaviate(settings: WeaviateSettings, owner: StoreOwner) -> None:
-    """Raise the `StoreError` of a server whose passages this deployment may not use. Nothing is changed."""
+async def check_weaviate(settings: WeaviateSettings, owner: StoreOwner, model: tuple[str, int] | None = None) -> str:
+    """Return what a server can do for this deployment, in a few words. Nothing is changed.
+
+    Raises the `StoreError` of one that is not usable: gRPC, the key, collections of others, the owner, the state of the
+    tenant and the shards, the embedding `model` (name and dimension; None where it is not known yet).
+    """
     cluster = await connect(settings)
     try:
-        if await cluster.has_collections():
-            await require_ownership(cluster, owner)
+        if not await cluster.has_collections():
+            return f"{cluster.server} answers; nothing is stored there yet"
+        if obstacle := await cluster.find_obstacle():
+            raise StoreError(f"{cluster.store_name}: {obstacle}")
+        await require_ownership(cluster, owner)
+        label = (await cluster.get([LABEL_KEY])).get(LABEL_KEY)
+        if model and label:
+            _require_model(cluster, label, _make_labels(*model))
+        if await cluster.may_write():
+            return f"{cluster.server} answers"
+        return f"{cluster.server} answers; the key may read only: searches work, refreshes do not"
     finally:
         await cluster.close()
+
+
+def _make_labels(embedder_name: str, dimension: int) -> dict[str, str]:
+    return {"embedder": embedder_name, "dimension": str(dimension), "format": SCHEMA_VERSION}
+
+
+def _require_model(cluster: Cluster, label: Mapping[str, Any], labels: Mapping[str, str]) -> None:
+    """Raise `StoreMismatch` where the label of a store names another model."""
+    require_labels(cluster.store_name, {name: str(label[name]) for name in labels}, labels)
 
 
 class WeaviateStore:
@@ -116,7 +138,7 @@ class WeaviateStore:
     ) -> None:
         self._cluster = cluster
         self._owner = owner
-        self._labels = {"embedder": embedder_name, "dimension": str(dimension), "format": SCHEMA_VERSION}
+        self._labels = _make_labels(embedder_name, dimension)
         self._dimension = dimension
         self._read_timeout_s = settings.read_timeout_s
         self._lease_duration_s = lease_duration_s
@@ -248,8 +270,7 @@ class WeaviateStore:
         properties_by_key = await self._cluster.get([LABEL_KEY, *keys.values()])
         if LABEL_KEY not in properties_by_key:
             raise StoreStarting(f"{self._cluster.store_name} is being rebuilt, or was deleted")
-        stored_labels = {name: str(properties_by_key[LABEL_KEY][name]) for name in self._labels}
-        require_labels(self._cluster.store_name, stored_labels, self._labels)
+        _require_model(self._cluster, properties_by_key[LABEL_KEY], self._labels)
         commits = {source: Commit.from_properties(properties_by_key.get(key)) for source, key in keys.items()}
         self._commit_cache |= commits
         return commits

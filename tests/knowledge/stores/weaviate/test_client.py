@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import pytest
 from weaviate.exceptions import WeaviateQueryError
 
@@ -14,6 +10,7 @@ from core.settings import WeaviateSettings
 from knowledge.stores.weaviate import client, open_weaviate, store
 from knowledge.stores.weaviate.errors import map_errors
 from knowledge.stores.weaviate.schema import LABEL_KEY, SCHEMA_VERSION, Commit, commit_key
+from tests.support.weaviate import serve_bytes
 
 REPLIES = {
     "closes": b"",
@@ -24,27 +21,6 @@ REPLIES = {
     "504": b"HTTP/1.1 504 Gateway Timeout\r\nContent-Length: 0\r\n\r\n",
     "hangs": None,
 }
-
-
-@asynccontextmanager
-async def serve_bytes(reply: bytes | None) -> AsyncIterator[int]:
-    """Listen on a port: each connection gets these bytes and ends, or nothing ever."""
-    writers = []
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
-        await reader.read(1000)
-        if reply is not None:
-            writer.write(reply)
-            writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        for writer in writers:
-            writer.transport.abort()
-        server.close()
 
 
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
