@@ -1,7 +1,7 @@
 """`kimas store copy` killed in its middle: the origin is whole, the target is honest, and the next copy ends it.
 
 Each copy is a process of its own, killed with SIGKILL at a moment that it tells itself, and a few milliseconds later.
-The copies into a server need one, see tests/contracts/test_store.py.
+The copies into a server need one, see tests/support/weaviate.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from core.types import Passage
 from knowledge.ports import PassageRow, Store, StoredDocument
 from knowledge.stores.copying import copy_source
 from tests.support.deployment import ROOT, Deployment
-from tests.support.stores import StoreLocation, forget, open_at, opened, random_rows, unit, weaviate_settings
+from tests.support.stores import StoreLocation, forget, open_at, opened, random_rows, unit
 
 BATCH = 60
 DOCUMENTS = 60
@@ -192,10 +192,8 @@ async def test_files_to_files(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[WeaviateSettings]:
-    settings = weaviate_settings(write_timeout_s=2)
-    yield settings
-    await forget(settings)
+def server(weaviate_settings: WeaviateSettings) -> WeaviateSettings:
+    return weaviate_settings.model_copy(update={"write_timeout_s": 2})
 
 
 async def test_files_to_a_server(tmp_path: Path, server: WeaviateSettings) -> None:

@@ -1,6 +1,6 @@
 """Deployments that meet on one Weaviate server: whose passages they are, and whose collections.
 
-The server is a real one, see tests/contracts/test_store.py.
+The server is a real one, see tests/support/weaviate.py.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from knowledge.stores.weaviate import check_weaviate, open_weaviate
 from knowledge.stores.weaviate.client import Cluster
 from knowledge.stores.weaviate.schema import DOCUMENTS, OWNER_KEY, PASSAGES, document_key, make_collection_config
 from tests.support.deployment import Deployment
-from tests.support.stores import DIMENSION, forget, put, row, weaviate_settings
+from tests.support.stores import DIMENSION, forget, put, row
 from tests.support.weaviate import connect_cluster, opened, serve_bytes
 
 OURS = StoreOwner("ours", frozenset({"docs"}))
@@ -31,10 +30,8 @@ THEIRS = StoreOwner("theirs", frozenset({"docs"}))
 
 
 @pytest.fixture
-async def settings() -> AsyncIterator[WeaviateSettings]:
-    settings = weaviate_settings()
-    yield settings
-    await forget(settings)
+def settings(weaviate_settings: WeaviateSettings) -> WeaviateSettings:
+    return weaviate_settings
 
 
 def deploy(folder: Path, settings: WeaviateSettings, page: str, **changes: Any) -> Deployment:

@@ -1,6 +1,6 @@
 """The Weaviate store and what happens to servers: keys, TLS, going away, a full disk, replicas.
 
-Each test starts servers of its own: KIMAS_TEST_WEAVIATE_BINARY names the program, in version 1.33 or newer.
+Each test starts servers of its own.
 """
 
 from __future__ import annotations
@@ -24,12 +24,10 @@ from knowledge.ports import PassageRow, StoreOwner
 from knowledge.stores.weaviate import WeaviateStore, check_weaviate, open_weaviate
 from tests.support.deployment import ROOT, Deployment
 from tests.support.peers.tls import authority, forwarded
-from tests.support.peers.weaviate_server import BINARY, Node, weaviate_servers
+from tests.support.peers.weaviate_server import BINARY, NO_BINARY, Node, weaviate_servers
 from tests.support.stores import DIMENSION, put, random_rows, row, unit
 
-pytestmark = pytest.mark.skipif(
-    not BINARY, reason="WEAVIATE SERVERS ARE NOT TESTED: set KIMAS_TEST_WEAVIATE_BINARY to the server's program"
-)
+pytestmark = pytest.mark.skipif(not BINARY, reason=NO_BINARY)
 KEY = "WEAVIATE_KEY_FOR_TESTS"
 KILLS = 3
 

@@ -1,6 +1,6 @@
 """The Weaviate store beyond its contract: what it says when a server fails, tenants, leftovers of dead writers, copies.
 
-Tests that take `settings` need a real server, see tests/contracts/test_store.py; the others are always run.
+Tests that take `settings` need a real server, see tests/support/weaviate.py; the others are always run.
 """
 
 from __future__ import annotations
@@ -44,15 +44,13 @@ from knowledge.stores.weaviate.schema import (
     slot_ranges,
 )
 from knowledge.stores.weaviate.writer_lease import WriterLease, hold_lease
-from tests.support.stores import DIMENSION, forget, put, random_rows, row, unit, weaviate_settings
-from tests.support.weaviate import connect_cluster, opened
+from tests.support.stores import DIMENSION, forget, put, random_rows, row, unit
+from tests.support.weaviate import connect_cluster, name_collections, opened
 
 
 @pytest.fixture
-async def settings() -> AsyncIterator[WeaviateSettings]:
-    settings = weaviate_settings()
-    yield settings
-    await forget(settings)
+def settings(weaviate_settings: WeaviateSettings) -> WeaviateSettings:
+    return weaviate_settings
 
 
 @asynccontextmanager
@@ -220,8 +218,8 @@ class TestRows:
 
 
 class TestTenants:
-    async def test_know_nothing_of_each_other(self) -> None:
-        first = weaviate_settings(tenant="first")
+    async def test_know_nothing_of_each_other(self, weaviate_server: WeaviateSettings) -> None:
+        first = name_collections(weaviate_server, tenant="first")
         second = first.model_copy(update={"tenant": "second"})
         try:
             async with opened(first) as item, opened(second, embedder="other", dimension=8) as two:
