@@ -179,7 +179,7 @@ def test_every_place_names_the_same_version(services: dict[str, Any]) -> None:
 
 
 def test_every_place_names_the_same_server_of_weaviate() -> None:
-    places = ("compose.yaml", "config/compose.yaml", "Makefile", "docs/weaviate.md")
+    places = ("config/compose.yaml", "Makefile", "docs/weaviate.md")
     pattern = re.compile(r"(?:weaviate:|WEAVIATE_VERSION := |weaviate-server@v)(\d+\.\d+\.\d+)")
     versions = [pattern.findall((ROOT / name).read_text("utf-8")) for name in places]
     assert all(versions)

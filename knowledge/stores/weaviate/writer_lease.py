@@ -41,8 +41,8 @@ async def hold_lease(cluster: Cluster, source: str, duration_s: float) -> AsyncI
     Raises `StoreLocked` when the lease of another writer does not end.
     """
     lease = WriterLease(cluster, source, uuid.uuid4().hex, duration_s)
-    await lease.acquire()
     try:
+        await lease.acquire()
         yield lease
     finally:
         await lease.release()

@@ -15,15 +15,20 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.settings import WeaviateSettings
 from core.types import Passage
+from knowledge.embedding.local import LOCAL_DIMENSION, LOCAL_NAME
 from knowledge.ports import PassageRow, Store, StoredDocument
 from knowledge.stores.copying import copy_source
+from knowledge.stores.weaviate.client import Cluster
+from knowledge.stores.weaviate.schema import lease_key
 from tests.support.deployment import ROOT, Deployment
 from tests.support.stores import StoreLocation, forget, open_at, opened, random_rows, unit
+from tests.support.weaviate import connect_cluster, opened as opened_on_server
 
 BATCH = 60
 DOCUMENTS = 60
@@ -209,16 +214,21 @@ async def test_a_server_to_files(tmp_path: Path, server: WeaviateSettings) -> No
     assert await _killed_over_and_over(origin, target, FILE_MOMENTS[::3]) >= 2, MOSTLY
 
 
-async def _command(deployment: Deployment, seconds: float | None) -> tuple[int, float]:
-    """Run `kimas store copy --to weaviate`, killed so many seconds after its start; return how it ended, and when."""
-    started_at = time.monotonic()
-    process = await asyncio.create_subprocess_exec(
+async def _start_copying(deployment: Deployment) -> asyncio.subprocess.Process:
+    """Start `kimas store copy --to weaviate`."""
+    return await asyncio.create_subprocess_exec(
         *deployment.command("store", "copy", "--to", "weaviate", "--json"),
         cwd=deployment.folder,
         env=deployment.variables(),
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
     )
+
+
+async def _command(deployment: Deployment, seconds: float | None) -> tuple[int, float]:
+    """Copy, killed so many seconds after the start; return how it ended, and when."""
+    started_at = time.monotonic()
+    process = await _start_copying(deployment)
     try:
         await asyncio.wait_for(process.wait(), seconds)
     except TimeoutError:
@@ -250,6 +260,38 @@ async def test_the_command(tmp_path: Path, server: WeaviateSettings) -> None:
     for provider in ("sqlite", "weaviate"):
         options = ("--set", f"knowledge.store.provider={provider}")
         assert await asyncio.to_thread(deployment.json, *options, *question) == state_before, provider
+
+
+async def test_a_copy_that_is_told_to_end_gives_its_claim_back(tmp_path: Path, server: WeaviateSettings) -> None:
+    """Otherwise the next one would wait for twice the time of a write."""
+    (tmp_path / "docs").mkdir()
+    for number in range(120):
+        (tmp_path / "docs" / f"{number}.md").write_text(f"# Rocket {number}\n\nIt flies to the moon.\n", "utf-8")
+    address = server.model_dump(include={"host", "http_port", "grpc_port", "collection"})
+    sources = {"docs": {"kind": "files", "path": str(tmp_path / "docs")}}
+    deployment = Deployment(tmp_path, {"sources": sources, "knowledge": {"store": {"weaviate": address}}})
+    await asyncio.to_thread(deployment.call, "ingest")
+    async with (
+        opened_on_server(server, embedder=LOCAL_NAME, dimension=LOCAL_DIMENSION),
+        connect_cluster(server) as cluster,
+    ):
+        process = await _start_copying(deployment)
+        while (claim := await _get_claim(cluster)) is None:
+            assert process.returncode is None, "it had ended before it could be told to end"
+            await asyncio.sleep(0.005)
+        assert claim["until"] > time.time() * 1000 + 60_000
+        process.terminate()
+        assert await process.wait() == 128 + signal.SIGTERM
+        released = await _get_claim(cluster)
+        assert released is None or released["until"] == 0
+    assert (await _command(deployment, None))[0] == 0
+    assert (await asyncio.to_thread(deployment.json, "store", "copy", "--to", "weaviate"))["sources"][0]["copied"] == 0
+
+
+async def _get_claim(cluster: Cluster) -> Mapping[str, Any] | None:
+    """Return the first claim on the source "docs"."""
+    key = lease_key("docs", 1)
+    return (await cluster.get([key])).get(key)
 
 
 if __name__ == "__main__":
