@@ -41,6 +41,7 @@ async def wait_for_passages(fleet: Fleet) -> int:
     return count
 
 
+@pytest.mark.timeout(400)
 async def test_both_answer_from_one_store_through_a_kill_and_an_outage(
     tmp_path: Path, postgres_server: PostgresServer
 ) -> None:
