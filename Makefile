@@ -96,8 +96,8 @@ wheel: $(VENV)/.runtime  ## build the wheel into dist/
 	$(BIN)/python -m hatchling build --target wheel
 
 lock: $(UV)  ## pin again what pyproject.toml asks for
-	$(COMPILE) --extra eval --extra fast --extra postgres --extra weaviate --group build --group model -o requirements.lock
-	$(COMPILE) --extra eval --extra fast --extra postgres --extra weaviate --group build --group model --group dev -o requirements-dev.lock
+	$(COMPILE) --extra eval --extra fast --extra postgres --group build --group model -o requirements.lock
+	$(COMPILE) --extra eval --extra fast --extra postgres --group build --group model --group dev -o requirements-dev.lock
 
 clean:  ## remove the virtual environment and everything made
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache build dist *.egg-info

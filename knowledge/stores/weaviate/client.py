@@ -9,14 +9,12 @@ import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import reduce
-from importlib.util import find_spec
 from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from core.errors import StoreError, StoreUnreachable
-from core.install_hints import format_install_hint
 from core.observability.logs import get_logger
 from core.settings import WeaviateSettings
 from knowledge.ports import Vectors
@@ -414,19 +412,12 @@ def _get_vector(vectors: Mapping[str, Any]) -> Sequence[float]:
     return vector
 
 
-def describe_missing_client() -> str:
-    """Return what to do when the client is not installed."""
-    return f"the client of Weaviate is not installed: {format_install_hint('weaviate')}"
-
-
 async def connect(settings: WeaviateSettings) -> Cluster:
     """Connect to the server.
 
-    Raises `StoreError` without the client, or when the server cannot be reached, refuses the key, or is too old.
+    Raises `StoreError` when the server cannot be reached, refuses the key, or is too old.
     """
     store_name = f"the passage store in Weaviate at {settings.host}:{settings.http_port}"
-    if find_spec("weaviate") is None:
-        raise StoreError(f"{store_name}: {describe_missing_client()}")
     await asyncio.to_thread(_import_weaviate)
     async with map_errors(store_name, "opened", CONNECT_TIMEOUT_S):
         certificates = await asyncio.to_thread(_read_certificates) if settings.secure else None

@@ -7,7 +7,7 @@ from weaviate.exceptions import WeaviateQueryError
 
 from core.errors import ServiceError, StoreError, StoreUnreachable
 from core.settings import WeaviateSettings
-from knowledge.stores.weaviate import client, open_weaviate, store
+from knowledge.stores.weaviate import open_weaviate, store
 from knowledge.stores.weaviate.errors import map_errors
 from knowledge.stores.weaviate.schema import LABEL_KEY, SCHEMA_VERSION, Commit, commit_key
 from tests.support.weaviate import serve_bytes
@@ -31,12 +31,6 @@ async def test_a_server_that_is_away_is_told_from_one_that_refuses(reply: bytes 
         )
         with pytest.raises(StoreUnreachable, match="could not be opened"):
             await open_weaviate(settings, "test", 8)
-
-
-async def test_without_the_client_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "find_spec", lambda _name: None)
-    with pytest.raises(StoreError, match=r"localhost:8080: .*pip install 'kimas\[weaviate\]'"):
-        await open_weaviate(WeaviateSettings(), "test", 8)
 
 
 class StartingCluster:
