@@ -202,6 +202,11 @@ class Cluster:
 
         await self._delete(DOCUMENTS, Filter.by_id().contains_any(list(identifiers)))
 
+    async def delete_object(self, name: str, identifier: UUID) -> None:
+        """Delete an object by its key alone, if it is there: no index has to know it."""
+        async with self._map_write_errors():
+            await self._collections[name].data.delete_by_id(identifier)
+
     async def count_newest(self, name: str, source: str, generation: int) -> int:
         """Return how many objects of a generation of a source can be found."""
         return await self._count(

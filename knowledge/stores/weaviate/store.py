@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
+from uuid import UUID
 
 import numpy as np
 
@@ -143,6 +144,8 @@ class WeaviateStore:
         self._read_timeout_s = settings.read_timeout_s
         self._lease_duration_s = lease_duration_s
         self._commit_cache: dict[str, Commit] = {}
+        # By source and path: the objects of damaged documents, when the manifest was last read.
+        self._damaged_objects: dict[str, Mapping[str, Sequence[tuple[str, UUID]]]] = {}
         self._write_lock = asyncio.Lock()
 
     async def prepare(self, *, rebuild: bool = False) -> None:
@@ -195,6 +198,7 @@ class WeaviateStore:
             await lease.renew(force=True)
             await self._write_commit(source, new_commit)
             await self._purge_replaced(source, new_commit)
+            await self._delete_damaged(source, paths)
 
     async def _write_objects(
         self, lease: WriterLease, documents: tuple[str, ...], rows: Sequence[PassageRow], empty: Mapping[str, str]
@@ -364,12 +368,14 @@ class WeaviateStore:
         return [] if vector is None else await self._cluster.search_nearest(vector, visibility, limit)
 
     async def _manifest(self, visibility: Visibility) -> Mapping[str, StoredDocument]:
-        """Return the documents; those of which too few passages are there, or too many, as damaged."""
+        """Return the documents of a source; those of which too few passages are there, or too many, as damaged."""
         manifest = dict[str, StoredDocument]()
+        objects = defaultdict[str, list[tuple[str, UUID]]](list)
         promised_count = 0
         async for page in self._cluster.pages(DOCUMENTS, visibility):
             for obj in page:
                 path = obj.properties["path"]
+                objects[path].append((DOCUMENTS, obj.id))
                 document = StoredDocument(obj.properties["fingerprint"], int(obj.properties["passages"]))
                 promised_count += document.passage_count
                 # The second object of a path: one of them is too many.
@@ -378,13 +384,27 @@ class WeaviateStore:
             return manifest
         found_counts = Counter[str]()
         async for page in self._cluster.pages(PASSAGES, visibility):
-            found_counts.update(obj.properties["path"] for obj in page)
-        damaged = {
-            path: StoredDocument("", found_counts[path])
-            for path in manifest.keys() | found_counts.keys()
-            if path not in manifest or found_counts[path] != manifest[path].passage_count
-        }
-        return manifest | damaged
+            for obj in page:
+                path = obj.properties["path"]
+                objects[path].append((PASSAGES, obj.id))
+                found_counts[path] += 1
+        for path in objects:
+            document = manifest.get(path, StoredDocument("", 0))
+            if document.passage_count != found_counts[path]:
+                manifest[path] = StoredDocument("", found_counts[path])
+        (source,) = visibility
+        self._damaged_objects[source] = {path: objects[path] for path in objects if manifest[path].is_damaged}
+        return manifest
+
+    async def _delete_damaged(self, source: str, paths: Collection[str]) -> None:
+        """Delete what was found of damaged documents that are replaced now, object by object.
+
+        A server that was killed while it deleted may still show objects that its index of documents does not know.
+        """
+        damaged_objects = self._damaged_objects.get(source, {})
+        for path in damaged_objects.keys() & set(paths):
+            for name, identifier in damaged_objects[path]:
+                await self._cluster.delete_object(name, identifier)
 
     async def _filled(self, visibility: Visibility) -> set[str]:
         return await self._cluster.visible_sources(PASSAGES, visibility)

@@ -21,7 +21,7 @@ from tests.support.peers.weaviate_server import BINARY, NO_BINARY, Node, weaviat
 pytestmark = pytest.mark.skipif(not BINARY, reason=NO_BINARY)
 QUESTION = "How do I install Rocket with pip, thing number {number}?"
 SHAPE = Shape(40, 10, 20, workers=8, model_s=0.3, lease_s=3, max_wait_s=60, question=QUESTION)
-INGEST_S = 60
+INGEST_S = 120
 OUTAGE_S = 3
 
 
