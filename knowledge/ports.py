@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
@@ -155,6 +155,10 @@ class Store(Protocol):
 
     async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         """Return what is held of a source, by path."""
+        ...
+
+    async def filled(self, sources: Collection[str]) -> Set[str]:
+        """Return those of these sources that have passages. Raises `StoreError` where that cannot be known now."""
         ...
 
     async def replace(

@@ -17,12 +17,14 @@ from tests.support.embedding_model import share_model
 from tests.support.fork_server import load_model_client
 from tests.support.forked import start_server, stop_server
 from tests.support.journal_copies import JournalCopies
+from tests.support.peers.weaviate_server import NO_BINARY
 from tests.support.postgres_journal import postgres_journal, postgres_server
 from tests.support.timelapse import run_fast
+from tests.support.weaviate import weaviate_server, weaviate_settings
 
 MEMORY = Path("/dev/shm")
 MIN_FREE_BYTES = 4 << 30
-__all__ = ["postgres_journal", "postgres_server"]
+__all__ = ["postgres_journal", "postgres_server", "weaviate_server", "weaviate_settings"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -45,6 +47,14 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say loudly how many tests were left out because there is no Weaviate server."""
+    left_out = sum(NO_BINARY in str(report.longrepr) for report in terminalreporter.stats.get("skipped", ()))
+    if left_out:
+        terminalreporter.section(f"{left_out} TESTS WERE LEFT OUT", red=True, bold=True)
+        terminalreporter.line(NO_BINARY, red=True, bold=True)
 
 
 @pytest.fixture(autouse=True)

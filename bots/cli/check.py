@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import shutil
 import tempfile
@@ -63,7 +62,6 @@ from knowledge.sources.factory import open_source
 from knowledge.sources.forge.source import ForgeProject
 from knowledge.sources.git.source import is_local
 from knowledge.sources.plugin import find_plugin
-from knowledge.stores.weaviate.client import describe_missing_client
 from knowledge.web.addresses import redact_url
 
 LOW_DISK_BYTES = 1_000_000_000
@@ -117,7 +115,7 @@ async def check(
     findings += [journal_finding, *_check_git_command(settings)]
     findings += await asyncio.gather(*source_checks)
     findings += _check_agents(settings)
-    findings += [*_check_store(settings), *await check_passages(settings)]
+    findings += await check_passages(settings)
     findings.append(await asyncio.to_thread(_check_embedding, settings))
     findings += _check_reranker(settings)
     findings += await check_languages(settings) if journal_finding.level != "error" else ()
@@ -257,14 +255,6 @@ def _check_agents(settings: Settings) -> list[Finding]:
         Finding("ok", "audience", "; ".join(f"{name}: {describe(audiences[name])}" for name in settings.sources)),
         *(Finding("warning", f"sources.{name}", "no agent uses it: it is never searched") for name in unused_sources),
     ]
-
-
-def _check_store(settings: Settings) -> list[Finding]:
-    subject = "knowledge.store"
-    store = settings.knowledge.store
-    if store.provider == "weaviate" and importlib.util.find_spec("weaviate") is None:
-        return [Finding("error", subject, describe_missing_client())]
-    return []
 
 
 def _check_embedding(settings: Settings) -> Finding:

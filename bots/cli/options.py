@@ -6,7 +6,9 @@ import asyncio
 import errno
 import gc
 import os
+import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from functools import partial
 from importlib import import_module
@@ -32,6 +34,9 @@ OS_ERROR_HINTS = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "check the permissions, and which account runs KIMAs"),
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise the limit of open files (ulimit -n, LimitNOFILE=)"),
 }
+
+# As a shell reports a process that SIGTERM ended.
+EXIT_TERMINATED = 128 + signal.SIGTERM
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -199,7 +204,7 @@ def run(coroutine: Coroutine[Any, Any, int]) -> NoReturn:
     # switches the collector on again.
     gc.disable()
     try:
-        code = asyncio.run(coroutine)
+        code = asyncio.run(_run_until_terminated(coroutine))
     except ConfigurationError as error:
         for reason in error.errors:
             _print_error(f"configuration: {reason}")
@@ -218,6 +223,28 @@ def run(coroutine: Coroutine[Any, Any, int]) -> NoReturn:
     finally:
         gc.enable()
     sys.exit(code)
+
+
+async def _run_until_terminated(coroutine: Coroutine[Any, Any, int]) -> int:
+    """Run a command. SIGTERM cancels it, as Ctrl-C does, so that it gives back what it holds; a second one ends it."""
+    command = asyncio.ensure_future(coroutine)
+    is_terminated = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def terminate() -> None:
+        is_terminated.set()
+        loop.remove_signal_handler(signal.SIGTERM)
+        command.cancel()
+
+    # Signals go to the main thread alone. The daemon has a handler of its own, which takes the place of this one.
+    if threading.current_thread() is threading.main_thread():
+        loop.add_signal_handler(signal.SIGTERM, terminate)
+    try:
+        return await command
+    except asyncio.CancelledError:
+        if not is_terminated.is_set():
+            raise
+        return EXIT_TERMINATED
 
 
 def _print_error(message: str) -> None:

@@ -36,6 +36,7 @@ from core.settings import (
     WebsiteSource,
 )
 from core.types import Passage
+from knowledge.embedding import name_model
 from knowledge.embedding.families import find_instructions
 from knowledge.embedding.remote import TIMEOUT_S
 from knowledge.live import open_live_source
@@ -207,9 +208,8 @@ async def _probe_embedding(settings: EmbeddingSettings) -> str:
 async def _probe_weaviate(settings: Settings) -> str:
     from knowledge.stores.weaviate import check_weaviate
 
-    server = settings.knowledge.store.weaviate
-    await check_weaviate(server, await read_store_owner(settings))
-    return f"Weaviate at {server.host}:{server.http_port} answers"
+    owner = await read_store_owner(settings)
+    return await check_weaviate(settings.knowledge.store.weaviate, owner, name_model(settings.knowledge.embedding))
 
 
 async def _probe_reranker(settings: SearchSettings) -> str:

@@ -9,12 +9,11 @@ from bots.cli.probes import LIVE_ONLY_HINT
 from bots.common.open_storage import open_existing_database
 from core.errors import StoreError, StoreMismatch
 from core.install_hints import format_install_hint
-from core.settings import EmbeddingSettings, Settings
+from core.settings import Settings
 from core.storage.engine import Database
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.opening import JOURNAL_NAME
-from knowledge.embedding import name_remote_model
-from knowledge.embedding.local import LOCAL_DIMENSION, LOCAL_NAME
+from knowledge.embedding import name_model
 from knowledge.stores import check_store
 
 UNKNOWN_AUDIENCES = (
@@ -49,7 +48,7 @@ async def check_journal(settings: Settings) -> Finding:
 
 async def check_passages(settings: Settings) -> list[Finding]:
     """Return an error if the embedded store is damaged, closed to this account, or of another embedding model."""
-    model = _name_model(settings.knowledge.embedding)
+    model = name_model(settings.knowledge.embedding)
     try:
         await check_store(settings.knowledge.store, settings.data_dir, *(model or ("", 0)))
     except StoreError as error:
@@ -57,10 +56,3 @@ async def check_passages(settings: Settings) -> list[Finding]:
         if model or not isinstance(error, StoreMismatch):
             return [Finding("error", "knowledge.store", str(error))]
     return []
-
-
-def _name_model(embedding: EmbeddingSettings) -> tuple[str, int] | None:
-    """Return the name and the dimension with which the embedding model labels its vectors; None if unknown."""
-    if embedding.provider == "openai" and embedding.dimension:
-        return name_remote_model(embedding), embedding.dimension
-    return (LOCAL_NAME, LOCAL_DIMENSION) if embedding.provider == "local" else None

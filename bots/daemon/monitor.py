@@ -42,13 +42,22 @@ class CountsMessages(Protocol):
         ...
 
 
+class WatchesStore(SourceRefresher, Protocol):
+    """A refresher that looks at the store of the passages all the time."""
+
+    @property
+    def store_problem(self) -> str:
+        """Why the passages cannot be read now, or ""."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class MonitoredParts:
     """The monitored parts of an open daemon."""
 
     connections: Mapping[str, ConnectionStatus]
     inbox: CountsMessages
-    source_refresher: SourceRefresher
+    source_refresher: WatchesStore
     models: RoleChatModel | None
 
 
@@ -90,7 +99,7 @@ class Monitor:
         self,
         adapters: Sequence[Adapter],
         inbox: CountsMessages,
-        source_refresher: SourceRefresher,
+        source_refresher: WatchesStore,
         models: RoleChatModel | None,
     ) -> None:
         """Monitor these from now on."""
@@ -105,9 +114,18 @@ class Monitor:
         problems = [
             f"{name} {connections[name].problem}" for name, is_well in self.get_connections().items() if not is_well
         ]
+        if store_problem := self._monitored.source_refresher.store_problem:
+            problems.append(store_problem)
         if self.lag.max_s >= MAX_LAG_S:
             problems.append(f"the event loop stood still for {self.lag.max_s:.1f} s within the last minute")
         return problems
+
+    def get_obstacles(self) -> Sequence[str]:
+        """Return why no question can be answered now, one line each."""
+        if self.stage != "ready" or self._monitored is None:
+            return [self.stage]
+        store_problem = self._monitored.source_refresher.store_problem
+        return [store_problem] if store_problem else []
 
     async def get_source_states(self) -> Sequence[SourceState]:
         """Return the state of every stored source. Raises `StoreError`."""
@@ -199,7 +217,7 @@ async def serve_metrics(monitor: Monitor, metrics: PrometheusMetrics, settings: 
         return health_response(monitor.get_problems())
 
     async def handle_readiness(_request: web.Request) -> web.Response:
-        return health_response([] if monitor.stage == "ready" else [monitor.stage])
+        return health_response(monitor.get_obstacles())
 
     application = web.Application()
     application.router.add_get("/metrics", handle_metrics)

@@ -11,11 +11,12 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 Fraction = Annotated[float, Field(gt=0, le=1)]
+NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 # Capitals only: a secret pasted in place of a variable's name does not match, so that no message repeats it.
 ENV_VARIABLE_PATTERN = r"^[A-Z_][A-Z0-9_]*$"
 # White space around an address is a slip of copying.
 Address = Annotated[str, StringConstraints(strip_whitespace=True)]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 # The ids of chats and people of a further HTTP network end in `@` and its name.
 _NETWORK_SUFFIX = re.compile(r"@[a-z0-9][a-z0-9_-]{0,62}$")
 # The platform of which there can be several networks; chats of the other platforms are unique without a name.
@@ -89,7 +90,8 @@ class Secret(Section):
 
     def value(self) -> str:
         """Return the secret. Raises `KeyError` or `OSError` when it is missing (the loader checks that first)."""
-        return os.environ[self.env] if self.env is not None else Path(self.file or "").read_text("utf-8").strip()
+        text = os.environ[self.env] if self.env is not None else Path(self.file or "").read_text("utf-8")
+        return text.strip()
 
 
 Strategy = Literal["none", "single", "parallel", "planning", "react", "simple"]

@@ -148,7 +148,7 @@ class SearchSettings(Section):
 
 
 class WeaviateSettings(Section):
-    """A Weaviate server, for the provider `weaviate` and for `kimas store copy` (docs/scale.md)."""
+    """A Weaviate server, for the provider `weaviate` and for `kimas store copy` (docs/weaviate.md)."""
 
     host: str = Field("localhost", min_length=1, description="the server's name or address")
     http_port: int = Field(8080, ge=1, le=65535, description="its port for HTTP")
@@ -163,13 +163,14 @@ class WeaviateSettings(Section):
     tenant: str = Field(
         "",
         pattern=r"^[A-Za-z0-9_-]{0,64}$",
-        description="a separate part of shared collections, for several deployments on one cluster",
+        description="a separate part of shared collections, for several deployments on one cluster: letters, digits, - "
+        "and _",
     )
     deployment: str = Field(
         "",
         pattern=r"^[A-Za-z0-9_-]{0,64}$",
         description="the deployment that the passages belong to, for machines that have no common journal; empty: an "
-        "id that the journal keeps (docs/scale.md#several-deployments-on-one-cluster)",
+        "id that the journal keeps (docs/weaviate.md#several-deployments-on-one-cluster)",
     )
     replicas: PositiveInt = Field(
         1, description="machines that hold each passage; takes effect only when a collection is created"
@@ -191,7 +192,7 @@ class StoreSettings(Section):
     """Where passages are stored."""
 
     provider: Literal["sqlite", "weaviate"] = Field(
-        "sqlite", description="`sqlite` (a file in `data_dir`) or `weaviate` (a server, see docs/scale.md)"
+        "sqlite", description="`sqlite` (a file in `data_dir`) or `weaviate` (a server, see docs/weaviate.md)"
     )
     weaviate: WeaviateSettings = WeaviateSettings()
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from core.settings.base import NAME_PATTERN
 from core.settings.former_keys import describe_former_key
 from core.settings.schema import SettingKey, find_kind
 
@@ -66,16 +67,26 @@ def describe_error(error: ErrorDetails, path: KeyPath, data: Mapping[Any, Any], 
     if context.get("class_name") == "Secret":
         return INLINE_SECRET_MESSAGE
     is_secret = any(key.is_secret() and key.matches(path[: len(key.path)]) for key in keys)
-    return _describe_wrong_value(error, is_secret=is_secret)
+    is_mismatch = error["type"] == "string_pattern_mismatch"
+    return (
+        _describe_mismatch(context["pattern"], path, keys, is_secret=is_secret)
+        if is_mismatch
+        else _describe_wrong_value(error, is_secret=is_secret)
+    )
+
+
+def _describe_mismatch(pattern: str, path: KeyPath, keys: Collection[SettingKey], *, is_secret: bool) -> str:
+    if is_secret:
+        return "must be the name of an environment variable, in capitals (never the secret itself)"
+    if pattern == NAME_PATTERN:
+        return "is no name: use small letters, digits, - and _, at most 63, and start with a letter or digit"
+    description = next((key.field.description for key in keys if key.matches(path)), None)
+    return f"must match {pattern}" + (f" ({description})" if description else "")
 
 
 def _describe_wrong_value(error: ErrorDetails, *, is_secret: bool) -> str:
     error_type = error["type"]
     value = error["input"]
-    if error_type == "string_pattern_mismatch" and is_secret:
-        return "must be the name of an environment variable, in capitals (never the secret itself)"
-    if error_type == "string_pattern_mismatch":
-        return "is no name: use small letters, digits, - and _, at most 63, and start with a letter or digit"
     if error_type in _EXPECTED_TYPES:
         return f"must be {_EXPECTED_TYPES[error_type]}" + (
             "" if is_secret else f", not {_format_value(value, _EXPECTED_TYPES[error_type])}"

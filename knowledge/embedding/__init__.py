@@ -10,11 +10,11 @@ from core.settings import EmbeddingSettings
 from knowledge.embedding.centring import CentredEmbedder, get_centred_name
 from knowledge.embedding.families import find_instructions
 from knowledge.embedding.fastembed_models import FastEmbedder, get_model_languages
-from knowledge.embedding.local import LOCAL_LANGUAGES, LocalEmbedder
+from knowledge.embedding.local import LOCAL_DIMENSION, LOCAL_LANGUAGES, LOCAL_NAME, LocalEmbedder
 from knowledge.embedding.remote import TIMEOUT_S, RemoteEmbedder
 from knowledge.ports import Embedder
 
-__all__ = ["get_known_languages", "name_remote_model", "open_embedder"]
+__all__ = ["get_known_languages", "name_model", "open_embedder"]
 
 
 def get_known_languages(settings: EmbeddingSettings) -> tuple[str, ...]:
@@ -38,6 +38,8 @@ async def open_embedder(settings: EmbeddingSettings, cache_dir: Path) -> Embedde
     return CentredEmbedder(RemoteEmbedder(client, settings), cache_dir)
 
 
-def name_remote_model(settings: EmbeddingSettings) -> str:
-    """Return how a store labels the vectors of an endpoint."""
-    return get_centred_name(settings.model + find_instructions(settings).identity)
+def name_model(settings: EmbeddingSettings) -> tuple[str, int] | None:
+    """Return the name and the dimension with which a store labels the vectors; None for what has to be loaded first."""
+    if settings.provider == "openai" and settings.dimension:
+        return get_centred_name(settings.model + find_instructions(settings).identity), settings.dimension
+    return (LOCAL_NAME, LOCAL_DIMENSION) if settings.provider == "local" else None

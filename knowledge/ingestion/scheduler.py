@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from core.errors import EmbeddingError, KimasError, SourceError, StoreLocked
+from core.errors import EmbeddingError, JournalError, KimasError, SourceError, StoreError, StoreLocked
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder
 from core.runtime.tasks import task_group
@@ -35,6 +35,8 @@ FETCH_CONCURRENCY = 8
 INDEX_CONCURRENCY = 2
 # How soon requests, pauses and refreshes of other processes are noticed.
 POLL_INTERVAL = timedelta(minutes=1)
+# How soon passages that another process has written, or a server has lost, are noticed.
+STORE_POLL_INTERVAL = timedelta(seconds=2)
 # The wait while another process refreshes a source, or when the database or the store fails.
 RETRY_DELAY = timedelta(seconds=15)
 
@@ -57,6 +59,7 @@ class RefreshScheduler:
         metrics_recorder: MetricsRecorder | None = None,
         poll_interval: timedelta = POLL_INTERVAL,
         retry_delay: timedelta = RETRY_DELAY,
+        store_poll_interval: timedelta = STORE_POLL_INTERVAL,
     ) -> None:
         self._settings = settings
         self._context = context
@@ -65,6 +68,7 @@ class RefreshScheduler:
         self._metrics_recorder = metrics_recorder or MetricsRecorder()
         self._poll_interval = poll_interval
         self._retry_delay = retry_delay
+        self._store_poll_interval = store_poll_interval
         self._notify_lock = asyncio.Lock()
         self._fetch_slots = asyncio.Semaphore(FETCH_CONCURRENCY)
         self._index_slots = asyncio.Semaphore(INDEX_CONCURRENCY)
@@ -72,7 +76,15 @@ class RefreshScheduler:
         self._reported_interrupted = set[str]()
         self._wake_events = {name: asyncio.Event() for name in self._source_names}
         self._changed_at: dict[str, datetime | None] = {}
+        # The sources with passages, as far as they were announced. None: the store was not looked at yet.
+        self._filled_sources: set[str] | None = None
+        self._store_problem = ""
         self._started_at = datetime.now(UTC)
+
+    @property
+    def store_problem(self) -> str:
+        """Why the passages cannot be read now, or ""."""
+        return self._store_problem
 
     async def states(self) -> Sequence[SourceState]:
         """Return the state of every stored source, in the order of the configuration. Raises `StoreError`."""
@@ -122,6 +134,7 @@ class RefreshScheduler:
         async with task_group() as tasks:
             if purge_removed:
                 tasks.create_task(self._purge_removed())
+            tasks.create_task(self._watch_store())
             for name in self._source_names:
                 tasks.create_task(self._refresh_loop(name, timers))
 
@@ -210,6 +223,38 @@ class RefreshScheduler:
         await self._refresh_states.mark_invalidated([name])
         return await self._refresh_states.get_state(name)
 
+    async def _watch_store(self) -> None:
+        """Look what the store holds, again and again: another process may fill it, a server may lose everything."""
+        last_error = ""
+        while True:
+            error_text = ""
+            try:
+                await self._compare_with_store(set(await self._context.store.filled(self._source_names)))
+                self._store_problem = ""
+            except Exception as error:
+                # Any error: the next look may succeed.
+                error_text = str(error) or type(error).__name__
+                is_of_store = isinstance(error, StoreError) and not isinstance(error, JournalError)
+                self._store_problem = error_text if is_of_store else ""
+                if error_text != last_error:
+                    _log_failure(error)
+            if last_error and not error_text:
+                _log.info("store.usable_again")
+            last_error = error_text
+            await asyncio.sleep(self._store_poll_interval.total_seconds())
+
+    async def _compare_with_store(self, filled_sources: set[str]) -> None:
+        """Announce sources that have passages now, and read those again that have lost all of theirs."""
+        known_sources = filled_sources if self._filled_sources is None else self._filled_sources
+        self._filled_sources = known_sources & filled_sources
+        if new_sources := filled_sources - known_sources:
+            await self._notify(new_sources)
+        for name, state in (await self._refresh_states.get_states()).items():
+            if name in self._wake_events and state.passages and not state.unfinished and name not in filled_sources:
+                _log.warning("source.lost", source=name, passages=state.passages)
+                await self._refresh_states.mark_invalidated([name])
+                self._wake([name])
+
     async def _detect_change(self, name: str, state: RefreshState) -> None:
         """Announce a change that was not announced yet, whichever process made it."""
         if self._changed_at.setdefault(name, state.changed_at) != state.changed_at:
@@ -219,6 +264,8 @@ class RefreshScheduler:
     async def _notify(self, names: Collection[str]) -> None:
         async with self._notify_lock:
             await self._on_changed(names)
+        if self._filled_sources is not None:
+            self._filled_sources.update(names)
 
     async def _set_paused(self, name: str, paused: bool) -> None:
         stored_sources(self._settings.sources, [name])

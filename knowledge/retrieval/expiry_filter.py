@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,6 +51,10 @@ class ExpiryFilteringStore:
             return manifest
         visible_results = await self._load_visible_results(source)
         return {path: document for path, document in manifest.items() if path in visible_results}
+
+    async def filled(self, sources: Collection[str]) -> Set[str]:
+        """Answer as the store does."""
+        return await self._store.filled(sources)
 
     async def search(
         self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int

@@ -157,7 +157,11 @@ class KnowledgeLibrary:
         """
         if not self._routing_settings.enabled:
             return [AgentScore(name, 1.0) for name in self._agents]
-        indexes = [entry.index for entry in self._index_entries.values() if entry.index]
+        indexes = self._get_indexes()
+        if not indexes and await self._store.filled(self._get_stored_sources()):
+            # Another process has filled the store a moment ago.
+            await self.load()
+            indexes = self._get_indexes()
         indexed_names = {index.name for index in indexes}
         live_scores = [
             AgentScore(name, 0.0) for name in self._agents if name not in indexed_names and self._has_live_source(name)
@@ -226,16 +230,21 @@ class KnowledgeLibrary:
 
     async def match_words(self, query: str, limit: int) -> WordMatch:
         """Search the stored sources of all agents by words alone."""
-        sources = {source for agent in self._agents.values() for source in agent.sources}
-        stored_sources = [source for source in sources if source not in self._live_sources]
         tokens = query_tokens(query)
-        passages = await self._store.search(tokens, None, stored_sources, limit)
+        passages = await self._store.search(tokens, None, self._get_stored_sources(), limit)
         weights = dict(await self._store.term_weights(f"{tokens} {UNKNOWN_WORD}", self._counted_sources))
         passage_count = sum(entry.passage_count for entry in self._index_entries.values())
         # As BM25 weighs a word that is in none of the passages.
         unknown_weight = weights.pop(UNKNOWN_WORD, math.log1p((passage_count + 0.5) / 0.5)) if passage_count else 0.0
         best = sorted(passages, key=lambda passage: -passage.lexical)[:limit]
         return WordMatch(tuple(best), weights, unknown_weight)
+
+    def _get_indexes(self) -> list[AgentIndex]:
+        return [entry.index for entry in self._index_entries.values() if entry.index]
+
+    def _get_stored_sources(self) -> list[str]:
+        sources = {source for agent in self._agents.values() for source in agent.sources}
+        return [source for source in sources if source not in self._live_sources]
 
     async def _retrieve(
         self, query: str, vector: Vectors | None, sources: Sequence[str], candidates: int

@@ -1,7 +1,7 @@
 """The contract of `Store`, run over every implementation.
 
-Weaviate's part needs a server: KIMAS_TEST_WEAVIATE=host:http-port:grpc-port. Every test makes collections of its own
-there and deletes them. Tests of files (damage, a full disk) are of the embedded store alone.
+Weaviate's part needs a server, see tests/support/weaviate.py. Every test makes collections of its own there and deletes
+them. Tests of files (damage, a full disk) are of the embedded store alone.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from tests.support.stores import (
     random_rows,
     row,
     unit,
-    weaviate_settings,
 )
+from tests.support.weaviate import name_collections
 
 # From so many passages on, a server builds an index.
 MIN_INDEXED_ROWS = 1_000
@@ -54,7 +54,8 @@ async def location(directory: Path, request: pytest.FixtureRequest) -> AsyncIter
     if request.param != "weaviate":
         yield StoreLocation(directory, {"memory_bytes": MAX_VECTOR_BYTES if request.param == "sqlite-in-memory" else 0})
         return
-    location = StoreLocation(weaviate_settings(), {"lease_duration_s": 1.5})
+    server = request.getfixturevalue("weaviate_server")
+    location = StoreLocation(name_collections(server), {"lease_duration_s": 1.5})
     yield location
     assert isinstance(location.where, WeaviateSettings)
     await forget(location.where)

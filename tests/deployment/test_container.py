@@ -5,6 +5,7 @@ NOT VERIFIED here: the base image, Debian's packages and the account, whose step
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -175,6 +176,14 @@ def test_every_place_names_the_same_version(services: dict[str, Any]) -> None:
     assert services["kimas"]["image"] == f"kimas:{version}"
     pages = "".join((ROOT / name).read_text("utf-8") for name in ("README.md", "docs/install.md", "docs/telegram.md"))
     assert set(re.findall(r"kimas[-:](\d+\.\d+\.\d+)", pages)) == {version}
+
+
+def test_every_place_names_the_same_server_of_weaviate() -> None:
+    places = ("config/compose.yaml", "Makefile", "docs/weaviate.md")
+    pattern = re.compile(r"(?:weaviate:|WEAVIATE_VERSION := |weaviate-server@v)(\d+\.\d+\.\d+)")
+    versions = [pattern.findall((ROOT / name).read_text("utf-8")) for name in places]
+    assert all(versions)
+    assert len(set(itertools.chain.from_iterable(versions))) == 1
 
 
 def test_compose_names_settings_that_exist(services: dict[str, Any]) -> None:

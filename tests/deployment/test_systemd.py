@@ -30,7 +30,9 @@ needs_systemd = pytest.mark.skipif(
 def complaints(folder: Path, text: str) -> str:
     """Return what `systemd-analyze verify` says about a unit, with the installed paths replaced by real ones."""
     unit = folder / "kimas.service"
-    unit.write_text(text.replace("/opt/kimas/.venv/bin/kimas", sys.executable), "utf-8")
+    for program in ("/opt/kimas/.venv/bin/kimas", "/usr/local/bin/weaviate-server"):
+        text = text.replace(program, sys.executable)
+    unit.write_text(text, "utf-8")
     result = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, timeout=100, check=False
     )
@@ -52,8 +54,9 @@ def service() -> configparser.SectionProxy:
 
 
 @needs_systemd
-def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
-    assert complaints(tmp_path, UNIT.read_text("utf-8")) == ""
+@pytest.mark.parametrize("name", ["kimas.service", "weaviate.service"])
+def test_systemd_accepts_the_unit(tmp_path: Path, name: str) -> None:
+    assert complaints(tmp_path, (SYSTEMD / name).read_text("utf-8")) == ""
 
 
 @needs_systemd

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
-import pytest
 
 from core.settings import WeaviateSettings
 from core.types import Passage
@@ -23,11 +20,6 @@ from knowledge.stores.weaviate.client import connect
 
 DIMENSION = 16
 WORDS = [f"word{number}" for number in range(60)]
-WEAVIATE = os.environ.get("KIMAS_TEST_WEAVIATE", "")
-NO_WEAVIATE = (
-    "WEAVIATE IS NOT TESTED: set KIMAS_TEST_WEAVIATE=host:http-port:grpc-port to a server (from 1.38.3 on, or with "
-    "BLOCKMAX_WAND_PER_SEGMENT_LIMIT=10000)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +48,6 @@ class StoreLocation:
             return StoreLocation(self.where / name, self.options)
         collection = self.where.collection + name.capitalize()
         return StoreLocation(self.where.model_copy(update={"collection": collection}), self.options)
-
-
-def weaviate_settings(**changes: Any) -> WeaviateSettings:
-    """Return settings for collections of one test. Without a server the test is skipped."""
-    if not WEAVIATE:
-        pytest.skip(NO_WEAVIATE)
-    host, http_port, grpc_port = WEAVIATE.rsplit(":", 2)
-    name = f"KimasTest{uuid4().hex}"
-    return WeaviateSettings(host=host, http_port=int(http_port), grpc_port=int(grpc_port), collection=name, **changes)
 
 
 async def forget(settings: WeaviateSettings) -> None:

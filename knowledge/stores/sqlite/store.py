@@ -6,7 +6,7 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from knowledge.stores.sqlite.tables import (
     StoreState,
     free_unused_space,
     make_tables,
+    read_filled,
     read_manifest,
     read_rows,
     read_source_vectors,
@@ -111,6 +112,12 @@ class SqliteStore:
         """Return what is held of a source, by path."""
         read_passages = partial(read_manifest, source=source)
         return await self._in_thread("read", lambda: self._read(read_passages, {}, may_be_deleted=True))
+
+    async def filled(self, sources: Collection[str]) -> Set[str]:
+        """Return those of these sources that have passages."""
+        read_passages = partial(read_filled, sources=sources)
+        nothing = set[str]()
+        return await self._in_thread("read", lambda: self._read(read_passages, nothing, may_be_deleted=True))
 
     async def replace(
         self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None

@@ -165,6 +165,12 @@ def read_manifest(connection: sqlite3.Connection, source: str) -> Mapping[str, S
     return {path: StoredDocument(fingerprint, passage_count) for path, fingerprint, passage_count in documents}
 
 
+def read_filled(connection: sqlite3.Connection, sources: Collection[str]) -> set[str]:
+    """Return those of these sources that have passages."""
+    statement = "SELECT EXISTS (SELECT 1 FROM documents WHERE source = ? AND passage_count > 0)"
+    return {source for source in sources if connection.execute(statement, (source,)).fetchone()[0]}
+
+
 def read_rows(
     connection: sqlite3.Connection, source: str, paths: Iterable[str], dimension: int
 ) -> Sequence[PassageRow]:

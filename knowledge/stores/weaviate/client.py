@@ -9,22 +9,22 @@ import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import reduce
-from importlib.util import find_spec
 from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from core.errors import StoreError
-from core.install_hints import format_install_hint
+from core.errors import StoreError, StoreUnreachable
 from core.observability.logs import get_logger
 from core.settings import WeaviateSettings
 from knowledge.ports import Vectors
-from knowledge.stores.weaviate.errors import SETTINGS_SECTION, map_errors
+from knowledge.stores.weaviate.errors import FULL_HINT, INACTIVE_HINT, SETTINGS_SECTION, explain_error, map_errors
 from knowledge.stores.weaviate.schema import (
     BM25_K1,
     DOCUMENTS,
+    OWNER_KEY,
     PASSAGES,
+    Commit,
     NewObject,
     StoredObject,
     Visibility,
@@ -41,12 +41,18 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 PAGE_SIZE = 500
-CONNECT_TIMEOUT_S = 5.0
+CONNECT_TIMEOUT_S = 8.0
+# Shorter than the time for opening: what is said then names the port.
+GRPC_TIMEOUT_S = 4.0
+# The health service of gRPC: an empty message asks for the whole server, and this is the answer of one that serves.
+HEALTH_METHOD = "/grpc.health.v1.Health/Check"
+SERVING = b"\x08\x01"
 # A page is never twenty times longer than expected; the server's own limit is 10,000.
 MAX_PAGE_SIZE = 20 * PAGE_SIZE
 # Values in one filter.
 MAX_FILTER_VALUES = 1000
 MAX_SOURCES = 1000
+MAX_GENERATION = 1 << 52
 STATUS_EXISTS = 422
 MIN_VERSION = (1, 33)  # the first with the filter "none of these"
 # Older ones miss words of the last minute: the blocks of their memory tables count as worthless when a search is cut.
@@ -58,12 +64,13 @@ CERTIFICATES_VARIABLE = "SSL_CERT_FILE"
 class Cluster:
     """An open connection. Every call raises `StoreError`, also when it takes longer than the settings allow."""
 
-    def __init__(self, client: WeaviateAsyncClient, settings: WeaviateSettings, store_name: str) -> None:
+    def __init__(self, client: WeaviateAsyncClient, settings: WeaviateSettings, store_name: str, version: str) -> None:
         from weaviate.classes.config import ConsistencyLevel
 
         self._client = client
         self._settings = settings
         tenant_suffix = f", tenant {settings.tenant}" if settings.tenant else ""
+        self.server = f"Weaviate {version} at {settings.host}:{settings.http_port}"
         self.store_name = f"{store_name} ({settings.collection}{tenant_suffix})"
         consistency = ConsistencyLevel(settings.consistency.upper())
         tenant = settings.tenant or None
@@ -83,7 +90,8 @@ class Cluster:
         from weaviate.exceptions import UnexpectedStatusCodeError
 
         tenant = self._settings.tenant
-        await self.has_collections(may_differ=may_differ)
+        if await self.has_collections(may_differ=may_differ):
+            return
         async with map_errors(self.store_name, "opened", self._settings.write_timeout_s):
             for name, remote_collection in self._collections.items():
                 if not await remote_collection.exists():
@@ -188,10 +196,16 @@ class Cluster:
             response = await query.fetch_objects_by_ids(identifiers, limit=len(identifiers))
         return {obj.uuid: obj.properties for obj in response.objects}
 
-    async def remove(self, identifier: UUID) -> None:
-        """Delete an object among the documents, if it is there."""
+    async def remove(self, identifiers: Sequence[UUID]) -> None:
+        """Delete those of these objects among the documents that are there."""
+        from weaviate.classes.query import Filter
+
+        await self._delete(DOCUMENTS, Filter.by_id().contains_any(list(identifiers)))
+
+    async def delete_object(self, name: str, identifier: UUID) -> None:
+        """Delete an object by its key alone, if it is there: no index has to know it."""
         async with self._map_write_errors():
-            await self._collections[DOCUMENTS].data.delete_by_id(identifier)
+            await self._collections[name].data.delete_by_id(identifier)
 
     async def count_newest(self, name: str, source: str, generation: int) -> int:
         """Return how many objects of a generation of a source can be found."""
@@ -208,23 +222,59 @@ class Cluster:
 
     async def sources(self) -> set[str]:
         """Return the names of all sources of which something is stored, in whatever state."""
+        return {name for collection in self._collections for name in await self._group_sources(collection)}
+
+    async def visible_sources(self, name: str, visibility: Visibility) -> set[str]:
+        """Return the sources of which a reader may see an object of a collection."""
+        return await self._group_sources(name, _visibility_filter(visibility))
+
+    async def _group_sources(self, name: str, object_filter: Any = None) -> set[str]:
         from weaviate.classes.aggregate import GroupByAggregate
 
-        names = set[str]()
-        for remote_collection in self._collections.values():
-            async with self._map_read_errors():
-                result = await remote_collection.aggregate.over_all(
-                    group_by=GroupByAggregate(prop="source", limit=MAX_SOURCES), total_count=True
-                )
-            names |= {str(group.grouped_by.value) for group in result.groups}
-        return names
-
-    async def delete_newer(self, source: str, generation: int) -> None:
-        """Delete what an unfinished write has left: everything of a source that is younger than this generation."""
-        for name in (PASSAGES, DOCUMENTS):
-            await self._delete(
-                name, _property_filter("source").equal(source) & _property_filter("generation").greater_than(generation)
+        async with self._map_read_errors():
+            result = await self._collections[name].aggregate.over_all(
+                filters=object_filter, group_by=GroupByAggregate(prop="source", limit=MAX_SOURCES), total_count=True
             )
+        return {str(group.grouped_by.value) for group in result.groups}
+
+    async def find_obstacle(self) -> str:
+        """Return why the collections cannot be used, although they are there, or "". Nothing is changed."""
+        tenant = self._settings.tenant
+        async with map_errors(self.store_name, "opened", self._settings.read_timeout_s):
+            for remote_collection in self._collections.values():
+                stored_tenant = await remote_collection.tenants.get_by_name(tenant) if tenant else None
+                if stored_tenant and stored_tenant.activity_status != "ACTIVE":
+                    return f"{INACTIVE_HINT} ({remote_collection.name}, {stored_tenant.activity_status.value})"
+                for shard in await remote_collection.config.get_shards():
+                    if shard.status == "READONLY":
+                        return f"{FULL_HINT} ({remote_collection.name}, {shard.status})"
+        return ""
+
+    async def may_write(self) -> bool:
+        """Return whether the key may write. Nothing is changed."""
+        from weaviate.classes.query import Filter
+        from weaviate.exceptions import InsufficientPermissionsError
+
+        nothing = Filter.by_id().contains_any([OWNER_KEY])
+        async with self._map_read_errors():
+            try:
+                await self._collections[DOCUMENTS].data.delete_many(nothing, dry_run=True)
+            except InsufficientPermissionsError:
+                return False
+        return True
+
+    async def is_ready(self) -> bool:
+        """Return whether the server says that it has read which collections it holds."""
+        async with self._map_read_errors():
+            return await self._client.is_ready()
+
+    async def delete_unfinished(self, source: str, commit: Commit, generation: int) -> None:
+        """Delete what writers have left that never committed: those after `commit` up to this generation."""
+        # Without any commit everything is a remainder, of collections that were half deleted.
+        ranges = [*commit.unfinished, (commit.generation + 1, generation if commit.id else MAX_GENERATION)]
+        generation_filter = reduce(or_, (_range_filter(first, last) for first, last in ranges))
+        for name in (PASSAGES, DOCUMENTS):
+            await self._delete(name, _property_filter("source").equal(source) & generation_filter)
 
     async def delete_older(self, source: str, generation: int, documents: Sequence[str]) -> None:
         """Delete everything of these documents (their keys) that is older than this generation."""
@@ -318,7 +368,9 @@ class Cluster:
             async with self._map_write_errors():
                 result = await self._collections[name].data.delete_many(object_filter)
             if result.failed:
-                raise StoreError(f"{self.store_name} could not delete {result.failed} of {result.matches} objects")
+                reason = await self.find_obstacle()
+                count = f"{result.failed} of {result.matches} objects"
+                raise StoreError(f"{self.store_name} could not delete {count}{reason and ': '}{reason}")
             if result.matches == 0:
                 return
 
@@ -329,6 +381,11 @@ class Cluster:
         return map_errors(self.store_name, "written", self._settings.write_timeout_s)
 
 
+def _range_filter(first: int, last: int) -> Any:
+    """Return the filter for these generations, both included."""
+    return _property_filter("generation").greater_or_equal(first) & _property_filter("generation").less_or_equal(last)
+
+
 def _visibility_filter(visibility: Visibility) -> Any:
     """Return the filter for what a reader may see."""
     source_filters = []
@@ -336,6 +393,10 @@ def _visibility_filter(visibility: Visibility) -> Any:
         source_filter = _property_filter("source").equal(source) & _property_filter("generation").less_or_equal(
             commit.generation
         )
+        for first, last in commit.unfinished:
+            source_filter &= _property_filter("generation").less_than(first) | _property_filter(
+                "generation"
+            ).greater_than(last)
         for start in range(0, len(commit.replaced_documents), MAX_FILTER_VALUES):
             not_replaced = _property_filter("document").contains_none(
                 list(commit.replaced_documents[start : start + MAX_FILTER_VALUES])
@@ -356,25 +417,20 @@ def _get_vector(vectors: Mapping[str, Any]) -> Sequence[float]:
     return vector
 
 
-def describe_missing_client() -> str:
-    """Return what to do when the client is not installed."""
-    return f"the client of Weaviate is not installed: {format_install_hint('weaviate')}"
-
-
 async def connect(settings: WeaviateSettings) -> Cluster:
     """Connect to the server.
 
-    Raises `StoreError` without the client, or when the server cannot be reached, refuses the key, or is too old.
+    Raises `StoreError` when the server cannot be reached, refuses the key, or is too old.
     """
     store_name = f"the passage store in Weaviate at {settings.host}:{settings.http_port}"
-    if find_spec("weaviate") is None:
-        raise StoreError(f"{store_name}: {describe_missing_client()}")
     await asyncio.to_thread(_import_weaviate)
     async with map_errors(store_name, "opened", CONNECT_TIMEOUT_S):
-        client = _make_client(settings, await asyncio.to_thread(_read_certificates) if settings.secure else None)
+        certificates = await asyncio.to_thread(_read_certificates) if settings.secure else None
+        client = _make_client(settings, certificates)
         try:
             await client.connect()
             version = str((await client.get_meta())["version"])
+            await _require_grpc(settings, certificates, store_name)
         except BaseException:
             await client.close()
             raise
@@ -384,12 +440,35 @@ async def connect(settings: WeaviateSettings) -> Cluster:
         raise StoreError(f"{store_name} is version {version}: it needs {'.'.join(map(str, MIN_VERSION))} or newer")
     if version_numbers < RECOMMENDED_VERSION:
         _log.info("store.server_outdated", version=version, wanted=".".join(map(str, RECOMMENDED_VERSION)))
-    return Cluster(client, settings, store_name)
+    return Cluster(client, settings, store_name, version)
+
+
+async def _require_grpc(settings: WeaviateSettings, certificates: bytes | None, store_name: str) -> None:
+    """Ask gRPC's own health service. Raises `StoreUnreachable`, which names the port.
+
+    The client would look at it as well, together with the package index. Later its retries would hide the reason.
+    """
+    import grpc  # type: ignore[import-untyped]
+
+    address = f"{settings.host}:{settings.grpc_port}"
+    if settings.secure:
+        channel = grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(certificates))
+    else:
+        channel = grpc.aio.insecure_channel(address)
+    async with channel:
+        try:
+            check = channel.unary_unary(HEALTH_METHOD)
+            response = await check(b"", timeout=GRPC_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            reason = f"gRPC, {address}: {error.details() or error.code().name}"
+            raise StoreUnreachable(explain_error(store_name, "opened", reason)) from error
+    if response != SERVING:
+        raise StoreUnreachable(explain_error(store_name, "opened", f"gRPC, {address}: it is not reachable yet"))
 
 
 def _make_client(settings: WeaviateSettings, certificates: bytes | None) -> WeaviateAsyncClient:
     import weaviate
-    from grpc import ssl_channel_credentials  # type: ignore[import-untyped]
+    from grpc import ssl_channel_credentials
     from weaviate.classes.init import AdditionalConfig, Auth, GrpcConfig, Proxies, Timeout
 
     key = settings.api_key.value() if settings.api_key else ""

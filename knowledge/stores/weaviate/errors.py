@@ -10,6 +10,10 @@ from core.errors import StoreError, StoreUnreachable
 
 SETTINGS_SECTION = "knowledge.store.weaviate"
 STARTING_HINT = "it is starting, or its collections were deleted"
+INACTIVE_HINT = f"the tenant is switched off, and has to be active; see {SETTINGS_SECTION}.tenant"
+FULL_HINT = (
+    "the server takes nothing more, look at its disk and its memory; before version 1.36 start it again afterwards"
+)
 UNREACHABLE_HINT = f"is it running, and are host and ports in {SETTINGS_SECTION} right?"
 # Part of an error text, and the way out; the first match counts.
 HINTS = (
@@ -24,10 +28,12 @@ HINTS = (
     ),
     (
         ("no space left", "read-only", "readonly", "read only", "disk usage"),
-        "the server takes nothing more, look at its disk and its memory; before version 1.36 start it again afterwards",
+        FULL_HINT,
     ),
+    (("found similar class",), f"a collection has this name in other letters, see {SETTINGS_SECTION}.collection"),
+    (("tenant not active",), INACTIVE_HINT),
     # It takes requests before it has read which collections it holds.
-    (("could not find class",), STARTING_HINT),
+    (("could not find class", "class not found", "tenant not found"), STARTING_HINT),
     # Of OpenSSL and of gRPC's own library.
     (
         ("certificate verify failed", "certificate_verify_failed", "handshake", "wrong version number", "ssl"),
@@ -42,6 +48,7 @@ HINTS = (
             "not reachable",
             "startup",
             "timed out",
+            "deadline exceeded",
             "status code: 502",
             "status code: 503",
             "status code: 504",

@@ -32,6 +32,8 @@ SCHEMA_VERSION = "1"
 PASSAGE_PROPERTIES = ("source", "path", "title", "text", "url", "kind", "start_line", "end_line")
 # Objects are read in pages by ranges of a number that is spread evenly: a cursor of Weaviate's knows no filter.
 SLOT_COUNT = 1 << 31
+# How many ranges of unfinished generations a commit remembers. What the oldest ones wrote was long deleted.
+MAX_UNFINISHED = 20
 KEY_NAMESPACE = uuid.UUID("6f0a5f0e-3c5f-5d0b-9a52-4d3c1f0c7b11")
 
 
@@ -118,26 +120,40 @@ def _int_property(name: str, *, index_range_filters: bool = False) -> Property:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What readers of a source may see: objects up to this generation.
+    """What readers of a source may see: objects up to this generation, except those of unfinished writes.
 
-    Of the documents in `replaced` (their keys) only the objects of this very generation count: older ones are about to
-    be deleted. `id` is different for every commit; empty where a source was never written.
+    Of the documents in `replaced_documents` (their keys) only the objects of this very generation count: older ones are
+    about to be deleted. `id` is different for every commit; empty where a source was never written. `unfinished` are
+    the generations, from and to, of writers that never committed: what they wrote may still arrive.
     """
 
     generation: int = 0
     id: str = ""
     replaced_documents: tuple[str, ...] = ()
+    unfinished: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any] | None) -> Commit:
         """Read a commit from its object."""
         if properties is None:
             return cls()
-        return cls(int(properties["generation"]), properties["commit"], tuple(json.loads(properties["replaced"])))
+        values = json.loads(properties["replaced"])
+        # Version 0.2.0 wrote the documents alone.
+        documents, ranges = (values, ()) if isinstance(values, list) else (values["documents"], values["unfinished"])
+        unfinished = tuple((first, last) for first, last in ranges)
+        return cls(int(properties["generation"]), properties["commit"], tuple(documents), unfinished)
 
     def to_properties(self) -> dict[str, Any]:
         """Return the object that holds this commit. Its generation counts for no filter: it has no source."""
-        return {"generation": self.generation, "commit": self.id, "replaced": json.dumps(self.replaced_documents)}
+        values = {"documents": self.replaced_documents, "unfinished": self.unfinished}
+        return {"generation": self.generation, "commit": self.id, "replaced": json.dumps(values)}
+
+    def make_next(self, generation: int, documents: tuple[str, ...]) -> Commit:
+        """Return the commit of a writer with this generation; those between are of writers that did not finish."""
+        unfinished = self.unfinished
+        if generation > self.generation + 1:
+            unfinished += ((self.generation + 1, generation - 1),)
+        return Commit(generation, uuid.uuid4().hex, documents, unfinished[-MAX_UNFINISHED:])
 
 
 Visibility = Mapping[str, Commit]
@@ -176,9 +192,9 @@ def commit_key(source: str) -> uuid.UUID:
     return make_key("commit", source)
 
 
-def lease_key(source: str) -> uuid.UUID:
-    """Return the key of the claim that one writer has on a source."""
-    return make_key("claim", source)
+def lease_key(source: str, generation: int) -> uuid.UUID:
+    """Return the key of the claim of the one writer that may write this generation of a source."""
+    return make_key("claim", source, generation)
 
 
 def document_key(path: str) -> str:

@@ -1,18 +1,20 @@
 """The passage store on Weaviate: atomic replacement by generations, hybrid search with both true scores.
 
-A write puts new objects beside the old ones, with the next generation of their source, and then one object: the commit,
-which tells readers up to which generation they may see. Then the old objects are deleted. A reader compares the commits
-before and after its queries and reads again when they differ, so it never sees a mix, nor half of what is deleted.
+A write claims the next generation of its source and puts new objects beside the old ones, and then one object: the
+commit, which tells readers which generations they may see. Then the old objects are deleted. A reader compares the
+commits before and after its queries and reads again when they differ, so it never sees a mix, nor half of what is
+deleted.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
+from uuid import UUID
 
 import numpy as np
 
@@ -81,31 +83,45 @@ async def open_weaviate(
     """
     cluster = await connect(settings)
     try:
-        await cluster.ensure_collections(may_differ=rebuild)
-        if owner:
-            await claim_ownership(cluster, owner)
-        if rebuild:
-            await cluster.drop()
-            await cluster.ensure_collections()
-            if owner:
-                await claim_ownership(cluster, owner)
         duration_s = LEASE_FACTOR * settings.write_timeout_s if lease_duration_s is None else lease_duration_s
-        store = WeaviateStore(cluster, settings, embedder_name, dimension, lease_duration_s=duration_s)
-        await store.ensure_label()
+        store = WeaviateStore(cluster, settings, embedder_name, dimension, owner=owner, lease_duration_s=duration_s)
+        await store.prepare(rebuild=rebuild)
     except BaseException:
         await cluster.close()
         raise
     return store
 
 
-async def check_weaviate(settings: WeaviateSettings, owner: StoreOwner) -> None:
-    """Raise the `StoreError` of a server whose passages this deployment may not use. Nothing is changed."""
+async def check_weaviate(settings: WeaviateSettings, owner: StoreOwner, model: tuple[str, int] | None = None) -> str:
+    """Return what a server can do for this deployment, in a few words. Nothing is changed.
+
+    Raises the `StoreError` of one that is not usable: gRPC, the key, collections of others, the owner, the state of the
+    tenant and the shards, the embedding `model` (name and dimension; None where it is not known yet).
+    """
     cluster = await connect(settings)
     try:
-        if await cluster.has_collections():
-            await require_ownership(cluster, owner)
+        if not await cluster.has_collections():
+            return f"{cluster.server} answers; nothing is stored there yet"
+        if obstacle := await cluster.find_obstacle():
+            raise StoreError(f"{cluster.store_name}: {obstacle}")
+        await require_ownership(cluster, owner)
+        label = (await cluster.get([LABEL_KEY])).get(LABEL_KEY)
+        if model and label:
+            _require_model(cluster, label, _make_labels(*model))
+        if await cluster.may_write():
+            return f"{cluster.server} answers"
+        return f"{cluster.server} answers; the key may read only: searches work, refreshes do not"
     finally:
         await cluster.close()
+
+
+def _make_labels(embedder_name: str, dimension: int) -> dict[str, str]:
+    return {"embedder": embedder_name, "dimension": str(dimension), "format": SCHEMA_VERSION}
+
+
+def _require_model(cluster: Cluster, label: Mapping[str, Any], labels: Mapping[str, str]) -> None:
+    """Raise `StoreMismatch` where the label of a store names another model."""
+    require_labels(cluster.store_name, {name: str(label[name]) for name in labels}, labels)
 
 
 class WeaviateStore:
@@ -119,27 +135,47 @@ class WeaviateStore:
         dimension: int,
         *,
         lease_duration_s: float,
+        owner: StoreOwner | None = None,
     ) -> None:
         self._cluster = cluster
-        self._labels = {"embedder": embedder_name, "dimension": str(dimension), "format": SCHEMA_VERSION}
+        self._owner = owner
+        self._labels = _make_labels(embedder_name, dimension)
         self._dimension = dimension
         self._read_timeout_s = settings.read_timeout_s
         self._lease_duration_s = lease_duration_s
         self._commit_cache: dict[str, Commit] = {}
+        # By source and path: the objects of damaged documents, when the manifest was last read.
+        self._damaged_objects: dict[str, Mapping[str, Sequence[tuple[str, UUID]]]] = {}
         self._write_lock = asyncio.Lock()
 
-    async def ensure_label(self) -> None:
-        """Say which model makes the vectors, in a store that is new. Raises `StoreMismatch` when it was another."""
-        await self._cluster.create(NewObject(LABEL_KEY, self._labels))
+    async def prepare(self, *, rebuild: bool = False) -> None:
+        """Create what is missing: collections, tenant, owner, and the label that says which model makes the vectors.
+
+        Where all is there, nothing is written: a key that may only read is enough. `rebuild` empties the store first.
+        Raises `StoreError` as `open_weaviate` does.
+        """
+        await self._cluster.ensure_collections(may_differ=rebuild)
+        if self._owner:
+            await claim_ownership(self._cluster, self._owner)
+        if rebuild:
+            await self._cluster.drop()
+            await self.prepare()
+            return
+        if LABEL_KEY not in await self._cluster.get([LABEL_KEY]):
+            await self._cluster.create(NewObject(LABEL_KEY, self._labels))
         await self._load_commits(())
 
     async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         """Return what is held of a source, by path."""
-        manifest = await self._read([source], self._manifest, FULL_READ_FACTOR)
+        manifest = await self._read_or_create([source], self._manifest, FULL_READ_FACTOR)
         damaged_count = sum(document.is_damaged for document in manifest.values())
         if damaged_count:
             _log.warning("store.passages_missing", source=source, documents=damaged_count)
         return manifest
+
+    async def filled(self, sources: Collection[str]) -> set[str]:
+        """Return those of these sources that have passages."""
+        return await self._read_or_create(sources, self._filled) if sources else set()
 
     async def replace(
         self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
@@ -155,20 +191,17 @@ class WeaviateStore:
             return
         validate_vectors(self._cluster.store_name, self._dimension, source, rows)
         async with self._write_lock, hold_lease(self._cluster, source, self._lease_duration_s) as lease:
-            previous_commit = (await self._load_commits([source]))[source]
-            await self._purge_replaced(source, previous_commit)
-            new_commit = await self._write_objects(lease, previous_commit, documents, rows, empty)
+            # Nobody has rebuilt the store meanwhile for another model.
+            await self._load_commits([source])
+            await self._purge_replaced(source, lease.previous)
+            new_commit = await self._write_objects(lease, documents, rows, empty)
             await lease.renew(force=True)
             await self._write_commit(source, new_commit)
             await self._purge_replaced(source, new_commit)
+            await self._delete_damaged(source, paths)
 
     async def _write_objects(
-        self,
-        lease: WriterLease,
-        previous_commit: Commit,
-        documents: tuple[str, ...],
-        rows: Sequence[PassageRow],
-        empty: Mapping[str, str],
+        self, lease: WriterLease, documents: tuple[str, ...], rows: Sequence[PassageRow], empty: Mapping[str, str]
     ) -> Commit:
         """Write the objects of a new commit until all of them can be found, and return the commit, not yet written.
 
@@ -177,8 +210,8 @@ class WeaviateStore:
         source = lease.source
         missing = 0
         for _ in range(WRITE_ATTEMPTS):
-            await self._cluster.delete_newer(source, previous_commit.generation)
-            commit = Commit(previous_commit.generation + 1, uuid.uuid4().hex, documents)
+            await self._cluster.delete_unfinished(source, lease.previous, lease.generation)
+            commit = lease.previous.make_next(lease.generation, documents)
             new_objects = await asyncio.to_thread(_make_objects, source, commit, rows, empty)
             for name, objects in new_objects.items():
                 for start in range(0, len(objects), BATCH_SIZE):
@@ -240,12 +273,24 @@ class WeaviateStore:
         keys = {source: commit_key(source) for source in sources}
         properties_by_key = await self._cluster.get([LABEL_KEY, *keys.values()])
         if LABEL_KEY not in properties_by_key:
-            raise StoreError(f"{self._cluster.store_name} is being rebuilt, or was deleted")
-        stored_labels = {name: str(properties_by_key[LABEL_KEY][name]) for name in self._labels}
-        require_labels(self._cluster.store_name, stored_labels, self._labels)
+            raise StoreStarting(f"{self._cluster.store_name} is being rebuilt, or was deleted")
+        _require_model(self._cluster, properties_by_key[LABEL_KEY], self._labels)
         commits = {source: Commit.from_properties(properties_by_key.get(key)) for source, key in keys.items()}
         self._commit_cache |= commits
         return commits
+
+    async def _read_or_create(
+        self, sources: Collection[str], read: Callable[[Visibility], Awaitable[T]], timeout_factor: int = 1
+    ) -> T:
+        """Read; where the server came back empty, or somebody deleted the collections, make them again and read."""
+        try:
+            return await self._read(sources, read, timeout_factor)
+        except StoreStarting:
+            if not await self._cluster.is_ready():
+                raise
+        await self.prepare()
+        _log.warning("store.created_again", store=self._cluster.store_name, reason="its collections were not there")
+        return await self._read(sources, read, timeout_factor)
 
     async def _read(
         self, sources: Iterable[str], read: Callable[[Visibility], Awaitable[T]], timeout_factor: int = 1
@@ -323,28 +368,46 @@ class WeaviateStore:
         return [] if vector is None else await self._cluster.search_nearest(vector, visibility, limit)
 
     async def _manifest(self, visibility: Visibility) -> Mapping[str, StoredDocument]:
-        manifest = {}
+        """Return the documents of a source; those of which too few passages are there, or too many, as damaged."""
+        manifest = dict[str, StoredDocument]()
+        objects = defaultdict[str, list[tuple[str, UUID]]](list)
+        promised_count = 0
         async for page in self._cluster.pages(DOCUMENTS, visibility):
             for obj in page:
                 path = obj.properties["path"]
-                passages = int(obj.properties["passages"])
-                manifest[path] = StoredDocument(obj.properties["fingerprint"], passages)
-        return await self._mark_damaged(visibility, manifest)
-
-    async def _mark_damaged(
-        self, visibility: Visibility, manifest: Mapping[str, StoredDocument]
-    ) -> Mapping[str, StoredDocument]:
-        """Return the manifest with what is really there of the documents that lack passages."""
-        promised_count = sum(document.passage_count for document in manifest.values())
-        if not promised_count or await self._cluster.count_visible(PASSAGES, visibility) >= promised_count:
+                objects[path].append((DOCUMENTS, obj.id))
+                document = StoredDocument(obj.properties["fingerprint"], int(obj.properties["passages"]))
+                promised_count += document.passage_count
+                # The second object of a path: one of them is too many.
+                manifest[path] = replace(document, fingerprint="") if path in manifest else document
+        if await self._cluster.count_visible(PASSAGES, visibility) == promised_count:
             return manifest
         found_counts = Counter[str]()
         async for page in self._cluster.pages(PASSAGES, visibility):
-            found_counts.update(obj.properties["path"] for obj in page)
-        return {
-            path: document if found_counts[path] >= document.passage_count else StoredDocument("", found_counts[path])
-            for path, document in manifest.items()
-        }
+            for obj in page:
+                path = obj.properties["path"]
+                objects[path].append((PASSAGES, obj.id))
+                found_counts[path] += 1
+        for path in objects:
+            document = manifest.get(path, StoredDocument("", 0))
+            if document.passage_count != found_counts[path]:
+                manifest[path] = StoredDocument("", found_counts[path])
+        (source,) = visibility
+        self._damaged_objects[source] = {path: objects[path] for path in objects if manifest[path].is_damaged}
+        return manifest
+
+    async def _delete_damaged(self, source: str, paths: Collection[str]) -> None:
+        """Delete what was found of damaged documents that are replaced now, object by object.
+
+        A server that was killed while it deleted may still show objects that its index of documents does not know.
+        """
+        damaged_objects = self._damaged_objects.get(source, {})
+        for path in damaged_objects.keys() & set(paths):
+            for name, identifier in damaged_objects[path]:
+                await self._cluster.delete_object(name, identifier)
+
+    async def _filled(self, visibility: Visibility) -> set[str]:
+        return await self._cluster.visible_sources(PASSAGES, visibility)
 
     async def _vectors(self, visibility: Visibility) -> Vectors:
         parts = [np.empty((0, self._dimension), np.float32)]
@@ -373,7 +436,7 @@ class WeaviateStore:
         """Delete what a commit has replaced, and say so: readers need not look out for it any more."""
         if commit.replaced_documents:
             await self._cluster.delete_older(source, commit.generation, commit.replaced_documents)
-            await self._write_commit(source, Commit(commit.generation, commit.id))
+            await self._write_commit(source, replace(commit, replaced_documents=()))
 
 
 def _make_objects(

@@ -1,4 +1,9 @@
-"""One writer per source at a time across all machines: a lease in the store that has to be renewed."""
+"""One writer per source at a time across all machines: a claim in the store on the next generation of the source.
+
+The server knows no transactions. So a claim is an object that only one writer can create, and one that has ended is
+never taken over: the next writer claims the generation after it. The commit names the generations that it skips, so
+nobody ever sees what a writer sends that was paused and does not know yet that it lost its claim.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +12,13 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from core.errors import StoreLocked
+from core.errors import StoreError, StoreLocked
 from core.observability.logs import get_logger
 from knowledge.stores.weaviate.client import Cluster
-from knowledge.stores.weaviate.schema import DOCUMENTS, NewObject, lease_key
+from knowledge.stores.weaviate.schema import DOCUMENTS, Commit, NewObject, commit_key, lease_key
 
 _log = get_logger(__name__)
 
@@ -22,6 +27,10 @@ POLL_INTERVAL_S = 0.2
 TIMEOUT_FACTOR = 1.5
 # A write takes seconds; longer waits are logged.
 WARN_AFTER_S = 10.0
+# The server looks whether an object exists, and then creates it: two writers may do both at once. The last one has it.
+CONFIRMATION_S = 0.05
+# Claims that are read at once. Each write that failed has left one, until the next one succeeds.
+PAGE_SIZE = 50
 
 
 @asynccontextmanager
@@ -32,8 +41,8 @@ async def hold_lease(cluster: Cluster, source: str, duration_s: float) -> AsyncI
     Raises `StoreLocked` when the lease of another writer does not end.
     """
     lease = WriterLease(cluster, source, uuid.uuid4().hex, duration_s)
-    await lease.acquire()
     try:
+        await lease.acquire()
         yield lease
     finally:
         await lease.release()
@@ -41,23 +50,21 @@ async def hold_lease(cluster: Cluster, source: str, duration_s: float) -> AsyncI
 
 @dataclass(slots=True)
 class WriterLease:
-    """The lease of one writer on a source."""
+    """The lease of one writer on a source: the `generation` that it alone writes, after the commit `previous`."""
 
     cluster: Cluster
     source: str
     owner: str
     duration_s: float
     expires_at: float = 0.0
+    generation: int = 0
+    previous: Commit = field(default_factory=Commit)
 
     async def acquire(self) -> None:
         """Wait for the lease. Raises `StoreLocked`."""
         started_at = time.monotonic()
         has_warned = False
-        while not await self.cluster.create(self._make_object()):
-            stored_lease = await self._load()
-            if stored_lease is not None and int(stored_lease["until"]) < time.time() * 1000:
-                await self.cluster.remove(lease_key(self.source))
-                continue
+        while not await self._claim_next():
             waited_s = time.monotonic() - started_at
             if waited_s > self.duration_s * TIMEOUT_FACTOR:
                 raise StoreLocked(
@@ -75,19 +82,72 @@ class WriterLease:
         Raises `StoreLocked` when it expired and another writer has it now.
         """
         if force or self.expires_at - time.time() < self.duration_s / 2:
-            if (await self._load() or {}).get("owner") != self.owner:
+            if not await self._is_held():
                 message = f"another process took over the writing of source {self.source}"
                 raise StoreLocked(f"{self.cluster.store_name}: {message}")
-            await self.cluster.put(DOCUMENTS, [self._make_object()])
+            await self._put_claim(time.time() + self.duration_s)
 
     async def release(self) -> None:
-        """Release the lease, unless another writer has it now."""
-        if (await self._load() or {}).get("owner") == self.owner:
-            await self.cluster.remove(lease_key(self.source))
+        """Release the lease, unless another writer has it now. Claims that a commit has overtaken are deleted."""
+        try:
+            committed_generation = (await self._load_commit()).generation
+            if committed_generation >= self.generation:
+                await self.cluster.remove(self._make_keys(self.previous.generation, committed_generation))
+            elif await self._is_held():
+                await self._put_claim(0.0)
+        except StoreError as error:
+            # It runs out by itself. What happened inside the block is what counts.
+            _log.warning("store.not_released", source=self.source, error=str(error))
 
-    async def _load(self) -> Mapping[str, Any] | None:
-        return (await self.cluster.get([lease_key(self.source)])).get(lease_key(self.source))
-
-    def _make_object(self) -> NewObject:
+    async def _claim_next(self) -> bool:
+        """Claim the generation after the newest one, unless another writer holds that."""
+        newest, claim = await self._find_newest_claim()
+        if claim and int(claim["until"]) >= time.time() * 1000:
+            return False
+        self.generation = newest + 1
         self.expires_at = time.time() + self.duration_s
-        return NewObject(lease_key(self.source), {"owner": self.owner, "until": int(self.expires_at * 1000)})
+        if not await self.cluster.create(self._make_claim()):
+            return False
+        await asyncio.sleep(CONFIRMATION_S)
+        self.previous = await self._load_commit()
+        if self.previous.generation >= self.generation:
+            # It was claimed, committed and given up between our two looks.
+            await self.cluster.remove(self._make_keys(self.generation, self.generation))
+            return False
+        return await self._is_held()
+
+    async def _find_newest_claim(self) -> tuple[int, Mapping[str, Any] | None]:
+        """Return the newest generation that was ever claimed or committed, and its claim where it is not committed."""
+        newest = (await self._load_commit()).generation
+        claim = None
+        while True:
+            keys = self._make_keys(newest + 1, newest + PAGE_SIZE)
+            claims = await self.cluster.get(keys)
+            for key in keys:
+                if key not in claims:
+                    return newest, claim
+                newest += 1
+                claim = claims[key]
+
+    async def _is_held(self) -> bool:
+        """Return whether this writer has the newest claim, and nobody has committed since it claimed."""
+        own_key, next_key = self._make_keys(self.generation, self.generation + 1)
+        objects = await self.cluster.get([own_key, next_key, commit_key(self.source)])
+        commit = Commit.from_properties(objects.get(commit_key(self.source)))
+        is_own = objects.get(own_key, {}).get("owner") == self.owner
+        return is_own and next_key not in objects and commit.id == self.previous.id
+
+    async def _load_commit(self) -> Commit:
+        key = commit_key(self.source)
+        return Commit.from_properties((await self.cluster.get([key])).get(key))
+
+    async def _put_claim(self, expires_at: float) -> None:
+        self.expires_at = expires_at
+        await self.cluster.put(DOCUMENTS, [self._make_claim()])
+
+    def _make_keys(self, first: int, last: int) -> list[uuid.UUID]:
+        return [lease_key(self.source, generation) for generation in range(first, last + 1)]
+
+    def _make_claim(self) -> NewObject:
+        properties = {"owner": self.owner, "until": int(self.expires_at * 1000)}
+        return NewObject(lease_key(self.source, self.generation), properties)

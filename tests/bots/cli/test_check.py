@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -94,15 +92,6 @@ async def test_everything_in_order(tmp_path: Path, repository: Path) -> None:
 
 async def test_nothing_to_answer_from(tmp_path: Path) -> None:
     assert (await find_finding(settings(tmp_path), "sources")).level == "warning"
-
-
-async def test_a_store_without_its_client_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    weaviate = settings(tmp_path, knowledge={"store": {"provider": "weaviate"}})
-    assert "knowledge.store" not in {finding.subject for finding in await check(weaviate, live=False)}
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "weaviate" else find(name))
-    finding = await find_finding(weaviate, "knowledge.store")
-    assert (finding.level, f"{sys.executable} -m pip install 'kimas[weaviate]'" in finding.text) == ("error", True)
 
 
 async def test_sources_that_are_not_there(tmp_path: Path) -> None:

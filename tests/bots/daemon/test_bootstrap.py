@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +26,9 @@ class Watched:
 
     async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         return await self.store.manifest(source)
+
+    async def filled(self, sources: Collection[str]) -> Set[str]:
+        return await self.store.filled(sources)
 
     async def replace(
         self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None

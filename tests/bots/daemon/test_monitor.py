@@ -347,6 +347,7 @@ class FakeRefresher:
 
     def __init__(self) -> None:
         self.lost = False
+        self.store_problem = ""
 
     async def states(self) -> Sequence[SourceState]:
         if self.lost:
@@ -378,12 +379,17 @@ async def test_from_the_start_to_the_stop(monitor_and_watcher: tuple[Monitor, Wa
     assert await watcher_client.get("/readyz") == (503, {"state": "unwell", "reasons": ["starting"]})
     assert await watcher_client.get("/healthz") == (503, {"state": "unwell", "reasons": ["starting"]})
     assert (await watcher_client.samples())["kimas_ready", frozenset()] == 0
-    adapter, _ = await start_monitoring(monitor, settings(), journal)
+    adapter, refresher = await start_monitoring(monitor, settings(), journal)
     assert (await watcher_client.get("/healthz"))[1]["reasons"] == ["http is not connected"]
     assert not adapter.connection.is_connected
     adapter.connection.mark_connected()
     monitor.stage = "ready"
     assert [(await watcher_client.get(path))[0] for path in ("/healthz", "/readyz")] == [200, 200]
+    refresher.store_problem = "the server does not answer"
+    for path in ("/healthz", "/readyz"):
+        unwell = {"state": "unwell", "reasons": ["the server does not answer"]}
+        assert await watcher_client.get(path) == (503, unwell)
+    refresher.store_problem = ""
     monitor.stage = "stopping"
     assert await watcher_client.get("/readyz") == (503, {"state": "unwell", "reasons": ["stopping"]})
     assert (await watcher_client.get("/healthz"))[0] == 200, "what is left is still answered"

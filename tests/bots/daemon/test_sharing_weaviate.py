@@ -1,6 +1,6 @@
 """Two daemons on one journal and one Weaviate: passages are written once, and both answer from them.
 
-The servers are real: KIMAS_TEST_WEAVIATE_BINARY names Weaviate's program, and PostgreSQL is started here.
+The servers are real ones, Weaviate and PostgreSQL.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ import pytest
 from tests.lab.benchmarks.daemons import Fleet, Shape
 from tests.support.deployment import make_repository
 from tests.support.peers.postgresql import PostgresServer
-from tests.support.peers.weaviate_server import BINARY, Node, weaviate_servers
+from tests.support.peers.weaviate_server import BINARY, NO_BINARY, Node, weaviate_servers
 
-pytestmark = pytest.mark.skipif(
-    not BINARY, reason="WEAVIATE SERVERS ARE NOT TESTED: set KIMAS_TEST_WEAVIATE_BINARY to the server's program"
-)
+pytestmark = pytest.mark.skipif(not BINARY, reason=NO_BINARY)
 QUESTION = "How do I install Rocket with pip, thing number {number}?"
 SHAPE = Shape(40, 10, 20, workers=8, model_s=0.3, lease_s=3, max_wait_s=60, question=QUESTION)
-INGEST_S = 60
+INGEST_S = 120
 OUTAGE_S = 3
 
 
@@ -43,6 +41,7 @@ async def wait_for_passages(fleet: Fleet) -> int:
     return count
 
 
+@pytest.mark.timeout(400)
 async def test_both_answer_from_one_store_through_a_kill_and_an_outage(
     tmp_path: Path, postgres_server: PostgresServer
 ) -> None:

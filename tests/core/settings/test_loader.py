@@ -205,6 +205,15 @@ class TestErrors:
             f"{file}:25: gate.private: must be true or false, not 'maybe'",
         ]
 
+    def test_a_value_of_another_pattern_is_told_its_own(self, tmp_path: Path) -> None:
+        file = write(tmp_path, "knowledge: {store: {weaviate: {collection: kimas, tenant: 'a b'}}}\n")
+        first, second = find_problems(file)
+        assert first == (
+            f"{file}:1: knowledge.store.weaviate.collection: must match ^[A-Z][A-Za-z0-9]{{0,60}}$ "
+            "(how the names of its two collections begin: a capital, then letters and digits)"
+        )
+        assert second.startswith(f"{file}:1: knowledge.store.weaviate.tenant: must match ^[A-Za-z0-9_-]{{0,64}}$ (")
+
     def test_an_unknown_key_is_compared_with_those_of_its_kind_only(self, tmp_path: Path) -> None:
         file = write(tmp_path, "sources: {a: {kind: git, url: 'https://h/r', pth: x, git: y}}\n")
         first, second = find_problems(file)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import UsageError
+from core.errors import StoreError, UsageError
 from core.observability.logs import configure_logs
 from core.ports import SourceRefresher
 from core.runtime.locks import source_lock
@@ -24,8 +24,10 @@ from core.storage.refresh_state import RefreshStateRepository
 from core.types import SourceState
 from knowledge.ingestion.refresh import RefreshContext, refresh_source
 from knowledge.ingestion.scheduler import FETCH_CONCURRENCY, RefreshScheduler
+from knowledge.ingestion.sync import SyncOptions, refresh
 from knowledge.ports import Store, TextKind, Vectors
 from knowledge.retrieval.library import KnowledgeLibrary
+from knowledge.sources.factory import open_source
 from knowledge.sources.git.state import CloneState, write_state
 from tests.support.deployment import logging_as_it_was
 from tests.support.feeds import rss
@@ -155,6 +157,50 @@ async def test_changed_settings_and_lost_passages_make_a_source_due(knowledge_fo
             while not await knowledge_folder.store.manifest("fruit"):
                 await asyncio.sleep(0.02)
         assert set(await knowledge_folder.store.manifest("fruit")) == {"a.md"}
+
+
+async def test_a_store_that_was_emptied_is_filled_again_while_the_daemon_runs(
+    knowledge_folder: KnowledgeFolder,
+) -> None:
+    fruit = knowledge_folder.files("fruit", a="apple")
+    async with knowledge_folder.run_scheduler(knowledge_folder.settings({"fruit": fruit})) as scheduler:
+        await until(scheduler, "fruit", lambda source_state: source_state.last_success)
+        await knowledge_folder.store.replace("fruit", ["a.md"], [])
+        async with asyncio.timeout(SOON_S):
+            while not await knowledge_folder.store.filled(["fruit"]):
+                await asyncio.sleep(0.02)
+        await until(scheduler, "fruit", lambda source_state: source_state.documents)
+
+
+async def test_what_another_process_puts_into_the_store_is_announced_soon(knowledge_folder: KnowledgeFolder) -> None:
+    """It has not finished: its record says nothing yet."""
+    fruit = knowledge_folder.files("fruit", a="apple")
+    settings = knowledge_folder.settings({"fruit": fruit})
+    await knowledge_folder.record.set_paused("fruit", True)
+    slow = timedelta(hours=1)
+    async with knowledge_folder.run_scheduler(settings, poll_interval=slow, retry_delay=slow):
+        await asyncio.sleep(5)
+        assert knowledge_folder.notifications == []
+        source = open_source("fruit", settings.sources["fruit"], knowledge_folder.folder)
+        await refresh(source, knowledge_folder.store, knowledge_folder.embedder, SyncOptions(200))
+        await true(lambda: knowledge_folder.notifications == [["fruit"]])
+
+
+async def test_a_store_that_cannot_be_read_is_a_problem_until_it_can(
+    knowledge_folder: KnowledgeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = knowledge_folder.settings({"fruit": knowledge_folder.files("fruit", a="apple")})
+    async with knowledge_folder.run_scheduler(settings) as scheduler:
+        await until(scheduler, "fruit", lambda source_state: source_state.last_success)
+        assert scheduler.store_problem == ""
+        with monkeypatch.context() as patch:
+            patch.setattr(type(knowledge_folder.store), "filled", _refuse)
+            await true(lambda: scheduler.store_problem == "the server is away")
+        await true(lambda: scheduler.store_problem == "")
+
+
+async def _refuse(*_: object) -> set[str]:
+    raise StoreError("the server is away")
 
 
 async def test_a_start_forgets_the_sources_that_were_removed(knowledge_folder: KnowledgeFolder) -> None:

@@ -289,6 +289,17 @@ async def test_new_knowledge_is_seen_after_a_reload(
     assert await names(library, "sweet fruit") == []
 
 
+async def test_a_library_that_is_empty_asks_the_store_before_it_says_so(store: Store, embedder: WordEmbedder) -> None:
+    """Another daemon fills the store, and this one was not told yet."""
+    library = KnowledgeLibrary(settings(), store, embedder)
+    await library.load()
+    assert await library.route("pear") == []
+    await refresh(DictSource("fruit", {"a.md": "A pear is sweet."}), store, embedder, SyncOptions(200))
+    assert await names(library.restricted_to(["tools"]), "pear") == []
+    assert await names(library.restricted_to(["fruit"]), "pear") == ["cook"]
+    assert await names(library, "pear") == ["cook"]
+
+
 async def test_questions_are_answered_during_a_reload(library: KnowledgeLibrary) -> None:
     reload = asyncio.create_task(library.reload())
     request_count = 0

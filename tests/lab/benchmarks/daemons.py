@@ -28,7 +28,7 @@ from tests.support.peers.postgresql import PostgresServer, run_server
 from tests.support.peers.telegram import PostedMessage, TelegramPeer
 
 PLACEHOLDER = "…"
-START_S = 60.0
+START_S = 120.0
 LOOK_S = 0.05
 
 

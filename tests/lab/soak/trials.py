@@ -8,7 +8,7 @@
     python -m tests.lab.soak.trials weaviate                the store's server is killed, again and again
 
 The exit code is 1 when an answer is lost, cut off or there twice, or when a refresh is not made up for. The last one
-needs KIMAS_TEST_WEAVIATE_BINARY, the program of a Weaviate server.
+needs the server that `make weaviate` builds.
 """
 
 from __future__ import annotations

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import pytest
 from weaviate.exceptions import WeaviateQueryError
 
 from core.errors import ServiceError, StoreError, StoreUnreachable
 from core.settings import WeaviateSettings
-from knowledge.stores.weaviate import client, open_weaviate, store
+from knowledge.stores.weaviate import open_weaviate, store
 from knowledge.stores.weaviate.errors import map_errors
 from knowledge.stores.weaviate.schema import LABEL_KEY, SCHEMA_VERSION, Commit, commit_key
+from tests.support.weaviate import serve_bytes
 
 REPLIES = {
     "closes": b"",
@@ -26,27 +23,6 @@ REPLIES = {
 }
 
 
-@asynccontextmanager
-async def serve_bytes(reply: bytes | None) -> AsyncIterator[int]:
-    """Listen on a port: each connection gets these bytes and ends, or nothing ever."""
-    writers = []
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
-        await reader.read(1000)
-        if reply is not None:
-            writer.write(reply)
-            writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        for writer in writers:
-            writer.transport.abort()
-        server.close()
-
-
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
 async def test_a_server_that_is_away_is_told_from_one_that_refuses(reply: bytes | None) -> None:
     async with serve_bytes(reply) as http_port, serve_bytes(reply) as grpc_port:
@@ -55,12 +31,6 @@ async def test_a_server_that_is_away_is_told_from_one_that_refuses(reply: bytes 
         )
         with pytest.raises(StoreUnreachable, match="could not be opened"):
             await open_weaviate(settings, "test", 8)
-
-
-async def test_without_the_client_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "find_spec", lambda _name: None)
-    with pytest.raises(StoreError, match=r"localhost:8080: .*pip install 'kimas\[weaviate\]'"):
-        await open_weaviate(WeaviateSettings(), "test", 8)
 
 
 class StartingCluster:

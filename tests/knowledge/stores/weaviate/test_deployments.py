@@ -1,12 +1,13 @@
 """Deployments that meet on one Weaviate server: whose passages they are, and whose collections.
 
-The server is a real one, see tests/contracts/test_store.py.
+The server is a real one, see tests/support/weaviate.py.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +15,23 @@ import pytest
 from weaviate.classes.config import Configure, DataType, Property, StopwordsPreset, Tokenization, VectorDistances
 from weaviate.classes.query import Filter
 
-from core.errors import StoreError
+from core.errors import StoreError, StoreMismatch, StoreUnreachable
 from core.settings import WeaviateSettings
 from knowledge.ports import StoreOwner
 from knowledge.stores.weaviate import check_weaviate, open_weaviate
 from knowledge.stores.weaviate.client import Cluster
 from knowledge.stores.weaviate.schema import DOCUMENTS, OWNER_KEY, PASSAGES, document_key, make_collection_config
 from tests.support.deployment import Deployment
-from tests.support.stores import DIMENSION, forget, put, row, weaviate_settings
-from tests.support.weaviate import connect_cluster, opened
+from tests.support.stores import DIMENSION, forget, put, row
+from tests.support.weaviate import connect_cluster, opened, serve_bytes
 
 OURS = StoreOwner("ours", frozenset({"docs"}))
 THEIRS = StoreOwner("theirs", frozenset({"docs"}))
 
 
 @pytest.fixture
-async def settings() -> AsyncIterator[WeaviateSettings]:
-    settings = weaviate_settings()
-    yield settings
-    await forget(settings)
+def settings(weaviate_settings: WeaviateSettings) -> WeaviateSettings:
+    return weaviate_settings
 
 
 def deploy(folder: Path, settings: WeaviateSettings, page: str, **changes: Any) -> Deployment:
@@ -203,6 +202,64 @@ class TestCollectionsOfOthers:
         await check_weaviate(settings, OURS)
 
 
+class TestCheck:
+    """`kimas check --live` says what would fail, and where."""
+
+    async def test_what_is_there_can_be_used(self, settings: WeaviateSettings) -> None:
+        assert re.fullmatch(r"Weaviate 1\.\S+ at .* answers; nothing is stored there yet", await check(settings))
+        async with opened(settings):
+            assert (await check(settings)).endswith(" answers")
+
+    @pytest.mark.parametrize("reply", [None, b"", b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"])
+    async def test_grpc_is_named_with_its_port(self, settings: WeaviateSettings, reply: bytes | None) -> None:
+        """Something else listens there: a proxy without HTTP/2 may never answer."""
+        async with serve_bytes(reply) as port:
+            await self._check_refusal(settings.model_copy(update={"grpc_port": port}))
+        await self._check_refusal(settings.model_copy(update={"grpc_port": port}))
+
+    async def _check_refusal(self, settings: WeaviateSettings) -> None:
+        for use in (check(settings), open_weaviate(settings, "test", DIMENSION)):
+            refusal = rf"host and ports in .* right\? \(gRPC, \S+:{settings.grpc_port}: "
+            started_at = time.monotonic()
+            with pytest.raises(StoreUnreachable, match=refusal):
+                await use
+            assert time.monotonic() - started_at < 15
+
+    async def test_another_model_is_named(self, settings: WeaviateSettings) -> None:
+        async with opened(settings):
+            with pytest.raises(StoreMismatch, match=rf"was built with test \(dimension {DIMENSION}"):
+                await check(settings, ("other", DIMENSION))
+
+    async def test_a_tenant_that_is_not_named_or_switched_off(self, settings: WeaviateSettings) -> None:
+        tenant = settings.model_copy(update={"tenant": "one"})
+        async with opened(tenant) as store, connect_cluster(tenant) as cluster:
+            await put(store, [row("a", "a.md")])
+            with pytest.raises(StoreError, match="is shared by tenants"):
+                await check(settings)
+            for name in (PASSAGES, DOCUMENTS):
+                await cluster._collections[name].tenants.deactivate("one")
+            with pytest.raises(StoreError, match=r"the tenant is switched off.*\.tenant"):
+                await store.search("a", None, ["docs"], 5)
+            with pytest.raises(StoreError, match=r"the tenant is switched off.*INACTIVE"):
+                await check(tenant)
+            await cluster._client.collections.delete(settings.collection + PASSAGES)
+            await cluster._client.collections.delete(settings.collection + DOCUMENTS)
+
+    async def test_a_shard_that_takes_nothing(self, settings: WeaviateSettings) -> None:
+        async with opened(settings) as store, connect_cluster(settings) as cluster:
+            await put(store, [row("a", "a.md")])
+            for name in (PASSAGES, DOCUMENTS):
+                await cluster._collections[name].config.update_shards(status="READONLY")
+            with pytest.raises(StoreError, match=r"takes nothing more, .*READONLY"):
+                await check(settings)
+            with pytest.raises(StoreError, match=r"takes nothing more"):
+                await cluster.delete_older("docs", 9, [document_key("a.md")])
+
+
+async def check(settings: WeaviateSettings, model: tuple[str, int] = ("test", DIMENSION)) -> str:
+    return await check_weaviate(settings, OURS, model)
+
+
 async def lose_passages(cluster: Cluster, path: str) -> None:
     """Delete the passages of a document on the server."""
     path_filter = Filter.by_property("document").equal(document_key(path))
@@ -241,6 +298,23 @@ class TestLostPassages:
         assert "gearbox.md" in await call(deployment, "search", "gearbox")
         assert (await call_json(deployment, "ingest"))["repaired"] == 0
         assert line not in await call(deployment, "sources")
+
+    async def test_a_server_that_came_back_empty_is_filled_by_who_has_it_open(self, settings: WeaviateSettings) -> None:
+        store = await open_weaviate(settings, "test", DIMENSION, owner=OURS)
+        try:
+            await put(store, [row("a", "a.md", tokens="word")])
+            assert await store.filled(["docs", "other"]) == {"docs"}
+            await forget(settings)
+            with pytest.raises(StoreUnreachable):
+                await store.search("word", None, ["docs"], 5)
+            assert await store.filled(["docs"]) == set()
+            assert await store.manifest("docs") == {}
+            await put(store, [row("a", "a.md", tokens="word")])
+            assert [passage.id for passage in await store.search("word", None, ["docs"], 5)] == ["a"]
+        finally:
+            await store.close()
+        with pytest.raises(StoreError, match="belongs to another deployment"):
+            await open_weaviate(settings, "test", DIMENSION, owner=THEIRS)
 
     async def test_the_manifest_counts_what_is_there(self, settings: WeaviateSettings) -> None:
         async with opened(settings) as store, connect_cluster(settings) as cluster:

@@ -1,6 +1,6 @@
 """The Weaviate store beyond its contract: what it says when a server fails, tenants, leftovers of dead writers, copies.
 
-Tests that take `settings` need a real server, see tests/contracts/test_store.py; the others are always run.
+Tests that take `settings` need a real server, see tests/support/weaviate.py; the others are always run.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -25,7 +27,7 @@ from knowledge.ports import PassageRow, Store, StoredDocument
 from knowledge.stores import open_store
 from knowledge.stores.copying import copy_source
 from knowledge.stores.sqlite.store import SqliteStore, open_sqlite
-from knowledge.stores.weaviate import open_weaviate
+from knowledge.stores.weaviate import open_weaviate, store as weaviate_store, writer_lease
 from knowledge.stores.weaviate.client import RECOMMENDED_VERSION, Cluster
 from knowledge.stores.weaviate.errors import explain_error
 from knowledge.stores.weaviate.schema import (
@@ -42,16 +44,14 @@ from knowledge.stores.weaviate.schema import (
     make_passage_objects,
     slot_ranges,
 )
-from knowledge.stores.weaviate.writer_lease import hold_lease
-from tests.support.stores import DIMENSION, forget, put, random_rows, row, unit, weaviate_settings
-from tests.support.weaviate import connect_cluster, opened
+from knowledge.stores.weaviate.writer_lease import WriterLease, hold_lease
+from tests.support.stores import DIMENSION, forget, put, random_rows, row, unit
+from tests.support.weaviate import connect_cluster, name_collections, opened
 
 
 @pytest.fixture
-async def settings() -> AsyncIterator[WeaviateSettings]:
-    settings = weaviate_settings()
-    yield settings
-    await forget(settings)
+def settings(weaviate_settings: WeaviateSettings) -> WeaviateSettings:
+    return weaviate_settings
 
 
 @asynccontextmanager
@@ -219,8 +219,8 @@ class TestRows:
 
 
 class TestTenants:
-    async def test_know_nothing_of_each_other(self) -> None:
-        first = weaviate_settings(tenant="first")
+    async def test_know_nothing_of_each_other(self, weaviate_server: WeaviateSettings) -> None:
+        first = name_collections(weaviate_server, tenant="first")
         second = first.model_copy(update={"tenant": "second"})
         try:
             async with opened(first) as item, opened(second, embedder="other", dimension=8) as two:
@@ -286,10 +286,13 @@ class TestWriters:
             ]
             assert len(objects) == 2
 
-    async def test_what_a_server_loses_during_a_write_is_written_again(self, settings: WeaviateSettings) -> None:
+    async def test_what_a_server_loses_during_a_write_is_written_again(
+        self, settings: WeaviateSettings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """As after a kill: some objects of batches that were confirmed cannot be found before the commit."""
+        monkeypatch.setattr(weaviate_store, "BATCH_SIZE", 20)
         rows = random_rows(300)
-        async with opened(settings.model_copy(update={"batch": 20})) as store, connect_cluster(settings) as cluster:
+        async with opened(settings) as store, connect_cluster(settings) as cluster:
             losing = asyncio.create_task(_lose_objects(cluster))
             await put(store, rows)
             assert await losing > 0
@@ -308,18 +311,94 @@ class TestWriters:
     async def test_the_claim_of_a_dead_writer_runs_out(self, settings: WeaviateSettings) -> None:
         async with opened(settings) as store, connect_cluster(settings) as cluster:
             expiry_ms = int((time.time() + 0.5) * 1000)
-            assert await cluster.create(NewObject(lease_key("docs"), {"owner": "dead", "until": expiry_ms}))
+            assert await cluster.create(NewObject(lease_key("docs", 1), {"owner": "dead", "until": expiry_ms}))
             await put(store, [row("a", "a.md")])
-            assert await cluster.get([lease_key("docs")]) == {}
+            assert (await load_commit(cluster)).generation == 2
+            assert await cluster.get([lease_key("docs", 1), lease_key("docs", 2)]) == {}
 
     async def test_a_writer_that_lost_its_claim_commits_nothing(self, settings: WeaviateSettings) -> None:
         async with opened(settings) as store, connect_cluster(settings) as cluster:
             async with hold_lease(cluster, "docs", 60) as claim:
-                await cluster.put(DOCUMENTS, [NewObject(lease_key("docs"), {"owner": "new", "until": 1})])
+                await cluster.put(DOCUMENTS, [NewObject(lease_key("docs", 2), {"owner": "new", "until": 1})])
                 with pytest.raises(StoreLocked, match="took over"):
                     await claim.renew(force=True)
-            assert (await cluster.get([lease_key("docs")]))[lease_key("docs")]["owner"] == "new"
+            assert (await cluster.get([lease_key("docs", 2)]))[lease_key("docs", 2)]["owner"] == "new"
             assert await store.manifest("docs") == {}
+
+    async def test_what_a_paused_writer_sends_late_is_never_seen(self, settings: WeaviateSettings) -> None:
+        """It was paused before it sent a batch, and another one has committed meanwhile, more than once."""
+        late_rows = [row(f"late{number}", "late.md", tokens="apple") for number in range(3)]
+        async with opened(settings) as store, connect_cluster(settings) as cluster:
+            paused = WriterLease(cluster, "docs", "paused", 0.1)
+            await paused.acquire()
+            for name in ("a", "b"):
+                await put(store, [row(name, f"{name}.md", tokens="apple")])
+                late_objects = make_passage_objects(late_rows, "docs", Commit(paused.generation, f"late {name}"))
+                await cluster.put(PASSAGES, list(late_objects))
+                with pytest.raises(StoreLocked, match="took over"):
+                    await paused.renew(force=True)
+                assert {result.id for result in await store.search("apple", unit(3), ["docs"], 9)} <= {"a", "b"}
+            assert set(await store.manifest("docs")) == {"a.md", "b.md"}
+            await paused.release()
+            await put(store, [row("c", "c.md")])
+            assert await cluster.count_newest(PASSAGES, "docs", paused.generation) == 0, "the next write deletes it"
+            assert (await load_commit(cluster)).unfinished == ((1, 1),)
+
+    @pytest.mark.parametrize("waiting_count", [3, 12])
+    async def test_one_of_many_has_the_claim_of_a_dead_writer(
+        self, settings: WeaviateSettings, waiting_count: int
+    ) -> None:
+        async with opened(settings), connect_cluster(settings) as cluster:
+            for number in range(2):
+                await WriterLease(cluster, f"docs{number}", "dead", 0.3).acquire()
+            holders = dict.fromkeys((f"docs{number}" for number in range(2)), 0)
+
+            async def write(source: str, delay_s: float) -> None:
+                await asyncio.sleep(delay_s)
+                async with hold_lease(cluster, source, 20) as claim:
+                    holders[source] += 1
+                    assert holders[source] == 1, "two hold it at once"
+                    await asyncio.sleep(0.1)
+                    await claim.renew(force=True)
+                    holders[source] -= 1
+
+            waiting = ((source, 0.013 * number) for source in holders for number in range(waiting_count))
+            await asyncio.gather(*(write(source, delay_s) for source, delay_s in waiting))
+
+    async def test_failed_writes_leave_claims_that_the_next_one_clears(
+        self, settings: WeaviateSettings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(writer_lease, "PAGE_SIZE", 2)
+        async with opened(settings) as store, connect_cluster(settings) as cluster:
+            for _ in range(5):
+                async with hold_lease(cluster, "docs", 60):
+                    pass
+            await put(store, [row("a", "a.md")])
+            assert await load_commit(cluster) == Commit(6, ANY, (), ((1, 5),))
+            assert await cluster.get([lease_key("docs", number) for number in range(8)]) == {}
+            assert set(await store.manifest("docs")) == {"a.md"}
+
+    async def test_commits_of_an_earlier_version_are_read(self, settings: WeaviateSettings) -> None:
+        async with opened(settings) as store, connect_cluster(settings) as cluster:
+            await put(store, [row("a", "a.md")])
+            old = {"generation": 1, "commit": "old", "replaced": json.dumps(affected_documents(["b.md"], [], ()))}
+            await cluster.put(DOCUMENTS, [NewObject(commit_key("docs"), old)])
+            assert set(await store.manifest("docs")) == {"a.md"}
+            await put(store, [row("b", "b.md")])
+            assert set(await store.manifest("docs")) == {"a.md", "b.md"}
+
+    async def test_passages_that_are_there_twice_are_read_again(self, settings: WeaviateSettings) -> None:
+        async with opened(settings) as store, connect_cluster(settings) as cluster:
+            await put(store, [row("a", "a.md"), row("b", "b.md")])
+            twice = make_passage_objects([row("a", "a.md"), row("x", "x.md")], "docs", Commit(1, "again"))
+            # As a server that was killed while it deleted: it shows them, but does not find them by their document.
+            lost = [replace(obj, properties={**obj.properties, "document": "lost"}) for obj in twice]
+            await cluster.put(PASSAGES, lost)
+            manifest = await store.manifest("docs")
+            assert {path for path, document in manifest.items() if document.is_damaged} == {"a.md", "x.md"}
+            await store.replace("docs", ["a.md", "x.md"], [row("a", "a.md")])
+            assert await store.manifest("docs") == {"a.md": StoredDocument("1", 1), "b.md": StoredDocument("1", 1)}
+            assert len(await store.vectors("docs")) == 2
 
     async def test_refused_objects_are_counted(self, settings: WeaviateSettings) -> None:
         async with opened(settings), connect_cluster(settings) as cluster:
@@ -349,11 +428,6 @@ class TestWriters:
         with pytest.raises(StoreError, match=r"too few of its machines are up for .*replicas"):
             await open_weaviate(settings.model_copy(update={"replicas": 2}), "test", DIMENSION)
 
-    async def test_batches_are_of_the_configured_length(self, settings: WeaviateSettings) -> None:
-        async with opened(settings.model_copy(update={"batch": 7})) as store:
-            await put(store, random_rows(50))
-            assert len(await store.vectors("docs")) == 50
-
     async def test_a_source_longer_than_a_page(self, settings: WeaviateSettings) -> None:
         rows = random_rows(1200, per_document=1)
         async with opened(settings) as store:
@@ -368,8 +442,13 @@ async def _lose_objects(cluster: Cluster) -> int:
     """Delete what there is of the first write as soon as there is something, and return how many objects that were."""
     while not (lost := await cluster.count_newest(PASSAGES, "docs", 1)):
         await asyncio.sleep(0.01)
-    await cluster.delete_newer("docs", 0)
+    await cluster.delete_unfinished("docs", Commit(), 1)
     return lost
+
+
+async def load_commit(cluster: Cluster) -> Commit:
+    """Return the newest commit of the source "docs"."""
+    return Commit.from_properties((await cluster.get([commit_key("docs")]))[commit_key("docs")])
 
 
 async def test_a_rebuild_with_the_same_model_is_noticed(settings: WeaviateSettings) -> None:
