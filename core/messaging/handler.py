@@ -85,10 +85,10 @@ class Handler:
         People get time first to answer what nobody asked the bot. Raises `JournalError`, and `Undelivered` if the
         platform does not take the answer now.
         """
-        visible_sources = self._permissions.visible_sources(message)
+        visible_labels = self._permissions.visible_labels(message)
         if self._dispatcher.is_priority(message) or is_press(message):
             async with turn():
-                delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible_sources)
+                delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible_labels)
                 if is_press(message) and not self._dispatcher.is_priority(message):
                     await self._feedback.handle_press(adapter, message, delivery, self._enqueue)
                     return
@@ -97,7 +97,7 @@ class Handler:
             return
         async with turn():
             # Read only now, at the message's turn: messages are processed in the order in which they came.
-            delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible_sources)
+            delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible_labels)
             # An answer that is only to be delivered needs no worker.
             async with self._redelivery_slots[adapter.label] if delivery.final_reply else self._worker_slots:
                 delayed_decision = await self._judge_and_respond(adapter, message, delivery)
@@ -149,7 +149,7 @@ class Handler:
     ) -> None:
         if decision.reason:
             _log.debug("message.silent", reason=str(decision.reason))
-            await self._journal.mark_skipped(message, decision.reason, self._permissions.visible_sources(message))
+            await self._journal.mark_skipped(message, decision.reason, self._permissions.visible_labels(message))
             return
         is_answerable = is_ask_command(message.command) and not decision.canned_reply and has_content(message)
         question = self._feedback.with_answer_buttons(message, is_question=is_answerable)
@@ -174,9 +174,9 @@ class Handler:
                 await self._handoff.hand_off_if_needed(adapter, message, reply, self._enqueue)
 
     async def _reply(self, adapter: Adapter, message: Message, sink: RecordedSink, decision: GateDecision) -> Reply:
-        visible_sources = self._permissions.visible_sources(message)
+        visible_labels = self._permissions.visible_labels(message)
         if decision.canned_reply:
-            await self._journal.begin_answer(message, visible_sources)
+            await self._journal.begin_answer(message, visible_labels)
             return await sink.send_text(decision.canned_reply)
         if self._handoff.should_handle(message):
             return await sink.send_text(await self._handoff.answer(adapter, message, self._enqueue))
@@ -185,8 +185,8 @@ class Handler:
             return await sink.send_text(await self._dispatcher.dispatch(message, adapter))
         if message.command and not has_content(message):
             return await sink.send_text(await self._dispatcher.dispatch(replace(message, command="help"), adapter))
-        text = await self._journal.begin_answer(message, visible_sources)
-        text, history = await with_history(self._journal, message, text, self._settings.answer, visible_sources)
+        text = await self._journal.begin_answer(message, visible_labels)
+        text, history = await with_history(self._journal, message, text, self._settings.answer, visible_labels)
         question = Question(
             text,
             tuple(history),
@@ -195,7 +195,7 @@ class Handler:
             message.author_id,
             message.key,
             message.thread_state.is_restricted,
-            visible_sources=visible_sources,
+            visible_sources=self._permissions.visible_sources(message),
             is_unprompted=decision.is_unprompted or (sink.is_resumed and not message.addressed),
         )
         question = await self._feedback.with_retry_context(message, with_attachments(question, message, adapter))

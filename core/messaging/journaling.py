@@ -50,14 +50,14 @@ class JournaledDelivery:
 
     @classmethod
     async def open(
-        cls, journal: Journal, message: Message, previous_reply_id: str, visible_sources: frozenset[str] | None = None
+        cls, journal: Journal, message: Message, previous_reply_id: str, visible_labels: frozenset[str] | None = None
     ) -> JournaledDelivery:
         """Return the delivery of a message's reply, with what the journal knows of it.
 
         A reply from sources that may not be told of any more is not delivered: the message is answered anew.
         """
         delivery = cls(journal, message, previous_reply_id)
-        known_state = await journal.get_delivery(message, visible_sources)
+        known_state = await journal.get_delivery(message, visible_labels)
         delivery.is_in_doubt, delivery.final_reply, delivery.parts = known_state
         delivery.is_visible = delivery.is_in_doubt
         return delivery

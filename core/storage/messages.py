@@ -31,6 +31,7 @@ from core.storage.tables import (
     identity_values,
     may_be_shown,
     messages,
+    to_stored_labels,
 )
 from core.types import (
     Attachment,
@@ -130,12 +131,11 @@ class Journal:
         return await self.database.write(query.values(text=message.text)) > 0
 
     @uncancellable
-    async def begin_answer(self, message: Message, visible_sources: frozenset[str] | None = None) -> str:
+    async def begin_answer(self, message: Message, visible_labels: frozenset[str] | None = None) -> str:
         """Record that the answer starts; return the text with all edits so far. Later edits are rejected."""
-        sources = None if visible_sources is None else sorted(visible_sources)
         async with self.database.transaction() as connection:
             row = update(messages).filter_by(**self._own_values(message))
-            await connection.execute(row.values(visible_sources=sources))
+            await connection.execute(row.values(visible_sources=to_stored_labels(visible_labels)))
             await connection.execute(row.filter_by(state="received").values(state="answering"))
             text = await connection.scalar(select(messages.c.text).filter_by(**self._own_values(message)))
         if text is None and self.database.owner:
@@ -170,11 +170,11 @@ class Journal:
             message, "answered", **{**(ERASED_VALUES if message.command == "forget" else {}), **reply_values}
         )
 
-    async def mark_skipped(self, message: Message, skip: Skip, visible_sources: frozenset[str] | None = None) -> None:
-        """Close a message without an answer, with the reason, which may name the `visible_sources`."""
+    async def mark_skipped(self, message: Message, skip: Skip, visible_labels: frozenset[str] | None = None) -> None:
+        """Close a message without an answer, with the reason, which may name what has `visible_labels`."""
         values = {name: value if isinstance(value, int | float) else str(value) for name, value in skip.values.items()}
         trace = {"skip": skip.reason.name, "values": values}
-        sources = {} if visible_sources is None else {"visible_sources": sorted(visible_sources)}
+        sources = {} if visible_labels is None else {"visible_sources": to_stored_labels(visible_labels)}
         details = {"reason": str(skip), "trace": trace, "detail": skip.reason.label}
         await self._complete(message, "silent", skip, **details, **sources)
 
@@ -203,10 +203,10 @@ class Journal:
         await self._update_row(message, delivery=values)
 
     async def get_delivery(
-        self, message: Message, visible_sources: frozenset[str] | None = None
+        self, message: Message, visible_labels: frozenset[str] | None = None
     ) -> tuple[bool, Reply | None, dict[int, str]]:
         """Return whether the first part is being posted (or was when the last run ended), and what `mark_delivery`
-        recorded: no reply that could be made from other sources than `visible_sources`."""
+        recorded: no reply that could be made from sources without `visible_labels`."""
         columns = messages.c
         query = select(columns.state, columns.delivery, columns.visible_sources).filter_by(**identity_values(message))
         row = await self.database.fetch_first(query)
@@ -217,7 +217,7 @@ class Journal:
         trace = trace_from_json(values["trace"])
         optional_values = {name: values[name] for name in ("image_description", "failure")}
         reply = Reply(values["text"], citations, trace=trace, **optional_values)
-        shown_reply = reply if may_be_shown(row.visible_sources, visible_sources) else None
+        shown_reply = reply if may_be_shown(row.visible_sources, visible_labels) else None
         return row.state == "sending", shown_reply, {int(number): part for number, part in values["parts"].items()}
 
     async def restart_begun(self, platform: str) -> int:
@@ -244,11 +244,11 @@ class Journal:
         limit: int,
         max_age_s: float | None = None,
         *,
-        visible_sources: frozenset[str] | None = None,
+        visible_labels: frozenset[str] | None = None,
     ) -> Sequence[Turn]:
         """Return the last `limit` turns of questions answered within `max_age_s` (None: at any time), oldest first.
 
-        Answers that could be made from other sources than `visible_sources` are left out.
+        Answers that could be made from sources without `visible_labels` are left out.
         """
         query = (
             select(*(messages.c[name] for name in _TURN_COLUMNS))
@@ -260,7 +260,7 @@ class Journal:
         if max_age_s is not None:
             query = query.where(messages.c.settled_at > datetime.now(UTC) - timedelta(seconds=max_age_s))
         rows = await self.database.fetch_all(query)
-        shown_rows = [row for row in reversed(rows) if may_be_shown(row.visible_sources, visible_sources)]
+        shown_rows = [row for row in reversed(rows) if may_be_shown(row.visible_sources, visible_labels)]
         turns = [turn for row in shown_rows for turn in _to_turns(row)]
         return turns[-limit:] if limit else []
 
@@ -272,11 +272,11 @@ class Journal:
         return [row.text for row in rows]
 
     async def get_answer_by_reply(
-        self, message: Message, visible_sources: frozenset[str] | None = None
+        self, message: Message, visible_labels: frozenset[str] | None = None
     ) -> Sequence[Turn] | None:
         """Return the question and answer whose reply this message replies to, or None when it is no answer of ours.
 
-        Nothing of an answer that could be made from other sources than `visible_sources`.
+        Nothing of an answer that could be made from sources without `visible_labels`.
         """
         columns = messages.c
         query = select(*(columns[name] for name in _TURN_COLUMNS)).filter_by(**bot_values(message), state="answered")
@@ -284,7 +284,7 @@ class Journal:
         row = await self.database.fetch_first(query.where(*is_reply))
         if row is None:
             return None
-        return _to_turns(row) if may_be_shown(row.visible_sources, visible_sources) else ()
+        return _to_turns(row) if may_be_shown(row.visible_sources, visible_labels) else ()
 
     async def get_cursor(self, cursor: str) -> int | None:
         """Return the position in a platform's stream of updates, or None for a new stream."""

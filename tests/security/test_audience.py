@@ -337,9 +337,9 @@ async def reload(bot: Bot, sender: Sender) -> None:
     await bot.deliver(sender, "", "reload")
 
 
-def get_closed_sources(bot: Bot, chat: str) -> frozenset[str]:
+def get_closed_labels(bot: Bot, chat: str) -> frozenset[str]:
     audiences = Audiences.from_settings(bot.app.settings)
-    return audiences.closed_sources(audiences.make_asker("telegram", chat))
+    return audiences.closed_labels(audiences.make_asker("telegram", chat))
 
 
 async def learn(bot: Bot, sender: Sender) -> None:
@@ -348,7 +348,7 @@ async def learn(bot: Bot, sender: Sender) -> None:
     answer = "The countdown of the launcher takes kultarr seconds."
     repository = TaughtAnswerRepository(bot.journal.database)
     message = Message("9", ConversationKey("telegram", TEAM), "8", "Cleo", answer, datetime.now(UTC))
-    number = await repository.submit(message, MEMBER, question, answer, get_closed_sources(bot, TEAM))
+    number = await repository.submit(message, MEMBER, question, answer, get_closed_labels(bot, TEAM))
     await bot.deliver(Sender(TEAM, OWNER), f"approve {number}", "faq")
     await bot.app.refresh(["taught", "taught-team"])
     bot.output()
@@ -412,10 +412,11 @@ async def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @asynccontextmanager
 async def opened(folder: Path, ingested: Path, model: ScriptedPeer | None, **changes: Any) -> AsyncIterator[Bot]:
     if not (folder / "data").exists():
-        shutil.copytree(ingested, folder, dirs_exist_ok=True)
+        shutil.copytree(ingested / "data", folder / "data")
     async with WebPeer() as web:
         web.hits = [Hit("Launcher", "https://pademelon.example.org", "The release date of the launcher is kowari.")]
-        settings = make_settings(folder, model, web, **changes)
+        # Documents stay where they were read: elsewhere they would be another source's.
+        settings = make_settings(ingested, model, web, data_dir=str(folder / "data"), **changes)
         journal = await Journal.open(settings.data_dir / "journal.db")
         live = make_live_settings(settings, journal.database)
         try:
@@ -518,6 +519,40 @@ async def test_what_was_said_before_a_source_was_closed_is_not_said_again(
             await ask_on(bot, sender, first)
             await press(bot, sender, RETRY, first)
             assert get_closed_texts(bot.output()) | get_closed_texts(bot.get_requests()) == set()
+
+
+ELSEWHERE = {"kind": "files", "path": "elsewhere"}
+# What became of the closed source since it was used; nobody in the public group may see it.
+CHANGES: Mapping[str, Mapping[str, Any]] = {
+    "removed": {},
+    "renamed": {"wombats": {"kind": "files", "path": "team", "audience": AUDIENCE}},
+    "its name given to a folder for everyone": {"quokka": ELSEWHERE},
+    "its name given, and the folder renamed": {
+        "quokka": ELSEWHERE,
+        "wombats": {"kind": "files", "path": "team", "audience": AUDIENCE},
+    },
+}
+
+
+@pytest.mark.parametrize("sources", CHANGES.values(), ids=CHANGES.keys())
+async def test_an_answer_is_judged_by_the_source_that_it_was_made_from(
+    tmp_path: Path, ingested: Path, sources: Mapping[str, Any]
+) -> None:
+    """Whoever reads the team's channel today may not be of the team, whose source was removed or renamed."""
+    sender = INSIDERS["member of the team's channel"]
+    (ingested / "elsewhere").mkdir(exist_ok=True)
+    async with opened(tmp_path, ingested, None) as bot:
+        first = await bot.deliver(sender, QUESTION)
+        assert "text" in get_closed_texts(bot.output())
+    sources = {"docs": {"kind": "files", "path": "docs"}, **sources}
+    folders = {name: {**source, "path": str(ingested / source["path"])} for name, source in sources.items()}
+    agents = {name: {"sources": [name]} for name in sources}
+    async with repeating_model() as peer, opened(tmp_path, ingested, peer, sources=folders, agents=agents) as bot:
+        closed_texts = set[str]()
+        for question in ("And what else is known about it?", first.id):
+            await bot.deliver(sender, question, "why" if question == first.id else "")
+            closed_texts |= get_closed_texts(bot.output()) | get_closed_texts(bot.get_requests())
+        assert closed_texts & {"text", "title", "path", "agent"} == set()
 
 
 async def test_quoting_an_answer_from_a_closed_source_does_not_tell_the_rest(tmp_path: Path, ingested: Path) -> None:
@@ -649,11 +684,12 @@ async def test_the_example_of_the_guide_is_true(tmp_path: Path, asker: str) -> N
     )
     journal = await Journal.open(tmp_path / "journal.db")
     repository = TaughtAnswerRepository(journal.database)
+    roadmap_label = Audiences.from_settings(settings).labels["roadmap"]
     (tmp_path / "data").mkdir()
     for platform, chat, answer, closed_sources in (
         ("telegram", PUBLIC, "from the community", ()),
         # It may tell of what only the team sees, so the community's source does not take it.
-        ("slack", "C0123456789", "of the team", ("roadmap",)),
+        ("slack", "C0123456789", "of the team", (roadmap_label,)),
     ):
         message = Message("9", ConversationKey(platform, chat), "8", "Cleo", "", datetime.now(UTC))
         number = await repository.submit(

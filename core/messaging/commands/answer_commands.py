@@ -41,8 +41,8 @@ async def explain_command(context: CommandContext, request: CommandRequest) -> s
     else:
         outcome = await lookup.get_last_outcome(message)
         fallback = texts.nothing_answered
-    visible_sources = context.permissions.visible_sources(message)
-    if outcome is None or (_tells_of_knowledge(outcome) and not may_be_shown(outcome.visible_sources, visible_sources)):
+    visible_labels = context.permissions.visible_labels(message)
+    if outcome is None or (_tells_of_knowledge(outcome) and not may_be_shown(outcome.visible_sources, visible_labels)):
         return fallback
     return format_explanation(outcome, texts, is_admin=request.role != "everyone")
 
@@ -210,7 +210,7 @@ async def _apply_decision(
         reviewer = f"{request.message.key.platform}:{request.message.author_id}"
         await repository.decide(number, DECISIONS[action], reviewer, texts)
         return texts.answer_approved if action == "approve" else texts.answer_rejected
-    closed_sources = context.permissions.closed_sources(request.message)
+    closed_sources = context.permissions.closed_labels(request.message)
     await repository.edit(number, request.arguments.get("text", ""), closed_sources, texts)
     return texts.answer_edited
 
