@@ -125,9 +125,13 @@ class Journal:
         return True
 
     async def record_edit(self, message: Message) -> bool:
-        """Store the new text of a message whose answer has not started. Return false if it is too late."""
+        """Store the new text of a message whose answer has not started. Return false if it is too late.
+
+        Only its author may change it: it is asked with their rights.
+        """
         is_waiting = messages.c.command.in_(("", "ask"))
-        query = update(messages).filter_by(**identity_values(message), state="received").where(is_waiting)
+        own_values = {**identity_values(message), "author_id": message.author_id, "state": "received"}
+        query = update(messages).filter_by(**own_values).where(is_waiting)
         return await self.database.write(query.values(text=message.text)) > 0
 
     @uncancellable
