@@ -19,6 +19,8 @@ PAGE_PURPOSES: tuple[MessagePurpose, ...] = ("home", "prompts")
 AttachmentKind = Literal["picture", "voice", "video", "file", "sticker", "other"]
 HANDOFF_COMMAND = "handoff"
 RATING_COMMAND = "thumbs"
+# The thread of what one person gives by commands and buttons, where the platform has none; their id follows.
+PERSONAL_THREAD = "command:"
 UP = "up"
 DOWN = "down"
 RETRY = "again"
