@@ -162,17 +162,19 @@ class Journal:
         """Close a message with its reply."""
         names = ("n", "passage_id", "source", "path")
         citations = [{name: getattr(citation, name) for name in names} for citation in reply.citations]
-        reply_values = {
+        reply_values: dict[str, Any] = {
             "reply": reply.text,
             "citations": citations,
             "trace": reply.trace.to_json(),
             "image_description": reply.image_description,
             "detail": get_detail(reply),
         }
+        if message.command != "forget":
+            await self._complete(message, "answered", **reply_values)
+            return
         # A request to be forgotten must not keep its author's name.
-        await self._complete(
-            message, "answered", **{**(ERASED_VALUES if message.command == "forget" else {}), **reply_values}
-        )
+        await self._complete(message, "answered", **{**ERASED_VALUES, **reply_values})
+        await self.database.wipe()
 
     async def mark_skipped(self, message: Message, skip: Skip, visible_labels: frozenset[str] | None = None) -> None:
         """Close a message without an answer, with the reason, which may name what has `visible_labels`."""
@@ -355,7 +357,8 @@ class Journal:
     async def _complete(
         self, message: Message, state: ProcessingOutcome, skip: Skip | None = None, **values: Any
     ) -> None:
-        await self._update_row(message, state=state, settled_at=datetime.now(UTC), delivery=None, **values)
+        values |= {"state": state, "settled_at": datetime.now(UTC), "delivery": None}
+        await self._update_row(message, **values)
         self._metrics.record_message(message.key.platform, state, skip)
 
     async def _update_row(self, message: Message, **values: Any) -> None:

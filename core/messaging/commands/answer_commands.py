@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from core.catalogue import ENGLISH, Messages
@@ -192,7 +192,9 @@ async def review_faq(context: CommandContext, request: CommandRequest) -> str:
     if action == "list":
         return _format_answer(answers[0], texts)
     reply = await _apply_decision(context, repository, number, request)
-    await context.audit.record(new_entry(request.message, "changed", f"faq {number}", "", action))
+    # The audit outlives what people forget: it has no words of theirs.
+    decision = replace(request.message, text=f"{action} {number}")
+    await context.audit.record(new_entry(decision, "changed", f"faq {number}", "", action))
     learned_names = [name for name, source in context.settings.sources.items() if source.kind == "learned"]
     place = (answers[0].platform, answers[0].chat, answers[0].closed_sources)
     audiences = context.permissions.audiences
