@@ -6,8 +6,11 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
+from core.catalogue import messages_for
 from core.errors import JournalError, MessageDeleted, PlatformError, PlatformUnavailable, QuotaExceeded
+from core.language.languages import detect_language
 from core.messaging.auto_comment.commenter import Commenter
 from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.feedback.handler import FeedbackHandler, StartAnswer
@@ -16,7 +19,7 @@ from core.messaging.feedback.rating_buttons import is_press
 from core.messaging.gate.gate import Gate, GateDecision
 from core.messaging.gate.human_activity import wait_while_typing
 from core.messaging.gate.replies import has_content, with_attachments
-from core.messaging.journaling import JournaledDelivery, RecordedSink, describe_error
+from core.messaging.journaling import JournaledDelivery, RecordedSink, RightsChanged, describe_error
 from core.messaging.policy.command_table import is_ask_command
 from core.messaging.policy.permissions import PermissionDenied
 from core.messaging.quotations import with_history
@@ -88,7 +91,7 @@ class Handler:
         visible_labels = self._permissions.visible_labels(message)
         if self._dispatcher.is_priority(message) or is_press(message):
             async with turn():
-                delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible_labels)
+                delivery = await self._open_delivery(message, previous_reply_id, visible_labels)
                 if is_press(message) and not self._dispatcher.is_priority(message):
                     await self._feedback.handle_press(adapter, message, delivery, self._enqueue)
                     return
@@ -97,7 +100,7 @@ class Handler:
             return
         async with turn():
             # Read only now, at the message's turn: messages are processed in the order in which they came.
-            delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible_labels)
+            delivery = await self._open_delivery(message, previous_reply_id, visible_labels)
             # An answer that is only to be delivered needs no worker.
             async with self._redelivery_slots[adapter.label] if delivery.final_reply else self._worker_slots:
                 delayed_decision = await self._judge_and_respond(adapter, message, delivery)
@@ -109,6 +112,25 @@ class Handler:
             async with turn(), self._worker_slots:
                 decision = await self._gate.recheck(message, delayed_decision)
                 await self._respond(adapter, message, decision, delivery)
+
+    async def _open_delivery(
+        self, message: Message, previous_reply_id: str, visible_labels: frozenset[str]
+    ) -> JournaledDelivery:
+        delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible_labels)
+        if message.origin.purpose != "alert":
+            delivery.check_rights = partial(self._check_rights, message, visible_labels)
+        return delivery
+
+    async def _check_rights(self, message: Message, visible_labels: frozenset[str]) -> None:
+        """Judge a message again before its answer is shown.
+
+        Raises `RightsChanged` where the bot may not speak any more, and where less may be told of than at the
+        beginning: a role was lost, or a source was closed.
+        """
+        await self._gate.chat_policy.refresh()
+        block = self._gate.chat_policy.block_reason(message) if is_ask_command(message.command) else None
+        if block or not visible_labels <= self._permissions.visible_labels(message):
+            raise RightsChanged(messages_for(detect_language(message.text)).rights_changed, block)
 
     async def _judge_and_respond(
         self, adapter: Adapter, message: Message, delivery: JournaledDelivery
@@ -236,6 +258,14 @@ class Handler:
             case MessageDeleted() | NothingToSay():
                 await self._journal.mark_skipped(message, to_skip(error))
                 self._release_cooldown(message, decision)
+            case RightsChanged():
+                # What is visible already is replaced by the reason.
+                delivery.check_rights = None
+                self._release_cooldown(message, decision, delivery)
+                if delivery.is_visible or not (error.block or is_unprompted):
+                    await self._report_error(message, sink, error, is_unprompted=is_unprompted)
+                else:
+                    await self._journal.mark_skipped(message, error.block or skip(SkipReason.RIGHTS_CHANGED))
             case PlatformUnavailable():
                 raise Undelivered(error, is_unprompted=is_unprompted) from error
             case PlatformError():

@@ -34,8 +34,11 @@ class Permissions:
 
     def __init__(self, live: LiveSettings) -> None:
         self._live = live
-        # Sources need a restart, and so do their audiences.
-        self.audiences = Audiences.from_settings(live.settings)
+
+    @property
+    def audiences(self) -> Audiences:
+        """Who may see which source."""
+        return self._live.audiences
 
     def cached_role(self, message: Message) -> UserRole:
         """Return the author's role as far as it is known without asking the platform."""
