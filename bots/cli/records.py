@@ -156,7 +156,7 @@ async def release_answers(
         if not (separator and name):
             raise UsageError(f"--chat {chat}: write it as platform:chat, such as telegram:-1001234567890")
         audiences = Audiences.from_settings(settings)
-        closed_sources = audiences.closed_sources(audiences.make_asker(platform, name))
+        closed_sources = audiences.closed_labels(audiences.make_asker(platform, name))
     async with open_existing_database(settings) as database:
         if database is None:
             raise UsageError("nobody has taught anything yet")
@@ -166,7 +166,7 @@ async def release_answers(
             raise UsageError(f"There is no answer {unknown[0]}: `kimas faq list --state all` shows all.")
         count = await repository.set_closed_sources(None if all_unknown else numbers, closed_sources)
     if as_json:
-        print_json({"released": count, "closed_sources": sorted(closed_sources)})
+        print_json({"released": count, "closed_sources": sorted(label.partition("#")[0] for label in closed_sources)})
     else:
         readers = f"who sees what {chat} sees" if chat else "everybody"
         _print_line(f"{count} answers may be told to {readers}, from the next refresh on")

@@ -10,6 +10,7 @@ from bots.common.open_storage import open_existing_database
 from core.errors import StoreError, StoreMismatch
 from core.install_hints import format_install_hint
 from core.settings import Settings
+from core.settings.audience import Audiences
 from core.storage.engine import Database
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.opening import JOURNAL_NAME
@@ -17,15 +18,17 @@ from knowledge.embedding import name_model
 from knowledge.stores import check_store
 
 UNKNOWN_AUDIENCES = (
-    "{count} approved answers that people taught are not used: an earlier version did not record who may see them. "
+    "{count} approved answers that people taught are not used, for nobody knows who may see them: they are of an "
+    "earlier version, or a closed source that they may tell of was renamed, moved or removed. "
     "Look at them (`kimas faq list --state approved`), then say who may: `kimas faq release --all` for everybody, or "
     "`kimas faq release NUMBER --chat PLATFORM:CHAT`"
 )
 
 
-async def check_taught_answers(database: Database | None) -> Finding | None:
-    """Return a warning if taught answers of an earlier version wait until somebody says who may see them."""
-    count = await TaughtAnswerRepository(database).count_of_unknown_audience() if database else 0
+async def check_taught_answers(settings: Settings, database: Database | None) -> Finding | None:
+    """Return a warning if taught answers wait until somebody says who may see them."""
+    labels = Audiences.from_settings(settings).labels.values()
+    count = await TaughtAnswerRepository(database).count_of_unknown_audience(labels) if database else 0
     return Finding("warning", "journal", UNKNOWN_AUDIENCES.format(count=count)) if count else None
 
 
@@ -41,7 +44,7 @@ async def check_journal(settings: Settings) -> Finding:
     try:
         async with open_existing_database(settings) as database:
             text = f"SQLite: {settings.data_dir / JOURNAL_NAME}"
-            return await check_taught_answers(database) or Finding("ok", subject, text)
+            return await check_taught_answers(settings, database) or Finding("ok", subject, text)
     except StoreError as error:
         return Finding("error", subject, str(error))
 

@@ -27,8 +27,11 @@ REPLY = 19
 ANNOUNCEMENT_KIND = 5
 THREAD_KINDS = (10, 11, 12)
 PRIVATE_THREAD_KIND = 12
+DM_KIND = 1
 GROUP_DM_KIND = 3
-PRIVATE_KINDS = (1, GROUP_DM_KIND)
+PRIVATE_KINDS = (DM_KIND, GROUP_DM_KIND)
+# The context of an interaction in the direct messages with the bot; those of other people have another one.
+BOT_DM_CONTEXT = 1
 # A post that a followed channel of another server has published here.
 CROSSPOSTED = 1 << 1
 
@@ -79,7 +82,8 @@ class Identity:
 class Location:
     """Where something was written. `channel` takes the answer; in a thread `chat` is the channel above it.
 
-    In an announcement channel messages are posts; a private thread is seen only by those who were invited.
+    In an announcement channel messages are posts; a private thread is seen only by those who were invited. `is_alone`:
+    it is known to hold one person, and the bot.
     """
 
     channel: str
@@ -88,11 +92,11 @@ class Location:
     guild: str = ""
     is_announcement: bool = False
     is_private_thread: bool = False
-    is_group_dm: bool = False
+    is_alone: bool = False
 
     @property
     def is_private(self) -> bool:
-        """Return whether it is a private chat, with the bot alone or (`is_group_dm`) with other people, too."""
+        """Return whether it is in no server: a chat with the bot alone, or with other people, too."""
         return not self.guild
 
 
@@ -106,7 +110,8 @@ def to_location(channel: Json) -> Location:
             channel_id, str(channel["parent_id"]), channel_id, guild_id, is_private_thread=is_private_thread
         )
     kind = channel.get("type")
-    return Location(channel_id, channel_id, "", guild_id, kind == ANNOUNCEMENT_KIND, is_group_dm=kind == GROUP_DM_KIND)
+    is_alone = kind == DM_KIND and not guild_id
+    return Location(channel_id, channel_id, "", guild_id, kind == ANNOUNCEMENT_KIND, is_alone=is_alone)
 
 
 def to_message(
@@ -142,7 +147,7 @@ def to_message(
         # An embed is what its bot says; below people's words it shows what they link to.
         text=join_paragraphs(text, attached_text) if bot_kind else text,
         sent_at=snowflake_time(str(event["id"])),
-        private=location.is_private and not location.is_group_dm,
+        private=location.is_alone,
         addressed=not bot_kind and (location.is_private or is_mentioned or is_reply_to_bot),
         reply_to=str(replied_message.get("id") or ""),
         quoted=join_paragraphs(
@@ -187,6 +192,8 @@ def to_interaction(event: Json, me: Identity) -> Message:
     # The channel is optional in the documents; its id alone says where the answer goes.
     channel = event.get("channel") or {"id": event["channel_id"]}
     location = to_location({"guild_id": event.get("guild_id"), **channel})
+    # Two people may use the bot in their own direct messages.
+    is_alone = location.is_alone and event.get("context") in (None, BOT_DM_CONTEXT)
     member = _as_object(event.get("member"))
     author = member.get("user") or event["user"]
     return Message(
@@ -196,7 +203,7 @@ def to_interaction(event: Json, me: Identity) -> Message:
         author=_get_display_name(author, member),
         text="",
         sent_at=snowflake_time(str(event["id"])),
-        private=location.is_private and not location.is_group_dm,
+        private=is_alone,
         addressed=True,
         bot=me.id,
         reference={

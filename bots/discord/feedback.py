@@ -69,7 +69,7 @@ def from_reaction(
         "",
         moment,
         bot=me.id,
-        private=not event.get("guild_id") and not (location and location.is_group_dm),
+        private=location is not None and location.is_alone,
     )
     emoji = str(event["emoji"].get("name") or "")
     reaction = to_reaction(press, emoji, message_id, is_removed=kind == "MESSAGE_REACTION_REMOVE")

@@ -15,7 +15,6 @@ from bots.common.connection import RetryLater, TokenRefused, Unreachable
 from bots.common.events import IgnoredEvent, record_ignored
 from bots.discord.connection import DiscordIntervals, make_retry_loop
 from bots.discord.convert import (
-    GROUP_DM_KIND,
     PRIVATE_KINDS,
     Identity,
     Location,
@@ -124,13 +123,10 @@ class ChannelState:
         if channel_id in self._locations:
             return self._locations[channel_id]
         kind = event.get("channel_type")
-        if not event.get("guild_id") and kind in (None, *PRIVATE_KINDS):
-            location = Location(channel_id, channel_id, is_group_dm=kind == GROUP_DM_KIND)
-            if location.is_group_dm:
-                # Later events of it need not say so.
-                self._locations[channel_id] = location
-            return location
-        return None
+        if event.get("guild_id") or kind not in PRIVATE_KINDS:
+            return None
+        # Later events of it need not say so.
+        return self.update_channel({"id": channel_id, "type": kind})
 
     async def resume_position(self, channel_id: str, joined_at: str | None = None) -> int:
         """Return the id after which to read a channel."""
@@ -348,7 +344,10 @@ class EventReader:
 
     async def _catch_up_private(self, receive: MessageHandler) -> None:
         chats = await self._channel_state.get_private_channels()
-        unread = [(Location(chat, chat), await self._channel_state.resume_position(chat)) for chat in chats]
+        unread = [
+            (await self._get_location({"channel_id": chat}), await self._channel_state.resume_position(chat))
+            for chat in chats
+        ]
         await self._catch_up_all(unread, receive)
 
     async def _catch_up_all(self, unread_channels: Sequence[tuple[Location, int]], receive: MessageHandler) -> None:

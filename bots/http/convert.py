@@ -163,8 +163,8 @@ def _to_user_message(fields: Mapping[str, Any], kind: EventKind, message_id: str
 def _to_feedback_message(fields: Mapping[str, Any], now: datetime) -> Message:
     """Convert the rating of a reply, which `reply_to` names by its id or by that of its question."""
     author_id, name, is_bot = _parse_author(fields)
-    if is_bot:
-        raise MalformedEvent("feedback is taken from people only")
+    if is_bot or _get_flag(fields, "forwarded"):
+        raise MalformedEvent("feedback is taken from people only, and from those who give it")
     event_id = _get_short_text(fields, "id", required=True)
     choice = _get_text(fields, "text", required=True)
     if choice not in CHOICES:

@@ -47,13 +47,13 @@ async def teach(request: web.Request) -> web.StreamResponse:
     if not (question and answer):
         return _show_form(request, report, question, answer, "Both the question and the answer are needed.")
     # Who asked may have been told what is closed, and the answer may tell it again.
-    closed_sources = await context.permissions.read_closed_sources(report.message, report.visible_sources or ())
+    closed_sources = await context.permissions.read_closed_labels(report.message, report.visible_sources or ())
     number = await context.taught_answers.submit(message, report.message.author_id, question, answer, closed_sources)
     if number is None:
         session.notice = "This answer was taught before."
     else:
-        audited_answer = "" if message.thread_state.is_restricted else answer
-        await context.audit.record(new_entry(message, "changed", f"learned {number}", "", audited_answer))
+        # The audit outlives what people forget: it has no words of theirs.
+        await context.audit.record(new_entry(replace(message, text=""), "changed", f"learned {number}"))
         session.notice = f"The answer is kept as number {number}. It is used once it is approved."
     raise web.HTTPSeeOther("/taught")
 

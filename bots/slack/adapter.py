@@ -15,7 +15,7 @@ from bots.slack.agent_view import AGENT_EVENTS, STOPPED_THREAD, StopSink, from_a
 from bots.slack.app_home import HomeSink, MemberCache
 from bots.slack.commands import ACKNOWLEDGEMENT, MESSAGE_ACTION, AdministratorCache, CommandSink, from_message_shortcut
 from bots.slack.connection import RateLimiter, SlackIntervals
-from bots.slack.convert import Identity, from_command, from_event, to_thread_messages
+from bots.slack.convert import Identity, from_command, from_event, is_from_other_workspace, to_thread_messages
 from bots.slack.feedback import (
     BLOCK_ACTIONS,
     REACTION_EVENTS,
@@ -245,6 +245,8 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         }
         kind = str(payload.get("type"))
         try:
+            if is_from_other_workspace(payload, self._me):
+                return IgnoredEvent("from another workspace", is_expected=False)
             if isinstance(payload.get("command"), str):
                 return from_command(payload, self._me)
             if kind in interactive:

@@ -16,6 +16,7 @@ from bots.slack.thread_cache import ThreadMessage
 from bots.slack.visible_text import get_attached_text, get_own_text, get_shares, get_visible_text
 from core.messaging.policy.command_table import get_command, looks_like_arguments
 from core.types import Attachment, ConversationKey, Message, Origin, ThreadState
+from core.types.messages import PERSONAL_THREAD
 
 Json = Mapping[str, Any]
 
@@ -117,6 +118,19 @@ def _to_welcome(event: Json, me: Identity) -> Message:
     )
 
 
+def is_from_other_workspace(payload: Json, me: Identity) -> bool:
+    """Return whether an event or a command comes from an installation of the app in another workspace.
+
+    Our ids and tokens mean nothing there. An installation for a whole organization has many workspaces.
+    """
+    installations = [item for item in payload.get("authorizations") or () if isinstance(item, Mapping)]
+    if isinstance(payload.get("command"), str):
+        installations = [payload]
+    team_ids = {str(item["team_id"]) for item in installations if item.get("team_id")}
+    is_for_organization = any(item.get("is_enterprise_install") in (True, "true") for item in installations)
+    return bool(me.team_id and team_ids) and me.team_id not in team_ids and not is_for_organization
+
+
 def to_thread_messages(events: Sequence[Json], me: Identity) -> list[ThreadMessage]:
     """Convert the messages of a thread that people wrote, and the first one, whoever wrote it."""
     messages = [
@@ -150,7 +164,7 @@ def to_interaction(message_id: str, channel: str, user: Mapping[str, Any], respo
     is_private = channel.startswith("D")
     return Message(
         id=message_id,
-        key=ConversationKey("slack", channel, f"command:{author_id}"),
+        key=ConversationKey("slack", channel, PERSONAL_THREAD + author_id),
         author_id=author_id,
         author=str(user.get("name") or user.get("username") or author_id),
         text="",

@@ -36,6 +36,8 @@ _KIND_BY_FIELD: tuple[tuple[str, AttachmentKind], ...] = (
     *((name, "sticker") for name in ("sticker", "dice")),
     ("story", "other"),
 )
+# The kinds of entities whose words are shown, not said.
+_SHOWN_PARTS = ("blockquote", "expandable_blockquote", "code", "pre")
 _COMMAND = re.compile(r"/([A-Za-z0-9_]+)(?:@([A-Za-z0-9_]+))?")
 _COMMAND_NAMES = frozenset(command.name for command in commands.COMMANDS)
 
@@ -162,6 +164,9 @@ def _get_ignore_reason(event: TelegramMessage) -> str:
     """Return why a message is to be ignored, or nothing."""
     if event.chat.type == "channel":
         return "a channel post"
+    if event.direct_messages_topic is not None:
+        # All who write to a channel share one chat.
+        return "a direct message to a channel"
     # For anonymous administrators and channels, Telegram names a bot as the author: `sender_chat` says who wrote.
     if event.sender_chat is None and event.from_user is None:
         return "without a sender"
@@ -233,8 +238,9 @@ def _get_replied_message(event: TelegramMessage) -> TelegramMessage | None:
 
 
 def _is_forwarded(event: TelegramMessage) -> bool:
-    """Return whether the words are somebody else's: forwarded, or the result of an inline bot."""
-    return event.forward_origin is not None or event.via_bot is not None
+    """Return whether the words are somebody else's: forwarded, of a channel, or of a bot that speaks for a person."""
+    bots = (event.via_bot, event.sender_business_bot)
+    return event.forward_origin is not None or bool(event.is_automatic_forward) or any(bot is not None for bot in bots)
 
 
 def _parse_rich_text(text: str, me: Identity) -> _ParsedText:
@@ -245,7 +251,11 @@ def _parse_rich_text(text: str, me: Identity) -> _ParsedText:
 
 
 def _parse_text(text: str, entities: Sequence[MessageEntity], me: Identity, *, with_command: bool) -> _ParsedText:
-    """Take the mentions and the command, if there may be one, out of a text. Entities count in UTF-16 units."""
+    """Take the mentions and the command, if there may be one, out of a text. Entities count in UTF-16 units.
+
+    What is quoted, or shown as code, gives no command.
+    """
+    shown_parts = [(entity.offset, entity.offset + entity.length) for entity in entities if entity.type in _SHOWN_PARTS]
     encoded_text = text.encode("utf-16-le", "surrogatepass")
     cuts: list[tuple[int, int]] = []
     is_mentioned = False
@@ -255,7 +265,8 @@ def _parse_text(text: str, entities: Sequence[MessageEntity], me: Identity, *, w
         start = 2 * entity.offset
         end = 2 * (entity.offset + entity.length)
         entity_text = encoded_text[start:end].decode("utf-16-le", "replace")
-        may_be_command = with_command and entity.type == "bot_command" and not command
+        is_shown = any(begin <= entity.offset < stop for begin, stop in shown_parts)
+        may_be_command = with_command and entity.type == "bot_command" and not command and not is_shown
         match = _COMMAND.fullmatch(entity_text) if may_be_command else None
         if _is_bot_mention(entity, entity_text, me):
             is_mentioned = True

@@ -42,6 +42,7 @@ class English(PlatformTexts):
     )
     answer_failed = "Sorry, I could not answer this. {reason}"
     service_unavailable = "Something that I depend on is not available right now; please ask again in a few minutes."
+    rights_changed = "While I was answering, somebody changed what I may say here. Please ask again."
     internal_error = "Something went wrong on my side. The people who run me can find the reason in the log."
     posted_again = "Slack did not say whether this arrived, so here it is again."
     answer_cut = "*The answer is too long to show in full: this is its beginning.*"

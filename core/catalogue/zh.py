@@ -36,6 +36,7 @@ class Chinese(ChinesePlatformTexts, English):
     llm_failed_pages = "语言模型暂时无法回答，请稍后再试。下面这些页面与问题最接近：\n\n{pages}"
     answer_failed = "抱歉，这个问题我没能回答。{reason}"
     service_unavailable = "我依赖的某项服务暂时不可用，请过几分钟再问。"
+    rights_changed = "回答期间，有人更改了我在这里可以说的内容。请再问一次。"
     internal_error = "我这边出了问题，详情已记录在后台日志中。"
     posted_again = "Slack 没有确认是否已送达，因此再发一次。"
     answer_cut = "*回答太长，这里放不下：以上是开头部分。*"

@@ -6,8 +6,11 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
+from core.catalogue import messages_for
 from core.errors import JournalError, MessageDeleted, PlatformError, PlatformUnavailable, QuotaExceeded
+from core.language.languages import detect_language
 from core.messaging.auto_comment.commenter import Commenter
 from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.feedback.handler import FeedbackHandler, StartAnswer
@@ -16,7 +19,7 @@ from core.messaging.feedback.rating_buttons import is_press
 from core.messaging.gate.gate import Gate, GateDecision
 from core.messaging.gate.human_activity import wait_while_typing
 from core.messaging.gate.replies import has_content, with_attachments
-from core.messaging.journaling import JournaledDelivery, RecordedSink, describe_error
+from core.messaging.journaling import JournaledDelivery, RecordedSink, RightsChanged, describe_error
 from core.messaging.policy.command_table import is_ask_command
 from core.messaging.policy.permissions import PermissionDenied
 from core.messaging.quotations import with_history
@@ -85,10 +88,10 @@ class Handler:
         People get time first to answer what nobody asked the bot. Raises `JournalError`, and `Undelivered` if the
         platform does not take the answer now.
         """
-        visible_sources = self._permissions.visible_sources(message)
+        visible_labels = self._permissions.visible_labels(message)
         if self._dispatcher.is_priority(message) or is_press(message):
             async with turn():
-                delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible_sources)
+                delivery = await self._open_delivery(message, previous_reply_id, visible_labels)
                 if is_press(message) and not self._dispatcher.is_priority(message):
                     await self._feedback.handle_press(adapter, message, delivery, self._enqueue)
                     return
@@ -97,7 +100,7 @@ class Handler:
             return
         async with turn():
             # Read only now, at the message's turn: messages are processed in the order in which they came.
-            delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible_sources)
+            delivery = await self._open_delivery(message, previous_reply_id, visible_labels)
             # An answer that is only to be delivered needs no worker.
             async with self._redelivery_slots[adapter.label] if delivery.final_reply else self._worker_slots:
                 delayed_decision = await self._judge_and_respond(adapter, message, delivery)
@@ -109,6 +112,25 @@ class Handler:
             async with turn(), self._worker_slots:
                 decision = await self._gate.recheck(message, delayed_decision)
                 await self._respond(adapter, message, decision, delivery)
+
+    async def _open_delivery(
+        self, message: Message, previous_reply_id: str, visible_labels: frozenset[str]
+    ) -> JournaledDelivery:
+        delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible_labels)
+        if message.origin.purpose != "alert":
+            delivery.check_rights = partial(self._check_rights, message, visible_labels)
+        return delivery
+
+    async def _check_rights(self, message: Message, visible_labels: frozenset[str]) -> None:
+        """Judge a message again before its answer is shown.
+
+        Raises `RightsChanged` where the bot may not speak any more, and where less may be told of than at the
+        beginning: a role was lost, or a source was closed.
+        """
+        await self._gate.chat_policy.refresh()
+        block = self._gate.chat_policy.block_reason(message) if is_ask_command(message.command) else None
+        if block or not visible_labels <= self._permissions.visible_labels(message):
+            raise RightsChanged(messages_for(detect_language(message.text)).rights_changed, block)
 
     async def _judge_and_respond(
         self, adapter: Adapter, message: Message, delivery: JournaledDelivery
@@ -149,7 +171,7 @@ class Handler:
     ) -> None:
         if decision.reason:
             _log.debug("message.silent", reason=str(decision.reason))
-            await self._journal.mark_skipped(message, decision.reason, self._permissions.visible_sources(message))
+            await self._journal.mark_skipped(message, decision.reason, self._permissions.visible_labels(message))
             return
         is_answerable = is_ask_command(message.command) and not decision.canned_reply and has_content(message)
         question = self._feedback.with_answer_buttons(message, is_question=is_answerable)
@@ -174,9 +196,9 @@ class Handler:
                 await self._handoff.hand_off_if_needed(adapter, message, reply, self._enqueue)
 
     async def _reply(self, adapter: Adapter, message: Message, sink: RecordedSink, decision: GateDecision) -> Reply:
-        visible_sources = self._permissions.visible_sources(message)
+        visible_labels = self._permissions.visible_labels(message)
         if decision.canned_reply:
-            await self._journal.begin_answer(message, visible_sources)
+            await self._journal.begin_answer(message, visible_labels)
             return await sink.send_text(decision.canned_reply)
         if self._handoff.should_handle(message):
             return await sink.send_text(await self._handoff.answer(adapter, message, self._enqueue))
@@ -185,8 +207,8 @@ class Handler:
             return await sink.send_text(await self._dispatcher.dispatch(message, adapter))
         if message.command and not has_content(message):
             return await sink.send_text(await self._dispatcher.dispatch(replace(message, command="help"), adapter))
-        text = await self._journal.begin_answer(message, visible_sources)
-        text, history = await with_history(self._journal, message, text, self._settings.answer, visible_sources)
+        text = await self._journal.begin_answer(message, visible_labels)
+        text, history = await with_history(self._journal, message, text, self._settings.answer, visible_labels)
         question = Question(
             text,
             tuple(history),
@@ -195,7 +217,7 @@ class Handler:
             message.author_id,
             message.key,
             message.thread_state.is_restricted,
-            visible_sources=visible_sources,
+            visible_sources=self._permissions.visible_sources(message),
             is_unprompted=decision.is_unprompted or (sink.is_resumed and not message.addressed),
         )
         question = await self._feedback.with_retry_context(message, with_attachments(question, message, adapter))
@@ -236,6 +258,14 @@ class Handler:
             case MessageDeleted() | NothingToSay():
                 await self._journal.mark_skipped(message, to_skip(error))
                 self._release_cooldown(message, decision)
+            case RightsChanged():
+                # What is visible already is replaced by the reason.
+                delivery.check_rights = None
+                self._release_cooldown(message, decision, delivery)
+                if delivery.is_visible or not (error.block or is_unprompted):
+                    await self._report_error(message, sink, error, is_unprompted=is_unprompted)
+                else:
+                    await self._journal.mark_skipped(message, error.block or skip(SkipReason.RIGHTS_CHANGED))
             case PlatformUnavailable():
                 raise Undelivered(error, is_unprompted=is_unprompted) from error
             case PlatformError():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from core.observability.logs import get_logger, log_context
 from core.observability.tracing import make_trace_id, trace_context
 from core.ports import Adapter, Sink
 from core.storage.messages import Journal
-from core.types import Message, Reply
+from core.types import Message, Reply, Skip
 
 _log = get_logger(__name__)
 
@@ -25,8 +25,18 @@ POSTING_GRACE_S = 5.0
 BOT_REMOVED_REASON = "the bot that received it is no longer configured"
 
 
+class RightsChanged(UsageError):
+    """While a message was answered, its answer became one that may not be shown. `block`: the bot may not speak."""
+
+    def __init__(self, text: str, block: Skip | None = None) -> None:
+        super().__init__(text)
+        self.block = block
+
+
 class JournaledDelivery:
     """Implements `core.ports.Delivery`: records in the journal how the posting of a reply's first part goes.
+
+    `check_rights` is asked before anything of the reply is shown; it raises `RightsChanged`.
 
     `is_visible` says whether people can see anything of the reply, as far as is known. `is_in_doubt` is whether the
     last run ended while it posted the reply; `final_reply` is the reply that is to be delivered, once it is known.
@@ -40,6 +50,7 @@ class JournaledDelivery:
         self._idle.set()
         self.is_visible = False
         self.is_in_doubt = False
+        self.check_rights: Callable[[], Awaitable[None]] | None = None
         self.final_reply: Reply | None = None
         self.parts: dict[int, str] = {}
 
@@ -50,17 +61,22 @@ class JournaledDelivery:
 
     @classmethod
     async def open(
-        cls, journal: Journal, message: Message, previous_reply_id: str, visible_sources: frozenset[str] | None = None
+        cls, journal: Journal, message: Message, previous_reply_id: str, visible_labels: frozenset[str] | None = None
     ) -> JournaledDelivery:
         """Return the delivery of a message's reply, with what the journal knows of it.
 
         A reply from sources that may not be told of any more is not delivered: the message is answered anew.
         """
         delivery = cls(journal, message, previous_reply_id)
-        known_state = await journal.get_delivery(message, visible_sources)
+        known_state = await journal.get_delivery(message, visible_labels)
         delivery.is_in_doubt, delivery.final_reply, delivery.parts = known_state
         delivery.is_visible = delivery.is_in_doubt
         return delivery
+
+    async def require_rights(self) -> None:
+        """Raise `RightsChanged` if the reply may not be shown any more."""
+        if self.check_rights:
+            await self.check_rights()
 
     async def mark_final(self, reply: Reply) -> None:
         """Record the final reply before it is posted: the next start delivers what is left of it."""
@@ -70,12 +86,17 @@ class JournaledDelivery:
 
     async def mark_part(self, number: int, part_id: str) -> None:
         """Record that a further part is posted under an id; "": that it is about to be posted."""
+        if not part_id:
+            await self.require_rights()
         self.parts[number] = part_id
         if self.final_reply is not None:
             await self._journal.mark_delivery(self._message, self.final_reply, self.parts)
 
     async def mark_posting(self) -> None:
         """Record that the first part is about to be posted."""
+        if self.final_reply is not None:
+            # A state of an answer in progress was looked at when it came.
+            await self.require_rights()
         self._idle.clear()
         self.is_visible = True
         await self._journal.mark_posting(self._message)
@@ -117,10 +138,12 @@ class RecordedSink:
 
     async def update(self, text: str) -> None:
         """Show the reply so far."""
+        await self._delivery.require_rights()
         await self._sink.update(text)
 
     async def finish(self, reply: Reply) -> None:
         """Record the final reply, and show it."""
+        await self._delivery.require_rights()
         await self._delivery.mark_final(reply)
         await self._sink.finish(reply)
 
@@ -141,6 +164,7 @@ class RecordedSink:
 
     async def deliver(self, reply: Reply) -> None:
         """Show a reply that was recorded before."""
+        await self._delivery.require_rights()
         await (self._sink.fail(reply.text) if reply.failure else self._sink.finish(reply))
 
 

@@ -14,13 +14,13 @@ MAX_QUOTED_CHARS = 1000
 
 
 async def get_quoted_turns(
-    journal: Journal, message: Message, history: Sequence[Turn], visible_sources: frozenset[str] | None = None
+    journal: Journal, message: Message, history: Sequence[Turn], visible_labels: frozenset[str] | None = None
 ) -> Sequence[Turn]:
     """Return the quoted message as conversation turns. They have no author, so they count as the asker's.
 
-    An answer from other sources than `visible_sources` is left out.
+    An answer from sources without `visible_labels` is left out.
     """
-    answer_turns = await journal.get_answer_by_reply(message, visible_sources)
+    answer_turns = await journal.get_answer_by_reply(message, visible_labels)
     if answer_turns is None:
         return [Turn("user", _truncate(message.quoted))]
     if all(turn in get_author_turns(history, message.author_id) for turn in answer_turns):
@@ -33,16 +33,16 @@ def _truncate(text: str) -> str:
 
 
 async def with_history(
-    journal: Journal, message: Message, text: str, limits: AnswerSettings, visible_sources: frozenset[str] | None
+    journal: Journal, message: Message, text: str, limits: AnswerSettings, visible_labels: frozenset[str] | None
 ) -> tuple[str, Sequence[Turn]]:
     """Return the text of a question, and the conversation before it, with what the message replies to.
 
-    A message without words asks what it replies to. Answers from other sources than `visible_sources` are left out.
+    A message without words asks what it replies to. Answers from sources without `visible_labels` are left out.
     """
     max_age_s = 3600 * limits.history_hours
-    history = await journal.get_history(message.key, limits.history_turns, max_age_s, visible_sources=visible_sources)
+    history = await journal.get_history(message.key, limits.history_turns, max_age_s, visible_labels=visible_labels)
     if not text.strip():
         return message.quoted[:MAX_QUESTION_CHARS], history
     if not message.quoted:
         return text, history
-    return text, [*history, *await get_quoted_turns(journal, message, history, visible_sources)]
+    return text, [*history, *await get_quoted_turns(journal, message, history, visible_labels)]

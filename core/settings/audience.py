@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from core.settings.answering import AgentSettings
@@ -25,6 +25,26 @@ from core.settings.sources import SourceSettings
 
 OWNERS = "owners"
 ADMINS = "admins"
+# What tells apart what sources of one kind read. A source that gets another's name is another source.
+_ORIGIN_FIELDS = {
+    "kind",
+    "path",
+    "url",
+    "base_url",
+    "bases",
+    "provider",
+    "engine",
+    "repository",
+    "project",
+    "api_url",
+    "of",
+    "queries",
+    "queries_file",
+    "plugin",
+    "options",
+}
+# The label of a time when every source is for everyone.
+ALL_OPEN = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +107,14 @@ class RestrictedSettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Audiences:
-    """The audiences of a configuration. `by_source` has those that restrict a source: an asker is in all of them."""
+    """The audiences of a configuration. `by_source` has those that restrict a source: an asker is in all of them.
+
+    `labels` name the sources in the journal: by their name and what they read. So what was made from a source is not
+    taken for that of another one, which got its name.
+    """
 
     by_source: Mapping[str, frozenset[frozenset[str]]] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_settings(cls, settings: RestrictedSettings) -> Audiences:
@@ -103,7 +128,14 @@ class Audiences:
             )
             for name, source in settings.sources.items()
         }
-        return cls(by_source)
+        return cls(by_source, {name: _make_label(name, source) for name, source in settings.sources.items()})
+
+    def closed_further(self, newer: Audiences) -> Audiences:
+        """Return these audiences with those that a newer configuration adds: its askers are in all of them."""
+        by_source = {
+            name: audiences | newer.by_source.get(name, frozenset()) for name, audiences in self.by_source.items()
+        }
+        return replace(self, by_source=by_source)
 
     @property
     def has_closed_sources(self) -> bool:
@@ -113,7 +145,9 @@ class Audiences:
     @property
     def fingerprint(self) -> str:
         """A hash of all audiences; "" while every source is for everyone."""
-        closed_sources = sorted((name, describe(audiences)) for name, audiences in self.by_source.items() if audiences)
+        closed_sources = sorted(
+            (self._get_label(name), describe(audiences)) for name, audiences in self.by_source.items() if audiences
+        )
         return hashlib.sha256(repr(closed_sources).encode()).hexdigest() if closed_sources else ""
 
     def make_asker(
@@ -135,25 +169,42 @@ class Audiences:
             if all(asker is not None and may_see(audience, asker) for audience in audiences)
         )
 
-    def closed_sources(self, asker: Asker) -> frozenset[str]:
-        """Return the sources that an asker may see and not everybody."""
-        return frozenset(name for name in self.visible_sources(asker) if self.by_source[name])
+    def visible_labels(self, asker: Asker) -> frozenset[str]:
+        """Return the labels of the sources that an asker may see; with `ALL_OPEN` where all are for everyone."""
+        labels = frozenset(self._get_label(name) for name in self.visible_sources(asker))
+        return labels if self.has_closed_sources else labels | {ALL_OPEN}
+
+    def closed_labels(self, asker: Asker) -> frozenset[str]:
+        """Return the labels of the sources that an asker may see and not everybody."""
+        return frozenset(self._get_label(name) for name in self.visible_sources(asker) if self.by_source[name])
+
+    def were_closed(self, labels: Collection[str]) -> frozenset[str]:
+        """Return those of some labels that are not of a source for everyone: it may have been renamed since."""
+        open_labels = {self._get_label(name) for name, audiences in self.by_source.items() if not audiences}
+        return frozenset(labels) - open_labels - {ALL_OPEN}
+
+    def _get_label(self, name: str) -> str:
+        return self.labels.get(name, name)
 
     def accepts_lesson(self, source: str, platform: str, chat: str, closed_sources: Collection[str] | None) -> bool:
         """Return whether a source of taught answers takes one that was taught in a chat.
 
-        `closed_sources` could be seen there at that time; None: nobody knows, and no source takes it. Everybody who
-        reads the source today has to see all of them today: chats, roles and audiences may have changed since.
+        The sources with the labels `closed_sources` could be seen there at that time; None: nobody knows, and no source
+        takes it. Everybody who reads the source today has to see all of them today: chats, roles and audiences may have
+        changed since.
         """
         if closed_sources is None:
             return False
         asker = self.make_asker(platform, chat)
-        is_for_chat = source in closed_sources or all(may_see(readers, asker) for readers in self._readers(source))
-        return is_for_chat and all(self._is_seen_by_readers(name, source) for name in closed_sources)
+        is_for_chat = self._get_label(source) in closed_sources or all(
+            may_see(readers, asker) for readers in self._readers(source)
+        )
+        return is_for_chat and all(self._is_seen_by_readers(label, source) for label in closed_sources)
 
-    def _is_seen_by_readers(self, name: str, source: str) -> bool:
-        """Return whether all readers of a source see another one, which may have been removed or renamed."""
-        return name in self.by_source and all(
+    def _is_seen_by_readers(self, label: str, source: str) -> bool:
+        """Return whether all readers of a source see that of a label, which may have been removed or renamed."""
+        name = next((name for name in self.by_source if self._get_label(name) == label), None)
+        return name is not None and all(
             any(self._is_within(inner, outer) for inner in self._readers(source)) for outer in self.by_source[name]
         )
 
@@ -166,6 +217,17 @@ class Audiences:
             entry in outer or entry == OWNERS or self.make_asker(*split_entry(entry)).network in outer
             for entry in inner
         )
+
+
+def _make_label(name: str, source: SourceSettings) -> str:
+    """Return what names a source in the journal.
+
+    >>> from core.settings.sources import LearnedSource
+    >>> _make_label("taught", LearnedSource(kind="learned"))
+    'taught#a7f4e248ff21'
+    """
+    origin = source.model_dump(mode="json", include=_ORIGIN_FIELDS)
+    return f"{name}#{hashlib.sha256(repr(sorted(origin.items())).encode()).hexdigest()[:12]}"
 
 
 def check_audiences(settings: RestrictedSettings) -> None:

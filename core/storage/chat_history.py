@@ -123,11 +123,11 @@ class ChatHistory(Repository):
         return len(await self._database.fetch_all(query))
 
     async def get_earlier_answers(
-        self, message: Message, seconds: float, visible_sources: frozenset[str] | None = None
+        self, message: Message, seconds: float, visible_labels: frozenset[str] | None = None
     ) -> Sequence[EarlierAnswer]:
         """Return the questions that the bot answered in the chat in the last seconds, newest first.
 
-        Answers that could be made from other sources than `visible_sources` are left out.
+        Answers that could be made from sources without `visible_labels` are left out.
         """
         columns = messages.c
         query = _select_newest(message, "text", "reply", "citations", "settled_at", "visible_sources").where(
@@ -141,7 +141,7 @@ class ChatHistory(Repository):
         return [
             EarlierAnswer(row.text, row.reply, _age_s(row.settled_at))
             for row in rows
-            if row.citations and may_be_shown(row.visible_sources, visible_sources)
+            if row.citations and may_be_shown(row.visible_sources, visible_labels)
         ]
 
     async def get_duplicates(self, message: Message) -> Sequence[DuplicateDelivery]:

@@ -156,6 +156,15 @@ class Database:
         async with self.transaction() as connection:
             return (await connection.execute(statement)).rowcount
 
+    async def wipe(self) -> None:
+        """Leave no bytes of what was erased in the file: the log of changes has them until it is written anew.
+
+        While somebody reads, it is left to the next time. A server keeps its own log.
+        """
+        if self._file:
+            async with self.connect() as connection:
+                await connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
     async def get_version(self) -> str:
         """Return the kind and version of the database, `PostgreSQL 18.1` say."""
         async with self.connect() as connection:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, case, delete, func, null, or_, select, update
+from sqlalchemy import Row, and_, case, delete, func, null, or_, select, update
 
 from core.language.tokens import lexical_tokens
 from core.runtime.tasks import uncancellable
 from core.storage.tables import answers, feedback, is_reply_in, messages, replies, taught_answers
-from core.types import ConversationKey, SkipReason
+from core.types import RATING_COMMAND, ConversationKey, SkipReason
+from core.types.messages import MAX_QUESTION_CHARS, PERSONAL_THREAD
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -23,19 +24,31 @@ if TYPE_CHECKING:
 FINISHED_STATES = ("answered", "failed", "silent")
 # The personal columns of a message: words, names, numbers, and the answer with its evidence.
 PERSONAL_COLUMNS = ("author_id", "author", "text", "quoted", "reply")
-_OPINION = SkipReason.MODEL_DECLINED.text.partition("{")[0]
+# Why there was no answer stays, but not the values of a reason: a model's opinion of the message, or words of it. Why a
+# command failed may repeat what was typed behind it.
+_CONSTANT_PARTS = sorted({reason.text.partition("{")[0] for reason in SkipReason} - {""}, key=len, reverse=True)
+_ERASED_REASON = case(
+    (and_(messages.c.state == "failed", messages.c.command.not_in(("", "ask"))), ""),
+    *((messages.c.reason.startswith(part, autoescape=True), part.rstrip(" :(")) for part in _CONSTANT_PARTS),
+    else_=messages.c.reason,
+)
 ERASED_VALUES: Mapping[str, Any] = {
     **dict.fromkeys(PERSONAL_COLUMNS, ""),
     **dict.fromkeys(("retry_reason", "language"), ""),
     **dict.fromkeys(("citations", "trace", "attachments", "image_description"), null()),
     **dict.fromkeys(("feed_entry", "mentioned_users"), null()),
+    # An answer that a crash interrupted is still there.
+    "delivery": null(),
     "reference": {},
-    # Why there was no answer stays, but not what a model said of the message.
-    "reason": case((messages.c.reason.startswith(_OPINION), _OPINION.rstrip(": ")), else_=messages.c.reason),
+    "reason": _ERASED_REASON,
+    # What one person gives on Slack is handled in order: such a thread has their name.
+    "thread": case((messages.c.thread.startswith(PERSONAL_THREAD), PERSONAL_THREAD), else_=messages.c.thread),
 }
 # For how long what somebody said may be part of the conversation of others; `answer.history_hours` is 6 by default.
 CONVERSATION_TIME = timedelta(hours=24)
 _WITHOUT_TEACHER = {"taught_by": "", "teacher": ""}
+# Bob's answer has words of Ann's where so many of hers follow each other in it; each of them alone is anybody's.
+COPIED_WORDS = 3
 _WITHOUT_PERSON = dict.fromkeys(("chat", "author_id", "question_id"), "")
 
 
@@ -52,13 +65,7 @@ async def erase_in_chat(connection: AsyncConnection, chat: ConversationKey, auth
 
     What still waits for an answer stays.
     """
-    chat_values = {"platform": chat.platform, "chat": chat.chat}
-    questions = select(messages.c.text).filter_by(**chat_values, author_id=author_id)
-    # Cached answers contain the question too; they go first, while its text is there to compare.
-    await connection.execute(
-        delete(replies).where(is_reply_in(chat.platform, chat.chat), replies.c.text.in_(questions))
-    )
-    return await _erase_rows(connection, chat_values, author_id)
+    return await _erase_rows(connection, {"platform": chat.platform, "chat": chat.chat}, author_id)
 
 
 @uncancellable
@@ -70,12 +77,11 @@ async def erase_on_platform(database: Database, platform: str, author_id: str, t
     """
     records = await count_on_platform(database, platform, author_id)
     async with database.transaction() as connection:
-        questions = select(messages.c.text).filter_by(platform=platform, author_id=author_id)
-        await connection.execute(delete(replies).where(is_reply_in(platform), replies.c.text.in_(questions)))
         await _erase_rows(connection, {"platform": platform}, author_id)
         past_usage = update(answers).filter_by(platform=platform, author_id=author_id)
         past_usage = past_usage.where(answers.c.day < today.isoformat())
         await connection.execute(past_usage.values(_WITHOUT_PERSON))
+    await database.wipe()
     return records
 
 
@@ -98,10 +104,12 @@ async def list_platforms(database: Database) -> list[str]:
 async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], author_id: str) -> int:
     """Erase an author's messages, ratings and taught answers where the columns of `place` have its values.
 
-    An approved answer is knowledge and stays, without names. What other people were answered stays, but not how: their
-    completed questions may hold the author's words.
+    An approved answer is knowledge and stays, without names. What other people were answered stays, unless it has the
+    author's words; so do the traces of it.
     """
-    await _erase_shared_traces(connection, place, author_id)
+    by_person = {**place, "author_id": author_id}
+    await _erase_cached(connection, by_person)
+    await _erase_copies(connection, place, author_id)
     # Earlier versions kept the reviewer's name: it is that of the messages, as long as these are there.
     names = select(messages.c.author).filter_by(platform=place["platform"], author_id=author_id)
     is_reviewer = or_(
@@ -112,8 +120,14 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
     await connection.execute(
         update(taught_answers).where(taught_answers.c.reviewer != "", is_reviewer).values(reviewer="")
     )
-    by_author = update(messages).filter_by(**place, author_id=author_id).where(messages.c.state.in_(FINISHED_STATES))
-    result = await connection.execute(by_author.values(ERASED_VALUES))
+    is_finished = messages.c.state.in_(FINISHED_STATES)
+    # The id of a press may have its author in it, and no platform delivers an old one again.
+    await connection.execute(
+        delete(messages)
+        .filter_by(**by_person, command=RATING_COMMAND)
+        .where(is_finished, messages.c.id.contains(author_id, autoescape=True))
+    )
+    result = await connection.execute(update(messages).filter_by(**by_person).where(is_finished).values(ERASED_VALUES))
     columns = taught_answers.c
     await connection.execute(delete(feedback).filter_by(**place, author_id=author_id))
     is_involved = or_(columns.asked_by == author_id, columns.taught_by == author_id)
@@ -123,43 +137,85 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
     return result.rowcount
 
 
-async def _erase_shared_traces(connection: AsyncConnection, place: Mapping[str, str], author_id: str) -> None:
-    """Erase the traces of what others were answered soon after this author wrote in the same chat, with their words.
+async def _erase_cached(connection: AsyncConnection, by_person: Mapping[str, str]) -> None:
+    """Erase cached answers to a person's questions: they hold the question too. It is also what a reply quoted."""
+    questions = (
+        select(text).filter_by(**by_person)
+        for text in (messages.c.text, func.substr(messages.c.quoted, 1, MAX_QUESTION_CHARS))
+    )
+    is_in_place = is_reply_in(by_person["platform"], by_person.get("chat"))
+    await connection.execute(delete(replies).where(is_in_place, or_(*(replies.c.text.in_(text) for text in questions))))
 
-    Other traces stay: otherwise whoever forgets would take from a chat how all of its questions were answered.
+
+@dataclass(slots=True)
+class _Said:
+    """What a person said in one chat: the times with the words, the texts, and the ids of messages and answers."""
+
+    times: list[tuple[datetime, Set[str]]] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+    phrases: set[tuple[str, ...]] = field(default_factory=set)
+
+    def add(self, row: Row[*tuple[Any, ...]]) -> None:
+        """Add a message of the person."""
+        self.times.append((row.received_at, _to_words(row.text)))
+        self.texts += [row.text.strip()] if row.text.strip() else []
+        self.ids |= {row.id, row.reply_id} - {""}
+        self.phrases |= _to_phrases(row.text)
+
+    def find_copies(self, row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
+        """Return the new values of the columns of somebody else's message that hold what the person said."""
+        values = dict[str, Any]()
+        if row.reply_to in self.ids or any(text in row.quoted for text in self.texts):
+            values |= {"quoted": "", "attachments": null(), "image_description": null()}
+        if self._has_added_words(row):
+            values |= {"trace": null(), "reason": _ERASED_REASON}
+        if (_to_phrases(row.reply) - _to_phrases(row.text)) & self.phrases:
+            values |= {"reply": "", "citations": null(), "trace": null(), "delivery": null()}
+        return values
+
+    def _has_added_words(self, row: Row[*tuple[Any, ...]]) -> bool:
+        """Return whether models wrote words of the person into the trace of an answer that came soon after them."""
+        added_words = _to_words(_get_written_text(row.trace)) - _to_words(row.text) if row.trace else set[str]()
+        return bool(added_words) and any(
+            said_at <= row.received_at <= said_at + CONVERSATION_TIME and not added_words.isdisjoint(words)
+            for said_at, words in self.times
+        )
+
+
+async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], author_id: str) -> None:
+    """Erase what the rows of others have of this author: quotations, pictures, and words that models took over.
+
+    The rest of those rows stays: otherwise whoever forgets would take from a chat how its questions were answered.
     """
     columns = messages.c
-    rows = await connection.execute(
-        select(columns.chat, columns.received_at, columns.text)
-        .filter_by(**place, author_id=author_id)
-        .order_by(columns.chat, columns.received_at)
-    )
-    words_by_chat: defaultdict[str, list[tuple[datetime, Set[str]]]] = defaultdict(list)
-    for chat, received_at, text in rows:
-        words_by_chat[chat].append((received_at, _to_words(text)))
-    for chat, said in words_by_chat.items():
-        answers_to_others = await connection.execute(
-            select(columns.number, columns.received_at, columns.text, columns.trace)
+    query = select(columns.chat, columns.received_at, columns.text, columns.id, columns.reply_id)
+    said_in = defaultdict[str, _Said](_Said)
+    for row in await connection.execute(query.filter_by(**place, author_id=author_id).order_by(columns.received_at)):
+        said_in[row.chat].add(row)
+    for chat, said in said_in.items():
+        others = (
+            select(messages)
             .filter_by(platform=place["platform"], chat=chat)
-            .where(columns.author_id != author_id, columns.state.in_(FINISHED_STATES), columns.trace.is_not(None))
-            .where(columns.received_at.between(said[0][0], said[-1][0] + CONVERSATION_TIME))
+            .where(columns.author_id != author_id, columns.state.in_(FINISHED_STATES))
+            .where(columns.received_at >= said.times[0][0])
         )
-        numbers = []
-        for number, received_at, text, trace in answers_to_others:
-            added_words = _to_words(_get_written_text(trace)) - _to_words(text)
-            if added_words and any(
-                said_at <= received_at <= said_at + CONVERSATION_TIME and not added_words.isdisjoint(words)
-                for said_at, words in said
-            ):
-                numbers.append(number)
-        await connection.execute(update(messages).where(columns.number.in_(numbers)).values(trace=null()))
+        for row in (await connection.execute(others)).all():
+            if values := said.find_copies(row):
+                await connection.execute(update(messages).filter_by(number=row.number).values(values))
 
 
 def _get_written_text(trace: Mapping[str, Any]) -> str:
-    """Return what models wrote of a conversation in a trace: completed questions, queries, and reasons."""
+    """Return what models wrote of a conversation in a trace: completed questions, queries, reasons and opinions."""
     rounds = trace.get("rounds") or ()
     queries = (query for search_round in rounds for query in (*search_round["queries"], search_round["reason"]))
-    return "\n".join((str(trace.get("query") or ""), *queries))
+    opinions = map(str, (trace.get("values") or {}).values())
+    return "\n".join((str(trace.get("query") or ""), str(trace.get("opinion") or ""), *queries, *opinions))
+
+
+def _to_phrases(text: str) -> set[tuple[str, ...]]:
+    words = lexical_tokens(text).split()
+    return set(zip(*(words[start:] for start in range(COPIED_WORDS)), strict=False))
 
 
 def _to_words(text: str) -> Set[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sqlalchemy import Row, delete, func, insert, null, select, update
+from sqlalchemy import Row, delete, insert, null, select, update
 from sqlalchemy.exc import IntegrityError
 
 from core.catalogue import ENGLISH, Messages
@@ -28,8 +28,8 @@ MAX_QUESTION_CHARS = 500
 class TaughtAnswer:
     """One answer with its question: who gave it, where, and the decision of the review with its time (UTC).
 
-    `closed_sources` are the sources that were not for everyone and that its place could see when it was taught; None
-    where nobody knows.
+    `closed_sources` are the labels of the sources that were not for everyone and that its place could see when it was
+    taught; None where nobody knows.
     """
 
     number: int
@@ -131,12 +131,15 @@ class TaughtAnswerRepository(Repository):
             update(taught_answers).where(chosen).values(closed_sources=sorted(closed_sources))
         )
 
-    async def count_of_unknown_audience(self) -> int:
-        """Return how many approved answers are not used because nobody knows who may see them."""
-        is_unknown = taught_answers.c.closed_sources.is_(null())
-        query = select(func.count()).select_from(taught_answers).where(is_unknown).filter_by(state="approved")
-        row = await self._database.fetch_first(query)
-        return int(row[0]) if row else 0
+    async def count_of_unknown_audience(self, known_labels: Collection[str]) -> int:
+        """Return how many approved answers are not used because nobody knows who may see them.
+
+        Nobody knows it either where they may tell of a source that none of `known_labels` names: it was renamed, moved
+        or removed.
+        """
+        query = select(taught_answers.c.closed_sources).filter_by(state="approved")
+        rows = await self._database.fetch_all(query)
+        return sum(row.closed_sources is None or not set(row.closed_sources) <= {*known_labels} for row in rows)
 
     async def erase_before(self, before: datetime) -> int:
         """Remove answers from before a time that were never approved; return how many."""

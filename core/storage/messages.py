@@ -31,6 +31,7 @@ from core.storage.tables import (
     identity_values,
     may_be_shown,
     messages,
+    to_stored_labels,
 )
 from core.types import (
     ASK_COMMANDS,
@@ -125,18 +126,21 @@ class Journal:
         return True
 
     async def record_edit(self, message: Message) -> bool:
-        """Store the new text of a message whose answer has not started. Return false if it is too late."""
+        """Store the new text of a message whose answer has not started. Return false if it is too late.
+
+        Only its author may change it: it is asked with their rights.
+        """
         is_waiting = messages.c.command.in_(ASK_COMMANDS)
-        query = update(messages).filter_by(**identity_values(message), state="received").where(is_waiting)
+        own_values = {**identity_values(message), "author_id": message.author_id, "state": "received"}
+        query = update(messages).filter_by(**own_values).where(is_waiting)
         return await self.database.write(query.values(text=message.text)) > 0
 
     @uncancellable
-    async def begin_answer(self, message: Message, visible_sources: frozenset[str] | None = None) -> str:
+    async def begin_answer(self, message: Message, visible_labels: frozenset[str] | None = None) -> str:
         """Record that the answer starts; return the text with all edits so far. Later edits are rejected."""
-        sources = None if visible_sources is None else sorted(visible_sources)
         async with self.database.transaction() as connection:
             row = update(messages).filter_by(**self._own_values(message))
-            await connection.execute(row.values(visible_sources=sources))
+            await connection.execute(row.values(visible_sources=to_stored_labels(visible_labels)))
             await connection.execute(row.filter_by(state="received").values(state="answering"))
             text = await connection.scalar(select(messages.c.text).filter_by(**self._own_values(message)))
         if text is None and self.database.owner:
@@ -159,23 +163,25 @@ class Journal:
         """Close a message with its reply."""
         names = ("n", "passage_id", "source", "path")
         citations = [{name: getattr(citation, name) for name in names} for citation in reply.citations]
-        reply_values = {
+        reply_values: dict[str, Any] = {
             "reply": reply.text,
             "citations": citations,
             "trace": reply.trace.to_json(),
             "image_description": reply.image_description,
             "detail": get_detail(reply),
         }
+        if message.command != "forget":
+            await self._complete(message, "answered", **reply_values)
+            return
         # A request to be forgotten must not keep its author's name.
-        await self._complete(
-            message, "answered", **{**(ERASED_VALUES if message.command == "forget" else {}), **reply_values}
-        )
+        await self._complete(message, "answered", **{**ERASED_VALUES, **reply_values})
+        await self.database.wipe()
 
-    async def mark_skipped(self, message: Message, skip: Skip, visible_sources: frozenset[str] | None = None) -> None:
-        """Close a message without an answer, with the reason, which may name the `visible_sources`."""
+    async def mark_skipped(self, message: Message, skip: Skip, visible_labels: frozenset[str] | None = None) -> None:
+        """Close a message without an answer, with the reason, which may name what has `visible_labels`."""
         values = {name: value if isinstance(value, int | float) else str(value) for name, value in skip.values.items()}
         trace = {"skip": skip.reason.name, "values": values}
-        sources = {} if visible_sources is None else {"visible_sources": sorted(visible_sources)}
+        sources = {} if visible_labels is None else {"visible_sources": to_stored_labels(visible_labels)}
         details = {"reason": str(skip), "trace": trace, "detail": skip.reason.label}
         await self._complete(message, "silent", skip, **details, **sources)
 
@@ -204,10 +210,10 @@ class Journal:
         await self._update_row(message, delivery=values)
 
     async def get_delivery(
-        self, message: Message, visible_sources: frozenset[str] | None = None
+        self, message: Message, visible_labels: frozenset[str] | None = None
     ) -> tuple[bool, Reply | None, dict[int, str]]:
         """Return whether the first part is being posted (or was when the last run ended), and what `mark_delivery`
-        recorded: no reply that could be made from other sources than `visible_sources`."""
+        recorded: no reply that could be made from sources without `visible_labels`."""
         columns = messages.c
         query = select(columns.state, columns.delivery, columns.visible_sources).filter_by(**identity_values(message))
         row = await self.database.fetch_first(query)
@@ -218,7 +224,7 @@ class Journal:
         trace = trace_from_json(values["trace"])
         optional_values = {name: values[name] for name in ("image_description", "failure")}
         reply = Reply(values["text"], citations, trace=trace, **optional_values)
-        shown_reply = reply if may_be_shown(row.visible_sources, visible_sources) else None
+        shown_reply = reply if may_be_shown(row.visible_sources, visible_labels) else None
         return row.state == "sending", shown_reply, {int(number): part for number, part in values["parts"].items()}
 
     async def restart_begun(self, platform: str) -> int:
@@ -245,11 +251,11 @@ class Journal:
         limit: int,
         max_age_s: float | None = None,
         *,
-        visible_sources: frozenset[str] | None = None,
+        visible_labels: frozenset[str] | None = None,
     ) -> Sequence[Turn]:
         """Return the last `limit` turns of questions answered within `max_age_s` (None: at any time), oldest first.
 
-        Answers that could be made from other sources than `visible_sources` are left out.
+        Answers that could be made from sources without `visible_labels` are left out.
         """
         query = (
             select(*(messages.c[name] for name in _TURN_COLUMNS))
@@ -261,7 +267,7 @@ class Journal:
         if max_age_s is not None:
             query = query.where(messages.c.settled_at > datetime.now(UTC) - timedelta(seconds=max_age_s))
         rows = await self.database.fetch_all(query)
-        shown_rows = [row for row in reversed(rows) if may_be_shown(row.visible_sources, visible_sources)]
+        shown_rows = [row for row in reversed(rows) if may_be_shown(row.visible_sources, visible_labels)]
         turns = [turn for row in shown_rows for turn in _to_turns(row)]
         return turns[-limit:] if limit else []
 
@@ -273,11 +279,11 @@ class Journal:
         return [row.text for row in rows]
 
     async def get_answer_by_reply(
-        self, message: Message, visible_sources: frozenset[str] | None = None
+        self, message: Message, visible_labels: frozenset[str] | None = None
     ) -> Sequence[Turn] | None:
         """Return the question and answer whose reply this message replies to, or None when it is no answer of ours.
 
-        Nothing of an answer that could be made from other sources than `visible_sources`.
+        Nothing of an answer that could be made from sources without `visible_labels`.
         """
         columns = messages.c
         query = select(*(columns[name] for name in _TURN_COLUMNS)).filter_by(**bot_values(message), state="answered")
@@ -285,7 +291,7 @@ class Journal:
         row = await self.database.fetch_first(query.where(*is_reply))
         if row is None:
             return None
-        return _to_turns(row) if may_be_shown(row.visible_sources, visible_sources) else ()
+        return _to_turns(row) if may_be_shown(row.visible_sources, visible_labels) else ()
 
     async def get_cursor(self, cursor: str) -> int | None:
         """Return the position in a platform's stream of updates, or None for a new stream."""
@@ -352,7 +358,8 @@ class Journal:
     async def _complete(
         self, message: Message, state: ProcessingOutcome, skip: Skip | None = None, **values: Any
     ) -> None:
-        await self._update_row(message, state=state, settled_at=datetime.now(UTC), delivery=None, **values)
+        values |= {"state": state, "settled_at": datetime.now(UTC), "delivery": None}
+        await self._update_row(message, **values)
         self._metrics.record_message(message.key.platform, state, skip)
 
     async def _update_row(self, message: Message, **values: Any) -> None:

@@ -19,6 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.formatting import INDEFINITELY, NO_LIMIT
 from core.runtime.tasks import uncancellable
 from core.settings import Settings
+from core.settings.audience import Audiences
 from core.settings.messaging import GateMode
 from core.storage.engine import Database
 from core.storage.tables import audit, overrides
@@ -212,6 +213,9 @@ class LiveSettings:
 
     def __init__(self, settings: Settings, overrides: RuntimeOverrides | None = None) -> None:
         self.settings = settings
+        self._started_audiences = Audiences.from_settings(settings)
+        # A closing counts at once; what is opened needs a restart, as sources do.
+        self.audiences = self._started_audiences
         self._overrides = overrides
 
     @property
@@ -227,7 +231,11 @@ class LiveSettings:
             await self._overrides.load()
 
     def reload(self, new_settings: Settings) -> tuple[list[str], list[str]]:
-        """Apply the live sections; return the sections that changed now, and those that need a restart."""
+        """Apply the live sections; return the sections that changed now, and those that need a restart.
+
+        A source that is closed further is closed now.
+        """
+        self.audiences = self._started_audiences.closed_further(Audiences.from_settings(new_settings))
         changed = [
             name for name in Settings.model_fields if getattr(new_settings, name) != getattr(self.settings, name)
         ]

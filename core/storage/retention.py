@@ -68,6 +68,7 @@ async def erase_expired(settings: Settings, journal: Journal) -> None:
     if message_count or event_count or reply_count or answer_count:
         counts = {"messages": message_count, "replies": reply_count, "answers": answer_count, "events": event_count}
         _log.info("journal.pruned", **counts)
+        await journal.database.wipe()
 
 
 async def _wait_for_plausible_time(journal: Journal) -> datetime:

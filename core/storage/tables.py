@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
+from core.settings.audience import ALL_OPEN
 from core.types import ConversationKey, Message
 
 metadata = sa.MetaData()
@@ -83,7 +84,7 @@ messages = sa.Table(
     *(sa.Column(name, sa.JSON) for name in ("feed_entry", "mentioned_users")),
     # While the answer is being posted: its final form, and which of its further parts are posted.
     sa.Column("delivery", sa.JSON(none_as_null=True)),
-    # The sources that its answer could be made from; null where all were for everyone.
+    # The labels of the sources that its answer could be made from; null where all were for everyone.
     sa.Column("visible_sources", sa.JSON(none_as_null=True)),
     # What is special about the outcome, for reports: what an answer lacks, or the label of a silence.
     sa.Column("detail", Text(16), nullable=False, default="", server_default=""),
@@ -229,8 +230,8 @@ feedback = sa.Table(
 
 # Answers that people gave, each with its question: `state` is pending, approved or rejected. `lesson` is the id of the
 # message that the answer was taken from. What was taught in a closed thread is listed in no other place of its chat;
-# `thread` is null where an earlier version did not say. `closed_sources` are those that its place could see when it was
-# taught; null where an earlier version did not say.
+# `thread` is null where an earlier version did not say. `closed_sources` are the labels of those that its place could
+# see when it was taught; null where an earlier version did not say.
 taught_answers = sa.Table(
     "taught_answers",
     metadata,
@@ -271,12 +272,17 @@ def identity_values(message: Message) -> dict[str, str]:
     return {**bot_values(message), "id": message.id}
 
 
-def may_be_shown(sources: Sequence[str] | None, visible_sources: frozenset[str] | None) -> bool:
-    """Return whether an answer that could rest on these sources may be shown to those who see `visible_sources`.
+def may_be_shown(labels: Sequence[str] | None, visible_labels: frozenset[str] | None) -> bool:
+    """Return whether an answer that could rest on sources with these labels may be shown to those who see others.
 
-    None means all sources, from a time when none was closed.
+    `labels` None: it is from a time when no source was closed. `visible_labels` None: to somebody who sees everything.
     """
-    return visible_sources is None or (sources is not None and visible_sources.issuperset(sources))
+    return visible_labels is None or visible_labels.issuperset((ALL_OPEN,) if labels is None else labels)
+
+
+def to_stored_labels(visible_labels: frozenset[str] | None) -> list[str] | None:
+    """Return the labels as a row keeps them: none where all sources were for everyone."""
+    return None if visible_labels is None or ALL_OPEN in visible_labels else sorted(visible_labels)
 
 
 def within_last(column: sa.Column[datetime], seconds: float) -> sa.ColumnElement[bool]:

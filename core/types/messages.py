@@ -21,6 +21,8 @@ AttachmentKind = Literal["picture", "voice", "video", "file", "sticker", "other"
 ASK_COMMANDS = ("", "ask")
 HANDOFF_COMMAND = "handoff"
 RATING_COMMAND = "thumbs"
+# The thread of what one person gives by commands and buttons, where the platform has none; their id follows.
+PERSONAL_THREAD = "command:"
 UP = "up"
 DOWN = "down"
 RETRY = "again"

@@ -18,6 +18,7 @@ class SkipReason(Enum):
     PRIVATE_CHATS_OFF = "switched_off", "private chats are switched off (gate.private)"
     CHAT_NOT_LISTED = "switched_off", "{chat} is not among gate.chats"
     CHAT_OFF = "switched_off", "{chat} is switched off (gate.mode)"
+    RIGHTS_CHANGED = "switched_off", "who may see what has changed while it was answered"
     PAUSED = "paused", "{chat} is paused {until} (/pause)"
     WRITTEN_BY_BOT = "other_bot", "written by another bot"
     COMMAND_FOR_OTHER_BOT = "other_bot", "a command for another bot"

@@ -16,9 +16,16 @@ from core.errors import EmbeddingError, KimasError, SourceError, StoreError, Sto
 from core.formatting import strip_source_prefix
 from core.observability.logs import get_logger
 from core.runtime.locks import source_lock
-from core.settings import JournalSettings, LinkedSource, SourceSettings
+from core.settings import JournalSettings, LinkedSource, Settings, SourceSettings
 from core.settings.audience import Audiences
-from knowledge.ingestion.schedule import LANGUAGES, REPAIRED, UNREADABLE, index_fingerprint, stored_sources
+from knowledge.ingestion.schedule import (
+    LANGUAGES,
+    REPAIRED,
+    UNREADABLE,
+    index_fingerprint,
+    stored_sources,
+    was_for_others,
+)
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, SyncReport, refresh
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Embedder, Listing, Source, Store
@@ -73,7 +80,7 @@ class RefreshContext:
 
     def fingerprint(self, name: str) -> str:
         """Return the fingerprint of a source's settings."""
-        return index_fingerprint(self.sources[name], self.chunk_tokens, self.audiences)
+        return index_fingerprint(name, self.sources[name], self.chunk_tokens, self.audiences)
 
     def open_source(self, name: str) -> Source:
         """Open a source. Raises `SourceError`."""
@@ -296,6 +303,28 @@ async def purge_removed_sources(
             purged_names += [name] if document_count else []
             _log.info("source.removed", source=name, deleted=document_count)
     return purged_names
+
+
+async def purge_passages_for_others(
+    store: Store, settings: Settings, refresh_states: RefreshStateRepository
+) -> Sequence[str]:
+    """Delete what was stored for other readers of sources, before a question can find it, and return their names.
+
+    A closed source may have been renamed, and its name be that of another one now. Raises `StoreError`.
+    """
+    audiences = Audiences.from_settings(settings)
+    states = await refresh_states.get_states()
+    names = [
+        name
+        for name in stored_sources(settings.sources)
+        if name in states and was_for_others(name, settings.sources[name], audiences, states[name].fingerprint)
+    ]
+    for name in names:
+        async with source_lock(settings.data_dir, name):
+            document_count = await _delete_documents(LockedStore(store, settings.data_dir), name)
+            await refresh_states.mark_invalidated([name])
+        _log.info("source.emptied", source=name, deleted=document_count, why="it was for other readers")
+    return names
 
 
 async def _delete_documents(store: LockedStore, name: str) -> int:

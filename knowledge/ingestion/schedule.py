@@ -30,6 +30,9 @@ MAX_FIRST_RETRY_DELAY = timedelta(minutes=2)
 # Raise it when chunking, titles or lexical tokens change: every document is then read again.
 # It did not rise when traditional Chinese was simplified: a query asks for the tokens of before, too.
 INDEX_FORMAT = 5
+# Who may see a source, in its fingerprint.
+OPEN = "open"
+CLOSED = "closed"
 
 
 def make_schedule(settings: SourceSettings, default_minutes: float) -> RefreshSchedule:
@@ -96,7 +99,7 @@ def source_states(
 def _make_source_state(name: str, settings: Settings, state: RefreshState, started_at: datetime | None) -> SourceState:
     source = settings.sources[name]
     schedule = make_schedule(source, settings.knowledge.refresh_minutes)
-    fingerprint = index_fingerprint(source, settings.knowledge.chunking.tokens, Audiences.from_settings(settings))
+    fingerprint = index_fingerprint(name, source, settings.knowledge.chunking.tokens, Audiences.from_settings(settings))
     is_running = state.unfinished and is_refreshing(settings.data_dir, name)
     if is_running and state.last_try and not state.is_requested:
         next_run = None if state.paused else schedule.next_after(state.last_try, _jitter_fraction(name, state.last_try))
@@ -141,11 +144,29 @@ def stored_sources(sources: Mapping[str, SourceSettings], names: Collection[str]
     return [name for name in sources if (not names or name in names) and not isinstance(sources[name], LiveSource)]
 
 
-def index_fingerprint(settings: SourceSettings, chunk_tokens: int, audiences: Audiences) -> str:
+def index_fingerprint(name: str, settings: SourceSettings, chunk_tokens: int, audiences: Audiences) -> str:
     """Return a fingerprint of everything except content that shapes a source's passages; a new one makes the source
-    due. Which taught answers a source has depends on all audiences.
+    due. It begins with the source's label and who may see it: which taught answers a source has depends on that.
     """
     serialized_settings = settings.model_dump_json(exclude={"refresh", "audience"})
+    digest = hashlib.sha256(f"{INDEX_FORMAT}\0{chunk_tokens}\0{serialized_settings}".encode()).hexdigest()[:32]
+    return " ".join((*_describe_readers(name, settings, audiences), digest))
+
+
+def was_for_others(name: str, settings: SourceSettings, audiences: Audiences, fingerprint: str) -> bool:
+    """Return whether what was stored under a fingerprint may tell today's readers of a source what they may not see.
+
+    It had the name of a closed source that read something else, or taught answers were chosen for other readers.
+    """
+    label, visibility = _describe_readers(name, settings, audiences)
+    stored_label, _, stored_visibility = fingerprint.rpartition(" ")[0].partition(" ")
     if isinstance(settings, LearnedSource):
-        serialized_settings += audiences.fingerprint
-    return hashlib.sha256(f"{INDEX_FORMAT}\0{chunk_tokens}\0{serialized_settings}".encode()).hexdigest()[:32]
+        return (stored_label, stored_visibility) != (label, visibility)
+    return stored_visibility == CLOSED and stored_label != label
+
+
+def _describe_readers(name: str, settings: SourceSettings, audiences: Audiences) -> tuple[str, str]:
+    visibility = CLOSED if audiences.by_source.get(name) else OPEN
+    if isinstance(settings, LearnedSource):
+        visibility = audiences.fingerprint or OPEN
+    return audiences.labels.get(name, name), visibility

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from core.catalogue import ENGLISH
 from core.messaging.policy.command_table import get_command
-from tests.conformance.bot import Bot
+from tests.conformance.bot import Bot, Gate
 from tests.conformance.platforms import ANN, BEN, ROBOT, Channel, until
 from tests.conformance.scenarios import cannot
 
@@ -132,3 +133,21 @@ async def test_a_silence_is_explained_to_who_replies_to_it(bot: Bot) -> None:
     question = await bot.driver.say(channel, "/why@kimas_bot", person=ANN, reply_to=chatter.id)
     await bot.wait_until_finished(channel, question)
     assert bot.texts(channel) == ["I was silent because: the bot was not addressed."]
+
+
+async def test_a_chat_that_is_paused_meanwhile_is_told_nothing_more(bot: Bot) -> None:
+    """Nor is the begun answer left there; a second one, in another chat, comes as it would."""
+    await owned(bot)
+    bot.script.pieces = ["Half of the answer"]
+    bot.script.midway = midway = Gate()
+    channel = bot.group()
+    question = await bot.driver.say(channel, f"{bot.driver.mention} How do I install it?", person=BEN)
+    await asyncio.wait_for(midway.reached.wait(), 60)
+    await run_command(bot, channel, "pause")
+    midway.open.set()
+    entry = await bot.wait_until_finished(channel, question)
+    assert entry.state in ("silent", "failed")
+    shown_text = "\n".join(bot.texts(channel))
+    assert "Answer to" not in shown_text
+    assert "Half of the answer" not in shown_text
+    assert (await bot.ask(bot.other_chat(BEN), "How do I install it?", person=BEN)).state == "answered"

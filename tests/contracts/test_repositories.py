@@ -154,6 +154,7 @@ class TestMessages:
     async def test_an_edit_counts_until_the_answer_begins(self, journal: Journal) -> None:
         await journal.record_message(MESSAGE)
         assert await journal.record_edit(replace(MESSAGE, text="Why?"))
+        assert not await journal.record_edit(replace(MESSAGE, text="Mine?", author_id="somebody else"))
         assert await journal.begin_answer(MESSAGE) == "Why?"
         assert not await journal.record_edit(replace(MESSAGE, text="Who?"))
 

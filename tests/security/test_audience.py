@@ -7,14 +7,13 @@ processor. The model repeats all that it is told: what reaches it reaches its an
 
 from __future__ import annotations
 
-import json
+import asyncio
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,28 +23,26 @@ import yaml
 from sqlalchemy import update
 
 from bots.daemon.adapters import make_source_lookup
-from bots.daemon.bootstrap import App, make_dispatcher, make_inbox, make_live_settings, open_app
-from core.errors import ConfigurationError, UsageError
+from bots.daemon.bootstrap import make_inbox, make_live_settings, open_app
+from core.errors import UsageError
 from core.llm import repetition
 from core.messaging.feedback import rating_buttons
-from core.messaging.inbox import Inbox
-from core.ports import Adapter, Delivery, MessageHandler, Sink
+from core.ports import Sink
 from core.settings import Settings
 from core.settings.audience import Audiences
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.types import DOWN, RATING_COMMAND, RETRY, ConversationKey, Message, Origin, Question, Reply
-from core.types.forms import SettingsForm
 from tests.support.fixtures import MemorySink
 from tests.support.knowledge import WordEmbedder
 from tests.support.peers.web import Hit, WebPeer
-from tests.support.scripted import Body, ScriptedPeer
+from tests.support.recording_bot import MEMBER, Bot, RecordingAdapter, Sender, repeat
+from tests.support.scripted import ScriptedPeer
 
 pytestmark = pytest.mark.usefixtures("time_lapse", "wide_grey_zone")
 
 OWNER = "1"
-MEMBER = "42"
 PUBLIC = "-100"
 TEAM = "-200"
 OTHER_CHAT = "C9"
@@ -68,7 +65,6 @@ WORDS = {
 AUDIENCE = [f"telegram:{TEAM}", "owners"]
 QUESTION = "When is the release date of the launcher?"
 REPLY_ID = "9001"
-NUMBERS = count(1)
 
 
 def make_settings(
@@ -126,52 +122,6 @@ def write_documents(folder: Path) -> None:
     (folder / "team" / "dunnart.md").write_text(text, "utf-8")
 
 
-def repeat(body: Body) -> str:
-    """Tell all that was told."""
-    return "\n".join(str(message["content"]) for message in body["messages"]) + " [p1]"
-
-
-@dataclass
-class RecordingAdapter(Adapter):
-    """An adapter that remembers all that it was to show."""
-
-    name: str = "telegram"
-    sinks: list[MemorySink] = field(default_factory=list)
-    forms: list[SettingsForm] = field(default_factory=list)
-    prompts: list[str] = field(default_factory=list)
-
-    async def open(self) -> None:
-        return None
-
-    async def listen(self, receive: MessageHandler) -> None:
-        return None
-
-    async def close(self) -> None:
-        return None
-
-    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
-        self.sinks.append(MemorySink())
-        return self.sinks[-1]
-
-    async def show_form(self, message: Message, form: SettingsForm) -> bool:
-        self.forms.append(form)
-        return True
-
-    async def show_prompts(self, message: Message, title: str, prompts: Sequence[str]) -> bool:
-        self.prompts += prompts
-        return True
-
-
-@dataclass(frozen=True)
-class Sender:
-    """Where somebody writes, and who."""
-
-    chat: str
-    author: str = MEMBER
-    platform: str = "telegram"
-    is_private: bool = False
-
-
 INSIDERS = {
     "member of the team's channel": Sender(TEAM),
     "owner in private": Sender(OWNER, OWNER, is_private=True),
@@ -184,64 +134,6 @@ OUTSIDERS = {
     "member of another platform": Sender(OTHER_CHAT, platform="slack"),
     "somebody in a chat of the team's number elsewhere": Sender(TEAM, platform="slack"),
 }
-
-
-class Bot:
-    """The bot, as the daemon wires it."""
-
-    def __init__(self, app: App, journal: Journal, web: WebPeer, model: ScriptedPeer | None) -> None:
-        self.app = app
-        self.journal = journal
-        self.web = web
-        self.model = model
-        self.live = make_live_settings(app.settings, journal.database)
-        self.adapters: dict[str, RecordingAdapter] = {}
-        self.reload_error = ""
-        self.dispatcher = make_dispatcher(
-            self.live,
-            journal,
-            refresher=app.make_refresh_scheduler(journal.database),
-            reload_settings=self.reload_settings,
-            library=app.deps.library,
-        )
-        self.processor: Inbox = make_inbox(journal, app.answer, self.dispatcher, library=app.deps.library)
-
-    async def reload_settings(self) -> Settings:
-        if self.reload_error:
-            raise ConfigurationError([self.reload_error])
-        return self.app.settings
-
-    def adapter(self, platform: str) -> RecordingAdapter:
-        return self.adapters.setdefault(platform, RecordingAdapter(platform))
-
-    async def deliver(self, sender: Sender, text: str = "", command: str = "", **changes: Any) -> Message:
-        """Deliver a message, and wait until it is finished."""
-        key = ConversationKey(sender.platform, sender.chat)
-        message = Message(str(next(NUMBERS)), key, sender.author, "Ann", text, datetime.now(UTC), command=command)
-        message = replace(message, private=sender.is_private, **{"addressed": True, **changes})
-        await self.processor.handler_for(self.adapter(sender.platform))(message)
-        await self.processor.join()
-        return message
-
-    def output(self) -> str:
-        """Return everything shown until now, with its traces, and forget it."""
-        texts = []
-        for adapter in self.adapters.values():
-            texts += [repr((sink.updates, sink.replies, sink.failures)) for sink in adapter.sinks]
-            texts += [*map(repr, adapter.forms), *adapter.prompts]
-            adapter.sinks.clear()
-            adapter.forms.clear()
-            adapter.prompts.clear()
-        return "\n".join(texts)
-
-    def get_requests(self) -> str:
-        """Return all requests to the model and the live source until now, and forget them."""
-        requests = [str(request.url) for request in self.web.requests]
-        self.web.requests.clear()
-        if self.model:
-            requests += map(json.dumps, self.model.requests)
-            self.model.requests.clear()
-        return "\n".join(requests)
 
 
 Action = Callable[[Bot, Sender], Awaitable[object]]
@@ -337,9 +229,9 @@ async def reload(bot: Bot, sender: Sender) -> None:
     await bot.deliver(sender, "", "reload")
 
 
-def get_closed_sources(bot: Bot, chat: str) -> frozenset[str]:
+def get_closed_labels(bot: Bot, chat: str) -> frozenset[str]:
     audiences = Audiences.from_settings(bot.app.settings)
-    return audiences.closed_sources(audiences.make_asker("telegram", chat))
+    return audiences.closed_labels(audiences.make_asker("telegram", chat))
 
 
 async def learn(bot: Bot, sender: Sender) -> None:
@@ -348,7 +240,7 @@ async def learn(bot: Bot, sender: Sender) -> None:
     answer = "The countdown of the launcher takes kultarr seconds."
     repository = TaughtAnswerRepository(bot.journal.database)
     message = Message("9", ConversationKey("telegram", TEAM), "8", "Cleo", answer, datetime.now(UTC))
-    number = await repository.submit(message, MEMBER, question, answer, get_closed_sources(bot, TEAM))
+    number = await repository.submit(message, MEMBER, question, answer, get_closed_labels(bot, TEAM))
     await bot.deliver(Sender(TEAM, OWNER), f"approve {number}", "faq")
     await bot.app.refresh(["taught", "taught-team"])
     bot.output()
@@ -412,10 +304,11 @@ async def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @asynccontextmanager
 async def opened(folder: Path, ingested: Path, model: ScriptedPeer | None, **changes: Any) -> AsyncIterator[Bot]:
     if not (folder / "data").exists():
-        shutil.copytree(ingested, folder, dirs_exist_ok=True)
+        shutil.copytree(ingested / "data", folder / "data")
     async with WebPeer() as web:
         web.hits = [Hit("Launcher", "https://pademelon.example.org", "The release date of the launcher is kowari.")]
-        settings = make_settings(folder, model, web, **changes)
+        # Documents stay where they were read: elsewhere they would be another source's.
+        settings = make_settings(ingested, model, web, data_dir=str(folder / "data"), **changes)
         journal = await Journal.open(settings.data_dir / "journal.db")
         live = make_live_settings(settings, journal.database)
         try:
@@ -520,6 +413,40 @@ async def test_what_was_said_before_a_source_was_closed_is_not_said_again(
             assert get_closed_texts(bot.output()) | get_closed_texts(bot.get_requests()) == set()
 
 
+ELSEWHERE = {"kind": "files", "path": "elsewhere"}
+# What became of the closed source since it was used; nobody in the public group may see it.
+CHANGES: Mapping[str, Mapping[str, Any]] = {
+    "removed": {},
+    "renamed": {"wombats": {"kind": "files", "path": "team", "audience": AUDIENCE}},
+    "its name given to a folder for everyone": {"quokka": ELSEWHERE},
+    "its name given, and the folder renamed": {
+        "quokka": ELSEWHERE,
+        "wombats": {"kind": "files", "path": "team", "audience": AUDIENCE},
+    },
+}
+
+
+@pytest.mark.parametrize("sources", CHANGES.values(), ids=CHANGES.keys())
+async def test_an_answer_is_judged_by_the_source_that_it_was_made_from(
+    tmp_path: Path, ingested: Path, sources: Mapping[str, Any]
+) -> None:
+    """Whoever reads the team's channel today may not be of the team, whose source was removed or renamed."""
+    sender = INSIDERS["member of the team's channel"]
+    (ingested / "elsewhere").mkdir(exist_ok=True)
+    async with opened(tmp_path, ingested, None) as bot:
+        first = await bot.deliver(sender, QUESTION)
+        assert "text" in get_closed_texts(bot.output())
+    sources = {"docs": {"kind": "files", "path": "docs"}, **sources}
+    folders = {name: {**source, "path": str(ingested / source["path"])} for name, source in sources.items()}
+    agents = {name: {"sources": [name]} for name in sources}
+    async with repeating_model() as peer, opened(tmp_path, ingested, peer, sources=folders, agents=agents) as bot:
+        closed_texts = set[str]()
+        for question in ("And what else is known about it?", first.id):
+            await bot.deliver(sender, question, "why" if question == first.id else "")
+            closed_texts |= get_closed_texts(bot.output()) | get_closed_texts(bot.get_requests())
+        assert closed_texts & {"text", "title", "path", "agent"} == set()
+
+
 async def test_quoting_an_answer_from_a_closed_source_does_not_tell_the_rest(tmp_path: Path, ingested: Path) -> None:
     sender = INSIDERS["member of the team's channel"]
     async with repeating_model(write=f"It is {WORDS['text']} [p1].") as peer:
@@ -564,6 +491,61 @@ async def test_a_cached_answer_is_for_those_alone_who_may_see_as_much(tmp_path: 
         await bot.deliver(Sender(PUBLIC, OWNER), f"remove {MEMBER}", "admins")
         await ask(bot, sender)
         assert get_closed_texts(bot.output()) == set()
+
+
+async def lose_the_role(bot: Bot) -> None:
+    await bot.deliver(Sender(PUBLIC, OWNER), f"remove {MEMBER}", "admins")
+
+
+async def close_the_source(bot: Bot) -> None:
+    settings = bot.app.settings
+    closed = settings.sources["quokka"].model_copy(update={"audience": ("owners",)})
+    bot.new_settings = settings.model_copy(update={"sources": {**settings.sources, "quokka": closed}})
+    await bot.deliver(Sender(OWNER, OWNER, is_private=True), "", "reload")
+
+
+async def close_the_chat(bot: Bot) -> None:
+    await bot.deliver(Sender(MEMBER, OWNER, is_private=True), "", "pause")
+
+
+async def change_nothing(bot: Bot) -> None:
+    await bot.deliver(Sender(OWNER, OWNER, is_private=True), "", "status")
+
+
+@pytest.mark.parametrize("change", [lose_the_role, close_the_source, close_the_chat, change_nothing])
+async def test_an_answer_is_judged_again_before_it_is_shown(
+    tmp_path: Path, ingested: Path, change: Callable[[Bot], Awaitable[None]]
+) -> None:
+    """What holds when a question comes may not hold any more when its answer is ready."""
+    sender = OUTSIDERS["stranger in private"]
+    async with opened(tmp_path, ingested, None, audience=["admins"]) as bot:
+        await bot.deliver(Sender(PUBLIC, OWNER), f"add {MEMBER}", "admins")
+        asked = asyncio.Event()
+        go_on = asyncio.Event()
+
+        async def answer(question: Question, sink: Sink) -> Reply:
+            reply = await bot.app.answer(question, MemorySink())
+            assert "text" in get_closed_texts(repr(reply))
+            asked.set()
+            await go_on.wait()
+            await sink.update(reply.text)
+            await sink.finish(reply)
+            return reply
+
+        others = bot.processor
+        bot.processor = make_inbox(bot.journal, answer, bot.dispatcher, library=bot.app.deps.library)
+        task = asyncio.create_task(bot.deliver(sender, QUESTION))
+        await asyncio.wait_for(asked.wait(), 60)
+        bot.processor, waiting = others, bot.processor
+        # The sink of the answer is there already.
+        adapter = RecordingAdapter(sender.platform)
+        bot.adapters[sender.platform], shown = adapter, bot.adapters[sender.platform]
+        await change(bot)
+        go_on.set()
+        await task
+        await waiting.join()
+        closed_texts = get_closed_texts(repr([(sink.updates, sink.replies, sink.failures) for sink in shown.sinks]))
+        assert bool(closed_texts) == (change is change_nothing)
 
 
 async def test_without_an_asker_only_open_sources_and_the_terminal_gets_all(tmp_path: Path, ingested: Path) -> None:
@@ -649,11 +631,12 @@ async def test_the_example_of_the_guide_is_true(tmp_path: Path, asker: str) -> N
     )
     journal = await Journal.open(tmp_path / "journal.db")
     repository = TaughtAnswerRepository(journal.database)
+    roadmap_label = Audiences.from_settings(settings).labels["roadmap"]
     (tmp_path / "data").mkdir()
     for platform, chat, answer, closed_sources in (
         ("telegram", PUBLIC, "from the community", ()),
         # It may tell of what only the team sees, so the community's source does not take it.
-        ("slack", "C0123456789", "of the team", ("roadmap",)),
+        ("slack", "C0123456789", "of the team", (roadmap_label,)),
     ):
         message = Message("9", ConversationKey(platform, chat), "8", "Cleo", "", datetime.now(UTC))
         number = await repository.submit(

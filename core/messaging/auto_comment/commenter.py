@@ -39,7 +39,7 @@ class Commenter:
     def __init__(
         self, settings: Settings, journal: Journal, answer: AnswerFunction, policy: Permissions, library: Library | None
     ) -> None:
-        self._get_visible_sources = policy.visible_sources
+        self._permissions = policy
         self._settings = settings.auto_comment
         self._journal = journal
         self._repository = AutoCommentRepository(journal.database)
@@ -133,8 +133,7 @@ class Commenter:
             return reply
         if reason := await self._reject_reason(post):
             raise CommentSuppressed(reason)
-        visible_sources = self._get_visible_sources(post)
-        text = (await self._journal.begin_answer(post, visible_sources))[:MAX_QUESTION_CHARS]
+        text = (await self._journal.begin_answer(post, self._permissions.visible_labels(post)))[:MAX_QUESTION_CHARS]
         question = Question(
             text,
             (),
@@ -142,7 +141,7 @@ class Commenter:
             post.author,
             post.author_id,
             post.key,
-            visible_sources=visible_sources,
+            visible_sources=self._permissions.visible_sources(post),
             is_unprompted=True,
         )
         return await self._answer(question, sink)
@@ -175,7 +174,7 @@ class Commenter:
             return None
         if self._library is None:
             return skip(SkipReason.NO_KNOWLEDGE_FOR_POST)
-        visible_sources = self._get_visible_sources(post)
+        visible_sources = self._permissions.visible_sources(post)
         library = self._library if visible_sources is None else self._library.restricted_to(visible_sources)
         scores = await library.route(post.text[:MAX_QUESTION_CHARS])
         score = max((agent_score.score for agent_score in scores), default=-1.0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from core.catalogue import ENGLISH, Messages
@@ -41,8 +41,8 @@ async def explain_command(context: CommandContext, request: CommandRequest) -> s
     else:
         outcome = await lookup.get_last_outcome(message)
         fallback = texts.nothing_answered
-    visible_sources = context.permissions.visible_sources(message)
-    if outcome is None or (_tells_of_knowledge(outcome) and not may_be_shown(outcome.visible_sources, visible_sources)):
+    visible_labels = context.permissions.visible_labels(message)
+    if outcome is None or (_tells_of_knowledge(outcome) and not may_be_shown(outcome.visible_sources, visible_labels)):
         return fallback
     return format_explanation(outcome, texts, is_admin=request.role != "everyone")
 
@@ -192,7 +192,9 @@ async def review_faq(context: CommandContext, request: CommandRequest) -> str:
     if action == "list":
         return _format_answer(answers[0], texts)
     reply = await _apply_decision(context, repository, number, request)
-    await context.audit.record(new_entry(request.message, "changed", f"faq {number}", "", action))
+    # The audit outlives what people forget: it has no words of theirs.
+    decision = replace(request.message, text=f"{action} {number}")
+    await context.audit.record(new_entry(decision, "changed", f"faq {number}", "", action))
     learned_names = [name for name, source in context.settings.sources.items() if source.kind == "learned"]
     place = (answers[0].platform, answers[0].chat, answers[0].closed_sources)
     audiences = context.permissions.audiences
@@ -210,7 +212,7 @@ async def _apply_decision(
         reviewer = f"{request.message.key.platform}:{request.message.author_id}"
         await repository.decide(number, DECISIONS[action], reviewer, texts)
         return texts.answer_approved if action == "approve" else texts.answer_rejected
-    closed_sources = context.permissions.closed_sources(request.message)
+    closed_sources = context.permissions.closed_labels(request.message)
     await repository.edit(number, request.arguments.get("text", ""), closed_sources, texts)
     return texts.answer_edited
 

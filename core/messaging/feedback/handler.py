@@ -98,7 +98,7 @@ class FeedbackHandler:
         first_answer = await self._repository.find_answer(replace(message, reply_to=message.origin.root_id))
         if first_answer is None or not first_answer.reply:
             return question
-        if not may_be_shown(first_answer.visible_sources, question.visible_sources):
+        if not may_be_shown(first_answer.visible_sources, self._permissions.visible_labels(message)):
             return question
         original_question = first_answer.question
         previous_turns = (

@@ -95,7 +95,7 @@ class HandoffHandler:
         question = await self._find_open_question(message)
         if question is None or question.author_id == message.author_id or not await self._is_trusted(adapter, message):
             return False
-        closed_sources = self._permissions.closed_sources(message)
+        closed_sources = self._permissions.closed_labels(message)
         number = await self._taught_answers.submit(
             message, question.author_id, question.text, message.text, closed_sources
         )
@@ -150,7 +150,7 @@ class HandoffHandler:
                 taught_message, key=message.key, thread_state=replace(taught_message.thread_state, is_restricted=True)
             )
         asker_id = question_message.author_id if question_message else ""
-        closed_sources = self._permissions.closed_sources(message)
+        closed_sources = self._permissions.closed_labels(message)
         number = await self._taught_answers.submit(taught_message, asker_id, question, answer, closed_sources)
         return texts.answer_known if number is None else texts.answer_submitted.format(number=number)
 

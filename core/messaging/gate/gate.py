@@ -90,9 +90,8 @@ class Gate:
         self._live = live
         self._history = history
         self._library = library
-        self._permissions = permissions
         self._second_opinion = second_opinion
-        self._get_visible_sources = (permissions or Permissions(live)).visible_sources
+        self._permissions = permissions or Permissions(live)
         self.chat_policy = ChatPolicy(live)
         self._last_unprompted_at: dict[str, float] = {}
 
@@ -173,7 +172,7 @@ class Gate:
 
     async def _judge_command(self, message: Message, *, is_resumed: bool) -> GateDecision:
         """Judge a command. Most pass where questions do not: otherwise none could switch the bot on again."""
-        role = self._permissions.cached_role(message) if self._permissions else "everyone"
+        role = self._permissions.cached_role(message)
         if role == "owner":
             return GateDecision(True)
         if exclusion := self.chat_policy.excluded_reason(message):
@@ -260,7 +259,7 @@ class Gate:
         if earlier_answer := self._find_repeated(
             message,
             await self._history.get_earlier_answers(
-                message, self._gate_settings.repeated_hours * 3600, self._get_visible_sources(message)
+                message, self._gate_settings.repeated_hours * 3600, self._permissions.visible_labels(message)
             ),
         ):
             if self._gate_settings.repeated == "silent":
@@ -279,7 +278,7 @@ class Gate:
             return SkipReason.NO_KNOWLEDGE
         library = self._library
         settings = self._live.settings
-        visible_sources = self._get_visible_sources(message)
+        visible_sources = self._permissions.visible_sources(message)
         if visible_sources is not None:
             library = library.restricted_to(visible_sources)
             settings = settings.restricted_to(visible_sources)

@@ -34,8 +34,11 @@ class Permissions:
 
     def __init__(self, live: LiveSettings) -> None:
         self._live = live
-        # Sources need a restart, and so do their audiences.
-        self.audiences = Audiences.from_settings(live.settings)
+
+    @property
+    def audiences(self) -> Audiences:
+        """Who may see which source."""
+        return self._live.audiences
 
     def cached_role(self, message: Message) -> UserRole:
         """Return the author's role as far as it is known without asking the platform."""
@@ -66,21 +69,24 @@ class Permissions:
             return None
         return self.audiences.visible_sources(self._make_asker(message))
 
-    def closed_sources(self, message: Message) -> frozenset[str]:
-        """Return the sources that are not for everyone and may be told of in the reply to a message.
+    def visible_labels(self, message: Message) -> frozenset[str]:
+        """Return the labels of the same sources, by which the journal says what an answer was made from."""
+        return self.audiences.visible_labels(self._make_asker(message))
+
+    def closed_labels(self, message: Message) -> frozenset[str]:
+        """Return the labels of the sources that are not for everyone and may be told of in the reply to a message.
 
         Call `LiveSettings.load` before, as for `visible_sources`.
         """
-        return self.audiences.closed_sources(self._make_asker(message))
+        return self.audiences.closed_labels(self._make_asker(message))
 
-    async def read_closed_sources(self, message: Message, told_of: Collection[str]) -> frozenset[str]:
+    async def read_closed_labels(self, message: Message, told_of: Collection[str]) -> frozenset[str]:
         """Return the same, with those of `told_of`, which the reply to the message may have told of when it was given.
 
         One that is not configured any more may have been closed. Raises `StoreError`.
         """
         await self._live.load()
-        were_closed = {name for name in told_of if self.audiences.by_source.get(name, True)}
-        return self.closed_sources(message) | were_closed
+        return self.closed_labels(message) | self.audiences.were_closed(told_of)
 
     def _make_asker(self, message: Message) -> Asker:
         key = message.key

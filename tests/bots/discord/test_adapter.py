@@ -24,6 +24,7 @@ from tests.support.sink_helpers import until
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
+GROUP = 3
 OTHER_BOT = Author("2001", "echo", "Echo", bot=True)
 BEA = Author("1002", "bea", "Bea")
 Make = Callable[..., DiscordAdapter]
@@ -278,6 +279,29 @@ async def test_a_private_chat_begun_during_an_outage_is_read_from_its_start(
     assert inbox.texts == ["asked while nobody was there", "and again", "hello?", "live"]
     assert inbox.twice == 0
     assert len(peer.get_calls("GET /channels/{}/messages")) == 1, "its history is read once"
+
+
+async def test_a_group_conversation_is_never_private(peer: DiscordPeer, make: Make) -> None:
+    """Nor after a restart, which reads what was missed in the chats of which it kept the ids alone."""
+    private = peer.channel(private=True)
+    group = peer.channel(private=True)
+    peer.channels[group].kind = GROUP
+    async with listening(peer, make(), Inbox().receive):
+        pass
+    for _ in range(2):
+        inbox = Inbox()
+        await peer.say(group, "among others")
+        await peer.say(private, "alone")
+        async with listening(peer, make(), inbox.receive):
+            await peer.say(group, "among others, live")
+            await peer.say(private, "alone, live")
+            await inbox.until(4)
+        assert {message.text: message.private for message in inbox.messages} == {
+            "among others": False,
+            "among others, live": False,
+            "alone": True,
+            "alone, live": True,
+        }
 
 
 async def test_a_new_private_chat_is_heard_where_nothing_is_caught_up(peer: DiscordPeer, make: Make) -> None:

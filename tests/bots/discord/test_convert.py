@@ -128,6 +128,26 @@ def test_a_command_in_a_thread_and_in_private() -> None:
     assert isinstance(to_command({**event, "type": 3}, ME), IgnoredEvent)
 
 
+@pytest.mark.parametrize(
+    ("fields", "is_private"),
+    [
+        ({"channel": {"id": "5", "type": 1}}, True),
+        ({"channel": {"id": "5", "type": 1}, "context": 1}, True),
+        ({"channel": {"id": "5", "type": 1}, "context": 2}, False),
+        ({"channel": {"id": "5", "type": 3}, "context": 2}, False),
+        ({"channel_id": "5"}, False),
+        ({"channel": {"id": "5"}}, False),
+        ({"channel": {"id": "5", "type": 1}, "guild_id": "3"}, False),
+    ],
+)
+def test_private_is_only_what_is_known_to_hold_one_person(fields: dict[str, Any], is_private: bool) -> None:
+    """Two people may use the bot in their direct messages, or several in a group conversation."""
+    data = {"name": "help", "type": 1}
+    message = to_command({"id": "1", "token": "t", "type": 2, "user": ANN, "data": data, **fields}, ME)
+    assert isinstance(message, Message)
+    assert message.private == is_private
+
+
 def test_a_command_without_its_channel_is_answered_where_its_id_says() -> None:
     user = {"id": "7", "username": "ann"}
     event = {"id": "175928847299117063", "token": "t", "type": 2, "channel_id": "5", "guild_id": "3"}

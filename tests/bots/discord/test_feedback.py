@@ -149,7 +149,7 @@ async def test_a_group_conversation_is_not_private_whatever_comes_from_it() -> N
     assert first
     assert later
     assert alone
-    assert (first.is_group_dm, later.is_group_dm, alone.is_group_dm) == (True, True, False)
+    assert (first.is_alone, later.is_alone, alone.is_alone) == (False, False, True)
     event = {
         "user_id": "42",
         "channel_id": "502",

@@ -60,13 +60,14 @@ async def test_what_is_no_feedback_on_a_reply_changes_nothing(tmp_path: Path) ->
         await harness.wait_until_finished()
         by_bot = {"author": {"id": "7", "bot": True}}
         by_nobody = {"author": None}
+        by_forwarder = {"forwarded": True}
         invalid_events = [
             make_press("2", "splendid"),
             make_press("2", "up", ""),
-            *(make_press("2", "up", **item) for item in (by_bot, by_nobody)),
+            *(make_press("2", "up", **item) for item in (by_bot, by_nobody, by_forwarder)),
         ]
         answers = await harness.send(*invalid_events)
-        assert answers == [422] * 4
+        assert answers == [422] * 5
         assert await harness.send(make_press("4", "up", message_id="unknown"), make_press("5", "up", chat="other")) == [
             202,
             202,

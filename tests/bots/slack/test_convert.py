@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bots.common.events import IgnoredEvent, MessageDeletion
-from bots.slack.convert import Identity, from_command, from_event, is_for_other_user
+from bots.slack.convert import Identity, from_command, from_event, is_for_other_user, is_from_other_workspace
 from bots.slack.visible_text import to_plain_text
 from core.types import ConversationKey, Message
 
@@ -174,3 +174,23 @@ def test_who_a_message_is_for() -> None:
     assert is_for_other_user(" <@U2> can you?", ME)
     assert not is_for_other_user("<@UBOT> can you?", ME)
     assert not is_for_other_user("ask <@U2>", ME)
+
+
+@pytest.mark.parametrize(
+    ("payload", "is_elsewhere"),
+    [
+        ({"command": "/kimas", "team_id": "T1"}, False),
+        ({"command": "/kimas", "team_id": "T2"}, True),
+        ({"command": "/kimas", "team_id": "T2", "is_enterprise_install": "true"}, False),
+        ({"authorizations": [{"team_id": "T1"}]}, False),
+        ({"authorizations": [{"team_id": "T2"}]}, True),
+        ({"authorizations": [{"team_id": "T2", "is_enterprise_install": True}]}, False),
+        # In a channel that two workspaces share, the other one's people speak.
+        ({"team_id": "T2", "authorizations": [{"team_id": "T1"}]}, False),
+        ({"team_id": "T2"}, False),
+        ({}, False),
+    ],
+)
+def test_another_workspace_that_installed_the_app_is_not_ours(payload: dict[str, Any], is_elsewhere: bool) -> None:
+    assert is_from_other_workspace(payload, Identity("UBOT", team_id="T1")) == is_elsewhere
+    assert not is_from_other_workspace(payload, Identity("UBOT"))

@@ -146,6 +146,44 @@ def test_an_edit_is_marked() -> None:
     assert not convert_text().is_edit
 
 
+COMMAND = "/admins add 1003"
+ORIGIN = {"type": "hidden_user", "sender_user_name": "Eve", "date": 1_700_000_000}
+OTHER_BOT = {"id": 9, "is_bot": True, "first_name": "Other"}
+
+
+@pytest.mark.parametrize(
+    "relayed",
+    [
+        {"forward_origin": ORIGIN},
+        {"via_bot": OTHER_BOT},
+        {"sender_business_bot": OTHER_BOT},
+        {"is_automatic_forward": True},
+        {"forward_origin": ORIGIN, "media_group_id": "1"},
+    ],
+    ids=["forwarded", "an inline result", "by a bot for a business", "of the linked channel", "an album"],
+)
+@pytest.mark.parametrize("is_caption", [False, True], ids=["text", "caption"])
+def test_no_command_is_taken_from_words_of_others(relayed: dict[str, Any], is_caption: bool) -> None:
+    fields: dict[str, Any] = {}
+    if is_caption:
+        photo = {"file_id": "p", "file_unique_id": "p", "width": 9, "height": 9}
+        fields = {"caption": COMMAND, "caption_entities": find_entities(COMMAND), "photo": [photo]}
+    message = convert_text(None if is_caption else COMMAND, **fields, **relayed)
+    assert (message.command, message.text, message.is_forwarded) == ("", COMMAND, True)
+    own_message = convert_text(None if is_caption else COMMAND, **fields)
+    assert (own_message.command, own_message.text, own_message.is_forwarded) == ("admins", "add 1003", False)
+
+
+@pytest.mark.parametrize("kind", ["blockquote", "expandable_blockquote", "code", "pre"])
+def test_a_command_that_is_quoted_within_a_text_is_not_given(kind: str) -> None:
+    text = f"{COMMAND}\nWhat does this do?"
+    shown = {"type": kind, "offset": 0, "length": units(COMMAND)}
+    message = convert_text(text, entities=[shown, *find_entities(text)])
+    assert (message.command, message.text) == ("", text)
+    quoted_first = convert_text(f"So:\n{COMMAND}", entities=[{**shown, "offset": 4}, *find_entities(COMMAND)])
+    assert quoted_first.command == ""
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -153,6 +191,7 @@ def test_an_edit_is_marked() -> None:
         ({"from": BOT}, "written by a bot"),
         ({"from": None}, "without a sender"),
         ({"chat": {"id": -9, "type": "channel", "title": "News"}}, "a channel post"),
+        ({"direct_messages_topic": {"topic_id": 4, "user": ANN}}, "a direct message to a channel"),
     ],
 )
 def test_what_is_not_for_us(changes: dict[str, Any], reason: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -158,7 +159,7 @@ def test_taught_answers_follow_the_chat_that_they_come_from(source: str, chat: s
     }
     platform, _, name = chat.partition(":")
     known = Audiences.from_settings(configured(audiences))
-    closed_sources = known.closed_sources(known.make_asker(platform, name))
+    closed_sources = known.closed_labels(known.make_asker(platform, name))
     assert known.accepts_lesson(source, platform, name, closed_sources) == is_accepted
 
 
@@ -184,7 +185,29 @@ def test_a_taught_answer_is_judged_by_what_its_place_could_see(
     team = ["telegram:-2"]
     audiences = {"secret": team, "open": "everyone", "taught": "everyone", "taught-team": team}
     known = Audiences.from_settings(configured(audiences))
-    assert known.accepts_lesson(source, "telegram", "-1", closed_sources) == is_accepted
+    labels = None if closed_sources is None else [known.labels.get(name, name) for name in closed_sources]
+    assert known.accepts_lesson(source, "telegram", "-1", labels) == is_accepted
+
+
+def test_a_source_that_got_the_name_of_a_closed_one_is_another_source() -> None:
+    """The team's folder is now called `team`, and `secret` is a folder for everyone."""
+    team = ["telegram:-1", "owners"]
+    before = Audiences.from_settings(configured({"secret": team, "taught": "everyone"}))
+    closed_labels = before.closed_labels(before.make_asker("telegram", "-1"))
+    settings = configured({"secret": "everyone", "team": team, "taught": "everyone"})
+    other = settings.sources["secret"].model_copy(update={"path": Path("elsewhere")})
+    renamed = Audiences.from_settings(settings.model_copy(update={"sources": {**settings.sources, "secret": other}}))
+    assert not renamed.accepts_lesson("taught", "telegram", "-1", closed_labels)
+    assert not renamed.visible_labels(renamed.make_asker("telegram", "-9")) & closed_labels
+    opened = Audiences.from_settings(settings)
+    assert opened.accepts_lesson("taught", "telegram", "-1", closed_labels), "the same folder was opened"
+
+
+def test_how_a_source_is_read_does_not_change_which_one_it_is() -> None:
+    settings = configured({"secret": ["telegram:-1"]})
+    changed = settings.sources["secret"].model_copy(update={"audience": ("owners",), "link": "https://example.org/"})
+    other_settings = settings.model_copy(update={"sources": {"secret": changed}})
+    assert Audiences.from_settings(settings).labels == Audiences.from_settings(other_settings).labels
 
 
 def test_where_nothing_is_closed_every_taught_answer_is_taken() -> None:

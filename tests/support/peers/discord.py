@@ -515,6 +515,8 @@ class DiscordPeer:
             event["guild_id"] = target_channel.guild
             if not message.webhook and message.author.id != self.me.id:
                 event["member"] = {"nick": None, "roles": []}
+        else:
+            event["channel_type"] = target_channel.kind
 
         def to_event(intents: int) -> Json | None:
             if not intents & (GUILD_MESSAGES if target_channel.guild else DIRECT_MESSAGES):

@@ -1,0 +1,212 @@
+"""Nothing of a person is left after they were forgotten: a day of mixed life, then all bytes of what is kept.
+
+Ann says a word that nobody else says. It may come back in completed questions, answers to others, quotations, opinions,
+lessons, descriptions of her pictures, cached answers, and what is typed behind a command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, select, update
+
+from bots.cli.journal import forget
+from bots.daemon.bootstrap import make_live_settings, open_app
+from core.settings import Settings
+from core.settings.messaging import JournalSettings
+from core.storage.engine import Database
+from core.storage.lessons import TaughtAnswerRepository
+from core.storage.messages import Journal
+from core.storage.opening import open_database
+from core.storage.tables import answers, audit, messages, metadata
+from core.types import RATING_COMMAND, UP, Attachment, ConversationKey, Message, Reply, SkipReason, skip
+from core.types.messages import PERSONAL_THREAD
+from core.types.replies import SearchRound, Trace
+from tests.support.knowledge import WordEmbedder
+from tests.support.recording_bot import Bot, Sender
+from tests.support.scripted import Body, ScriptedPeer
+
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
+WORD = "numbatological"
+# In no other number, and on the audit's and the usage's account kept for a while: docs/security.md says so.
+ANN_ID = "770077007"
+ANN = Sender("-100", ANN_ID)
+BOB = Sender("-100", "43")
+OWNER = Sender("-100", "1")
+EDITED = "Carl keeps it in a safe."
+SAID = f"The key of the launcher is {WORD} today"
+
+
+def tell(body: Body) -> str:
+    """Say the word as soon as it was told."""
+    is_told = WORD in str(body["messages"]).lower()
+    return f"{SAID}, as somebody said [p1]." if is_told else "It starts by a button [p1]."
+
+
+def make_settings(folder: Path, model: ScriptedPeer, journal: JournalSettings) -> Settings:
+    return Settings.model_validate(
+        {
+            "data_dir": str(folder / "data"),
+            "sources": {"docs": {"kind": "files", "path": str(folder / "docs")}, "taught": {"kind": "learned"}},
+            "agents": {"manual": {"sources": ["docs", "taught"], "description": "The launcher"}},
+            "knowledge": {"routing": {"threshold": 0}, "parsing": {"workers": 1}},
+            "telegram": {"token": {"env": "TELEGRAM"}},
+            "administration": {"owners": ["telegram:1"]},
+            "handoff": {"people": ["telegram:7"], "trusted": ["telegram:43"]},
+            "models": {"main": {"base_url": model.base_url, "model": "peer"}},
+            "gate": {"mode": "auto", "wait_s": 0, "cooldown_s": 0, "answers_in_10_min": 200},
+            "budget": {"deadline_s": 6000},
+            "cache": {"enabled": True},
+            "journal": journal.model_dump(mode="json"),
+        }
+    )
+
+
+@asynccontextmanager
+async def opened(folder: Path, journal_settings: JournalSettings) -> AsyncIterator[Bot]:
+    (folder / "docs").mkdir(exist_ok=True)
+    (folder / "docs" / "start.md").write_text("# Launcher\n\nThe launcher starts by a button.\n", "utf-8")
+    (folder / "data").mkdir(exist_ok=True)
+    async with ScriptedPeer(write=tell, talk=tell) as model:
+        settings = make_settings(folder, model, journal_settings)
+        database = await open_database(journal_settings, settings.data_dir)
+        live = make_live_settings(settings, database)
+        try:
+            async with open_app(settings, embedder=WordEmbedder(), database=database, live=live) as app:
+                await app.refresh()
+                bot = Bot(app, Journal(database), None, model, live)
+                yield bot
+                await bot.processor.drain(60)
+        finally:
+            await database.close()
+
+
+async def live_a_day(bot: Bot) -> None:
+    """Let Ann say the word in every way there is, and others take it up."""
+    said = await bot.deliver(ANN, SAID)
+    hint = await bot.deliver(ANN, f"Carl keeps the {WORD} in a box.", addressed=False)
+    await bot.deliver(BOB, "Where is it kept?", "learn", reply_to=hint.id, quoted=hint.text)
+    await bot.deliver(ANN, f"How does the launcher start with {WORD}?")
+    await bot.deliver(ANN, f"How does the launcher start with {WORD}?", "ask")
+    for command in ("status", "pause", "faq", "audit", "mode", "nothing", "admins", "why", "refresh", "forge"):
+        await bot.deliver(ANN, f"my key is {WORD}", command)
+    await bot.deliver(BOB, "and what about it?")
+    await bot.deliver(BOB, "what does this mean?", reply_to=said.id, quoted=SAID)
+    await bot.deliver(BOB, "", reply_to=said.id, quoted=f"Is {SAID}?")
+    picture = (Attachment("picture", f"{WORD}.png", 9, {"file_id": f"file of {WORD}"}),)
+    await bot.deliver(ANN, "What is in this picture?", attachments=picture)
+    await bot.deliver(BOB, "And in hers?", reply_to=said.id, attachments=picture)
+    await bot.deliver(ANN, f"Who knows {WORD}?", "escalate")
+    await bot.deliver(BOB, "What starts the launcher?")
+    key = ConversationKey("telegram", "-100", "ratings")
+    await bot.deliver(ANN, UP, RATING_COMMAND, reply_to=said.id, key=key, id=f"reaction {ANN_ID} 1")
+    repository = TaughtAnswerRepository(bot.journal.database)
+    for number in [answer.number for answer in await repository.list_answers("pending")]:
+        await bot.deliver(OWNER, f"edit {number} {EDITED}", "faq")
+    hint = await bot.deliver(ANN, f"Dora has a second {WORD}.", addressed=False)
+    await bot.deliver(BOB, "Who has another one?", "learn", reply_to=hint.id, quoted=hint.text)
+
+
+async def leave_traces(journal: Journal) -> None:
+    """Put what only some platforms and models do into the journal."""
+    chat = ConversationKey("telegram", "-100")
+    now = datetime.now(UTC)
+    own = Message("own", chat, ANN_ID, f"Ann {WORD}", SAID, now, addressed=True)
+    on_slack = replace(
+        own, id="slack", command="refresh", key=ConversationKey("telegram", "-100", PERSONAL_THREAD + ANN_ID)
+    )
+    other = replace(own, author_id="43", author="Bob", text="and it?")
+    in_doubt = replace(own, id="in doubt")
+    for message in (own, on_slack, in_doubt, *(replace(other, id=f"other {number}") for number in range(3))):
+        await journal.record_message(message)
+    await journal.mark_skipped(own, skip(SkipReason.UNSURE, probability=0.1, threshold=0.5, explanation=f"has {WORD}"))
+    await journal.mark_failed(on_slack, f"no source is named {WORD}")
+    await journal.mark_delivery(in_doubt, Reply(SAID), {})
+    await journal.mark_posting(in_doubt)
+    await journal.fail_uncertain("telegram")
+    opinion = skip(SkipReason.MODEL_DECLINED, opinion=f"asks for {WORD}", probability=0.1, threshold=0.5)
+    await journal.mark_skipped(replace(other, id="other 0"), opinion)
+    search_round = SearchRound((f"key {WORD}",), "good", "")
+    await journal.mark_answered(
+        replace(other, id="other 1"), Reply("Yes.", trace=Trace(f"{WORD} key", "react", (), {}, rounds=(search_round,)))
+    )
+    await journal.mark_answered(replace(other, id="other 2"), Reply(f"I think that the key of the launcher is {WORD}."))
+
+
+def find_word(folder: Path) -> list[str]:
+    """Return the files that have the word or the id, in any encoding that a database may use."""
+    needles = [text.encode(encoding) for text in (WORD, ANN_ID) for encoding in ("utf-8", "utf-16-le")]
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    return [str(path) for path in paths for needle in needles if needle in path.read_bytes()]
+
+
+async def find_columns(database: Database, *kept_columns: str) -> set[str]:
+    """Return the columns that have the word or the id."""
+    found = set[str]()
+    for table in metadata.sorted_tables:
+        for row in await database.fetch_all(select(table)):
+            found |= {
+                f"{table.name}.{name}"
+                for name, value in row._asdict().items()
+                if WORD in str(value).lower() or ANN_ID in str(value)
+            }
+    return found - set(kept_columns)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def journal_settings(request: pytest.FixtureRequest) -> Any:
+    return JournalSettings() if request.param == "sqlite" else request.getfixturevalue("postgres_journal")
+
+
+# For how long, and why, docs/security.md says.
+KEPT_IN_CHAT = ("answers.author_id", "audit.author_id")
+
+
+async def test_who_forgets_in_a_chat_leaves_nothing_there(tmp_path: Path, journal_settings: JournalSettings) -> None:
+    async with opened(tmp_path, journal_settings) as bot:
+        await live_a_day(bot)
+        await leave_traces(bot.journal)
+        database = bot.journal.database
+        before = await find_columns(database)
+        assert {"messages.text", "messages.reply", "messages.quoted", "taught_answers.answer"} <= before
+        assert {"messages.trace", "messages.reason", "messages.delivery", "messages.thread", "messages.id"} <= before
+        await bot.deliver(ANN, WORD, "forget")
+        assert await find_columns(database, *KEPT_IN_CHAT) == set()
+        # The word is in no file, the log of changes included, while the bot runs. The id is where the table says.
+        assert [path for path in find_word(tmp_path / "data") if "journal" not in Path(path).name] == []
+        assert all(WORD.encode() not in path.read_bytes() for path in (tmp_path / "data").rglob("journal*"))
+        assert EDITED not in str(await database.fetch_all(select(audit))), "the audit outlives the lesson"
+        bot.output()
+        bot.get_requests()
+        await bot.deliver(BOB, "and what about the key?")
+        assert WORD not in (bot.output() + bot.get_requests()).lower()
+
+
+async def test_who_is_erased_by_the_operator_is_in_no_byte(tmp_path: Path, journal_settings: JournalSettings) -> None:
+    async with opened(tmp_path, journal_settings) as bot:
+        await live_a_day(bot)
+        await leave_traces(bot.journal)
+        database = bot.journal.database
+        await database.write(update(answers).values(day="2020-01-01"))
+        await database.write(insert(answers).values({**EMPTY_USAGE, "author_id": ANN_ID, "day": "2020-01-01"}))
+        assert await forget(bot.app.settings, f"telegram:{ANN_ID}", is_confirmed=True, as_json=True) == 0
+        assert await find_columns(database, "audit.author_id") == set()
+        settings = bot.app.settings
+    assert all(WORD.encode() not in path.read_bytes() for path in settings.data_dir.rglob("*") if path.is_file())
+    async with opened(tmp_path, journal_settings) as bot:
+        await bot.deliver(BOB, "and what about the key?")
+        assert WORD not in bot.output().lower()
+        assert WORD not in bot.get_requests().lower()
+        rows = await bot.journal.database.fetch_all(select(messages.c.reply).where(messages.c.author_id == "43"))
+        assert any(row.reply for row in rows), "what others were answered without her words stays"
+
+
+EMPTY_USAGE = {"platform": "telegram", "chat": "-100", "question_id": "1", "outcome": "answered", "prompt": 1}
+EMPTY_USAGE |= {"completion": 1, "cost": 0.0}
