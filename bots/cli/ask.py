@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from bots.cli.console import (
@@ -98,8 +98,8 @@ async def _search(app: App, query: str, agent: str, top_k: int, *, explain: bool
     passages_by_agent, errors_by_agent = await _search_agents(app, query, [score.name for score in agents], top_k)
     candidates = [passage for passages in passages_by_agent.values() for passage in passages]
     # Without a language model, even where one ranks the passages of answers.
-    deps = replace(app.deps, model=None)
-    top_passages = list(await rerank(query, candidates, deps, Budget(settings.budget)))[:top_k]
+    ranked_passages = await rerank(query, candidates, app.deps, Budget(settings.budget), by_model=False)
+    top_passages = list(ranked_passages)[:top_k]
     explanation = None
     if explain:
         routing_method, agent_explanations = await explain_routing(query, agents, settings, app.store, app.embedder)

@@ -16,7 +16,7 @@ from bots.daemon.bootstrap import App
 from bots.evaluation import charts, datasets, metrics, output
 from bots.evaluation.measured_knowledge import open_knowledge, read_corpus_entries, without_live_sources
 from bots.evaluation.missing_documents import describe_missing
-from core.answering.agents.reranker import rerank
+from core.answering.agents.reranker import ranks_by_model, rerank
 from core.answering.context import AnswerDependencies
 from core.evidence.ranking import apply_kind_weights, fuse
 from core.formatting import pluralize
@@ -104,7 +104,8 @@ async def measure_retrieval(
 async def _search(query: str, deps: AnswerDependencies, budget: Budget) -> Sequence[Passage]:
     agents = await deps.library.route(query)
     results = [await deps.library.search(agent.name, query, datasets.PASSAGES_PER_AGENT) for agent in agents]
-    return await rerank(query, [passage for passages in results for passage in passages], deps, budget)
+    passages = [passage for result in results for passage in result]
+    return await rerank(query, passages, deps, budget, by_model=ranks_by_model(deps.settings, is_final=False))
 
 
 def _compute_values(

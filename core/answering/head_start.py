@@ -70,7 +70,7 @@ class HeadStart:
 
     async def _run(self, partial_result: RetrievalResult) -> None:
         try:
-            evidence = await select_evidence(partial_result, self._deps, self._budget)
+            evidence = await select_evidence(partial_result, self._deps, self._budget, is_final=False)
         except KimasError:
             # An error here happens again, and is reported, when the final answer is written.
             return

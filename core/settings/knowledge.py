@@ -116,10 +116,10 @@ class SearchSettings(Section):
     """How passages are found and ordered."""
 
     alpha: float = Field(0.5, ge=0, le=1, description="weight of the dense score against the lexical one")
-    rerank: Literal["embedding", "api", "model", "cross_encoder", "fastembed", "none"] = Field(
-        "embedding",
+    rerank: Literal["auto", "embedding", "api", "model", "cross_encoder", "fastembed", "none"] = Field(
+        "auto",
         description="how the passages of all agents are ranked: `embedding`, `api`, `model`, `cross_encoder`, "
-        "`fastembed` or `none`",
+        "`fastembed` or `none`; `auto`: by `models.light`, once for each answer, else by `embedding`",
     )
     reranker: RerankerSettings = RerankerSettings()
     kind_weights: dict[Name, Annotated[float, Field(gt=0, le=10)]] = Field(

@@ -21,12 +21,13 @@ from core.evidence.selection import (
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.budget import Budget
+from core.settings import Settings
 from core.types import Passage, Turn
 
 # An excerpt is enough to rank a passage; the model that writes gets all of it.
 MAX_EXCERPT_TOKENS = 160
 # The rerankers whose scores are those of the fused order. The scales of others are their own.
-FUSED_ORDERS = ("embedding", "model", "none")
+FUSED_ORDERS = ("auto", "embedding", "model", "none")
 # How many passages sentences are quoted from when no model writes: with a model the prompt's room is the limit.
 QUOTABLE_PASSAGES = 8
 SCHEMA = DecisionSchema(
@@ -60,12 +61,18 @@ SCHEMA = DecisionSchema(
 )
 
 
-async def select_evidence(retrieval: RetrievalResult, deps: AnswerDependencies, budget: Budget) -> RetrievalResult:
-    """Return the result with the passages that the answer is written from, in their order in the prompt."""
+async def select_evidence(
+    retrieval: RetrievalResult, deps: AnswerDependencies, budget: Budget, *, is_final: bool = True
+) -> RetrievalResult:
+    """Return the result with the passages that the answer is written from, in their order in the prompt.
+
+    Only those of the final answer are worth a call of the light model.
+    """
     passages_by_rank: Sequence[Passage] = retrieval.passages
-    if not retrieval.is_ranked:
-        passages_by_rank = await rerank(retrieval.query, retrieval.passages, deps, budget)
     settings = deps.settings
+    if not retrieval.is_ranked:
+        by_model = is_final and ranks_by_model(settings)
+        passages_by_rank = await rerank(retrieval.query, retrieval.passages, deps, budget, by_model=by_model)
     await deps.turnstile.yield_turn()
     passages_by_rank = apply_source_weights(passages_by_rank, settings.evidence.weights, is_ranked=retrieval.is_ranked)
     limit = settings.answer.passages or (None if deps.model else QUOTABLE_PASSAGES)
@@ -87,16 +94,22 @@ async def select_evidence(retrieval: RetrievalResult, deps: AnswerDependencies, 
     return replace(retrieval, passages=tuple(passages))
 
 
+def ranks_by_model(settings: Settings, *, is_final: bool = True) -> bool:
+    """Return whether a model orders the passages: those of an answer, or, unless `is_final`, of one search for it."""
+    choice = settings.knowledge.search.rerank
+    return choice == "model" or (choice == "auto" and is_final and settings.models.light is not None)
+
+
 async def rerank(
-    query: str, passages: Sequence[Passage], deps: AnswerDependencies, budget: Budget, *, by_model: bool = True
+    query: str, passages: Sequence[Passage], deps: AnswerDependencies, budget: Budget, *, by_model: bool
 ) -> Sequence[Passage]:
-    """Return the passages best first, within the stage's share of the budget; by the light model only if `by_model`.
+    """Return the passages best first, within the stage's share of the budget; by the light model if `by_model`.
 
     A translated question goes to the reranker with its translation, which is in the language of most passages.
     """
     search_settings = deps.settings.knowledge.search
     query = "\n".join(filter(None, (query, budget.translations.get(query))))
-    if search_settings.rerank == "model" and deps.model and by_model:
+    if deps.model and by_model:
         return await LLMReranker(deps, budget).rerank(query, passages)
     return await budget.run_stage(
         "rerank",

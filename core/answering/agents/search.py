@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import TypeVar
 
-from core.answering.agents.reranker import rerank
+from core.answering.agents.reranker import ranks_by_model, rerank
 from core.answering.agents.translation import Translation, translate_known_terms, translate_once
 from core.answering.context import AnswerDependencies, Query, RewriteContext
 from core.answering.rewriting.runner import QueryResults, merge, rewrite
@@ -106,7 +106,8 @@ async def ranked_search(
     What is filtered afterwards need not be ordered by the light model first: that is one call for the same.
     """
     result = await search(query, deps, budget)
-    ranked_passages = await rerank(query, result.passages, deps, budget, by_model=not is_filtered)
+    by_model = not is_filtered and ranks_by_model(deps.settings, is_final=False)
+    ranked_passages = await rerank(query, result.passages, deps, budget, by_model=by_model)
     return SearchResult(result.query, result.agents, tuple(ranked_passages))
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from core.answering.agents.compression import compress
 from core.answering.agents.context_manager import rule_based_query
 from core.answering.agents.conversation import format_question
-from core.answering.agents.reranker import rerank
+from core.answering.agents.reranker import ranks_by_model, rerank
 from core.answering.agents.search import SearchResult, collect_results, get_agent_names, interleave, ranked_search
 from core.answering.context import AnswerDependencies, RetrievalResult
 from core.errors import KimasError
@@ -96,7 +96,9 @@ async def gather(
 
 async def _rank(search: Awaitable[SearchResult | KimasError], deps: AnswerDependencies, budget: Budget) -> SearchResult:
     result = collect_results([await search])[0]
-    return replace(result, passages=tuple(await rerank(result.query, result.passages, deps, budget)))
+    by_model = ranks_by_model(deps.settings, is_final=False)
+    ranked_passages = await rerank(result.query, result.passages, deps, budget, by_model=by_model)
+    return replace(result, passages=tuple(ranked_passages))
 
 
 async def split_question(question: Question, deps: AnswerDependencies, budget: Budget) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ async def ask(
     roles = {"main": {"base_url": peer.base_url, "model": "main"}}
     if has_light:
         roles["light"] = {"base_url": peer.base_url, "model": "light"}
-    configuration = configuration or settings(models=roles)
+    configuration = configuration or settings(models=roles, knowledge={"search": {"rerank": "embedding"}})
     model = RoleChatModel.open(ModelsSettings.model_validate(roles))
     assert model is not None
     sink = MemorySink()
