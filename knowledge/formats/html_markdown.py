@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from typing import Any
@@ -22,7 +22,12 @@ _BLOCK_TAGS = (
 BLOCK_TAGS = frozenset(_BLOCK_TAGS.split())
 CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
 # What a table holds that is used for layout, or whose cells do not fit on a line.
-NOT_IN_TABLES = ("table", "pre", "h1", "h2", "h3", "ul", "ol")
+NOT_IN_TABLES = ("table", "pre", "h1", "h2", "h3")
+# What only a table of which a cell is a name may hold.
+LISTS = ("ul", "ol")
+# Columns that a cell may cover, and the length of a text that is repeated in each row that it covers.
+MAX_COLUMNS = 20
+MAX_REPEATED_CHARS = 200
 # So many times its cells a table may have when its rows are filled up.
 MAX_TABLE_GROWTH = 10
 _LINE_NUMBER_CLASSES = (
@@ -182,7 +187,13 @@ def _write_whole(element: Any, builder: _Builder, skipped: Collection[Any]) -> b
     """Write an element whose content is not walked through; false for any other."""
     tag = element.tag
     if tag == "pre":
-        _write_code(element, builder, skipped)
+        holders = islice(element.iterancestors(), MAX_LANGUAGE_DEPTH)
+        if not any(holder.tag == "td" and _has_line_numbers(holder) for holder in holders):
+            _write_code(element, builder, skipped)
+    elif tag == "math":
+        # As it was written, where the page says it.
+        formula = next(element.iterdescendants("annotation"), element)
+        builder.write(make_code("".join(iter_texts(formula, skipped.__contains__))), is_markdown=True)
     elif tag == "table" and (table := _read_table(element, skipped)):
         builder.end_paragraph()
         builder.add(table)
@@ -335,7 +346,8 @@ def _read_code(root: Any, skipped: Collection[Any]) -> str:
     code = _CodeText()
     walker = etree.iterwalk(root, events=("start", "end"))
     for event, element in walker:
-        is_left_out = element in skipped or _has_line_numbers(element)
+        # On the code itself, the class only asks a script for them.
+        is_left_out = element is not root and (element in skipped or _has_line_numbers(element))
         is_line = element.tag in LINE_TAGS and not is_left_out
         if event == "end":
             if is_line:
@@ -366,13 +378,19 @@ def _find_language(element: Any) -> str:
 
 def _read_table(table: Any, skipped: Collection[Any]) -> Block | None:
     """Return a table, or nothing if it is one of layout."""
-    if next(table.iterdescendants(*NOT_IN_TABLES), None) is not None:
+
+    def has(*tags: str) -> bool:
+        return next(table.iterdescendants(*tags), None) is not None
+
+    if has(*NOT_IN_TABLES) or (has(*LISTS) and not has("th")):
         return None
     rows: list[tuple[str, ...]] = []
+    # By column: the text of a cell that covers more rows, and how many.
+    covering: dict[int, tuple[str, int]] = {}
     has_header = False
     for row in _iter_rows(table, skipped):
         cells = [cell for cell in row.iterchildren("td", "th") if cell not in skipped]
-        texts = tuple(_read_cell(cell, skipped) for cell in cells)
+        texts = _read_row(cells, covering, skipped)
         if any(texts):
             is_header = row.getparent().tag == "thead" or all(cell.tag == "th" for cell in cells)
             has_header = has_header or (is_header and not rows)
@@ -386,6 +404,33 @@ def _read_table(table: Any, skipped: Collection[Any]) -> Block | None:
         return None
     filled_rows = [row + ("",) * (width - len(row)) for row in rows]
     return Block("table", header=filled_rows[0] if has_header else (), rows=tuple(filled_rows[has_header:]))
+
+
+def _read_row(cells: Sequence[Any], covering: dict[int, tuple[str, int]], skipped: Collection[Any]) -> tuple[str, ...]:
+    """Return the texts of a row, each in its column, with those of the cells above that cover it."""
+    texts: list[str] = []
+
+    def add_covering() -> None:
+        while len(texts) in covering:
+            text, count = covering.pop(len(texts))
+            if count > 1:
+                covering[len(texts)] = text, count - 1
+            texts.append(text)
+
+    for cell in cells:
+        add_covering()
+        text = _read_cell(cell, skipped)
+        rows = _read_span(cell.get("rowspan"))
+        for column in range(min(_read_span(cell.get("colspan")), MAX_COLUMNS)):
+            if rows > 1:
+                covering[len(texts)] = text if not column and len(text) <= MAX_REPEATED_CHARS else "", rows - 1
+            texts.append("" if column else text)
+    add_covering()
+    return tuple(texts)
+
+
+def _read_span(value: str | None) -> int:
+    return int(value) if value and value.isdecimal() and len(value) <= MAX_DIGITS else 1
 
 
 def _iter_rows(table: Any, skipped: Collection[Any]) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 # What holds no text of the page, and what HTML itself names as surroundings.
 _SKIPPED_TAGS = (
-    "script style template noscript nav iframe svg math button select input textarea label dialog canvas object audio "
+    "script style template noscript nav iframe svg button select input textarea label dialog canvas object audio "
     "video datalist noframes noembed rp title"
 )
 SKIPPED_TAGS = frozenset(_SKIPPED_TAGS.split())

@@ -44,6 +44,14 @@ def read(main: str) -> str:
         ("<p>2 * 3, f(*args), a_b, [x](y)</p>", "2 * 3, f(\\*args), a_b, [x\\](y)"),
         ("a<hr>b", "a\n\n---\n\nb"),
         ("<table><tr><td>a</td><td>b</td></tr></table>", "|  |  |\n|---|---|\n| a | b |"),
+        ("<table><tr><th>A</th><th>B</th><th>C</th></tr><tr><td rowspan=2>x</td><td>1</td><td>y</td></tr>"
+         "<tr><td>2</td><td>z</td></tr></table>", "| A | B | C |\n|---|---|---|\n| x | 1 | y |\n| x | 2 | z |"),
+        ("<table><tr><th>A</th><th>B</th><th>C</th></tr><tr><td colspan=2>x</td><td>y</td></tr></table>",
+         "| A | B | C |\n|---|---|---|\n| x |  | y |"),
+        ("<table><tr><th>Day</th><th>Open</th></tr><tr><td>Mon</td><td><ul><li>10<li>20</ul></td></tr></table>",
+         "| Day | Open |\n|---|---|\n| Mon | 10 20 |"),
+        ("<p>Let <math><mi>x</mi><mo>=</mo><mn>2</mn></math> hold.</p>", "Let `x=2` hold."),
+        ("<p>So <math><semantics><mi>y</mi><annotation>y^2</annotation></semantics></math>.</p>", "So `y^2`."),
         ("<p>a <!-- hidden --> b</p>", "a b"),
         ("<h2>a<!-- hidden -->b</h2><code>c<!-- hidden -->d</code>", "## ab\n\n`cd`"),
         ('<div hidden>x</div><div role="tabpanel" hidden>y</div>', "y"),
@@ -76,6 +84,8 @@ def test_elements_become_markdown(html: str, expected: str) -> None:
         ("<pre>x<div>a</div>\n<div>b\n</div><p>c</p>d</pre>", "```\nx\na\nb\nc\nd\n```"),
         ("<pre><code><table><tr><td>a</td></tr><tr><td>b</td></tr></table></code></pre>", "```\na\nb\n```"),
         ('<pre><span class="ln">1</span>a\n<span class="ln">2</span>b</pre>', "```\na\nb\n```"),
+        ('<table><tr><td class="linenos"><div class="linenodiv"><pre>1\n2</pre></div></td>'
+         '<td class="code"><pre class="line-numbers">a\nb</pre></td></tr></table>', "```\na\nb\n```"),
         ('<table><tr><td><pre><span class="lnt">1\n2</span></pre></td><td><pre>a\nb</pre></td></tr></table>',
          "```\na\nb\n```"),
         ('<pre><pre><code class="language-rust">a</code></pre></pre>', "```rust\na\n```"),
@@ -240,6 +250,8 @@ def test_a_page_that_must_not_be_indexed_has_no_text() -> None:
         "<div><ul><li>x",
         "<nav></nav>x",
         "<table><tr><td>x",
+        "<tr><td rowspan=9 colspan=9>x",
+        "<math><annotation>x",
         "<pre><code>x",
         "<b>x</b> ",
         "<h1><a>x",
@@ -273,6 +285,8 @@ def test_one_long_row_does_not_make_the_table_larger_than_its_page() -> None:
     text = read(f"<main>{html}</main>")
     assert text.count("a") == text.count("b") == 2000
     assert len(text) < len(html)
+    row = f"<tr><td rowspan=9999 colspan=99999>{'a' * 5000}</td></tr>"
+    assert len(read(f"<main><table>{row}{'<tr><td>b</td></tr>' * 2000}</table></main>")) < 200_000
 
 
 @pytest.mark.parametrize("unit", ["<div>x</div>", "<div>", "<p></p>\n", "<code>x</code>", '<i class="ln">1</i>'])

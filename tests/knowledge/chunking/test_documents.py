@@ -1,0 +1,429 @@
+"""Whole pages as their makers write them: what a reader of the page sees is the passage, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from knowledge.chunking import chunk
+from knowledge.ports import Document
+from knowledge.sources.common.documents import detect_kind
+
+ATTRIBUTES_ADOC = """\
+:port: 9092
+:url-docs: https://docs.example.org
+
+= Broker guide
+
+The broker listens on port {port}. See {url-docs}/ports[the port list] or link:ports.html[ports].
+
+ $ bin/start --port {port}
+
+////
+Draft: the secret price list is in the vault.
+////
+
+Stop it with kbd:[Ctrl+C] or btn:[Stop] in menu:File[Quit]. The value +7 days+ is fixed.
+"""
+ATTRIBUTES_ADOC_PASSAGE = """\
+# Broker guide
+
+The broker listens on port 9092. See [the port list](https://docs.example.org/ports) or ports.
+
+```
+$ bin/start --port 9092
+```
+
+Stop it with `Ctrl+C` or **Stop** in File → Quit. The value 7 days is fixed."""
+BLOCKS_ADOC = """\
+= Broker guide
+
+== Ports
+
+[NOTE]
+====
+The broker listens on port 9092.
+====
+
+== Backup
+
+****
+Backups run at three in the morning.
+****
+
+Restore takes an hour.
+
+--
+Open block: call the helpdesk before a restore.
+--
+"""
+BLOCKS_ADOC_PASSAGE = """\
+# Broker guide
+
+## Ports
+
+> **Note**
+>
+> The broker listens on port 9092.
+
+## Backup
+
+> Backups run at three in the morning.
+
+Restore takes an hour.
+
+Open block: call the helpdesk before a restore."""
+FENCE_ADOC = """\
+= Format guide
+
+== Fences
+
+Fenced code works too.
+
+[source,markdown]
+----
+```ruby
+puts 1
+```
+----
+
+The next section tells what to do on Windows.
+
+== Windows paths
+
+On Windows, set `PATH_STYLE` to `posix` before the first start.
+
+== Limits
+
+The limit is 200 rows per page.
+"""
+FENCE_ADOC_PASSAGE = """\
+# Format guide
+
+## Fences
+
+Fenced code works too.
+
+````markdown
+```ruby
+puts 1
+```
+````
+
+The next section tells what to do on Windows.
+
+## Windows paths
+
+On Windows, set `PATH_STYLE` to `posix` before the first start.
+
+## Limits
+
+The limit is 200 rows per page."""
+DOCUSAURUS_MDX = """\
+---
+title: Install the agent
+sidebar_label: Install
+---
+import Tabs from '@theme/Tabs';
+import TabItem from '@theme/TabItem';
+import {
+  Note,
+  Since
+} from '@site/src/components';
+export const toc = [{value: 'x', id: 'y'}];
+
+export const Highlight = ({children, color}) => (
+  <span style={{backgroundColor: color}}>
+    {children}
+  </span>
+);
+
+# Install the agent
+
+<Since v="3.2.5" />
+
+<Tabs groupId="os">
+  <TabItem value="debian" label="Debian and Ubuntu" default>
+
+  ```bash title="shell"
+  apt install agent   # needs root
+  ```
+
+  </TabItem>
+  <TabItem value="mac" label="macOS">
+
+  ```bash
+  brew install agent
+  ```
+
+  </TabItem>
+</Tabs>
+
+<PackageManagerTabs command="add my-agent" />
+
+:::warning[Root needed]
+Run the installer as root.
+:::
+
+{/* a comment for editors: remove before release */}
+
+The value is {props.version} here. <Highlight color="#25c2a0">Green</Highlight> is the default colour.
+
+<Admonition type="tip" title="Proxy">Set HTTPS_PROXY before the first start.</Admonition>
+
+<details>
+<summary>How do I uninstall it?</summary>
+
+Run `agent uninstall --purge`.
+
+</details>
+
+<Card title="Quick start" href="/start" description="Five minutes to your first agent" />
+"""
+DOCUSAURUS_MDX_PASSAGE = """\
+# Install the agent
+
+**Debian and Ubuntu**
+
+```bash
+apt install agent   # needs root
+```
+
+**macOS**
+
+```bash
+brew install agent
+```
+
+> **Root needed**
+>
+> Run the installer as root.
+
+The value is version here. Green is the default colour.
+
+> **Proxy**
+>
+> Set HTTPS_PROXY before the first start.
+
+**How do I uninstall it?**
+
+Run `agent uninstall --purge`.
+
+**Quick start**: Five minutes to your first agent"""
+SMS_MDX = """\
+# SMS providers
+
+<Cards>
+  <Card title="SNS" href="/sns">Learn how to use SNS to send SMS.</Card>
+  <Card title="Telnyx" href="/telnyx">Learn how to use Telnyx to send SMS.</Card>
+  <Card title="Twilio" href="/twilio">Learn how to use Twilio to send SMS.</Card>
+</Cards>
+
+{/* TODO: remove the test key sk-demo before the release */}
+
+export const meta = { owner: "docs team" };
+
+Send at most ten messages a second.
+"""
+SMS_MDX_PASSAGE = """\
+# SMS providers
+
+**SNS**: Learn how to use SNS to send SMS.
+
+**Telnyx**: Learn how to use Telnyx to send SMS.
+
+**Twilio**: Learn how to use Twilio to send SMS.
+
+Send at most ten messages a second."""
+START_MDX = """\
+---
+title: Quickstart
+---
+import { Step, Steps } from 'x';
+
+<Steps>
+    <Step>
+        ## Start your server
+
+        To start the server, run the following command:
+
+        ```bash
+        npm run serve
+        ```
+    </Step>
+    <Step>
+        ## Send a message
+
+        Send the first message with the command below.
+
+        ```bash
+        npx hello send --to ann
+        ```
+    </Step>
+</Steps>
+"""
+START_MDX_PASSAGE = """\
+# Quickstart
+
+## Start your server
+
+To start the server, run the following command:
+
+```bash
+npm run serve
+```
+
+## Send a message
+
+Send the first message with the command below.
+
+```bash
+npx hello send --to ann
+```"""
+TRIGGER_MDX = """\
+---
+title: Trigger a workflow
+---
+
+A workflow is triggered through the API.
+
+<Tabs items={["Node.js", "Python"]}>
+  <Tab value="Node.js">
+```ts
+await hello.trigger({ workflowId: "w1" });
+```
+  </Tab>
+  <Tab value="Python">
+```python
+hello.trigger(workflow_id="w1")
+```
+  </Tab>
+</Tabs>
+"""
+TRIGGER_MDX_PASSAGE = """\
+# Trigger a workflow
+
+A workflow is triggered through the API.
+
+**Node.js**
+
+```ts
+await hello.trigger({ workflowId: "w1" });
+```
+
+**Python**
+
+```python
+hello.trigger(workflow_id="w1")
+```"""
+MYST = """\
+# Backup
+
+```{note}
+The nightly backup starts at 03:00 UTC.
+```
+
+```{warning} Root needed
+Run `backup init` as root, or nothing is written.
+```
+
+:::{tip}
+Keep ninety days of backups.
+:::
+
+````{tab-set}
+```{tab-item} Debian
+Install it with `apt install backup`.
+```
+```{tab-item} Fedora
+Install it with `dnf install backup`.
+```
+````
+
+See {ref}`restore` and {doc}`guide/restore` or {py:func}`backup.run`, with {{ version }}.
+
+(restore)=
+## Restore
+
+```{list-table} Times
+* - Size
+  - Time
+* - 1 TB
+  - two hours
+```
+"""
+MYST_PASSAGE = """\
+# Backup
+
+> **Note**
+>
+> The nightly backup starts at 03:00 UTC.
+
+> **Warning**
+>
+> Root needed
+>
+> Run `backup init` as root, or nothing is written.
+
+> **Tip**
+>
+> Keep ninety days of backups.
+
+**Debian**
+
+Install it with `apt install backup`.
+
+**Fedora**
+
+Install it with `dnf install backup`.
+
+See Restore and restore or `backup.run`, with version.
+
+## Restore
+
+Times:
+
+| Size | Time |
+|---|---|
+| 1 TB | two hours |"""
+RST = """\
+Install
+=======
+
+The tool installs itself.
+
+..
+   A hidden comment: the codename is Falcon.
+
+After that the tool starts.
+
+.. Another comment: the password is swordfish.
+
+The end comes at noon.
+"""
+RST_PASSAGE = """\
+# Install
+
+The tool installs itself.
+
+After that the tool starts.
+
+The end comes at noon."""
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "passage"),
+    [
+        ("attributes.adoc", ATTRIBUTES_ADOC, ATTRIBUTES_ADOC_PASSAGE),
+        ("blocks.adoc", BLOCKS_ADOC, BLOCKS_ADOC_PASSAGE),
+        ("fence.adoc", FENCE_ADOC, FENCE_ADOC_PASSAGE),
+        ("docusaurus.mdx", DOCUSAURUS_MDX, DOCUSAURUS_MDX_PASSAGE),
+        ("sms.mdx", SMS_MDX, SMS_MDX_PASSAGE),
+        ("start.mdx", START_MDX, START_MDX_PASSAGE),
+        ("trigger.mdx", TRIGGER_MDX, TRIGGER_MDX_PASSAGE),
+        ("a.md", MYST, MYST_PASSAGE),
+        ("a.rst", RST, RST_PASSAGE),
+    ],
+)
+def test_a_page_is_what_its_readers_see(path: str, text: str, passage: str) -> None:
+    [piece] = chunk(Document(path, text, detect_kind(path)), 2000)
+    assert piece.text == passage
