@@ -328,14 +328,14 @@ class KnowledgeLibrary:
     ) -> Sequence[AgentScore]:
         """Add agents with a passage near the query where no centroid is near, and drop those whose passages are far.
 
-        The query may ask for a detail, and an agent may be near what another one answers. With a threshold below 0,
-        which asks all, none is dropped.
+        The query may ask for a detail, and an agent may be near what another one answers. With a threshold of 0 or
+        less, which asks all, none is dropped.
         """
         limit = self._routing_settings.agents
         threshold = self._routing_settings.threshold
         is_sure = bool(agents) and agents[0].score >= threshold + SURE_MARGIN
         is_settled = is_sure or len(agents) == min(limit, len(indexes))
-        if is_settled and (len(agents) < 2 or threshold < 0):
+        if is_settled and (len(agents) < 2 or threshold <= 0):
             return agents
         names = [agent.name for agent in agents] if is_settled else [index.name for index in indexes]
         passages = await self._find_best_passages(query, vector, names)
@@ -352,12 +352,15 @@ class KnowledgeLibrary:
             ]
             if not agents and not near_scores:
                 return scores[: int(at_least_one)]
-        with_passages = {
-            index.name for index in indexes if len(index.centroids) and not self._has_live_source(index.name)
-        }
-        return drop_weak(
-            [*agents, *near_scores], {name: passages[name].score for name in names if name in with_passages}
-        )[:limit]
+        near_agents = [*agents, *near_scores]
+        if threshold > 0:
+            passage_scores = {
+                index.name: passages[index.name].score
+                for index in indexes
+                if index.name in passages and len(index.centroids) and not self._has_live_source(index.name)
+            }
+            near_agents = drop_weak(near_agents, passage_scores)
+        return near_agents[:limit]
 
     async def _find_best_passages(self, query: str, vector: Vectors, names: Sequence[str]) -> Mapping[str, BestPassage]:
         """Return the best scores of the passages of each of these agents: the same search as theirs, over all."""

@@ -89,7 +89,6 @@ LEFT_OUT = (
     "/examples/web_ui/**",
 )
 DEPLOYMENTS = ("agentscope-qa", "modelscope-qa", "olympic-bot")
-MAX_AGENTS_OF_THREE = 1.8
 
 
 @dataclass(frozen=True, slots=True)
