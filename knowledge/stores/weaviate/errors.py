@@ -33,7 +33,7 @@ HINTS = (
     (("found similar class",), f"a collection has this name in other letters, see {SETTINGS_SECTION}.collection"),
     (("tenant not active",), INACTIVE_HINT),
     # It takes requests before it has read which collections it holds.
-    (("could not find class", "class not found", "tenant not found"), STARTING_HINT),
+    (("could not find class", "class not found", "non-existing index", "tenant not found"), STARTING_HINT),
     # Of OpenSSL and of gRPC's own library.
     (
         ("certificate verify failed", "certificate_verify_failed", "handshake", "wrong version number", "ssl"),

@@ -13,6 +13,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -155,12 +156,18 @@ class WeaviateStore:
         Raises `StoreError` as `open_weaviate` does.
         """
         await self._cluster.ensure_collections(may_differ=rebuild)
-        if self._owner:
-            await claim_ownership(self._cluster, self._owner)
+        await self._try_while_starting(self._claim_ownership)
         if rebuild:
             await self._cluster.drop()
             await self.prepare()
-            return
+        else:
+            await self._try_while_starting(self._ensure_label)
+
+    async def _claim_ownership(self) -> None:
+        if self._owner:
+            await claim_ownership(self._cluster, self._owner)
+
+    async def _ensure_label(self) -> None:
         if LABEL_KEY not in await self._cluster.get([LABEL_KEY]):
             await self._cluster.create(NewObject(LABEL_KEY, self._labels))
         await self._load_commits(())
@@ -297,10 +304,14 @@ class WeaviateStore:
     ) -> T:
         """Read until no commit came in between, and until a server that is starting knows its collections."""
         names = tuple(dict.fromkeys(sources))
+        return await self._try_while_starting(partial(self._read_at_one_commit, names, read, timeout_factor))
+
+    async def _try_while_starting(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Try until a server that is starting, or was told of its collections a moment ago, knows them."""
         began_at = time.monotonic()
         while True:
             try:
-                return await self._read_at_one_commit(names, read, timeout_factor)
+                return await call()
             except StoreStarting:
                 if time.monotonic() - began_at > STARTING_S:
                     raise

@@ -36,7 +36,8 @@ async def wait_for_passages(fleet: Fleet) -> int:
     """Wait until somebody has read the source; return how many daemons did."""
     async with asyncio.timeout(INGEST_S):
         while not (count := sum('"source.refreshed"' in item.log() for item in fleet.deployments)):
-            assert all(process.returncode is None for process in fleet.processes), fleet.deployments[0].log()
+            for deployment, process in zip(fleet.deployments, fleet.processes, strict=True):
+                assert process.returncode is None, deployment.log()
             await asyncio.sleep(0.1)
     return count
 

@@ -104,7 +104,8 @@ class Fleet:
             self.processes.append(await stack.enter_async_context(self.deployments[-1].daemon()))
         async with asyncio.timeout(START_S):
             while not all("daemon.ready" in item.log() for item in self.deployments) or not self.telegram.offsets:
-                assert all(process.returncode is None for process in self.processes), self.deployments[0].log()
+                for deployment, process in zip(self.deployments, self.processes, strict=True):
+                    assert process.returncode is None, deployment.log()
                 await asyncio.sleep(LOOK_S)
 
     def _settings(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from knowledge.stores.weaviate.client import Cluster
 from knowledge.stores.weaviate.schema import DOCUMENTS, OWNER_KEY, PASSAGES, document_key, make_collection_config
 from tests.support.deployment import Deployment
 from tests.support.stores import DIMENSION, forget, put, row
-from tests.support.weaviate import connect_cluster, opened, serve_bytes
+from tests.support.weaviate import connect_cluster, name_collections, opened, serve_bytes
 
 OURS = StoreOwner("ours", frozenset({"docs"}))
 THEIRS = StoreOwner("theirs", frozenset({"docs"}))
@@ -83,6 +83,18 @@ class TestOwners:
         await call(first, "store", "copy", "--to", "sqlite")
         await call(first, "store", "copy", "--to", "weaviate")
         assert "gearbox.md" in await call(second, "search", "gearbox")
+
+    async def test_daemons_of_one_deployment_may_start_at_once(self, weaviate_server: WeaviateSettings) -> None:
+        """A server that has just made a collection refuses to read it for a moment."""
+        for delay_s in (0.02, 0.04, 0.08, 0.12):
+            settings = name_collections(weaviate_server)
+
+            async def open_later(delay_s: float, settings: WeaviateSettings = settings) -> None:
+                await asyncio.sleep(delay_s)
+                await (await open_weaviate(settings, "test", DIMENSION, owner=OURS)).close()
+
+            await asyncio.gather(*(open_later(delay_s * number) for number in range(3)))
+            await forget(settings)
 
     async def test_a_deployment_that_is_faster_has_them(self, settings: WeaviateSettings) -> None:
         results = await asyncio.gather(
