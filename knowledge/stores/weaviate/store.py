@@ -111,6 +111,8 @@ async def check_weaviate(settings: WeaviateSettings, owner: StoreOwner) -> None:
 class WeaviateStore:
     """A `Store` in two collections of a Weaviate server. Any number of readers; writers of one source take turns."""
 
+    takes_unfilled = False
+
     def __init__(
         self,
         cluster: Cluster,

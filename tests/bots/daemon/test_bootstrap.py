@@ -27,6 +27,13 @@ class Watched:
     async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         return await self.store.manifest(source)
 
+    @property
+    def takes_unfilled(self) -> bool:
+        return self.store.takes_unfilled
+
+    async def rows(self, source: str, paths: Collection[str]) -> Sequence[PassageRow]:
+        return await self.store.rows(source, paths)
+
     async def replace(
         self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
     ) -> None:
