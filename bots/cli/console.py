@@ -61,9 +61,11 @@ def make_table(left_headings: Sequence[str], right_headings: Sequence[str]) -> T
 
 def print_reports(console: Console, reports: Sequence[SyncReport]) -> None:
     """Print what a refresh did, one line per source, skips and staleness below."""
-    table = make_table(["source"], ("added", "updated", "deleted", "unchanged", "passages", "seconds"))
+    counted = ("added", "updated", "deleted", "unchanged", "passages", "by meaning", "seconds")
+    table = make_table(["source"], counted)
     for report in reports:
-        counts = (report.added, report.updated, report.deleted, report.unchanged, report.passages)
+        changes = (report.added, report.updated, report.deleted, report.unchanged)
+        counts = (*changes, report.passages, report.passages - report.unfilled)
         table.add_row(report.name, *map(str, counts), f"{report.seconds:.1f}")
     console.print(table)
     for report in reports:

@@ -135,15 +135,16 @@ def with_model(deployment: Deployment, model: LanguageModelPeer) -> Deployment:
     return Deployment(deployment.folder, {**deployment.settings, "models": models})
 
 
-def test_an_ingest_shows_how_far_it_is_and_how_fast(deployment: Deployment) -> None:
+def test_an_ingest_shows_how_far_words_and_meaning_are(deployment: Deployment) -> None:
     with closing(Terminal(deployment, "ingest", "--rebuild")) as output:
         assert output.end() == 0
-        bars = [line for screen in output.screens for line in screen.splitlines() if "documents" in line]
-        assert any("2/2" in line and "passages," in line and "/s" in line for line in bars)
+        bars = [line for screen in output.screens for line in screen.splitlines() if "by words" in line]
+        assert any("2 of 2 documents" in line for line in bars)
+        assert any("by meaning" in line for line in bars)
         assert "added" in output.text()
         assert output.written.count(HIDE) == output.written.count(SHOW) > 0
     piped = deployment.call("ingest").stdout
-    assert "documents" not in piped
+    assert "by words" not in piped
     assert "\x1b" not in piped
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
+from bots.cli import first_reading
 from bots.cli.init_template import SCHEMA_NAME
 from bots.cli.main import main
 from tests.support.deployment import README, ROOT, Deployment
@@ -93,3 +94,19 @@ def test_init_tells_of_all_that_it_writes(deployment: Deployment) -> None:
 def test_every_command_is_in_the_contract() -> None:
     table = (ROOT / "docs" / "commands.md").read_text("utf-8").partition("## The command line")[2]
     assert [name for name in main.list_commands(click.Context(main)) if f"| `kimas {name}" not in table] == []
+
+
+def test_the_first_question_reads_first_by_words_and_says_so(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_reading, "MAX_FILLED_FIRST", 0)
+    result = deployment.call("ask", "How do I change the signing key?")
+    assert "[1]" in result.stdout
+    assert "Reading the sources for the first time." in result.stderr
+    assert "Found by words alone so far: 1 of 1 passage; `kimas ingest`" in result.stderr
+    assert "docs: 1 passage by words, 0 by meaning so far" in deployment.call("sources").stdout
+    assert deployment.json("ingest")["sources"][0]["by_meaning"] == 1
+    assert deployment.json("sources")["sources"][0]["by_meaning"] == 1
+    result = deployment.call("ask", "How do I change the signing key?")
+    assert "words" not in result.stderr
+    assert "first time" not in result.stderr
