@@ -140,7 +140,7 @@ async def ingest(settings: Settings, names: Sequence[str], *, rebuild: bool, as_
     if as_json:
         print_json(refresh_result_as_json(result))
     else:
-        print_refresh_result(out, result.reports, result.failures)
+        print_refresh_result(out, result)
         languages = {report.name: report.languages for report in result.reports}
         known_languages = await asyncio.to_thread(get_known_languages, settings.knowledge.embedding)
         for text in describe_unknown_languages(languages, known_languages) if known_languages else ():
@@ -230,4 +230,9 @@ def refresh_result_as_json(result: RefreshResult) -> Mapping[str, Any]:
         }
         for report in result.reports
     ]
-    return {"sources": sources + [{"name": name, "error": reason} for name, reason in result.failures.items()]}
+    for source in sources:
+        if source["name"] in result.failures:
+            source["error"] = result.failures[source["name"]]
+    read_names = {source["name"] for source in sources}
+    unread = {name: reason for name, reason in result.failures.items() if name not in read_names}
+    return {"sources": sources + [{"name": name, "error": reason} for name, reason in unread.items()]}

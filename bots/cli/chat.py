@@ -290,7 +290,7 @@ async def _refresh_requested(app: App, settings: Settings) -> None:
     if source_names:
         with ingest_progress(out) as progress:
             result = redact_refresh_result(await app.refresh(source_names, progress), settings)
-        print_refresh_result(out, result.reports, result.failures)
+        print_refresh_result(out, result)
 
 
 def _has_line() -> bool:

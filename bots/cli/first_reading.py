@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bots.cli.console import print_refresh_result, redact_refresh_result
+from bots.cli.console import print_failures, redact_refresh_result
 from bots.common.terminal import ingest_progress, make_console
 from bots.daemon.bootstrap import App
 from core.errors import UsageError
@@ -37,9 +37,7 @@ async def read_first(app: App, *, is_trial: bool = False) -> None:
             result = await app.refresh((), progress, is_filling=False)
             if 0 < library.unfilled_count <= MAX_FILLED_FIRST:
                 result = await _fill_in_time(app, progress, result)
-        failures = redact_refresh_result(result, app.settings).failures
-        if failures:
-            print_refresh_result(out, (), failures)
+        print_failures(out, redact_refresh_result(result, app.settings))
     if library.is_empty:
         raise UsageError("there is nothing to answer from")
 

@@ -163,6 +163,24 @@ async def test_an_answer_streams_in_as_markdown_with_numbered_links(
         assert output.written.count(HIDE) == output.written.count(SHOW) > 0
 
 
+async def test_a_conversation_goes_on_while_vectors_are_made(tmp_path: Path, model: LanguageModelPeer) -> None:
+    make_repository(tmp_path / "rocket")
+    endpoint = {"provider": "openai", "base_url": model.base_url, "model": "embedder", "dimension": model.dimension}
+    sources = {"rocket": {"kind": "git", "url": str(tmp_path / "rocket")}}
+    deployment = Deployment(tmp_path, {"sources": sources, "knowledge": {"embedding": endpoint}})
+    model.hang = True
+    with closing(Terminal(deployment, "chat")) as output:
+        await asyncio.to_thread(output.read, lambda: "\n>" in output.text())
+        assert "Found by words alone so far: " in output.text()
+        output.type(b"How do I change the signing key?\r")
+        await asyncio.to_thread(output.read, lambda: "[1]" in output.text())
+        model.hang = False
+        output.type(b"/sources\r")
+        await asyncio.to_thread(output.read, lambda: "refreshed" in output.text())
+        output.type(b"\x03")
+        assert await asyncio.to_thread(output.end) == 0
+
+
 async def test_control_c_while_the_model_thinks_gives_the_terminal_back(
     deployment: Deployment, model: LanguageModelPeer
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ from bots.cli import first_reading
 from bots.cli.init_template import SCHEMA_NAME
 from bots.cli.main import main
 from tests.support.deployment import README, ROOT, Deployment
+from tests.support.peers.language_model import LanguageModelPeer
 
 HALF_A_TERMINAL = 80
 
@@ -110,3 +112,20 @@ def test_the_first_question_reads_first_by_words_and_says_so(
     result = deployment.call("ask", "How do I change the signing key?")
     assert "words" not in result.stderr
     assert "first time" not in result.stderr
+
+
+async def test_an_embedding_endpoint_that_is_down_costs_no_answer(deployment: Deployment) -> None:
+    async with LanguageModelPeer() as peer:
+        endpoint = {"provider": "openai", "base_url": peer.base_url, "model": "embedder", "dimension": peer.dimension}
+        deployment.settings["knowledge"] = {"embedding": endpoint}
+        peer.status = 500
+        result = await asyncio.to_thread(deployment.call, "ask", "How do I change the signing key?")
+        assert "[1]" in result.stdout
+        assert "docs is found by words alone: " in result.stderr
+        assert "Found by words alone so far: 1 of 1 passage" in result.stderr
+        sources = (await asyncio.to_thread(deployment.call, "sources")).stdout
+        assert "docs: 1 passage by words, 0 by meaning so far; the embedding model fails: " in sources
+        assert "docs is found by words alone: " in (await asyncio.to_thread(deployment.call, "ingest", code=1)).stdout
+        peer.status = 0
+        assert (await asyncio.to_thread(deployment.json, "ingest"))["sources"][0]["by_meaning"] == 1
+        assert "by meaning" not in (await asyncio.to_thread(deployment.call, "sources")).stdout
