@@ -108,6 +108,10 @@ async def until(scheduler: SourceRefresher, name: str, holds: Callable[[SourceSt
     return state
 
 
+def is_filled(state: SourceState) -> bool:
+    return bool(state.last_success) and not state.unfilled
+
+
 async def true(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(SOON_S):
         while not condition():
@@ -312,12 +316,13 @@ async def test_what_another_process_did_is_seen_and_its_lock_respected(knowledge
     settings = knowledge_folder.settings({"fruit": knowledge_folder.files("fruit", a="apple")})
     often = timedelta(seconds=0.05)
     async with knowledge_folder.run_scheduler(settings, poll_interval=often, retry_delay=often) as scheduler:
-        await until(scheduler, "fruit", lambda source_state: source_state.last_success)
+        await until(scheduler, "fruit", is_filled)
         await true(lambda: knowledge_folder.notifications)
         knowledge_folder.files("fruit", b="banana")
         notification_count = len(knowledge_folder.notifications)
         await refresh_source(knowledge_folder.work(settings), "fruit")
         await true(lambda: len(knowledge_folder.notifications) > notification_count)
+        await until(scheduler, "fruit", is_filled)
         async with source_lock(knowledge_folder.folder, "fruit"):
             tries_before = await knowledge_folder.tries("fruit")
             await scheduler.refresh(["fruit"])
