@@ -234,7 +234,8 @@ async def fill_sources(
                 unfilled_counts[name] = coverage.unfilled
                 is_filled = not coverage.unfilled
         except (EmbeddingError, StoreLocked) as error:
-            _log.error("source.not_filled", source=name, error=str(error))
+            log = _log.info if isinstance(error, StoreLocked) else _log.error
+            log("source.not_filled", source=name, error=str(error))
             failures.setdefault(name, str(error))
     reports = tuple(replace(report, unfilled=unfilled_counts[report.name]) for report in result.reports)
     return RefreshResult(reports, failures)

@@ -18,6 +18,7 @@ from knowledge.ingestion.filling import fill
 from knowledge.ingestion.sync import SyncOptions, SyncReport, refresh
 from knowledge.parsing.parser import P, Result, ThreadParser
 from knowledge.ports import Document, Embedder, Listing, Source, Store, TextKind, Vectors
+from knowledge.stores.locked_store import LockedStore
 from knowledge.stores.sqlite.store import open_sqlite
 
 
@@ -70,7 +71,9 @@ class GatedParser(ThreadParser):
         return await super().run(function, *args, **kwargs)
 
 
-async def read_and_fill(source: Source, store: Store, embedder: Embedder, options: SyncOptions) -> SyncReport:
+async def read_and_fill(
+    source: Source, store: Store | LockedStore, embedder: Embedder, options: SyncOptions
+) -> SyncReport:
     """Refresh a source, then make all vectors that it lacks."""
     report = await refresh(source, store, embedder, options)
     await fill(source.name, store, embedder)
