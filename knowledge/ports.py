@@ -114,23 +114,28 @@ class Embedder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PassageRow:
-    """A passage as a store keeps it: with the fingerprint of its document, its lexical tokens and its vector."""
+    """A passage as a store keeps it: with the fingerprint of its document, its lexical tokens and its vector.
+
+    The vector is None until it is made, and zero for a text that the embedding model refuses.
+    """
 
     passage: Passage
     fingerprint: str
     tokens: str
-    vector: Vectors
+    vector: Vectors | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
     """A document in a store: its fingerprint and its number of passages (0 for an empty document).
 
-    One that has lost some of its passages has an empty fingerprint, so that it is read again.
+    One that has lost some of its passages has an empty fingerprint, so that it is read again. `unfilled_count` passages
+    have no vector yet.
     """
 
     fingerprint: str
     passage_count: int
+    unfilled_count: int = 0
 
     @property
     def is_damaged(self) -> bool:
@@ -150,15 +155,53 @@ class StoreOwner:
     is_named: bool = False
 
 
-class Store(Protocol):
-    """Where passages live. Every write is atomic: a reader sees a document's old rows or its new ones, never a mix."""
+class CopyOrigin(Protocol):
+    """A store from which passages can be copied with their vectors."""
 
     async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         """Return what is held of a source, by path."""
         ...
 
+    async def rows(self, source: str, paths: Collection[str]) -> Sequence[PassageRow]:
+        """Return the rows of these paths of a source."""
+        ...
+
+
+class SearchableStore(CopyOrigin, Protocol):
+    """What questions need of a store."""
+
     async def filled(self, sources: Collection[str]) -> Set[str]:
         """Return those of these sources that have passages. Raises `StoreError` where that cannot be known now."""
+        ...
+
+    async def search(
+        self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int
+    ) -> Sequence[Passage]:
+        """Return the union of the `limit` best by BM25 and the `limit` nearest by cosine, unordered.
+
+        Every passage carries both of its true scores; the cosine is 0 for one that has no vector. `vector` None
+        searches by tokens alone.
+        """
+        ...
+
+    async def term_weights(self, tokens: str, sources: Collection[str] | None = None) -> Mapping[str, float]:
+        """Return the IDF of each token over all passages, as BM25 has it; empty where the store cannot count them.
+
+        With `sources`, a token that no passage of theirs has weighs what a word weighs that no passage has at all.
+        """
+        ...
+
+    async def vectors(self, source: str) -> Vectors:
+        """Return all vectors of a source, shape (passages with one, dimension), for the routing centroids."""
+        ...
+
+
+class Store(SearchableStore, Protocol):
+    """Where passages live. Every write is atomic: a reader sees a document's old rows or its new ones, never a mix."""
+
+    @property
+    def takes_unfilled(self) -> bool:
+        """Return whether passages may be written before their vectors are made."""
         ...
 
     async def replace(
@@ -175,42 +218,6 @@ class Store(Protocol):
         """Bring files and indexes up to date after writes: without it searches are slower and BM25 less exact."""
         ...
 
-    async def search(
-        self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int
-    ) -> Sequence[Passage]:
-        """Return the union of the `limit` best by BM25 and the `limit` nearest by cosine, unordered.
-
-        Every passage carries both of its true scores. `vector` None searches by tokens alone.
-        """
-        ...
-
-    async def term_weights(self, tokens: str, sources: Collection[str] | None = None) -> Mapping[str, float]:
-        """Return the IDF of each token over all passages, as BM25 has it; empty where the store cannot count them.
-
-        With `sources`, a token that no passage of theirs has weighs what a word weighs that no passage has at all.
-        """
-        ...
-
-    async def vectors(self, source: str) -> Vectors:
-        """Return all vectors of a source, shape (passages, dimension), for the routing centroids."""
-        ...
-
     async def close(self) -> None:
         """Let go of the files or the connection. Idempotent."""
         ...
-
-
-class CopyOrigin(Protocol):
-    """A store from which passages can be copied with their vectors."""
-
-    async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
-        """Return what is held of a source, by path."""
-        ...
-
-    async def rows(self, source: str, paths: Collection[str]) -> Sequence[PassageRow]:
-        """Return the rows of these paths of a source."""
-        ...
-
-
-class CopyableStore(Store, CopyOrigin, Protocol):
-    """A store whose passages can be copied into another."""

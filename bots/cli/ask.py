@@ -17,8 +17,8 @@ from bots.cli.console import (
     print_refresh_result,
     redact_refresh_result,
 )
+from bots.cli.first_reading import describe_unfilled, read_first
 from bots.cli.language_check import describe_unknown_languages
-from bots.cli.trial import read_source
 from bots.common.reply_sink import SilentSink
 from bots.common.terminal import ingest_progress, make_console, print_json
 from bots.console.render import ConsoleSink
@@ -37,27 +37,26 @@ from knowledge.embedding import get_known_languages
 from knowledge.ingestion.refresh import RefreshResult
 from knowledge.ingestion.schedule import stored_sources
 from knowledge.retrieval.score_explanation import explain_passages, explain_routing
-from knowledge.stores import NO_SOURCES, require_ingested
+from knowledge.stores import NO_SOURCES, require_ingested, require_sources
 
 
 async def ask(settings: Settings, question: str, *, as_json: bool, is_trial: bool = False) -> int:
-    """Answer one question; `-` reads it from standard input. A trial reads its source first."""
+    """Answer one question; `-` reads it from standard input. What was never read is read first, by words."""
     if question == "-":
         question = sys.stdin.read()
     # Before a model is loaded, which may have to be fetched.
     validate_question(Question(question))
-    if not is_trial:
-        await require_ingested(settings)
+    await require_sources(settings)
     async with open_app(settings) as app:
-        if is_trial:
-            await read_source(app)
-        require_knowledge(app)
+        await read_first(app, is_trial=is_trial)
         if as_json:
             reply = await app.answer(Question(question), SilentSink())
             print_json(reply_as_json(question, reply))
         else:
             with closing(ConsoleSink(make_console())) as sink:
                 await app.answer(Question(question), sink)
+        if hint := describe_unfilled(app.library, is_trial=is_trial):
+            make_console(stderr=True).print(hint, style="dim", markup=False, soft_wrap=True)
     return 0
 
 
@@ -141,7 +140,7 @@ async def ingest(settings: Settings, names: Sequence[str], *, rebuild: bool, as_
     if as_json:
         print_json(refresh_result_as_json(result))
     else:
-        print_refresh_result(out, result.reports, result.failures)
+        print_refresh_result(out, result)
         languages = {report.name: report.languages for report in result.reports}
         known_languages = await asyncio.to_thread(get_known_languages, settings.knowledge.embedding)
         for text in describe_unknown_languages(languages, known_languages) if known_languages else ():
@@ -224,10 +223,16 @@ def refresh_result_as_json(result: RefreshResult) -> Mapping[str, Any]:
             "unchanged": report.unchanged,
             "repaired": report.repaired,
             "passages": report.passages,
+            "by_meaning": report.passages - report.unfilled,
             "seconds": round(report.seconds, 3),
             "skipped": dict(report.skipped),
             "stale": report.stale,
         }
         for report in result.reports
     ]
-    return {"sources": sources + [{"name": name, "error": reason} for name, reason in result.failures.items()]}
+    for source in sources:
+        if source["name"] in result.failures:
+            source["error"] = result.failures[source["name"]]
+    read_names = {source["name"] for source in sources}
+    unread = {name: reason for name, reason in result.failures.items() if name not in read_names}
+    return {"sources": sources + [{"name": name, "error": reason} for name, reason in unread.items()]}

@@ -7,19 +7,21 @@ rated is kept in the deployment's journal, with its rating.
 from __future__ import annotations
 
 import asyncio
+import select
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from bots.cli.console import print_refresh_result, redact_refresh_result
-from bots.cli.trial import read_source
+from bots.cli.first_reading import describe_unfilled, read_first
 from bots.common.open_storage import has_database, open_journal, open_refresh_repository
 from bots.common.terminal import ingest_progress, interruptible, make_console
 from bots.console.adapter import TerminalAdapter
@@ -32,12 +34,11 @@ from bots.daemon.bootstrap import (
     make_inbox,
     make_live_settings,
     open_app,
-    require_knowledge,
 )
-from core.errors import KimasError, UsageError
+from core.errors import KimasError, StoreError, UsageError
 from core.messaging.commands.answer_commands import explain_command
 from core.messaging.policy.command_table import forget_text, is_ask_command
-from core.observability.logs import make_redactor
+from core.observability.logs import get_logger, make_redactor
 from core.observability.metrics import ProcessingOutcome
 from core.ports import AnswerFunction, Sink, SourceRefresher
 from core.runtime.tasks import task_group
@@ -47,14 +48,18 @@ from core.storage.engine import Database
 from core.storage.feedback import FeedbackRepository, JournaledAnswer, Rating
 from core.storage.messages import Journal
 from core.types import Message, Question, Reply, Turn
-from knowledge.stores import require_ingested
+from knowledge.stores import require_sources
 
 if TYPE_CHECKING:
     from core.messaging.commands.context import CommandRequest
     from core.messaging.inbox import Inbox
 
+_log = get_logger(__name__)
+
 EXIT_WORDS = frozenset({"exit", "quit", ":q"})
 WARM_UP_START_S = 0.01
+# How often it is looked whether a line was typed, while vectors are made.
+POLL_INTERVAL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,10 @@ class SessionFeedback(FeedbackRepository):
         return await super().rate(press, self._deployment_ids.get(question_id, question_id), verdict, reason)
 
 
+async def _read_nothing() -> None:
+    return None
+
+
 class Conversation:
     """A person's lines and the bot's replies. `answer` answers the questions.
 
@@ -108,7 +117,7 @@ class Conversation:
         answer: AnswerFunction,
         out: Console,
         make_source_refresher: Callable[[Database], SourceRefresher] | None = None,
-        read_line: Callable[[], str | None] = lambda: None,
+        read_line: Callable[[], Awaitable[str | None]] = _read_nothing,
     ) -> None:
         self._settings = _to_terminal_settings(settings)
         self._answer = answer
@@ -222,31 +231,46 @@ def _to_terminal_settings(settings: Settings) -> Settings:
 
 
 async def chat(settings: Settings, *, is_trial: bool = False) -> int:
-    """Hold a conversation in the terminal until its end of input. A trial reads its source first."""
+    """Hold a conversation in the terminal until its end of input. What was never read is read first, by words."""
     out = make_console()
-    if not is_trial:
-        await require_ingested(settings)
+    await require_sources(settings)
     async with open_app(settings) as app, task_group() as tasks:
-        if is_trial:
-            await read_source(app)
-        require_knowledge(app)
+        await read_first(app, is_trial=is_trial)
+        filling = tasks.create_task(_fill(app))
         async with Conversation(
-            settings, app.answer, out, app.make_refresh_scheduler, lambda: _read_line(out)
+            settings, app.answer, out, app.make_refresh_scheduler, partial(_read_line, out, filling)
         ) as conversation:
 
             async def receive(message: Message) -> None:
                 await conversation.receive(message)
                 if message.command == "refresh":
+                    # Both want the locks of the sources.
+                    filling.cancel()
+                    await asyncio.gather(filling, return_exceptions=True)
                     await _refresh_requested(app, settings)
 
             out.print(_format_welcome(settings), style="dim", markup=False)
+            if hint := describe_unfilled(app.library, is_trial=is_trial):
+                out.print(hint, style="dim", markup=False)
             # Reading a line blocks the loop, but not the thread that loads while somebody types.
             warm_up = tasks.create_task(app.warm_up())
             await asyncio.sleep(WARM_UP_START_S)
             await conversation.adapter.listen(receive)
             # Who leaves does not wait for what only a question would have needed.
             warm_up.cancel()
+            filling.cancel()
     return 0
+
+
+async def _fill(app: App) -> None:
+    """Make the vectors that are missing while somebody asks; what is not done by the end continues next time."""
+    if not app.library.unfilled_count:
+        return
+    try:
+        # The log says what failed.
+        await app.fill()
+    except StoreError as error:
+        _log.error("chat.not_filled", error=str(error))
 
 
 def _format_welcome(settings: Settings) -> str:
@@ -266,19 +290,28 @@ async def _refresh_requested(app: App, settings: Settings) -> None:
     if source_names:
         with ingest_progress(out) as progress:
             result = redact_refresh_result(await app.refresh(source_names, progress), settings)
-        print_refresh_result(out, result.reports, result.failures)
+        print_refresh_result(out, result)
 
 
-def _read_line(out: Console) -> str | None:
-    """Return the next line, or None at the end and after Ctrl-C. Reading blocks the event loop.
+def _has_line() -> bool:
+    return bool(select.select([sys.stdin], [], [], POLL_INTERVAL_S)[0])
+
+
+async def _read_line(out: Console, filling: asyncio.Task[None]) -> str | None:
+    """Return the next line, or None at the end and after Ctrl-C. Reading blocks the event loop once nothing is filled.
 
     Only a person at a terminal is shown a prompt: answers to lines from a file or a pipe stand alone.
     """
     is_terminal = sys.stdin.isatty()
     try:
+        if is_terminal:
+            out.print("[bold]> [/]", end="")
+            # A terminal can be read once a whole line is there.
+            while not (filling.done() or await asyncio.to_thread(_has_line)):
+                continue
         with interruptible():
-            line = str(out.input("[bold]> [/]" if is_terminal else "")).strip()
-    except (EOFError, KeyboardInterrupt):
+            line = input().strip()  # noqa: ASYNC250 (nothing else runs by now)
+    except (EOFError, KeyboardInterrupt, asyncio.CancelledError):
         if is_terminal:
             out.print()
         return None

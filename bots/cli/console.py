@@ -42,12 +42,19 @@ class Finding:
     text: str
 
 
-def print_refresh_result(console: Console, reports: Sequence[SyncReport], failures: Mapping[str, str]) -> None:
-    """Print what a refresh did, and why sources failed, by name."""
-    if reports:
-        print_reports(console, reports)
-    for name, reason in failures.items():
-        message = f"{name} failed, what was known of it is kept: {strip_source_prefix(name, reason)}"
+def print_refresh_result(console: Console, result: RefreshResult) -> None:
+    """Print what a refresh did, and why sources failed."""
+    if result.reports:
+        print_reports(console, result.reports)
+    print_failures(console, result)
+
+
+def print_failures(console: Console, result: RefreshResult) -> None:
+    """Print why sources failed: they could not be read, or no vectors could be made after that."""
+    read_names = {report.name for report in result.reports}
+    for name, reason in result.failures.items():
+        outcome = "is found by words alone" if name in read_names else "failed, what was known of it is kept"
+        message = f"{name} {outcome}: {strip_source_prefix(name, reason)}"
         console.print(strip_control_characters(message), style="red", markup=False, soft_wrap=True)
 
 
@@ -61,9 +68,11 @@ def make_table(left_headings: Sequence[str], right_headings: Sequence[str]) -> T
 
 def print_reports(console: Console, reports: Sequence[SyncReport]) -> None:
     """Print what a refresh did, one line per source, skips and staleness below."""
-    table = make_table(["source"], ("added", "updated", "deleted", "unchanged", "passages", "seconds"))
+    counted = ("added", "updated", "deleted", "unchanged", "passages", "by meaning", "seconds")
+    table = make_table(["source"], counted)
     for report in reports:
-        counts = (report.added, report.updated, report.deleted, report.unchanged, report.passages)
+        changes = (report.added, report.updated, report.deleted, report.unchanged)
+        counts = (*changes, report.passages, report.passages - report.unfilled)
         table.add_row(report.name, *map(str, counts), f"{report.seconds:.1f}")
     console.print(table)
     for report in reports:

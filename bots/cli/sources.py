@@ -12,7 +12,7 @@ from bots.cli.console import describe_repair, make_table
 from bots.common.open_storage import open_database, open_existing_database
 from bots.common.terminal import make_console, print_json
 from bots.console.convert import OWNER_ID, TERMINAL_KEY
-from core.formatting import strip_control_characters
+from core.formatting import pluralize, strip_control_characters
 from core.observability.logs import make_redactor
 from core.settings import LiveSource, Settings
 from core.settings.audience import Audiences, describe
@@ -39,6 +39,7 @@ STORED_SOURCE_KEYS = (
     "running",
     "unreadable",
     "repaired",
+    "by_meaning",
 )
 MAX_NAMED_DOCUMENTS = 10
 
@@ -73,12 +74,21 @@ async def sources(settings: Settings, *, as_json: bool) -> int:
         if state.error:
             message = redact(f"{state.name} failed: {state.error}")
             out.print(strip_control_characters(message), style="red", markup=False, soft_wrap=True)
+        if state.unfilled:
+            out.print(strip_control_characters(redact(_describe_unfilled(state))), markup=False, soft_wrap=True)
         if state.repaired:
             message = f"{state.name}: at the last refresh {describe_repair(state.repaired)}"
             out.print(message, style="yellow", markup=False, soft_wrap=True)
         for line in _describe_unreadable(state):
             out.print(strip_control_characters(redact(line)), style="yellow", markup=False, soft_wrap=True)
     return 0
+
+
+def _describe_unfilled(state: SourceState) -> str:
+    """Say how much of a source is found by words, and how much by meaning."""
+    amount = f"{pluralize(state.passages, 'passage')} by words, {state.passages - state.unfilled:,} by meaning"
+    reason = f"; the embedding model fails: {state.fill_error}" if state.fill_error else ""
+    return f"{state.name}: {amount} so far{reason}"
 
 
 def _describe_unreadable(state: SourceState) -> Sequence[str]:
@@ -155,6 +165,7 @@ def _as_json(name: str, settings: Settings, state: SourceState | None, now: date
         "running": state.running,
         "unreadable": dict(state.unreadable),
         "repaired": state.repaired,
+        "by_meaning": state.passages - state.unfilled,
     }
 
 

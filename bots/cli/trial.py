@@ -12,9 +12,6 @@ from typing import Any
 
 import click
 
-from bots.cli.console import print_refresh_result, redact_refresh_result
-from bots.common.terminal import ingest_progress, make_console
-from bots.daemon.bootstrap import App
 from core.errors import UsageError
 from core.settings import Settings
 from core.settings.loader import load_settings
@@ -77,17 +74,3 @@ def load_trial_settings(location: str, overrides: tuple[str, ...]) -> Settings:
     if not location:
         click.echo(GUIDE_NOTICE, err=True)
     return load_settings((), (f"data_dir={cache / key}", f"sources.{name}={json.dumps(source)}", *overrides))
-
-
-async def read_source(app: App) -> None:
-    """Read the source: at first, and again where that costs little. Raises `UsageError` if nothing is known."""
-    is_cheap = all(source.kind == "files" for source in app.settings.sources.values())
-    if not (app.library.is_empty or is_cheap):
-        return
-    out = make_console(stderr=True)
-    with ingest_progress(out) as progress:
-        result = redact_refresh_result(await app.refresh((), progress), app.settings)
-    if result.failures:
-        print_refresh_result(out, (), result.failures)
-    if app.library.is_empty:
-        raise UsageError("there is nothing to answer from")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import sys
 import threading
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.prompt import Confirm, Prompt
 
 from core.formatting import pluralize, strip_control_characters
@@ -39,29 +40,42 @@ def ingest_progress(console: Console) -> Iterator[Callable[[SyncProgress], None]
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("documents"),
-        TextColumn("{task.fields[passages]}"),
+        TextColumn("{task.fields[amount]}"),
         TimeElapsedColumn(),
         console=console,
         disable=not console.is_terminal,
     )
-    task_ids: dict[str, int] = {}
+    task_ids: dict[tuple[str, bool], TaskID] = {}
 
     def on_progress(progress: SyncProgress) -> None:
-        if progress.source not in task_ids:
-            task_ids[progress.source] = int(progress_bars.add_task(progress.source, total=None, passages=""))
-        passages_text = f"{pluralize(progress.passages, 'passage')}, {progress.passages_per_second:.0f}/s"
+        is_filling = progress.stage == "embedding"
+        key = (progress.source, is_filling)
+        if key not in task_ids:
+            task_ids[key] = progress_bars.add_task(progress.source, total=None, amount="")
+        done, total = (
+            (progress.filled, progress.passages) if is_filling else (progress.documents_done, progress.documents_total)
+        )
+        seconds_left = progress_bars.tasks[task_ids[key]].time_remaining
         progress_bars.update(
-            task_ids[progress.source],  # type: ignore[arg-type]
-            completed=progress.documents_done,
-            total=progress.documents_total,
+            task_ids[key],
+            completed=done,
+            total=total,
             description=f"{progress.source} [dim]{progress.stage}[/]",
-            passages=passages_text if progress.passages else "",
+            amount=format_progress(progress, seconds_left),
         )
 
     with _shown_below_logs(progress_bars):
         yield on_progress
+
+
+def format_progress(progress: SyncProgress, seconds_left: float | None) -> str:
+    """Say how much of a source is read, or how much of it is found by words and by meaning."""
+    amount = f"{pluralize(progress.passages, 'passage')} by words"
+    if progress.stage == "embedding":
+        time_left = f", {math.ceil(seconds_left)} s left" if seconds_left else ""
+        return f"{amount}, {progress.filled:,} by meaning{time_left}"
+    documents = f"{progress.documents_done:,} of {pluralize(progress.documents_total, 'document')}"
+    return f"{documents}, {amount}" if progress.documents_total else ""
 
 
 @contextmanager

@@ -188,7 +188,7 @@ class TerminalAdapter(Adapter):
 
     name = TERMINAL_KEY.platform
 
-    def __init__(self, out: Console, read_line: Callable[[], str | None] = lambda: None) -> None:
+    def __init__(self, out: Console, read_line: Callable[[], Awaitable[str | None]]) -> None:
         self._out = out
         self._read_line = read_line
         self._sink = ConsoleSink(out)
@@ -199,7 +199,7 @@ class TerminalAdapter(Adapter):
 
     async def listen(self, receive: MessageHandler) -> None:
         """Deliver every line that is typed, to the end of input."""
-        while (line := self._read_line()) is not None:
+        while (line := await self._read_line()) is not None:
             await self.process_line(line, receive)
 
     async def process_line(self, line: str, receive: MessageHandler) -> None:

@@ -34,7 +34,13 @@ from core.settings.audience import Audiences
 from core.settings.loader import get_secret_values
 from core.types import Question, Reply
 from knowledge.embedding import open_embedder
-from knowledge.ingestion.refresh import RefreshContext, RefreshResult, purge_passages_for_others, refresh_sources
+from knowledge.ingestion.refresh import (
+    RefreshContext,
+    RefreshResult,
+    fill_sources,
+    purge_passages_for_others,
+    refresh_sources,
+)
 from knowledge.ingestion.schedule import stored_sources
 from knowledge.ingestion.scheduler import RefreshScheduler
 from knowledge.parsing.parser import Parser
@@ -97,16 +103,29 @@ class App:
         return await self.answer_service.answer(question, sink)
 
     async def refresh(
-        self, names: Collection[str] = (), progress: Callable[[SyncProgress], None] | None = None
+        self,
+        names: Collection[str] = (),
+        progress: Callable[[SyncProgress], None] | None = None,
+        *,
+        is_filling: bool = True,
     ) -> RefreshResult:
-        """Refresh the named sources, or all; questions see each source as soon as it is done."""
+        """Refresh the named sources, or all; questions see each source as soon as it is read.
+
+        Then their vectors are made, unless `is_filling` is off.
+        """
         async with open_refreshes(self.settings) as (refresh_repository, leases):
-            return await refresh_sources(
-                replace(self._make_refresh_context(refresh_repository), leases=leases),
-                names,
-                on_progress=progress,
-                on_changed=self.library.reload,
-            )
+            context = replace(self._make_refresh_context(refresh_repository), leases=leases)
+            reload = self.library.reload
+            result = await refresh_sources(context, names, on_progress=progress, on_changed=reload)
+            if not is_filling:
+                return result
+            return await fill_sources(context, names, result, on_progress=progress, on_changed=reload)
+
+    async def fill(self, progress: Callable[[SyncProgress], None] | None = None) -> RefreshResult:
+        """Make the vectors that are missing in all sources; questions see them soon."""
+        async with open_refreshes(self.settings) as (refresh_repository, leases):
+            context = replace(self._make_refresh_context(refresh_repository), leases=leases)
+            return await fill_sources(context, on_progress=progress, on_changed=self.library.reload)
 
     def make_refresh_scheduler(
         self, database: Database, metrics_recorder: MetricsRecorder | None = None, leases: Leases | None = None

@@ -20,6 +20,7 @@ from core.runtime.budget import Budget
 from core.runtime.tasks import task_group
 from core.settings import FilesSource, Settings
 from core.types import MessageRole, Passage, Question, Turn
+from knowledge.ingestion.filling import fill
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, refresh
 from knowledge.ports import Document, Embedder, Listing, Store
 from knowledge.stores.sqlite.store import open_sqlite
@@ -282,6 +283,7 @@ async def corpus_store(
             for name in sorted({document.source for document in documents}):
                 source = CorpusSource(name, [document for document in documents if document.source == name])
                 await refresh(source, store, embedder, SyncOptions(chunk_tokens, on_progress=on_progress))
+                await fill(name, store, embedder)
             yield store
         finally:
             await store.close()

@@ -306,6 +306,8 @@ class English(PlatformTexts):
     sources_listed = "I answer from these sources:"
     source_unknown_state = "queried live, or kept elsewhere"
     source_amount = "{passages} in {documents}"
+    source_unfilled = "{count} of them by words only so far"
+    source_unfilled_because = "{count} of them by words only, because the embedding model fails: {error}"
     passage_count_one = "1 passage"
     passage_count = "{count} passages"
     document_count_one = "1 document"
@@ -345,6 +347,10 @@ class English(PlatformTexts):
     status_paused = ", paused {until}"
     status_sources = "- Sources: {count} configured"
     status_sources_well = "- Sources: {count}, all working, {passages}"
+    status_unfilled = "- Meaning: {count} passages are found by words only so far"
+    status_unfilled_because = (
+        "- Meaning: {count} passages are found by words only, because the embedding model fails: {error}"
+    )
     status_sources_failed = "- Sources: the last refresh failed for {failed} of {count}: {errors}"
     digest_messages = "- Messages: {messages}, of which {answered} answered, {silent} ignored, {failed} failed"
     digest_ratings = "- Ratings: 👍 {up}, 👎 {down}"

@@ -176,7 +176,10 @@ def extract_names(text: str) -> set[str]:
 
 
 def _count_common_words(text: str) -> Counter[str]:
-    words = re.findall(r"[^\W\d_]+", text.lower())
+    words = Counter(re.findall(r"[^\W\d_]+", text.lower()))
     return Counter(
-        {code: sum(word in common_words for word in words) for code, common_words in _COMMON_WORD_SETS.items()}
+        {
+            code: sum(words[word] for word in words.keys() & common_words)
+            for code, common_words in _COMMON_WORD_SETS.items()
+        }
     )

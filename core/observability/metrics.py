@@ -294,6 +294,7 @@ def _source_metrics(states: Sequence[SourceState]) -> Iterable[Metric]:
         return _make_gauge(f"source_{name}_timestamp_seconds", documentation, samples, ("source",))
 
     yield source_gauge("passages", "Passages stored", lambda state: state.passages)
+    yield source_gauge("unfilled_passages", "Passages without a vector", lambda state: state.unfilled)
     yield source_gauge("documents", "Documents stored", lambda state: state.documents)
     yield time_gauge("last_try", "Start of the last refresh", lambda state: state.last_try)
     yield time_gauge("last_success", "End of the last successful refresh", lambda state: state.last_success)

@@ -21,7 +21,7 @@ class RefreshState:
     `unfinished` is true while a refresh runs, or after its process died. `failures` counts the refreshes since the last
     success, including a running one; `fingerprint` is that of the settings of the last one. `changed_at` is the
     last change of the knowledge, `asked_at` the time of a request that is not complete, `counts` the result of the last
-    success by name.
+    success by name, and what has been counted since.
     """
 
     last_try: datetime | None = None
@@ -92,6 +92,12 @@ class RefreshStateRepository(Repository):
         await self._upsert(
             source, passages=passages, documents=documents, error=error, **_end_values(now), **change_values
         )
+
+    async def update_counts(self, source: str, counts: Mapping[str, Any], *, changed: bool) -> None:
+        """Record some of the counts anew. Hold the source's lock around it."""
+        change_values = {"changed_at": _now()} if changed else {}
+        state = await self.get_state(source)
+        await self._upsert(source, counts={**state.counts, **counts}, **change_values)
 
     async def request_refresh(self, sources: Collection[str]) -> None:
         """Request a refresh of these sources as soon as possible; one that has started already does not count."""

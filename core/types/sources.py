@@ -13,7 +13,9 @@ class SourceState:
 
     `error` is why the last try failed, "" after a success. `passages` and `documents` are what is stored, `unreadable`
     names what could not be read, and why, and `repaired` counts what the last success read again because the store had
-    lost passages of it. Times are None for "never" and, for `next_run`, for "only when asked".
+    lost passages of it. `unfilled` of the passages have no vector yet, so that they are found by words alone;
+    `fill_error` is why the last try to make vectors failed. Times are None for "never" and, for `next_run`, for "only
+    when asked".
     """
 
     name: str
@@ -28,3 +30,5 @@ class SourceState:
     next_run: datetime | None = None
     unreadable: Mapping[str, str] = field(default_factory=dict)
     repaired: int = 0
+    unfilled: int = 0
+    fill_error: str = ""

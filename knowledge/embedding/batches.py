@@ -11,6 +11,7 @@ import numpy as np
 
 from core.errors import EmbeddingError
 from core.runtime.tuning import lower_thread_priority
+from core.types import Passage
 from knowledge.ports import Vectors
 
 Batch = Sequence[int]  # indices of texts
@@ -57,6 +58,11 @@ class ThreadedEncoder:
     async def close(self) -> None:
         """Finish the batches under way. Idempotent."""
         await asyncio.to_thread(self._executor.shutdown)
+
+
+def get_embedded_text(passage: Passage) -> str:
+    """Return what is embedded of a passage: its title says what the text is about."""
+    return f"{passage.title}\n{passage.text}"
 
 
 def replace_surrogates(text: str) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -18,9 +18,12 @@ from core.observability.logs import get_logger
 from core.runtime.locks import source_lock
 from core.settings import JournalSettings, LinkedSource, Settings, SourceSettings
 from core.settings.audience import Audiences
+from knowledge.ingestion.filling import Coverage, fill_batch, get_coverage
 from knowledge.ingestion.schedule import (
+    FILL_ERROR,
     LANGUAGES,
     REPAIRED,
+    UNFILLED,
     UNREADABLE,
     index_fingerprint,
     stored_sources,
@@ -50,10 +53,13 @@ MAX_NAMED_DOCUMENTS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RefreshResult:
-    """The outcome of a refresh: a report per source that succeeded, and the reason, by name, for each that failed."""
+    """The outcome of a refresh: a report per source that succeeded, and the reason, by name, for each that failed.
 
-    reports: tuple[SyncReport, ...]
-    failures: Mapping[str, str]
+    One that was read and could not be filled is in both.
+    """
+
+    reports: tuple[SyncReport, ...] = ()
+    failures: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +106,7 @@ async def refresh_source(
     on_changed: ChangeCallback | None = None,
     read_slots: asyncio.Semaphore | None = None,
 ) -> SyncReport:
-    """Bring one source up to date, and record the outcome.
+    """Bring one source up to date, and record the outcome; vectors are made afterwards, by `fill_source`.
 
     `on_changed` is awaited early for a source that was empty, with its name. A slot is taken only after the source has
     been listed, so that waiting for a slow server blocks nobody. A source whose remote cannot be reached is recorded
@@ -159,6 +165,83 @@ async def _make_options(
     )
 
 
+async def fill_source(
+    context: RefreshContext,
+    name: str,
+    *,
+    on_progress: Callable[[SyncProgress], None] | None = None,
+    on_changed: ChangeCallback | None = None,
+) -> Coverage:
+    """Give a batch of a source's passages their vectors, record it, and return what the source has then.
+
+    `on_changed` is awaited when the number of vectors has doubled, and when none is missing any more. Raises
+    `EmbeddingError` (this is recorded), `StoreError`, and `StoreLocked` when another process has the source.
+    """
+
+    def report(coverage: Coverage) -> None:
+        if on_progress:
+            on_progress(SyncProgress(name, "embedding", 0, 0, coverage.passages, coverage.filled))
+
+    async with _refresh_lock(context, name):
+        store = LockedStore(context.store, context.data_dir)
+        manifest = await store.manifest(name)
+        before = get_coverage(manifest)
+        try:
+            coverage = await fill_batch(name, manifest, store, context.embedder, report)
+        except EmbeddingError as error:
+            await _record_coverage(context, name, before, error=context.redact(str(error)))
+            raise
+        has_doubled = coverage.filled.bit_length() != before.filled.bit_length()
+        is_changed = has_doubled or (coverage.unfilled == 0 and before.unfilled > 0)
+        await _record_coverage(context, name, coverage, changed=is_changed)
+    report(coverage)
+    if on_changed and is_changed:
+        await on_changed([name])
+    return coverage
+
+
+async def _record_coverage(
+    context: RefreshContext, name: str, coverage: Coverage, *, changed: bool = False, error: str = ""
+) -> None:
+    if context.refresh_states is None:
+        return
+    counts: dict[str, Any] = {UNFILLED: coverage.unfilled, FILL_ERROR: error}
+    if coverage.refused:
+        unreadable = (await context.refresh_states.get_state(name)).counts.get(UNREADABLE, {})
+        counts[UNREADABLE] = dict(islice({**unreadable, **coverage.refused}.items(), MAX_NAMED_DOCUMENTS))
+    await context.refresh_states.update_counts(name, counts, changed=changed)
+
+
+async def fill_sources(
+    context: RefreshContext,
+    names: Collection[str] = (),
+    result: RefreshResult = RefreshResult(),
+    *,
+    on_progress: Callable[[SyncProgress], None] | None = None,
+    on_changed: ChangeCallback | None = None,
+) -> RefreshResult:
+    """Make all vectors that the named sources lack, or all sources, and return the result of their refresh with that.
+
+    A source that fails, or that another process is refreshing, does not stop the others. Raises `UsageError`,
+    `StoreError`.
+    """
+    unfilled_counts = {report.name: report.unfilled for report in result.reports}
+    failures = dict(result.failures)
+    for name in stored_sources(context.sources, names):
+        try:
+            is_filled = False
+            while not is_filled:
+                coverage = await fill_source(context, name, on_progress=on_progress, on_changed=on_changed)
+                unfilled_counts[name] = coverage.unfilled
+                is_filled = not coverage.unfilled
+        except (EmbeddingError, StoreLocked) as error:
+            log = _log.info if isinstance(error, StoreLocked) else _log.error
+            log("source.not_filled", source=name, error=str(error))
+            failures.setdefault(name, str(error))
+    reports = tuple(replace(report, unfilled=unfilled_counts[report.name]) for report in result.reports)
+    return RefreshResult(reports, failures)
+
+
 async def refresh_sources(
     context: RefreshContext,
     names: Collection[str] = (),
@@ -167,6 +250,8 @@ async def refresh_sources(
     on_changed: ChangeCallback | None = None,
 ) -> RefreshResult:
     """Bring the named sources up to date, one after the other; without names, all stored sources.
+
+    Then their passages are found by words; `fill_sources` makes the vectors.
 
     Without names, sources that are no longer configured are deleted as well. A source that fails, or that another
     process is refreshing, keeps its old knowledge and does not stop the others. `on_changed` is awaited with the name
@@ -218,6 +303,7 @@ async def _record_success(context: RefreshContext, report: SyncReport) -> None:
         await context.refresh_states.mark_failed(
             report.name, error, passages=passages, documents=document_count, changed=is_changed
         )
+        await context.refresh_states.update_counts(report.name, {UNFILLED: report.unfilled}, changed=False)
         return
     document_counts = {name: getattr(report, name) for name in ("added", "updated", "deleted", "unchanged")}
     unreadable = {path: context.redact(reason) for path, reason in report.unreadable.items()}
@@ -228,6 +314,7 @@ async def _record_success(context: RefreshContext, report: SyncReport) -> None:
         LANGUAGES: list(report.languages),
         REPAIRED: report.repaired,
         UNREADABLE: dict(islice(unreadable.items(), MAX_NAMED_DOCUMENTS)),
+        UNFILLED: report.unfilled,
     }
     await context.refresh_states.mark_succeeded(
         report.name, passages=report.passages, documents=document_count, counts=counts, changed=has_changed(report)
@@ -242,8 +329,10 @@ async def _record_failure(context: RefreshContext, name: str, error: str) -> Non
     document_count = previous_state.documents
     try:
         manifest = await context.store.manifest(name)
-        passage_count = sum(document.passage_count for document in manifest.values())
+        coverage = get_coverage(manifest)
+        passage_count = coverage.passages
         document_count = len(manifest)
+        await _record_coverage(context, name, coverage)
     except StoreError as store_error:
         _log.warning("source.not_counted", source=name, error=str(store_error))
     is_changed = (passage_count, document_count) != (previous_state.passages, previous_state.documents)

@@ -22,6 +22,9 @@ UNREADABLE = "unreadable"
 LANGUAGES = "languages"
 # That for how many documents the store had lost passages of.
 REPAIRED = "repaired"
+# Those for how many passages have no vector yet, and why none could be made.
+UNFILLED = "unfilled"
+FILL_ERROR = "fill_error"
 # After a failure a source is retried sooner than scheduled: after a minute, then two, then four, at most an hour.
 MIN_RETRY_DELAY = timedelta(minutes=1)
 MAX_RETRY_DELAY = timedelta(hours=1)
@@ -114,6 +117,8 @@ def _make_source_state(name: str, settings: Settings, state: RefreshState, start
         next_run=next_run,
         unreadable=state.counts.get(UNREADABLE, {}),
         repaired=state.counts.get(REPAIRED, 0),
+        unfilled=state.counts.get(UNFILLED, 0),
+        fill_error=state.counts.get(FILL_ERROR, ""),
         **shared_values,
     )
 

@@ -16,8 +16,15 @@ from core.runtime.tasks import task_group
 from core.runtime.timers import Timers, open_timers
 from core.settings import Settings
 from core.types import SourceState
-from knowledge.ingestion.refresh import ChangeCallback, RefreshContext, purge_removed_sources, refresh_source
+from knowledge.ingestion.refresh import (
+    ChangeCallback,
+    RefreshContext,
+    fill_source,
+    purge_removed_sources,
+    refresh_source,
+)
 from knowledge.ingestion.schedule import (
+    UNFILLED,
     make_schedule,
     next_refresh_at,
     source_states,
@@ -30,7 +37,7 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-# How many sources are listed at the same time (that mostly waits for servers), and how many are read and embedded.
+# How many sources are listed at the same time (that mostly waits for servers), and how many are read.
 FETCH_CONCURRENCY = 8
 INDEX_CONCURRENCY = 2
 # How soon requests, pauses and refreshes of other processes are noticed.
@@ -39,6 +46,9 @@ POLL_INTERVAL = timedelta(minutes=1)
 STORE_POLL_INTERVAL = timedelta(seconds=2)
 # The wait while another process refreshes a source, or when the database or the store fails.
 RETRY_DELAY = timedelta(seconds=15)
+# The wait after the embedding model has failed, and while another source is being filled.
+FILL_RETRY_DELAY = timedelta(minutes=1)
+FILL_TURN_DELAY = timedelta(seconds=5)
 
 
 class RefreshScheduler:
@@ -72,6 +82,9 @@ class RefreshScheduler:
         self._notify_lock = asyncio.Lock()
         self._fetch_slots = asyncio.Semaphore(FETCH_CONCURRENCY)
         self._index_slots = asyncio.Semaphore(INDEX_CONCURRENCY)
+        # One source alone keeps the embedding model busy.
+        self._fill_slot = asyncio.Lock()
+        self._fill_retry_at: dict[str, datetime] = {}
         self._source_names = stored_sources(settings.sources)
         self._reported_interrupted = set[str]()
         self._wake_events = {name: asyncio.Event() for name in self._source_names}
@@ -173,7 +186,8 @@ class RefreshScheduler:
                 self._reported_interrupted.add(name)
                 wait_s = round((refresh_at - now).total_seconds())
                 _log.warning("source.interrupted", source=name, tries=state.failures, retry_s=wait_s)
-            return min(refresh_at or now + self._poll_interval, now + self._poll_interval)
+            next_check_at = min(refresh_at or now + self._poll_interval, now + self._poll_interval)
+            return min(next_check_at, await self._fill(name)) if state.counts.get(UNFILLED) else next_check_at
         try:
             async with self._fetch_slots:
                 # While it waited, it may have been paused, or refreshed by another process.
@@ -186,6 +200,27 @@ class RefreshScheduler:
         except (SourceError, EmbeddingError) as error:
             _log.error("source.failed", source=name, error=str(error))
         # At once: the change must be announced, and another refresh may have been requested meanwhile.
+        return datetime.now(UTC)
+
+    async def _fill(self, name: str) -> datetime:
+        """Make a batch of vectors of a source, and return when to look for more: a refresh that is due comes first."""
+        now = datetime.now(UTC)
+        retry_at = self._fill_retry_at.get(name, now)
+        if retry_at > now:
+            return retry_at
+        if self._fill_slot.locked():
+            # Whoever asks for a refresh meanwhile need not wait for it.
+            return now + FILL_TURN_DELAY
+        try:
+            async with self._fill_slot:
+                await fill_source(self._context, name)
+        except StoreLocked as error:
+            _log.info("source.busy", source=name, reason=str(error))
+            return datetime.now(UTC) + self._retry_delay
+        except EmbeddingError as error:
+            _log.error("source.not_filled", source=name, error=str(error))
+            self._fill_retry_at[name] = datetime.now(UTC) + FILL_RETRY_DELAY
+            return self._fill_retry_at[name]
         return datetime.now(UTC)
 
     def _next_refresh_at(self, name: str, state: RefreshState) -> tuple[datetime | None, datetime]:

@@ -1,9 +1,9 @@
-"""Incremental refresh of one source: what changed is read, chunked, embedded and swapped in.
+"""Incremental refresh of one source: what changed is read, chunked and swapped in.
 
-Three tasks work side by side: documents are read and chunked, passages are embedded, batches are written. A batch
-holds whole documents and is one commit. New documents are written as they come: an interrupted refresh keeps these
-batches, and the next one continues from there. Replacements and deletions wait for the end and are one commit, so that
-no answer mixes two editions of a source.
+Two tasks work side by side: documents are read and chunked, batches are written. A batch holds whole documents and is
+one commit. New documents are written as they come: an interrupted refresh keeps these batches, and the next one
+continues from there. Replacements and deletions wait for the end and are one commit, so that no answer mixes two
+editions of a source. Vectors are made afterwards (`filling`), or before the commit where the store wants them.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Literal
-
-import numpy as np
 
 from core.language.languages import get_main_languages, identify_language
 from core.observability.logs import get_logger
 from core.runtime.tasks import task_group
 from core.types import Passage
 from knowledge.chunking import TokenizedChunk, chunk_and_tokenize
+from knowledge.ingestion.filling import Coverage, embed_rows, find_refused, get_coverage
 from knowledge.ingestion.schedule import INDEX_FORMAT
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser, ThreadParser
@@ -36,23 +35,23 @@ _log = get_logger(__name__)
 BATCH_PASSAGES = 2000
 # Changed passages are kept in memory until the end, about 4 kB each; more than this many go into several commits.
 SWAP_PASSAGES = 20_000
-# Texts per call of the embedder: enough to sort by length and fill its lanes, few enough for a moving progress bar.
-EMBED_BATCH_PASSAGES = 128
 # The language of a document is that of its first passages.
 LANGUAGE_CHUNKS = 3
-PREFETCHED_DOCUMENTS = 64
+# More than there are worker processes: none waits while the next document is fetched.
+CHUNKED_AT_ONCE = 4
 # Chunking holds the interpreter, and searches in other threads took twice as long. A throttled refresh sleeps this many
-# times as long as it has just worked; embedding takes longer anyway.
+# times as long as it has just worked.
 THROTTLE_FACTOR = 2.0
 
-Stage = Literal["listing", "embedding", "writing", "done"]
+Stage = Literal["listing", "reading", "embedding", "done"]
 
 
 @dataclass(frozen=True, slots=True)
 class SyncProgress:
-    """The progress of a refresh.
+    """The progress of a refresh, or of the filling after it.
 
-    `documents` counts those that have to be read; the rate is that of this refresh so far.
+    `documents` counts those that have to be read, `passages` those that were read so far. While they are embedded,
+    `passages` are all of the source, and `filled` those found by meaning, too.
     """
 
     source: str
@@ -60,12 +59,14 @@ class SyncProgress:
     documents_done: int
     documents_total: int
     passages: int
-    passages_per_second: float
+    filled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
     """The changes of a refresh, in documents. `passages` is how many the source holds now; `stale` as in `Listing`.
+
+    `unfilled` of the passages have no vector yet.
 
     `repaired` counts the documents that were read again because the store had lost passages of theirs. `unreadable`
     names every document of the source that could not be read or cut, with the reason. `languages` are the
@@ -84,14 +85,15 @@ class SyncReport:
     unreadable: Mapping[str, str] = field(default_factory=dict)
     languages: tuple[str, ...] = ()
     repaired: int = 0
+    unfilled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _ChunkedDocument:
-    """A document cut into passages, each with the text to embed and its lexical tokens."""
+    """A document cut into passages."""
 
     path: str
-    passages: tuple[tuple[Passage, str, str], ...]
+    rows: Sequence[PassageRow]
 
 
 @dataclass(slots=True)
@@ -153,14 +155,13 @@ class _Refresh:
     started_at: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108 (tests replace the clock)
     target_fingerprints: Mapping[str, str] = field(default_factory=dict)
     stored_documents: Mapping[str, StoredDocument] = field(default_factory=dict)
-    passage_counts: dict[str, int] = field(default_factory=dict)
+    read_paths: set[str] = field(default_factory=set)
     unreadable: dict[str, str] = field(default_factory=dict)
-    left_out: Counter[str] = field(default_factory=Counter)
     language_counts: Counter[str] = field(default_factory=Counter)
     has_deletions: bool = False
     has_passages: bool = False
     changed_count: int = 0
-    embedded_count: int = 0
+    read_count: int = 0
 
     async def run(self) -> SyncReport:
         self._report_stage("listing")
@@ -189,29 +190,34 @@ class _Refresh:
         if changed_paths or deleted_paths:
             await self._update(listing, changed_paths, deleted_paths)
         self._report_stage("done")
-        return self._make_report(listing, deleted_paths)
+        coverage = get_coverage(await self.store.manifest(self.source.name))
+        return self._make_report(listing, deleted_paths, coverage)
 
     async def _update(self, listing: Listing, changed_paths: Collection[str], deleted_paths: Collection[str]) -> None:
-        chunked_documents: asyncio.Queue[_ChunkedDocument | None] = asyncio.Queue(PREFETCHED_DOCUMENTS)
+        chunked_documents: asyncio.Queue[asyncio.Task[_ChunkedDocument] | None] = asyncio.Queue(CHUNKED_AT_ONCE)
         batches: asyncio.Queue[_Batch | None] = asyncio.Queue(1)
         async with task_group() as tasks:
-            tasks.create_task(self._chunk_documents(listing, changed_paths, chunked_documents))
-            tasks.create_task(self._embed_documents(chunked_documents, batches, deleted_paths))
+            tasks.create_task(self._chunk_documents(listing, changed_paths, chunked_documents, tasks))
+            tasks.create_task(self._batch_documents(chunked_documents, batches, deleted_paths))
             tasks.create_task(self._write_batches(batches))
 
     async def _chunk_documents(
         self,
         listing: Listing,
         changed_paths: Collection[str],
-        chunked_documents: asyncio.Queue[_ChunkedDocument | None],
+        chunked_documents: asyncio.Queue[asyncio.Task[_ChunkedDocument] | None],
+        tasks: asyncio.TaskGroup,
     ) -> None:
+        # A source that was empty is wanted soon.
+        is_throttled = self.options.throttled and bool(self.stored_documents)
         if changed_paths:
             async for document in self.source.documents(listing, changed_paths):
                 started_at = time.monotonic()
-                chunked_document = await self._chunk_document(document)
-                throttle_factor = THROTTLE_FACTOR if self.options.throttled else 0.0
-                await asyncio.sleep(throttle_factor * (time.monotonic() - started_at))
-                await chunked_documents.put(chunked_document)
+                task = tasks.create_task(self._chunk_document(document))
+                if is_throttled:
+                    await task
+                    await asyncio.sleep(THROTTLE_FACTOR * (time.monotonic() - started_at))
+                await chunked_documents.put(task)
         await chunked_documents.put(None)
 
     async def _chunk_document(self, document: Document) -> _ChunkedDocument:
@@ -230,106 +236,85 @@ class _Refresh:
             _log.warning("document.unreadable", source=self.source.name, path=document.path, reason=reason)
         if language := identify_language("\n".join(chunk.text for chunk in chunks[:LANGUAGE_CHUNKS])):
             self.language_counts[language] += 1
-        return _to_passages(self.source.name, document, chunks)
+        fingerprint = self.target_fingerprints[document.path]
+        return _ChunkedDocument(document.path, _to_rows(self.source.name, document, chunks, fingerprint))
 
-    async def _embed_documents(
+    async def _batch_documents(
         self,
-        chunked_documents: asyncio.Queue[_ChunkedDocument | None],
+        chunked_documents: asyncio.Queue[asyncio.Task[_ChunkedDocument] | None],
         batches: asyncio.Queue[_Batch | None],
         deleted_paths: Collection[str],
     ) -> None:
         new_batch = _Batch()
         swap_batch = _Batch()
-        pending_documents = list[_ChunkedDocument]()
-        while (document := await chunked_documents.get()) is not None:
-            pending_documents.append(document)
-            if sum(len(pending_document.passages) for pending_document in pending_documents) < EMBED_BATCH_PASSAGES:
-                continue
-            await self._add_to_batches(pending_documents, new_batch, swap_batch)
-            pending_documents = []
+        while (task := await chunked_documents.get()) is not None:
+            document = await task
+            is_swapped = self.has_deletions or document.path in self.stored_documents
+            batch = swap_batch if is_swapped else new_batch
+            batch.paths.add(document.path)
+            batch.rows += document.rows
+            if not document.rows:
+                batch.empty[document.path] = self.target_fingerprints[document.path]
+            self.read_paths.add(document.path)
+            self.read_count += len(document.rows)
+            self._report_stage("reading")
             if len(new_batch.rows) >= self.options.batch_passages:
                 await batches.put(new_batch)
                 new_batch = _Batch()
             if len(swap_batch.rows) >= self.options.swap_passages:
                 await batches.put(swap_batch)
                 swap_batch = _Batch()
-        await self._add_to_batches(pending_documents, new_batch, swap_batch)
         swap_batch.merge(new_batch)
         swap_batch.paths.update(deleted_paths)
-        self._report_stage("writing")
         await batches.put(swap_batch)
         await batches.put(None)
 
-    async def _add_to_batches(
-        self, documents: Collection[_ChunkedDocument], new_batch: _Batch, swap_batch: _Batch
-    ) -> None:
-        """Embed whole documents into the batch of new documents, or into that of changed ones."""
-        embed_inputs = [
-            (document.path, *passage_input) for document in documents for passage_input in document.passages
-        ]
-        for start in range(0, len(embed_inputs), EMBED_BATCH_PASSAGES):
-            input_batch = embed_inputs[start : start + EMBED_BATCH_PASSAGES]
-            vectors = await self.embedder.embed([text for _, _, text, _ in input_batch])
-            for (path, passage, _, tokens), vector in zip(input_batch, vectors, strict=True):
-                if not np.isfinite(vector).all():
-                    self._leave_out(path, passage)
-                    continue
-                batch = swap_batch if self.has_deletions or path in self.stored_documents else new_batch
-                batch.rows.append(PassageRow(passage, self.target_fingerprints[path], tokens, vector))
-            self.embedded_count += len(input_batch)
-            self._report_stage("embedding")
-        for document in documents:
-            batch = swap_batch if self.has_deletions or document.path in self.stored_documents else new_batch
-            batch.paths.add(document.path)
-            self.passage_counts[document.path] = len(document.passages) - self.left_out[document.path]
-            if not self.passage_counts[document.path]:
-                batch.empty[document.path] = self.target_fingerprints[document.path]
-        self._report_stage("embedding")
-
-    def _leave_out(self, path: str, passage: Passage) -> None:
-        """Note that the embedding model refuses a passage: it costs itself alone, and is named."""
-        self.left_out[path] += 1
-        lines = f"lines {passage.start_line} to {passage.end_line}" if passage.start_line else passage.title
-        self.unreadable[path] = f"the embedding model refuses {self.left_out[path]} of its passages, the last: {lines}"
-        _log.warning("passage.not_embedded", source=self.source.name, path=path, lines=lines)
-
     async def _write_batches(self, batches: asyncio.Queue[_Batch | None]) -> None:
         while (batch := await batches.get()) is not None:
-            await self.store.replace(self.source.name, batch.paths, batch.rows, batch.empty)
-            # After every batch: a first ingest takes minutes, and questions are answered from what is there already.
+            rows = await self._add_vectors(batch)
+            await self.store.replace(self.source.name, batch.paths, rows, batch.empty)
+            # After every batch: questions are answered from what is there already.
             await self.store.optimize()
             if self.options.on_first_batch and not (self.stored_documents or self.has_passages) and batch.rows:
                 await self.options.on_first_batch()
             self.has_passages = self.has_passages or bool(batch.rows)
 
-    def _report_stage(self, stage: Stage) -> None:
-        elapsed = time.monotonic() - self.started_at
-        rate = self.embedded_count / elapsed if elapsed > 0 else 0.0
-        counts = (len(self.passage_counts), self.changed_count, self.embedded_count)
-        if self.options.on_progress:
-            self.options.on_progress(SyncProgress(self.source.name, stage, *counts, rate))
-
-    def _make_report(self, listing: Listing, deleted_paths: Collection[str]) -> SyncReport:
-        unchanged_counts = [
-            document.passage_count
-            for path, document in self.stored_documents.items()
-            if path in self.target_fingerprints and path not in self.passage_counts
+    async def _add_vectors(self, batch: _Batch) -> Sequence[PassageRow]:
+        """Return the rows of a batch: with the vectors of passages that have not changed, or with all."""
+        changed_paths = [path for path in batch.paths if path in self.stored_documents]
+        stored_rows = await self.store.rows(self.source.name, changed_paths) if changed_paths else ()
+        vectors = {(row.passage.path, row.passage.title, row.passage.text): row.vector for row in stored_rows}
+        rows = [
+            replace(row, vector=vectors.get((row.passage.path, row.passage.title, row.passage.text)))
+            for row in batch.rows
         ]
-        updated_count = len(self.passage_counts.keys() & self.stored_documents.keys())
+        if not self.store.takes_unfilled:
+            rows = list(await embed_rows(rows, self.embedder, lambda _: self._report_stage("reading")))
+        self.unreadable |= find_refused(rows)
+        return rows
+
+    def _report_stage(self, stage: Stage) -> None:
+        counts = (len(self.read_paths), self.changed_count, self.read_count)
+        if self.options.on_progress:
+            self.options.on_progress(SyncProgress(self.source.name, stage, *counts))
+
+    def _make_report(self, listing: Listing, deleted_paths: Collection[str], coverage: Coverage) -> SyncReport:
+        updated_count = len(self.read_paths & self.stored_documents.keys())
         repaired_paths = self.stored_documents.keys() & self.target_fingerprints.keys()
         return SyncReport(
             name=self.source.name,
-            added=len(self.passage_counts) - updated_count,
+            added=len(self.read_paths) - updated_count,
             updated=updated_count,
             deleted=len(deleted_paths),
             unchanged=len(self.target_fingerprints) - self.changed_count,
-            passages=sum(unchanged_counts) + sum(self.passage_counts.values()),
+            passages=coverage.passages,
             skipped=dict(listing.skipped),
             stale=listing.stale,
             seconds=time.monotonic() - self.started_at,
             unreadable={**listing.unreadable, **self.unreadable},
             languages=self._merge_languages(),
             repaired=sum(self.stored_documents[path].is_damaged for path in repaired_paths),
+            unfilled=coverage.unfilled,
         )
 
     def _merge_languages(self) -> tuple[str, ...]:
@@ -339,12 +324,14 @@ class _Refresh:
         return tuple(dict.fromkeys((*known_languages, *get_main_languages(self.language_counts))))
 
 
-def _to_passages(source: str, document: Document, chunks: Sequence[TokenizedChunk]) -> _ChunkedDocument:
-    """Return the passages of a document. Its title goes into the embedded text.
+def _to_rows(
+    source: str, document: Document, chunks: Sequence[TokenizedChunk], fingerprint: str
+) -> Sequence[PassageRow]:
+    """Return the passages of a document, without vectors.
 
     Those that share lines (of a long line, or of what a page includes) have none: what stands beside them is unknown.
     """
-    passages = []
+    rows = []
     last_lines = [0, *accumulate((text_chunk.end_line for text_chunk in chunks), max)]
     next_lines = [*(text_chunk.start_line for text_chunk in chunks[1:]), sys.maxsize]
     for ordinal, text_chunk in enumerate(chunks):
@@ -361,8 +348,8 @@ def _to_passages(source: str, document: Document, chunks: Sequence[TokenizedChun
             start_line=text_chunk.start_line if has_lines else 0,
             end_line=text_chunk.end_line if has_lines else 0,
         )
-        passages.append((passage, f"{text_chunk.title}\n{text_chunk.text}", text_chunk.tokens))
-    return _ChunkedDocument(document.path, tuple(passages))
+        rows.append(PassageRow(passage, fingerprint, text_chunk.tokens))
+    return rows
 
 
 def make_passage_id(source: str, path: str, ordinal: int) -> str:

@@ -14,12 +14,14 @@ from core.evidence.selection import TITLE_SEPARATOR
 from core.language.languages import identify_languages, to_language_code
 from core.settings import AgentSettings, Settings
 from core.types import Passage
-from knowledge.ports import Embedder, Store, Vectors
+from knowledge.ports import Embedder, SearchableStore, Vectors
 from knowledge.retrieval.routing import AgentIndex, MixInText, cluster
 
-# Passages are looked at around so many centroids, so many at each.
+# Passages are looked at around so many centroids, so many at each; without any centroid, of so many documents.
 SAMPLES = 8
 SAMPLE_SIZE = 4
+# Documents with more passages are not read for that.
+MAX_SAMPLED_PASSAGES = 200
 # What an agent's documents are called, for prompts: so many titles, of so many characters at most.
 MAX_TITLES = 8
 MAX_TITLE_CHARS = 60
@@ -37,11 +39,13 @@ class MixIn:
 class AgentIndexEntry:
     """An agent's index (None when there is nothing to compare with), and the number of its stored passages.
 
-    `languages` are those of a sample of its passages, `titles` those of their documents; the most frequent first.
+    `unfilled_count` of them have no vector yet. `languages` are those of a sample of its passages, `titles` those of
+    their documents; the most frequent first.
     """
 
     index: AgentIndex | None
     passage_count: int
+    unfilled_count: int = 0
     languages: tuple[str, ...] = ()
     titles: tuple[str, ...] = ()
 
@@ -53,16 +57,18 @@ async def embed_mix_in(agent: AgentSettings, embedder: Embedder) -> MixIn:
         MixInText(kind, text, weights[kind]) for kind, texts in agent.mix_ins().items() for text in texts
     )
     mix_in_texts = tuple(mix_in_text for mix_in_text in mix_in_texts if mix_in_text.weight > 0)
-    vectors = (
-        await embedder.embed([mix_in_text.text for mix_in_text in mix_in_texts])
-        if mix_in_texts
-        else _no_vectors(embedder)
-    )
-    return MixIn(mix_in_texts, vectors)
+    if not mix_in_texts:
+        return no_mix_in(embedder)
+    return MixIn(mix_in_texts, await embedder.embed([mix_in_text.text for mix_in_text in mix_in_texts]))
+
+
+def no_mix_in(embedder: Embedder) -> MixIn:
+    """Return what is mixed in for an agent whose owner configured nothing."""
+    return MixIn((), np.empty((0, embedder.dimension), np.float32))
 
 
 async def index_agent(
-    name: str, agent: AgentSettings, mix_in: MixIn, settings: Settings, store: Store
+    name: str, agent: AgentSettings, mix_in: MixIn, settings: Settings, store: SearchableStore
 ) -> AgentIndexEntry:
     """Cluster an agent's passages, those of equally scaled kinds of source together. Raises `StoreError`."""
     routing = settings.knowledge.routing
@@ -71,10 +77,8 @@ async def index_agent(
         scale = routing.kind_scales.get(settings.sources[source].kind, 1.0)
         sources_by_scale.setdefault(scale, []).append(source)
     centroid_groups = []
-    passage_count = 0
     for scale, sources in sources_by_scale.items():
         vectors = _concatenate([await store.vectors(source) for source in sources])
-        passage_count += len(vectors)
         centroid_groups.append(scale * await asyncio.to_thread(cluster, vectors, routing.centroids))
     # The mix-in stands for the whole agent, so the kind with the largest weight counts.
     weights = np.array(
@@ -89,18 +93,34 @@ async def index_agent(
         (configured_language,) if configured_language else identify_languages(passage.text for passage in sample)
     )
     titles = get_typical_titles(sample)
-    if not len(all_centroids) and not len(mix_in.vectors):
-        return AgentIndexEntry(None, passage_count, languages, titles)
+    documents = [document for source in agent.sources for document in (await store.manifest(source)).values()]
+    passage_count = sum(document.passage_count for document in documents)
+    counts = (passage_count, sum(document.unfilled_count for document in documents))
+    if not passage_count and not len(mix_in.vectors):
+        return AgentIndexEntry(None, *counts, languages, titles)
     mix_in_vectors = weights * mix_in.vectors
     index = AgentIndex(name, all_centroids, mix_in_vectors, agent.mix_in_weight, agent.scale, mix_in.texts)
-    return AgentIndexEntry(index, passage_count, languages, titles)
+    return AgentIndexEntry(index, *counts, languages, titles)
 
 
-async def _sample_passages(agent: AgentSettings, centroids: Vectors, store: Store) -> Collection[Passage]:
+async def _sample_passages(agent: AgentSettings, centroids: Vectors, store: SearchableStore) -> Collection[Passage]:
     """Return the passages around some of an agent's centroids, each once."""
+    if not len(centroids):
+        return await _sample_documents(agent, store)
     step = max(1, len(centroids) // SAMPLES)
     samples = [await store.search("", centroid, agent.sources, SAMPLE_SIZE) for centroid in centroids[::step][:SAMPLES]]
     return {passage.id: passage for passages in samples for passage in passages}.values()
+
+
+async def _sample_documents(agent: AgentSettings, store: SearchableStore) -> Collection[Passage]:
+    """Return the first passages of some of an agent's documents."""
+    samples = list[Passage]()
+    for source in agent.sources:
+        documents = (await store.manifest(source)).items()
+        paths = [path for path, document in documents if 0 < document.passage_count <= MAX_SAMPLED_PASSAGES]
+        for path in paths[:: max(1, len(paths) // SAMPLES)][:SAMPLES]:
+            samples += [row.passage for row in (await store.rows(source, [path]))[:SAMPLE_SIZE]]
+    return samples
 
 
 def get_typical_titles(passages: Collection[Passage]) -> tuple[str, ...]:
@@ -117,8 +137,8 @@ def _get_document_name(passage: Passage) -> str:
     return passage.title.partition(TITLE_SEPARATOR)[0] if is_prose else passage.path.rpartition("/")[2]
 
 
-async def make_indexes(settings: Settings, store: Store, embedder: Embedder) -> Sequence[AgentIndex]:
-    """Return what routing compares queries with, for every agent that has knowledge or a mix-in.
+async def make_indexes(settings: Settings, store: SearchableStore, embedder: Embedder) -> Sequence[AgentIndex]:
+    """Return what routing compares queries with, for every agent that has vectors of its knowledge or a mix-in.
 
     Raises `StoreError`, `EmbeddingError`.
     """
@@ -126,13 +146,9 @@ async def make_indexes(settings: Settings, store: Store, embedder: Embedder) -> 
     for name, agent in settings.retrieval_agents().items():
         mix_in = await embed_mix_in(agent, embedder)
         indexes.append((await index_agent(name, agent, mix_in, settings, store)).index)
-    return [index for index in indexes if index is not None]
+    return [index for index in indexes if index and (len(index.centroids) or len(index.mix_in_vectors))]
 
 
 def _concatenate(arrays: Sequence[Vectors]) -> Vectors:
     # Joining copies, and a large source alone fills a good part of the memory.
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-
-def _no_vectors(embedder: Embedder) -> Vectors:
-    return np.empty((0, embedder.dimension), np.float32)

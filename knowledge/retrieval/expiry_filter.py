@@ -18,7 +18,7 @@ from core.errors import SourceError
 from core.observability.logs import get_logger
 from core.settings import SourceSettings, StandingSource
 from core.types import Passage
-from knowledge.ports import PassageRow, Store, StoredDocument, Vectors
+from knowledge.ports import PassageRow, SearchableStore, StoredDocument, Vectors
 from knowledge.retrieval.recent_searches import RecentSearches
 from knowledge.sources.standing import StandingRecord, StandingResult, get_file_version, get_record_folder, load_record
 
@@ -26,11 +26,11 @@ _log = get_logger(__name__)
 
 
 class ExpiryFilteringStore:
-    """Implements `Store` over another one, which it does not own: its `close` does nothing."""
+    """Implements `SearchableStore` over another one, which it does not own."""
 
     def __init__(
         self,
-        store: Store,
+        store: SearchableStore,
         sources: Mapping[str, SourceSettings],
         data_dir: Path,
         clock: Callable[[], float] = time.time,
@@ -55,6 +55,10 @@ class ExpiryFilteringStore:
     async def filled(self, sources: Collection[str]) -> Set[str]:
         """Answer as the store does."""
         return await self._store.filled(sources)
+
+    async def rows(self, source: str, paths: Collection[str]) -> Sequence[PassageRow]:
+        """Return the rows of these paths of a source, which the manifest has named."""
+        return await self._store.rows(source, paths)
 
     async def search(
         self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int
@@ -89,19 +93,6 @@ class ExpiryFilteringStore:
         """Return all vectors of a source, expired ones too: they say what it is about."""
         return await self._store.vectors(source)
 
-    async def replace(
-        self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
-    ) -> None:
-        """Do as the store does."""
-        await self._store.replace(source, paths, rows, empty)
-
-    async def optimize(self) -> None:
-        """Do as the store does."""
-        await self._store.optimize()
-
-    async def close(self) -> None:
-        """Leave the store open: who opened it closes it."""
-
     async def _load_visible_results(self, source: str) -> Mapping[str, StandingResult]:
         """Return the results of a standing source that may be shown, by path: none without a record to be read."""
         folder = self._folders[source]
@@ -131,7 +122,7 @@ def _read_record(
 class SourceVersions:
     """Versions read from the store, cached for as long as the caller allows."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SearchableStore) -> None:
         self._store = store
         self._cache: dict[str, tuple[float, str]] = {}
         self._lock = asyncio.Lock()
@@ -154,5 +145,7 @@ class SourceVersions:
 def _hash_manifest(manifest: Mapping[str, StoredDocument]) -> str:
     if not manifest:
         return ""
-    lines = "\n".join(sorted(f"{document.fingerprint}\0{path}" for path, document in manifest.items()))
+    lines = "\n".join(
+        sorted(f"{document.fingerprint}\0{path}\0{document.unfilled_count}" for path, document in manifest.items())
+    )
     return hashlib.sha256(lines.encode()).hexdigest()[:32]

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 
-from core.errors import EmbeddingError, UsageError
+from core.errors import EmbeddingError, StoreError, UsageError
 from core.evidence.ranking import fuse, score_passages
 from core.language.follow_ups import strip_chinese_function_words
 from core.language.tokens import distinct_words, query_tokens, query_words, weigh_words
@@ -20,11 +20,12 @@ from core.settings import Settings
 from core.types import AgentScore, Passage
 from knowledge.live.search import LiveSources
 from knowledge.ports import Embedder, Store, Vectors
-from knowledge.retrieval.agent_index import AgentIndexEntry, MixIn, embed_mix_in, index_agent
+from knowledge.retrieval.agent_index import AgentIndexEntry, MixIn, embed_mix_in, index_agent, no_mix_in
 from knowledge.retrieval.definitions import find_identifiers, is_definition
 from knowledge.retrieval.expiry_filter import ExpiryFilteringStore
 from knowledge.retrieval.query_embedder import EMBEDDER_COOLDOWN_S, QueryEmbedder
 from knowledge.retrieval.routing import AgentIndex, drop_weak, select_agents
+from knowledge.retrieval.unfilled import UnfilledPassages
 
 _log = get_logger(__name__)
 
@@ -45,6 +46,9 @@ PASSAGE_MARGIN = 0.05
 MIN_WORDS_SIMILARITY = 0.15
 # How far above the threshold the best agent must score for the others to be left out without comparing passages.
 SURE_MARGIN = 0.1
+# How long the start waits for the vectors of descriptions, and how often they are tried again, in seconds.
+MIX_IN_TIMEOUT_S = 10.0
+MIX_IN_RETRY_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,9 @@ class KnowledgeLibrary:
         self._query_embedder = QueryEmbedder(
             embedder, settings.knowledge.embedding.query_timeout_s, cooldown_s=embedder_cooldown_s
         )
+        self._unfilled_passages = UnfilledPassages(
+            embedder, settings.knowledge.embedding.query_timeout_s, embedder_cooldown_s
+        )
         self._live_sources = LiveSources(
             settings.sources,
             self.similarity,
@@ -95,13 +102,24 @@ class KnowledgeLibrary:
         self._index_entries: Mapping[str, AgentIndexEntry] = {}
         self._mix_ins: Mapping[str, MixIn] | None = None
         self._load_lock = asyncio.Lock()
+        self._retry: asyncio.Task[None] | None = None
         # The sources whose words are counted; None: all of them.
         self._counted_sources: Collection[str] | None = None
 
     @property
     def is_empty(self) -> bool:
         """Return whether no source had a passage at the last `load` and none is live."""
-        return not self._live_sources and not any(entry.passage_count for entry in self._index_entries.values())
+        return not self._live_sources and not self.passage_count
+
+    @property
+    def passage_count(self) -> int:
+        """Return how many stored passages the agents had at the last `load`."""
+        return sum(entry.passage_count for entry in self._index_entries.values())
+
+    @property
+    def unfilled_count(self) -> int:
+        """Return how many of them had no vector yet, so that only words find them."""
+        return sum(entry.unfilled_count for entry in self._index_entries.values())
 
     def restricted_to(self, sources: Collection[str]) -> KnowledgeLibrary:
         """Return a view of this library, as of its last `load`, that knows these sources alone."""
@@ -117,21 +135,43 @@ class KnowledgeLibrary:
         """Compute what routing compares questions with: the centroids of every agent's vectors, and its mix-in text.
 
         With `sources`, only for the agents that own one of them. Meanwhile questions are routed by the previous index.
-        Raises `StoreError`, `EmbeddingError`; then the previous index stays.
+        While the embedding model fails, the mix-in text does not count. Raises `StoreError`; then the previous index
+        stays.
         """
         # One at a time: a slower, earlier load must not overwrite a newer one.
         async with self._load_lock:
-            if self._mix_ins is None:
-                self._mix_ins = {
-                    name: await embed_mix_in(agent, self._embedder) for name, agent in self._agents.items()
-                }
+            if self._mix_ins is None and self._retry is None:
+                self._mix_ins = await self._embed_mix_ins(MIX_IN_TIMEOUT_S)
             index_entries = dict(self._index_entries)
             for name, agent in self._agents.items():
                 if not sources or name not in index_entries or not set(sources).isdisjoint(agent.sources):
-                    mix_in = self._mix_ins[name]
+                    mix_in = self._mix_ins[name] if self._mix_ins else no_mix_in(self._embedder)
                     index_entries[name] = await index_agent(name, agent, mix_in, self._settings, self._store)
             self._index_entries = index_entries
             self._store.forget_searches()
+        if self._mix_ins is None and self._retry is None:
+            self._retry = asyncio.create_task(self._load_when_possible())
+
+    async def _embed_mix_ins(self, timeout_s: float | None) -> Mapping[str, MixIn] | None:
+        """Embed what is mixed in for each agent; None where the embedding model fails."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return {name: await embed_mix_in(agent, self._embedder) for name, agent in self._agents.items()}
+        except (EmbeddingError, TimeoutError) as error:
+            reason = str(error) or f"not in {timeout_s} s"
+            _log.error("library.without_mix_ins", error=reason, retry_s=MIX_IN_RETRY_S)
+            return None
+
+    async def _load_when_possible(self) -> None:
+        """Load again as soon as the embedding model works."""
+        while self._mix_ins is None:
+            await asyncio.sleep(MIX_IN_RETRY_S)
+            self._mix_ins = await self._embed_mix_ins(None)
+        try:
+            await self.load()
+        except StoreError as error:
+            # The reload after the next refresh uses them.
+            _log.error("library.not_loaded", error=str(error))
 
     def languages(self) -> Mapping[str, Sequence[str]]:
         """Return the languages of each agent's sources, as of the last `load`."""
@@ -219,8 +259,7 @@ class KnowledgeLibrary:
         tokens = f"{query_tokens(query)} {UNKNOWN_WORD}"
         weights = await self._store.term_weights(tokens, self._counted_sources)
         # Without counts a word is taken to be in the square root of all passages: half of the largest weight.
-        passage_count = sum(entry.passage_count for entry in self._index_entries.values())
-        typical_weight = math.log1p(math.sqrt(passage_count))
+        typical_weight = math.log1p(math.sqrt(self.passage_count))
         unknown_weight = weights.get(UNKNOWN_WORD, math.inf)
         mass = sum(
             0.5 * weight if weight >= unknown_weight else weight
@@ -233,7 +272,7 @@ class KnowledgeLibrary:
         tokens = query_tokens(query)
         passages = await self._store.search(tokens, None, self._get_stored_sources(), limit)
         weights = dict(await self._store.term_weights(f"{tokens} {UNKNOWN_WORD}", self._counted_sources))
-        passage_count = sum(entry.passage_count for entry in self._index_entries.values())
+        passage_count = self.passage_count
         # As BM25 weighs a word that is in none of the passages.
         unknown_weight = weights.pop(UNKNOWN_WORD, math.log1p((passage_count + 0.5) / 0.5)) if passage_count else 0.0
         best = sorted(passages, key=lambda passage: -passage.lexical)[:limit]
@@ -254,12 +293,22 @@ class KnowledgeLibrary:
         """
         stored_sources = [source for source in sources if source not in self._live_sources]
         if len(stored_sources) == len(sources):
-            return await self._store.search(query_tokens(query), vector, stored_sources, candidates)
+            return await self._search_stored(query, vector, stored_sources, candidates)
         if not stored_sources:
             return await self._live_sources.search(sources, query)
         return await self._live_sources.search_with_stored(
-            sources, query, self._store.search(query_tokens(query), vector, stored_sources, candidates)
+            sources, query, self._search_stored(query, vector, stored_sources, candidates)
         )
+
+    async def _search_stored(
+        self, query: str, vector: Vectors | None, sources: Collection[str], candidates: int
+    ) -> Sequence[Passage]:
+        """Search the store; passages that have no vector yet get a similarity as well."""
+        passages = await self._store.search(query_tokens(query), vector, sources, candidates)
+        if vector is None or all(passage.similarity for passage in passages):
+            return passages
+        lexical_shares = await self._lexical_shares(passages, query)
+        return await self._unfilled_passages.add_similarities(passages, lexical_shares, vector)
 
     async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         """Return the cosine of each text with the query, or its share of common words when there are no vectors."""
@@ -285,14 +334,16 @@ class KnowledgeLibrary:
 
     async def close(self) -> None:
         """Cancel embeddings that nobody waits for, and close the live sources' connections. Idempotent."""
+        if self._retry:
+            self._retry.cancel()
+            await asyncio.gather(self._retry, return_exceptions=True)
         await self._live_sources.close()
         await self._query_embedder.close()
 
     async def _route_lexically(
         self, query: str, indexes: Sequence[AgentIndex], *, at_least_one: bool
     ) -> Sequence[AgentScore]:
-        """Order agents by their best BM25 score for the query; those without a match come last, in the configured
-        order.
+        """Order agents by the best lexical share of a passage; those without come last, in the configured order.
 
         With a threshold above 0 the latter are not asked: a search by words would find nothing there.
         """
@@ -301,13 +352,10 @@ class KnowledgeLibrary:
         tokens = query_tokens(strip_chinese_function_words(query)) or query_tokens(query)
         passages = await self._store.search(tokens, None, sources, CANDIDATES)
         best_scores: dict[str, float] = {}
-        for passage in passages:
-            best_scores[passage.source] = max(best_scores.get(passage.source, 0.0), passage.lexical)
-        max_score = max(best_scores.values(), default=0.0) or 1.0
+        for passage, share in zip(passages, await self._lexical_shares(passages, query), strict=True):
+            best_scores[passage.source] = max(best_scores.get(passage.source, 0.0), share)
         scores = [
-            AgentScore(
-                index.name, max(best_scores.get(source, 0.0) for source in self._agents[index.name].sources) / max_score
-            )
+            AgentScore(index.name, max(best_scores.get(source, 0.0) for source in self._agents[index.name].sources))
             for index in indexes
             if index.name not in self._live_agents
         ]
@@ -333,7 +381,8 @@ class KnowledgeLibrary:
         """
         limit = self._routing_settings.agents
         threshold = self._routing_settings.threshold
-        is_sure = bool(agents) and agents[0].score >= threshold + SURE_MARGIN
+        # What has no vectors yet is in no centroid.
+        is_sure = not self.unfilled_count and bool(agents) and agents[0].score >= threshold + SURE_MARGIN
         is_settled = is_sure or len(agents) == min(limit, len(indexes))
         if is_settled and (len(agents) < 2 or threshold <= 0):
             return agents
@@ -360,12 +409,14 @@ class KnowledgeLibrary:
                 if index.name in passages and len(index.centroids) and not self._has_live_source(index.name)
             }
             near_agents = drop_weak(near_agents, passage_scores)
+        if self.unfilled_count:
+            near_agents.sort(key=lambda score: -score.score)
         return near_agents[:limit]
 
     async def _find_best_passages(self, query: str, vector: Vectors, names: Sequence[str]) -> Mapping[str, BestPassage]:
         """Return the best scores of the passages of each of these agents: the same search as theirs, over all."""
         sources = {source for name in names for source in self._agents[name].sources}
-        passages = await self._store.search(query_tokens(query), vector, sources, CANDIDATES)
+        passages = await self._search_stored(query, vector, sources, CANDIDATES)
         best = dict.fromkeys(sources, BestPassage())
         lexical_shares = await self._lexical_shares(passages, query)
         for score, lexical_share, passage in score_passages(passages, self._search_settings.alpha, lexical_shares):

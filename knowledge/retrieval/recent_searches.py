@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Sequence
 
 from core.types import Passage
-from knowledge.ports import Store, Vectors
+from knowledge.ports import SearchableStore, Vectors
 
 # Between routing and the search of a question there are milliseconds. A refresh forgets all results.
 MAX_AGE_S = 1.0
@@ -17,7 +17,7 @@ MAX_RESULTS = 64
 class RecentSearches:
     """Searches a store, and remembers the results for a moment."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SearchableStore) -> None:
         self._store = store
         self._results: OrderedDict[tuple[object, ...], tuple[float, Sequence[Passage]]] = OrderedDict()
 

@@ -68,15 +68,15 @@ def count_centroids(passage_count: int, limit: int) -> int:
 def cluster(vectors: Vectors, max_centroids: int, *, seed: int = 0, max_iterations: int = 20) -> Vectors:
     """Return the centroids of spherical k-means as unit vectors, shape (k, d): the same for the same input and seed.
 
-    `vectors` are unit vectors, shape (n, d); vectors with NaN are ignored. k is `count_centroids`, and no
+    `vectors` are unit vectors, shape (n, d); those with NaN or zero are ignored. k is `count_centroids`, and no
     more than there are different vectors; each is the mean of one vector at least. k is 0 only when no vector counts.
     """
     generator = np.random.default_rng(seed)
     centroid_count = count_centroids(len(vectors), max_centroids)
     if len(vectors) > MAX_SAMPLES:
         vectors = vectors[np.sort(generator.choice(len(vectors), MAX_SAMPLES, replace=False))]
-    # A damaged vector would turn its whole cluster, and every comparison with it, into NaN.
-    vectors = vectors[np.isfinite(vectors).all(axis=1)]
+    # A damaged vector would turn its whole cluster, and every comparison with it, into NaN; zero is no direction.
+    vectors = vectors[np.isfinite(vectors).all(axis=1) & vectors.any(axis=1)]
     if not len(vectors):
         return vectors
     means = _init_centroids(vectors, centroid_count, generator)

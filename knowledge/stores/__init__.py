@@ -10,7 +10,7 @@ from typing import Literal
 from core.errors import UsageError
 from core.runtime.data_dir import require_access
 from core.settings import LiveSource, Settings, StoreSettings
-from knowledge.ports import CopyableStore, StoreOwner
+from knowledge.ports import Store, StoreOwner
 
 Provider = Literal["sqlite", "weaviate"]
 PASSAGES_FOLDER = "passages"
@@ -18,14 +18,22 @@ NO_SOURCES = "no sources are configured: docs/sources.md says how to add one"
 NOTHING_INGESTED = "nothing has been ingested yet: run `kimas ingest` first"
 
 
-async def require_ingested(settings: Settings) -> None:
-    """Raise `UsageError` where nothing can be known, as far as that shows before a model and the store are opened.
+async def require_sources(settings: Settings) -> None:
+    """Raise `UsageError` where no source is configured.
 
     Raises `StoreError` for a data directory that this account may not enter. Nothing is made.
     """
     await asyncio.to_thread(require_access, settings.data_dir)
     if not settings.sources:
         raise UsageError(NO_SOURCES)
+
+
+async def require_ingested(settings: Settings) -> None:
+    """Raise `UsageError` where nothing can be known, as far as that shows before a model and the store are opened.
+
+    Raises as `require_sources` does.
+    """
+    await require_sources(settings)
     is_elsewhere = settings.knowledge.store.provider == "weaviate"
     has_live_source = any(isinstance(source, LiveSource) for source in settings.sources.values())
     if not is_elsewhere and not has_live_source and not await asyncio.to_thread(may_hold_passages, settings.data_dir):
@@ -54,7 +62,7 @@ async def open_store(
     *,
     owner: StoreOwner | None = None,
     rebuild: bool = False,
-) -> CopyableStore:
+) -> Store:
     """Open the configured store: a file below `data_dir`, or a server.
 
     One on a server belongs to `owner`. `rebuild` empties it first, for another embedding model. Raises `StoreError`,

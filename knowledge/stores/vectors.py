@@ -12,12 +12,13 @@ from knowledge.ports import PassageRow, Vectors
 
 def validate_vectors(store_name: str, dimension: int, source: str, rows: Sequence[PassageRow]) -> None:
     """Refuse vectors that the store cannot take. Raises `StoreMismatch`, `StoreError`."""
-    wrong_shape = next((row.vector.shape for row in rows if row.vector.shape != (dimension,)), None)
-    if wrong_shape:
-        raise StoreMismatch(f"{store_name} takes vectors of {dimension}, not {wrong_shape}")
-    invalid_passage = next((row.passage for row in rows if not np.isfinite(row.vector).all()), None)
-    if invalid_passage:
-        raise StoreError(f"the vector of a passage of {source}, {invalid_passage.path}, is no number: it is not stored")
+    for row in rows:
+        if row.vector is None:
+            continue
+        if row.vector.shape != (dimension,):
+            raise StoreMismatch(f"{store_name} takes vectors of {dimension}, not {row.vector.shape}")
+        if not np.isfinite(row.vector).all():
+            raise StoreError(f"the vector of a passage of {source}, {row.passage.path}, is no number: it is not stored")
 
 
 def require_labels(store_name: str, stored_labels: Mapping[str, str], configured_labels: Mapping[str, str]) -> None:

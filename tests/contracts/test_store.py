@@ -102,6 +102,30 @@ async def test_what_was_put_in_comes_out(store: Store) -> None:
     np.testing.assert_allclose(await store.vectors("docs"), [passage_row.vector], rtol=1e-6)
 
 
+async def test_what_has_no_vector_is_found_by_words_beside_what_has_one(store: Store) -> None:
+    if not store.takes_unfilled:
+        pytest.skip("this store wants every vector before it writes")
+    unfilled_row = replace(row("a", "a.md", tokens="hello world"), vector=None)
+    filled_row = row("b", "b.md", tokens="hello", seed=2)
+    await put(store, [unfilled_row, filled_row])
+    found = {passage.id: passage for passage in await store.search("hello", filled_row.vector, ["docs"], 5)}
+    assert found["a"].similarity == 0
+    assert found["a"].lexical > 0
+    assert found["b"].similarity == pytest.approx(1, abs=1e-6)
+    documents = await store.manifest("docs")
+    assert [documents[path].unfilled_count for path in ("a.md", "b.md")] == [1, 0]
+    assert len(await store.vectors("docs")) == 1
+    stored_rows = {item.passage.id: item.vector for item in await store.rows("docs", ["a.md", "b.md"])}
+    assert stored_rows["a"] is None
+    assert stored_rows["b"] is not None
+    await put(store, [replace(unfilled_row, vector=unit(1))])
+    assert (await store.manifest("docs"))["a.md"].unfilled_count == 0
+    (nearest, *_) = sorted(await store.search("", unit(1), ["docs"], 5), key=lambda passage: -passage.similarity)
+    assert nearest.id == "a"
+    await store.replace("docs", ["a.md"], [])
+    assert set(await store.manifest("docs")) == {"b.md"}
+
+
 async def test_replacing_touches_only_its_source_and_paths(store: Store) -> None:
     await put(store, [row("a1", "a.md"), row("a2", "a.md"), row("b1", "b.md")])
     await put(store, [row("c1", "a.md", source="other")], "other")

@@ -14,7 +14,11 @@ import pytest
 from core.errors import EmbeddingError
 from core.language.tokens import lexical_tokens
 from core.settings import Settings
-from knowledge.ports import Document, Listing, Store, TextKind, Vectors
+from knowledge.ingestion.filling import fill
+from knowledge.ingestion.sync import SyncOptions, SyncReport, refresh
+from knowledge.parsing.parser import P, Result, ThreadParser
+from knowledge.ports import Document, Embedder, Listing, Source, Store, TextKind, Vectors
+from knowledge.stores.locked_store import LockedStore
 from knowledge.stores.sqlite.store import open_sqlite
 
 
@@ -55,6 +59,27 @@ class WordEmbedder:
         return self.directions[word]
 
 
+class GatedParser(ThreadParser):
+    """Reads documents only while its gate is open."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def run(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
+        await self.gate.wait()
+        return await super().run(function, *args, **kwargs)
+
+
+async def read_and_fill(
+    source: Source, store: Store | LockedStore, embedder: Embedder, options: SyncOptions
+) -> SyncReport:
+    """Refresh a source, then make all vectors that it lacks."""
+    report = await refresh(source, store, embedder, options)
+    await fill(source.name, store, embedder)
+    return report
+
+
 @dataclass
 class DictSource:
     """Implements `Source` over a dictionary of texts by path."""
@@ -77,6 +102,13 @@ class DictSource:
                 self.read.append(path)
                 url = "https://x.org/" + path + "#L{start}-L{end}"
                 yield Document(path, self.texts[path], self.kind, "", url, self.edition)
+
+
+def make_fruit_source() -> DictSource:
+    """Return a source of 60 documents with two passages each, the same in every process."""
+    filler = "more words here " * 40
+    texts = {f"{n}.md": f"# A\n\napple {n} {filler}\n\n# B\n\npear {n} {filler}" for n in range(60)}
+    return DictSource("docs", texts)
 
 
 @pytest.fixture

@@ -160,11 +160,18 @@ async def _format_health(context: CommandContext, request: CommandRequest) -> st
         return texts.status_sources.format(count=len(context.visible_settings(request).sources))
     states = await context.visible_states(request)
     failed_states = [state for state in states if state.error]
-    if not failed_states:
-        passages = _format_count(sum(state.passages for state in states), texts.passage_count_one, texts.passage_count)
-        return texts.status_sources_well.format(count=len(states), passages=passages)
+    passages = _format_count(sum(state.passages for state in states), texts.passage_count_one, texts.passage_count)
     errors = "; ".join(f"{format_code(state.name)} {format_code(state.error)}" for state in failed_states)
-    return texts.status_sources_failed.format(failed=len(failed_states), count=len(states), errors=errors)
+    lines = [
+        texts.status_sources_failed.format(failed=len(failed_states), count=len(states), errors=errors)
+        if failed_states
+        else texts.status_sources_well.format(count=len(states), passages=passages)
+    ]
+    if unfilled_count := sum(state.unfilled for state in states):
+        error = next((state.fill_error for state in states if state.fill_error), "")
+        template = texts.status_unfilled_because if error else texts.status_unfilled
+        lines.append(template.format(count=f"{unfilled_count:,}", error=format_code(error)))
+    return "\n".join(lines)
 
 
 def _format_state(state: SourceState, texts: Messages, *, show_errors: bool) -> str:
@@ -174,8 +181,11 @@ def _format_state(state: SourceState, texts: Messages, *, show_errors: bool) -> 
             passages=_format_count(state.passages, texts.passage_count_one, texts.passage_count),
             documents=_format_count(state.documents, texts.document_count_one, texts.document_count),
         ),
-        age or texts.source_never_refreshed,
     ]
+    if state.unfilled:
+        template = texts.source_unfilled_because if show_errors and state.fill_error else texts.source_unfilled
+        parts.append(template.format(count=f"{state.unfilled:,}", error=format_code(state.fill_error)))
+    parts.append(age or texts.source_never_refreshed)
     if state.running:
         parts.append(texts.source_refreshing)
     if state.error:

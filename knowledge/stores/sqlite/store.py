@@ -79,6 +79,8 @@ async def open_sqlite(
 class SqliteStore:
     """A `Store` in one SQLite file. Any number of readers; writers take turns."""
 
+    takes_unfilled = True
+
     def __init__(
         self, file: PassageFile, embedder_name: str, dimension: int, *, memory_bytes: int, read_timeout_s: float
     ) -> None:
@@ -134,7 +136,7 @@ class SqliteStore:
     ) -> Sequence[Passage]:
         """Return the union of the `limit` best by BM25 and the `limit` nearest by cosine, each with both true scores.
 
-        BM25 counts words over all sources.
+        BM25 counts words over all sources. The cosine is 0 where there is no vector.
         """
         if not sources or not (tokens or vector is not None):
             return []
@@ -160,7 +162,7 @@ class SqliteStore:
         return await run_in_executor(self._search_executor, compute) if isinstance(index, CompactIndex) else compute()
 
     async def vectors(self, source: str) -> Vectors:
-        """Return all vectors of a source, shape (passages, dimension), float32."""
+        """Return all vectors of a source, shape (passages with one, dimension), float32."""
         read_vectors = partial(read_source_vectors, source=source, dimension=self._dimension)
         return await self._in_thread(
             "read", partial(self._read, read_vectors, np.empty((0, self._dimension), np.float32))

@@ -36,6 +36,9 @@ _TABLES = (
         row_number INTEGER PRIMARY KEY, id TEXT NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL, url TEXT NOT NULL,
         kind TEXT NOT NULL, start_line INTEGER NOT NULL, end_line INTEGER NOT NULL, tokens TEXT NOT NULL)""",
 )
+# The documents of which some passages have no vector yet, which is an empty one in their rows. Files of earlier
+# versions lack the table until somebody writes.
+_UNFILLED_TABLE = "CREATE TABLE IF NOT EXISTS unfilled (first_row INTEGER PRIMARY KEY, passage_count INTEGER NOT NULL)"
 _TEXTS = ("id", "title", "text", "url", "kind")
 _COLUMNS = ", ".join((*_TEXTS, "start_line", "end_line"))
 _TEXTS_AS_BYTES = ", ".join(f"CAST({name} AS BLOB)" for name in _TEXTS)
@@ -97,6 +100,7 @@ def replace_documents(
     empty: Mapping[str, str],
 ) -> None:
     """Let these paths of a source consist of exactly these rows; `empty` are documents without any."""
+    connection.execute(_UNFILLED_TABLE)
     documents: dict[tuple[str, str], list[PassageRow]] = {(source, path): [] for path in empty}
     for row in rows:
         documents.setdefault((row.passage.source, row.passage.path), []).append(row)
@@ -109,6 +113,8 @@ def replace_documents(
         fingerprint = document_rows[-1].fingerprint if document_rows else empty[document_key[1]]
         document = (next_row, len(document_rows), *document_key, fingerprint)
         connection.execute("INSERT INTO documents VALUES (?, ?, ?, ?, ?)", document)
+        if unfilled_count := sum(row.vector is None for row in document_rows):
+            connection.execute("INSERT INTO unfilled VALUES (?, ?)", (next_row, unfilled_count))
         _insert_rows(connection, next_row, document_rows, counter)
         next_row += max(1, len(document_rows))
     connection.execute("UPDATE labels SET value = ? WHERE name = 'next_row'", (str(next_row),))
@@ -119,7 +125,7 @@ def _insert_rows(
     connection: sqlite3.Connection, first_row: int, rows: Sequence[PassageRow], counter: WordCounter
 ) -> None:
     vectors = (
-        (number, np.asarray(row.vector, "<f4").tobytes(), *counter.count(row.tokens))
+        (number, b"" if row.vector is None else np.asarray(row.vector, "<f4").tobytes(), *counter.count(row.tokens))
         for number, row in enumerate(rows, first_row)
     )
     connection.executemany("INSERT INTO vectors VALUES (?, ?, ?, ?)", vectors)
@@ -148,7 +154,8 @@ def _delete_document(connection: sqlite3.Connection, source: str, path: str) -> 
     for table in ("vectors", "passages"):
         statement = f"DELETE FROM {table} WHERE row_number BETWEEN ? AND ?"  # noqa: S608
         connection.execute(statement, (first_row, first_row + passage_count - 1))
-    connection.execute("DELETE FROM documents WHERE first_row = ?", (first_row,))
+    for table in ("documents", "unfilled"):
+        connection.execute(f"DELETE FROM {table} WHERE first_row = ?", (first_row,))  # noqa: S608
 
 
 def _find_document(connection: sqlite3.Connection, source: str, path: str) -> tuple[int, int, str] | None:
@@ -160,9 +167,14 @@ def _find_document(connection: sqlite3.Connection, source: str, path: str) -> tu
 
 def read_manifest(connection: sqlite3.Connection, source: str) -> Mapping[str, StoredDocument]:
     """Return what is held of a source, by path."""
-    statement = "SELECT path, fingerprint, passage_count FROM documents WHERE source = ?"
+    statement = "SELECT path, first_row, fingerprint, passage_count FROM documents WHERE source = ?"
     documents = connection.execute(statement, (source,)).fetchall()
-    return {path: StoredDocument(fingerprint, passage_count) for path, fingerprint, passage_count in documents}
+    is_known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'unfilled'").fetchone()
+    unfilled_counts = dict(connection.execute("SELECT * FROM unfilled")) if is_known else {}
+    return {
+        path: StoredDocument(fingerprint, passage_count, unfilled_counts.get(first_row, 0))
+        for path, first_row, fingerprint, passage_count in documents
+    }
 
 
 def read_filled(connection: sqlite3.Connection, sources: Collection[str]) -> set[str]:
@@ -188,15 +200,16 @@ def read_rows(
             statement, (first_row, first_row + passage_count - 1)
         ):
             passage = Passage(identifier, source, path, *texts)
-            rows.append(PassageRow(passage, fingerprint, tokens, _to_vectors([vector], dimension)[0]))
+            vectors = _to_vectors([vector], dimension) if vector else [None]
+            rows.append(PassageRow(passage, fingerprint, tokens, vectors[0]))
     return rows
 
 
 def read_source_vectors(connection: sqlite3.Connection, source: str, dimension: int) -> Vectors:
-    """Return all vectors of a source, shape (passages, dimension)."""
+    """Return all vectors of a source, shape (passages with one, dimension)."""
     statement = (
         "SELECT vector FROM documents JOIN vectors "
-        "ON row_number BETWEEN first_row AND first_row + passage_count - 1 WHERE source = ?"
+        "ON row_number BETWEEN first_row AND first_row + passage_count - 1 WHERE source = ? AND vector != x''"
     )
     cursor = connection.execute(statement, (source,))
     blocks = [np.empty((0, dimension), np.float32)]
@@ -266,8 +279,9 @@ def _blocks(row_numbers: RowNumbers) -> Iterator[list[int]]:
 
 
 def _to_vectors(blobs: Sequence[bytes], dimension: int) -> Vectors:
-    """Return vectors from their bytes, shape (blobs, dimension)."""
-    numbers = np.frombuffer(b"".join(blobs), "<f4")
+    """Return vectors from their bytes, shape (blobs, dimension); zero where one is not made yet."""
+    no_vector = bytes(4 * dimension)
+    numbers = np.frombuffer(b"".join(blob or no_vector for blob in blobs), "<f4")
     if len(numbers) != len(blobs) * dimension:
         raise DamagedFile("a vector has another length")
     return numbers.reshape(-1, dimension)

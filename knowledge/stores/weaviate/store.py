@@ -128,6 +128,8 @@ def _require_model(cluster: Cluster, label: Mapping[str, Any], labels: Mapping[s
 class WeaviateStore:
     """A `Store` in two collections of a Weaviate server. Any number of readers; writers of one source take turns."""
 
+    takes_unfilled = False
+
     def __init__(
         self,
         cluster: Cluster,

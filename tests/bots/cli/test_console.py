@@ -135,15 +135,16 @@ def with_model(deployment: Deployment, model: LanguageModelPeer) -> Deployment:
     return Deployment(deployment.folder, {**deployment.settings, "models": models})
 
 
-def test_an_ingest_shows_how_far_it_is_and_how_fast(deployment: Deployment) -> None:
+def test_an_ingest_shows_how_far_words_and_meaning_are(deployment: Deployment) -> None:
     with closing(Terminal(deployment, "ingest", "--rebuild")) as output:
         assert output.end() == 0
-        bars = [line for screen in output.screens for line in screen.splitlines() if "documents" in line]
-        assert any("2/2" in line and "passages," in line and "/s" in line for line in bars)
+        bars = [line for screen in output.screens for line in screen.splitlines() if "by words" in line]
+        assert any("2 of 2 documents" in line for line in bars)
+        assert any("by meaning" in line for line in bars)
         assert "added" in output.text()
         assert output.written.count(HIDE) == output.written.count(SHOW) > 0
     piped = deployment.call("ingest").stdout
-    assert "documents" not in piped
+    assert "by words" not in piped
     assert "\x1b" not in piped
 
 
@@ -160,6 +161,24 @@ async def test_an_answer_streams_in_as_markdown_with_numbered_links(
         assert "https://example.org/" in output.text()
         assert b"\x1b]8;" in output.written, "a link to click on"
         assert output.written.count(HIDE) == output.written.count(SHOW) > 0
+
+
+async def test_a_conversation_goes_on_while_vectors_are_made(tmp_path: Path, model: LanguageModelPeer) -> None:
+    make_repository(tmp_path / "rocket")
+    endpoint = {"provider": "openai", "base_url": model.base_url, "model": "embedder", "dimension": model.dimension}
+    sources = {"rocket": {"kind": "git", "url": str(tmp_path / "rocket")}}
+    deployment = Deployment(tmp_path, {"sources": sources, "knowledge": {"embedding": endpoint}})
+    model.hang = True
+    with closing(Terminal(deployment, "chat")) as output:
+        await asyncio.to_thread(output.read, lambda: "\n>" in output.text())
+        assert "Found by words alone so far: " in output.text()
+        output.type(b"How do I change the signing key?\r")
+        await asyncio.to_thread(output.read, lambda: "[1]" in output.text())
+        model.hang = False
+        output.type(b"/sources\r")
+        await asyncio.to_thread(output.read, lambda: "refreshed" in output.text())
+        output.type(b"\x03")
+        assert await asyncio.to_thread(output.end) == 0
 
 
 async def test_control_c_while_the_model_thinks_gives_the_terminal_back(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import click
 import pytest
 
+from bots.cli import first_reading
 from bots.cli.init_template import SCHEMA_NAME
 from bots.cli.main import main
 from tests.support.deployment import README, ROOT, Deployment
+from tests.support.peers.language_model import LanguageModelPeer
 
 HALF_A_TERMINAL = 80
 
@@ -93,3 +96,36 @@ def test_init_tells_of_all_that_it_writes(deployment: Deployment) -> None:
 def test_every_command_is_in_the_contract() -> None:
     table = (ROOT / "docs" / "commands.md").read_text("utf-8").partition("## The command line")[2]
     assert [name for name in main.list_commands(click.Context(main)) if f"| `kimas {name}" not in table] == []
+
+
+def test_the_first_question_reads_first_by_words_and_says_so(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_reading, "MAX_FILLED_FIRST", 0)
+    result = deployment.call("ask", "How do I change the signing key?")
+    assert "[1]" in result.stdout
+    assert "Reading the sources for the first time." in result.stderr
+    assert "Found by words alone so far: 1 of 1 passage; `kimas ingest`" in result.stderr
+    assert "docs: 1 passage by words, 0 by meaning so far" in deployment.call("sources").stdout
+    assert deployment.json("ingest")["sources"][0]["by_meaning"] == 1
+    assert deployment.json("sources")["sources"][0]["by_meaning"] == 1
+    result = deployment.call("ask", "How do I change the signing key?")
+    assert "words" not in result.stderr
+    assert "first time" not in result.stderr
+
+
+async def test_an_embedding_endpoint_that_is_down_costs_no_answer(deployment: Deployment) -> None:
+    async with LanguageModelPeer() as peer:
+        endpoint = {"provider": "openai", "base_url": peer.base_url, "model": "embedder", "dimension": peer.dimension}
+        deployment.settings["knowledge"] = {"embedding": endpoint}
+        peer.status = 500
+        result = await asyncio.to_thread(deployment.call, "ask", "How do I change the signing key?")
+        assert "[1]" in result.stdout
+        assert "docs is found by words alone: " in result.stderr
+        assert "Found by words alone so far: 1 of 1 passage" in result.stderr
+        sources = (await asyncio.to_thread(deployment.call, "sources")).stdout
+        assert "docs: 1 passage by words, 0 by meaning so far; the embedding model fails: " in sources
+        assert "docs is found by words alone: " in (await asyncio.to_thread(deployment.call, "ingest", code=1)).stdout
+        peer.status = 0
+        assert (await asyncio.to_thread(deployment.json, "ingest"))["sources"][0]["by_meaning"] == 1
+        assert "by meaning" not in (await asyncio.to_thread(deployment.call, "sources")).stdout

@@ -75,5 +75,5 @@ def test_a_configuration_and_a_source_exclude_each_other(folder: Path) -> None:
     assert (result.exit_code, "exclude each other" in result.output) == (2, True)
     result = call("chat", "--group", "--source", "docs", stdin="")
     assert (result.exit_code, "exclude each other" in result.output) == (2, True)
-    # A configuration in the folder is used: nothing has been ingested with it.
-    assert "run `kimas ingest` first" in call("ask", "Where?").output
+    # A configuration in the folder is used.
+    assert "run `kimas ingest` first" in call("search", "Where?").output

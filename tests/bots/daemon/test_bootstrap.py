@@ -30,6 +30,13 @@ class Watched:
     async def filled(self, sources: Collection[str]) -> Set[str]:
         return await self.store.filled(sources)
 
+    @property
+    def takes_unfilled(self) -> bool:
+        return self.store.takes_unfilled
+
+    async def rows(self, source: str, paths: Collection[str]) -> Sequence[PassageRow]:
+        return await self.store.rows(source, paths)
+
     async def replace(
         self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
     ) -> None:
@@ -85,7 +92,7 @@ async def test_the_daemon_reads_the_vectors_of_the_source_that_changed_alone(
         async with open_app(settings, embedder=embedder, store=watched_library, with_answers=False) as app:
             async with app.make_refresh_scheduler(database).run(), asyncio.timeout(60):
                 states = app.make_refresh_scheduler(database).states
-                while not all(state.last_success and not state.running for state in await states()):
+                while not all(state.last_success and not (state.running or state.unfilled) for state in await states()):
                     await asyncio.sleep(0.02)
             await app.library.reload()
             # Another one, for which nothing is due and nothing is untold, however slow the first one was.

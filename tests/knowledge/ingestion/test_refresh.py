@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import EmbeddingError, SourceError, StoreError, StoreLocked
+from core.errors import SourceError, StoreError, StoreLocked
 from core.runtime.data_dir import make_data_dir
 from core.runtime.locks import refresh_lock, source_lock
 from core.settings import FeedSource, FilesSource, GitSource, SourceSettings
@@ -20,7 +20,7 @@ from knowledge.ports import Store
 from knowledge.retrieval.library import KnowledgeLibrary
 from knowledge.stores.sqlite.store import open_sqlite
 from tests.support.feeds import rss
-from tests.support.knowledge import DictSource, WordEmbedder, settings
+from tests.support.knowledge import DictSource, GatedParser, WordEmbedder, settings
 from tests.support.peers.web import WebPeer
 
 
@@ -52,7 +52,7 @@ async def test_news_come_with_every_change_and_at_the_end(tmp_path: Path, store:
 
     async def record_change(names: Collection[str]) -> None:
         messages.append(list(names))
-        passage_counts.append([len(await store.vectors(name)) for name in sources])
+        passage_counts.append([len(await store.manifest(name)) for name in sources])
 
     async def run() -> RefreshResult:
         passage_counts.clear()
@@ -126,8 +126,9 @@ async def test_the_record_tells_success_failure_and_what_was_broken_off(
     tmp_path: Path, store: Store, embedder: WordEmbedder, record: RefreshStateRepository
 ) -> None:
     sources = {"fruit": folder(tmp_path / "a", "apple", "pear")}
+    parser = GatedParser()
     work = RefreshContext(
-        sources, store, embedder, tmp_path, 200, record, lambda text: text.replace(str(tmp_path), "***")
+        sources, store, embedder, tmp_path, 200, record, lambda text: text.replace(str(tmp_path), "***"), parser=parser
     )
     await refresh_source(work, "fruit")
     first = await record.get_state("fruit")
@@ -138,24 +139,20 @@ async def test_the_record_tells_success_failure_and_what_was_broken_off(
     assert first.last_try < first.last_success == first.changed_at == first.ended_at
 
     (tmp_path / "a" / "0.md").write_text("apricot", "utf-8")
-    embedder.broken = True
+    (tmp_path / "a").rename(tmp_path / "elsewhere")
     for failures in (1, 2):
-        with pytest.raises(EmbeddingError):
+        with pytest.raises(SourceError):
             await refresh_source(work, "fruit")
         entry = await record.get_state("fruit")
-        assert (entry.failures, entry.error, entry.documents) == (failures, "the embedder is broken", 2)
+        assert (entry.failures, entry.documents) == (failures, 2)
         assert (entry.last_success, entry.changed_at) == (first.last_success, first.changed_at)
-    (tmp_path / "a").rename(tmp_path / "elsewhere")
-    with pytest.raises(SourceError):
-        await refresh_source(work, "fruit")
     assert "***" in (await record.get_state("fruit")).error
     assert str(tmp_path) not in (await record.get_state("fruit")).error
     # Whoever shows the record names the source already.
     assert "source fruit" not in (await record.get_state("fruit")).error
 
     (tmp_path / "elsewhere").rename(tmp_path / "a")
-    embedder.broken = False
-    embedder.delay = 30
+    parser.gate.clear()
     refresh_task = asyncio.create_task(refresh_source(work, "fruit"))
     async with asyncio.timeout(60):
         while not (await record.get_state("fruit")).unfinished:
@@ -164,7 +161,7 @@ async def test_the_record_tells_success_failure_and_what_was_broken_off(
     with pytest.raises(asyncio.CancelledError):
         await refresh_task
     aborted_state = await record.get_state("fruit")
-    assert (aborted_state.unfinished, aborted_state.failures) == (True, 3)
+    assert (aborted_state.unfinished, aborted_state.failures) == (True, 2)
 
 
 async def test_a_refresh_that_is_cancelled_as_it_starts_is_no_failure(
@@ -262,5 +259,5 @@ async def test_two_processes_refresh_many_sources_into_a_new_store(
     await other.close()
     assert [report.added for report in sync_reports] == [2] * 6
     fresh = await open_sqlite(tmp_path / "passages", "words", 32)
-    assert [len(await fresh.vectors(name)) for name in sources] == [2] * 6
+    assert [len(await fresh.manifest(name)) for name in sources] == [2] * 6
     await fresh.close()

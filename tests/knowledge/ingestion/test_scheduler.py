@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,13 @@ from core.types import SourceState
 from knowledge.ingestion.refresh import RefreshContext, refresh_source
 from knowledge.ingestion.scheduler import FETCH_CONCURRENCY, RefreshScheduler
 from knowledge.ingestion.sync import SyncOptions, refresh
-from knowledge.ports import Store, TextKind, Vectors
+from knowledge.ports import Store
 from knowledge.retrieval.library import KnowledgeLibrary
 from knowledge.sources.factory import open_source
 from knowledge.sources.git.state import CloneState, write_state
 from tests.support.deployment import logging_as_it_was
 from tests.support.feeds import rss
-from tests.support.knowledge import WordEmbedder
+from tests.support.knowledge import GatedParser, WordEmbedder
 from tests.support.peers.web import WebPeer
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
@@ -48,12 +48,14 @@ class KnowledgeFolder:
     embedder: WordEmbedder
     record: RefreshStateRepository
     notifications: list[list[str]] = field(default_factory=list)
+    parser: GatedParser = field(default_factory=GatedParser)
 
     def settings(self, sources: Mapping[str, Any], **extra_fields: object) -> Settings:
         return Settings.model_validate({"data_dir": self.folder, "sources": sources, **extra_fields})
 
     def work(self, settings: Settings) -> RefreshContext:
-        return RefreshContext(settings.sources, self.store, self.embedder, self.folder, 200, self.record)
+        context = RefreshContext(settings.sources, self.store, self.embedder, self.folder, 200, self.record)
+        return replace(context, parser=self.parser)
 
     def files(self, name: str, **texts: str) -> dict[str, Any]:
         (self.folder / name).mkdir(exist_ok=True)
@@ -77,17 +79,6 @@ class KnowledgeFolder:
     async def tries(self, name: str) -> int:
         entry = await self.record.get_state(name)
         return 0 if entry.last_try is None else round(entry.last_try.timestamp() * 1e6)
-
-
-@dataclass
-class GatedEmbedder(WordEmbedder):
-    """Embeds only while its gate is open."""
-
-    gate: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
-        await self.gate.wait()
-        return await super().embed(texts)
 
 
 @pytest.fixture
@@ -117,6 +108,10 @@ async def until(scheduler: SourceRefresher, name: str, holds: Callable[[SourceSt
         while not holds(state := await get_state(scheduler, name)):
             await asyncio.sleep(0.02)
     return state
+
+
+def is_filled(state: SourceState) -> bool:
+    return bool(state.last_success) and not state.unfilled
 
 
 async def true(condition: Callable[[], object]) -> None:
@@ -240,12 +235,10 @@ async def test_asked_for_during_a_run_means_one_more_and_no_third(
     knowledge_folder: KnowledgeFolder, web: WebPeer
 ) -> None:
     settings = knowledge_folder.settings({"news": feed(web)})
-    knowledge_folder.embedder = gated = GatedEmbedder()
-    gated.gate.set()
     async with knowledge_folder.run_scheduler(settings) as scheduler:
         await until(scheduler, "news", lambda source_state: source_state.last_success and not source_state.running)
         assert len(web.requests) == 1
-        gated.gate.clear()
+        knowledge_folder.parser.gate.clear()
         web.pages["/feed"] = rss(("two", "Rocket 2 is out.", 0))
         await scheduler.refresh(["news"])
         await true(lambda: len(web.requests) == 2)
@@ -253,7 +246,7 @@ async def test_asked_for_during_a_run_means_one_more_and_no_third(
         for _ in range(5):
             await scheduler.refresh(["news"])
         web.pages["/feed"] = rss(("three", "Rocket 3 is out.", 0))
-        gated.gate.set()
+        knowledge_folder.parser.gate.set()
         await true(lambda: len(web.requests) == 3)
         await until(scheduler, "news", lambda source_state: not source_state.running and source_state.documents == 3)
         await asyncio.sleep(0.3)
@@ -369,12 +362,13 @@ async def test_what_another_process_did_is_seen_and_its_lock_respected(knowledge
     settings = knowledge_folder.settings({"fruit": knowledge_folder.files("fruit", a="apple")})
     often = timedelta(seconds=0.05)
     async with knowledge_folder.run_scheduler(settings, poll_interval=often, retry_delay=often) as scheduler:
-        await until(scheduler, "fruit", lambda source_state: source_state.last_success)
+        await until(scheduler, "fruit", is_filled)
         await true(lambda: knowledge_folder.notifications)
         knowledge_folder.files("fruit", b="banana")
         notification_count = len(knowledge_folder.notifications)
         await refresh_source(knowledge_folder.work(settings), "fruit")
         await true(lambda: len(knowledge_folder.notifications) > notification_count)
+        await until(scheduler, "fruit", is_filled)
         async with source_lock(knowledge_folder.folder, "fruit"):
             tries_before = await knowledge_folder.tries("fruit")
             await scheduler.refresh(["fruit"])
@@ -387,12 +381,12 @@ async def test_what_another_process_did_is_seen_and_its_lock_respected(knowledge
 
 async def test_what_a_stop_broke_off_goes_on_at_the_next_start(knowledge_folder: KnowledgeFolder) -> None:
     settings = knowledge_folder.settings({"fruit": knowledge_folder.files("fruit", a="apple")})
-    knowledge_folder.embedder.delay = 30
+    knowledge_folder.parser.gate.clear()
     async with knowledge_folder.run_scheduler(settings) as scheduler:
         await until(scheduler, "fruit", lambda source_state: source_state.running)
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
     assert (await knowledge_folder.record.get_state("fruit")).failures == 0
-    knowledge_folder.embedder.delay = 0
+    knowledge_folder.parser.gate.set()
     async with knowledge_folder.run_scheduler(settings) as scheduler:
         await until(scheduler, "fruit", lambda source_state: source_state.last_success)
 
@@ -404,11 +398,11 @@ async def test_a_requested_refresh_of_a_paused_source_survives_a_stop(
     async with knowledge_folder.run_scheduler(settings) as scheduler:
         await until(scheduler, "fruit", lambda source_state: source_state.last_success)
         await scheduler.pause("fruit")
-        knowledge_folder.embedder.delay = 30
+        knowledge_folder.parser.gate.clear()
         knowledge_folder.files("fruit", b="banana")
         await scheduler.refresh(["fruit"])
         await until(scheduler, "fruit", lambda source_state: source_state.running)
-    knowledge_folder.embedder.delay = 0
+    knowledge_folder.parser.gate.set()
     async with knowledge_folder.run_scheduler(settings) as scheduler:
         state = await until(scheduler, "fruit", lambda source_state: source_state.documents == 2)
         assert state.paused

@@ -27,8 +27,11 @@ class Counted:
         self._store = store
         self._remaining_calls = fail_after
         self.commits: list[int] = []
+        self.takes_unfilled = store.takes_unfilled
         self.manifest = store.manifest
+        self.rows = store.rows
         self.search = store.search
+        self.term_weights = store.term_weights
         self.vectors = store.vectors
         self.optimize = store.optimize
         self.close = store.close

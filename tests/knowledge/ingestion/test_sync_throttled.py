@@ -35,7 +35,11 @@ async def test_it_rests_many_times_as_long_as_it_cut_a_document(
     text = "\n\n".join(markdown(f"apple{number}", "pear") for number in range(60))
 
     async def gap(name: str, *, is_throttled: bool) -> float:
-        source = TimedSource(name, {"a.md": text})
+        source = TimedSource(name, {"a.md": "old"})
+        # A source that was empty is read without a rest.
+        await sync.refresh(source, store, embedder, sync.SyncOptions(200, throttled=is_throttled))
+        source.gaps.clear()
+        source.texts = {"a.md": text}
         await sync.refresh(source, store, embedder, sync.SyncOptions(200, throttled=is_throttled))
         [seconds] = source.gaps
         return seconds

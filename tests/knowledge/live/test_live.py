@@ -12,14 +12,14 @@ from pydantic import TypeAdapter
 
 from core.errors import SourceError
 from core.settings import Settings, SourceSettings
-from knowledge.ingestion.sync import SyncOptions, refresh
+from knowledge.ingestion.sync import SyncOptions
 from knowledge.live import open_live_source
 from knowledge.live.http_api import HttpApi
 from knowledge.live.retriever import LiveResult, ResultCache
 from knowledge.live.search import LiveSources
 from knowledge.ports import Store
 from knowledge.retrieval.library import KnowledgeLibrary
-from tests.support.knowledge import DictSource, WordEmbedder
+from tests.support.knowledge import DictSource, WordEmbedder, read_and_fill
 from tests.support.peers.web import KEY, Hit, Page, WebPeer
 
 HITS = [
@@ -310,7 +310,7 @@ def deployment(web: WebPeer, **agents: Any) -> Settings:
 @pytest.fixture
 async def filled_store(store: Store, embedder: WordEmbedder) -> Store:
     texts = {f"{name}.md": f"The {name} is a sweet fruit." for name in ("apple", "pear", "plum")}
-    await refresh(DictSource("fruit", texts), store, embedder, SyncOptions(200))
+    await read_and_fill(DictSource("fruit", texts), store, embedder, SyncOptions(200))
     return store
 
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from knowledge.ingestion.sync import SyncOptions, refresh
+from knowledge.ingestion.sync import SyncOptions
 from knowledge.ports import Store, StoredDocument
 from knowledge.retrieval.expiry_filter import SourceVersions
-from tests.support.knowledge import DictSource, WordEmbedder
+from tests.support.knowledge import DictSource, WordEmbedder, read_and_fill
 
 
 async def test_a_version_changes_with_any_document(source: DictSource, store: Store, embedder: WordEmbedder) -> None:
@@ -19,7 +19,7 @@ async def test_a_version_changes_with_any_document(source: DictSource, store: St
         {"a.md": "One."},
     ):
         source.texts = texts
-        await refresh(source, store, embedder, SyncOptions(100))
+        await read_and_fill(source, store, embedder, SyncOptions(100))
         version_requests.append((await SourceVersions(store).get_versions([source.name], 0))[source.name])
     assert len(set(version_requests)) == 4
     assert version_requests[0] == version_requests[4], "the same documents are the same version, on every machine"

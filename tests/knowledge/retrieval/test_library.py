@@ -15,11 +15,11 @@ from core.language.tokens import cut_into_pairs, lexical_tokens, simplify
 from core.llm.prompts import Prompts
 from core.quoting.extractive import extract
 from core.types import Passage, Question
-from knowledge.ingestion.sync import SyncOptions, refresh
+from knowledge.ingestion.sync import SyncOptions
 from knowledge.ports import PassageRow, Store, Vectors
 from knowledge.retrieval.library import KnowledgeLibrary
 from tests.support.fixtures import MemorySink, OrderKeeper
-from tests.support.knowledge import DictSource, WordEmbedder, settings
+from tests.support.knowledge import DictSource, WordEmbedder, read_and_fill, settings
 
 FRUIT = {f"fruit{n}.md": f"The apple and the pear are sweet fruit, number {n}." for n in range(12)}
 TOOLS = {f"tool{n}.md": f"A hammer or a saw is a sharp tool, number {n}." for n in range(12)}
@@ -29,7 +29,7 @@ CHINESE = {"guide.md": "安装 方法：运行安装程序。", "other.md": "关
 @pytest.fixture
 async def filled_store(store: Store, embedder: WordEmbedder) -> Store:
     for name, texts in (("fruit", FRUIT), ("tools", TOOLS), ("chinese", CHINESE)):
-        await refresh(DictSource(name, dict(texts)), store, embedder, SyncOptions(200))
+        await read_and_fill(DictSource(name, dict(texts)), store, embedder, SyncOptions(200))
     embedder.embedded.clear()
     return store
 
@@ -84,8 +84,8 @@ async def test_agents_know_the_languages_of_their_sources(filled_store: Store, e
 async def test_agents_know_what_their_documents_are_called(store: Store, embedder: WordEmbedder) -> None:
     pages = {f"page{number}.md": f"# Cooking\n\n## Pear {number}\n\nA pear is sweet." for number in range(9)}
     pages["long.md"] = f"# {'Sweet fruit ' * 30}\n\nA pear and an apple."
-    await refresh(DictSource("fruit", pages), store, embedder, SyncOptions(200))
-    await refresh(
+    await read_and_fill(DictSource("fruit", pages), store, embedder, SyncOptions(200))
+    await read_and_fill(
         DictSource("tools", {"saw.py": "def cut() -> None: ..."}, kind="python"), store, embedder, SyncOptions(200)
     )
     library = KnowledgeLibrary(settings(), store, embedder)
@@ -279,11 +279,11 @@ async def test_new_knowledge_is_seen_after_a_reload(
     await library.load()
     assert library.is_empty
     assert await names(library, "sweet fruit") == await names(library, "安装") == []
-    await refresh(DictSource("fruit", dict(FRUIT)), store, embedder, SyncOptions(200))
+    await read_and_fill(DictSource("fruit", dict(FRUIT)), store, embedder, SyncOptions(200))
     await library.reload()
     assert not library.is_empty
     assert await names(library, "sweet fruit") == ["cook"]
-    await refresh(DictSource("fruit", {}), store, embedder, SyncOptions(200))
+    await read_and_fill(DictSource("fruit", {}), store, embedder, SyncOptions(200))
     await library.reload()
     assert library.is_empty
     assert await names(library, "sweet fruit") == []
@@ -294,7 +294,7 @@ async def test_a_library_that_is_empty_asks_the_store_before_it_says_so(store: S
     library = KnowledgeLibrary(settings(), store, embedder)
     await library.load()
     assert await library.route("pear") == []
-    await refresh(DictSource("fruit", {"a.md": "A pear is sweet."}), store, embedder, SyncOptions(200))
+    await read_and_fill(DictSource("fruit", {"a.md": "A pear is sweet."}), store, embedder, SyncOptions(200))
     assert await names(library.restricted_to(["tools"]), "pear") == []
     assert await names(library.restricted_to(["fruit"]), "pear") == ["cook"]
     assert await names(library, "pear") == ["cook"]
@@ -405,7 +405,9 @@ async def test_only_the_agents_of_refreshed_sources_are_reloaded(filled_store: S
     await library.load()
     assert sorted(watched_library.read) == ["chinese", "fruit", "tools"]
     watched_library.read.clear()
-    await refresh(DictSource("fruit", {"new.md": "The plum is purple."}), filled_store, embedder, SyncOptions(200))
+    await read_and_fill(
+        DictSource("fruit", {"new.md": "The plum is purple."}), filled_store, embedder, SyncOptions(200)
+    )
     await library.reload(["fruit", "nothing"])
     assert watched_library.read == ["fruit"]
     assert (await names(library, "purple plum"))[0] == "cook"
@@ -419,7 +421,7 @@ async def test_of_reloads_at_once_the_newest_counts(filled_store: Store, embedde
     old_load = asyncio.create_task(library.load())
     while not watched_library.read:
         await asyncio.sleep(0.001)
-    await refresh(DictSource("fruit", {}), filled_store, embedder, SyncOptions(200))
+    await read_and_fill(DictSource("fruit", {}), filled_store, embedder, SyncOptions(200))
     new = asyncio.create_task(library.reload())
     await asyncio.sleep(0.01)
     watched_library.ready.set()
@@ -527,7 +529,7 @@ async def test_a_near_passage_is_found_though_no_centroid_is_near(filled_store: 
     )
     await library.load()
     assert await names(library, "zeppelin balloon") == []
-    await refresh(
+    await read_and_fill(
         DictSource("fruit", FRUIT | {"odd.md": "A zeppelin balloon."}), filled_store, embedder, SyncOptions(200)
     )
     await library.reload()
@@ -537,7 +539,7 @@ async def test_a_near_passage_is_found_though_no_centroid_is_near(filled_store: 
 async def test_words_in_another_sense_bring_no_agent(filled_store: Store, embedder: WordEmbedder) -> None:
     embedder.directions["ballast"] = np.eye(1, embedder.dimension, dtype=np.float32)[0] * 1000
     odd_documents = {"odd.md": "A zeppelin balloon. Zeppelin, balloon, ballast."}
-    await refresh(DictSource("fruit", FRUIT | odd_documents), filled_store, embedder, SyncOptions(200))
+    await read_and_fill(DictSource("fruit", FRUIT | odd_documents), filled_store, embedder, SyncOptions(200))
     library = KnowledgeLibrary(
         settings(knowledge={"routing": {"centroids": 1, "threshold": 0.4}}), filled_store, embedder
     )
@@ -547,7 +549,9 @@ async def test_words_in_another_sense_bring_no_agent(filled_store: Store, embedd
 
 
 async def test_words_that_only_ask_send_no_chinese_question_anywhere(store: Store, embedder: WordEmbedder) -> None:
-    await refresh(DictSource("chinese", {"a.md": "怎么安装？什么都可以安装。"}), store, embedder, SyncOptions(200))
+    await read_and_fill(
+        DictSource("chinese", {"a.md": "怎么安装？什么都可以安装。"}), store, embedder, SyncOptions(200)
+    )
     assert await scores(store, embedder, "怎么减肥？什么都可以吃吗？", knowledge={"routing": {"threshold": 0.2}}) == {}
     assert list(await scores(store, embedder, "怎么安装？", knowledge={"routing": {"threshold": 0.2}})) == ["chinese"]
 
@@ -555,7 +559,7 @@ async def test_words_that_only_ask_send_no_chinese_question_anywhere(store: Stor
 async def test_a_named_identifier_brings_its_definition_first(store: Store, embedder: WordEmbedder) -> None:
     code_text = "def use():\n    pears = [make_pear(), make_pear()]\n    return what(pears)"
     files = {"a.py": code_text, "b.py": "def make_pear():\n    return Pear()"}
-    await refresh(DictSource("tools", files, kind="python"), store, embedder, SyncOptions(200))
+    await read_and_fill(DictSource("tools", files, kind="python"), store, embedder, SyncOptions(200))
     library = KnowledgeLibrary(settings(), store, embedder)
     await library.load()
     passages = await library.search("smith", "what does make_pear return", 2)
@@ -587,7 +591,7 @@ async def test_a_word_that_no_passage_has_weighs_nothing(store: Store, embedder:
         "start.md": "Start the server with the command serve.",
         "stop.md": "Stop the server with a signal.",
     }
-    await refresh(DictSource("fruit", pages), store, embedder, SyncOptions(200))
+    await read_and_fill(DictSource("fruit", pages), store, embedder, SyncOptions(200))
     library = KnowledgeLibrary(settings(), store, embedder)
     await library.load()
     question = "How do I start the servr with serve?"

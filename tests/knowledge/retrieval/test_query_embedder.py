@@ -10,11 +10,11 @@ from core.answering.rewriting.rewrites import REWRITES
 from core.llm.prompts import Prompts
 from core.runtime.budget import Budget
 from core.settings import Settings
-from knowledge.ingestion.sync import SyncOptions, refresh
+from knowledge.ingestion.sync import SyncOptions
 from knowledge.ports import Store
 from knowledge.reranking.rerankers import make_reranker
 from knowledge.retrieval.library import KnowledgeLibrary
-from tests.support.knowledge import DictSource, WordEmbedder
+from tests.support.knowledge import DictSource, WordEmbedder, read_and_fill
 from tests.support.scripted import ScriptedPeer, models
 
 TEXTS = {
@@ -38,7 +38,7 @@ def settings(*rewrites: str) -> Settings:
 
 @pytest.fixture
 async def library(store: Store, embedder: WordEmbedder) -> KnowledgeLibrary:
-    await refresh(DictSource("docs", dict(TEXTS)), store, embedder, SyncOptions(200))
+    await read_and_fill(DictSource("docs", dict(TEXTS)), store, embedder, SyncOptions(200))
     embedder.embedded.clear()
     library = KnowledgeLibrary(settings(), store, embedder)
     await library.load()

@@ -18,7 +18,7 @@ from core.settings import Settings, StandingSource
 from core.settings.loader import load_settings
 from core.types import Passage
 from knowledge.ingestion.refresh import RefreshContext, refresh_sources
-from knowledge.ingestion.sync import SyncOptions, SyncReport, refresh
+from knowledge.ingestion.sync import SyncOptions, SyncReport
 from knowledge.live.retriever import DailyQuota
 from knowledge.live.search import deduplicate
 from knowledge.ports import Document, Listing, Store
@@ -26,7 +26,7 @@ from knowledge.retrieval.expiry_filter import ExpiryFilteringStore, SourceVersio
 from knowledge.retrieval.library import KnowledgeLibrary
 from knowledge.sources.factory import open_source
 from knowledge.sources.standing import RECORD_FILE, StandingQueries, get_record_folder, load_record
-from tests.support.knowledge import DictSource, WordEmbedder
+from tests.support.knowledge import DictSource, WordEmbedder, read_and_fill
 from tests.support.peers.web import Hit, Page, WebPeer
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
@@ -83,7 +83,7 @@ class World:
         return StandingQueries("common", common, settings["web"], self.data, lambda: self.now)
 
     async def refresh(self) -> SyncReport:
-        return await refresh(self.source(), self.store, self.embedder, SyncOptions(200))
+        return await read_and_fill(self.source(), self.store, self.embedder, SyncOptions(200))
 
     async def library(self) -> KnowledgeLibrary:
         library = KnowledgeLibrary(self.settings(), self.store, self.embedder)
@@ -280,7 +280,7 @@ async def test_an_answer_made_from_it_is_not_given_again_either(world: World) ->
 async def test_expired_passages_take_no_place_from_other_sources(world: World) -> None:
     await world.refresh()
     docs = DictSource("docs", {"shed.md": "The rocket shed is behind the house, where all the tools are."})
-    await refresh(docs, world.store, world.embedder, SyncOptions(200))
+    await read_and_fill(docs, world.store, world.embedder, SyncOptions(200))
     names = ["common", "docs"]
     assert [result.source for result in await world.open_filter().search("rocket", None, names, 1)] == ["common"]
     world.now += 49 * HOUR
@@ -456,7 +456,7 @@ def test_without_agents_they_belong_to_what_they_ask(world: World) -> None:
 
 
 async def test_a_live_source_is_asked_until_its_standing_queries_are_stored(world: World) -> None:
-    await refresh(
+    await read_and_fill(
         DictSource("docs", {"a.md": "The shed is behind the house."}), world.store, world.embedder, SyncOptions(200)
     )
     docs = {"kind": "files", "path": "/nowhere"}

@@ -20,11 +20,12 @@ from pathlib import Path
 
 import psutil
 
-from knowledge.ingestion.sync import SyncOptions, refresh
+from knowledge.ingestion.sync import SyncOptions
 from knowledge.ports import Document, Listing, Store, TextKind, Vectors
 from knowledge.stores.sqlite.store import open_sqlite
 from tests.lab.benchmarks.figures import Figure, median, percentile
 from tests.lab.benchmarks.passages import CHUNK_TOKENS, DIMENSION, SOURCES, Query, Topics, batches, documents, queries
+from tests.support.knowledge import read_and_fill
 
 PASSAGES = 100_000
 QUERIES = 200
@@ -198,7 +199,7 @@ async def _search_during_refresh(
 
     background = [asyncio.create_task(times.watch()), *(asyncio.create_task(search(lane)) for lane in range(lanes))]
     started_at = time.perf_counter()
-    report = await refresh(changed_source, store, changed_source, SyncOptions(CHUNK_TOKENS, throttled=True))
+    report = await read_and_fill(changed_source, store, changed_source, SyncOptions(CHUNK_TOKENS, throttled=True))
     if lanes == 1:
         results["refresh"] = time.perf_counter() - started_at
     for task in background:

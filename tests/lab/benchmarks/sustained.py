@@ -16,13 +16,14 @@ from pathlib import Path
 
 from core.settings import EmbeddingSettings, GitSource
 from knowledge.embedding import open_embedder
-from knowledge.ingestion.sync import SyncOptions, SyncReport, refresh
+from knowledge.ingestion.sync import SyncOptions, SyncReport
 from knowledge.ports import Embedder, TextKind, Vectors
 from knowledge.sources.factory import open_source
 from knowledge.stores.locked_store import LockedStore
 from knowledge.stores.sqlite.store import open_sqlite
 from tests.lab.benchmarks.corpus import repository_of_500_files
 from tests.lab.benchmarks.figures import Figure
+from tests.support.knowledge import read_and_fill
 
 ROUNDS = 3
 CHUNK_TOKENS = 200
@@ -113,6 +114,6 @@ async def _refresh_once(folder: Path, embedder: Embedder, number: int) -> SyncRe
     try:
         turns = LockedStore(store, directory)
         source = open_source("code", settings, directory)
-        return await refresh(source, turns, embedder, SyncOptions(CHUNK_TOKENS))
+        return await read_and_fill(source, turns, embedder, SyncOptions(CHUNK_TOKENS))
     finally:
         await store.close()

@@ -303,7 +303,6 @@ def demo(folder: Path) -> tuple[str, str]:
     """Do what `make demo` does for the first time; return the picture of its answer, and what it prints into a file."""
     configured = ["--config", str(ROOT / "config" / "demo.yaml"), "--set", f"data_dir={folder}"]
     kimas = [sys.executable, "-m", "bots.cli.main", *configured]
-    subprocess.run([*kimas, "ingest"], check=True, capture_output=True, cwd=ROOT)
     result = subprocess.run([*kimas, "ask", DEMO, "--json"], check=True, capture_output=True, text=True, cwd=ROOT)
     data = json.loads(result.stdout)
     reply = Reply(data["answer"], tuple(Citation(**citation) for citation in data["citations"]), (), data["extractive"])
