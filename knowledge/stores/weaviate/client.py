@@ -430,17 +430,21 @@ async def connect(settings: WeaviateSettings) -> Cluster:
         try:
             await client.connect()
             version = str((await client.get_meta())["version"])
+            _require_version(version, store_name)
             await _require_grpc(settings, certificates, store_name)
         except BaseException:
             await client.close()
             raise
+    return Cluster(client, settings, store_name, version)
+
+
+def _require_version(version: str, store_name: str) -> None:
+    """Raise `StoreError` for a server that is too old."""
     version_numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:3])
     if version_numbers < MIN_VERSION:
-        await client.close()
         raise StoreError(f"{store_name} is version {version}: it needs {'.'.join(map(str, MIN_VERSION))} or newer")
     if version_numbers < RECOMMENDED_VERSION:
         _log.info("store.server_outdated", version=version, wanted=".".join(map(str, RECOMMENDED_VERSION)))
-    return Cluster(client, settings, store_name, version)
 
 
 async def _require_grpc(settings: WeaviateSettings, certificates: bytes | None, store_name: str) -> None:
