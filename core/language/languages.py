@@ -135,12 +135,13 @@ def identify_language(text: str) -> str:
 def identify_languages(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the languages of a sample of texts, the most frequent first; empty when none shows.
 
-    One text of several says nothing: some lines of a configuration look like Spanish.
+    One text of several in Latin script says nothing: some lines of a configuration look like Spanish.
     """
     codes = [identify_language(text) for text in texts]
-    min_count = 1 if len(codes) <= FEW_TEXTS else 2
     counts = Counter(code for code in codes if code)
-    return get_main_languages(Counter({code: count for code, count in counts.items() if count >= min_count}))
+    if len(codes) > FEW_TEXTS:
+        counts = Counter({code: n for code, n in counts.items() if n > 1 or code not in _COMMON_WORD_SETS})
+    return get_main_languages(counts)
 
 
 def get_main_languages(counts: Counter[str]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -264,7 +264,9 @@ class RefreshScheduler:
         while True:
             error_text = ""
             try:
-                await self._compare_with_store(set(await self._context.store.filled(self._source_names)))
+                # First what is recorded: what a refresh writes in between is in the store by then.
+                states = await self._refresh_states.get_states()
+                await self._compare_with_store(states, set(await self._context.store.filled(self._source_names)))
                 self._store_problem = ""
             except Exception as error:
                 # Any error: the next look may succeed.
@@ -278,13 +280,13 @@ class RefreshScheduler:
             last_error = error_text
             await asyncio.sleep(self._store_poll_interval.total_seconds())
 
-    async def _compare_with_store(self, filled_sources: set[str]) -> None:
+    async def _compare_with_store(self, states: Mapping[str, RefreshState], filled_sources: set[str]) -> None:
         """Announce sources that have passages now, and read those again that have lost all of theirs."""
         known_sources = filled_sources if self._filled_sources is None else self._filled_sources
         self._filled_sources = known_sources & filled_sources
         if new_sources := filled_sources - known_sources:
             await self._notify(new_sources)
-        for name, state in (await self._refresh_states.get_states()).items():
+        for name, state in states.items():
             if name in self._wake_events and state.passages and not state.unfinished and name not in filled_sources:
                 _log.warning("source.lost", source=name, passages=state.passages)
                 await self._refresh_states.mark_invalidated([name])

@@ -49,7 +49,7 @@ def evidence_in(messages: Sequence[dict[str, str]]) -> int:
 
 @pytest.mark.parametrize(
     ("strategy", "agents"),
-    [("planning", {"filter", "decide", "compress", "look_back", "rerank"}), ("react", {"react", "compress"})],
+    [("planning", {"filter", "decide", "compress", "look_back"}), ("react", {"react", "compress"})],
 )
 async def test_the_light_model_gets_what_fits_it_and_the_main_one_all(strategy: str, agents: set[str]) -> None:
     searches = iter(["[search: memory module]", "[search: messages database]", "[search: disk memory]", "[answer]"])
