@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bots.cli.console import Finding, print_findings
 from bots.cli.endpoints import check_base_url, check_rerank_url
+from bots.cli.exposure import find_exposed
 from bots.cli.language_check import check_languages
 from bots.cli.probes import (
     LIVE_ONLY_HINT,
@@ -126,6 +127,8 @@ async def check(
     findings += _check_feeds(settings)
     findings += [Finding("error", path, problem) for path, problem in find_unknown_networks(settings)]
     findings += [Finding("warning", path, problem) for path, problem in find_unmatchable(settings)]
+    exposed = await asyncio.to_thread(lambda: list(find_exposed(settings)))
+    findings += [Finding("warning", path, problem) for path, problem in exposed]
     findings += _check_alerts(settings)
     conflicts = [*await asyncio.to_thread(find_token_conflicts, settings), *find_port_conflicts(settings)]
     findings += [Finding("error", "bots", conflict) for conflict in conflicts]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from core.catalogue import messages_for
+from core.errors import UsageError
 from core.language.follow_ups import get_author_turns
 from core.settings import AnswerSettings
 from core.storage.messages import Journal
@@ -37,11 +39,17 @@ async def with_history(
 ) -> tuple[str, Sequence[Turn]]:
     """Return the text of a question, and the conversation before it, with what the message replies to.
 
-    A message without words asks what it replies to. Answers from sources without `visible_labels` are left out.
+    A message without words asks what it replies to. Answers from sources without `visible_labels` are left out. Raises
+    `UsageError` for a message without words that replies to one of those.
     """
     max_age_s = 3600 * limits.history_hours
-    history = await journal.get_history(message.key, limits.history_turns, max_age_s, visible_labels=visible_labels)
+    history = await journal.get_history(
+        message.key, limits.history_turns, max_age_s, visible_labels=visible_labels, is_private=message.private
+    )
     if not text.strip():
+        if await journal.get_answer_by_reply(message, visible_labels) == ():
+            # The platform shows the answer; the bot does not take it up again.
+            raise UsageError(messages_for("").question_unclear)
         return message.quoted[:MAX_QUESTION_CHARS], history
     if not message.quoted:
         return text, history

@@ -204,7 +204,11 @@ class Audiences:
     def _is_seen_by_readers(self, label: str, source: str) -> bool:
         """Return whether all readers of a source see that of a label, which may have been removed or renamed."""
         name = next((name for name in self.by_source if self._get_label(name) == label), None)
-        return name is not None and all(
+        return name is not None and self.readers_see(source, name)
+
+    def readers_see(self, source: str, name: str) -> bool:
+        """Return whether all readers of a source see another one."""
+        return all(
             any(self._is_within(inner, outer) for inner in self._readers(source)) for outer in self.by_source[name]
         )
 

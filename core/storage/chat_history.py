@@ -222,9 +222,13 @@ def get_thread(message: Message) -> str:
 
 
 def is_readable_from(message: Message, table: Table = messages) -> ColumnElement[bool]:
-    """Return the condition that rows may be mentioned in the place of a message: none of another, closed thread."""
+    """Return the condition that rows may be mentioned in the place of a message: none of another, closed thread.
+
+    Nor of a time when the chat was private, where it is so no more.
+    """
     columns = table.c
-    return or_(columns.thread == message.key.thread, ~columns.in_restricted_thread)
+    is_open = or_(columns.thread == message.key.thread, ~columns.in_restricted_thread)
+    return is_open if message.private or "private" not in columns else and_(is_open, ~columns.private)
 
 
 def _select_newest(message: Message, *column_names: str) -> Select[Any]:

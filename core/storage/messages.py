@@ -251,10 +251,12 @@ class Journal:
         max_age_s: float | None = None,
         *,
         visible_labels: frozenset[str] | None = None,
+        is_private: bool = True,
     ) -> Sequence[Turn]:
         """Return the last `limit` turns of questions answered within `max_age_s` (None: at any time), oldest first.
 
-        Answers that could be made from sources without `visible_labels` are left out.
+        Answers that could be made from sources without `visible_labels` are left out; so is what was said in private,
+        where the chat is not private (`is_private`) any more.
         """
         query = (
             select(*(messages.c[name] for name in _TURN_COLUMNS))
@@ -263,6 +265,8 @@ class Journal:
             .order_by(messages.c.number.desc())
             .limit((limit + 1) // 2)
         )
+        if not is_private:
+            query = query.where(~messages.c.private)
         if max_age_s is not None:
             query = query.where(messages.c.settled_at > datetime.now(UTC) - timedelta(seconds=max_age_s))
         rows = await self.database.fetch_all(query)

@@ -493,6 +493,66 @@ async def test_a_cached_answer_is_for_those_alone_who_may_see_as_much(tmp_path: 
         assert get_closed_texts(bot.output()) == set()
 
 
+async def test_a_reply_without_words_does_not_take_up_a_closed_answer(tmp_path: Path, ingested: Path) -> None:
+    """Whoever replies has the answer before their eyes; the model gets nothing of it."""
+    sender = INSIDERS["member of the team's channel"]
+    async with repeating_model(write=f"It is {WORDS['text']} [p1].") as peer:
+        async with opened(tmp_path, ingested, peer, audience=["everyone"]) as bot:
+            first = await bot.deliver(sender, QUESTION)
+            await bot.journal.database.write(update(messages).filter_by(id=first.id).values(reply_id=REPLY_ID))
+        peer.requests.clear()
+        async with opened(tmp_path, ingested, peer, audience=["owners"]) as bot:
+            await bot.deliver(sender, "", quoted=f"It is {WORDS['text']}", reply_to=REPLY_ID)
+            assert get_closed_texts(bot.get_requests() + bot.output()) == set()
+
+
+async def test_what_was_said_in_private_is_not_told_where_others_read_now(tmp_path: Path, ingested: Path) -> None:
+    """A network may open a chat that was private; there a role counts no more, nor what was said before."""
+    private = Sender("talk", OWNER, platform="http", is_private=True)
+    http = {"secret": {"env": "HTTP"}, "callback_url": "http://127.0.0.1:9/", "allow_private": ["127.0.0.1"]}
+    owners = {"owners": [f"http:{OWNER}"]}
+    async with (
+        repeating_model() as peer,
+        opened(tmp_path, ingested, peer, audience=["owners"], http=http, administration=owners) as bot,
+    ):
+        first = await bot.deliver(private, f"{QUESTION} My key is kultarr.")
+        assert "text" in get_closed_texts(bot.output())
+        bot.get_requests()
+        public = replace(private, is_private=False, author=MEMBER)
+        await ask_on(bot, public, first)
+        await press(bot, public, RETRY, first)
+        assert get_closed_texts(bot.output() + bot.get_requests()) == set()
+
+
+async def test_the_audit_of_a_group_names_no_source_that_is_gone(tmp_path: Path, ingested: Path) -> None:
+    team = Sender(TEAM, OWNER)
+    async with opened(tmp_path, ingested, None) as bot:
+        for text, command in (("off quokka", "sources"), ("scale quokka 2", "sources"), ("quokka", "refresh")):
+            await bot.deliver(team, text, command)
+        bot.output()
+        await bot.deliver(team, "", "audit")
+        assert "source" in get_closed_texts(bot.output())
+    sources = {"docs": {"kind": "files", "path": str(ingested / "docs")}}
+    async with opened(tmp_path, ingested, None, sources=sources, agents={}) as bot:
+        await bot.deliver(team, "", "audit")
+        assert get_closed_texts(bot.output()) == set()
+        await bot.deliver(INSIDERS["owner in private"], "", "audit")
+        assert "source" in get_closed_texts(bot.output()), "owners look everything up in private"
+
+
+async def test_a_fault_is_no_way_to_a_name(tmp_path: Path, ingested: Path) -> None:
+    async with opened(tmp_path, ingested, None) as bot:
+        sender = Sender(PUBLIC, OWNER)
+        message = await bot.deliver(sender, QUESTION)
+        reason = "source quokka cannot be read"
+        await bot.journal.database.write(
+            update(messages).filter_by(id=message.id).values(state="failed", reason=reason)
+        )
+        bot.output()
+        await bot.deliver(sender, message.id, "why")
+        assert get_closed_texts(bot.output()) == set()
+
+
 async def lose_the_role(bot: Bot) -> None:
     await bot.deliver(Sender(PUBLIC, OWNER), f"remove {MEMBER}", "admins")
 

@@ -285,6 +285,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.timeout(0 if STEPS else 300)
 def test_no_closed_word_reaches_who_may_not_see_it(
     tmp_path: Path, documents: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from core.errors import UsageError
 from core.formatting import format_code, format_cost, format_until
 from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.policy.permissions import PermissionDenied
+from core.settings.audience import ALL_OPEN
 from core.storage.lessons import ReviewState, TaughtAnswer, TaughtAnswerRepository
 from core.storage.message_lookup import MessageLookup, MessageOutcome
 from core.storage.overrides import new_entry
@@ -44,7 +45,11 @@ async def explain_command(context: CommandContext, request: CommandRequest) -> s
     visible_labels = context.permissions.visible_labels(message)
     if outcome is None or (_tells_of_knowledge(outcome) and not may_be_shown(outcome.visible_sources, visible_labels)):
         return fallback
-    return format_explanation(outcome, texts, is_admin=request.role != "everyone")
+    is_admin = request.role != "everyone"
+    if outcome.state == "failed" and not message.private and visible_labels.isdisjoint((ALL_OPEN,)):
+        # A fault may name anything that is configured.
+        is_admin = False
+    return format_explanation(outcome, texts, is_admin=is_admin)
 
 
 def _tells_of_knowledge(outcome: MessageOutcome) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 from core.answering.introduction import describe_agents, suggest_questions
@@ -15,6 +16,8 @@ from core.types import SourceState
 from core.version import get_version
 
 DEFAULT_ENTRIES = 10
+# What the audit says of a source: its name.
+_SOURCE_SUBJECT = re.compile(r"(?:off\.|scale\.|refresh (?:of )?)([a-z0-9_-]+)")
 
 
 async def show_status(context: CommandContext, request: CommandRequest) -> str:
@@ -94,7 +97,7 @@ async def show_audit(context: CommandContext, request: CommandRequest) -> str:
     entries = [
         entry
         for entry in await context.audit.get_newest(count, chat=request.chat_filter)
-        if not context.names_hidden_source(f"{entry.command} {entry.subject}", request)
+        if request.can_see_all_chats or not _is_about_hidden_source(context, entry, request)
     ]
     return (
         "\n".join(_format_entry(entry, request.texts, show_chat=request.can_see_all_chats) for entry in entries)
@@ -124,6 +127,13 @@ async def show_help(context: CommandContext, request: CommandRequest) -> str:
     if setting := adapter.privacy_setting if adapter else "":
         paragraphs.append(texts.welcome_privacy.format(setting=setting))
     return "\n\n".join([*paragraphs, f"{spell('help')}: {texts.command_summaries['help']}"])
+
+
+def _is_about_hidden_source(context: CommandContext, entry: AuditEntry, request: CommandRequest) -> bool:
+    """Return whether an entry names a source that is not to be told of; one that is gone may have been closed."""
+    match = _SOURCE_SUBJECT.fullmatch(entry.subject)
+    is_gone = match is not None and match[1] not in context.settings.sources
+    return is_gone or context.names_hidden_source(f"{entry.command} {entry.subject}", request)
 
 
 def _format_entry(entry: AuditEntry, texts: Messages, *, show_chat: bool) -> str:

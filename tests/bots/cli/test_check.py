@@ -15,6 +15,7 @@ import pytest
 
 from bots.cli.check import check
 from bots.cli.console import Finding
+from bots.cli.exposure import find_exposed
 from bots.cli.probes import Probe
 from bots.common.open_storage import open_database
 from core.settings import Settings
@@ -330,3 +331,39 @@ async def test_passages_that_keep_the_daemon_from_starting_are_an_error(
     unknown = {"embedding": {"provider": "fastembed", "model": "BAAI/bge-small-en-v1.5"}}
     subjects = {item.subject for item in await check(settings(tmp_path, knowledge=unknown), live=False)}
     assert ("knowledge.store" in subjects) == bool(content), "a model that is not loaded may be the right one"
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "is_exposed"),
+    [
+        ({"path": "all"}, {"path": "all/team"}, True),
+        ({"path": "all"}, {"path": "all"}, True),
+        ({"path": "all"}, {"path": "all/../all/team/x"}, True),
+        ({"path": "all/team"}, {"path": "all"}, False),
+        ({"path": "all"}, {"path": "allied"}, False),
+        ({"path": "all", "exclude": ["team/"]}, {"path": "all/team"}, False),
+        ({"path": "all", "exclude": ["team/**"]}, {"path": "all/team"}, False),
+        ({"path": "all", "exclude": ["other/"]}, {"path": "all/team"}, True),
+        ({"path": "all", "audience": "owners"}, {"path": "all/team"}, False),
+        ({"path": "all", "audience": "telegram"}, {"path": "all/team"}, True),
+        ({"kind": "website", "url": "https://a.example"}, {"kind": "website", "url": "https://a.example/team/"}, True),
+        (
+            {"kind": "website", "url": "https://a.example/te"},
+            {"kind": "website", "url": "https://a.example/team"},
+            False,
+        ),
+    ],
+)
+def test_a_closed_folder_within_an_open_one_is_found(
+    tmp_path: Path, outer: dict[str, Any], inner: dict[str, Any], is_exposed: bool
+) -> None:
+    sources = {"open": outer, "closed": {"audience": "owners", **inner}}
+    sources = {
+        name: {"kind": "files", **source, **({"path": str(tmp_path / source["path"])} if "path" in source else {})}
+        for name, source in sources.items()
+    }
+    telegram = {"token": {"env": "TELEGRAM"}}
+    agents = {name: {"sources": [name]} for name in sources}
+    found = list(find_exposed(Settings.model_validate({"sources": sources, "agents": agents, "telegram": telegram})))
+    assert [path for path, _ in found] == (["sources.closed.audience"] if is_exposed else [])
+    assert all("sources.open reads" in text for _, text in found)

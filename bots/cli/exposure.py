@@ -1,0 +1,49 @@
+"""Finds closed sources whose content a source for more people reads as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import permutations
+from pathlib import Path
+
+from core.errors import SourceError
+from core.settings import Settings
+from core.settings.audience import Audiences
+from core.settings.sources import FilteredSource, SourceSettings
+from knowledge.sources.common.documents import PathGlobs
+
+EXPOSED = "{outer} reads {place} too, and more people may see that source: exclude it there, or move it"
+
+
+def find_exposed(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield the closed sources that lie within a source for more people: their path in the settings, and why."""
+    audiences = Audiences.from_settings(settings)
+    for outer, inner in permutations(settings.sources, 2):
+        place = _find_place(outer, settings.sources[outer], settings.sources[inner])
+        if place and not audiences.readers_see(outer, inner):
+            yield f"sources.{inner}.audience", EXPOSED.format(outer=f"sources.{outer}", place=place)
+
+
+def _find_place(name: str, outer: SourceSettings, inner: SourceSettings) -> str:
+    """Return where an inner source lies if the outer one reads it, or an empty string."""
+    outer_path, inner_path = (getattr(source, "path", None) for source in (outer, inner))
+    if isinstance(outer_path, Path) and isinstance(inner_path, Path):
+        outer_path, inner_path = outer_path.expanduser().resolve(), inner_path.expanduser().resolve()
+        if not inner_path.is_relative_to(outer_path):
+            return ""
+        return "" if _is_excluded(name, outer, inner_path.relative_to(outer_path)) else str(inner_path)
+    outer_url, inner_url = (str(getattr(source, "url", "")).rstrip("/") for source in (outer, inner))
+    is_within = bool(outer_url) and f"{inner_url}/".startswith(f"{outer_url}/") and outer.kind == inner.kind
+    return inner_url if is_within else ""
+
+
+def _is_excluded(name: str, outer: SourceSettings, path: Path) -> bool:
+    if not isinstance(outer, FilteredSource) or path == Path():
+        return False
+    try:
+        globs = PathGlobs(name, (), outer.exclude)
+    except SourceError:
+        # The check of that source says what is wrong with its globs.
+        return False
+    # Whatever is in the folder is kept out where any name in it is.
+    return globs.excludes(f"{path.as_posix()}/") or globs.excludes(f"{path.as_posix()}/x.md")
