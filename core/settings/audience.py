@@ -129,7 +129,7 @@ class Audiences:
             )
             for name, source in settings.sources.items()
         }
-        return cls(by_source, {name: _make_label(name, source) for name, source in settings.sources.items()})
+        return cls(by_source, {name: make_label(name, source) for name, source in settings.sources.items()})
 
     def to_json(self) -> str:
         """Return who may see the closed sources, for other daemons of the deployment."""
@@ -236,11 +236,11 @@ class Audiences:
         )
 
 
-def _make_label(name: str, source: SourceSettings) -> str:
+def make_label(name: str, source: SourceSettings) -> str:
     """Return what names a source in the journal.
 
     >>> from core.settings.sources import LearnedSource
-    >>> _make_label("taught", LearnedSource(kind="learned"))
+    >>> make_label("taught", LearnedSource(kind="learned"))
     'taught#a7f4e248ff21'
     """
     origin = source.model_dump(mode="json", include=_ORIGIN_FIELDS)
