@@ -398,6 +398,7 @@ async def open_daemon(
     journal = await open_daemon_journal(settings, stack, recorder, dry_run=dry_run)
     leases = await stack.enter_async_context(join_daemons(settings, journal.database))
     live = make_live_settings(settings, journal.database)
+    await live.publish_audiences(settings)
     platform_adapters = make_adapters(settings, journal, read_only=dry_run)
     adapters = [DryRunAdapter(adapter) for adapter in platform_adapters] if dry_run else platform_adapters
     parser = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))

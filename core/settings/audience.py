@@ -7,6 +7,7 @@ where nobody else reads.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
@@ -128,7 +129,19 @@ class Audiences:
             )
             for name, source in settings.sources.items()
         }
-        return cls(by_source, {name: _make_label(name, source) for name, source in settings.sources.items()})
+        return cls(by_source, {name: make_label(name, source) for name, source in settings.sources.items()})
+
+    def to_json(self) -> str:
+        """Return who may see the closed sources, for other daemons of the deployment."""
+        closed_sources = {
+            name: sorted(map(sorted, audiences)) for name, audiences in self.by_source.items() if audiences
+        }
+        return json.dumps(closed_sources, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Audiences:
+        """Return the audiences that another daemon has written."""
+        return cls({name: frozenset(map(frozenset, audiences)) for name, audiences in json.loads(text).items()})
 
     def closed_further(self, newer: Audiences) -> Audiences:
         """Return these audiences with those that a newer configuration adds: its askers are in all of them."""
@@ -223,11 +236,11 @@ class Audiences:
         )
 
 
-def _make_label(name: str, source: SourceSettings) -> str:
+def make_label(name: str, source: SourceSettings) -> str:
     """Return what names a source in the journal.
 
     >>> from core.settings.sources import LearnedSource
-    >>> _make_label("taught", LearnedSource(kind="learned"))
+    >>> make_label("taught", LearnedSource(kind="learned"))
     'taught#a7f4e248ff21'
     """
     origin = source.model_dump(mode="json", include=_ORIGIN_FIELDS)

@@ -31,6 +31,8 @@ MAX_TEXT_CHARS = 300
 MAX_DAYS = 36_500
 CACHE_TTL_S = 2.0
 GLOBAL_SCOPE = ""
+# Beside the id of the deployment.
+AUDIENCES_KEY = ("deployment", "audiences")
 
 # The sections that `/reload` applies at once. Every other section needs a restart.
 LIVE_SECTIONS = frozenset({"gate", "administration", "limits"})
@@ -170,6 +172,21 @@ class RuntimeOverrides:
         """Return whether a command has set a value."""
         return (scope, name) in self._values
 
+    @property
+    def audiences(self) -> str:
+        """The audiences that the daemon which started or reloaded last has, in JSON; "" where none has said so."""
+        return self._values.get(AUDIENCES_KEY, "")
+
+    @uncancellable
+    async def publish_audiences(self, audiences: str) -> None:
+        """Tell the other daemons of the deployment who may see what: what is closed for one is closed for all."""
+        scope, name = AUDIENCES_KEY
+        async with self._database.transaction() as connection:
+            await connection.execute(delete(overrides).filter_by(scope=scope, name=name))
+            await connection.execute(insert(overrides).values(scope=scope, name=name, value=audiences))
+        async with self._load_lock:
+            await self._read()
+
     @uncancellable
     async def change(self, message: Message, scope: str, name: str, value: str | None, *, before: str = "") -> None:
         """Set a value, or remove it with None, and write the audit entry in the same transaction.
@@ -214,9 +231,9 @@ class LiveSettings:
     def __init__(self, settings: Settings, overrides: RuntimeOverrides | None = None) -> None:
         self.settings = settings
         self._started_audiences = Audiences.from_settings(settings)
-        # A closing counts at once; what is opened needs a restart, as sources do.
-        self.audiences = self._started_audiences
         self._overrides = overrides
+        self._published = ""
+        self._audiences = self._started_audiences
 
     @property
     def overrides(self) -> RuntimeOverrides:
@@ -224,6 +241,20 @@ class LiveSettings:
         if self._overrides is None:
             raise RuntimeError("these settings have no overrides")
         return self._overrides
+
+    @property
+    def audiences(self) -> Audiences:
+        """Who may see which source. A closing counts at once, whichever daemon has it; an opening needs a restart."""
+        published = self._overrides.audiences if self._overrides else ""
+        if published != self._published:
+            self._published = published
+            newest = Audiences.from_json(published) if published else self._started_audiences
+            self._audiences = self._started_audiences.closed_further(newest)
+        return self._audiences
+
+    async def publish_audiences(self, settings: Settings) -> None:
+        """Close for all daemons of the deployment what these settings close. Raises `StoreError`."""
+        await self.overrides.publish_audiences(Audiences.from_settings(settings).to_json())
 
     async def load(self) -> None:
         """Read the overrides, unless they were read a moment ago. Raises `StoreError`."""
@@ -233,9 +264,8 @@ class LiveSettings:
     def reload(self, new_settings: Settings) -> tuple[list[str], list[str]]:
         """Apply the live sections; return the sections that changed now, and those that need a restart.
 
-        A source that is closed further is closed now.
+        Call `publish_audiences` as well: what is closed further is closed now.
         """
-        self.audiences = self._started_audiences.closed_further(Audiences.from_settings(new_settings))
         changed = [
             name for name in Settings.model_fields if getattr(new_settings, name) != getattr(self.settings, name)
         ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from core.errors import UsageError
 from core.runtime.locks import is_refreshing
 from core.settings import LearnedSource, LiveSource, RefreshSettings, Settings, SourceSettings, StoredSource
-from core.settings.audience import Audiences
+from core.settings.audience import Audiences, make_label
 from core.settings.cron import DEFAULT_JITTER, RefreshSchedule
 from core.types import SourceState
 
@@ -174,4 +174,4 @@ def _describe_readers(name: str, settings: SourceSettings, audiences: Audiences)
     visibility = CLOSED if audiences.by_source.get(name) else OPEN
     if isinstance(settings, LearnedSource):
         visibility = audiences.fingerprint or OPEN
-    return audiences.labels.get(name, name), visibility
+    return make_label(name, settings), visibility

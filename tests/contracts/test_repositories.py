@@ -20,7 +20,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from core.errors import StoreError, UsageError
 from core.formatting import today
-from core.settings import CacheSettings
+from core.settings import CacheSettings, Settings
 from core.storage.answer_cache import AnswerCache, CacheKey, delete_replies, to_scope
 from core.storage.auto_comments import AutoCommentRepository, FeedState, FeedStateRepository
 from core.storage.chat_history import ChatHistory
@@ -30,7 +30,7 @@ from core.storage.feedback import FeedbackRepository, LabelledQuestion, Rating
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.message_lookup import MessageLookup
 from core.storage.messages import Journal
-from core.storage.overrides import Audit, RuntimeOverrides, new_entry, override_key
+from core.storage.overrides import Audit, LiveSettings, RuntimeOverrides, new_entry, override_key
 from core.storage.refresh_state import RefreshState, RefreshStateRepository
 from core.storage.reports import OUTCOMES, QuestionFilter, ReportRepository
 from core.storage.tables import cursors, messages, metadata
@@ -561,6 +561,23 @@ class TestOverrides:
             ("telegram:-100 mode", "auto", "mention"),
         ]
         assert all(entry.at.tzinfo and entry.outcome == "changed" for entry in entries)
+
+    async def test_what_one_daemon_closes_is_closed_for_the_others(self, database: Database) -> None:
+        source = {"kind": "faq", "path": "a.yaml"}
+        telegram = {"token": {"env": "TELEGRAM"}}
+        opened, closed = (
+            Settings.model_validate({"sources": {"a": {**source, "audience": audience}}, "telegram": telegram})
+            for audience in ("everyone", "owners")
+        )
+        old, new = (LiveSettings(settings, RuntimeOverrides(database, 0)) for settings in (opened, closed))
+        await old.publish_audiences(opened)
+        assert (old.audiences.has_closed_sources, new.audiences.has_closed_sources) == (False, True)
+        await new.publish_audiences(closed)
+        await old.load()
+        assert old.audiences.by_source == new.audiences.by_source == {"a": {frozenset({"owners"})}}
+        await old.publish_audiences(opened)
+        await new.load()
+        assert (old.audiences.has_closed_sources, new.audiences.has_closed_sources) == (False, True)
 
     async def test_the_audit_forgets_what_is_too_old(self, database: Database) -> None:
         entry = replace(new_entry(MESSAGE, "refused", "no right to"), at=later(-5))

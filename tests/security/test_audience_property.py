@@ -164,6 +164,7 @@ class AudienceMachine(RuleBasedStateMachine):
         app = await self.stack.enter_async_context(
             open_app(settings, embedder=WordEmbedder(), database=journal.database, live=live, parser=ThreadParser())
         )
+        await live.publish_audiences(settings)
         self.bot = Bot(app, journal, None, model, live)
         self.truth.audiences = [self.configuration.audience]
 

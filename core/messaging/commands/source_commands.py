@@ -127,6 +127,7 @@ async def reload(context: CommandContext, request: CommandRequest) -> str:
         _log.warning("configuration.invalid", errors=error.errors)
         error_lines = "\n".join(f"- {line}" for line in _format_errors(error.errors, request))
         return f"{request.texts.configuration_invalid}\n\n{error_lines}"
+    await context.live.publish_audiences(new_settings)
     live_sections, restart_sections = context.live.reload(new_settings)
     subject = f"changed: {_format_names(live_sections)}; restart needed: {_format_names(restart_sections)}"
     await context.audit.record(new_entry(request.message, "changed", subject))
