@@ -113,6 +113,12 @@ class TestJoining:
         await database.close()
 
 
+class HealthyStore:
+    """What the monitor asks of refreshes."""
+
+    store_problem = ""
+
+
 async def test_a_daemon_on_standby_is_well(postgres_journal: JournalSettings) -> None:
     class Bot(HttpAdapter):
         needs_leader = True
@@ -122,7 +128,7 @@ async def test_a_daemon_on_standby_is_well(postgres_journal: JournalSettings) ->
     connection = adapter.connection
     is_listening = asyncio.Event()
     monitor = Monitor()
-    monitor.attach([adapter], None, None, None)  # type: ignore[arg-type]
+    monitor.attach([adapter], None, HealthyStore(), None)  # type: ignore[arg-type]
 
     async def listen() -> None:
         connection.mark_connected()
