@@ -182,7 +182,7 @@ async def open_app(
             embedder = await _open_embedder(settings, stack)
         if store is None:
             store = await _open_store(settings, embedder, stack, rebuild=rebuild)
-        await _purge_passages_for_others(settings, store, database)
+            await _purge_passages_for_others(settings, store, database)
         models = RoleChatModel.open(settings.models, metrics_recorder) if model is None else None
         if models:
             stack.push_async_callback(models.close)

@@ -247,10 +247,11 @@ class _Reader:
     def _read_paragraph(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
         content = inner[0].content
         start, end = self._get_lines(token)
-        while content[:1] in _NO_TEXT_SIGNS and (mark := _NO_TEXT.match(content)):
+        text_start = 0
+        while content[text_start : text_start + 1] in _NO_TEXT_SIGNS and (mark := _NO_TEXT.match(content, text_start)):
             start += mark[0].count("\n")
-            content = content[mark.end() :]
-        lines = content.split("\n")
+            text_start = mark.end()
+        lines = content[text_start:].split("\n")
         # An item that is indented further than the parser knows belongs to no paragraph for whoever wrote it.
         size = next((number for number, line in enumerate(lines) if number and _BULLET.match(line)), len(lines))
         text = self._clean("\n".join(lines[:size]))

@@ -88,10 +88,9 @@ class Handler:
         People get time first to answer what nobody asked the bot. Raises `JournalError`, and `Undelivered` if the
         platform does not take the answer now.
         """
-        visible_labels = self._permissions.visible_labels(message)
         if self._dispatcher.is_priority(message) or is_press(message):
             async with turn():
-                delivery = await self._open_delivery(message, previous_reply_id, visible_labels)
+                delivery = await self._open_delivery(message, previous_reply_id)
                 if is_press(message) and not self._dispatcher.is_priority(message):
                     await self._feedback.handle_press(adapter, message, delivery, self._enqueue)
                     return
@@ -100,7 +99,7 @@ class Handler:
             return
         async with turn():
             # Read only now, at the message's turn: messages are processed in the order in which they came.
-            delivery = await self._open_delivery(message, previous_reply_id, visible_labels)
+            delivery = await self._open_delivery(message, previous_reply_id)
             # An answer that is only to be delivered needs no worker.
             async with self._redelivery_slots[adapter.label] if delivery.final_reply else self._worker_slots:
                 delayed_decision = await self._judge_and_respond(adapter, message, delivery)
@@ -111,15 +110,20 @@ class Handler:
         ):
             async with turn(), self._worker_slots:
                 decision = await self._gate.recheck(message, delayed_decision)
+                self._watch_rights(message, delivery)
                 await self._respond(adapter, message, decision, delivery)
 
-    async def _open_delivery(
-        self, message: Message, previous_reply_id: str, visible_labels: frozenset[str]
-    ) -> JournaledDelivery:
+    async def _open_delivery(self, message: Message, previous_reply_id: str) -> JournaledDelivery:
+        await self._gate.chat_policy.refresh()
+        visible_labels = self._permissions.visible_labels(message)
         delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible_labels)
-        if message.origin.purpose != "alert":
-            delivery.check_rights = partial(self._check_rights, message, visible_labels)
+        self._watch_rights(message, delivery)
         return delivery
+
+    def _watch_rights(self, message: Message, delivery: JournaledDelivery) -> None:
+        """Let what is shown from now on be compared with what may be told of now."""
+        if message.origin.purpose != "alert":
+            delivery.check_rights = partial(self._check_rights, message, self._permissions.visible_labels(message))
 
     async def _check_rights(self, message: Message, visible_labels: frozenset[str]) -> None:
         """Judge a message again before its answer is shown.
@@ -128,7 +132,10 @@ class Handler:
         beginning: a role was lost, or a source was closed.
         """
         await self._gate.chat_policy.refresh()
-        block = self._gate.chat_policy.block_reason(message) if is_ask_command(message.command) else None
+        policy = self._gate.chat_policy
+        # Comments have chats of their own.
+        find_block = policy.paused_reason if self._commenter.should_handle(message) else policy.block_reason
+        block = find_block(message) if is_ask_command(message.command) else None
         if block or not visible_labels <= self._permissions.visible_labels(message):
             raise RightsChanged(messages_for(detect_language(message.text)).rights_changed, block)
 
@@ -180,7 +187,7 @@ class Handler:
             if reply := delivery.final_reply:
                 await sink.deliver(reply)
             else:
-                reply = await self._reply(adapter, message, sink, decision)
+                reply = await self._reply(adapter, message, sink, delivery, decision)
         except asyncio.CancelledError:
             await delivery.wait_for_posting()
             raise
@@ -195,7 +202,14 @@ class Handler:
             if is_answerable and not (reply.is_stopped or reply.failure):
                 await self._handoff.hand_off_if_needed(adapter, message, reply, self._enqueue)
 
-    async def _reply(self, adapter: Adapter, message: Message, sink: RecordedSink, decision: GateDecision) -> Reply:
+    async def _reply(
+        self,
+        adapter: Adapter,
+        message: Message,
+        sink: RecordedSink,
+        delivery: JournaledDelivery,
+        decision: GateDecision,
+    ) -> Reply:
         visible_labels = self._permissions.visible_labels(message)
         if decision.canned_reply:
             await self._journal.begin_answer(message, visible_labels)
@@ -204,7 +218,10 @@ class Handler:
             return await sink.send_text(await self._handoff.answer(adapter, message, self._enqueue))
         # A later edit does not change a command: it runs as it was first sent.
         if not is_ask_command(message.command):
-            return await sink.send_text(await self._dispatcher.dispatch(message, adapter))
+            text = await self._dispatcher.dispatch(message, adapter)
+            # What the command itself changed is no reason to hide its reply.
+            self._watch_rights(message, delivery)
+            return await sink.send_text(text)
         if message.command and not has_content(message):
             return await sink.send_text(await self._dispatcher.dispatch(replace(message, command="help"), adapter))
         text = await self._journal.begin_answer(message, visible_labels)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from sqlalchemy import Row, and_, case, delete, func, null, or_, select, update
 from core.language.tokens import lexical_tokens
 from core.runtime.tasks import uncancellable
 from core.storage.tables import answers, feedback, is_reply_in, messages, replies, taught_answers
-from core.types import RATING_COMMAND, ConversationKey, SkipReason
+from core.types import ASK_COMMANDS, RATING_COMMAND, ConversationKey, SkipReason
 from core.types.messages import MAX_QUESTION_CHARS, PERSONAL_THREAD
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ PERSONAL_COLUMNS = ("author_id", "author", "text", "quoted", "reply")
 # command failed may repeat what was typed behind it.
 _CONSTANT_PARTS = sorted({reason.text.partition("{")[0] for reason in SkipReason} - {""}, key=len, reverse=True)
 _ERASED_REASON = case(
-    (and_(messages.c.state == "failed", messages.c.command.not_in(("", "ask"))), ""),
+    (and_(messages.c.state == "failed", messages.c.command.not_in(ASK_COMMANDS)), ""),
     *((messages.c.reason.startswith(part, autoescape=True), part.rstrip(" :(")) for part in _CONSTANT_PARTS),
     else_=messages.c.reason,
 )
@@ -49,6 +50,8 @@ CONVERSATION_TIME = timedelta(hours=24)
 _WITHOUT_TEACHER = {"taught_by": "", "teacher": ""}
 # Bob's answer has words of Ann's where so many of hers follow each other in it; each of them alone is anybody's.
 COPIED_WORDS = 3
+# What is looked at in the messages of others.
+_COPY_COLUMNS = ("number", "received_at", "text", "reply_to", "quoted", "reply", "trace")
 _WITHOUT_PERSON = dict.fromkeys(("chat", "author_id", "question_id"), "")
 
 
@@ -152,25 +155,26 @@ class _Said:
     """What a person said in one chat: the times with the words, the texts, and the ids of messages and answers."""
 
     times: list[tuple[datetime, Set[str]]] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
+    texts: set[str] = field(default_factory=set)
     ids: set[str] = field(default_factory=set)
     phrases: set[tuple[str, ...]] = field(default_factory=set)
 
     def add(self, row: Row[*tuple[Any, ...]]) -> None:
-        """Add a message of the person."""
+        """Add a message of the person, not what they pressed."""
         self.times.append((row.received_at, _to_words(row.text)))
-        self.texts += [row.text.strip()] if row.text.strip() else []
+        self.texts |= {row.text.strip()} - {""}
         self.ids |= {row.id, row.reply_id} - {""}
         self.phrases |= _to_phrases(row.text)
 
     def find_copies(self, row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
         """Return the new values of the columns of somebody else's message that hold what the person said."""
         values = dict[str, Any]()
-        if row.reply_to in self.ids or any(text in row.quoted for text in self.texts):
+        quoted = row.quoted.strip()
+        if row.reply_to in self.ids or quoted in self.texts or _to_phrases(quoted) & self.phrases:
             values |= {"quoted": "", "attachments": null(), "image_description": null()}
         if self._has_added_words(row):
             values |= {"trace": null(), "reason": _ERASED_REASON}
-        if (_to_phrases(row.reply) - _to_phrases(row.text)) & self.phrases:
+        if row.reply and (_to_phrases(row.reply) - _to_phrases(row.text)) & self.phrases:
             values |= {"reply": "", "citations": null(), "trace": null(), "delivery": null()}
         return values
 
@@ -190,19 +194,25 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
     """
     columns = messages.c
     query = select(columns.chat, columns.received_at, columns.text, columns.id, columns.reply_id)
+    query = query.where(columns.command != RATING_COMMAND)
     said_in = defaultdict[str, _Said](_Said)
     for row in await connection.execute(query.filter_by(**place, author_id=author_id).order_by(columns.received_at)):
         said_in[row.chat].add(row)
     for chat, said in said_in.items():
         others = (
-            select(messages)
+            select(*(columns[name] for name in _COPY_COLUMNS))
             .filter_by(platform=place["platform"], chat=chat)
             .where(columns.author_id != author_id, columns.state.in_(FINISHED_STATES))
             .where(columns.received_at >= said.times[0][0])
         )
-        for row in (await connection.execute(others)).all():
-            if values := said.find_copies(row):
-                await connection.execute(update(messages).filter_by(number=row.number).values(values))
+        rows = (await connection.execute(others)).all()
+        copies = await asyncio.to_thread(_find_all_copies, said, rows)
+        for number, values in copies.items():
+            await connection.execute(update(messages).filter_by(number=number).values(values))
+
+
+def _find_all_copies(said: _Said, rows: Sequence[Row[*tuple[Any, ...]]]) -> Mapping[int, dict[str, Any]]:
+    return {row.number: values for row in rows if (values := said.find_copies(row))}
 
 
 def _get_written_text(trace: Mapping[str, Any]) -> str:

@@ -254,7 +254,12 @@ class LiveSettings:
 
     async def publish_audiences(self, settings: Settings) -> None:
         """Close for all daemons of the deployment what these settings close. Raises `StoreError`."""
-        await self.overrides.publish_audiences(Audiences.from_settings(settings).to_json())
+        audiences = Audiences.from_settings(settings)
+        # What our own files closed stays closed here, whoever starts later with older ones.
+        self._started_audiences = self._started_audiences.closed_further(audiences)
+        self._audiences = self._started_audiences
+        self._published = ""
+        await self.overrides.publish_audiences(audiences.to_json())
 
     async def load(self) -> None:
         """Read the overrides, unless they were read a moment ago. Raises `StoreError`."""

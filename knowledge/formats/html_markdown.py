@@ -422,7 +422,7 @@ def _read_row(cells: Sequence[Any], covering: dict[int, tuple[str, int]], skippe
         text = _read_cell(cell, skipped)
         rows = _read_span(cell.get("rowspan"))
         for column in range(min(_read_span(cell.get("colspan")), MAX_COLUMNS)):
-            if rows > 1:
+            if rows > 1 and len(covering) < MAX_COLUMNS:
                 covering[len(texts)] = text if not column and len(text) <= MAX_REPEATED_CHARS else "", rows - 1
             texts.append("" if column else text)
     add_covering()

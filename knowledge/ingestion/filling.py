@@ -20,6 +20,8 @@ _log = get_logger(__name__)
 
 # Passages that are filled in one commit: some five seconds of work, which a kill costs.
 FILL_BATCH_PASSAGES = 256
+# A document is written whole for each of its parts: a large one has so many at most.
+MAX_PARTS = 8
 # Texts per call of the embedder: enough to sort by length and fill its lanes, few enough for a moving progress bar.
 EMBED_BATCH_PASSAGES = 128
 
@@ -75,7 +77,8 @@ async def fill_batch(
     def report(embedded_count: int) -> None:
         on_progress(replace(coverage, unfilled=coverage.unfilled - embedded_count))
 
-    rows = await embed_rows(rows, embedder, report, FILL_BATCH_PASSAGES)
+    # Of a large document a part that grows with it: each time all of it is written.
+    rows = await embed_rows(rows, embedder, report, max(FILL_BATCH_PASSAGES, len(rows) // MAX_PARTS))
     await store.replace(source, paths, rows)
     coverage = get_coverage(await store.manifest(source))
     if not coverage.unfilled:

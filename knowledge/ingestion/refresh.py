@@ -332,7 +332,7 @@ async def _record_failure(context: RefreshContext, name: str, error: str) -> Non
         coverage = get_coverage(manifest)
         passage_count = coverage.passages
         document_count = len(manifest)
-        await _record_coverage(context, name, coverage)
+        await context.refresh_states.update_counts(name, {UNFILLED: coverage.unfilled}, changed=False)
     except StoreError as store_error:
         _log.warning("source.not_counted", source=name, error=str(store_error))
     is_changed = (passage_count, document_count) != (previous_state.passages, previous_state.documents)

@@ -1,6 +1,6 @@
 """Incremental refresh of one source: what changed is read, chunked and swapped in.
 
-Two tasks work side by side: documents are read and chunked, batches are written. A batch holds whole documents and is
+Tasks work side by side: documents are read and chunked, batches are written. A batch holds whole documents and is
 one commit. New documents are written as they come: an interrupted refresh keeps these batches, and the next one
 continues from there. Replacements and deletions wait for the end and are one commit, so that no answer mixes two
 editions of a source. Vectors are made afterwards (`filling`), or before the commit where the store wants them.

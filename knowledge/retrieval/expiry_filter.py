@@ -53,8 +53,9 @@ class ExpiryFilteringStore:
         return {path: document for path, document in manifest.items() if path in visible_results}
 
     async def filled(self, sources: Collection[str]) -> Set[str]:
-        """Answer as the store does."""
-        return await self._store.filled(sources)
+        """Return those of these sources that have passages which may be shown."""
+        filled = await self._store.filled(sources)
+        return {name for name in filled if name not in self._standing_sources or await self.manifest(name)}
 
     async def rows(self, source: str, paths: Collection[str]) -> Sequence[PassageRow]:
         """Return the rows of these paths of a source, which the manifest has named."""

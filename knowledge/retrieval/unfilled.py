@@ -36,7 +36,7 @@ class UnfilledPassages:
         self._timeout_s = timeout_s
         self._cooldown_s = cooldown_s
         self._retry_at = 0.0
-        self._vectors: OrderedDict[str, Vectors] = OrderedDict()
+        self._vectors: OrderedDict[str, Vectors | None] = OrderedDict()
 
     async def add_similarities(
         self, passages: Sequence[Passage], lexical_shares: Sequence[float], query_vector: Vectors
@@ -77,5 +77,6 @@ class UnfilledPassages:
             _log.warning("passages.not_embedded", error=str(error) or f"not in {self._timeout_s} s")
             return False
         known = zip(texts, vectors, strict=True)
-        self._vectors.update((text, vector) for text, vector in known if np.isfinite(vector).all())
+        # None is a text that the model refuses: it is not asked again.
+        self._vectors.update((text, vector if np.isfinite(vector).all() else None) for text, vector in known)
         return True

@@ -57,10 +57,12 @@ async def gather(question: Question, deps: AnswerDependencies, budget: Budget) -
     the question is awaited, and its own shares bound it. When no request of the model can be understood, that is all.
     """
     query = rule_based_query(question)
+    started: list[SearchTask] = []
     async with task_group() as tasks:
 
         def start(search_query: str) -> SearchTask:
-            return tasks.create_task(capture_error(ranked_search(search_query, deps, budget)))
+            started.append(tasks.create_task(capture_error(ranked_search(search_query, deps, budget))))
+            return started[-1]
 
         searches = _Searches(query, start(query), start)
         with budget.timed("gather"):
@@ -71,7 +73,8 @@ async def gather(question: Question, deps: AnswerDependencies, budget: Budget) -
                 budget.degrade("gather", "late")
                 if not searches.results:
                     searches.results.extend(collect_results([await searches.first]))
-        searches.first.cancel()
+        for task in started:
+            task.cancel()
     results = searches.results
     passages = await compress(query, interleave([result.passages for result in results]), deps, budget)
     return RetrievalResult(

@@ -89,6 +89,8 @@ class WriterLease:
 
     async def release(self) -> None:
         """Release the lease, unless another writer has it now. Claims that a commit has overtaken are deleted."""
+        if not self.generation:
+            return
         try:
             committed_generation = (await self._load_commit()).generation
             if committed_generation >= self.generation:
@@ -104,6 +106,7 @@ class WriterLease:
         newest, claim = await self._find_newest_claim()
         if claim and int(claim["until"]) >= time.time() * 1000:
             return False
+        self.previous = await self._load_commit()
         self.generation = newest + 1
         self.expires_at = time.time() + self.duration_s
         if not await self.cluster.create(self._make_claim()):
