@@ -34,7 +34,13 @@ class OverriddenLibrary:
             # What is off takes the place of no other one.
             enabled = [sources for name, sources in self._sources.items() if not self._is_disabled(name)]
             library = library.restricted_to({source for sources in enabled for source in sources})
-        return await library.route(query, at_least_one=at_least_one)
+        scores = await library.route(query, at_least_one=at_least_one)
+        # One that is off may share its sources with another one.
+        enabled_scores = [agent_score for agent_score in scores if not self._is_disabled(agent_score.name)]
+        if enabled_scores or not at_least_one:
+            return enabled_scores
+        # Nobody knows which of the others is the next.
+        return [AgentScore(name, 0.0) for name in self._sources if not self._is_disabled(name)]
 
     async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
         """Return at most `limit` passages of an agent's sources, best first, scores weighed (1 at most)."""

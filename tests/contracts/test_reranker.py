@@ -62,7 +62,7 @@ async def reranker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         reply = '{"order": ["p2", "p1"]}' if request.param == "model" else "No."
         async with LanguageModelPeer(reply=reply) as language:
             model = models(language)
-            configuration = settings(knowledge={"search": {"rerank": "model"}})
+            configuration = settings()
             parts = AnswerDependencies(
                 configuration, InMemoryLibrary(), NoOpReranker(), model, Prompts.read(), REWRITES
             )

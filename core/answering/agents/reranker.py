@@ -121,8 +121,9 @@ async def rerank(
 class LLMReranker:
     """Implements `core.ports.Reranker` for one answer: the light model reorders the best passages of the fused order.
 
-    Passages that it does not name are left out: so it is the information filter of a single search as well. The fused
-    order of all is the fallback when the model fails, is too slow, names none or cannot be understood.
+    With `rerank: model`, passages that it does not name are left out: so it is the information filter of a single
+    search as well. Otherwise they follow. The fused order of all is the fallback when the model fails, is too slow,
+    names none or cannot be understood.
     """
 
     def __init__(self, deps: AnswerDependencies, budget: Budget) -> None:
@@ -135,6 +136,9 @@ class LLMReranker:
         fused_passages = fuse(passages, search_settings.alpha)
         candidates = fused_passages[: search_settings.reranker.top_n]
         order = await self._order(query, candidates) if len(candidates) > 1 and query.strip() else ()
+        if order and search_settings.rerank != "model":
+            # As a filter a model is asked for by name only: a weak one names few.
+            order = (*order, *(position for position in range(len(fused_passages)) if position not in order))
         # Only fused scores of different searches compare: by rank alone, the best of each search would score 1.
         reordered_passages = [
             replace(fused_passages[position], score=fused_passages[rank].score)

@@ -96,7 +96,7 @@ async def test_commands_hold_for_the_next_line(configuration: Settings, capsys: 
     output = capsys.readouterr().out
     refused, paused, silent, resumed, answered = (
         output.index(text)
-        for text in ("Only people who", "I am silent in", "(silent: console:group is", "I am speaking", "[1]")
+        for text in ("Only this bot's admins", "I am silent in", "(silent: console:group is", "I am speaking", "[1]")
     )
     assert refused < paused < silent < resumed < answered
 
@@ -338,7 +338,7 @@ async def test_a_name_is_not_the_owner_and_one_with_a_figure_may_look_after_it(
     capsys.readouterr()
     await played(configuration, "Owner: /pause", "B42: /pause", "/admins add b42", "B42: /pause")
     output = capsys.readouterr().out
-    assert (output.count("Only people who"), output.count("I am silent in")) == (2, 1)
+    assert (output.count("Only this bot's admins"), output.count("I am silent in")) == (2, 1)
 
 
 async def test_a_folder_in_place_of_the_journal_is_said(configuration: Settings, tmp_path: Path) -> None:

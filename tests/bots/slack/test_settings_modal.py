@@ -193,7 +193,7 @@ async def test_what_nobody_touched_is_not_changed(start: Start) -> None:
     [
         (THRESHOLD, "1.2", "value is a number from 0 to 1"),
         (THRESHOLD, "nan", "value is a number"),
-        (THRESHOLD, "0.5 off", "That is too much"),
+        (THRESHOLD, "0.5 off", "Too many words"),
         (SCALE, "0", "factor is a number from 0.1 to 10"),
         (SCALE, "<!channel>", "factor is a number"),
     ],
