@@ -38,6 +38,7 @@ from core.storage.usage import AgentUsage, SourceHits, StatisticsRepository, Tok
 from core.types import (
     DOWN,
     HANDOFF_COMMAND,
+    RATING_COMMAND,
     UP,
     Attachment,
     Citation,
@@ -226,6 +227,17 @@ class TestMessages:
             ("3", True, False),
             ("4", True, False),
         ]
+
+    async def test_a_press_and_a_word_of_everybody_take_nothing_from_others(
+        self, journal: Journal, database: Database
+    ) -> None:
+        await record_answer(journal, replace(MESSAGE, text="up", command=RATING_COMMAND))
+        await record_answer(journal, replace(MESSAGE, id="2", text="set"), reply_id="r2")
+        other = replace(MESSAGE, id="3", author_id="43", text="And?", quoted="How do I set up the server?")
+        await record_answer(journal, other, reply_id="r3")
+        await journal.erase_author(replace(MESSAGE, id="9"))
+        rows = await database.fetch_all(select(messages.c.quoted).filter_by(id="3"))
+        assert [row.quoted for row in rows] == [other.quoted]
 
     async def test_who_bears_a_reviewers_name_elsewhere_erases_nothing(
         self, journal: Journal, database: Database

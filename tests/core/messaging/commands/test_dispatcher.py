@@ -992,6 +992,12 @@ async def test_reload_changes_live_what_it_can_and_names_the_rest(journal: Journ
     assert "restart needed: `run`" in await bot.deliver(says("reload"))
 
 
+async def test_the_reply_to_a_reload_that_closes_a_source_is_shown(journal: Journal, disk: OnDisk) -> None:
+    bot = await start_bot(journal, disk)
+    disk.write(sources={"docs": {"kind": "faq", "path": "faq.yaml", "audience": "admins"}})
+    assert "restart needed: `sources`" in await bot.deliver(says("reload"))
+
+
 async def test_a_faulty_file_changes_nothing_and_is_told(journal: Journal, disk: OnDisk) -> None:
     bot = await start_bot(journal, disk)
     disk.write(gate={"mode": "sometimes"}, administration={"owners": []})
