@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, fields
 
 from core.answering.agents.conversation import format_numbered_turns, label_speakers
@@ -161,13 +161,12 @@ class HistorySelector:
         """
         if self._read_task is None:
             return self._question
-        try:
+        # What has come when the time is up is used.
+        with suppress(TimeoutError):
             async with asyncio.timeout_at(max(self._deadline, asyncio.get_running_loop().time() + MIN_WAIT_S)):
                 while not self._is_complete and (not is_unparseable(self._reply_text) or self._parse_selection()):
                     self._text_received.clear()
                     await self._text_received.wait()
-        except TimeoutError:
-            pass
         return self._to_question(self._parse_selection())
 
     @property

@@ -195,14 +195,18 @@ async def test_an_interrupt_while_it_waits_for_the_group(folder: Path) -> None:
     assert list(folder.iterdir()) == [folder / "docs"]
 
 
+async def name_a_model_that_is_away(user: Terminal) -> None:
+    await user.answer("Platform", "none")
+    await user.answer("Source [.]:", "docs")
+    await user.answer("Another source (Enter: none):", "")
+    await user.answer("Model", "other")
+    await user.answer("API key, not shown", "")
+    await user.answer("Address of the endpoint (none: no model):", "http://127.0.0.1:9/v1")
+
+
 async def test_an_interrupt_at_a_model_that_does_not_answer_loses_nothing(folder: Path) -> None:
     async with init(folder) as user:
-        await user.answer("Platform", "none")
-        await user.answer("Source [.]:", "docs")
-        await user.answer("Another source (Enter: none):", "")
-        await user.answer("Model", "other")
-        await user.answer("API key, not shown", "")
-        await user.answer("Address of the endpoint (none: no model):", "http://127.0.0.1:9/v1")
+        await name_a_model_that_is_away(user)
         await user.read("Keep it anyway?")
         os.write(user.controller, b"\x03")
         await user.answer("Write what you have answered so far?", "")
@@ -214,12 +218,7 @@ async def test_an_interrupt_at_a_model_that_does_not_answer_loses_nothing(folder
 
 async def test_a_model_can_be_kept_although_it_does_not_answer(folder: Path) -> None:
     async with init(folder) as user:
-        await user.answer("Platform", "none")
-        await user.answer("Source [.]:", "docs")
-        await user.answer("Another source (Enter: none):", "")
-        await user.answer("Model", "other")
-        await user.answer("API key, not shown", "")
-        await user.answer("Address of the endpoint (none: no model):", "http://127.0.0.1:9/v1")
+        await name_a_model_that_is_away(user)
         await user.answer("Keep it anyway?", "y")
         await user.answer("Model's name (none: no model):", "later")
         await user.answer("Keep it anyway?", "y")
