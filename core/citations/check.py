@@ -18,7 +18,7 @@ from core.language.prose import split_sentences
 from core.types import Passage
 
 # Chosen on the development half of tests/lab/quality/whole_prompts: docs/decisions.md.
-MIN_SHARE = 0.48
+MIN_SHARE = 0.46
 # Between these shares of the best passage's weight, a citation is in doubt.
 MIN_DOUBTFUL_SHARE = 0.3
 MIN_CERTAIN_SHARE = 0.9

@@ -74,12 +74,13 @@ class SupportIndex:
         weights = [0.0] * len(self._passages)
         by_window: list[defaultdict[int, float]] = [defaultdict(float) for _ in weights]
         total = 0.0
-        translated_terms = _translate(claim)
+        # One meaning: of several at most one is in the passage.
+        translated_terms = _translate(claim, 1)
         for term in _extract_terms(claim) | translated_terms:
             lines_by_passage = self._lines.get(term, {})
             if not translated_terms:
                 lines_by_passage = {**self._translated_lines.get(term, {}), **lines_by_passage}
-            # Passages in another language say it in words that the glossary does not know.
+            # Passages in another language say it in words that the dictionary does not have.
             if (without_chinese or not lines_by_passage) and count_cjk(term):
                 continue
             weight = math.log((len(self._passages) + 1) / max(1, len(lines_by_passage)))
@@ -98,9 +99,9 @@ class SupportIndex:
         return Rating(tuple(score / best_score for score in scores), tuple(weights), total)
 
 
-def _translate(text: str) -> Set[str]:
-    """Return the terms of the English words that the glossary knows for a text in Chinese."""
-    return set(lexical_tokens(translate_terms(text).text).split()) if count_cjk(text) else set()
+def _translate(text: str, meanings: int = 2) -> Set[str]:
+    """Return the terms of the English words that the dictionary has for a text in Chinese."""
+    return set(lexical_tokens(translate_terms(text, meanings)).split()) if count_cjk(text) else set()
 
 
 def _extract_terms(text: str) -> Set[str]:

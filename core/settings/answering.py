@@ -100,8 +100,9 @@ class ContextSettings(Section):
     translate: bool = Field(
         True,
         description="if a question is in another language than the sources, or than most of them, the light model "
-        "translates it once, and both versions are searched; `false` saves the call. Without a model, known terms of "
-        "a Chinese question are searched in English if the question itself finds nothing in Chinese. Agents with the "
+        "translates it once, and both versions are searched; `false` saves the call. Without a model, the words of "
+        "a Chinese question are looked up in a dictionary and searched in English if the question itself finds nothing "
+        "in Chinese. Agents with the "
         "rewrite `translation` translate by themselves",
     )
     head_start: bool = Field(

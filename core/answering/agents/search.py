@@ -10,7 +10,7 @@ from itertools import chain, zip_longest
 from typing import TypeVar
 
 from core.answering.agents.reranker import ranks_by_model, rerank
-from core.answering.agents.translation import Translation, translate_known_terms, translate_once
+from core.answering.agents.translation import Translation, translate_by_dictionary, translate_once
 from core.answering.context import AnswerDependencies, Query, RewriteContext
 from core.answering.rewriting.runner import QueryResults, merge, rewrite
 from core.errors import KimasError, ServiceError
@@ -66,11 +66,12 @@ async def add_foreign(
 ) -> SearchResult:
     """Return a search with that for the translation of its query.
 
-    Where that finds nothing, and the query found nothing in its own language, its known terms are searched.
+    Where that finds nothing, and the query found nothing in its own language, its words are looked up, and searched in
+    English.
     """
     foreign_result = await translation_search
     if foreign_result is None or not foreign_result.passages:
-        translation = translate_known_terms(result.query, result.passages, deps, budget)
+        translation = await translate_by_dictionary(result.query, result.passages, deps, budget)
         foreign_result = await _search_foreign_agents(translation, deps, budget)
     if foreign_result is None:
         return result

@@ -1,6 +1,7 @@
 """The translated question: one call per question, when the knowledge is in another language than the question.
 
-Without a model, and where its call fails, the known terms of a Chinese question are searched in English.
+Without a model, and where its call fails, the words of a Chinese question are looked up in a dictionary, and searched
+in English.
 
 Beside the question itself its translation is searched, at the agents whose sources are in that language. The languages
 of sources come from a sample of their passages (`knowledge.retrieval.agent_index`), or from `agents.NAME.language`.
@@ -8,7 +9,6 @@ of sources come from a sample of their passages (`knowledge.retrieval.agent_inde
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from core.answering.context import MAX_QUERY_CHARS, UNKNOWN_SUBJECT, AnswerDepen
 from core.answering.rewriting.query_reply import QUERY_SCHEMA, is_refusal
 from core.evidence.ranking import NON_CODE_KINDS
 from core.evidence.rendering import escape_delimiters
-from core.language.glossary import translate_terms
+from core.language.glossary import prepare_glossary, translate_terms
 from core.language.keywords import content_words
 from core.language.languages import detect_language, extract_names, identify_language, is_in_language, language_name
 from core.llm.decision_schema import ParsedReply
@@ -29,12 +29,6 @@ from core.types import Passage, Turn
 _log = get_logger(__name__)
 
 STAGE = "translate"
-# The share of a Chinese question that has to be known to search its terms, and to quote what fits them.
-MIN_TERM_COVERAGE = 0.4
-MIN_QUOTABLE_COVERAGE = 0.75
-# The same, where a sentence has to mean what the terms say, and not only to share their words.
-MIN_SIMILAR_COVERAGE = 0.6
-_LATIN_WORD = re.compile(r"[A-Za-z]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,40 +91,22 @@ async def translate_once(query: str, deps: AnswerDependencies, budget: Budget) -
     return Translation(text, foreign_agents)
 
 
-def translate_known_terms(
+async def translate_by_dictionary(
     query: str, passages: Sequence[Passage], deps: AnswerDependencies, budget: Budget
 ) -> Translation:
-    """Return the known terms of a Chinese query in English, where no passage that it found is in Chinese.
+    """Return the terms of a Chinese query in English, where no passage that it found is in Chinese.
 
-    Single words find much that is beside the point. So they are not searched where the question itself finds something,
-    or where too few of its words are known.
+    Single words find much that is beside the point. So they are not searched where the question itself finds something.
     """
     if detect_language(query) != "zh" or budget.translations:
         return Translation()
     target, foreign_agents = get_foreign_agents(query, deps)
-    terms = translate_terms(query)
-    if target != "en" or terms.coverage < MIN_TERM_COVERAGE:
+    if target != "en" or any(is_chinese_prose(passage) for passage in passages):
         return Translation()
-    if any(is_chinese_prose(passage) for passage in passages):
-        return Translation()
-    # The unknown words of a question may be its subject: then its known terms alone would search for something else.
-    if terms.coverage >= MIN_QUOTABLE_COVERAGE:
-        budget.translations[query] = terms.text
-    return Translation(terms.text, foreign_agents)
-
-
-def to_comparable_query(query: str, passages: Sequence[Passage], budget: Budget) -> str:
-    """Return the query in the language of its passages: its translation, or its known terms if they are most of it.
-
-    Where some words are unknown, one of them may be the subject, unless the query has a name, which is the same in both
-    languages.
-    """
-    if translation := budget.translations.get(query):
-        return translation
-    if detect_language(query) != "zh" or any(is_chinese_prose(passage) for passage in passages):
-        return query
-    terms = translate_terms(query)
-    return terms.text if terms.coverage >= MIN_SIMILAR_COVERAGE and _LATIN_WORD.search(query) else query
+    await prepare_glossary(query)
+    if text := translate_terms(query):
+        budget.translations[query] = text
+    return Translation(text, foreign_agents)
 
 
 def is_chinese_prose(passage: Passage) -> bool:

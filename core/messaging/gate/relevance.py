@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 
-from core.language.glossary import translate_terms
+from core.language.glossary import prepare_glossary, translate_terms
 from core.language.languages import detect_language
 from core.language.tokens import lexical_tokens, query_tokens
 from core.messaging.gate.features import BEST_PASSAGES, extract_features
@@ -16,8 +16,6 @@ from core.types import Passage
 
 # The weight of a word that no passage contains where there are no passages: as among a thousand.
 _DEFAULT_UNKNOWN_WEIGHT = 7.6
-# The share of a Chinese message that has to be known to stand for it.
-MIN_TERM_COVERAGE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ async def measure_relevance(text: str, library: Library, settings: Settings) -> 
     """
     match = await library.match_words(text, BEST_PASSAGES)
     has_chinese = any(detect_language(passage.text) == "zh" for passage in match.passages)
-    translation = _translate(text, library) if settings.context.translate and not has_chinese else ""
+    translation = await _translate(text, library) if settings.context.translate and not has_chinese else ""
     if translation:
         match = replace(await library.match_words(translation, BEST_PASSAGES), translation=translation)
     live_sources = {name for name, source in settings.sources.items() if isinstance(source, LiveSource)}
@@ -68,13 +66,13 @@ async def measure_relevance(text: str, library: Library, settings: Settings) -> 
     return _with_descriptions(translation or text, match, descriptions) if descriptions else match
 
 
-def _translate(text: str, library: Library) -> str:
-    """Return the known terms of a Chinese message in English, where no source is in Chinese; else an empty string."""
+async def _translate(text: str, library: Library) -> str:
+    """Return the words of a Chinese message in English, where no source is in Chinese; else an empty string."""
     languages = {code for codes in library.languages().values() for code in codes}
     if not languages or "zh" in languages or detect_language(text) != "zh":
         return ""
-    terms = translate_terms(text)
-    return terms.text if terms.coverage >= MIN_TERM_COVERAGE else ""
+    await prepare_glossary(text)
+    return translate_terms(text)
 
 
 def _with_descriptions(text: str, match: WordMatch, descriptions: list[str]) -> WordMatch:
