@@ -34,7 +34,7 @@ from tests.support.scripted import ScriptedPeer
 
 STEPS = int(os.environ.get("KIMAS_AUDIENCE_STEPS", "0"))
 STEPS_PER_RUN = 30
-RUNS_IN_BRIEF = 6
+RUNS_IN_BRIEF = 4
 OWNER = "1"
 MEMBER = "42"
 PUBLIC = "-100"
