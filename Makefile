@@ -17,7 +17,7 @@ WEAVIATE_PACKAGE := github.com/weaviate/weaviate/cmd/weaviate-server
 WEAVIATE := $(HOME)/.cache/kimas-weaviate/weaviate-server
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test parallel lint format bench compare quality wheel lock soak settings weaviate clean
+.PHONY: help demo test parallel lint format bench compare quality wheel lock nightly soak settings weaviate clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,10 @@ compare: $(VENV)/.dev  ## measure KIMAs beside other frameworks, each in its own
 
 quality: $(VENV)/.dev  ## measure judgement on public data (docs/quality.md)
 	$(BIN)/python -m tests.lab.quality run
+
+nightly: export KIMAS_AUDIENCE_STEPS ?= 10000
+nightly: $(VENV)/.dev  ## what a day is too short for: 10,000 steps over who may see what (KIMAS_AUDIENCE_STEPS)
+	$(BIN)/pytest tests/security/test_audience_property.py --show-capture=no
 
 soak: $(VENV)/.dev  ## ten minutes of load with faults and kills (SOAK_MINUTES)
 	$(BIN)/python -m tests.lab.soak

@@ -14,6 +14,7 @@ from core.formatting import pluralize, today
 from core.runtime.data_dir import make_data_dir
 from core.runtime.locks import daemon_lock
 from core.settings import JournalSettings, Settings
+from core.settings.chats import parse_argument
 
 if TYPE_CHECKING:
     from core.storage.erasure import PersonalRecords
@@ -69,17 +70,16 @@ async def forget(settings: Settings, user: str, *, is_confirmed: bool, as_json: 
     """
     from core.storage.erasure import PersonalRecords, count_on_platform, erase_on_platform, list_platforms
 
-    platform, _, author_id = user.partition(":")
-    if not platform or not author_id:
-        raise UsageError(f"{user!r} names nobody: write platform:user id, for example telegram:12345")
+    person = parse_argument(user, "PLATFORM:PERSON")
+    platform = person.platform
     records = PersonalRecords(0, 0)
     platforms = list[str]()
     async with open_existing_database(settings) as database:
         if database:
-            records = await count_on_platform(database, platform, author_id)
+            records = await count_on_platform(database, platform, person.id)
             if records.finished_count and not is_confirmed and not confirm(_describe(records, user)):
                 return 1
-            records = await erase_on_platform(database, platform, author_id, today())
+            records = await erase_on_platform(database, platform, person.id, today())
             platforms = await list_platforms(database)
     if as_json:
         print_json({"user": user, "erased": records.finished_count, "waiting": records.pending_count})

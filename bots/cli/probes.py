@@ -35,7 +35,7 @@ from core.settings import (
     Settings,
     WebsiteSource,
 )
-from core.types import Passage
+from core.types import Passage, PlatformName
 from knowledge.embedding import name_model
 from knowledge.embedding.families import find_instructions
 from knowledge.embedding.remote import TIMEOUT_S
@@ -234,12 +234,7 @@ def get_scope(settings: Settings, bot_name: str, platform: str) -> Scope:
     gate = settings.gate
     comments = settings.auto_comment.chats
     auto_chats = [chat for chat, mode in gate.modes.items() if mode == "auto"]
-    platform_entries = [entry for entry in (*gate.chats, *auto_chats, *comments) if entry.startswith(f"{platform}:")]
-    bot_chats = [
-        chat
-        for entry in platform_entries
-        for chat, _, bot in [entry.partition(":")[2].partition("@")]
-        if bot == bot_name
-    ]
+    chats = [PlatformName.parse(entry) for entry in (*gate.chats, *auto_chats, *comments)]
+    bot_chats = [chat.native_id for chat in chats if chat.platform == platform and chat.bot == bot_name]
     reads_all = gate.mode == "auto" or any(entry.startswith(f"{platform}:") for entry in (*auto_chats, *comments))
     return Scope(tuple(dict.fromkeys(bot_chats)), reads_all)

@@ -23,6 +23,7 @@ from core.formatting import strip_control_characters
 from core.messaging.feedback.rating_buttons import REASONS
 from core.observability.logs import make_redactor
 from core.settings import Settings
+from core.settings.chats import parse_argument
 from core.settings.loader import get_secret_values
 from core.types import DOWN, UP
 
@@ -152,11 +153,9 @@ async def release_answers(
         raise UsageError("give the numbers of answers, or --all for those of which nobody knows who may see them")
     closed_sources: frozenset[str] = frozenset()
     if chat:
-        platform, separator, name = chat.partition(":")
-        if not (separator and name):
-            raise UsageError(f"--chat {chat}: write it as platform:chat, such as telegram:-1001234567890")
+        place = parse_argument(chat)
         audiences = Audiences.from_settings(settings)
-        closed_sources = audiences.closed_labels(audiences.make_asker(platform, name))
+        closed_sources = audiences.closed_labels(audiences.make_asker(place.platform, place.id))
     async with open_existing_database(settings) as database:
         if database is None:
             raise UsageError("nobody has taught anything yet")

@@ -9,13 +9,11 @@ from bots.common.forwarding import ForwardingAdapter
 from core.errors import PlatformError
 from core.observability.logs import log_context
 from core.ports import Adapter, Delivery, MessageHandler, Sink
-from core.types import ConversationKey, Message
+from core.types import NETWORK_PLATFORM, ConversationKey, Message
 from core.types.forms import SettingsForm
 
 # On Telegram a private chat has the id of the person, whichever bot they write to.
 SHARED_PRIVATE_CHATS_PLATFORM = "telegram"
-# Names of chats and people mean something within one network only.
-NAMESPACED_PLATFORM = "http"
 
 
 class NamespacedAdapter(ForwardingAdapter):
@@ -84,7 +82,7 @@ class NamespacedAdapter(ForwardingAdapter):
         """Return a message of the adapter's as everybody else sees it."""
         key = message.key
         author_id = message.author_id
-        if self.name == NAMESPACED_PLATFORM:
+        if self.name == NETWORK_PLATFORM:
             key = replace(key, chat=key.chat + self._suffix)
             author_id = author_id and author_id + self._suffix
         elif self.name == SHARED_PRIVATE_CHATS_PLATFORM and message.private:
@@ -95,7 +93,7 @@ class NamespacedAdapter(ForwardingAdapter):
         """Return a message of everybody else's as the adapter knows it."""
         author_id = message.author_id
         mentioned_users = message.origin.mentioned_users
-        if self.name == NAMESPACED_PLATFORM:
+        if self.name == NETWORK_PLATFORM:
             author_id = author_id.removesuffix(self._suffix)
             mentioned_users = tuple(
                 user_id.removesuffix(self._suffix) for user_id in mentioned_users if user_id.endswith(self._suffix)

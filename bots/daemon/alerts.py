@@ -13,6 +13,7 @@ from bots.daemon.monitor import Monitor
 from bots.daemon.posting import find_chat_error, find_posting_adapter, make_reference, resolve_chat
 from core.catalogue import Messages, messages_for
 from core.errors import StoreError, UsageError
+from core.messaging.policy.command_table import UserRole
 from core.observability.logs import get_logger, make_redactor
 from core.ports import Adapter, MessageHandler
 from core.runtime.timers import run_periodically
@@ -23,7 +24,16 @@ from core.storage.activity import ActivityRepository
 from core.storage.engine import Database
 from core.storage.overrides import LiveSettings
 from core.storage.usage import UsageRepository
-from core.types import ConversationKey, Message, Origin, Question, SourceState, ThreadState
+from core.types import (
+    NETWORK_PLATFORM,
+    ConversationKey,
+    Message,
+    Origin,
+    PlatformName,
+    Question,
+    SourceState,
+    ThreadState,
+)
 
 _log = get_logger(__name__)
 
@@ -169,14 +179,16 @@ class AlertSender:
         if kind != "source" or not audiences.by_source.get(source):
             return chats
         owners = self.settings.administration.owners
-        # On Telegram the private chat with an owner has the owner's id.
-        askers = {
-            chat: audiences.make_asker(*chat.split(":", 1), is_private=True, role="owner")
-            if chat in owners
-            else audiences.make_asker(*chat.split(":", 1))
-            for chat in chats
-        }
-        return [chat for chat, asker in askers.items() if source in audiences.visible_sources(asker)]
+        visible_chats = []
+        for chat_name in chats:
+            chat = PlatformName.parse(chat_name)
+            # What is posted to an owner's id is private. Over HTTP a chat of that name may be anybody's.
+            is_private = chat_name in owners and chat.platform != NETWORK_PLATFORM
+            role: UserRole = "owner" if is_private else "everyone"
+            asker = audiences.make_asker(chat.platform, chat.id, is_private=is_private, role=role)
+            if source in audiences.visible_sources(asker):
+                visible_chats.append(chat_name)
+        return visible_chats
 
     async def _post(self, key: str, reason: str, text: str, now: datetime) -> None:
         """Post a text once for a reason: the journal refuses a message with a known id."""
@@ -185,7 +197,7 @@ class AlertSender:
         for chat_name in self._get_chats(key):
             adapter = find_posting_adapter(chat_name, list(self.adapters))
             await self.adapters[adapter]
-            platform, chat, native_chat = resolve_chat(chat_name, adapter)
+            platform, chat, native_chat = resolve_chat(chat_name)
             message = Message(
                 id=message_id,
                 key=ConversationKey(platform, chat, message_id),

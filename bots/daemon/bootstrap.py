@@ -182,7 +182,11 @@ async def open_app(
             embedder = await _open_embedder(settings, stack)
         if store is None:
             store = await _open_store(settings, embedder, stack, rebuild=rebuild)
-            await _purge_passages_for_others(settings, store, database)
+            if database:
+                from core.storage.refresh_state import RefreshStateRepository
+
+                # Without the journal, only the terminal asks: it sees everything.
+                await purge_passages_for_others(store, settings, RefreshStateRepository(database))
         models = RoleChatModel.open(settings.models, metrics_recorder) if model is None else None
         if models:
             stack.push_async_callback(models.close)
@@ -199,16 +203,6 @@ async def open_app(
         tune_interpreter()
         pool = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))
         yield App(settings, deps, library, store, embedder, models, answer_service, parser or pool)
-
-
-async def _purge_passages_for_others(settings: Settings, store: Store, database: Database | None) -> None:
-    from core.storage.refresh_state import RefreshStateRepository
-
-    if database:
-        await purge_passages_for_others(store, settings, RefreshStateRepository(database))
-    elif await has_database(settings):
-        async with open_refresh_repository(settings) as repository:
-            await purge_passages_for_others(store, settings, repository)
 
 
 def _make_answer_service(

@@ -96,7 +96,7 @@ class FeedFollower:
         _log.debug("feed.polled", feed=self.name, entries=len(feed_update.entry_ids), new=len(feed_update.new_entries))
 
     def _to_message(self, entry: NewEntry, feed_update: FeedUpdate, is_too_old: bool) -> Message:
-        platform, chat, native_chat = resolve_chat(self._feed.chat, self.adapter)
+        platform, chat, native_chat = resolve_chat(self._feed.chat)
         message_id = f"feed-{entry.id}"
         return Message(
             id=message_id,

@@ -7,47 +7,38 @@ from typing import Any
 
 from core.ports import Adapter
 from core.settings import Settings
-
-# Chats of a further HTTP network carry its name everywhere; elsewhere the ending only says which bot writes.
-NAMESPACED_PLATFORM = "http"
+from core.types import NETWORK_PLATFORM, PlatformName
 
 
 def find_chat_error(settings: Settings, setting: str, chat_name: str) -> str:
     """Return why no bot can write to a chat that a setting names, as platform:chat, or an empty text."""
-    platform, _, chat = chat_name.partition(":")
+    chat = PlatformName.parse(chat_name)
+    platform = chat.platform
     bot_names = [bot_name for bot_name, _, _ in settings.get_bots(platform)]
-    requested_bot = chat.partition("@")[2] if platform != NAMESPACED_PLATFORM else ""
-    if not bot_names:
+    # A chat without a network's name is in the unnamed network alone; on other platforms the first bot writes there.
+    if not bot_names or (platform == NETWORK_PLATFORM and not chat.bot and "" not in bot_names):
         return (
             f"{setting} is {chat_name}, but there is no {platform} bot: add a {platform} section "
             f"(docs/{platform}.md), or name a chat of a platform that is configured"
         )
-    if requested_bot and requested_bot not in bot_names:
+    if chat.bot and chat.bot not in bot_names:
         known_names = ", ".join(bot for bot in bot_names if bot) or "none"
-        return (
-            f"{setting} is {chat_name}, but no further {platform} bot is named {requested_bot!r} (known: {known_names})"
-        )
+        return f"{setting} is {chat_name}, but no further {platform} bot is named {chat.bot!r} (known: {known_names})"
     return ""
 
 
-def resolve_chat(chat_name: str, adapter: Adapter) -> tuple[str, str, str]:
+def resolve_chat(chat_name: str) -> tuple[str, str, str]:
     """Return the platform, the chat as the journal knows it, and the chat as the platform knows it."""
-    platform, _, chat = chat_name.partition(":")
-    bot_name = adapter.label.partition(":")[2]
-    native_chat = chat.removesuffix(f"@{bot_name}") if bot_name else chat
-    return (
-        platform,
-        f"{native_chat}@{bot_name}" if bot_name and platform == NAMESPACED_PLATFORM else native_chat,
-        native_chat,
-    )
+    chat = PlatformName.parse(chat_name)
+    return chat.platform, chat.id if chat.network_suffix else chat.native_id, chat.native_id
 
 
 def find_posting_adapter(chat_name: str, adapters: Sequence[Adapter]) -> Adapter:
     """Return the bot that writes to a chat: the one that the chat names, else the platform's first."""
-    platform = chat_name.partition(":")[0]
-    candidates = [adapter for adapter in adapters if adapter.name == platform]
+    chat = PlatformName.parse(chat_name)
+    candidates = [adapter for adapter in adapters if adapter.name == chat.platform]
     by_name = {adapter.label.partition(":")[2]: adapter for adapter in candidates}
-    return by_name.get(chat_name.rpartition("@")[2], candidates[0])
+    return by_name.get(chat.bot, candidates[0])
 
 
 def make_reference(platform: str, chat: str) -> Mapping[str, Any]:

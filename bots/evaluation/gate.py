@@ -32,6 +32,7 @@ from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL
 from core.messaging.gate.model import SHIPPED, GateModel, load_model
 from core.messaging.gate.second_opinion import is_in_doubt
 from core.settings import Settings
+from core.settings.chats import parse_argument
 from core.types import ConversationKey, Message
 from knowledge.stores import require_ingested
 
@@ -249,14 +250,12 @@ async def calibrate(settings: Settings, chat: str, *, apply: bool, as_json: bool
 
     Raises `UsageError` for too few rated questions or no knowledge, `StoreError`, `EmbeddingError`.
     """
-    platform, separator, name = chat.partition(":")
-    if not (platform and separator and name):
-        raise UsageError("--chat names the chat whose threshold is fitted, as PLATFORM:CHAT")
+    name = parse_argument(chat)
     # Reading creates nothing: before the first answer there is no database.
     if not await has_database(settings):
         raise UsageError("nobody has rated anything yet")
     now = datetime.now(UTC)
-    key = ConversationKey(platform, name)
+    key = ConversationKey(name.platform, name.id)
     message = Message(uuid.uuid4().hex, key, OPERATOR, OPERATOR, "auto", now, command="threshold")
     calibration = await _calibrate_chat(settings, message, apply=apply)
     if as_json:

@@ -25,6 +25,7 @@ from bots.evaluation.proposals import (
 from core.errors import UsageError
 from core.formatting import pluralize
 from core.settings import Settings
+from core.settings.chats import parse_argument
 from core.storage.labelling import LabellingRepository
 
 MAX_CONTEXT_CHARS = 1_200
@@ -78,10 +79,8 @@ async def make(
 
 
 def _parse_chat(chat: str) -> tuple[str, str] | None:
-    platform, _, chat_id = chat.partition(":")
-    if chat and not (platform and chat_id):
-        raise UsageError(f"--chat {chat}: write it as PLATFORM:CHAT, for example telegram:-1001234")
-    return (platform, chat_id) if chat else None
+    name = parse_argument(chat) if chat else None
+    return (name.platform, name.id) if name else None
 
 
 async def _propose(settings: Settings, kind: str, wish: Wish, reasons: list[str]) -> AsyncGenerator[Proposal]:

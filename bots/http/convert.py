@@ -12,8 +12,7 @@ from typing import Any, Literal, cast, get_args
 from bots.common.events import MessageDeletion
 from core.messaging.feedback.rating_buttons import CHOICES, to_press
 from core.messaging.policy import command_table as commands
-from core.settings.base import get_network_suffix
-from core.types import Attachment, AttachmentKind, ConversationKey, Message
+from core.types import NETWORK_PLATFORM, Attachment, AttachmentKind, ConversationKey, Message, PlatformName
 
 ATTACHMENT_KINDS: tuple[str, ...] = get_args(AttachmentKind)
 MAX_ATTACHMENTS = 10
@@ -102,7 +101,7 @@ def check_namespace(event: object) -> None:
     author = fields.get("author")
     author_id = author.get("id") if isinstance(author, Mapping) else None
     for path, value in (("chat", fields.get("chat")), ("author.id", author_id)):
-        if isinstance(value, str) and (suffix := get_network_suffix("http", value)):
+        if isinstance(value, str) and (suffix := PlatformName(NETWORK_PLATFORM, value).network_suffix):
             raise MalformedEvent(
                 f"{path} must not end in {suffix}: that stands for a network of this name (bots.{suffix[1:]}.http)"
             )

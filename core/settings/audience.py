@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal, Protocol
 
 from core.settings.answering import AgentSettings
-from core.settings.base import EVERYONE, NAMED_NETWORK_PLATFORM, OPERATOR_PLATFORM, get_network_suffix
+from core.settings.base import EVERYONE, OPERATOR_PLATFORM
 from core.settings.chats import (
     CHAT_EXAMPLES,
     can_be_private,
     find_network_fault,
     is_chat,
-    split_entry,
 )
 from core.settings.messaging import AutoCommentSettings, GateSettings, Platform, PlatformSettings
 from core.settings.sources import SourceSettings
+from core.types import NETWORK_PLATFORM, PlatformName
 
 OWNERS = "owners"
 ADMINS = "admins"
@@ -78,6 +80,11 @@ class RestrictedSettings(Protocol):
     """The part of the configuration (`core.settings.Settings`) that says who may see what."""
 
     @property
+    def data_dir(self) -> Path:
+        """Where the deployment keeps its data."""
+        ...
+
+    @property
     def sources(self) -> dict[str, SourceSettings]:
         """The sources by name."""
         ...
@@ -129,7 +136,8 @@ class Audiences:
             )
             for name, source in settings.sources.items()
         }
-        return cls(by_source, {name: make_label(name, source) for name, source in settings.sources.items()})
+        folder = settings.data_dir.parent
+        return cls(by_source, {name: make_label(name, source, folder) for name, source in settings.sources.items()})
 
     def to_json(self) -> str:
         """Return who may see the closed sources, for other daemons of the deployment."""
@@ -172,7 +180,8 @@ class Audiences:
         role: Literal["everyone", "admin", "owner"] = "everyone",
     ) -> Asker:
         """Return who asks in a chat, which is named without its platform."""
-        return Asker(f"{platform}{get_network_suffix(platform, chat)}", f"{platform}:{chat}", is_private, role)
+        name = PlatformName(platform, chat)
+        return Asker(name.network, str(name), is_private, role)
 
     def visible_sources(self, asker: Asker | None) -> frozenset[str]:
         """Return the sources that an asker may see; None sees what is for everyone."""
@@ -230,20 +239,20 @@ class Audiences:
 
     def _is_within(self, inner: frozenset[str], outer: frozenset[str]) -> bool:
         """Return whether all of one audience belong to another one. Owners belong to every audience."""
-        return all(
-            entry in outer or entry == OWNERS or self.make_asker(*split_entry(entry)).network in outer
-            for entry in inner
-        )
+        return all(entry in outer or entry == OWNERS or PlatformName.parse(entry).network in outer for entry in inner)
 
 
-def make_label(name: str, source: SourceSettings) -> str:
-    """Return what names a source in the journal.
+def make_label(name: str, source: SourceSettings, folder: Path = Path("/")) -> str:
+    """Return what names a source in the journal. What lies in the deployment's folder may move with it.
 
     >>> from core.settings.sources import LearnedSource
     >>> make_label("taught", LearnedSource(kind="learned"))
     'taught#a7f4e248ff21'
     """
     origin = source.model_dump(mode="json", include=_ORIGIN_FIELDS)
+    for key, value in origin.items():
+        if isinstance(value, str) and value.startswith(f"{folder}/"):
+            origin[key] = os.path.relpath(value, folder)
     return f"{name}#{hashlib.sha256(repr(sorted(origin.items())).encode()).hexdigest()[:12]}"
 
 
@@ -275,7 +284,7 @@ def find_unknown_networks(settings: RestrictedSettings) -> list[tuple[str, str]]
 
     Nobody can be such a chat. The network may have been removed, or renamed.
     """
-    names = {name for name, _, _ in settings.get_bots(NAMED_NETWORK_PLATFORM)}
+    names = {name for name, _, _ in settings.get_bots(NETWORK_PLATFORM)}
     return [
         (f"{path}.audience", f"{entry!r}: {fault}")
         for path, audience in _iter_audiences(settings)
@@ -316,15 +325,14 @@ def _find_problem(entry: str, audience: tuple[str, ...], settings: RestrictedSet
 
 
 def _find_chat_fault(entry: str, settings: RestrictedSettings, networks: set[str]) -> str:
-    platform, chat = split_entry(entry)
+    name = PlatformName.parse(entry)
     if not is_chat(entry):
         return f"{entry!r} is no chat: write {CHAT_EXAMPLES} or, for a further network, http:lobby@NAME"
-    network = Audiences.from_settings(settings).make_asker(platform, chat).network
-    if network not in networks and not get_network_suffix(platform, chat):
-        return f"{entry!r} is on {network}, where no bot is configured: add its section, or remove the entry"
-    bot_name = chat.partition("@")[2] if platform != NAMED_NETWORK_PLATFORM else ""
+    if name.network not in networks and not name.network_suffix:
+        return f"{entry!r} is on {name.network}, where no bot is configured: add its section, or remove the entry"
     # Only private chats of Telegram are the same for several bots.
-    if bot_name and bot_name not in [name for name, _, _ in settings.get_bots("telegram") if platform == "telegram"]:
+    bot_names = [bot for bot, _, _ in settings.get_bots("telegram") if name.platform == "telegram"]
+    if name.bot and not name.network_suffix and name.bot not in bot_names:
         return f"{entry!r}: no such chat carries the name of a bot: write {entry.partition('@')[0]}"
     comments = settings.auto_comment
     chats = {*settings.gate.chats, *comments.chats, *(feed.chat for feed in comments.feeds.values())}

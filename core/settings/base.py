@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,10 +16,6 @@ ENV_VARIABLE_PATTERN = r"^[A-Z_][A-Z0-9_]*$"
 # White space around an address is a slip of copying.
 Address = Annotated[str, StringConstraints(strip_whitespace=True)]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-# The ids of chats and people of a further HTTP network end in `@` and its name.
-_NETWORK_SUFFIX = re.compile(r"@[a-z0-9][a-z0-9_-]{0,62}$")
-# The platform of which there can be several networks; chats of the other platforms are unique without a name.
-NAMED_NETWORK_PLATFORM = "http"
 # The terminal: only people who run the bot use it.
 OPERATOR_PLATFORM = "console"
 EVERYONE = "everyone"
@@ -33,16 +28,6 @@ Audience = Annotated[
         "(`slack:C0123456789`), platforms (`slack`, `http@NAME`) and roles (`admins`, `owners`)",
     ),
 ]
-
-
-def get_network_suffix(platform: str, identifier: str) -> str:
-    """Return what the id of a chat or a person of a further HTTP network ends in; "" for all others.
-
-    >>> get_network_suffix("http", "lobby@shop"), get_network_suffix("http", "ann@example.org")
-    ('@shop', '')
-    """
-    match = _NETWORK_SUFFIX.search(identifier) if platform == NAMED_NETWORK_PLATFORM else None
-    return match[0] if match else ""
 
 
 class Section(BaseModel):

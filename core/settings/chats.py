@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, WithJsonSchema
 
-from core.settings.base import NAMED_NETWORK_PLATFORM, OPERATOR_PLATFORM, get_network_suffix
+from core.errors import UsageError
+from core.settings.base import OPERATOR_PLATFORM
+from core.types import NETWORK_PLATFORM, PlatformName
 
 if TYPE_CHECKING:
     from core.settings import Settings
@@ -23,36 +25,34 @@ CHAT_EXAMPLES = "telegram:-1001234567890, discord:123456789012345678, slack:C012
 _PERSON_EXAMPLES = "telegram:123456789, discord:123456789012345678, slack:U0123456789 or http:ann"
 
 
-def split_entry(entry: str) -> tuple[str, str]:
-    """Return the platform and the id of a chat or a person.
-
-    >>> split_entry("slack:C1")
-    ('slack', 'C1')
-    """
-    platform, _, identifier = entry.partition(":")
-    return platform, identifier
+def parse_argument(text: str, form: str = "PLATFORM:CHAT") -> PlatformName:
+    """Return the chat or the person that an argument of a command names. Raises `UsageError` if it names nothing."""
+    name = PlatformName.parse(text)
+    if not (name.platform and name.id):
+        raise UsageError(f"{text!r} names nothing: write {form}, for example telegram:1234567890")
+    return name
 
 
 def is_chat(entry: str) -> bool:
     """Return whether an entry has the form of a chat on a platform that there is."""
-    platform, identifier = split_entry(entry)
-    return platform in _CHAT_FORMS and re.fullmatch(_CHAT_FORMS[platform] + _BOT_NAME, identifier) is not None
+    name = PlatformName.parse(entry)
+    return name.platform in _CHAT_FORMS and re.fullmatch(_CHAT_FORMS[name.platform] + _BOT_NAME, name.id) is not None
 
 
 def can_be_private(entry: str) -> bool:
     """Return whether a chat can be a private one: it has the id of a person on Telegram, or D... on Slack."""
-    platform, identifier = split_entry(entry)
-    return identifier.startswith("D") if platform == "slack" else platform == "telegram" and identifier[:1] != "-"
+    name = PlatformName.parse(entry)
+    return name.id.startswith("D") if name.platform == "slack" else name.platform == "telegram" and name.id[:1] != "-"
 
 
 def _make_check(forms: dict[str, str], suffix: str, noun: str, examples: str) -> Callable[[str], str]:
     patterns = {platform: re.compile(f"(?:{form}){suffix}") for platform, form in forms.items()}
 
     def check(entry: str) -> str:
-        platform, identifier = split_entry(entry)
-        pattern = patterns.get(platform)
+        name = PlatformName.parse(entry)
+        pattern = patterns.get(name.platform)
         # Which platforms there are, `find_unmatchable` says: tests and plug-ins have some of their own.
-        if not re.fullmatch(ENTRY_PATTERN, entry) or (pattern is not None and not pattern.fullmatch(identifier)):
+        if not re.fullmatch(ENTRY_PATTERN, entry) or (pattern is not None and not pattern.fullmatch(name.id)):
             # The place says which: what was pasted here by mistake may be a secret.
             raise ValueError(f"is no {noun}: write platform:id, such as {examples}")
         return entry
@@ -78,7 +78,7 @@ def find_unmatchable(settings: Settings) -> list[tuple[str, str]]:
     """
     bots = settings.get_bots()
     platforms = {OPERATOR_PLATFORM, *(platform for _, platform, _ in bots)}
-    networks = {name for name, platform, _ in bots if platform == NAMED_NETWORK_PLATFORM}
+    networks = {name for name, platform, _ in bots if platform == NETWORK_PLATFORM}
     faults = [
         (path, f"{entry!r}: {fault}")
         for path, entries in _iter_lists(settings)
@@ -104,7 +104,7 @@ def _iter_lists(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
 
 
 def _find_fault(entry: str, platforms: set[str], networks: set[str]) -> str:
-    platform, _ = split_entry(entry)
+    platform = PlatformName.parse(entry).platform
     if platform not in (*_CHAT_FORMS, OPERATOR_PLATFORM):
         return f"there is no platform {platform} (known: {', '.join(_CHAT_FORMS)})"
     if platform not in platforms:
@@ -117,9 +117,9 @@ def find_network_fault(entry: str, networks: Container[str]) -> str:
 
     Nobody can be there. The network may have been removed, or renamed.
     """
-    suffix = get_network_suffix(*split_entry(entry))
-    is_known = not suffix or suffix[1:] in networks
-    return "" if is_known else f"there is no network bots.{suffix[1:]}.http: add it, or remove the entry"
+    name = PlatformName.parse(entry)
+    is_known = not name.network_suffix or name.bot in networks
+    return "" if is_known else f"there is no network bots.{name.bot}.http: add it, or remove the entry"
 
 
 def _find_bot_name_fault(entry: str) -> str:
@@ -127,7 +127,7 @@ def _find_bot_name_fault(entry: str) -> str:
 
     Only private chats of Telegram are the same for several bots, and carry their names.
     """
-    platform, identifier = split_entry(entry)
-    is_named = "@" in identifier[1:] and platform != NAMED_NETWORK_PLATFORM
-    has_name = platform == "telegram" and can_be_private(entry)
+    name = PlatformName.parse(entry)
+    is_named = "@" in name.id[1:] and name.platform != NETWORK_PLATFORM
+    has_name = name.platform == "telegram" and can_be_private(entry)
     return f"no such chat carries a bot's name: write {entry.rpartition('@')[0]}" if is_named and not has_name else ""

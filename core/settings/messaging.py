@@ -11,6 +11,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_
 
 from core.settings.base import Name, RequestingSection, Secret, Section, Strategy
 from core.settings.chats import Chat, Contact, Person
+from core.types import PlatformName
 from core.types.replies import Shortfall
 
 TIME_PATTERN = r"(?:[01]\d|2[0-3]):[0-5]\d"
@@ -124,8 +125,7 @@ class AutoCommentSettings(Section):
 
     def get_chats(self, platform: str) -> frozenset[str]:
         """Return the chats on one platform, without the platform's name."""
-        chat_parts = (entry.partition(":") for entry in self.chats)
-        return frozenset(chat for chat_platform, _, chat in chat_parts if chat_platform == platform)
+        return frozenset(chat.id for chat in map(PlatformName.parse, self.chats) if chat.platform == platform)
 
 
 class RunSettings(Section):

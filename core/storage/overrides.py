@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, cast
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, func, insert, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.formatting import INDEFINITELY, NO_LIMIT
@@ -22,7 +22,7 @@ from core.settings import Settings
 from core.settings.audience import Audiences
 from core.settings.messaging import GateMode
 from core.storage.engine import Database
-from core.storage.tables import audit, overrides
+from core.storage.tables import audit, leases, overrides
 from core.types import Message
 
 AuditOutcome = Literal["changed", "refused", "failed"]
@@ -31,8 +31,9 @@ MAX_TEXT_CHARS = 300
 MAX_DAYS = 36_500
 CACHE_TTL_S = 2.0
 GLOBAL_SCOPE = ""
-# Beside the id of the deployment.
-AUDIENCES_KEY = ("deployment", "audiences")
+# Beside the id of the deployment: what each daemon says of who may see what, under this and its id.
+DEPLOYMENT_SCOPE = "deployment"
+AUDIENCES_PREFIX = "audiences "
 
 # The sections that `/reload` applies at once. Every other section needs a restart.
 LIVE_SECTIONS = frozenset({"gate", "administration", "limits"})
@@ -173,17 +174,27 @@ class RuntimeOverrides:
         return (scope, name) in self._values
 
     @property
-    def audiences(self) -> str:
-        """The audiences that the daemon which started or reloaded last has, in JSON; "" where none has said so."""
-        return self._values.get(AUDIENCES_KEY, "")
+    def audiences(self) -> frozenset[str]:
+        """The audiences that the daemons of the deployment have, in JSON."""
+        return frozenset(
+            value
+            for (scope, name), value in self._values.items()
+            if scope == DEPLOYMENT_SCOPE and name.startswith(AUDIENCES_PREFIX)
+        )
 
     @uncancellable
     async def publish_audiences(self, audiences: str) -> None:
-        """Tell the other daemons of the deployment who may see what: what is closed for one is closed for all."""
-        scope, name = AUDIENCES_KEY
+        """Tell the other daemons of the deployment who may see what: what is closed for one is closed for all.
+
+        What daemons said that have ended since is forgotten.
+        """
+        name = AUDIENCES_PREFIX + self._database.owner
+        living_daemons = select(AUDIENCES_PREFIX + leases.c.owner).where(leases.c.expires_at > func.now())
+        is_over = or_(overrides.c.name == name, overrides.c.name.not_in(living_daemons))
+        is_audience = overrides.c.name.startswith(AUDIENCES_PREFIX, autoescape=True)
         async with self._database.transaction() as connection:
-            await connection.execute(delete(overrides).filter_by(scope=scope, name=name))
-            await connection.execute(insert(overrides).values(scope=scope, name=name, value=audiences))
+            await connection.execute(delete(overrides).filter_by(scope=DEPLOYMENT_SCOPE).where(is_audience, is_over))
+            await connection.execute(insert(overrides).values(scope=DEPLOYMENT_SCOPE, name=name, value=audiences))
         async with self._load_lock:
             await self._read()
 
@@ -232,7 +243,7 @@ class LiveSettings:
         self.settings = settings
         self._started_audiences = Audiences.from_settings(settings)
         self._overrides = overrides
-        self._published = ""
+        self._published = frozenset[str]()
         self._audiences = self._started_audiences
 
     @property
@@ -245,11 +256,12 @@ class LiveSettings:
     @property
     def audiences(self) -> Audiences:
         """Who may see which source. A closing counts at once, whichever daemon has it; an opening needs a restart."""
-        published = self._overrides.audiences if self._overrides else ""
+        published = self._overrides.audiences if self._overrides else frozenset()
         if published != self._published:
             self._published = published
-            newest = Audiences.from_json(published) if published else self._started_audiences
-            self._audiences = self._started_audiences.closed_further(newest)
+            self._audiences = self._started_audiences
+            for audiences in map(Audiences.from_json, published):
+                self._audiences = self._audiences.closed_further(audiences)
         return self._audiences
 
     async def publish_audiences(self, settings: Settings) -> None:
@@ -258,7 +270,7 @@ class LiveSettings:
         # What our own files closed stays closed here, whoever starts later with older ones.
         self._started_audiences = self._started_audiences.closed_further(audiences)
         self._audiences = self._started_audiences
-        self._published = ""
+        self._published = frozenset()
         await self.overrides.publish_audiences(audiences.to_json())
 
     async def load(self) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from core.catalogue import ENGLISH
 from core.messaging.policy.command_table import get_command
 from tests.conformance.bot import Bot, Gate
 from tests.conformance.platforms import ANN, BEN, ROBOT, Channel, until
@@ -99,23 +98,57 @@ async def test_words_in_a_question_are_no_command(bot: Bot, words: str) -> None:
     assert (await bot.ask(channel, "and now?", person=BEN)).state == "answered"
 
 
-FORWARDED: dict[str, dict[str, Any]] = {
-    "telegram": {"forward_origin": {"type": "hidden_user", "sender_user_name": "Eve", "date": 1_700_000_000}},
-    "discord": {"message_snapshots": [{"message": {"content": "/help", "mentions": []}}]},
-    "slack": {"attachments": [{"is_share": True, "text": "/help", "author_id": "U9"}]},
+PAUSE = "/pause@kimas_bot"
+FROM_A_PERSON = {"forward_origin": {"type": "hidden_user", "sender_user_name": "Eve", "date": 1_700_000_000}}
+CHANNEL = {"id": -5, "type": "channel", "title": "News"}
+FROM_A_CHANNEL = {"forward_origin": {"type": "channel", "chat": CHANNEL, "message_id": 3, "date": 1_700_000_000}}
+OTHER_BOT = {"id": 77, "is_bot": True, "first_name": "Relay", "username": "relay_bot"}
+PICTURE = {"photo": [{"file_id": "f", "file_unique_id": "u", "width": 90, "height": 90}]}
+CAPTION = {
+    "caption": PAUSE,
+    "caption_entities": [{"type": "bot_command", "offset": 0, "length": len(PAUSE)}],
+    **PICTURE,
+}
+# How words of somebody else come in a message of the owner's, by platform: what is written, and what the platform adds.
+WORDS_OF_OTHERS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
+    "telegram": {
+        "forwarded": (PAUSE, FROM_A_PERSON),
+        "forwarded from a channel": (PAUSE, FROM_A_CHANNEL),
+        "of the linked channel": (PAUSE, {"is_automatic_forward": True, "sender_chat": CHANNEL}),
+        "inline": (PAUSE, {"via_bot": OTHER_BOT}),
+        "relayed": (PAUSE, {"sender_business_bot": OTHER_BOT}),
+        "a caption": ("", {**CAPTION, **FROM_A_PERSON}),
+        "a caption of an inline result": ("", {**CAPTION, "via_bot": OTHER_BOT}),
+        "an album": ("", {**CAPTION, **FROM_A_CHANNEL, "media_group_id": "5"}),
+        "quoted": ("@kimas_bot why?", {"quote": {"text": PAUSE, "position": 0}}),
+    },
+    "discord": {
+        "forwarded": ("", {"message_snapshots": [{"message": {"content": "/pause", "mentions": []}}]}),
+        "forwarded with a mention": ("{mention} /pause", {"message_snapshots": [{"message": {"content": "/pause"}}]}),
+        "relayed": ("{mention} /pause", {"webhook_id": "5"}),
+        "of a followed channel": ("{mention} /pause", {"webhook_id": "5", "flags": 2}),
+        "a preview": ("{mention} why?", {"embeds": [{"type": "link", "description": "/pause"}]}),
+    },
+    "slack": {
+        "forwarded": ("{mention}", {"attachments": [{"is_share": True, "text": "/kimas pause", "author_id": "U9"}]}),
+        "forwarded with a comment": ("{mention} /pause", {"attachments": [{"is_share": True, "text": "/pause"}]}),
+        "relayed": ("{mention} /kimas pause", {"bot_id": "B9", "subtype": "bot_message"}),
+        "a preview": ("{mention} why?", {"attachments": [{"is_msg_unfurl": True, "text": "/kimas pause"}]}),
+    },
 }
 
 
 @cannot(console="nothing is forwarded to the terminal")
-async def test_forwarded_words_give_no_command(bot: Bot) -> None:
-    """They are somebody else's, and would be given with the rights of whoever forwarded them."""
-    channel = bot.private()
-    name = bot.driver.name
-    text = "What does this do?" if name in ("discord", "slack") else "/help"
-    await bot.say_and_wait(channel, text, **FORWARDED[name])
-    [shown] = bot.texts(channel)
-    assert shown.startswith("Answer to:")
-    assert ENGLISH.command_summaries["help"] not in shown
+async def test_words_of_others_give_no_command(bot: Bot) -> None:
+    """They would be given with the rights of whoever passed them on, an owner here."""
+    await owned(bot)
+    channel = bot.group()
+    for way, (text, fields) in WORDS_OF_OTHERS[bot.platform].items():
+        await bot.driver.say(channel, text.format(mention=bot.driver.mention), **fields)
+        answered = await bot.ask(channel, "How do I install it?", person=BEN)
+        assert answered.state == "answered", f"{way}: {bot.texts(channel)}"
+    await run_command(bot, channel, "pause")
+    assert (await bot.ask(channel, "How do I install it?", person=BEN)).state == "silent", "it was no command at all"
 
 
 @cannot(discord="Discord offers commands to people alone", slack="a bot cannot use /kimas")

@@ -55,7 +55,7 @@ from core.types import (
 from core.types.replies import Trace, TracedPassage
 
 # What SQLite and PostgreSQL both have, with one meaning.
-PORTABLE_FUNCTIONS = {"avg", "coalesce", "count", "lower", "max", "substr", "sum"}
+PORTABLE_FUNCTIONS = {"now", "avg", "coalesce", "count", "lower", "max", "substr", "sum"}
 
 POSTGRESQL = postgresql.dialect()  # type: ignore[no-untyped-call]
 CHAT = ConversationKey("telegram", "-100", "7")

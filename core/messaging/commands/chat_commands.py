@@ -17,11 +17,10 @@ from core.messaging.gate.classification_metrics import Estimate, Scores
 from core.messaging.policy.command_table import CALIBRATED_VALUE, CONFIGURED_VALUE
 from core.ports import Library
 from core.settings import Settings
-from core.settings.base import get_network_suffix
 from core.storage.engine import Database
 from core.storage.feedback import FeedbackRepository
 from core.storage.overrides import RuntimeOverrides, get_chat_name, override_key
-from core.types import ConversationKey, Message
+from core.types import ConversationKey, Message, PlatformName
 
 _USER = re.compile(r"<@!?([A-Za-z0-9]{1,64})(?:\|[^>]*)?>|([A-Za-z0-9]{1,64})")
 
@@ -106,7 +105,7 @@ async def change_admins(context: CommandContext, request: CommandRequest) -> str
     key = request.message.key
     # What is typed is an id within the network of the chat. Earlier versions kept it without the network.
     if not (action == "remove" and user_id in admins):
-        user_id += get_network_suffix(key.platform, key.chat)
+        user_id += PlatformName(key.platform, key.chat).network_suffix
     is_admin = user_id in admins
     name = override_key("admin", user_id)
     if action == "add":

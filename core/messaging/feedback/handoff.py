@@ -12,8 +12,7 @@ from dataclasses import replace
 from core.catalogue import ENGLISH
 from core.formatting import format_code
 from core.settings import HandoffSettings
-from core.settings.base import get_network_suffix
-from core.types import HANDOFF_COMMAND, ConversationKey, Message, Origin
+from core.types import HANDOFF_COMMAND, ConversationKey, Message, Origin, PlatformName
 
 MAX_QUESTION_CHARS = 1000
 _PLAIN_NAME = re.compile(r"[^\W_]+(?:[ '’-][^\W_]+)*")
@@ -31,13 +30,8 @@ _MESSAGE_LINK = re.compile(r"https://\S+/([\d.]{15,})/?|([\d.]{15,})")
 
 def get_people(settings: HandoffSettings, key: ConversationKey) -> tuple[str, ...]:
     """Return the ids of the people to mention in a chat: those of its network."""
-    network = get_network_suffix(key.platform, key.chat)
-    people = (person.partition(":") for person in settings.people)
-    return tuple(
-        name
-        for platform, _, name in people
-        if platform == key.platform and get_network_suffix(platform, name) == network
-    )
+    network = PlatformName(key.platform, key.chat).network
+    return tuple(person.id for person in map(PlatformName.parse, settings.people) if person.network == network)
 
 
 def make_handoff(question: Message, people: Sequence[str]) -> Message:

@@ -13,10 +13,9 @@ from core.messaging.policy.command_table import UserRole, has_role
 from core.observability.logs import get_logger
 from core.ports import Adapter
 from core.settings.audience import Asker, Audiences
-from core.settings.base import get_network_suffix
 from core.settings.messaging import GateMode
 from core.storage.overrides import LiveSettings, get_chat_name
-from core.types import Message, Skip, SkipReason, skip
+from core.types import Message, PlatformName, Skip, SkipReason, skip
 
 _log = get_logger(__name__)
 
@@ -97,17 +96,10 @@ class Permissions:
         """Return the author's role in private, where an administrator is whom owners have appointed in any chat."""
         role = self.cached_role(message)
         scopes = self._live.overrides.scopes_of_admin(message.author_id) if message.author_id else ()
-        is_admin = any(self._is_in_network(message, scope) for scope in scopes)
+        network = PlatformName(message.key.platform, message.key.chat).network
+        # In another network the id is a namesake's.
+        is_admin = any(PlatformName.parse(scope).network == network for scope in scopes)
         return "admin" if is_admin and role == "everyone" else role
-
-    def _is_in_network(self, message: Message, scope: str) -> bool:
-        """Return whether a chat (`platform:chat`) is in the network of a message: elsewhere the id is a namesake's."""
-        platform, _, chat = scope.partition(":")
-        key = message.key
-        return (platform, get_network_suffix(platform, chat)) == (
-            key.platform,
-            get_network_suffix(key.platform, key.chat),
-        )
 
     async def is_admin(self, message: Message, adapter: Adapter | None) -> bool:
         """Return whether the author is an administrator of the bot in the message's chat. Raises `StoreError`."""

@@ -96,7 +96,7 @@ def test_an_answer_of_an_earlier_version_waits_until_somebody_says_who_may_see_i
     assert "oats" not in deployment.json("ask", QUESTION)["answer"]
     assert "give the numbers" in deployment.call("faq", "release", code=2).stderr
     assert "There is no answer 7" in deployment.call("faq", "release", "7", code=2).stderr
-    assert "write it as platform:chat" in deployment.call("faq", "release", "1", "--chat", "team", code=2).stderr
+    assert "write PLATFORM:CHAT" in deployment.call("faq", "release", "1", "--chat", "team", code=2).stderr
     assert deployment.json("faq", "release", "--all") == {"released": 2, "closed_sources": []}
     assert "are not used" not in deployment.call("check").output
     deployment.call("ingest")

@@ -292,6 +292,7 @@ async def test_two_http_networks_answer_each_their_own(deployment: Deployment) -
             }
             for name, peer, port in names
         }
+        deployment.settings["handoff"] = {"people": ["http:7@left", "http:8@right"]}
         # The same chat and number on both: they are two messages in two chats.
         person = {"author": {"id": "42", "name": "Ann"}, "chat": "room", "kind": "message"}
         async with deployment.daemon() as process:
@@ -301,14 +302,18 @@ async def test_two_http_networks_answer_each_their_own(deployment: Deployment) -
             for _, peer, port in names:
                 await accepted(peer, port, {**person, "id": "2", "text": "thanks, see you at lunch"})
             await wait_until_finished(deployment, 4)
+            for _, peer, port in names:
+                await accepted(peer, port, {**person, "id": "3", "text": f"/escalate {QUESTION}"})
+            await wait_until_finished(deployment, 8)
             await stopped(process)
         assert sorted(rows(deployment, "chat, id, state")) == [
             (f"room@{name}", number, state)
             for name, _, _ in names
-            for number, state in (("1", "answered"), ("2", "silent"))
+            for number, state in (("1", "answered"), ("2", "silent"), ("3", "answered"), ("3~h", "answered"))
         ]
-        for _, peer, _ in names:
-            assert [(event["event_id"], event["chat"]) for event in peer.of("final")] == [("1", "room")]
+        for called, (_, peer, _) in zip(("7", "8"), names, strict=True):
+            assert {(event["event_id"], event["chat"]) for event in peer.of("final")} == {("1", "room"), ("3", "room")}
+            assert [event["mentions"] for event in peer.of("final") if "mentions" in event] == [[called]]
             assert peer.violations == []
             assert peer.secret not in deployment.log()
 

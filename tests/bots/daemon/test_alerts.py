@@ -267,3 +267,20 @@ async def test_a_chat_is_told_of_the_sources_alone_that_it_may_see() -> None:
         sender.active = {}
         await sender.report(problems, NOW)
         assert adapter.chats == chats
+
+
+async def test_a_chat_over_http_with_the_name_of_an_owner_is_not_private() -> None:
+    adapter: Any = ChatRecorder()
+    adapter.name = adapter.label = "http"
+    secret = {"kind": "faq", "path": "a.yaml", "audience": "owners"}
+    settings = Settings.model_validate(
+        {
+            "sources": {"secret": secret},
+            "http": {"secret": {"env": "A"}, "callback_url": "https://example.org"},
+            "administration": {"owners": ["http:lobby"]},
+            "alerts": {"chats": ["http:lobby"]},
+        }
+    )
+    sender = AlertSender(settings, adapter.handler_for, {adapter: asyncio.create_task(_return_nothing())})
+    await sender.report({"source secret": "It fails."}, NOW)
+    assert adapter.chats == []

@@ -21,6 +21,7 @@ from sqlalchemy import select, text, update
 from bots.cli.check import check
 from bots.common.namespaced import NamespacedAdapter
 from bots.daemon.adapters import JournalOffsets, JournalPositions
+from bots.daemon.alerts import find_alert_errors
 from bots.daemon.feeds import FeedFollower, find_misplaced_feeds, make_feed_followers
 from bots.daemon.posting import resolve_chat
 from bots.daemon.runner import run
@@ -666,14 +667,24 @@ async def test_a_chat_may_name_the_bot_that_writes(
     for chat, adapters, writes in (
         ("http:room@forum", (network.adapter, forum), ("http", "room@forum", "room")),
         ("http:room", (network.adapter, forum), ("http", "room", "room")),
-        ("http:room", (forum,), ("http", "room@forum", "room")),
     ):
         configuration = make_feed_settings(web, chat).model_copy(
-            update={"bots": settings(bots={"forum": {"http": section}}).bots}
+            update={"bots": settings(bots={"forum": {"http": section}}).bots, "http": settings(http=section).http}
         )
         (follower,) = make_feed_followers(configuration, adapters, journal, ThreadParser())
         feed = configuration.auto_comment.feeds["games"]
-        assert resolve_chat(feed.chat, follower.adapter) == writes
+        assert follower.adapter is (forum if "@" in chat else network.adapter)
+        assert resolve_chat(feed.chat) == writes
+
+
+@pytest.mark.parametrize("chat", ["http:room", "http:room@gone"])
+def test_no_network_writes_into_the_chat_of_another(web: WebPeer, chat: str) -> None:
+    section = {"secret": {"env": "S"}, "callback_url": "http://127.0.0.1/"}
+    forum = settings(bots={"forum": {"http": section}}, alerts={"chats": [chat]})
+    configuration = make_feed_settings(web, chat).model_copy(update={"bots": forum.bots})
+    assert "games" in find_misplaced_feeds(configuration)
+    (error,) = find_alert_errors(forum)
+    assert chat in error
 
 
 async def test_check_asks_for_the_feeds_only_when_told_to(tmp_path: Path, web: WebPeer) -> None:

@@ -19,7 +19,7 @@ from core.storage.claims import ClaimRepository, MessageIdentity, get_identity
 from core.storage.engine import Database
 from core.storage.leases import DAEMON_PREFIX, Leases, open_leases
 from core.storage.messages import Journal
-from core.storage.overrides import LiveSettings
+from core.storage.overrides import LiveSettings, RuntimeOverrides
 from core.storage.tables import leases
 from core.storage.usage import TokenUsage, UsageRepository
 from core.types import ConversationKey, Message, Question, Reply
@@ -69,6 +69,39 @@ async def join(postgres_journal: JournalSettings) -> AsyncIterator[Join]:
     yield make
     for member in members:
         await member.database.close()
+
+
+class TestAudiences:
+    """What one of several daemons closes."""
+
+    async def start(self, join: Join, audience: str) -> tuple[Member, LiveSettings]:
+        source = {"kind": "faq", "path": "a.yaml", "audience": audience}
+        settings = Settings.model_validate({"sources": {"a": source}, "telegram": {"token": {"env": "TELEGRAM"}}})
+        member = await join()
+        live = LiveSettings(settings, RuntimeOverrides(member.database, 0))
+        await live.publish_audiences(settings)
+        return member, live
+
+    async def is_closed(self, live: LiveSettings) -> bool:
+        await live.load()
+        return live.audiences.has_closed_sources
+
+    async def test_a_restart_with_an_older_file_opens_nothing_while_another_daemon_closes_it(self, join: Join) -> None:
+        first, _ = await self.start(join, "everyone")
+        _, closing = await self.start(join, "owners")
+        await first.die()
+        _, restarted = await self.start(join, "everyone")
+        assert (await self.is_closed(restarted), await self.is_closed(closing)) == (True, True)
+
+    async def test_what_all_of_them_have_opened_one_after_the_other_is_open(self, join: Join) -> None:
+        first, _ = await self.start(join, "owners")
+        second, _ = await self.start(join, "owners")
+        await first.die()
+        _, first_live = await self.start(join, "everyone")
+        assert await self.is_closed(first_live)
+        await second.die()
+        _, second_live = await self.start(join, "everyone")
+        assert (await self.is_closed(first_live), await self.is_closed(second_live)) == (False, False)
 
 
 class TestLeases:

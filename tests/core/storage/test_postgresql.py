@@ -14,7 +14,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from psycopg import sql
 from pydantic import ValidationError
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, select, text
 
 from bots.common.dry_run import open_journal_copy, remove_journal_copy
 from core.errors import JournalError, StoreError, UsageError
@@ -26,7 +26,7 @@ from core.storage.engine import HEAD, Database, alembic_version
 from core.storage.leases import open_leases
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
-from core.storage.tables import metadata
+from core.storage.tables import messages, metadata
 from core.storage.usage import TokenUsage, UsageRepository
 from core.types import Citation, ConversationKey, Message, Question, Reply
 from core.types.replies import Trace
@@ -94,11 +94,15 @@ class TestSchema:
     ) -> None:
         name = postgres_server.create_database()
         postgres_server.execute(sql.SQL(OLD_JOURNAL.read_text("utf-8")), name)
+        of_a_network = "UPDATE messages SET platform = 'http', bot = '', chat = 'lobby@shop' WHERE number = 1"
+        postgres_server.execute(sql.SQL(of_a_network), name)
         upgraded = await Database.open_server(postgres_server.settings(name))
         async with upgraded.connect() as connection:
             assert await connection.run_sync(schema_differences) == []
         tables = await rows(upgraded)
         assert (len(tables["messages"]), len(tables["taught_answers"])) == (8, 8)
+        chats = await upgraded.fetch_all(select(messages.c.chat).where(messages.c.platform == "http"))
+        assert [chat for (chat,) in chats] == ["lobby@shop."], "it is not of a network `shop`"
         reader = replace(MESSAGE, key=ConversationKey("discord", "C", "t"))
         taught_answers = await TaughtAnswerRepository(upgraded).list_answers(reader=reader)
         assert [answer.question for answer in taught_answers] == ["From open?"], "the others may be from closed threads"

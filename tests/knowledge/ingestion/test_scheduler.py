@@ -19,6 +19,7 @@ from core.observability.logs import configure_logs
 from core.ports import SourceRefresher
 from core.runtime.locks import source_lock
 from core.settings import LogSettings, Settings
+from core.settings.audience import Audiences
 from core.storage.engine import Database
 from core.storage.refresh_state import RefreshStateRepository
 from core.types import SourceState
@@ -55,7 +56,7 @@ class KnowledgeFolder:
 
     def work(self, settings: Settings) -> RefreshContext:
         context = RefreshContext(settings.sources, self.store, self.embedder, self.folder, 200, self.record)
-        return replace(context, parser=self.parser)
+        return replace(context, parser=self.parser, audiences=Audiences.from_settings(settings))
 
     def files(self, name: str, **texts: str) -> dict[str, Any]:
         (self.folder / name).mkdir(exist_ok=True)

@@ -92,6 +92,33 @@ async def test_taught_answers_belong_to_the_thread_of_their_message(old_journal:
     await database.close()
 
 
+async def test_a_chat_of_the_unnamed_network_becomes_none_of_a_named_one(old_journal: Path) -> None:
+    """Earlier, it could have an id that stands for a chat of a network that is added later."""
+    execute(
+        old_journal,
+        """
+        UPDATE messages SET platform = 'http', bot = '', chat = 'lobby@shop' WHERE number = 1;
+        UPDATE messages SET platform = 'http', bot = '', chat = 'lobby@shop.' WHERE number = 2;
+        UPDATE messages SET platform = 'http', bot = 'shop', chat = 'hall@shop' WHERE number = 3;
+        UPDATE messages SET platform = 'http', bot = '', chat = 'ann@example.org' WHERE number = 4;
+        UPDATE answers SET platform = 'http', chat = 'lobby@shop' WHERE number = 1;
+        UPDATE audit SET platform = 'http', chat = 'lobby@shop' WHERE number = 1;
+        UPDATE taught_answers SET platform = 'http', chat = 'lobby@shop' WHERE number = 1;
+        INSERT INTO overrides VALUES ('http:lobby@shop', 'mode', 'off');
+        """,
+    )
+    await (await Database.open(old_journal)).close()
+    with closing(sqlite3.connect(old_journal)) as connection:
+        chats = connection.execute("SELECT chat FROM messages WHERE platform = 'http' ORDER BY number").fetchall()
+        assert chats == [("lobby@shop..",), ("lobby@shop.",), ("hall@shop",), ("ann@example.org",)]
+        others = """
+            SELECT chat FROM answers UNION ALL SELECT chat FROM audit UNION ALL SELECT chat FROM taught_answers
+            UNION ALL SELECT substr(scope, 6) FROM overrides
+        """
+        names = [name for (name,) in connection.execute(others) if "lobby" in name]
+        assert names == ["lobby@shop.."] * 4
+
+
 async def test_a_message_with_all_its_fields_comes_back_from_the_journal(tmp_path: Path) -> None:
     journal = await Journal.open(tmp_path / "journal.db")
     message = replace(
@@ -167,7 +194,7 @@ async def test_a_journal_of_a_newer_version_is_refused_and_left_alone(tmp_path: 
     execute(path, "UPDATE alembic_version SET version_num = '9999';")
     contents_before = contents(path)
     with pytest.raises(
-        StoreError, match=r"journal\.db.* version 9999, .*up to 0010.*install that one again, or restore"
+        StoreError, match=r"journal\.db.* version 9999, .*up to 0011.*install that one again, or restore"
     ):
         await Database.open(path)
     assert contents(path) == contents_before

@@ -1,0 +1,57 @@
+"""Chats and people by their names, and the network in which such a name means something."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# The platform of which there can be several networks; chats and people of the others are unique without a name.
+NETWORK_PLATFORM = "http"
+_NETWORK_SUFFIX = re.compile(r"@([a-z0-9][a-z0-9_-]{0,62})$")
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformName:
+    """A chat or a person, as the journal and the configuration name them: `platform:id`.
+
+    The id of a further HTTP network ends in `@` and its name. Only the daemon writes this ending: behind every id of
+    such a network, and the unnamed network may send none that has it. Elsewhere the ending says which bot is meant.
+
+    >>> shop = PlatformName.parse("http:lobby@shop")
+    >>> shop.network, shop.bot, PlatformName.parse("http:ann@example.org").network
+    ('http@shop', 'shop', 'http')
+    """
+
+    platform: str
+    id: str
+
+    @classmethod
+    def parse(cls, text: str) -> PlatformName:
+        """Return what a text names. Without a platform or an id, that part is empty."""
+        platform, _, identifier = text.partition(":")
+        return cls(platform, identifier)
+
+    def __str__(self) -> str:
+        return f"{self.platform}:{self.id}"
+
+    @property
+    def network_suffix(self) -> str:
+        """What the id of a further HTTP network ends in; "" for all others."""
+        match = _NETWORK_SUFFIX.search(self.id) if self.platform == NETWORK_PLATFORM else None
+        return match[0] if match else ""
+
+    @property
+    def network(self) -> str:
+        """Where the name means something: the platform, with `@NAME` for a further HTTP network."""
+        return f"{self.platform}{self.network_suffix}"
+
+    @property
+    def bot(self) -> str:
+        """The name of the bot that is meant; "" for the first one of the platform."""
+        suffix = self.network_suffix if self.platform == NETWORK_PLATFORM else "".join(self.id.partition("@")[1:])
+        return suffix[1:]
+
+    @property
+    def native_id(self) -> str:
+        """The id as the platform knows it."""
+        return self.id.removesuffix(f"@{self.bot}") if self.bot else self.id
