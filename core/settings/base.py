@@ -16,6 +16,8 @@ NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 ENV_VARIABLE_PATTERN = r"^[A-Z_][A-Z0-9_]*$"
 # White space around an address is a slip of copying.
 Address = Annotated[str, StringConstraints(strip_whitespace=True)]
+# One that is read as it is: `check` says more of those of models.
+WebAddress = Annotated[str, StringConstraints(strip_whitespace=True, pattern=r"^https?://[^/\s]\S*$")]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 # The ids of chats and people of a further HTTP network end in `@` and its name.
 _NETWORK_SUFFIX = re.compile(r"@[a-z0-9][a-z0-9_-]{0,62}$")
