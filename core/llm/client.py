@@ -271,8 +271,8 @@ class OpenAIClient:
             response = await self._post(client, EMBEDDINGS_PATH, body)
             content = await read_body(response, max_numbers * MAX_NUMBER_BYTES)
             vectors = await read_reply(response, content, parse_embeddings, max_numbers)
-        if len(vectors) != len(texts):
-            raise EmbeddingError(f"{self.base_url}: {model} sent {len(vectors)} vectors for {len(texts)} texts")
+            if len(vectors) != len(texts):
+                raise InvalidReplyError(f"{len(vectors)} vectors for {len(texts)} texts")
         return vectors
 
     async def close(self) -> None:
@@ -307,7 +307,9 @@ class OpenAIClient:
             message = f"{prefix}: {self._describe(refusal)}"
             raise error_class(message, status=refusal.status, retry_after=refusal.retry_after) from error
         except InvalidReplyError as error:
-            raise error_class(f"{prefix} sent {str(error)[:300]}", status=error.status) from error
+            reply_error = error_class(f"{prefix} sent {str(error)[:300]}", status=error.status)
+            reply_error.is_unusable = True
+            raise reply_error from error
         except (openai.APIConnectionError, httpx2.TransportError, aiohttp.ClientError) as error:
             cause = _root_cause(error)
             # openai reports a connection that the server closes as a timeout too; the root cause tells them apart.
