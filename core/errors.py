@@ -72,7 +72,8 @@ class EndpointError(ServiceError):
     """An endpoint of a model failed, refused or timed out.
 
     `status` is the HTTP status of its response, `retry_after` the seconds that it asks to wait; None if there was none.
-    `is_unsent` is true when the request cannot have arrived, `is_timeout` when its response did not.
+    `is_unsent` is true when the request cannot have arrived, `is_timeout` when its response did not, `is_unusable` when
+    that was no reply.
     """
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
@@ -81,6 +82,7 @@ class EndpointError(ServiceError):
         self.retry_after = retry_after
         self.is_unsent = False
         self.is_timeout = False
+        self.is_unusable = False
 
 
 class ModelError(EndpointError):

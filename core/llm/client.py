@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from functools import lru_cache
@@ -36,6 +37,9 @@ _log = get_logger(__name__)
 PLACEHOLDER_API_KEY = "none"
 # A server names one refused parameter at a time.
 MAX_REFUSALS = 5
+# Servers make a grammar of these, and some end over it. Once may be the network's fault.
+GRAMMAR_PARAMETERS = frozenset({"response_format", "tools"})
+MIN_CLOSINGS = 2
 NO_LIST_STATUSES = frozenset({404, 405, 501})
 CHAT_COMPLETIONS_PATH = "/chat/completions"
 EMBEDDINGS_PATH = "/embeddings"
@@ -67,6 +71,8 @@ class OpenAIClient:
         self._client_task: asyncio.Task[AsyncOpenAI] | None = None
         # By model: what it has refused.
         self._refused_parameters: dict[object, RefusedParameters] = {}
+        # By model: how often the connection was closed at a request for a form of the reply.
+        self._closings = Counter[object]()
         self._active_streams = 0
         # Learned from replies: the chat template opens a block of reasoning that only its end is sent of.
         self.starts_in_reasoning = False
@@ -206,6 +212,14 @@ class OpenAIClient:
                     raise
                 is_lasting = is_lasting and not is_about_context(refusal)
                 parameters = learned_parameters
+            except openai.APIConnectionError as error:
+                names = GRAMMAR_PARAMETERS & adapted_body.keys()
+                if not names or _is_timeout(error) or _is_unsent(error):
+                    raise
+                self._closings[model] += 1
+                is_lasting = is_lasting and self._closings[model] >= MIN_CLOSINGS
+                parameters = parameters.leave_out(names)
+                _log.warning("endpoint.closed", endpoint=self.base_url, model=model, sent_again_without=sorted(names))
             else:
                 # Only now is it certain that the endpoint refused the parameters, and not the request.
                 if is_lasting and parameters is not known_parameters:
@@ -271,8 +285,8 @@ class OpenAIClient:
             response = await self._post(client, EMBEDDINGS_PATH, body)
             content = await read_body(response, max_numbers * MAX_NUMBER_BYTES)
             vectors = await read_reply(response, content, parse_embeddings, max_numbers)
-        if len(vectors) != len(texts):
-            raise EmbeddingError(f"{self.base_url}: {model} sent {len(vectors)} vectors for {len(texts)} texts")
+            if len(vectors) != len(texts):
+                raise InvalidReplyError(f"{len(vectors)} vectors for {len(texts)} texts")
         return vectors
 
     async def close(self) -> None:
@@ -307,19 +321,18 @@ class OpenAIClient:
             message = f"{prefix}: {self._describe(refusal)}"
             raise error_class(message, status=refusal.status, retry_after=refusal.retry_after) from error
         except InvalidReplyError as error:
-            raise error_class(f"{prefix} sent {str(error)[:300]}", status=error.status) from error
+            reply_error = error_class(f"{prefix} sent {str(error)[:300]}", status=error.status)
+            reply_error.is_unusable = True
+            raise reply_error from error
         except (openai.APIConnectionError, httpx2.TransportError, aiohttp.ClientError) as error:
-            cause = _root_cause(error)
-            # openai reports a connection that the server closes as a timeout too; the root cause tells them apart.
-            is_timeout = isinstance(cause, TimeoutError | httpx2.TimeoutException)
+            is_timeout = _is_timeout(error)
             endpoint_error = error_class(
                 f"{prefix} did not answer in time"
                 if is_timeout
-                else f"{prefix}: the connection failed ({str(cause)[:300]})"
+                else f"{prefix}: the connection failed ({str(_root_cause(error))[:300]})"
             )
             endpoint_error.is_timeout = is_timeout
-            unconnected_errors = aiohttp.ClientConnectorError, httpx2.ConnectError, httpx2.ConnectTimeout
-            endpoint_error.is_unsent = any(isinstance(link, unconnected_errors) for link in _chain(error))
+            endpoint_error.is_unsent = _is_unsent(error)
             raise endpoint_error from error
         except (openai.OpenAIError, httpx2.HTTPError, ValueError, RecursionError) as error:
             raise error_class(f"{prefix}: {type(error).__name__}: {str(error)[:300]}") from error
@@ -343,6 +356,24 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__
+
+
+def _is_timeout(error: BaseException) -> bool:
+    """Return whether no answer came in time. openai reports a connection that the server closes as a timeout too."""
+    import httpx2
+
+    return isinstance(_root_cause(error), TimeoutError | httpx2.TimeoutException)
+
+
+def _is_unsent(error: BaseException) -> bool:
+    """Return whether there was no connection. One that the server closes is reported as one that took too long."""
+    import aiohttp
+    import httpx2
+
+    causes = list(_chain(error))
+    unconnected_errors = aiohttp.ClientConnectorError, httpx2.ConnectError, httpx2.ConnectTimeout
+    is_closed = any(isinstance(cause, aiohttp.ServerDisconnectedError) for cause in causes)
+    return not is_closed and any(isinstance(cause, unconnected_errors) for cause in causes)
 
 
 def _root_cause(error: BaseException) -> BaseException:

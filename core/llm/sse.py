@@ -203,7 +203,7 @@ class ChatStreamDecoder:
         text = data.decode("utf-8", "replace").strip()
         if self.is_done or not text:
             return ()
-        if text.startswith(DONE):
+        if text.lstrip('"').startswith(DONE):
             self.is_done = True
             return ()
         try:

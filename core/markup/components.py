@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 # Nobody writes inline code, or a tag of a template, that is longer.
 MAX_SPAN_CHARS = 2000
+# A picture or a font in the text itself: as long as a book, and nothing to read.
+_EMBEDDED_DATA = re.compile(r"\bdata:[\w/+.-]{1,100}(?:;[\w=.-]{1,100}){0,5},[A-Za-z0-9+/%=_-]{500,}")
 
 _TOKEN = re.compile(
     r"^(?P<lead>[ \t>]*+(?>(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*))(?P<fence>`{3,}+(?=[^`\n]*$)|~{3,}+)[^\n]*$"
@@ -35,6 +37,11 @@ _REST_OF_TAG = re.compile(
 )
 # An object in braces, as the items of a component are written.
 _OBJECT = re.compile(r"(?<=[\[,{\s])\{[^{}]{0,2000}\}")
+# The rows of a table as a list of lists, and the names of its columns.
+_ROWS = re.compile(r"=\{\s*+\[\s*+(\[[^{}]{0,10000}\])\s*+,?\s*+\]\s*+\}")
+_COLUMNS = re.compile(r"\b(?:head|headers?|columns)=\{\s*+\[([^\[\]{}]*)\]\s*+\}")
+_ROW = re.compile(r"\[([^\[\]]*)\]")
+_CELL = re.compile(r"\"([^\"]*)\"|'([^']*)'|`([^`]*)`|([\w.+-]+)")
 _ATTRIBUTE = re.compile(
     r"(?<![\w-])([A-Za-z]+)\s*[=:]"
     r"\s*(?:\"([^\"]*)\"|'([^']*)'|\{\s*[\"'`]([^\"'`{}]*)[\"'`]\s*\}|\{\s*(\[[^\[\]{}]*\])\s*\})"
@@ -77,15 +84,19 @@ class MarkdownSource:
     is_mdx: bool = False
 
 
-def read_source(text: str) -> MarkdownSource:
-    """Return a document as lines of Markdown without front matter, comments, and the syntax of MDX and templates."""
+def read_source(text: str, *, is_mdx: bool = False) -> MarkdownSource:
+    """Return a document as lines of Markdown without front matter, comments, and the syntax of MDX and templates.
+
+    What is not known to be MDX is read as such where it uses it.
+    """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\u00ad", "")
+    text = _EMBEDDED_DATA.sub("data:,", text)
     lines = text.split("\n")
     first_line, title, title_line = _read_front_matter(lines)
     body = "\n".join(lines[first_line - 1 :])
-    rewriter = _Rewriter(body, first_line, is_mdx=False)
+    rewriter = _Rewriter(body, first_line, is_mdx=is_mdx)
     rewriter.run()
-    if rewriter.has_components:
+    if rewriter.has_components and not is_mdx:
         rewriter = _Rewriter(body, first_line, is_mdx=True)
         rewriter.run()
     return MarkdownSource(rewriter.lines, rewriter.numbers, title, title_line, rewriter.is_mdx)
@@ -117,6 +128,10 @@ def _show(attributes: str) -> dict[str, str]:
         "items": "|".join(_ITEM.findall(values.get("items", ""))),
         "end": "1" if attributes.endswith("/>") else "",
     }
+
+
+def _read_cells(row: str) -> list[str]:
+    return [next(filter(None, cell), "").replace("|", "\\|").replace("\n", " ") for cell in _CELL.findall(row)]
 
 
 @dataclass(slots=True)
@@ -165,6 +180,9 @@ class _Rewriter:
     def _rewrite(self, token: re.Match[str]) -> int:
         """Emit what stands for a token, and return where the text goes on."""
         if token["fence"] or token["ticks"]:
+            if token["fence"] and self.is_mdx and self.lines and self.lines[-1].strip() and ">" not in token["lead"]:
+                # Code ends what is above it: also HTML, which Markdown reads up to a blank line, and at any indent.
+                self._end_line()
             end = self._find_code_end(token)
             self._emit(self.text[token.start() : end])
             return end
@@ -208,7 +226,9 @@ class _Rewriter:
         name = token["tag"]
         is_component = name[0].isupper() or "." in name
         rest = _REST_OF_TAG.match(self.text, token.end())
-        self.has_components |= is_component and rest is not None and self._is_at_start() and self._ends_line(rest.end())
+        if rest is not None:
+            starts_block = is_component and self._is_at_start() and self._ends_line(rest.end())
+            self.has_components |= starts_block or "={" in rest[0]
         if rest is None or not self.is_mdx or name.lower() in _RAW_TAGS:
             self._emit(token[0])
             return token.end()
@@ -216,6 +236,8 @@ class _Rewriter:
             self._emit(self.text[token.start() : rest.end()])
             return rest.end()
         self._emit_tag(rest.end(), name, bool(token["close"]), _show(_OBJECT.sub("", rest[0])))
+        if rows := _ROWS.search(rest[0]):
+            self._emit_table(rest[0], rows[1])
         for item in map(_show, _OBJECT.findall(rest[0])):
             if item["title"] or item["text"]:
                 self._emit_tag(rest.end(), "card", False, item | {"end": "1"})
@@ -267,6 +289,15 @@ class _Rewriter:
         self._end_line()
         self._end_line()
         self._line = indent
+
+    def _emit_table(self, attributes: str, rows: str) -> None:
+        columns = _COLUMNS.search(attributes)
+        cells = [_read_cells(row) for row in _ROW.findall(rows)]
+        header = _read_cells(columns[1]) if columns else [""] * max(map(len, cells), default=1)
+        for row in (header, ["---"] * len(header), *cells):
+            self._line = f"| {' | '.join(row)} |"
+            self._end_line()
+        self._end_line()
 
     def _rewrite_script(self, token: re.Match[str]) -> int:
         """Leave out a module's import or export; of an expression, keep the text or the name that it shows."""

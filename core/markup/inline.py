@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Brackets that nothing closes are looked for again and again: a longer text is left as it stands.
 MAX_INLINE_CHARS = 20_000
 # Only these begin markup that is changed: most paragraphs have none of them.
-_CHANGED_MARKUP = re.compile(r"[\[<\\&{\u00a0]|==|\+\+|[ ]{2}\n")
+_CHANGED_MARKUP = re.compile(r"[\[<\\&{$\u00a0]|==|\+\+|[ ]{2}\n")
 _ONE_LINK = r"\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)"
 # A link, or the way to a page: links with signs between them, and its own name at the end.
 ONLY_LINK = re.compile(
@@ -42,6 +42,9 @@ _WIKI = re.compile(
     r"|(?<![\w=])\{?==(?=[^\s=])(?P<mark>[^=\n]{1,300})(?<=\S)==\}?(?![\w=])"
     r"|\{\+\+(?P<new>[^{}\n]{1,300})\+\+\}|(?<![\w+])\+\+(?P<keys>[a-z0-9]{1,20}(?:[+-][a-z0-9]{1,20}){0,4})\+\+(?![\w+])"
 )
+# A formula, and what only one has.
+_FORMULA = re.compile(r"(`+[^`]*`+)|(?<!\\)\\\(((?:[^\\]|\\(?![()])){1,300})\\\)")
+_FORMULA_SIGN = re.compile(r"\\[A-Za-z]|(?<!\\)[\^_]|^\s*[A-Za-z]\s*$")
 # A role of MyST.
 _ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`(?!`)")
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:\s[^<>]*+)?/?>")
@@ -59,10 +62,17 @@ HTML_TAGS = frozenset(
     """.split()  # noqa: SIM905 (one word a line would hide the code)
 )
 _CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
+# What stands before and after them is not on one line.
+_BLOCK_TAGS = frozenset(("br", "dd", "div", "dt", "hr", "li", "ol", "p", "table", "tr", "ul"))
 # A name that a value takes the place of; code that has such names is left as it is.
 _SUBSTITUTION = re.compile(r"(`+[^`]*`+)|\{\{-?[ ]*([\w.-]{1,80}?)[ ]*-?\}\}")
 # Attributes behind a heading or a paragraph, among them the name of its link.
 _ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*\{:?[ ]?[#.][^{}\n]{0,200}\}[ \t]*$")
+# Attributes of a part of a text, which is in brackets where it is nothing else.
+_PART_ATTRIBUTES = re.compile(
+    r"(`+[^`]*`+)(?:\{[#.][^{}\n]{0,200}\})?|(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]\{[#.][^{}\n]{0,200}\}"
+    r"|(?<=[)*_>])\{[#.][a-z][^{}\n]{0,200}\}"
+)
 # An escaped sign that would be markup without the escape.
 _ESCAPED = frozenset("*_`]<\\~&")
 _SIGNS = frozenset(("strong_open", "strong_close", "em_open", "em_close", "s_open", "s_close"))
@@ -97,7 +107,10 @@ def clean_inline(
         return " ".join(text.split())
     labels = environment.get("labels", {})
     if "{" in text:
+        text = _PART_ATTRIBUTES.sub(r"\1\2", text)
         text = _SUBSTITUTION.sub(r"\1\2", _ROLE.sub(lambda match: write_role(match, labels), text))
+    if "\\(" in text:
+        text = _FORMULA.sub(_write_formula, text)
     if ":" in text and "[" in text:
         text = _TEXT_DIRECTIVE.sub(r"\1\2", text)
     if "[[" in text or "==" in text or "++" in text:
@@ -105,6 +118,15 @@ def clean_inline(
     tokens: list[Token] = []
     parser.inline.parse(text, parser, environment, tokens)
     return "\n".join(" ".join(line.split()) for line in _write(tokens, labels).split("\n") if line.strip())
+
+
+def is_formula(text: str) -> bool:
+    """Return whether what stands between the marks of a formula is one."""
+    return _FORMULA_SIGN.search(text) is not None
+
+
+def _write_formula(match: re.Match[str]) -> str:
+    return _write_code(match[2].strip()) if match[2] and is_formula(match[2]) else match[0]
 
 
 def _write_wiki(match: re.Match[str]) -> str:
@@ -149,6 +171,8 @@ def _write_token(token: Token) -> str:
     """Return a token as Markdown; pictures and the marks of footnotes are no text."""
     if token.type == "code_inline":
         return _write_code(token.content)
+    if token.type == "math_inline":
+        return _write_code(token.content) if is_formula(token.content) else f"${token.content}$"
     if token.type == "html_inline":
         return _write_tag(token.content)
     if token.type in ("text", "text_special"):
@@ -171,7 +195,7 @@ def _write_code(code: str) -> str:
 def _write_tag(tag: str) -> str:
     match = _TAG_NAME.match(tag)
     name = match[2].lower() if match else ""
-    return "`" if name in _CODE_TAGS else "\n" if name == "br" else ""
+    return "`" if name in _CODE_TAGS else "\n" if name in _BLOCK_TAGS else ""
 
 
 def name_label(label: str) -> str:

@@ -13,14 +13,16 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, list_block
 from markdown_it.token import Token
+from mdit_py_plugins.amsmath import amsmath_plugin
 from mdit_py_plugins.colon_fence import colon_fence_plugin
 from mdit_py_plugins.deflist import deflist_plugin
+from mdit_py_plugins.dollarmath import dollarmath_plugin
 from mdit_py_plugins.footnote import footnote_plugin
 
 from core.markup.collector import ADMONITIONS, VERSIONS, BlockCollector, make_item
 from core.markup.components import read_source
 from core.markup.document import Block, BlockKind, to_plain
-from core.markup.inline import clean_inline
+from core.markup.inline import clean_inline, is_formula
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
@@ -39,12 +41,13 @@ _QUOTED = re.compile(r"[\"'\[]([^\"'\[\]]{1,200})[\"'\]]")
 _TITLE_ATTRIBUTE = re.compile(r"\b(?:title|label|tab|name)=[\"']([^\"']{1,200})[\"']")
 _ALERT = re.compile(r"\[!([A-Za-z]+)\][+-]?[ \t]*([^\n]*)(?:\n|$)")
 # What only a line of its own can be: a target of MyST, a comment, a table of contents, the meaning of an abbreviation,
-# attributes, and a file that could not be included.
+# attributes, what a plug-in puts there, and a file that could not be included.
 _NO_TEXT = re.compile(
     r"(?:\([^()\n]{1,200}\)=|\+{3}[^\n]*|%[ \t][^\n]*(?:\n%[^\n]*)*|\[\[?_?(?:toc|TOC)_?\]\]?"
-    r"|\*\[[^\[\]\n]{1,100}\]:[^\n]*|\{:[^{}\n]{0,200}\}|(?:<<<|-{2,}8<-{2,})[ \t][^\n]*)[ \t]*(?:\n|$)"
+    r"|\*\[[^\[\]\n]{1,100}\]:[^\n]*|\{(?:[:#.]|[a-z]+=)[^{}\n]{0,200}\}|::[a-z][\w-]{0,50}(?:\{[^{}\n]{0,200}\})?"
+    r"|(?:<<<|-{2,}8<-{2,})[ \t][^\n]*)[ \t]*(?:\n|$)"
 )
-_NO_TEXT_SIGNS = tuple("(+%[*{<-")
+_NO_TEXT_SIGNS = tuple("(+%[*{<-:")
 _LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^\n]+)", re.MULTILINE)
 _MARKER = re.compile(r"^(?:[ \t]*(?:[-*+>]|\d{1,9}[.)])(?=[ \t]))+[ \t]*", re.MULTILINE)
 _BULLET = re.compile(r"[ \t]+[-*+][ \t]+\S")
@@ -61,7 +64,17 @@ _CODE_DIRECTIVES = frozenset(
 _CELLS = frozenset(("r", "python", "julia", "bash", "sql", "js", "ojs", "math", "mermaid", "dot"))
 # What they hold is a list of files, a picture or an index.
 _EMPTY_DIRECTIVES = frozenset(
-    ("toctree", "include", "literalinclude", "image", "contents", "index", "currentmodule", "bibliography")
+    (
+        "toctree",
+        "include",
+        "literalinclude",
+        "image",
+        "contents",
+        "index",
+        "currentmodule",
+        "bibliography",
+        "raw-cell",
+    )
 )
 _LABELLED: dict[str, BlockKind] = {
     "card": "definition",
@@ -72,9 +85,14 @@ _LABELLED: dict[str, BlockKind] = {
     "tab-item": "tab",
 }
 _CODE_GROUPS = frozenset(("code-group", "codegroup"))
+# What divides a card from its head and its foot.
+_CARDS = frozenset(("card", "grid-item-card"))
+_CARD_RULE = re.compile(r"(?:\^{3,}|\+{3,})[ \t]*$")
 
 
-def read_markdown(text: str, read_rst: Reader | None = None, *, has_indented_code: bool = True) -> tuple[Block, ...]:
+def read_markdown(
+    text: str, read_rst: Reader | None = None, *, has_indented_code: bool = True, is_mdx: bool = False
+) -> tuple[Block, ...]:
     """Return the blocks of a document in Markdown; a title in its front matter is its heading where it has no other.
 
     Takes linear time for any text. `read_rst` reads what Markdown holds of reStructuredText. Without
@@ -83,19 +101,22 @@ def read_markdown(text: str, read_rst: Reader | None = None, *, has_indented_cod
     >>> [block.text for block in read_markdown("# Start\\n\\nRead *on*, [here](a.md). <!-- no -->")]
     ['Start', 'Read *on*, here.']
     """
-    source = read_source(text)
+    source = read_source(text, is_mdx=is_mdx)
     reader = _Reader(has_indented_code=has_indented_code and not source.is_mdx, read_rst=read_rst)
     blocks = reader.read_document(source.lines, source.numbers)
-    if not source.title or any(block.kind == "heading" and block.level == 1 for block in blocks[:1]):
+    top_headings = [block for block in blocks if block.kind == "heading" and block.level == 1]
+    has_title = top_headings[:1] == [*blocks[:1]] or any(block.text == source.title for block in top_headings)
+    if not source.title or (has_title and blocks):
         return blocks
     line = source.title_line
-    return (Block("heading", source.title, level=1, start_line=line, end_line=line), *blocks)
+    # Above the headings of its parts, which may be of the first level.
+    return (Block("heading", source.title, start_line=line, end_line=line), *blocks)
 
 
 @cache
 def _make_parser(*, has_indented_code: bool) -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).enable(["table", "strikethrough"])
-    parser.use(colon_fence_plugin).use(deflist_plugin)
+    parser.use(colon_fence_plugin).use(deflist_plugin).use(amsmath_plugin).use(dollarmath_plugin)
     parser.use(footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
     parser.block.ruler.before("table", "deep", _read_deep)
     parser.block.ruler.before("fence", "indented", _read_indented, {"alt": ["paragraph", "reference", "list"]})
@@ -220,6 +241,7 @@ class _Reader:
             "heading": self._read_heading,
             "paragraph": self._read_paragraph,
             "code_block": self._read_indented_code,
+            **dict.fromkeys(("amsmath", "math_block", "math_block_label"), self._read_formula),
             "hr": lambda token, _: [self._place(Block("break"), token)],
             "bullet_list": self._read_list,
             "ordered_list": self._read_list,
@@ -244,8 +266,14 @@ class _Reader:
         code = _strip_blank_lines(token.content)
         return [self._place(Block("code", code), token)] if code else ()
 
+    def _read_formula(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:
+        formula = token.content.strip()
+        return [self._place(Block("code", formula, language="math"), token)] if formula else ()
+
     def _read_paragraph(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
         content = inner[0].content
+        if content.startswith("\\[") and content.endswith("\\]") and is_formula(content[2:-2]):
+            return [self._place(Block("code", content[2:-2].strip(), language="math"), token)]
         start, end = self._get_lines(token)
         text_start = 0
         while content[text_start : text_start + 1] in _NO_TEXT_SIGNS and (mark := _NO_TEXT.match(content, text_start)):
@@ -379,6 +407,8 @@ class _Reader:
             # Above it are as many lines as in the document.
             return self._read_rst("\n" * (body_numbers[0] - 1) + code)
         title = ""
+        if name in _CARDS:
+            body = ["" if _CARD_RULE.match(line) else line for line in body]
         if name in VERSIONS:
             version, _, argument = argument.partition(" ")
             title = f"{VERSIONS[name]} {version}"

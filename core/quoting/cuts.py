@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from core.evidence.ranking import NON_CODE_KINDS
@@ -11,7 +11,7 @@ from core.language.prose import cut_into_sentences
 from core.language.tokens import lexical_tokens
 from core.markup.statements import Statement, read_statements
 from core.quoting.code_lines import cut_code
-from core.quoting.subject import Subject
+from core.quoting.subject import Subject, tokenize
 from core.types import Passage
 
 # A section of so many characters is shown whole. Of a longer one, a cut goes on until it has `TARGET_CHARS`, and what
@@ -56,7 +56,7 @@ def cut_passage(passage: Passage, position: int, subject: Subject) -> list[Cut]:
     return [
         Cut(position, heading, tuple(statements))
         for heading, section in _read_sections(passage)
-        for statements in _cut_section(list(_shorten(section, subject)))
+        for statements in _cut_section(list(_shorten(_choose_tabs(section, subject), subject)))
         if _says_something(statements)
     ]
 
@@ -83,14 +83,39 @@ def _read_sections(passage: Passage) -> Iterator[tuple[str, list[Statement]]]:
             yield heading, section
             heading = statement.text
             section = []
-        elif statement.kind == "label":
-            section.append(Statement("prose", f"**{statement.text}**:"))
         elif statement.kind != "break" and statement.language not in _DRAWINGS:
             section.append(statement)
     yield heading, section
 
 
-def _shorten(section: Sequence[Statement], subject: Subject) -> Iterator[Statement]:
+def _choose_tabs(section: Sequence[Statement], subject: Subject) -> Iterator[Statement]:
+    """Yield statements without the tabs that a question is not about, where it names another one of their group.
+
+    A tab is a label with what follows it up to its code; those of a group stand one after the other.
+    """
+    group: list[list[Statement]] = []
+    for statement in section:
+        if statement.kind == "label":
+            group.append([statement])
+        elif group and (statement.kind == "code" or group[-1][-1].kind != "code"):
+            group[-1].append(statement)
+        else:
+            yield from _write_tabs(group, subject)
+            group = []
+            yield statement
+    yield from _write_tabs(group, subject)
+
+
+def _write_tabs(group: Sequence[Sequence[Statement]], subject: Subject) -> Iterator[Statement]:
+    named = [tab for tab in group if subject.get_coverage(tokenize(tab[0].text))]
+    # What has no code at its end may go on after the tab.
+    tabs = named if named and all(tab[-1].kind == "code" for tab in group) else group
+    for label, *statements in tabs:
+        yield Statement("prose", f"**{label.text}**:")
+        yield from statements
+
+
+def _shorten(section: Iterable[Statement], subject: Subject) -> Iterator[Statement]:
     """Yield statements that can be shown: a long paragraph in parts, of long code the lines about the subject."""
     for statement in section:
         if statement.kind == "code":

@@ -15,6 +15,8 @@ NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 ENV_VARIABLE_PATTERN = r"^[A-Z_][A-Z0-9_]*$"
 # White space around an address is a slip of copying.
 Address = Annotated[str, StringConstraints(strip_whitespace=True)]
+# One that is read as it is: `check` says more of those of models.
+WebAddress = Annotated[str, StringConstraints(strip_whitespace=True, pattern=r"^https?://[^/\s]\S*$")]
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 # The terminal: only people who run the bot use it.
 OPERATOR_PLATFORM = "console"

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
 
-from core.settings.base import Name, RequestingSection, Secret, Section, Strategy
+from core.settings.base import Name, RequestingSection, Secret, Section, Strategy, WebAddress
 from core.settings.chats import Chat, Contact, Person
 from core.types import PlatformName
 from core.types.replies import Shortfall
@@ -87,8 +87,7 @@ class HandoffSettings(Section):
 class FollowedFeedSettings(RequestingSection):
     """A feed whose new entries are posts."""
 
-    url: str = Field(
-        pattern=r"^https?://[^/\s]+",
+    url: WebAddress = Field(
         examples=["https://example.org/feed.xml"],
         description="the feed's address: RSS or Atom",
     )
@@ -234,7 +233,7 @@ class TelegramSettings(Section):
     """A Telegram bot (docs/telegram.md)."""
 
     token: Secret = Field(examples=[{"env": "TELEGRAM_TOKEN"}], description="from @BotFather")
-    api_url: str = Field("https://api.telegram.org", description="another Bot API server, for a local one")
+    api_url: WebAddress = Field("https://api.telegram.org", description="another Bot API server, for a local one")
     rich_messages: bool = Field(
         True,
         description="show real tables, headings and formulas, in rich messages "
@@ -304,7 +303,7 @@ class DiscordSettings(Section):
     """A Discord bot (docs/discord.md)."""
 
     token: Secret = Field(examples=[{"env": "DISCORD_TOKEN"}], description="from the developer portal")
-    api_url: str = Field("https://discord.com/api/v10", description="another API server, for a proxy or tests")
+    api_url: WebAddress = Field("https://discord.com/api/v10", description="another API server, for a proxy or tests")
     catch_up_hours: float = Field(
         24, ge=0, le=336, description="after an outage, read messages of this many past hours; 0 reads nothing"
     )
@@ -325,7 +324,7 @@ class SlackSettings(ListeningSection):
     )
     port: int = Field(3000, ge=0, le=65535, description="for HTTP: the port to listen on")
     path: str = Field("/slack/events", pattern="^/", description="for HTTP: the path of the request URLs")
-    api_url: str = Field("https://slack.com/api/", description="another Web API server, for a gateway or tests")
+    api_url: WebAddress = Field("https://slack.com/api/", description="another Web API server, for a gateway or tests")
 
     @model_validator(mode="after")
     def _check_event_transport(self) -> SlackSettings:
@@ -341,8 +340,8 @@ class HttpSettings(ListeningSection, RequestingSection):
         examples=[{"env": "KIMAS_HTTP_SECRET"}],
         description="shared with the network; both sides sign what they send with it",
     )
-    callback_url: str = Field(
-        pattern=r"^https?://", examples=["https://network.example.org/kimas"], description="where replies are posted"
+    callback_url: WebAddress = Field(
+        examples=["https://network.example.org/kimas"], description="where replies are posted"
     )
     port: int = Field(8088, ge=0, le=65535, description="the port to listen on")
     max_kb: PositiveInt = Field(64, description="larger events are refused, KB")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from core.settings.base import Name, RequestingSection, RestrictedSection, Secret, Section
+from core.settings.base import Name, RequestingSection, RestrictedSection, Secret, Section, WebAddress
 
 
 class LiveSource(RestrictedSection, RequestingSection):
@@ -73,7 +73,7 @@ class SearchApiSource(LiveSource):
     provider: Literal["tavily", "brave", "searxng", "google", "bing"] = Field(
         examples=["tavily"], description="`tavily`, `brave`, `searxng`, `google` or `bing`"
     )
-    base_url: str = Field("", description="another address of the API; needed for searxng and bing")
+    base_url: WebAddress = Field("", description="another address of the API; needed for searxng and bing")
     engine: str = Field("", description="for google: the search engine's id")
     sites: tuple[str, ...] = Field((), description="only results from these domains")
     fresh: Literal["day", "week", "month", "year"] | None = Field(
@@ -105,8 +105,7 @@ class RemoteRagSource(LiveSource):
     """Knowledge bases of a remote retrieval service, queried for each question."""
 
     kind: Literal["remote_rag"]
-    base_url: str = Field(
-        pattern=r"^https?://[^/\s]+",
+    base_url: WebAddress = Field(
         examples=["https://rag.example.org/v1"],
         description="the address above `/bases/ID/search`",
     )
@@ -277,7 +276,7 @@ class WebsiteSource(FilteredSource, WebSource):
     """The pages of one web site: from its sitemap, and by links from its first page."""
 
     kind: Literal["website"]
-    url: str = Field(pattern=r"^https?://[^/\s]+", examples=["https://docs.example.org/"], description="the first page")
+    url: WebAddress = Field(examples=["https://docs.example.org/"], description="the first page")
     sitemap: bool = Field(True, description="use the site's sitemap where it has one")
     depth: int = Field(3, ge=0, le=20, description="how many links away from the first page a page may be")
     max_pages: PositiveInt = Field(
@@ -299,9 +298,7 @@ class FeedSource(WebSource):
     """An RSS or Atom feed."""
 
     kind: Literal["feed"]
-    url: str = Field(
-        pattern=r"^https?://[^/\s]+", examples=["https://blog.example.org/feed.xml"], description="the feed's address"
-    )
+    url: WebAddress = Field(examples=["https://blog.example.org/feed.xml"], description="the feed's address")
     max_entries: PositiveInt = Field(200, description="entries kept at most, the newest first")
     keep_days: PositiveInt = Field(365, description="older entries are forgotten, days")
 
@@ -335,9 +332,8 @@ class GithubSource(ForgeSource):
     repository: str = Field(
         pattern=r"^[A-Za-z0-9_-]+/[A-Za-z0-9._-]+$", examples=["example/project"], description="`owner/name`"
     )
-    api_url: str = Field(
+    api_url: WebAddress = Field(
         "https://api.github.com",
-        pattern=r"^https?://[^/\s]+",
         description="of your own server: `https://HOST/api/v3`",
     )
     take: tuple[Literal["issues", "discussions", "releases"], ...] = Field(
@@ -358,9 +354,8 @@ class GitlabSource(ForgeSource):
     project: str = Field(
         pattern=r"^[A-Za-z0-9._/-]+$", examples=["group/project"], description="`group/name`, or the project's number"
     )
-    api_url: str = Field(
+    api_url: WebAddress = Field(
         "https://gitlab.com/api/v4",
-        pattern=r"^https?://[^/\s]+",
         description="of your own server: `https://HOST/api/v4`",
     )
     take: tuple[Literal["issues", "releases"], ...] = Field(

@@ -21,6 +21,7 @@ from knowledge.ports import Chunk, Document
 # Documents that are read as blocks. Their passages are Markdown.
 READERS: dict[str, Callable[[str], tuple[Block, ...]]] = {
     "markdown": partial(read_markdown, read_rst=read_rst),
+    "mdx": partial(read_markdown, read_rst=read_rst, is_mdx=True),
     "rst": read_rst,
     "asciidoc": read_asciidoc,
 }
@@ -82,8 +83,9 @@ def chunk(document: Document, tokens: int = 200) -> list[Chunk]:
     # A byte order mark is no text.
     if not document.text.strip("\ufeff").strip():
         return []
-    if document.kind in READERS:
-        return chunk_blocks(document, READERS[document.kind](document.text), tokens)
+    kind = "mdx" if document.kind == "markdown" and document.path.lower().endswith(".mdx") else document.kind
+    if kind in READERS:
+        return chunk_blocks(document, READERS[kind](document.text), tokens)
     chunkers = {"python": chunk_python, "faq": chunk_faq}
     default_chunker = chunk_code if document.kind in LANGUAGES else chunk_plain
     return chunkers.get(document.kind, default_chunker)(document, tokens)

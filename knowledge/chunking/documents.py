@@ -74,7 +74,7 @@ def _attach_headings(pieces: Sequence[Piece], blocks: Sequence[Block]) -> Iterat
 
 
 def _is_title(block: Block) -> bool:
-    return block.kind == "heading" and block.level == 1
+    return block.kind == "heading" and block.level <= 1
 
 
 def _get_units(span: LineRange) -> list[LineRange]:

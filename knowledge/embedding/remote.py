@@ -90,13 +90,13 @@ class RemoteEmbedder:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     async def _embed_batch(self, texts: Sequence[str], kind: TextKind) -> Vectors:
-        """Embed a batch; one that is refused or slow in halves, a single text that is refused not as a whole."""
+        """Embed a batch; one that fails or is slow in halves, a single text that fails not as a whole."""
         try:
             return await self._request(texts, kind)
         except EmbeddingError as error:
-            if len(texts) == 1 and error.status in REFUSED_STATUSES:
+            if len(texts) == 1 and _is_about_texts(error):
                 return await self._embed_cut(texts[0], kind, error)
-            if len(texts) == 1 or not (error.is_timeout or error.status in REFUSED_STATUSES):
+            if len(texts) == 1 or not (error.is_timeout or _is_about_texts(error)):
                 raise
             is_slow = error.is_timeout
         half = len(texts) // 2
@@ -128,7 +128,7 @@ class RemoteEmbedder:
             try:
                 return await self._request([candidate], kind)
             except EmbeddingError as next_error:
-                if next_error.status not in REFUSED_STATUSES:
+                if not _is_about_texts(next_error):
                     raise
             candidate = candidate[: len(candidate) // 2] if len(candidate) > MIN_CUT_CHARACTERS else ""
         _log.warning("embedding.text_refused", error=str(error), begins=text[:60])
@@ -170,5 +170,12 @@ class RemoteEmbedder:
             )
         vectors = normalize(np.array(rows, np.float32))
         if not np.isfinite(vectors).all():
-            raise EmbeddingError(f"{self._label} sent a vector without a direction")
+            error = EmbeddingError(f"{self._label} sent a vector without a direction")
+            error.is_unusable = True
+            raise error
         return vectors
+
+
+def _is_about_texts(error: EmbeddingError) -> bool:
+    """Return whether other texts, or fewer, may do better: they were refused, or have no vector each."""
+    return error.is_unusable or error.status in REFUSED_STATUSES

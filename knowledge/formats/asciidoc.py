@@ -34,7 +34,10 @@ _TITLE = re.compile(r"\.(?![\s.])(.+)$")
 _ANCHOR = re.compile(r"\[\[[^\[\]]*\]\]$")
 _RULE = re.compile(r"(?:'{3,}|<{3,}|-{3}|\*{3}|(?:- ){2}-|(?:\* ){2}\*)$")
 _DELIMITER = re.compile(r"(?:-{4,}|\.{4,}|={4,}|\*{4,}|_{4,}|\+{4,}|/{4,}|--|[|,:!]={3,}|(```)[\w+#.,-]*)[ \t]*$")
-_MACRO = re.compile(r"[a-z][\w-]*::[^\s\[]*\[.*\]$")
+_MACRO = re.compile(r"(?:(?:image|audio|video)::[^\s\[][^\[]*|[a-z][\w-]*::[^\s\[]*)\[.*\]$")
+# The name of a part of the document, with the text of links to it, and a link that has none.
+_NAME = re.compile(r"\[(?:\[([^\[\],]+)(?:,([^\[\]]+))?\]|[\w-]*#([\w-]+)[^\[\]]*|id=[\"']?([\w-]+)[^\[\]]*)\]$")
+_BARE_REFERENCE = re.compile(r"<<#?([^<>,#\n]{1,200}),?>>|xref:#([^\s\[\]]{1,200})\[\]")
 _ADMONITION = re.compile(r"(NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+(.*)$")
 _ITEM = re.compile(r"[ \t]*(?:(\*{1,5}|-|•|\.{1,5})|(\d+|[a-zA-Z])[.]|([ivxIVX]+)\)|<(?:\d+|\.)>)[ \t]+(\S.*)$")
 _TERM = re.compile(r"[ \t]*(\S.*?|\S)(:{2,4}|;;)(?:[ \t]+(.*))?$")
@@ -81,7 +84,25 @@ def read_asciidoc(text: str) -> tuple[Block, ...]:
     """Return the blocks of a document of AsciiDoc. Takes linear time. Raises `FormatError`."""
     attributes = dict(_ATTRIBUTES)
     lines = list(_choose_lines(text.splitlines(), dict(_ATTRIBUTES)))
-    return tuple(_Reader(lines, attributes, 0).read())
+    return tuple(_Reader(lines, attributes, _find_titles(lines), 0).read())
+
+
+def _find_titles(lines: Iterable[_Line]) -> dict[str, str]:
+    """Return the titles of parts of a document by the names that references have."""
+    titles: dict[str, str] = {}
+    names: list[str] = []
+    for _, text in lines:
+        if anchor := _NAME.match(text):
+            names.append(anchor[1] or anchor[3] or anchor[4])
+            titles |= {anchor[1]: anchor[2]} if anchor[2] else {}
+        elif title := _HEADING.match(text) or _TITLE.match(text):
+            heading = title[title.lastindex or 1]
+            names += ["_" + re.sub(r"[\W_]+", "_", heading.lower()).strip("_"), heading]
+            titles |= {name: heading for name in names if name not in titles}
+            names = []
+        elif text.strip() and not _ATTRIBUTE_LINE.match(text):
+            names = []
+    return titles
 
 
 def _choose_lines(texts: Iterable[str], attributes: dict[str, str]) -> Iterator[_Line]:
@@ -143,9 +164,12 @@ def _set_attribute(entry: re.Match[str], value: str, attributes: dict[str, str])
 class _Reader:
     """Reads lines from top to bottom. `_attributes` are those of the document, as they are set so far."""
 
-    def __init__(self, lines: Sequence[_Line], attributes: dict[str, str], depth: int) -> None:
+    def __init__(
+        self, lines: Sequence[_Line], attributes: dict[str, str], titles: Mapping[str, str], depth: int
+    ) -> None:
         self._lines = lines
         self._attributes = attributes
+        self._titles = titles
         self._depth = depth
         self._number = 0
         self._blocks: list[Block] = []
@@ -249,13 +273,18 @@ class _Reader:
         return [Block("paragraph", self._inline(style.title), start_line=line, end_line=line)] if style.title else []
 
     def _inline(self, text: str) -> str:
-        return write_inline(resolve_attributes(text, self._attributes))
+        return write_inline(resolve_attributes(_BARE_REFERENCE.sub(self._name, text), self._attributes))
+
+    def _name(self, reference: re.Match[str]) -> str:
+        """Return a reference with the title of what it leads to."""
+        name = reference[1] or reference[2]
+        return f"<<{name},{self._titles[name]}>>" if name in self._titles else reference[0]
 
     def _read_inside(self, lines: Sequence[_Line]) -> list[Block]:
         """Return the blocks of lines within a block. Where these are too many, they are code as they are."""
         if self._depth >= _MAX_DEPTH:
             return [_make_code(lines, "")] if lines else []
-        return _Reader(lines, self._attributes, self._depth + 1).read()
+        return _Reader(lines, self._attributes, self._titles, self._depth + 1).read()
 
     def _take_delimited(self, delimiter: str) -> list[_Line]:
         """Take the lines up to the line that closes a block; without one, all that are left."""

@@ -24,19 +24,19 @@ _CHARACTERS = {
 _MARKS = re.compile(
     r"""
       \\(?P<escaped>\*\*|__|[*_`#+^~{<\[]|(?:https?|[a-z]+):)
-    | `\+(?P<literal>[^`\n]{1,300}?)\+`
+    | `(?P<pluses>\+{1,2})(?P<literal>[^\n]{1,300}?)(?P=pluses)`
     | "`(?P<quotation>[^`\n]{1,300})`" | '`(?P<single>[^`\n]{1,300})`'
     | `(?:link|xref):[^\s\[\]`]{1,300}\[`?(?P<code_title>[^\]\n`]{1,300})`?\]`
     | ``(?P<code>[^\n]{1,300}?)`` | (?<![\w`])`(?P<constrained_code>(?!\s)[^`]{1,300}(?<!\s))`(?![\w`])
     | \+\+\+(?P<raw>[^\n]{1,300}?)\+\+\+ | \+\+(?P<plain>[^\n]{1,300}?)\+\+
     | (?<![\w+])\+(?P<constrained_plain>(?!\s)[^+\n]{1,300}(?<!\s))\+(?![\w+])
-    | <<(?P<page>[^<>,\n]{1,200})(?:,(?P<page_title>[^<>]{1,300}))?>>
+    | <<(?P<page>[^<>,\n]{1,200})(?:,(?P<page_title>(?:[^<>]|<(?!<)|>(?!>)){0,300}))?>>
     | (?:link:(?P<link>[^\s\[\]]{1,500})|(?P<address>(?:https?|mailto):[^\s\[\]<>]{1,500}))
       \[(?P<link_title>(?:\\\]|[^\[\]]|\[[^\[\]]{0,100}\]){0,300})\]
     | (?P<bare_address>https?://[^\s\[\]<>]{1,500})
     | \{[\w-]{1,100}\}[^\s\[\]]{0,300}\[(?P<unknown_title>[^\]\n]{1,300})\]
-    | (?P<macro>(?<!\w)[a-z][a-z0-9-]{1,30}|footnote):(?P<target>(?![\s:])[^\s\[\]]{0,300})
-      \[(?P<attributes>(?:\\\]|[^\[\]]|\[[^\[\]]{0,200}\]){0,500})\]
+    | (?P<macro>(?<!\w)[a-z][a-z0-9-]{1,30}|footnote):(?:(?<=xref:):)?(?P<target>(?![\s:])[^\s\[\]]{0,300})
+      \[(?P<attributes>(?:\\\]|[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]{0,100}\]){0,200}\]){0,500})\]
     | \(\(\((?P<hidden>[^()\n]{1,200})\)\)\) | \(\((?P<term>[^()\n]{1,200})\)\)
     | \[\[[^\[\]\n]{1,100}\]\] | \[\#[\w-]{1,100}\] | (?<!\w)\[[.\w%=" -]{1,60}\](?=[#*_`])
     | \*\*(?P<bold>[^*]{1,300})\*\* | (?<![\w*])\*(?P<constrained_bold>(?!\s)[^*]{1,300}(?<!\s))\*(?![\w*])
@@ -49,6 +49,9 @@ _MARKS = re.compile(
 )
 _DASHES = re.compile(r"(?<=[ \w])--(?=[ \w])")
 _NAMED = re.compile(r",\s*[\w-]{1,30}=.*", re.DOTALL)
+# Of what is passed on, the marks are read nevertheless.
+_READ_ON = re.compile(r"\b(?:[mnq]|macros|normal|quotes)\b")
+_ESCAPED_IN_CODE = re.compile(r"\\(?=\{|(?:https?|link|xref):)")
 _CHARACTER = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-zA-Z]{2,10});")
 _BOLD = ("bold", "constrained_bold")
 _ITALIC = ("italic", "constrained_italic")
@@ -88,8 +91,9 @@ def _write_mark(match: re.Match[str], depth: int) -> str:
     name = match.lastgroup or ""
     content = match[name] if name else ""
     if name in ("literal", "code", "code_title", "constrained_code"):
-        code = (content.replace("\\{", "{").strip("+") or content) if name == "constrained_code" else content
-        return make_code(_CHARACTER.sub(lambda match: html.unescape(match[0]), code))
+        if name == "constrained_code":
+            content = _ESCAPED_IN_CODE.sub("", content).strip("+") or content
+        return make_code(_CHARACTER.sub(lambda match: html.unescape(match[0]), content))
     if name in ("attributes", "link_title", "page", "page_title", "bare_address", "unknown_title"):
         return _write_link(match, depth)
     if name == "escaped" and content in "*_`":
@@ -139,7 +143,7 @@ def _write_macro(name: str, target: str, attributes: str, depth: int) -> str:
         "kbd": lambda: make_code(attributes),
         "btn": lambda: f"**{escape(attributes)}**",
         "menu": lambda: escape(" → ".join(filter(None, [target, *map(str.strip, attributes.split(">"))]))),
-        "pass": lambda: escape(attributes),
+        "pass": lambda: _write_title(attributes, depth) if _READ_ON.search(target) else escape(attributes),
         "footnote": lambda: f" ({_write_title(attributes, depth)})" if attributes else "",
         "indexterm2": lambda: escape(attributes),
         "stem": lambda: make_code(attributes),

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 Cell = tuple[str, str]
 # So many times its columns or its cells a table may repeat what it writes once.
 _MAX_REPEATS = 20
 _MAX_COLUMNS = 100
 _CELL_SPEC = re.compile(
-    r"(?:^|(?<=\s))(?:(\d{1,3})(?:\.\d{1,3})?(\+)|(\d{1,3})(\*)|\.\d{1,3}\+)?[<^>]?(?:\.[<^>])?([aehlmsdv]?)$"
+    r"(?:^|(?<=\s))(?:(?P<columns>\d{1,3})?(?:\.(?P<rows>\d{1,3}))?\+|(?P<times>\d{1,3})\*)?"
+    r"[<^>]?(?:\.[<^>])?(?P<kind>[aehlmsdv]?)$"
 )
 _COLUMN_COUNT = re.compile(r"\s*+(\d{1,3})\s*+$")
 _COLUMN = re.compile(r"(?:(\d{1,3})\*)?[<^>]?(?:\.[<^>])?[\d~]*%?([aehlmsdv]?)$")
+
+
+class _Cell(NamedTuple):
+    """A cell with the letter of its style, and how many columns and rows it takes."""
+
+    text: str
+    kind: str
+    columns: int = 1
+    rows: int = 1
 
 
 def read_cells(lines: Sequence[str], columns: str, separator: str, is_csv: bool) -> tuple[list[list[Cell]], bool]:
@@ -27,14 +38,31 @@ def read_cells(lines: Sequence[str], columns: str, separator: str, is_csv: bool)
         return rows, is_header
     escaped = "\\" + separator
     cells = list(_iter_cells("\n".join(lines).replace(escaped, "\0"), separator))
-    width = len(kinds) or sum(1 for _ in _iter_cells(lines[first].replace(escaped, "\0"), separator)) if cells else 1
-    width = max(1, width)
-    kinds += [""] * (width - len(kinds))
-    styled_cells = [
-        (text.replace("\0", separator), kind or kinds[number % width]) for number, (text, kind) in enumerate(cells)
-    ]
-    rows = [styled_cells[start : start + width] for start in range(0, len(styled_cells), width)]
+    if not kinds and cells:
+        kinds = [""] * sum(cell.columns for cell in _iter_cells(lines[first].replace(escaped, "\0"), separator))
+    rows = _lay_out((cell._replace(text=cell.text.replace("\0", separator)) for cell in cells), kinds or [""])
     return rows, is_header and len(rows) > 1
+
+
+def _lay_out(cells: Iterable[_Cell], kinds: Sequence[str]) -> list[list[Cell]]:
+    """Return the rows that cells make, with empty ones for what a cell spans. `kinds` are the columns' styles."""
+    rows: list[list[Cell]] = []
+    row: list[Cell] = []
+    # Of each column, how many of the next rows are taken by a cell above.
+    taken = [0] * len(kinds)
+    for cell in cells:
+        while len(row) == len(kinds) or taken[len(row)]:
+            if len(row) == len(kinds):
+                rows.append(row)
+                row = []
+            else:
+                taken[len(row)] -= 1
+                row.append(("", ""))
+        start = len(row)
+        end = min(start + cell.columns, len(kinds))
+        taken[start:end] = [cell.rows - 1] * (end - start)
+        row += [(cell.text, cell.kind or kinds[start]), *[("", "")] * (end - start - 1)]
+    return [*rows, row] if row else rows
 
 
 def _read_columns(columns: str) -> list[str]:
@@ -49,17 +77,17 @@ def _read_columns(columns: str) -> list[str]:
     return kinds[:_MAX_COLUMNS]
 
 
-def _iter_cells(text: str, separator: str) -> Iterator[Cell]:
-    """Yield the cells of a text, empty ones for what a cell spans, and again what is repeated."""
+def _iter_cells(text: str, separator: str) -> Iterator[_Cell]:
+    """Yield the cells of a text, and again what is repeated."""
     before, *pieces = text.split(separator)
     spec = _CELL_SPEC.search(before)
     for number, piece in enumerate(pieces):
         next_spec = _CELL_SPEC.search(piece[-12:]) if number + 1 < len(pieces) else None
         content = piece[: len(piece) - len(next_spec[0])] if next_spec else piece
-        kind = (spec[5] if spec else "") or ""
-        cell = (content.strip("\n") if kind == "a" else content.strip(), kind)
-        yield cell
-        count = min(int(spec[1] or spec[3] or 1), _MAX_REPEATS) if spec else 1
-        for _ in range(count - 1):
-            yield cell if spec and spec[4] else ("", "")
+        kind = spec["kind"] if spec else ""
+        times, columns, rows = (
+            min(int((spec and spec[name]) or 1), _MAX_REPEATS) for name in ("times", "columns", "rows")
+        )
+        cell = _Cell(content.strip("\n") if kind == "a" else content.strip(), kind, max(columns, 1), max(rows, 1))
+        yield from [cell] * times
         spec = next_spec

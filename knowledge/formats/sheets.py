@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lxml import etree
@@ -13,7 +13,7 @@ from lxml import etree
 from core.markup.document import Block
 from knowledge.formats.inline import escape
 from knowledge.formats.limited_text import write_within_limits
-from knowledge.formats.ooxml import Package, find_all, get_attribute, get_name
+from knowledge.formats.ooxml import Package, Relation, find_all, get_attribute, get_name
 from knowledge.formats.tables import read_tables
 from knowledge.parsing.limits import FormatError, map_parser_errors
 
@@ -26,6 +26,7 @@ MAX_JOINED_CELLS = 20_000
 MAX_JOINED_CHARS = 200
 MAX_CELLS = 5_000_000
 MAX_DECIMALS = 10
+_THREAD = "[Threaded comment]"
 
 
 @map_parser_errors
@@ -53,12 +54,14 @@ def _read_sheets(data: bytes) -> Iterator[Block]:
             if cells_left < 0:
                 raise FormatError("it holds more than can be taken")
             rows.append([_show(cell) for cell in row])
-        content = package.read_bytes(paths[sheet.title]) if sheet.title in paths else b""
-        # Most sheets have neither: it is quicker to look than to parse.
-        if b"mergeCell" in content or b"<f" in content:
-            _fill(rows, content)
         yield Block("heading", escape(sheet.title), level=1)
+        path = paths.get(sheet.title, "")
+        content = package.read_bytes(path) if path else b""
+        # Most sheets have none of them: it is quicker to look than to parse.
+        if b"mergeCell" in content or b"<f" in content or b"hyperlink" in content:
+            _fill(rows, content, package.get_relations(path))
         yield from read_tables(rows)
+        yield from _read_comments(package, path, rows)
     workbook.close()
 
 
@@ -72,11 +75,38 @@ def _find_paths(package: Package) -> dict[str, str]:
     }
 
 
-def _fill(rows: list[list[str]], content: bytes) -> None:
-    """Fill in formulas that were never calculated, and the value of joined cells in all of them."""
+def _read_comments(package: Package, path: str, rows: list[list[str]]) -> Iterator[Block]:
+    """Yield what was remarked on cells, each after the first value of its row and its own."""
+    comments = package.read_related(path, "comments") if path else None
+    if comments is None:
+        return
+    authors = [" ".join((node.text or "").split()) for node in find_all(comments, "author")]
+    for node in find_all(comments, "comment"):
+        row, column = _find_place(get_attribute(node, "ref")) or (len(rows), 0)
+        text = " ".join(" ".join(part.text or "" for part in find_all(node, "t")).split())
+        if text.startswith(_THREAD):
+            # Before it, older programs are told that they cannot show all of it.
+            text = text.partition("Comment:")[2].strip()
+        number = get_attribute(node, "authorId")
+        author = authors[int(number)] if number.isdecimal() and int(number) < len(authors) else ""
+        text = text.removeprefix(f"{author}:").strip() if author else text
+        names = dict.fromkeys(filter(None, (_get(rows, (row, 0)), _get(rows, (row, column)))))
+        if text:
+            yield Block("paragraph", escape(f"{', '.join(names)}: {text}" if names else text))
+
+
+def _fill(rows: list[list[str]], content: bytes, relations: Mapping[str, Relation]) -> None:
+    """Fill in formulas that were never calculated, links, and the value of joined cells in all of them."""
     cells_left = MAX_JOINED_CELLS
-    for _, node in etree.iterparse(io.BytesIO(content), tag=("{*}c", "{*}row", "{*}mergeCell"), resolve_entities=False):
+    tags = ("{*}c", "{*}row", "{*}mergeCell", "{*}hyperlink")
+    for _, node in etree.iterparse(io.BytesIO(content), tag=tags, resolve_entities=False):
         match get_name(node):
+            case "hyperlink":
+                place = _find_place(get_attribute(node, "ref"))
+                relation = relations.get(get_attribute(node, "id"))
+                value = _get(rows, place) if place else ""
+                if place and value and relation and relation.is_external and relation.target not in value:
+                    _set(rows, place, f"{value} ({relation.target})")
             case "c":
                 formula = node.findtext("{*}f")
                 place = _find_place(get_attribute(node, "r"))

@@ -79,6 +79,9 @@ def normalize_url(url: str, ignored_parameters: Collection[str] = ()) -> str:
 
     address = URL(url.strip())
     _ = address.port
+    if address.absolute and address.raw_path == "/":
+        # The path may be left out.
+        address = address.with_path("/", keep_query=True)
     normalized = str(address.with_fragment(None))
     if not ignored_parameters:
         return normalized

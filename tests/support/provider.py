@@ -58,6 +58,10 @@ class Provider:
             return web.Response(
                 text=text, status=answer.status, headers=answer.headers, content_type=answer.content_type
             )
+        if answer[:1] == [ABORT]:
+            assert request.transport is not None
+            request.transport.abort()
+            raise asyncio.CancelledError
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for step in answer:

@@ -258,8 +258,10 @@ async def speaking(words: bytes | None) -> AsyncIterator[OpenAIClient]:
 )
 async def test_a_closed_connection_is_no_time_out_and_silence_is_one(words: bytes | None, expected_text: str) -> None:
     async with speaking(words) as endpoint:
-        with pytest.raises(ModelError, match=expected_text):
+        with pytest.raises(ModelError, match=expected_text) as caught:
             await endpoint.complete(ASK)
+        # Its tokens are used, whatever came back.
+        assert not caught.value.is_unsent
         with pytest.raises(ModelError, match=expected_text):
             await streamed_text(endpoint)
 

@@ -14,7 +14,7 @@ from core.llm.role_models import RoleChatModel
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings, ModelsSettings
 from core.types import Turn
-from tests.support.provider import DONE, Answer, Response, event, replaying
+from tests.support.provider import ABORT, DONE, Answer, Response, event, replaying
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
@@ -116,6 +116,28 @@ async def test_a_limit_that_is_too_high_for_one_prompt_is_sent_again_with_the_ne
         assert await ask(client) == "Yes."
         await client.close()
     assert "max_tokens" in provider.requests[-1]
+
+
+@pytest.mark.parametrize("name", ["response_format", "tools"])
+async def test_a_server_that_ends_over_a_form_of_the_reply_is_asked_without(name: str) -> None:
+    fields = {name: {"type": "json_schema"}, "stop": ["."]}
+    async with replaying(lambda body: [ABORT] if name in body else YES) as provider:
+        client = OpenAIClient.open(provider.base_url, "", 60)
+        assert [await ask(client, **fields) for _ in range(3)] == ["Yes."] * 3
+        await client.close()
+    # Once may be the network's fault; what ends the server again is left out from then on.
+    assert [name in body for body in provider.requests] == [True, False, True, False, False]
+    assert all("stop" in body for body in provider.requests)
+
+
+@pytest.mark.parametrize("fields", [{}, {"response_format": {"type": "text"}}])
+async def test_a_server_that_ends_over_everything_is_said_to(fields: dict[str, Any]) -> None:
+    async with replaying([ABORT]) as provider:
+        client = OpenAIClient.open(provider.base_url, "", 60)
+        with pytest.raises(ModelError, match="the connection failed"):
+            await ask(client, **fields)
+        await client.close()
+    assert len(provider.requests) == 1 + len(fields)
 
 
 async def test_a_refusal_that_is_not_about_a_parameter_is_told() -> None:

@@ -85,6 +85,9 @@ COMPLETE: dict[str, Answer] = {
     "an answer that declines": [
         *(event(choices=[{"delta": {"content": None, "refusal": word}}]) for word in WORDS), event(finish="stop")
     ],
+    "a reason with the last words, and the connection breaks": [*words()[:3], event(WORDS[3], "stop"), ABORT],
+    "a limit that is taken back": paused([event(WORDS[0], "length"), *words()[1:]], event(finish="stop"), DONE),
+    "[DONE] as a text of JSON": [*words(), b'data: "[DONE]"\n\n'],
     "a connection that breaks after the reason": [*words(), event(finish="stop"), ABORT],
 }  # fmt: skip
 
@@ -103,6 +106,9 @@ CUT: dict[str, tuple[Answer, str]] = {
     "an error without choices": (
         [*words()[:3], b'event: error\ndata: {"code": "Throttled", "message": "try later"}\n\n'], "end: try later"),
     "an error": ([*words()[:3], event(error={"message": "no memory", "code": 503})], "no memory"),
+    "an error, then [DONE]": ([*words()[:3], event(error={"message": "no memory"}), DONE], "no memory"),
+    "an error, and a reason": (
+        [*words()[:3], event(error={"message": "no memory"}), event(finish="stop"), DONE], "no memory"),
     "an error as a text": ([*words()[:3], event(error="worker died")], "worker died"),
     "the provider gives up": (
         [*words()[:3], event(finish="insufficient_system_resource")], "broken off by the provider"),

@@ -64,6 +64,11 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("*[HTML]: Hyper Text\n*[CSS]: Sheets\n\nThe HTML page.", "The HTML page."),
         ("{: .note }\nA note.", "A note."),
         ('<<< @/snippets/a.js\n\n--8<-- "a.md"\n\nText.', "Text."),
+        (f"A ![plan](data:image/png;base64,{'iVBORw0KGgo' * 3000}) picture.", "A picture."),
+        ("{.bg-primary}\nA [span]{#id .bg}, `code`{.lit}, `a){.b}` and {a}.", "A span, `code`, `a){.b}` and {a}."),
+        ("::changelog\n\n::video{id=a}\n\nText.", "Text."),
+        ("In \\(x^2\\) or $\\frac{a}{b}*c*$, not \\(this\\).", "In `x^2` or `\\frac{a}{b}*c*`, not (this)."),
+        ("From $HOME/$USER for $5 or $A and `$x^2$`.", "From $HOME/$USER for $5 or $A and `$x^2$`."),
     ],
 )
 def test_inline_markup_that_a_chat_does_not_render_goes(markup: str, text: str) -> None:
@@ -203,6 +208,7 @@ def test_front_matter_gives_the_heading_where_there_is_none(front_matter: str) -
     assert kinds(f"{front_matter}\n\nText.") == [("heading", "Guide"), ("paragraph", "Text.")]
     assert kinds(f"{front_matter}\n\n# Own\n\nText.")[0] == ("heading", "Own")
     assert kinds("---\n\nText.\n\n---")[1] == ("paragraph", "Text.")
+    assert kinds(f"{front_matter}\n\nText.\n\n# Guide\n\nMore.")[0] == ("paragraph", "Text.")
 
 
 @pytest.mark.parametrize("anchor", ["{#why-keys}", "{/*why-keys*/}", "{ #why .x }"])
@@ -417,6 +423,52 @@ def test_what_the_attributes_of_a_component_say_is_shown(component: str, shown: 
     assert read(component) == shown
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("- <ins style={{background: '#fff'}} className=\"box\" /> white (<code>#fff</code>)", "- white (`#fff`)"),
+        (
+            "<Box>\n<details>\n<summary>Show</summary>\n```js\n<a>{x}</a>\n```\n</details>\n</Box>",
+            "**Show**\n\n```js\n<a>{x}</a>\n```",
+        ),
+        ("<Box>\nWait for it:\n    ```py\n    a\n\n    b\n    ```\n</Box>", "Wait for it:\n\n```py\na\n\nb\n```"),
+        ("> <Box>\n> a\n> ```js\n> b\n> ```", "> a\n>\n> ```js\n> b\n> ```"),
+        (
+            "<Table headers={['Name', 'Port']} rows={[['web', '80'], ['a|b', `5432`]]} />",
+            "| Name | Port |\n|---|---|\n| web | 80 |\n| a\\|b | 5432 |",
+        ),
+        ("<Grid rows={[[1, 2]]} />\n\nText.", "|  |  |\n|---|---|\n| 1 | 2 |\n\nText."),
+    ],
+)
+def test_what_jsx_shows_is_read(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+def test_code_of_mdx_needs_no_blank_line_and_no_margin() -> None:
+    text = "Wait:\n    ```py\n    a\n    ```"
+    assert [block.kind for block in read_markdown(text, is_mdx=True)] == ["paragraph", "code"]
+    assert [block.kind for block in read_markdown(text)] == ["paragraph"]
+
+
+@pytest.mark.parametrize(
+    "formula", ["$$\nx = 1\n= y_2\n$$", "\\[\nx = 1\n= y_2\n\\]", "$$\nx = 1\n= y_2\n$$ (a-label)"]
+)
+def test_a_formula_on_lines_of_its_own_is_code(formula: str) -> None:
+    assert read(f"It is\n\n{formula}\n\nhere.") == "It is\n\n```math\nx = 1\n= y_2\n```\n\nhere."
+    assert kinds("\\[optional\\]") == [("paragraph", "[optional\\]")]
+    assert [block.kind for block in read_markdown("\\begin{align}\na &= b\n\\end{align}")] == ["code"]
+
+
+def test_html_in_a_cell_parts_what_a_browser_parts() -> None:
+    [table] = read_markdown("| a |\n|---|\n| number <div>Android</div><hr/>array<p>One.</p>Two |")
+    assert table.rows == (("number Android array One. Two",),)
+
+
+def test_a_card_is_without_its_rules() -> None:
+    assert read(":::{card} Title\nHead\n^^^\nBody\n+++\nFoot\n:::") == "**Title**: Head\n\nBody\n\nFoot"
+    assert read("```{raw-cell}\nA licence\n```\n\nText.") == "Text."
+
+
 def test_a_link_to_a_page_in_a_cell_is_its_text() -> None:
     [table] = read_markdown("| Name | Page |\n|---|---|\n| [Beta](b.md) | [guide](./a.md) |")
     assert table.rows == (("Beta", "guide"),)
@@ -534,6 +586,15 @@ HOSTILE = [
     "<A b={{c: 'd'},\n",
     "{a: 'b'}, ",
     "*[a]: b\n",
+    "data:a/b;base64,",
+    "\\(",
+    "\\(a\\",
+    "$$\n",
+    "$a",
+    "\\begin{a}\n",
+    "[a]{#",
+    "<A rows={[[1],",
+    "<A head={[",
 ]
 
 

@@ -396,3 +396,36 @@ async def test_quoting_by_meaning_has_a_limit_and_words_stand_in() -> None:
 async def test_nothing_is_quoted_from_nothing() -> None:
     assert await quote("How?") == ""
     assert await quote("Which headings?", "# Only\n\n## Headings\n\n|---|---|") == ""
+
+
+TABS = (
+    "# Install tarn\n\nIt is one command:\n\n"
+    + "\n\n".join(
+        f"**{name}**\n\n```bash\n{command}\n```"
+        for name, command in (("macOS", "brew tarn"), ("Debian or Ubuntu", "apt tarn"))
+    )
+    + "\n\nThen start tarn."
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "shown", "left_out"),
+    [
+        ("How do I install tarn on Ubuntu?", ("**Debian or Ubuntu**:", "apt tarn", "Then start tarn."), ("brew",)),
+        ("How do I install tarn on macOS?", ("**macOS**:", "brew tarn", "Then start tarn."), ("apt",)),
+        ("How do I install tarn on macOS and Debian?", ("brew tarn", "apt tarn"), ()),
+        ("How do I install tarn?", ("**macOS**:", "brew tarn", "**Debian or Ubuntu**:", "apt tarn"), ()),
+        ("How do I install tarn on Windows?", ("brew tarn", "apt tarn"), ()),
+    ],
+)
+async def test_of_tabs_those_are_shown_that_the_question_names(
+    question: str, shown: tuple[str, ...], left_out: tuple[str, ...]
+) -> None:
+    quoted = await quote(question, TABS)
+    assert [text for text in shown if text not in quoted] == []
+    assert [text for text in left_out if text in quoted] == []
+
+
+async def test_tabs_of_prose_stay_whole() -> None:
+    text = "# Limits\n\n**Free**\n\nThree searches a day.\n\n**Paid**\n\nNo limit of searches."
+    assert "No limit of searches." in await quote("How many searches are free?", text)

@@ -170,3 +170,17 @@ def test_chinese_headings_and_sizes() -> None:
     chunks = markdown("# 指南\n\n" + "这是一个说明。" * 60 + "\n\n## 安装\n\n" + "请先安装依赖。" * 20)
     assert titles(chunks)[-1] == "指南 > 安装"
     assert all(estimate_tokens(piece.text) <= 400 for piece in chunks)
+
+
+def test_the_title_of_front_matter_is_above_all_headings() -> None:
+    text = "---\ntitle: Switch\n---\n\nTurns on.\n\n# Reference\n\n" + "Words of it. " * 60
+    assert {piece.title for piece in chunk(Document("switch.md", text, "markdown"), 60)} == {
+        "Switch",
+        "Switch > Reference",
+    }
+
+
+def test_a_file_of_mdx_is_read_as_such() -> None:
+    text = "Wait:\n    ```py\n    a\n    ```"
+    assert chunk(Document("a.mdx", text, "markdown"))[0].text == "Wait:\n\n```py\na\n```"
+    assert chunk(Document("a.md", text, "markdown"))[0].text == "Wait: ```py a ```"

@@ -92,6 +92,30 @@ async def test_a_bad_text_costs_itself_alone(status: int) -> None:
     assert len(requests) < 25
 
 
+@pytest.mark.parametrize("vector", [None, [], [float("nan"), 1.0], [0.0, 0.0], "gone", {"values": [1.0, 2.0]}])
+async def test_a_vector_that_is_none_costs_its_text_alone(vector: object) -> None:
+    def answer(texts: list[str]) -> Answer | None:
+        response = vectors_of({"input": texts})
+        for item, text in zip(response.body["data"], texts, strict=True):
+            item["embedding"] = vector if text == "poison" else item["embedding"]
+        return response
+
+    missing, vectors, _ = await embed([*TEXTS[:20], "poison", *TEXTS[20:]], answer)
+    assert missing == [20]
+    assert np.allclose(np.linalg.norm(np.delete(vectors, 20, axis=0), axis=1), 1)
+
+
+async def test_a_text_whose_vector_is_left_out_costs_itself_alone() -> None:
+    def answer(texts: list[str]) -> Answer | None:
+        response = vectors_of({"input": texts})
+        response.body["data"] = [
+            item for item, text in zip(response.body["data"], texts, strict=True) if text != "poison"
+        ]
+        return response
+
+    assert (await embed([*TEXTS[:20], "poison", *TEXTS[20:]], answer))[0] == [20]
+
+
 @pytest.mark.parametrize(
     "answer",
     [

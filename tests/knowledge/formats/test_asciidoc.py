@@ -46,6 +46,7 @@ def walk(blocks: Iterable[Block]) -> Iterator[Block]:
         ("WARNING: Mind\nthis.", "> **Warning**\n>\n> Mind this."),
         ("[TIP]\n.Faster\n====\nText.\n====", "> **Tip: Faster**\n>\n> Text."),
         ("image::a.png[Alt]\n\ntoc::[]\n\nvideo::x[]\n\n'''\n\n<<<\n\nText", "---\n\n---\n\nText"),
+        ("image::A plan.svg[,100]\n\nText", "Text"),
         (" $ cmd\n   --flag", "```\n$ cmd\n  --flag\n```"),
         ("----\nnobody closes it", "```\nnobody closes it\n```"),
     ],
@@ -94,10 +95,23 @@ def test_attributes_conditions_and_headings(text: str, expected: str) -> None:
         ("\\*no* \"`q`\" a -- b &lt;&#39; std::vector", "\\*no\\* “q” a — b <' std::vector"),
         ("using {url}[the `+` mark], `a{plus}b` and `&#43;`", "using the `+` mark, `a+b` and `+`"),
         ("one +\ntwo\n// not this\nthree", "one  \ntwo three"),
+        ("`\\https://a.example` `C:\\temp` `++`AND`++` `+<>+`", "`https://a.example` `C:\\temp` `` `AND` `` `<>`"),
+        ("xref::a/b.adoc#c[`sum()`], <<x,the `<saml:Request>` url>>", "`sum()`, the `<saml:Request>` url"),
+        ("a footnote:[See pass:c,macros[xref:s.adoc#n[the *one*]].] pass:[*b*]", "a  (See the **one**.) \\*b\\*"),
     ],
 )  # fmt: skip
 def test_marks_become_those_of_markdown(text: str, expected: str) -> None:
     assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    "reference", ["<<chain>>", "<<chain,>>", "<<#chain>>", "xref:#chain[]", "<<_the_filter_chain>>", "<<the-code>>"]
+)
+def test_a_reference_without_a_text_shows_the_title_of_what_it_leads_to(reference: str) -> None:
+    text = f"See {reference} or <<other-page>>.\n\n[[chain]]\n[role=x]\n== The filter *chain*\n\n"
+    text += "[#the-code]\n.The filter *chain*\n----\nx\n----\n\n[[none]]\nText."
+    assert read_asciidoc(text)[0].text == "See The filter **chain** or other-page."
+    assert read("<<a>>\n\n[[a,its text]]\nText.") == "its text\n\nText."
 
 
 @pytest.mark.parametrize(
@@ -132,6 +146,9 @@ def test_lists_and_tabs(text: str, expected: str) -> None:
         ("[%header,cols=2*]\n|===\n|A\n|B\n|a\n\n|b\n|===", ("A", "B"), (("a", "b"),)),
         ("[cols='1,2a']\n|===\n|x\n|* li\n* lo\n|===", (), (("x", "li\nlo"),)),
         ("|===\n|a |b\n2+|wide\n2*|twice\n|===", (), (("a", "b"), ("wide", ""), ("twice", "twice"))),
+        ("|===\n|a 2+|b\n.2+|two .3+|three |x\n|y\n|z |w\n|===", (),
+         (("a", "b", ""), ("two", "three", "x"), ("", "", "y"), ("z", "", "w"))),
+        ("|===\n.2+|a\n.2+|b\n|===", (), (("a",), ("b",))),
         (",===\na,b\nc,\"d,e\"\n,===", (), (("a", "b"), ("c", "d,e"))),
         ("|===\n|`x` |*y*\n|===", (), (("`x`", "**y**"),)),
     ],

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import openpyxl
 import pytest
+from openpyxl.comments import Comment
 
 from knowledge.formats.sheets import read_xlsx
 from knowledge.parsing.limits import FormatError
@@ -162,3 +163,19 @@ def test_joined_cells_without_end_are_not_filled() -> None:
         lambda text: text.replace("A2:A3", "A2:XFD1048576"),
     )
     assert read(data) == "Name: web\nPort: 80"
+
+
+def test_links_and_comments_of_cells_are_read() -> None:
+    book = openpyxl.Workbook()
+    for row in (("Host", "Guide"), ("web", "Setup"), ("db", "https://b.example")):
+        book.active.append(row)
+    book.active["B2"].hyperlink = "https://a.example/setup"
+    book.active["B2"].value = "Setup"
+    book.active["B3"].hyperlink = "https://b.example"
+    book.active["A3"].comment = Comment("Ada:\nMoves in May.", "Ada")
+    thread = "[Threaded comment]\n\nYour version allows you to read it.\n\nComment:\n    Old.\nReply:\n    New soon."
+    book.active["B2"].comment = Comment(thread, "tc=1")
+    assert read(saved(book)) == (
+        "Host: web\nGuide: Setup (https://a.example/setup)\n\nHost: db\nGuide: https://b.example\n\n"
+        "web, Setup (https://a.example/setup): Old. Reply: New soon.\n\ndb: Moves in May."
+    )

@@ -142,3 +142,15 @@ def test_joined_cells_of_a_table_stay_in_their_columns() -> None:
     joined_cells = cell("Drain", 'gridSpan="2"') + cell("", 'hMerge="1"')
     table = frame(f"<a:tbl>{first_row}<a:tr>{joined_cells}</a:tr></a:tbl>")
     assert read_pptx(presentation(TITLE + table)) == "# Failover\n\n| Step | Owner |\n|---|---|\n| Drain |  |"
+
+
+def test_boxes_are_read_from_top_to_bottom_and_from_left_to_right() -> None:
+    show = pptx.Presentation()
+    slide = show.slides.add_slide(show.slide_layouts[5])
+    slide.shapes.title.text = "Plan"
+    places = {"third": (0, 3.0), "second": (4, 1.1), "first": (0, 1.15), "last": (1, 5)}
+    for text, (left, top) in places.items():
+        slide.shapes.add_textbox(Inches(left), Inches(top), Inches(2), Inches(1)).text_frame.text = text
+    group_shape = slide.shapes.add_group_shape([slide.shapes.add_textbox(0, Inches(4), Inches(2), Inches(1))])
+    group_shape.shapes[0].text_frame.text = "fourth"
+    assert read_pptx(saved(show)) == "# Plan\n\nfirst\n\nsecond\n\nthird\n\nfourth\n\nlast"

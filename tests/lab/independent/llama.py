@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import json
 import socket
 import subprocess
 import time
@@ -23,6 +24,8 @@ from core.llm.client import OpenAIClient
 from core.llm.repetition import RepeatingReply, RepetitionDetector
 
 START_TIMEOUT_S = 120.0
+# Also where other work slows it down.
+REPLY_TIMEOUT_S = 300.0
 # A base model goes on writing for as long as it may.
 STORY = [{"role": "user", "content": "Tell me a long story about a rocket."}]
 LONG_PROMPT = [{"role": "user", "content": "The rocket flies over the sea. " * 400}]
@@ -64,7 +67,7 @@ class Server:
 
 @asynccontextmanager
 async def opened(server: Server) -> AsyncIterator[OpenAIClient]:
-    client = OpenAIClient.open(server.base_url, "", 60)
+    client = OpenAIClient.open(server.base_url, "", REPLY_TIMEOUT_S)
     try:
         yield client
     finally:
@@ -108,6 +111,15 @@ async def check_slow_first_token(server: Server) -> None:
     assert text, f"the first token of a long prompt is waited for: {error}"
 
 
+async def check_schema(server: Server) -> None:
+    answer = {"type": "object", "properties": {"answer": {"enum": ["yes", "no"]}}, "required": ["answer"]}
+    form = {"type": "json_schema", "json_schema": {"name": "decision", "schema": answer, "strict": True}}
+    async with opened(server) as client:
+        request = {"model": "any", "messages": STORY, "max_tokens": 100, "response_format": form}
+        reply = await client.complete(request)
+    assert json.loads(reply.text)["answer"] in ("yes", "no")
+
+
 async def check_two_at_once(server: Server) -> None:
     replies = await asyncio.gather(*(read(server, max_tokens=60, seed=seed, ignore_eos=True) for seed in (1, 2)))
     assert all(text for text, _, _ in replies)
@@ -132,11 +144,13 @@ async def check_restart(server: Server) -> None:
 
 
 async def check_circle(server: Server) -> None:
-    text, _, _ = await read(server, max_tokens=800, temperature=0, ignore_eos=True)
     detector = RepetitionDetector([STORY[0]["content"]])
+    request = {"model": "any", "messages": STORY, "max_tokens": 2000, "temperature": 0, "ignore_eos": True}
     with contextlib.suppress(RepeatingReply):
-        detector.feed(text)
-        raise AssertionError(f"a base model at temperature 0 goes round in a circle: {text[-300:]}")
+        async with opened(server) as client, contextlib.aclosing(client.stream(request)) as chunks:
+            async for chunk in chunks:
+                detector.feed(chunk.text)
+        raise AssertionError("a base model at temperature 0 goes round in a circle, and nobody notices")
 
 
 STEPS: dict[str, Callable[[Server], Awaitable[None]]] = {
@@ -144,6 +158,7 @@ STEPS: dict[str, Callable[[Server], Awaitable[None]]] = {
     "a reply ends at a stop word": check_stop,
     "a reply is cut at max_tokens": check_cut,
     "the first token is slow": check_slow_first_token,
+    "a reply has the form that was asked for": check_schema,
     "two replies at once": check_two_at_once,
     "somebody leaves in the middle": check_leaving,
     "the server is restarted in the middle": check_restart,

@@ -161,6 +161,27 @@ async def test_addresses_of_entries_are_made_whole(web: WebPeer, tmp_path: Path,
     assert entry.url == address.replace("{root}", web.url())
 
 
+GOOD = "<item><guid>good</guid><title>A</title><description>Rocket 4 is out.</description></item>"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "<item><guid>bad</guid><title>A\x0b B & C</title><description>Text &nbsp; &unknown; here.</description></item>",
+        "<item><guid>bad</guid><description><p>never closed</description></item>",
+        "<item><guid>bad</guid><link>http://[half</link><pubDate>never</pubDate><description>R.</description></item>",
+        f"<item><guid>{'x' * 9000}</guid><description>{'<b>' * 5000}</description></item>",
+        "<item/>",
+    ],
+)
+@pytest.mark.parametrize("template", ["{bad}{good}", "{good}{bad}"])
+async def test_an_entry_that_is_damaged_costs_itself_alone(
+    web: WebPeer, tmp_path: Path, bad: str, template: str
+) -> None:
+    web.pages["/feed"] = Page(RSS.format(template.format(bad=bad, good=GOOD)))
+    assert (await entries(feed(web, tmp_path)))["good"].text.startswith("Rocket 4 is out.")
+
+
 async def test_an_entry_stays_itself_however_its_address_is_spelled(web: WebPeer, tmp_path: Path) -> None:
     for spelling in ("HTTP://B.example:80/p#top", "http://b.example/p", "http://B.Example/./p"):
         item = f"<item><title>A</title><guid>{spelling}</guid><description>Rocket.</description></item>"

@@ -429,6 +429,9 @@ async def test_what_of_a_sitemap_cannot_be_read_is_said(web: WebPeer, tmp_path: 
         ("User-agent: a\nUser-agent: KIMAS # us\nDisallow: /faq\n\nUser-agent: kimas\nAllow: /\n", "/faq"),
         ("User-agent: *\nDisallow: /*uid\nAllow: /guide/\n", "/guide"),
         ("User-agent: *\nAllow: /fa\nDisallow: /f%61q\n", "/faq"),
+        ("\ufeffuser-agent:*\r\nDISALLOW:/faq#x\r\n\r\ncrawl-delay: none\r\n", "/faq"),
+        ("Disallow: /\n\nUser-agent: *\nDisallow:\nDisallow: /faq$\nAllow: /faq?\n", "/faq"),
+        ("User-agent: kimas-news\nDisallow: /\n\nUser-agent: *\nDisallow: /g*e$\nDisallow: /guide/nothing\n", "/guide"),
         (f"User-agent: *\nDisallow: /faq\n{'# padding' * 70_000}\nDisallow: /\n", "/faq"),
     ],
 )
@@ -524,6 +527,30 @@ async def test_hosts_and_addresses_are_compared_as_such(web: WebPeer, tmp_path: 
     source = site(web, tmp_path, url=web.url("/", "LOCALHOST"), allow_private=["LocalHost"], depth=1)
     assert set((await source.listing()).fingerprints) == {"/", "/guide", "/faq"}
     assert [request.path_qs for request in web.requests] == ["/robots.txt", "/sitemap.xml", "/", "/guide", "/faq"]
+
+
+@pytest.mark.parametrize(
+    ("head", "links", "found"),
+    [
+        (
+            '<base href="/docs/">',
+            ("start", "../faq", "#top", "?page=2"),
+            {"/docs/", "/docs/start", "/faq", "/docs/?page=2"},
+        ),
+        ("", ("//{host}/faq", "  /guide\n", "/a b", "/caf\u00e9"), {"/faq", "/guide", "/a%20b", "/caf%C3%A9"}),
+        ("", ("http:/guide", "/%zz", "http://[half", "tel:1", "javascript:x()"), {"/guide", "/%25zz"}),
+    ],
+)
+async def test_links_are_read_as_a_browser_reads_them(
+    web: WebPeer, tmp_path: Path, head: str, links: tuple[str, ...], found: set[str]
+) -> None:
+    host = web.url("").removeprefix("http://")
+    hrefs = [link.replace("{host}", host) for link in links]
+    web.pages = {path: Page(html(f"Page {path}", text=TEXT + path)) for path in found}
+    web.pages["/"] = Page(html("Home", *hrefs, head=head))
+    await site(web, tmp_path, depth=1).listing()
+    asked = {request.raw_path for request in web.requests} - {"/robots.txt", "/sitemap.xml", "/"}
+    assert asked == found
 
 
 async def test_a_page_with_several_addresses_is_taken_once(web: WebPeer, tmp_path: Path) -> None:
