@@ -335,3 +335,11 @@ def read_answers(line: RecordReader) -> AnswerCase:
     return AnswerCase(
         read_question(line), line.get_text("reference", default=""), None if relevant is None else frozenset(relevant)
     )
+
+
+def parse_chat(chat: str) -> tuple[str, str] | None:
+    """Return the platform and the id of a chat; None for an empty text. Raises `UsageError`."""
+    platform, _, chat_id = chat.partition(":")
+    if chat and not (platform and chat_id):
+        raise UsageError(f"--chat {chat}: write it as PLATFORM:CHAT, for example telegram:-1001234")
+    return (platform, chat_id) if chat else None
