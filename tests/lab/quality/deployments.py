@@ -3,8 +3,9 @@
 Everything of a preset stays as it is written, but for what cannot be had here: repositories are clones of those that
 the preset names; the documentation site of AgentScope is the one that its branch `gh-pages` holds, on the loopback;
 the built-in embedding model stands for a service, the fused order for a service that reranks, a peer for a search
-engine. The language model is scripted: it echoes what it is asked to rephrase and gives the translation that stands
-beside a question, so that every call counts and none helps. Large documents that no question is about are left out.
+engine. The language model is scripted: it echoes what it is asked to rephrase, keeps the order of passages and gives
+the translation that stands beside a question, so that every call counts and none helps. Large documents that no
+question is about are left out.
 """
 
 from __future__ import annotations
@@ -221,8 +222,12 @@ def _script(questions: list[dict[str, Any]]) -> Mapping[str, Any]:
     def reply_with(key: str, value: Any) -> str:
         return json.dumps({key: value}, ensure_ascii=False)
 
+    def keep_order(body: Body) -> str:
+        return reply_with("order", re.findall(r'<passage id="(p\d+)"', body["messages"][-1]["content"]))
+
     return {
         "choose": '{"strategy": "single"}',
+        "rerank": keep_order,
         "rewrite_prompt": lambda body: reply_with("query", get_subject(body)),
         "rewrite_keyword": lambda body: reply_with("terms", get_subject(body).split()[:8]),
         "rewrite_translation": lambda body: reply_with(
