@@ -73,10 +73,9 @@ def passage_ref(position: int) -> str:
 def render_passages(passages: Sequence[Passage], max_passage_tokens: int) -> str:
     """Return the passages as one context, each fenced as data.
 
-    The header has the passage's id, source, path, title, kind in a reader's words, its standing where its source counts
-    more or less than others, and the date and the version that its path names, but nothing twice. A passage longer than
-    `max_passage_tokens` is shortened. Text that looks like one of our fences is broken, so that a passage cannot
-    pretend to end.
+    The header has the passage's id, source, path, title, kind in a reader's words, its standing where it has one,
+    and the date and the version that its path names, but nothing twice. A passage longer than `max_passage_tokens` is
+    shortened. Text that looks like one of our fences is broken, so that a passage cannot pretend to end.
     """
     return "\n".join(
         f"{render_header(passage, position)}\n"
