@@ -402,6 +402,22 @@ async def test_planning_goes_round_until_the_evidence_suffices(peer: ScriptedPee
     assert "planned: memory module" in second
 
 
+async def test_each_goal_of_a_roadmap_meets_the_router(peer: ScriptedPeer) -> None:
+    peer.replies |= {
+        **PLANNED,
+        "plan": '["[Retrieval]<memory module>", "[LLM] what a message is", "[No Retrieval] disks", "vector database"]',
+    }
+    library = InMemoryLibrary(SHELF)
+    reply = await ask(Question("Where does memory keep messages?"), peer, allowing("planning"), library)
+    assert library.queries[:2] == ["Where does memory keep messages?", "memory module"]
+    assert not {"what a message is", "disks"} & set(library.queries)
+    assert reply.trace.degraded == ()
+    log = peer.sent("decide")[0]["messages"][1]["content"]
+    assert "planned: memory module\nknown: what a message is\nknown: disks" in log
+    filtered = peer.sent("filter")[0]["messages"][1]["content"]
+    assert "<objective>\nWhere does memory keep messages?\nmemory module\n</objective>" in filtered
+
+
 ENDLESS = {
     "plan": "[]",
     "repair": '["memory"]',
