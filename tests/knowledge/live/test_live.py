@@ -381,6 +381,27 @@ async def test_an_agent_of_live_sources_is_asked_when_nothing_is_said_about_it(
     await library.close()
 
 
+async def test_where_words_decide_live_agents_are_compared_by_their_mix_in(
+    web: WebPeer, filled_store: Store, embedder: WordEmbedder
+) -> None:
+    """Each of their searches may cost money, and no passage tells which is wanted."""
+    names = {"models": "推荐一个适合的模型", "datasets": "有哪些公开的数据集", "other": ""}
+    sources: dict[str, object] = dict.fromkeys(names, service(web, "brave").model_dump())
+    sources["fruit"] = {"kind": "files", "path": "/nowhere"}
+    agents = {name: {"sources": [name], "description": text} for name, text in names.items()}
+    agents["cook"] = {"sources": ["fruit"]}
+    settings = Settings.model_validate({"sources": sources, "agents": agents})
+    library = KnowledgeLibrary(settings, filled_store, embedder)
+    await library.load()
+    for query, asked in (
+        ("推荐一个中文的模型", {"models"}),
+        ("公开的医疗数据集", {"datasets"}),
+        ("完全未知", {"models", "datasets"}),
+    ):
+        assert {agent.name for agent in await library.route(query)} == {"other", *asked}
+    await library.close()
+
+
 async def test_text_that_is_no_text_stops_nothing(web: WebPeer) -> None:
     web.pages["/odd"] = Page('{"results": [{"title": "\\ud800", "text": "Half a pair: \\udfff."}, {"title": "Good"}]}')
     source = open_live_source("api", parsed(kind="http_api", url=web.url("/odd")))
