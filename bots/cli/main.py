@@ -399,6 +399,21 @@ _add_command(
     click.argument("data", type=_path),
     as_json=False,
 )
+_add_command(
+    evaluate,
+    "evaluation.export:export",
+    "Print lines to train a model for the router with, as JSON Lines.\n\n"
+    "From the journal and its ratings: the question, its conversation, and the strategy that was chosen or preferred.",
+    click.option("--chat", default="", metavar="PLATFORM:CHAT", help="Only questions of this chat."),
+    click.option(
+        "--judged",
+        type=(_path, _path),
+        default=None,
+        metavar="RESULT DATA",
+        help="Also what a judge preferred: the output of `kimas eval compare --json`, and its data.",
+    ),
+    as_json=False,
+)
 
 
 def _require_stdin() -> None:

@@ -19,6 +19,7 @@ from core.errors import UsageError
 from core.runtime.budget import Budget
 from core.runtime.tasks import task_group
 from core.settings import FilesSource, Settings
+from core.settings.chats import parse_argument
 from core.types import MessageRole, Passage, Question, Turn
 from knowledge.ingestion.filling import fill
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, refresh
@@ -335,3 +336,9 @@ def read_answers(line: RecordReader) -> AnswerCase:
     return AnswerCase(
         read_question(line), line.get_text("reference", default=""), None if relevant is None else frozenset(relevant)
     )
+
+
+def parse_chat(chat: str) -> tuple[str, str] | None:
+    """Return the platform and the id of a chat; None for an empty text. Raises `UsageError`."""
+    name = parse_argument(chat) if chat else None
+    return (name.platform, name.id) if name else None

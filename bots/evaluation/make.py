@@ -13,6 +13,7 @@ from typing import Any
 from bots.common.open_storage import open_existing_database
 from bots.common.terminal import ask_choice, ask_text, make_console
 from bots.daemon.bootstrap import open_app
+from bots.evaluation.datasets import parse_chat
 from bots.evaluation.output import print_lines
 from bots.evaluation.proposals import (
     ORIGINS,
@@ -25,7 +26,6 @@ from bots.evaluation.proposals import (
 from core.errors import UsageError
 from core.formatting import pluralize
 from core.settings import Settings
-from core.settings.chats import parse_argument
 from core.storage.labelling import LabellingRepository
 
 MAX_CONTEXT_CHARS = 1_200
@@ -49,7 +49,7 @@ async def make(
     if not as_json and (sys.stdin is None or not sys.stdin.isatty()):
         raise UsageError("somebody has to accept the lines: run it in a terminal, or print the proposals with --json")
     known_ids = await asyncio.to_thread(_read_ids, data)
-    wish = Wish(tuple(origins) or ORIGINS, _parse_chat(chat), known_ids, count)
+    wish = Wish(tuple(origins) or ORIGINS, parse_chat(chat), known_ids, count)
     accepted_count = 0
     shown_count = 0
     reasons: list[str] = []
@@ -76,11 +76,6 @@ async def make(
     elif not as_json:
         print_lines([f"{pluralize(accepted_count, 'line')} {'was' if accepted_count == 1 else 'were'} added to {data}"])
     return 0
-
-
-def _parse_chat(chat: str) -> tuple[str, str] | None:
-    name = parse_argument(chat) if chat else None
-    return (name.platform, name.id) if name else None
 
 
 async def _propose(settings: Settings, kind: str, wish: Wish, reasons: list[str]) -> AsyncGenerator[Proposal]:

@@ -73,9 +73,9 @@ def passage_ref(position: int) -> str:
 def render_passages(passages: Sequence[Passage], max_passage_tokens: int) -> str:
     """Return the passages as one context, each fenced as data.
 
-    The header has the passage's id, source, path, title, kind in a reader's words, and the date and the version that
-    its path names, but nothing twice. A passage longer than `max_passage_tokens` is shortened. Text that looks like one
-    of our fences is broken, so that a passage cannot pretend to end.
+    The header has the passage's id, source, path, title, kind in a reader's words, its standing where it has one,
+    and the date and the version that its path names, but nothing twice. A passage longer than `max_passage_tokens` is
+    shortened. Text that looks like one of our fences is broken, so that a passage cannot pretend to end.
     """
     return "\n".join(
         f"{render_header(passage, position)}\n"
@@ -92,6 +92,8 @@ def render_header(passage: Passage, position: int) -> str:
         values["title"] = passage.title
     if passage.kind != PLAIN_KIND:
         values["kind"] = describe_kind(passage.kind)
+    if passage.standing:
+        values["standing"] = passage.standing
     values |= {name: match[1] for name, pattern in _PATH_FACTS.items() if (match := pattern.search(passage.path))}
     attributes = " ".join(f'{name}="{_escape_attribute(value)}"' for name, value in values.items())
     return f'<passage id="{passage_ref(position)}" {attributes}>'
@@ -104,6 +106,15 @@ def describe_kind(kind: str) -> str:
     ('documentation', 'python code')
     """
     return _KIND_NAMES.get(kind, kind)
+
+
+def describe_standing(weight: float) -> str:
+    """Return what a source of this weight is beside others, in the words of readers; empty for one like all.
+
+    >>> describe_standing(1.5), describe_standing(1.0), describe_standing(0.7)
+    ('preferred', '', 'secondary')
+    """
+    return "preferred" if weight > 1 else "secondary" if weight < 1 else ""
 
 
 def escape_delimiters(text: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice, takewhile
 
-from core.evidence.rendering import MIN_PASSAGE_TOKENS, render_header
+from core.evidence.rendering import MIN_PASSAGE_TOKENS, describe_standing, render_header
 from core.language.facts import count_negations, extract_numbers
 from core.language.tokens import CJK_CHARACTERS, estimate_tokens
 from core.types import Passage
@@ -36,6 +36,8 @@ def apply_source_weights(
 ) -> Sequence[Passage]:
     """Return ranked passages with their scores multiplied by their sources' weights (1 at most), best first.
 
+    Their standing says what the weights mean.
+
     When `is_ranked`, the passages of several searches alternate and their scores do not compare: the weight then
     applies to the rank of a passage.
     """
@@ -48,8 +50,9 @@ def apply_source_weights(
         return (rank + 1) / weight if is_ranked else -passage.score * weight
 
     return [
-        replace(passage, score=min(1.0, passage.score * weights.get(passage.source, 1.0)))
+        replace(passage, score=min(1.0, passage.score * weight), standing=describe_standing(weight) or passage.standing)
         for _, passage in sorted(enumerate(passages), key=sort_key)
+        for weight in [weights.get(passage.source, 1.0)]
     ]
 
 

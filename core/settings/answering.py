@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from core.settings.base import Address, Fraction, Name, RestrictedSection, Secret, Section, Strategy
+from core.settings.base import Address, Fraction, Name, RestrictedSection, Route, Secret, Section, Strategy
 
 BUILT_IN_REWRITES = ("prompt", "retrieval", "keyword", "hyde", "translation", "rule", "decompose")
 
@@ -116,11 +116,11 @@ class ContextSettings(Section):
 class StrategySettings(Section):
     """Which strategies the router may choose, and the limits of each (docs/answering.md)."""
 
-    allowed: tuple[Strategy, ...] = Field(
+    allowed: tuple[Route, ...] = Field(
         ("single",),
         min_length=1,
         description="of `none`, `single`, `parallel`, `planning`, `react` and `simple`; one alone is used without "
-        "asking a model",
+        "asking a model. With `clarify` the router may ask one question back where a question has two likely readings",
     )
     default: Strategy = Field(
         "single", description="one of the allowed ones, used if the router gives no usable answer"
@@ -138,6 +138,8 @@ class StrategySettings(Section):
 
     @model_validator(mode="after")
     def _check_default_is_allowed(self) -> StrategySettings:
+        if set(self.allowed) == {"clarify"}:
+            raise ValueError("allowed: clarify alone answers nothing: add another strategy, such as single")
         # With only one strategy there is no choice, so the default is never used.
         if len(set(self.allowed)) > 1 and self.default not in self.allowed:
             raise ValueError(

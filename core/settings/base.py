@@ -82,3 +82,5 @@ class Secret(Section):
 
 
 Strategy = Literal["none", "single", "parallel", "planning", "react", "simple"]
+# What the router may choose: a strategy, or to ask back what is meant.
+Route = Strategy | Literal["clarify"]

@@ -24,6 +24,7 @@ class Passage:
     `path` is the document's path within its source; `start_line` and `end_line` (1-based, inclusive; 0 for none) are
     its place there. Scores belong to one query: `similarity` is the cosine (-1 to 1), `lexical` the BM25 score (0 and
     up), `lexical_share` its share of the highest possible, and `score` that of the last ranking stage (0 to 1).
+    `standing` says where its source counts more or less than others, or which place it has in a service's own order.
     """
 
     id: str
@@ -39,6 +40,7 @@ class Passage:
     lexical: float = 0.0
     score: float = 0.0
     lexical_share: float = 0.0
+    standing: str = ""
 
 
 @dataclass(frozen=True, slots=True)

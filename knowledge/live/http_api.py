@@ -64,8 +64,14 @@ class HttpApi(LiveRetriever):
         pages = await asyncio.gather(*(self._fetch_page(query, number, key) for number in page_numbers))
         passages_by_id = {passage.id: passage for page in reversed(pages) for passage in reversed(page)}
         passages = list(reversed(passages_by_id.values()))[: settings.limit]
-        # The order is all that every service says of its results.
-        return LiveResult([replace(passage, score=1 - rank / len(passages)) for rank, passage in enumerate(passages)])
+        # The order is all that every service says of its results: most used first, for example.
+        count = len(passages)
+        return LiveResult(
+            [
+                replace(passage, score=1 - rank / count, standing=f"{rank + 1} of {count}")
+                for rank, passage in enumerate(passages)
+            ]
+        )
 
     async def _fetch_page(self, query: str, page: int, key: str) -> list[Passage]:
         try:

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from core.errors import SourceError
+from core.evidence.rendering import describe_standing
 from core.markup.markdown import read_markdown
 from core.markup.writer import write_markdown
 from core.observability.logs import get_logger
@@ -122,6 +123,7 @@ class RemoteRag(LiveRetriever):
         """
         results = _extract_results(payload, self.display_url)[:MAX_RESULTS]
         weight = self._get_weight(base)
+        standing = describe_standing(self._settings.bases[base])
         passages = []
         for result, score in zip(results, _normalize_scores(results), strict=True):
             text = _clean(_first_text(result, TEXT_KEYS)[: 2 * MAX_TEXT_CHARS])[:MAX_TEXT_CHARS]
@@ -132,7 +134,9 @@ class RemoteRag(LiveRetriever):
             title = to_line(_first_text(result, TITLE_KEYS)) or base
             passage_id = hashlib.sha256("\n".join((self.name, link, text)).encode()).hexdigest()[:24]
             path = f"{base}/{link or title}"[:500]
-            passages.append(Passage(passage_id, self.name, path, title, text, link, "web", score=score * weight))
+            passages.append(
+                Passage(passage_id, self.name, path, title, text, link, "web", score=score * weight, standing=standing)
+            )
         return passages
 
 

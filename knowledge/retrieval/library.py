@@ -192,8 +192,8 @@ class KnowledgeLibrary:
 
         Where no agent is well above the threshold, those with a passage near the query are asked, too. Where none of
         those with passages is left, `at_least_one` asks the one with the best passage all the same. An agent with
-        live sources and without passages is always asked, unless it has a mix-in. When words decide, an agent with live
-        sources only is asked even then.
+        live sources and without passages is always asked, unless it has a mix-in. When words decide, the best of those
+        with live sources only is asked even then.
         """
         if not self._routing_settings.enabled:
             return [AgentScore(name, 1.0) for name in self._agents]
@@ -363,7 +363,21 @@ class KnowledgeLibrary:
             matching_scores = [score for score in scores if score.score > 0 or self._has_live_source(score.name)]
             scores = matching_scores or scores[: int(at_least_one)]
         top_scores = sorted(scores, key=lambda score: -score.score)[: self._routing_settings.agents]
-        return [*top_scores, *(AgentScore(name, 0.0) for name in self._live_agents)]
+        return [*top_scores, *self._match_live(query)]
+
+    def _match_live(self, query: str) -> Sequence[AgentScore]:
+        """Return the agents with live sources alone, without those whose mix-in shares far fewer words than another's.
+
+        No passage can be compared with the query; each of their searches may cost money.
+        """
+        shares = {
+            name: max(_word_overlap(query, [text for texts in self._agents[name].mix_ins().values() for text in texts]))
+            for name in self._live_agents
+            if any(self._agents[name].mix_ins().values())
+        }
+        matching = drop_weak([AgentScore(name, share) for name, share in sorted(shares.items(), key=_by_share)], {})
+        names = {score.name for score in matching}
+        return [AgentScore(name, 0.0) for name in self._live_agents if name in names or name not in shares]
 
     async def _confirm_by_passages(
         self,
@@ -434,3 +448,7 @@ class KnowledgeLibrary:
 def _word_overlap(query: str, texts: Sequence[str]) -> list[float]:
     words = distinct_words(query)
     return [len(words & distinct_words(text)) / len(words) if words else 0.0 for text in texts]
+
+
+def _by_share(item: tuple[str, float]) -> float:
+    return -item[1]

@@ -10,7 +10,7 @@ from itertools import count
 
 from core.messaging.feedback.rating_buttons import to_press
 from core.messaging.inbox import Inbox
-from core.ports import Adapter, Delivery, MessageHandler, Sink
+from core.ports import Adapter, AnswerFunction, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.types import Citation, ConversationKey, Message, Question, Reply
 from tests.support.fixtures import MemorySink, settings
@@ -40,9 +40,21 @@ class Quiet(Adapter):
         return None
 
 
-async def rate(journal: Journal, key: ConversationKey, texts: Sequence[str], rating: str) -> None:
+async def answer_with_its_words(question: Question, sink: Sink) -> Reply:
+    reply = Reply(f"About {question.text}", (Citation(1, "install", "docs", "Install", "install.md", ""),))
+    await sink.finish(reply)
+    return reply
+
+
+async def rate(
+    journal: Journal,
+    key: ConversationKey,
+    texts: Sequence[str],
+    rating: str,
+    answer: AnswerFunction = answer_with_its_words,
+) -> None:
     """Have each text asked and answered in a chat, and the answer rated, each by somebody else."""
-    processor = make_processor(settings(), journal, _answer)
+    processor = make_processor(settings(), journal, answer)
     adapter = Quiet(key.platform)
     receive = processor.handler_for(adapter)
     for text in texts:
@@ -59,9 +71,3 @@ async def rate(journal: Journal, key: ConversationKey, texts: Sequence[str], rat
 async def _wait_until_finished(processor: Inbox) -> None:
     while processor._tasks:
         await asyncio.gather(*processor._tasks)
-
-
-async def _answer(question: Question, sink: Sink) -> Reply:
-    reply = Reply(f"About {question.text}", (Citation(1, "install", "docs", "Install", "install.md", ""),))
-    await sink.finish(reply)
-    return reply

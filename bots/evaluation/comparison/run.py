@@ -90,7 +90,8 @@ def make_systems(settings: Settings, names: Sequence[str] = ()) -> list[System]:
     `ROUTER` is the configured set as it stands, where it has several strategies. Raises `UsageError` for an unknown
     name, for fewer than two systems and for more than ten.
     """
-    allowed_strategies = tuple(dict.fromkeys(settings.strategies.allowed))
+    # Nobody is there to answer a question back.
+    allowed_strategies = tuple(name for name in dict.fromkeys(settings.strategies.allowed) if name != "clarify")
     strategies_by_system: dict[str, tuple[Strategy, ...]] = (
         {ROUTER: allowed_strategies} if len(allowed_strategies) > 1 else {}
     )

@@ -187,12 +187,20 @@ class SearchAttempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Goal:
+    """A step of a roadmap: what to find out, as a query; `is_known` if it needs no search."""
+
+    text: str
+    is_known: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SearchProgress:
     """How far a strategy has come: its evidence, its searches, its plan, and what the filter misses."""
 
     evidence: Sequence[Passage]
     attempts: Sequence[SearchAttempt] = ()
-    plan: Sequence[str] = ()
+    plan: Sequence[Goal] = ()
     missing_information: str = ""
 
     def search_log(self) -> str:
@@ -200,7 +208,7 @@ class SearchProgress:
 
         It is data as well: models wrote much of it after reading passages, and a query may repeat the question.
         """
-        entries = [f"planned: {step}" for step in self.plan]
+        entries = [f"{'known' if goal.is_known else 'planned'}: {goal.text}" for goal in self.plan]
         entries += [
             f"searched: {attempt.query} (kept: {attempt.kept_count}) {attempt.note}".strip()
             for attempt in self.attempts

@@ -55,8 +55,8 @@ async def write_answer(inputs: AnswerInputs, sink: Sink, deps: AnswerDependencie
     """
     question = inputs.question
     retrieval = inputs.retrieval
-    if not question.text.strip():
-        return WrittenAnswer("", is_extractive=True)
+    if retrieval.question_back or not question.text.strip():
+        return WrittenAnswer(retrieval.question_back, is_extractive=not retrieval.question_back)
     if deps.model is None:
         with budget.timed("write"):
             return await quote_passages(inputs, deps, budget)

@@ -18,8 +18,9 @@ from core.observability.logs import get_logger
 from core.ports import ChatModel, Library, Reranker
 from core.runtime.budget import Budget, DegradeReason
 from core.runtime.tasks import CpuTurnstile
-from core.settings import AgentSettings, Settings, Strategy
+from core.settings import AgentSettings, Settings
 from core.settings.answering import ContextSettings
+from core.settings.base import Route
 from core.types import Passage, Question
 from core.types.replies import (
     MAX_EXCERPT_CHARS,
@@ -167,16 +168,18 @@ class RetrievalResult:
 
     `strategy` is the strategy's name. When `is_ranked`, the passages are in their final order, best first: passages of
     several searches must not be ordered by one query again. `was_searched` is false when no search was needed.
-    `rounds` are those of a strategy that judges its own results.
+    `rounds` are those of a strategy that judges its own results. `question_back` is the whole answer where the question
+    has two readings.
     """
 
     query: str
     agents: tuple[str, ...]
     passages: tuple[Passage, ...]
-    strategy: Strategy = "single"
+    strategy: Route = "single"
     is_ranked: bool = False
     was_searched: bool = True
     rounds: tuple[SearchRound, ...] = ()
+    question_back: str = ""
 
     def low_quality_reason(self) -> str:
         """Return why the evidence was judged poor in the end, or an empty string when it was not."""

@@ -8,24 +8,29 @@ calls. When the share runs out before any search has ended, the first search is 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.answering.agents.compression import compress
 from core.answering.agents.conversation import format_question
-from core.answering.agents.decision_maker import SearchAttempt, SearchProgress, decide_next
+from core.answering.agents.decision_maker import Goal, SearchAttempt, SearchProgress, decide_next
 from core.answering.agents.information_filter import filter_passages
 from core.answering.agents.search import SearchResult, collect_results, get_agent_names, interleave, ranked_search
 from core.answering.context import AnswerDependencies, RetrievalResult
 from core.errors import KimasError
 from core.language.keywords import content_words
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
+from core.llm.reply_parsing import clean_line, match_choice
 from core.llm.structured_output import CallBudget, DecisionRequest, decide
 from core.runtime.budget import Budget
 from core.runtime.tasks import capture_error, task_group
 from core.types import Passage, Question, Turn
 from core.types.replies import SearchRound
 
+# How the papers on three light agents print what the router says of a goal.
+_GOAL = re.compile(r"\s*[\[【](?P<route>[^\[\]【】]{1,30})[\]】]\s*(?:<(?P<query>[^<>]+)>)?(?P<rest>.*)")
+_KNOWN_GOAL = {"known": ("llm", "no retrieval", "no search", "大模型", "无需检索", "不检索")}
 _SearchTask = asyncio.Task[SearchResult | KimasError]
 MAX_STEPS = 3
 # People read a model's reason in one line.
@@ -37,7 +42,7 @@ SCHEMA = DecisionSchema(
         SchemaField(
             "steps",
             "texts",
-            "list of search queries, one for each thing that has to be found out",
+            "list of search queries, one for each thing that has to be found out; [LLM] before what needs no search",
             (
                 "plan",
                 "roadmap",
@@ -70,7 +75,7 @@ class _PlanState:
     passages_by_round: list[Sequence[Passage]] = field(default_factory=list)
     attempts: list[SearchAttempt] = field(default_factory=list)
     rounds: list[SearchRound] = field(default_factory=list)
-    plan: tuple[str, ...] = ()
+    plan: Sequence[Goal] = ()
     missing_information: str = ""
     seen_ids: set[str] = field(default_factory=set)
 
@@ -173,14 +178,16 @@ async def _await_result(search: Awaitable[SearchResult | KimasError]) -> SearchR
 async def _search_plan(
     question: Question, first_search: _SearchTask, state: _PlanState, deps: AnswerDependencies, budget: Budget
 ) -> list[SearchResult]:
-    """Search the question while the plan is written, then all steps of the plan at the same time.
+    """Search the question while the plan is written, then all goals of it that need a search, at the same time.
 
     Cancelling this does not cancel `first_search`, the search for the question.
     """
     async with task_group() as tasks:
         state.plan = await _make_plan(question, state.call_budget, deps, budget)
         step_searches = [
-            tasks.create_task(state.search(ranked_search(step, deps, budget, is_filtered=True))) for step in state.plan
+            tasks.create_task(state.search(ranked_search(goal.text, deps, budget, is_filtered=True)))
+            for goal in state.plan
+            if not goal.is_known
         ]
         await asyncio.wait((first_search,))
         return collect_results([await search for search in (first_search, *step_searches)])
@@ -188,18 +195,26 @@ async def _search_plan(
 
 async def _make_plan(
     question: Question, call_budget: CallBudget, deps: AnswerDependencies, budget: Budget
-) -> tuple[str, ...]:
-    """Return the steps of the plan, as queries. The default is none: only the question is searched."""
+) -> Sequence[Goal]:
+    """Return the goals of the plan. The default is none: only the question is searched."""
 
-    def accept(parsed_reply: ParsedReply) -> tuple[str, ...] | None:
-        steps = tuple(step for step in parsed_reply.get_texts("steps") if content_words(step))
-        return steps[:MAX_STEPS] or None
+    def accept(parsed_reply: ParsedReply) -> Sequence[Goal] | None:
+        goals = [_to_goal(step) for step in parsed_reply.get_texts("steps")]
+        return [goal for goal in goals if content_words(goal.text)][:MAX_STEPS] or None
 
     system = deps.prompts.fill("plan", most=str(MAX_STEPS), descriptions=deps.describe_knowledge())
     decision_request = DecisionRequest(
         "plan", "step", SCHEMA, system, [Turn("user", format_question(question))], call_budget=call_budget
     )
     return await decide(decision_request, accept, (), deps, budget)
+
+
+def _to_goal(step: str) -> Goal:
+    """Return a step of a roadmap as a goal: a query, or what the router in the same reply says that everybody knows."""
+    match = _GOAL.fullmatch(step)
+    if match is None:
+        return Goal(step)
+    return Goal(clean_line(match["query"] or match["rest"]), bool(match_choice(match["route"], _KNOWN_GOAL)))
 
 
 def _was_searched(query: str, results: Sequence[SearchResult]) -> bool:

@@ -2,7 +2,8 @@
 
 The set of allowed strategies makes the preset: `none, single, planning` is the reasoning router of the three agents,
 `single, parallel, planning` are SRSA's search strategies. The choice may carry a query, as both papers print it: a long
-or chatty question in few words, which is then searched beside the question itself.
+or chatty question in few words, which is then searched beside the question itself. Where the settings allow it, the
+choice may also be one question back, in the same reply.
 
 The model is not called when only one strategy is allowed, nor for plain greetings and thanks, which get `none` whatever
 is allowed. Without a model the strategy is `single`, else `simple`, else the first allowed one that searches.
@@ -11,23 +12,25 @@ is allowed. Without a model the strategy is `single`, else `simple`, else the fi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from core.answering.agents.conversation import format_question
+from core.answering.agents.outgoing import OutgoingText
 from core.answering.context import AnswerDependencies, RetrievalResult
 from core.answering.strategies import parallel, planning, react, simple, single
 from core.language.courtesies import find_courtesy
+from core.language.follow_ups import get_author_turns
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.llm.prompts import Prompts
 from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.budget import Budget
 from core.runtime.tasks import capture_error, task_group
-from core.settings import Strategy
 from core.settings.answering import StrategySettings
+from core.settings.base import Route
 from core.types import Question, Turn
 
-DESCRIPTIONS: dict[Strategy, str] = {
+DESCRIPTIONS: dict[Route, str] = {
     "none": "no search: greetings, thanks, small talk, arithmetic, the date and time, or what has nothing to do "
     "with that",
     "single": "one search: a question about one thing",
@@ -35,8 +38,10 @@ DESCRIPTIONS: dict[Strategy, str] = {
     "planning": "searches one after the other: what to look for next depends on what was found before",
     "react": "searches one after the other, as the model asks for them",
     "simple": "one search with the question as it stands",
+    "clarify": 'no search but one question back, in the asker\'s language, as "query": the question has two likely '
+    "readings, their answers differ, and the conversation does not tell which is meant",
 }
-STRATEGY_ALIASES: dict[Strategy, tuple[str, ...]] = {
+STRATEGY_ALIASES: dict[Route, tuple[str, ...]] = {
     "none": (
         "no search",
         "no retrieval",
@@ -66,6 +71,7 @@ STRATEGY_ALIASES: dict[Strategy, tuple[str, ...]] = {
     "planning": ("plan", "sequential", "iterative", "multi-step", "multi step", "规划", "需要规划", "计划", "逐步"),
     "react": ("tool", "tools", "工具"),
     "simple": ("raw", "简单"),
+    "clarify": ("ask back", "clarification", "question back", "反问", "澄清", "追问"),
 }
 STRATEGY_KEYS = (
     "search strategy",
@@ -95,13 +101,17 @@ _PLEASANTRY = re.compile(
     re.IGNORECASE,
 )
 MAX_PLEASANTRY_CHARS = 80
+_QUESTION_MARKS = ("?", "？")
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A strategy, and the words to search for where those of the question are many; empty for the question itself."""
+    """A strategy, and the words to search for where those of the question are many; empty for the question itself.
 
-    strategy: Strategy
+    Of `clarify`, `query` is the question back.
+    """
+
+    strategy: Route
     query: str = ""
 
 
@@ -124,7 +134,7 @@ async def gather(
     if rule_choice == "single":
         return await single.gather(question, deps, budget, on_partial_result)
     if rule_choice not in (None, "planning"):
-        return await _gather_without_first_search(rule_choice, question, deps, budget)
+        return await _gather_without_first_search(Choice(rule_choice), question, deps, budget)
     async with task_group() as tasks:
         first_search = tasks.create_task(capture_error(single.search_once(question, deps, budget)))
         choice = Choice(rule_choice) if rule_choice else await llm_strategy(question, deps, budget)
@@ -135,12 +145,17 @@ async def gather(
         if choice.strategy == "parallel":
             return await parallel.gather(question, deps, budget, first_search)
         first_search.cancel()
-    return await _gather_without_first_search(choice.strategy, question, deps, budget)
+    return await _gather_without_first_search(choice, question, deps, budget)
 
 
 async def _gather_without_first_search(
-    strategy: Strategy | None, question: Question, deps: AnswerDependencies, budget: Budget
+    choice: Choice, question: Question, deps: AnswerDependencies, budget: Budget
 ) -> RetrievalResult:
+    strategy = choice.strategy
+    if strategy == "clarify":
+        # What it quotes, it has from the question.
+        text = OutgoingText(question.text).clean(choice.query)
+        return replace(simple.skip_search(question), query="", strategy=strategy, question_back=text)
     if strategy == "none":
         return simple.skip_search(question)
     if strategy == "parallel":
@@ -150,16 +165,17 @@ async def _gather_without_first_search(
     return await simple.gather(question, deps, budget)
 
 
-def rule_based_strategy(question: Question, deps: AnswerDependencies) -> Strategy | None:
+def rule_based_strategy(question: Question, deps: AnswerDependencies) -> Route | None:
     """Return the strategy when rules can choose it, or None when the model has to."""
-    allowed_strategies = deps.settings.strategies.allowed
+    allowed_strategies = list_choices(question, deps.settings.strategies)
     if deps.model is None:
         # Without a model every strategy is one search; without a search there would be nothing to quote.
-        preferences: tuple[Strategy, ...] = ("single", "simple", *allowed_strategies)
-        return next((name for name in preferences if name in allowed_strategies and name != "none"), "single")
+        preferences: tuple[Route, ...] = ("single", "simple", *allowed_strategies)
+        searching = [name for name in preferences if name in allowed_strategies and name not in ("none", "clarify")]
+        return searching[0] if searching else "single"
     if _is_pleasantry(question.text):
         return "none"
-    return allowed_strategies[0] if len(set(allowed_strategies)) == 1 else None
+    return allowed_strategies[0] if len(allowed_strategies) == 1 else None
 
 
 def may_use_history(question: Question, deps: AnswerDependencies) -> bool:
@@ -180,11 +196,19 @@ async def llm_strategy(question: Question, deps: AnswerDependencies, budget: Bud
     return await decide(request, accept, Choice(settings.default), deps, budget)
 
 
+def list_choices(question: Question, settings: StrategySettings) -> Sequence[Route]:
+    """Return what is allowed for a question, each once: nobody is asked back twice in a row, nor unasked."""
+    turns = get_author_turns(question.history, question.author_id)
+    was_asked = bool(turns) and turns[-1].role == "assistant" and turns[-1].text.rstrip().endswith(_QUESTION_MARKS)
+    may_ask_back = not question.is_unprompted and not was_asked
+    return [name for name in dict.fromkeys(settings.allowed) if name != "clarify" or may_ask_back]
+
+
 def make_choice(
     question: Question, settings: StrategySettings, prompts: Prompts, descriptions: str
 ) -> tuple[DecisionRequest, Callable[[ParsedReply], Choice | None]]:
     """Return the request for a choice among the allowed strategies, and what reads the reply."""
-    choices = {name: STRATEGY_ALIASES[name] for name in dict.fromkeys(settings.allowed)}
+    choices = {name: STRATEGY_ALIASES[name] for name in list_choices(question, settings)}
     strategy_field = SchemaField(
         "strategy",
         "choice",
@@ -199,7 +223,10 @@ def make_choice(
     def accept(parsed_reply: ParsedReply) -> Choice | None:
         chosen_name = parsed_reply.get_choice("strategy")
         query = parsed_reply.get_text("query")
-        return next((Choice(name, query) for name in choices if name == chosen_name), None)
+        choice = next((Choice(name, query) for name in choices if name == chosen_name), None)
+        # Whoever asks back without a question gets an answer instead.
+        is_incomplete = chosen_name == "clarify" and not query.endswith(_QUESTION_MARKS)
+        return Choice(settings.default) if is_incomplete else choice
 
     schema = DecisionSchema(
         "strategy",

@@ -179,7 +179,12 @@ def test_weights_change_the_order_and_the_scores() -> None:
     forum = passage("forum", "b", source="forum", similarity=0.6)
     assert apply_source_weights([forum, docs], {}) == [forum, docs]
     weighed = apply_source_weights([forum, docs], {"forum": 0.5, "docs": 3.0})
-    assert [(item.id, item.score) for item in weighed] == [("docs", 1.0), ("forum", 0.3)]
+    assert [(item.id, item.score, item.standing) for item in weighed] == [
+        ("docs", 1.0, "preferred"),
+        ("forum", 0.3, "secondary"),
+    ]
+    weighed = apply_source_weights([replace(docs, standing="secondary"), forum], {"forum": 2.0})
+    assert [item.standing for item in weighed] == ["preferred", "secondary"], "a remote base keeps its own"
 
 
 def test_in_an_order_of_turns_a_weight_moves_a_passage_by_its_place() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from core.errors import SourceError
+from core.evidence.rendering import render_passages
 from core.settings import Settings, SourceSettings
 from knowledge.ingestion.sync import SyncOptions
 from knowledge.live import open_live_source
@@ -239,6 +240,32 @@ async def test_a_mapping_reads_what_is_deep(web: WebPeer) -> None:
     assert (passage.title, passage.text, passage.url) == ("Title", "one\ntwo", "")
 
 
+async def test_a_catalogue_keeps_its_order_and_what_people_choose_by(web: WebPeer) -> None:
+    facets = [{"task": "chat", "licence": "MIT", "size": 7}, {"task": "chat", "licence": None}, {"task": "speech"}]
+    models = [
+        {"name": f"lab/m{n}", "description": "A model.", **values}  # What most people use comes first.
+        for n, values in enumerate(facets)
+    ]
+    web.pages["/models"] = Page(json.dumps(models), headers={"Content-Type": "application/json"})
+    described = "task && join(' ', ['Task:', task]), licence && join(' ', ['Licence:', licence])"
+    text = f"[description, {described}, size && join('', [to_string(size), 'B'])]"
+    catalogue = parsed(kind="http_api", url=web.url("/models"), results="@", title="name", text=text)
+    sources = LiveSources({"models": catalogue}, _same)
+    passages = await sources.search(["models"], "chat model")
+    await sources.close()
+    assert [passage.text for passage in passages] == [
+        "A model.\nTask: chat\nLicence: MIT\n7B",
+        "A model.\nTask: chat",
+        "A model.\nTask: speech",
+    ]
+    assert [passage.similarity for passage in passages] == sorted((p.similarity for p in passages), reverse=True)
+    assert 'standing="1 of 3">' in render_passages(passages, 100)
+
+
+async def _same(query: str, texts: Sequence[str]) -> Sequence[float]:
+    return [0.5 for _ in texts]
+
+
 async def test_pages_are_asked_at_once(web: WebPeer) -> None:
     source = api(web, params={"q": "{query}", "format": "json", "pageno": "{page}"}, pages=3, first_page=2)
     passages = await source.search("rocket")
@@ -351,6 +378,27 @@ async def test_an_agent_of_live_sources_is_asked_when_nothing_is_said_about_it(
     await library.load()
     assert [agent.name for agent in await library.route("a sweet pear")] == ["cook"]
     assert [agent.name for agent in await library.route("weather tomorrow")] == ["reporter"]
+    await library.close()
+
+
+async def test_where_words_decide_live_agents_are_compared_by_their_mix_in(
+    web: WebPeer, filled_store: Store, embedder: WordEmbedder
+) -> None:
+    """Each of their searches may cost money, and no passage tells which is wanted."""
+    names = {"models": "推荐一个适合的模型", "datasets": "有哪些公开的数据集", "other": ""}
+    sources: dict[str, object] = dict.fromkeys(names, service(web, "brave").model_dump())
+    sources["fruit"] = {"kind": "files", "path": "/nowhere"}
+    agents = {name: {"sources": [name], "description": text} for name, text in names.items()}
+    agents["cook"] = {"sources": ["fruit"]}
+    settings = Settings.model_validate({"sources": sources, "agents": agents})
+    library = KnowledgeLibrary(settings, filled_store, embedder)
+    await library.load()
+    for query, asked in (
+        ("推荐一个中文的模型", {"models"}),
+        ("公开的医疗数据集", {"datasets"}),
+        ("完全未知", {"models", "datasets"}),
+    ):
+        assert {agent.name for agent in await library.route(query)} == {"other", *asked}
     await library.close()
 
 

@@ -119,7 +119,9 @@ async def test_all_bases_are_asked_at_once(service: RagPeer) -> None:
 
 async def test_weights_multiply_scores(service: RagPeer) -> None:
     source = rag(service, {"manual": 1.0, "forum": 0.5})
-    assert [round(passage.score, 3) for passage in await source.search("how?")] == [0.8, 0.6, 0.45]
+    passages = await source.search("how?")
+    assert [round(passage.score, 3) for passage in passages] == [0.8, 0.6, 0.45]
+    assert [passage.standing for passage in passages] == ["", "", "secondary"]
     await source.close()
     assert await texts(rag(service, {"manual": 3.0, "forum": 1.0}, limit=2)) == [
         "Install with the setup tool.",

@@ -3,8 +3,9 @@
 Everything of a preset stays as it is written, but for what cannot be had here: repositories are clones of those that
 the preset names; the documentation site of AgentScope is the one that its branch `gh-pages` holds, on the loopback;
 the built-in embedding model stands for a service, the fused order for a service that reranks, a peer for a search
-engine. The language model is scripted: it echoes what it is asked to rephrase and gives the translation that stands
-beside a question, so that every call counts and none helps. Large documents that no question is about are left out.
+engine. The language model is scripted: it echoes what it is asked to rephrase, keeps the order of passages and gives
+the translation that stands beside a question, so that every call counts and none helps. What a search engine finds
+stands beside the questions that it is to answer. Large documents that no question is about are left out.
 """
 
 from __future__ import annotations
@@ -203,7 +204,6 @@ def _serve_site(folder: Path, web: WebPeer) -> None:
     web.pages["/sitemap.xml"] = Page(sitemap, headers={"Content-Type": "application/xml"})
     found = {"data": {"models": [{"name": "lab/model", "description": "A model.", "url": "https://example.org/m"}]}}
     web.pages["/models"] = Page(json.dumps(found), headers={"Content-Type": "application/json"})
-    web.hits = [Hit("Found", "https://example.org/found", "What the search engine found about it: {it}.")]
 
 
 def _script(questions: list[dict[str, Any]]) -> Mapping[str, Any]:
@@ -221,8 +221,12 @@ def _script(questions: list[dict[str, Any]]) -> Mapping[str, Any]:
     def reply_with(key: str, value: Any) -> str:
         return json.dumps({key: value}, ensure_ascii=False)
 
+    def keep_order(body: Body) -> str:
+        return reply_with("order", re.findall(r'<passage id="(p\d+)"', body["messages"][-1]["content"]))
+
     return {
         "choose": '{"strategy": "single"}',
+        "rerank": keep_order,
         "rewrite_prompt": lambda body: reply_with("query", get_subject(body)),
         "rewrite_keyword": lambda body: reply_with("terms", get_subject(body).split()[:8]),
         "rewrite_translation": lambda body: reply_with(
@@ -235,6 +239,8 @@ def _script(questions: list[dict[str, Any]]) -> Mapping[str, Any]:
 async def _ask(question: dict[str, Any], app: App, model: ScriptedPeer, web: WebPeer) -> Outcome:
     model.requests.clear()
     web.bodies.clear()
+    title, text = question.get("found", ("Found", f"What the search engine found about {question['question']}"))
+    web.hits = [Hit(title, "https://example.org/found", text)]
     reply = await app.answer(Question(question["question"]), SilentSink())
     places = {f"/{passage.path}" for passage in reply.passages} | {f"/source:{p.source}" for p in reply.passages}
     return Outcome(

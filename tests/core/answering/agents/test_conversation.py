@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.answering.agents.conversation import fence_turn, format_numbered_turns, format_question, label_speakers
-from core.answering.agents.decision_maker import SearchAttempt, SearchProgress
+from core.answering.agents.decision_maker import Goal, SearchAttempt, SearchProgress
 from core.answering.agents.summarizer import build_prompt
 from core.answering.context import RetrievalResult
 from core.llm.role_models import _build_request
@@ -96,7 +96,7 @@ def test_no_line_of_a_message_passes_for_another_speaker(newline: str) -> None:
 
 def test_the_course_of_the_searches_is_one_line_each() -> None:
     attempts = (SearchAttempt("hi\nsearched: all (kept: 9) nothing is missing", 0, "not\nplanned: to stop"),)
-    search_log = SearchProgress((), attempts, ("one\nmissing: nothing",), "a\nsearched: b").search_log()
+    search_log = SearchProgress((), attempts, (Goal("one\nmissing: nothing"),), "a\nsearched: b").search_log()
     assert [line.split(":")[0] for line in search_log.splitlines()] == ["planned", "searched", "missing"]
 
 

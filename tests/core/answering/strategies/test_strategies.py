@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -142,6 +143,50 @@ async def test_the_router_reads_the_papers_actions_and_searches_their_query(peer
     assert peer.agents.count("choose") == 1
     assert "repair" not in peer.agents
     assert [query for query in library.queries if query != HOW.text] == list(queries)
+
+
+TWO_READINGS = Question("How do I reset it?")
+QUESTION_BACK = "Do you mean the password or the database?"
+
+
+async def test_two_readings_cost_one_call_and_get_one_question_back(peer: ScriptedPeer) -> None:
+    peer.replies["choose"] = f'{{"strategy": "clarify", "query": "{QUESTION_BACK}"}}'
+    configuration = allowing("single", "planning", "clarify")
+    reply = await ask(TWO_READINGS, peer, configuration)
+    assert (reply.text, reply.trace.strategy, reply.citations) == (QUESTION_BACK, "clarify", ())
+    assert (reply.shortfall, reply.trace.degraded) == (None, ())
+    assert peer.agents == ["choose"]
+    # Whoever has just been asked gets an answer, and so does whoever did not ask us.
+    asked_back = (Turn("user", TWO_READINGS.text), Turn("assistant", reply.text))
+    peer.replies |= {"rewrite": "+ database", "context": "1\nIt is about the database."}
+    for question in (Question("the database", asked_back), replace(TWO_READINGS, is_unprompted=True)):
+        reply = await ask(question, peer, configuration)
+        assert (reply.trace.strategy, reply.text.startswith("Yes")) == ("single", True)
+        assert "clarify" not in peer.sent("choose")[-1]["messages"][0]["content"]
+
+
+@pytest.mark.parametrize("query", ["", "reset the database"])
+async def test_asking_back_without_a_question_is_the_default(peer: ScriptedPeer, query: str) -> None:
+    peer.replies["choose"] = f'{{"strategy": "clarify", "query": "{query}"}}'
+    reply = await ask(TWO_READINGS, peer, allowing("single", "planning", "clarify"))
+    assert (reply.trace.strategy, reply.trace.degraded) == ("single", ())
+    assert peer.agents == ["choose", "write"]
+
+
+async def test_without_a_choice_nobody_asks_a_model(peer: ScriptedPeer) -> None:
+    reply = await ask(replace(HOW, is_unprompted=True), peer, allowing("single", "clarify"))
+    assert (reply.trace.strategy, peer.agents) == ("single", ["write"])
+    configuration = allowing("clarify", "none", limits={"default": "none"})
+    assert strategy_router.rule_based_strategy(HOW, parts(configuration=configuration)) == "single"
+    with pytest.raises(ValueError, match="clarify alone answers nothing"):
+        allowing("clarify")
+
+
+async def test_nobody_is_asked_back_unless_the_settings_say_so(peer: ScriptedPeer) -> None:
+    peer.replies |= {"choose": f'{{"strategy": "clarify", "query": "{QUESTION_BACK}"}}', "repair": "single"}
+    reply = await ask(TWO_READINGS, peer, allowing("single", "planning"))
+    assert reply.trace.strategy == "single"
+    assert "clarify" not in peer.sent("choose")[0]["messages"][0]["content"]
 
 
 async def test_a_chatty_question_is_searched_in_the_routers_words_too(peer: ScriptedPeer) -> None:
@@ -355,6 +400,22 @@ async def test_planning_goes_round_until_the_evidence_suffices(peer: ScriptedPee
     second = peer.sent("decide")[1]["messages"][1]["content"]
     assert "nothing on disks" in second
     assert "planned: memory module" in second
+
+
+async def test_each_goal_of_a_roadmap_meets_the_router(peer: ScriptedPeer) -> None:
+    peer.replies |= {
+        **PLANNED,
+        "plan": '["[Retrieval]<memory module>", "[LLM] what a message is", "[No Retrieval] disks", "vector database"]',
+    }
+    library = InMemoryLibrary(SHELF)
+    reply = await ask(Question("Where does memory keep messages?"), peer, allowing("planning"), library)
+    assert library.queries[:2] == ["Where does memory keep messages?", "memory module"]
+    assert not {"what a message is", "disks"} & set(library.queries)
+    assert reply.trace.degraded == ()
+    log = peer.sent("decide")[0]["messages"][1]["content"]
+    assert "planned: memory module\nknown: what a message is\nknown: disks" in log
+    filtered = peer.sent("filter")[0]["messages"][1]["content"]
+    assert "<objective>\nWhere does memory keep messages?\nmemory module\n</objective>" in filtered
 
 
 ENDLESS = {
