@@ -19,7 +19,7 @@ from core.observability.logs import get_logger, make_redactor
 from core.ports import Adapter, MessageHandler
 from core.runtime.clock import ClockWatch
 from core.runtime.timers import run_periodically
-from core.settings import Settings
+from core.settings import AlertsSettings, Settings
 from core.settings.audience import Audiences
 from core.settings.loader import get_secret_values
 from core.storage.activity import ActivityRepository
@@ -57,12 +57,17 @@ class Watched:
 class AlertRules:
     """Finds what is wrong. It remembers for how long a platform or an endpoint has been away."""
 
-    def __init__(self, settings: Settings, watched: Watched) -> None:
-        self._settings = settings.alerts
+    def __init__(self, settings: AlertsSettings, watched: Watched) -> None:
+        self._settings = settings
         self._watched = watched
-        self._texts: Messages = messages_for(settings.alerts.language)
+        self._texts: Messages = messages_for(settings.language)
         # By the monotonic clock.
         self._down_since: dict[str, float] = {}
+
+    def at_once(self) -> AlertRules:
+        """Return rules for whoever looks now: they wait for nothing, and say it in English."""
+        settings = self._settings.model_copy(update={"source_hours": 0.0, "down_minutes": 0.0, "language": "en"})
+        return AlertRules(settings, self._watched)
 
     async def find_problems(self, now: datetime) -> Mapping[str, str]:
         """Return a sentence for each problem, by a key that stays the same while it lasts. Raises `StoreError`."""
@@ -263,7 +268,7 @@ def make_alerts(
     """Return the alerts of a daemon."""
     states = monitor.get_source_states, monitor.get_connections, monitor.get_endpoints
     watched = Watched(*states, live, UsageRepository(database), ActivityRepository(database), monitor.clock)
-    return Alerts(AlertRules(live.settings, watched), AlertSender(live.settings, handler_for, adapters))
+    return Alerts(AlertRules(live.settings.alerts, watched), AlertSender(live.settings, handler_for, adapters))
 
 
 def find_alert_errors(settings: Settings) -> Sequence[str]:

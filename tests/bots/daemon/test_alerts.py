@@ -16,6 +16,7 @@ from sqlalchemy import update
 
 from bots.daemon.alerts import AlertRules, Alerts, AlertSender, Watched
 from bots.daemon.monitor import Monitor
+from bots.daemon.operator_page import find_problems
 from core.errors import UsageError
 from core.ports import ConnectionStatus
 from core.runtime.clock import ClockWatch
@@ -59,7 +60,7 @@ class World:
         database: Any = self.journal.database
         parts: Any = self
         return AlertRules(
-            settings,
+            settings.alerts,
             Watched(
                 self.states,
                 lambda: self.connections,
@@ -95,6 +96,27 @@ async def test_a_source_that_fails_for_long_is_a_problem(world: World) -> None:
     assert "could not be read yet" in problems["source never"]
     assert await world.rules(source_hours=None).find_problems(NOW) == {}
     assert "上次更新于" in (await world.rules(language="zh").find_problems(NOW))["source stale"]
+
+
+async def test_who_looks_now_sees_what_alerts_would_report_if_it_lasted(world: World) -> None:
+    failing_state = SourceState("docs", "files", last_success=datetime.now(UTC), error="no route to host")
+    world.states_ = [failing_state, SourceState("well", "files", last_success=datetime.now(UTC))]
+    world.endpoints = {"gpt at host": False}
+    world.connections = {"telegram": False}
+    rules = world.rules(language="zh")
+    assert await rules.find_problems(datetime.now(UTC)) == {}
+    monitor = Monitor()
+    connection = ConnectionStatus()
+    adapter: Any = SimpleNamespace(label="telegram", connection=connection)
+    refresher: Any = SimpleNamespace(store_problem="")
+    monitor.attach([adapter], refresher, refresher, None)
+    lines = await find_problems(monitor, rules.at_once())
+    assert [line.split(" was ")[0].split(" has ")[0] for line in lines] == [
+        "telegram is not connected",
+        "The source docs",
+        "The model gpt at host",
+    ]
+    assert "no route to host" in lines[1]
 
 
 async def test_what_is_away_is_a_problem_after_some_minutes(world: World, time_lapse: None) -> None:

@@ -141,7 +141,7 @@ async def test_every_schedule_alert_and_limit_of_a_day_with_jumps(
     clock = ClockWatch()
     endpoints = {"model": True}
     watched = _watch(journal, clock, endpoints)
-    rules = AlertRules(settings, watched)
+    rules = AlertRules(settings.alerts, watched)
 
     async def check() -> None:
         for key in await rules.find_problems(datetime.fromtimestamp(wall_clock.time(), UTC)):
