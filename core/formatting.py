@@ -104,11 +104,16 @@ def format_link(title: str, url: str) -> str:
 
 
 def format_age(moment: datetime, texts: Messages = ENGLISH) -> str:
-    """Return the time since or until a moment: "3 h ago", "in 5 min". A time without a zone is UTC."""
+    """Return the time since a moment: "3 h ago". A time without a zone is UTC; one of a clock that was ahead is now."""
     zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     seconds = (datetime.now(UTC) - zoned).total_seconds()
-    template = texts.ago if seconds >= 0 else texts.ahead
-    return template.format(duration=format_duration(abs(seconds), texts))
+    return texts.ago.format(duration=format_duration(max(0.0, seconds), texts))
+
+
+def format_wait(moment: datetime, texts: Messages = ENGLISH) -> str:
+    """Return the time until a moment: "in 5 min"."""
+    seconds = (moment - datetime.now(UTC)).total_seconds()
+    return texts.ahead.format(duration=format_duration(max(0.0, seconds), texts))
 
 
 def format_duration(seconds: float, texts: Messages = ENGLISH) -> str:

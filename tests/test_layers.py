@@ -39,7 +39,7 @@ VENDORS = {
         "knowledge/web/client.py",
     ],
     "alembic": ["core/storage/"],
-    "apscheduler": ["core/runtime/timers.py", "core/settings/cron.py"],
+    "apscheduler": ["core/settings/cron.py"],
     "chardet": ["knowledge/formats/encoding.py"],
     "click": ["bots/cli/"],
     "ctranslate2": ["knowledge/embedding/ctranslate2_model.py"],

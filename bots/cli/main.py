@@ -195,6 +195,21 @@ def run_daemon(files: tuple[Path, ...], overrides: tuple[str, ...], **options: A
     run_command("daemon.runner:run", files, overrides, is_daemon=True, reload_settings=reload_settings, **options)
 
 
+_add_command(
+    main,
+    "cli.backup:backup",
+    "Save the data and the configuration without secrets in one file.\n\nA daemon may run meanwhile. FILE is by "
+    "default kimas-DATE.zip.",
+    click.argument("target", metavar="[FILE]", required=False, type=click.Path(dir_okay=False, path_type=Path)),
+)
+_add_command(
+    main,
+    "cli.backup:restore",
+    "Put a backup into the empty data directory. No daemon may run.",
+    click.argument("source", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path)),
+)
+
+
 @main.group()
 def store() -> None:
     """Copy the passages between stores."""

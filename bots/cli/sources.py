@@ -38,6 +38,7 @@ STORED_SOURCE_KEYS = (
     "paused",
     "running",
     "unreadable",
+    "skipped",
     "repaired",
     "by_meaning",
 )
@@ -79,6 +80,9 @@ async def sources(settings: Settings, *, as_json: bool) -> int:
         if state.repaired:
             message = f"{state.name}: at the last refresh {describe_repair(state.repaired)}"
             out.print(message, style="yellow", markup=False, soft_wrap=True)
+        if state.skipped:
+            counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(state.skipped.items()))
+            out.print(strip_control_characters(f"{state.name} left out: {counts}"), markup=False, soft_wrap=True)
         for line in _describe_unreadable(state):
             out.print(strip_control_characters(redact(line)), style="yellow", markup=False, soft_wrap=True)
     return 0
@@ -164,6 +168,7 @@ def _as_json(name: str, settings: Settings, state: SourceState | None, now: date
         "paused": state.paused,
         "running": state.running,
         "unreadable": dict(state.unreadable),
+        "skipped": dict(state.skipped),
         "repaired": state.repaired,
         "by_meaning": state.passages - state.unfilled,
     }

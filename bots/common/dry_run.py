@@ -7,16 +7,15 @@ reply nobody saw.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Collection, Sequence
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from bots.common.forwarding import ForwardingAdapter
 from bots.common.open_storage import open_existing_database, open_journal
 from bots.common.reply_sink import FinalTextSink
-from core.errors import PlatformError, StoreError
+from core.errors import PlatformError
 from core.observability.logs import get_logger
 from core.ports import Delivery, Sink
 from core.settings import Settings
@@ -70,10 +69,7 @@ async def copy_journal(data_dir: Path) -> Path:
     """Copy the current journal over an older copy, and return the path of the copy. Raises `StoreError`."""
     source = data_dir / "journal.db"
     copy = data_dir / JOURNAL_COPY_NAME
-    try:
-        await asyncio.to_thread(_copy_database, source, copy)
-    except (sqlite3.Error, OSError) as error:
-        raise StoreError(f"{source} cannot be copied to {copy} for a dry run: {error}") from error
+    await asyncio.to_thread(_copy_database, source, copy)
     return copy
 
 
@@ -120,14 +116,11 @@ def _remove_database(copy: Path) -> None:
 
 
 def _copy_database(source: Path, copy: Path) -> None:
+    from core.storage.snapshots import copy_sqlite
+
     _remove_database(copy)
-    if not source.exists():
-        return
-    with closing(sqlite3.connect(source)) as source_connection:
-        # Only its owner may read what people wrote.
-        copy.touch(mode=0o600)
-        with closing(sqlite3.connect(copy)) as copy_connection:
-            source_connection.backup(copy_connection)
+    if source.exists():
+        copy_sqlite(source, copy)
 
 
 class _ReadOnlyClient:

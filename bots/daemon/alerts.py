@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,11 +14,13 @@ from bots.daemon.monitor import Monitor
 from bots.daemon.posting import find_chat_error, find_posting_adapter, make_reference, resolve_chat
 from core.catalogue import Messages, messages_for
 from core.errors import StoreError, UsageError
+from core.formatting import format_duration
 from core.messaging.policy.command_table import UserRole
 from core.observability.logs import get_logger, make_redactor
 from core.ports import Adapter, MessageHandler
+from core.runtime.clock import ClockWatch
 from core.runtime.timers import run_periodically
-from core.settings import Settings
+from core.settings import AlertsSettings, Settings
 from core.settings.audience import Audiences
 from core.settings.loader import get_secret_values
 from core.storage.activity import ActivityRepository
@@ -58,16 +61,23 @@ class Watched:
     live: LiveSettings
     usage: UsageRepository
     activity: ActivityRepository
+    clock: ClockWatch
 
 
 class AlertRules:
-    """Finds what is wrong. It remembers since when a platform or an endpoint is away."""
+    """Finds what is wrong. It remembers for how long a platform or an endpoint has been away."""
 
-    def __init__(self, settings: Settings, watched: Watched) -> None:
-        self._settings = settings.alerts
+    def __init__(self, settings: AlertsSettings, watched: Watched) -> None:
+        self._settings = settings
         self._watched = watched
-        self._texts: Messages = messages_for(settings.alerts.language)
-        self._down_since: dict[str, datetime] = {}
+        self._texts: Messages = messages_for(settings.language)
+        # By the monotonic clock.
+        self._down_since: dict[str, float] = {}
+
+    def at_once(self) -> AlertRules:
+        """Return rules for whoever looks now: they wait for nothing, and say it in English."""
+        settings = self._settings.model_copy(update={"source_hours": 0.0, "down_minutes": 0.0, "language": "en"})
+        return AlertRules(settings, self._watched)
 
     async def find_problems(self, now: datetime) -> Mapping[str, str]:
         """Return a sentence for each problem, by a key that stays the same while it lasts. Raises `StoreError`."""
@@ -76,6 +86,7 @@ class AlertRules:
             **self._find_outages(now),
             **await self._find_spent_limits(now),
             **await self._find_silence(now),
+            **self._find_clock_jump(now),
         }
 
     def _find_stale_sources(self, states: Sequence[SourceState], now: datetime) -> Mapping[str, str]:
@@ -84,7 +95,7 @@ class AlertRules:
         oldest_allowed = now - timedelta(hours=self._settings.source_hours)
         problems = {}
         for state in states:
-            if state.paused or not state.error or (state.last_success and state.last_success > oldest_allowed):
+            if state.paused or not state.error or (state.last_success and oldest_allowed < state.last_success <= now):
                 continue
             error = " ".join(state.error.split())[:MAX_ERROR_CHARS]
             since = _format_moment(state.last_success) if state.last_success else ""
@@ -96,14 +107,17 @@ class AlertRules:
         if self._settings.down_minutes is None:
             return {}
         problems = {}
+        elapsed_s = time.monotonic()
         for kind, states in (("platform", self._watched.connections()), ("endpoint", self._watched.endpoints())):
             template = self._texts.alert_platform if kind == "platform" else self._texts.alert_endpoint
             for name, is_reachable in states.items():
                 key = f"{kind} {name}"
                 if is_reachable:
                     self._down_since.pop(key, None)
-                elif now - self._down_since.setdefault(key, now) >= timedelta(minutes=self._settings.down_minutes):
-                    problems[key] = template.format(name=name, since=_format_moment(self._down_since[key]))
+                    continue
+                down_for = timedelta(seconds=elapsed_s - self._down_since.setdefault(key, elapsed_s))
+                if down_for >= timedelta(minutes=self._settings.down_minutes):
+                    problems[key] = template.format(name=name, since=_format_moment(now - down_for))
         return problems
 
     async def _find_spent_limits(self, now: datetime) -> Mapping[str, str]:
@@ -141,6 +155,15 @@ class AlertRules:
                 hours=hours, messages=recent_activity.messages, usual=f"{usual_answers:.1f}"
             )
         }
+
+    def _find_clock_jump(self, now: datetime) -> Mapping[str, str]:
+        jump = self._watched.clock.recent_jump
+        if jump is None:
+            return {}
+        noticed_at = _format_moment(now - timedelta(seconds=time.monotonic() - jump.noticed_at))
+        template = self._texts.alert_clock_ahead if jump.seconds > 0 else self._texts.alert_clock_back
+        duration = format_duration(abs(jump.seconds), self._texts)
+        return {"clock": template.format(duration=duration, moment=noticed_at)}
 
 
 @dataclass
@@ -256,8 +279,8 @@ def make_alerts(
 ) -> Alerts:
     """Return the alerts of a daemon."""
     states = monitor.get_source_states, monitor.get_connections, monitor.get_endpoints
-    watched = Watched(*states, live, UsageRepository(database), ActivityRepository(database))
-    return Alerts(AlertRules(live.settings, watched), AlertSender(live.settings, handler_for, adapters))
+    watched = Watched(*states, live, UsageRepository(database), ActivityRepository(database), monitor.clock)
+    return Alerts(AlertRules(live.settings.alerts, watched), AlertSender(live.settings, handler_for, adapters))
 
 
 def find_alert_errors(settings: Settings) -> Sequence[str]:

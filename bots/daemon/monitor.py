@@ -14,6 +14,7 @@ from core.errors import StoreError, UsageError
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder
 from core.ports import Adapter, AnswerFunction, ConnectionStatus, SourceRefresher
+from core.runtime.clock import ClockWatch
 from core.runtime.tasks import task_group
 from core.settings import MetricsSettings, Settings
 from core.types import SourceState
@@ -89,6 +90,7 @@ class Monitor:
         self._monitored: MonitoredParts | None = None
         self.stage: Stage = "starting"
         self.lag = EventLoopLag()
+        self.clock = ClockWatch()
         self.metrics_recorder: MetricsRecorder = metrics or MetricsRecorder()
 
     def instrument_answer(self, answer: AnswerFunction) -> AnswerFunction:

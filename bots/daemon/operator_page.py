@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
+from core.errors import StoreError
 from core.observability.logs import buffered_logs
 from core.settings import Settings
 from core.settings.loader import get_secret_values
 
 if TYPE_CHECKING:
+    from bots.daemon.alerts import AlertRules
     from bots.daemon.bootstrap import Daemon
+    from bots.daemon.monitor import Monitor
 
 
 @asynccontextmanager
@@ -34,7 +39,18 @@ async def open_operator_page(settings: Settings, daemon: Daemon) -> AsyncIterato
             daemon.refresh_scheduler,
             log_buffer,
             secrets=secrets,
-            get_problems=daemon.monitor.get_problems,
+            find_problems=partial(find_problems, daemon.monitor, daemon.alerts.rules.at_once()),
         )
         async with serve_operator_page(settings.operator_page, context):
             yield
+
+
+async def find_problems(monitor: Monitor, rules: AlertRules) -> Sequence[str]:
+    """Return what is wrong, one line each: of the daemon, and what alerts would report if it lasted."""
+    lines = list(monitor.get_problems())
+    try:
+        found = await rules.find_problems(datetime.now(UTC))
+    except StoreError as error:
+        return [*lines, str(error)]
+    # The monitor says why a platform is away. The page shows no Markdown.
+    return lines + [line.replace("`", "") for key, line in found.items() if not key.startswith("platform ")]

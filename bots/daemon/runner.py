@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 DAILY_MINUTES = 24 * 60
+CLOCK_MINUTES = 1.0
 # How often the journal is tried again at the start: for four minutes.
 RESUME_RETRIES = 20
 
@@ -87,6 +88,7 @@ async def _serve(
         await stack.enter_async_context(
             run_periodically(DAILY_MINUTES, lambda: erase_expired(settings, daemon.journal))
         )
+        await stack.enter_async_context(run_periodically(CLOCK_MINUTES, daemon.monitor.clock.look))
         await stack.enter_async_context(daemon.alerts.run())
         errors: list[Exception] = []
         adapters_by_platform = [list(group) for _, group in groupby(sorted(adapters, key=_get_platform), _get_platform)]

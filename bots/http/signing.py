@@ -30,8 +30,11 @@ def verify(secret: str, timestamp: str, signature: str, body: bytes, now: float)
     expected = sign(secret, timestamp, body)
     if not hmac.compare_digest(expected.encode(), signature.encode("utf-8", "replace")):
         return f"{SIGNATURE} does not fit the body, the time and the secret"
-    if abs(now - int(timestamp)) > MAX_CLOCK_SKEW_S:
-        return f"{TIMESTAMP} is more than {MAX_CLOCK_SKEW_S} s away from this clock"
+    skew_s = int(timestamp) - now
+    if abs(skew_s) > MAX_CLOCK_SKEW_S:
+        direction = "ahead of" if skew_s > 0 else "behind"
+        allowed = f"{MAX_CLOCK_SKEW_S} s are allowed"
+        return f"{TIMESTAMP} is {abs(skew_s):.0f} s {direction} this machine's clock; {allowed}"
     return ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,12 +25,15 @@ from core.storage.usage import UsageRepository
 
 MAX_DAYS = 3660
 
+FindProblems = Callable[[], Awaitable[Sequence[str]]]
+
 SESSION = web.RequestKey("SESSION", Session)
+PROBLEMS = web.RequestKey("PROBLEMS", Sequence[str])
 
 
 @dataclass(frozen=True, slots=True)
 class PageContext:
-    """The data of the page: the journal, the sources, the log, and what is wrong just now (`get_problems`)."""
+    """The data of the page: the journal, the sources, the log, and what is wrong just now (`find_problems`)."""
 
     settings: Settings
     renderer: PageRenderer
@@ -41,7 +44,7 @@ class PageContext:
     audit: Audit
     source_refresher: SourceRefresher
     log_buffer: LogBuffer
-    get_problems: Callable[[], Sequence[str]]
+    find_problems: FindProblems
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     streams: set[asyncio.Task[Any]] = field(default_factory=set)
 
@@ -53,7 +56,7 @@ def make_context(
     log_buffer: LogBuffer,
     *,
     secrets: Sequence[str] = (),
-    get_problems: Callable[[], Sequence[str]] = tuple,
+    find_problems: FindProblems,
 ) -> PageContext:
     """Return the context of a page over one database."""
     return PageContext(
@@ -66,7 +69,7 @@ def make_context(
         Audit(database, lambda: settings.administration.audit_days),
         source_refresher,
         log_buffer,
-        get_problems,
+        find_problems,
     )
 
 
@@ -92,7 +95,7 @@ def show(
     notice = ""
     if session and status == 200:
         notice, session.notice = session.notice, ""
-    problems = context.get_problems() if session else ()
+    problems = request.get(PROBLEMS, ())
     shared = {"session": session, "notice": notice, "problems": problems, "path": request.path, "problem": ""}
     html = context.renderer.render(template, **{**shared, "status": status, **(values or {})})
     return web.Response(text=html, status=status, content_type="text/html", charset="utf-8")

@@ -17,6 +17,7 @@ from bots.common.markdown import MarkdownRenderer, is_web_url
 from core.formatting import (
     format_age,
     format_cost,
+    format_wait,
     pluralize,
     replace_lone_surrogates,
     strip_control_characters,
@@ -78,6 +79,7 @@ def _make_environment(clean: Callable[[Any], Any]) -> Environment:
     )
     environment.filters.update(
         age=format_age,
+        wait=format_wait,
         cost=format_cost,
         count=pluralize,
         ms=format_ms,

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from aiohttp import http_exceptions, web
 
 from bots.common.web_server import refuse_other_hosts, serve_application
-from bots.operator_page.context import CONTEXT, SESSION, PageContext, get_session, show
+from bots.operator_page.context import CONTEXT, PROBLEMS, SESSION, PageContext, get_context, get_session, show
 from bots.operator_page.live_log import show_log, stream_log
 from bots.operator_page.sessions import COOKIE, Sessions, TooManyAttempts
 from bots.operator_page.teaching import review_answer, show_taught, show_teach_form, teach
@@ -48,6 +48,7 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
+LOG_STREAM = "/log/stream"
 OPEN_PATHS = frozenset({"/sign-in", *(f"/static/{name}" for name in STATIC_TYPES)})
 
 
@@ -90,7 +91,7 @@ def _add_routes(application: web.Application, sessions: Sessions) -> None:
         "/feedback": show_feedback,
         "/usage": show_usage,
         "/log": show_log,
-        "/log/stream": stream_log,
+        LOG_STREAM: stream_log,
     }
     for path, handler in pages.items():
         router.add_get(path, handler)
@@ -138,10 +139,12 @@ def _make_guard(sessions: Sessions) -> Callable[..., Awaitable[web.StreamRespons
             await _read_form(request)
         if request.path in OPEN_PATHS:
             return await handler(request)
-        if session is None and request.method in ("GET", "HEAD") and request.path != "/log/stream":
+        if session is None and request.method in ("GET", "HEAD") and request.path != LOG_STREAM:
             raise web.HTTPSeeOther("/sign-in")
         if session is None:
             raise web.HTTPForbidden(text="Sign in first.")
+        if request.method == "GET" and request.path != LOG_STREAM:
+            request[PROBLEMS] = await get_context(request).find_problems()
         if request.method == "POST" and not session.accepts(str((await request.post()).get("form_token", ""))):
             raise web.HTTPForbidden(text="This form is not from this page, or too old. Open it again.")
         return await handler(request)

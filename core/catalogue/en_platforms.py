@@ -57,6 +57,14 @@ class PlatformTexts:
     alert_source_never = "The source `{name}` could not be read yet: {error}"
     alert_endpoint = "The model `{name}` has not answered since {since}. Its fallbacks are used, if any."
     alert_platform = "`{name}` has been unreachable since {since}."
+    alert_clock_ahead = (
+        "The clock of this machine jumped ahead by {duration} at {moment}, or the machine slept. If it is wrong now, "
+        "set it: signed events are refused, and questions count as too old."
+    )
+    alert_clock_back = (
+        "The clock of this machine was set back by {duration} at {moment}. If it is wrong now, set it: signed events "
+        "are refused, and what happens at a time of day comes late."
+    )
     alert_budget = (
         "{share} of the daily limit `{name}` is used up: {used} of {limit}. "
         "At the limit I stop answering until midnight."

@@ -51,6 +51,13 @@ class ChinesePlatformTexts:
     alert_source_never = "资料源 `{name}` 还没能读取：{error}"
     alert_endpoint = "模型 `{name}` 自 {since} 起没有回应。如有备用端点，正在使用备用端点。"
     alert_platform = "`{name}` 自 {since} 起无法连接。"
+    alert_clock_ahead = (
+        "{moment}，本机时钟向前跳了 {duration}，或者机器曾休眠。时钟不对时请校准："
+        "签名的事件会被拒绝，问题会被当作过旧。"
+    )
+    alert_clock_back = (
+        "{moment}，本机时钟被拨回了 {duration}。如果时间不对，请校准：签名的事件会被拒绝，按时刻进行的工作会推迟。"
+    )
     alert_budget = "每日限额 `{name}` 已用 {share}：{used} / {limit}。用完后我将停止回答，直到午夜。"
     alert_silent = (
         "我已经 {hours} 小时没有主动回答，期间群里有 {messages} 条消息；此前每天主动回答 {usual} 次。"

@@ -83,6 +83,12 @@ def read_yaml(path: Path) -> YamlFile:
     return parse_yaml(raw, path)
 
 
+def format_yaml(values: Mapping[str, Any]) -> str:
+    """Return plain data as YAML, in its order."""
+    text: str = yaml.safe_dump(dict(values), allow_unicode=True, sort_keys=False)
+    return text
+
+
 def parse_yaml(raw: bytes, path: Path) -> YamlFile:
     """Parse the content of a file as `read_yaml` does; `path` is for the error messages."""
     builder = _Builder(path)

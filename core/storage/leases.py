@@ -27,6 +27,8 @@ _log = get_logger(__name__)
 # Everybody who is alive holds a lease of this name with their own id.
 DAEMON_PREFIX = "daemon:"
 KEPT_AFTER_DEATH = timedelta(hours=1)
+# No lease is given for so many times its length: where one lasts longer, the server's clock was set back.
+MAX_LENGTHS = 10
 # A lease runs out a little early and is tried for often, so that somebody else has it within its configured time.
 EXPIRY_SHARE = 0.8
 RENEWAL_SHARE = 0.2
@@ -146,10 +148,15 @@ class Leases(Repository):
 
     @uncancellable
     async def _renew(self) -> frozenset[str]:
-        """Renew all leases; return the names of those that are still ours."""
+        """Renew all leases; return the names of those that are still ours.
+
+        Those of others that seem to last for ever get the usual time: their owner may be dead.
+        """
         started_at = time.monotonic()
         renewal = update(leases).filter_by(owner=self.owner).values(expires_at=self._expires_at())
+        is_endless = leases.c.expires_at > func.now() + timedelta(seconds=self.lease_s * MAX_LENGTHS)
         async with self._database.transaction() as connection:
+            await connection.execute(update(leases).where(is_endless).values(expires_at=self._expires_at()))
             names = (await connection.scalars(renewal.returning(leases.c.name))).all()
         self._renewed_at = started_at
         return frozenset(names)

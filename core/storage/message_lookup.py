@@ -6,7 +6,6 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, or_, select
@@ -15,7 +14,7 @@ from core.language.languages import detect_language_of_any
 from core.storage.chat_history import is_readable_from
 from core.storage.engine import Repository
 from core.storage.messages import to_message
-from core.storage.tables import bot_values, chat_values, messages
+from core.storage.tables import bot_values, chat_values, messages, within_last
 from core.types import ASK_COMMANDS, Message
 
 MAX_MATCHES = 20
@@ -101,10 +100,11 @@ class MessageLookup(Repository):
         # Long answers take seconds.
         return await asyncio.to_thread(_is_among, text, [row.reply for row in rows])
 
-    async def has_handoff_since(self, message: Message, moment: datetime) -> bool:
-        """Return whether people were called in the chat after a time."""
+    async def has_recent_handoff(self, message: Message, seconds: float) -> bool:
+        """Return whether people were called in the chat in the last seconds."""
         columns = messages.c
-        return bool(await self._find(message, columns.purpose == "escalation", columns.received_at > moment))
+        is_recent = within_last(columns.received_at, seconds)
+        return bool(await self._find(message, columns.purpose == "escalation", is_recent))
 
     async def has_handoff_of(self, message: Message, question_id: str) -> bool:
         """Return whether people were called to a question in the chat of `message`."""

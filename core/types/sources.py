@@ -12,10 +12,10 @@ class SourceState:
     """The state of a stored source: its last refreshes, and when the next one is due.
 
     `error` is why the last try failed, "" after a success. `passages` and `documents` are what is stored, `unreadable`
-    names what could not be read, and why, and `repaired` counts what the last success read again because the store had
-    lost passages of it. `unfilled` of the passages have no vector yet, so that they are found by words alone;
-    `fill_error` is why the last try to make vectors failed. Times are None for "never" and, for `next_run`, for "only
-    when asked".
+    names what could not be read, and why, and `skipped` counts what was left out by rule, by reason. `repaired` counts
+    what the last success read again because the store had lost passages of it. `unfilled` of the passages have no
+    vector yet, so that they are found by words alone; `fill_error` is why the last try to make vectors failed. Times
+    are None for "never" and, for `next_run`, for "only when asked".
     """
 
     name: str
@@ -29,6 +29,7 @@ class SourceState:
     running: bool = False
     next_run: datetime | None = None
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
     repaired: int = 0
     unfilled: int = 0
     fill_error: str = ""

@@ -23,6 +23,7 @@ from knowledge.ingestion.schedule import (
     FILL_ERROR,
     LANGUAGES,
     REPAIRED,
+    SKIPPED,
     UNFILLED,
     UNREADABLE,
     index_fingerprint,
@@ -309,7 +310,7 @@ async def _record_success(context: RefreshContext, report: SyncReport) -> None:
     unreadable = {path: context.redact(reason) for path, reason in report.unreadable.items()}
     counts = {
         **document_counts,
-        "skipped": dict(report.skipped),
+        SKIPPED: dict(report.skipped),
         "seconds": round(report.seconds, 3),
         LANGUAGES: list(report.languages),
         REPAIRED: report.repaired,

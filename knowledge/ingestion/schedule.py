@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # The key under which a refresh's record names the documents that could not be read.
 UNREADABLE = "unreadable"
+# That for how many were left out by rule, by reason.
+SKIPPED = "skipped"
 LANGUAGES = "languages"
 # That for how many documents the store had lost passages of.
 REPAIRED = "repaired"
@@ -116,6 +118,7 @@ def _make_source_state(name: str, settings: Settings, state: RefreshState, start
         running=is_running,
         next_run=next_run,
         unreadable=state.counts.get(UNREADABLE, {}),
+        skipped=state.counts.get(SKIPPED, {}),
         repaired=state.counts.get(REPAIRED, 0),
         unfilled=state.counts.get(UNFILLED, 0),
         fill_error=state.counts.get(FILL_ERROR, ""),

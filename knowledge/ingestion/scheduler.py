@@ -1,4 +1,4 @@
-"""Keeps the stored sources up to date while the daemon runs: one task per source, woken by a timer."""
+"""Keeps the stored sources up to date while the daemon runs: one task per source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core.errors import EmbeddingError, JournalError, KimasError, SourceError, S
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder
 from core.runtime.tasks import task_group
-from core.runtime.timers import Timers, open_timers
+from core.runtime.timers import wait_for_event
 from core.settings import Settings
 from core.types import SourceState
 from knowledge.ingestion.refresh import (
@@ -84,7 +84,8 @@ class RefreshScheduler:
         self._index_slots = asyncio.Semaphore(INDEX_CONCURRENCY)
         # One source alone keeps the embedding model busy.
         self._fill_slot = asyncio.Lock()
-        self._fill_retry_at: dict[str, datetime] = {}
+        # By the monotonic clock.
+        self._fill_retry_at: dict[str, float] = {}
         self._source_names = stored_sources(settings.sources)
         self._reported_interrupted = set[str]()
         self._wake_events = {name: asyncio.Event() for name in self._source_names}
@@ -134,22 +135,21 @@ class RefreshScheduler:
 
         `purge_removed` deletes sources that are no longer configured.
         """
-        async with open_timers() as timers:
-            task = asyncio.create_task(self._run(timers, purge_removed))
-            try:
-                yield
-            finally:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+        task = asyncio.create_task(self._run(purge_removed))
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
 
-    async def _run(self, timers: Timers, purge_removed: bool) -> None:
+    async def _run(self, purge_removed: bool) -> None:
         async with task_group() as tasks:
             if purge_removed:
                 tasks.create_task(self._purge_removed())
             tasks.create_task(self._watch_store())
             for name in self._source_names:
-                tasks.create_task(self._refresh_loop(name, timers))
+                tasks.create_task(self._refresh_loop(name))
 
     async def _purge_removed(self) -> None:
         """Delete the sources that were configured at an earlier start; on failure, the next start tries again."""
@@ -162,22 +162,22 @@ class RefreshScheduler:
             # The configured sources are kept up to date all the same.
             _log_failure(error)
 
-    async def _refresh_loop(self, name: str, timers: Timers) -> None:
+    async def _refresh_loop(self, name: str) -> None:
         """Refresh one source whenever it is due: never two runs of it at once."""
-        wake_event = self._wake_events[name]
         while True:
             try:
-                next_check_at = await self._refresh_if_due(name)
+                delay = await self._refresh_if_due(name)
             except Exception as error:
                 # Any error: a failed refresh must not end the refreshes of a source.
                 _log_failure(error, source=name)
-                next_check_at = datetime.now(UTC) + self._retry_delay
-            timers.set(name, next_check_at, wake_event.set)
-            await wake_event.wait()
-            wake_event.clear()
+                delay = self._retry_delay
+            await wait_for_event(self._wake_events[name], delay.total_seconds())
 
-    async def _refresh_if_due(self, name: str) -> datetime:
-        """Refresh a source that is due, and return when to look again."""
+    async def _refresh_if_due(self, name: str) -> timedelta:
+        """Refresh a source that is due, and return how long to wait before the next look.
+
+        It is never long: the time of day may be set meanwhile.
+        """
         state = await self._load_state(name)
         await self._detect_change(name, state)
         refresh_at, now = self._next_refresh_at(name, state)
@@ -186,8 +186,8 @@ class RefreshScheduler:
                 self._reported_interrupted.add(name)
                 wait_s = round((refresh_at - now).total_seconds())
                 _log.warning("source.interrupted", source=name, tries=state.failures, retry_s=wait_s)
-            next_check_at = min(refresh_at or now + self._poll_interval, now + self._poll_interval)
-            return min(next_check_at, await self._fill(name)) if state.counts.get(UNFILLED) else next_check_at
+            delay = min(refresh_at - now, self._poll_interval) if refresh_at else self._poll_interval
+            return min(delay, await self._fill(name)) if state.counts.get(UNFILLED) else delay
         try:
             async with self._fetch_slots:
                 # While it waited, it may have been paused, or refreshed by another process.
@@ -196,32 +196,31 @@ class RefreshScheduler:
                     await self._refresh(name)
         except StoreLocked as error:
             _log.info("source.busy", source=name, reason=str(error))
-            return datetime.now(UTC) + self._retry_delay
+            return self._retry_delay
         except (SourceError, EmbeddingError) as error:
             _log.error("source.failed", source=name, error=str(error))
         # At once: the change must be announced, and another refresh may have been requested meanwhile.
-        return datetime.now(UTC)
+        return timedelta()
 
-    async def _fill(self, name: str) -> datetime:
+    async def _fill(self, name: str) -> timedelta:
         """Make a batch of vectors of a source, and return when to look for more: a refresh that is due comes first."""
-        now = datetime.now(UTC)
-        retry_at = self._fill_retry_at.get(name, now)
-        if retry_at > now:
-            return retry_at
+        remaining_s = self._fill_retry_at.get(name, 0.0) - time.monotonic()
+        if remaining_s > 0:
+            return timedelta(seconds=remaining_s)
         if self._fill_slot.locked():
             # Whoever asks for a refresh meanwhile need not wait for it.
-            return now + FILL_TURN_DELAY
+            return FILL_TURN_DELAY
         try:
             async with self._fill_slot:
                 await fill_source(self._context, name)
         except StoreLocked as error:
             _log.info("source.busy", source=name, reason=str(error))
-            return datetime.now(UTC) + self._retry_delay
+            return self._retry_delay
         except EmbeddingError as error:
             _log.error("source.not_filled", source=name, error=str(error))
-            self._fill_retry_at[name] = datetime.now(UTC) + FILL_RETRY_DELAY
-            return self._fill_retry_at[name]
-        return datetime.now(UTC)
+            self._fill_retry_at[name] = time.monotonic() + FILL_RETRY_DELAY.total_seconds()
+            return FILL_RETRY_DELAY
+        return timedelta()
 
     def _next_refresh_at(self, name: str, state: RefreshState) -> tuple[datetime | None, datetime]:
         """Return when a source is due, and the current time."""

@@ -380,13 +380,14 @@ class TestMessageLookup:
 
     async def test_handoffs(self, journal: Journal, database: Database) -> None:
         lookup = MessageLookup(database)
-        since = datetime.now(UTC) - timedelta(minutes=5)
-        assert not await lookup.has_handoff_since(MESSAGE, since)
+        assert not await lookup.has_recent_handoff(MESSAGE, 300)
         await journal.record_message(
             replace(MESSAGE, id="call", origin=Origin(root_id="1", purpose="escalation"), command=HANDOFF_COMMAND)
         )
-        assert await lookup.has_handoff_since(MESSAGE, since)
-        assert not await lookup.has_handoff_since(MESSAGE, later())
+        assert await lookup.has_recent_handoff(MESSAGE, 300)
+        assert not await lookup.has_recent_handoff(MESSAGE, 0), "it is longer ago"
+        await database.write(update(messages).values(received_at=datetime.now(UTC) + timedelta(hours=1)))
+        assert not await lookup.has_recent_handoff(MESSAGE, 300), "the clock was ahead"
 
 
 class TestAnswerCache:

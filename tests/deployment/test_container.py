@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.version import Version
 
 from core.settings import MetricsSettings, RunSettings
 from core.settings.loader import load_settings
@@ -171,11 +172,20 @@ def test_compose_closes_what_is_not_needed(services: dict[str, Any]) -> None:
     assert "ports" not in kimas
 
 
-def test_every_place_names_the_same_version(services: dict[str, Any]) -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-    assert services["kimas"]["image"] == f"kimas:{version}"
-    pages = "".join((ROOT / name).read_text("utf-8") for name in ("README.md", "docs/install.md", "docs/telegram.md"))
-    assert set(re.findall(r"kimas[-:](\d+\.\d+\.\d+)", pages)) == {version}
+def test_between_releases_the_version_is_newer_than_the_last_one() -> None:
+    version = Version(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"])
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    sections = re.findall(r"^## \[(.+?)\]", changelog, re.MULTILINE)
+    if sections[0] == "Unreleased":
+        assert version.is_devrelease, "an installer takes it for newer than the last release"
+        assert Version(sections[1]) < version
+    else:
+        assert str(version) == sections[0]
+
+
+def test_no_page_names_a_version_to_install() -> None:
+    for name in ("README.md", "docs/install.md", "compose.yaml"):
+        assert not re.findall(r"kimas[-:]\d+\.\d+", (ROOT / name).read_text("utf-8"))
 
 
 def test_every_place_names_the_same_server_of_weaviate() -> None:

@@ -99,6 +99,10 @@ async def operator_page(
     """Serve the page on loopback. The environment gets both tokens."""
     environment.update({"PAGE_TOKEN": READER, "PAGE_OWNER_TOKEN": OWNER})
     database = await Database.open(folder / "journal.db")
+
+    async def find_problems() -> Sequence[str]:
+        return problems
+
     page_settings = OperatorPageSettings(
         port=0,
         allowed_hosts=("kimas.example",),
@@ -113,7 +117,7 @@ async def operator_page(
                 FixedSources(states),
                 log_buffer,
                 secrets=secrets,
-                get_problems=lambda: problems,
+                find_problems=find_problems,
             )
             async with serve_operator_page(page_settings, context) as port:
                 yield Page(f"http://127.0.0.1:{port}", Journal(database), context, log_buffer)

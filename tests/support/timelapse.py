@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 import aiosqlite
@@ -25,8 +27,9 @@ STEP_S = 0.002
 class TimeLapse:
     """The clock and the selector of one event loop."""
 
-    def __init__(self, selector: selectors.BaseSelector) -> None:
+    def __init__(self, selector: selectors.BaseSelector, speed: float = SPEED) -> None:
         self._selector = selector
+        self._speed = speed
         self._now = time.monotonic()
         self._threads = 0
 
@@ -42,7 +45,7 @@ class TimeLapse:
         events = self._selector.select(0)
         while not events and (end is None or self._now < end):
             # A thread at work needs real time; what waits for it must not be late for that.
-            speed = 1.0 if self._threads else SPEED
+            speed = 1.0 if self._threads else self._speed
             step = STEP_S if end is None else min(STEP_S, (end - self._now) / speed)
             events = self._selector.select(step)
             if not events:
@@ -60,10 +63,33 @@ class TimeLapse:
             self._threads -= 1
 
 
-def run_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+class WallClock:
+    """The time of day of the product's code: it passes with the monotonic clock, and `offset_s` sets it."""
+
+    def __init__(self, start: datetime) -> None:
+        self.offset_s = start.timestamp() - time.monotonic()
+
+    def time(self) -> float:
+        return time.monotonic() + self.offset_s
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        clock = self
+
+        class SetDatetime(datetime):
+            @classmethod
+            def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+                return datetime.fromtimestamp(clock.time(), UTC).astimezone(tz).replace(tzinfo=tz)
+
+        monkeypatch.setattr(time, "time", self.time)
+        for name, module in list(sys.modules.items()):
+            if name.startswith(("bots.", "core.", "knowledge.")) and getattr(module, "datetime", None) is datetime:
+                monkeypatch.setattr(module, "datetime", SetDatetime)
+
+
+def run_fast(monkeypatch: pytest.MonkeyPatch, speed: float = SPEED) -> None:
     """Let the clock of the running loop, and of all code that reads the monotonic clock, run fast from now on."""
     loop: Any = asyncio.get_running_loop()
-    clock = TimeLapse(loop._selector)
+    clock = TimeLapse(loop._selector, speed)
     run_in_executor = loop.run_in_executor
     execute = aiosqlite.Connection._execute
 

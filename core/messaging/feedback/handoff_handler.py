@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 from core.catalogue import Messages, messages_for
 from core.errors import UsageError
@@ -127,8 +126,8 @@ class HandoffHandler:
             return texts.private_chat
         if not get_people(self._settings, question.key):
             return texts.nobody_configured
-        since = datetime.now(UTC) - timedelta(minutes=self._settings.cooldown_minutes)
-        return texts.handoff_cooldown if await self._lookup.has_handoff_since(question, since) else ""
+        is_too_soon = await self._lookup.has_recent_handoff(question, self._settings.cooldown_minutes * 60)
+        return texts.handoff_cooldown if is_too_soon else ""
 
     async def _learn(self, adapter: Adapter, message: Message, texts: Messages) -> str:
         if not await self._is_trusted(adapter, message):

@@ -37,7 +37,8 @@ PAGE_SIZE = 50
 async def hold_lease(cluster: Cluster, source: str, duration_s: float) -> AsyncIterator[WriterLease]:
     """Hold the lease of a source inside the block; other writers wait until it is released or expires.
 
-    A writer that was killed blocks its source for `duration_s`. The machines' clocks must agree to a fraction of that.
+    A writer that was killed blocks its source for `duration_s`, whatever its clock said. A claim of a clock that is
+    behind counts as ended too early: its writer notices at its next renewal.
     Raises `StoreLocked` when the lease of another writer does not end.
     """
     lease = WriterLease(cluster, source, uuid.uuid4().hex, duration_s)
@@ -50,15 +51,20 @@ async def hold_lease(cluster: Cluster, source: str, duration_s: float) -> AsyncI
 
 @dataclass(slots=True)
 class WriterLease:
-    """The lease of one writer on a source: the `generation` that it alone writes, after the commit `previous`."""
+    """The lease of one writer on a source: the `generation` that it alone writes, after the commit `previous`.
+
+    `seen_claim` is the claim of another writer that this one waits for, and since when it has looked like that.
+    """
 
     cluster: Cluster
     source: str
     owner: str
     duration_s: float
-    expires_at: float = 0.0
+    # By the monotonic clock: ours may be set.
+    renew_at: float = 0.0
     generation: int = 0
     previous: Commit = field(default_factory=Commit)
+    seen_claim: tuple[Mapping[str, Any] | None, float] = (None, 0.0)
 
     async def acquire(self) -> None:
         """Wait for the lease. Raises `StoreLocked`."""
@@ -81,11 +87,11 @@ class WriterLease:
 
         Raises `StoreLocked` when it expired and another writer has it now.
         """
-        if force or self.expires_at - time.time() < self.duration_s / 2:
+        if force or time.monotonic() >= self.renew_at:
             if not await self._is_held():
                 message = f"another process took over the writing of source {self.source}"
                 raise StoreLocked(f"{self.cluster.store_name}: {message}")
-            await self._put_claim(time.time() + self.duration_s)
+            await self.cluster.put(DOCUMENTS, [self._make_claim(self.duration_s)])
 
     async def release(self) -> None:
         """Release the lease, unless another writer has it now. Claims that a commit has overtaken are deleted."""
@@ -96,7 +102,7 @@ class WriterLease:
             if committed_generation >= self.generation:
                 await self.cluster.remove(self._make_keys(self.previous.generation, committed_generation))
             elif await self._is_held():
-                await self._put_claim(0.0)
+                await self.cluster.put(DOCUMENTS, [self._make_claim(-self.duration_s)])
         except StoreError as error:
             # It runs out by itself. What happened inside the block is what counts.
             _log.warning("store.not_released", source=self.source, error=str(error))
@@ -104,12 +110,11 @@ class WriterLease:
     async def _claim_next(self) -> bool:
         """Claim the generation after the newest one, unless another writer holds that."""
         newest, claim = await self._find_newest_claim()
-        if claim and int(claim["until"]) >= time.time() * 1000:
+        if claim and int(claim["until"]) >= time.time() * 1000 and not self._stands_still(claim):
             return False
         self.previous = await self._load_commit()
         self.generation = newest + 1
-        self.expires_at = time.time() + self.duration_s
-        if not await self.cluster.create(self._make_claim()):
+        if not await self.cluster.create(self._make_claim(self.duration_s)):
             return False
         await asyncio.sleep(CONFIRMATION_S)
         self.previous = await self._load_commit()
@@ -118,6 +123,12 @@ class WriterLease:
             await self.cluster.remove(self._make_keys(self.generation, self.generation))
             return False
         return await self._is_held()
+
+    def _stands_still(self, claim: Mapping[str, Any]) -> bool:
+        """Return whether nobody has renewed a claim for its whole time: its clock, or ours, was set."""
+        if claim != self.seen_claim[0]:
+            self.seen_claim = claim, time.monotonic()
+        return time.monotonic() - self.seen_claim[1] > self.duration_s
 
     async def _find_newest_claim(self) -> tuple[int, Mapping[str, Any] | None]:
         """Return the newest generation that was ever claimed or committed, and its claim where it is not committed."""
@@ -144,13 +155,10 @@ class WriterLease:
         key = commit_key(self.source)
         return Commit.from_properties((await self.cluster.get([key])).get(key))
 
-    async def _put_claim(self, expires_at: float) -> None:
-        self.expires_at = expires_at
-        await self.cluster.put(DOCUMENTS, [self._make_claim()])
-
     def _make_keys(self, first: int, last: int) -> list[uuid.UUID]:
         return [lease_key(self.source, generation) for generation in range(first, last + 1)]
 
-    def _make_claim(self) -> NewObject:
-        properties = {"owner": self.owner, "until": int(self.expires_at * 1000)}
+    def _make_claim(self, duration_s: float) -> NewObject:
+        self.renew_at = time.monotonic() + duration_s / 2
+        properties = {"owner": self.owner, "until": int((time.time() + duration_s) * 1000)}
         return NewObject(lease_key(self.source, self.generation), properties)

@@ -46,6 +46,15 @@ def test_before_the_first_refresh_everything_is_due_and_nothing_is_made(deployme
     assert "live" in text
 
 
+def test_what_was_left_out_by_rule_is_counted_later_too(deployment: Deployment) -> None:
+    (deployment.folder / "docs" / "picture.foo").write_text("text", "utf-8")
+    (deployment.folder / "docs" / "blank.md").write_text(" \n", "utf-8")
+    deployment.call("ingest")
+    sources = {source["name"]: source for source in deployment.json("sources")["sources"]}
+    assert sources["docs"]["skipped"] == {"unknown kind": 1, "empty": 1}
+    assert "docs left out: 1 empty, 1 unknown kind" in deployment.call("sources").stdout
+
+
 def test_what_ingest_did_is_on_record_and_failures_are_told(deployment: Deployment) -> None:
     started_at = datetime.now(UTC) - timedelta(seconds=1)
     deployment.call("ingest")

@@ -16,8 +16,10 @@ from sqlalchemy import update
 
 from bots.daemon.alerts import AlertRules, Alerts, AlertSender, Watched
 from bots.daemon.monitor import Monitor
+from bots.daemon.operator_page import find_problems
 from core.errors import UsageError
 from core.ports import ConnectionStatus
+from core.runtime.clock import ClockWatch
 from core.settings import Settings
 from core.storage.activity import ActivityRepository
 from core.storage.messages import Journal
@@ -42,6 +44,7 @@ class World:
     connections: dict[str, bool] = field(default_factory=dict)
     endpoints: dict[str, bool] = field(default_factory=dict)
     limits: dict[str, float] = field(default_factory=dict)
+    clock: ClockWatch = field(default_factory=ClockWatch)
 
     async def states(self) -> Sequence[SourceState]:
         return self.states_
@@ -57,7 +60,7 @@ class World:
         database: Any = self.journal.database
         parts: Any = self
         return AlertRules(
-            settings,
+            settings.alerts,
             Watched(
                 self.states,
                 lambda: self.connections,
@@ -65,6 +68,7 @@ class World:
                 parts,
                 UsageRepository(database),
                 ActivityRepository(database),
+                self.clock,
             ),
         )
 
@@ -94,18 +98,43 @@ async def test_a_source_that_fails_for_long_is_a_problem(world: World) -> None:
     assert "上次更新于" in (await world.rules(language="zh").find_problems(NOW))["source stale"]
 
 
-async def test_what_is_away_is_a_problem_after_some_minutes(world: World) -> None:
+async def test_who_looks_now_sees_what_alerts_would_report_if_it_lasted(world: World) -> None:
+    failing_state = SourceState("docs", "files", last_success=datetime.now(UTC), error="no route to host")
+    world.states_ = [failing_state, SourceState("well", "files", last_success=datetime.now(UTC))]
+    world.endpoints = {"gpt at host": False}
+    world.connections = {"telegram": False}
+    rules = world.rules(language="zh")
+    assert await rules.find_problems(datetime.now(UTC)) == {}
+    monitor = Monitor()
+    connection = ConnectionStatus()
+    adapter: Any = SimpleNamespace(label="telegram", connection=connection)
+    refresher: Any = SimpleNamespace(store_problem="")
+    monitor.attach([adapter], refresher, refresher, None)
+    lines = await find_problems(monitor, rules.at_once())
+    assert [line.split(" was ")[0].split(" has ")[0] for line in lines] == [
+        "telegram is not connected",
+        "The source docs",
+        "The model gpt at host",
+    ]
+    assert "no route to host" in lines[1]
+
+
+async def test_what_is_away_is_a_problem_after_some_minutes(world: World, time_lapse: None) -> None:
     rules = world.rules(down_minutes=5)
     world.connections = {"telegram": False, "slack": True}
     world.endpoints = {"gpt at host": False}
     assert await rules.find_problems(NOW) == {}
     world.connections["telegram"] = True
+    await asyncio.sleep(4 * 60)
     assert set(await rules.find_problems(NOW + timedelta(minutes=4))) == set()
     world.connections["telegram"] = False
-    problems = await rules.find_problems(NOW + timedelta(minutes=6))
-    assert set(problems) == {"endpoint gpt at host"}, "telegram was back in between"
+    await asyncio.sleep(2 * 60)
+    problems = await rules.find_problems(NOW - timedelta(days=1))
+    assert set(problems) == {"endpoint gpt at host"}, "telegram was back in between, and the clock does not matter"
+    await asyncio.sleep(6 * 60)
     problems = await rules.find_problems(NOW + timedelta(minutes=12))
     assert set(problems) == {"endpoint gpt at host", "platform telegram"}
+    assert "12:00" not in problems["platform telegram"]
 
 
 async def test_a_daemon_on_standby_misses_no_platform() -> None:

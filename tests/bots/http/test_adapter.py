@@ -118,8 +118,8 @@ UNSIGNED: list[tuple[dict[str, Any], str]] = [
     ({"secret": "another secret of the same length"}, "does not fit"),
     ({"signature": ""}, "missing"),
     ({"signature": "v1=é"}, "does not fit"),
-    ({"timestamp": str(int(time.time()) - 40_000)}, "more than 300 s"),
-    ({"timestamp": str(int(time.time()) + 40_000)}, "more than 300 s"),
+    ({"timestamp": str(int(time.time()) - 40_000)}, "behind this machine"),
+    ({"timestamp": str(int(time.time()) + 40_000)}, "ahead of this machine"),
     ({"timestamp": "now"}, "seconds since 1970"),
     ({"timestamp": "²"}, "seconds since 1970"),
 ]

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from core.observability.logs import configure_logs
-from core.runtime.timers import open_timers, run_periodically
+from core.runtime.timers import run_periodically
 from core.settings import LogSettings, RefreshSettings
 from core.settings.cron import RefreshSchedule
 
@@ -128,18 +128,3 @@ def test_jitter_only_delays() -> None:
     assert daily.next_after(SATURDAY, 0.5) == SATURDAY + timedelta(days=1, hours=6)
     assert RefreshSchedule(0).next_after(SATURDAY) is None
     assert (RefreshSchedule(1e15).next_after(SATURDAY) or SATURDAY) > SATURDAY + timedelta(days=36_000)
-
-
-async def test_an_alarm_rings_at_its_time_and_can_be_moved() -> None:
-    fired: list[str] = []
-    last = asyncio.Event()
-    now = datetime.now(UTC)
-    async with open_timers() as timers, asyncio.timeout(60):
-        timers.set("missed", now - timedelta(days=3), lambda: fired.append("missed"))
-        timers.set("moved", now + timedelta(seconds=0.1), lambda: fired.append("too early"))
-        timers.set("moved", now + timedelta(days=1), lambda: fired.append("too early"))
-        timers.set("soon", now + timedelta(seconds=0.4), last.set)
-        await last.wait()
-        timers.set("late", datetime.now(UTC) + timedelta(seconds=0.1), lambda: fired.append("after the end"))
-    await asyncio.sleep(0.2)
-    assert fired == ["missed"]

@@ -171,6 +171,19 @@ class TestLeases:
             task.cancel()
         await asyncio.gather(leading, lead_task, renewing, return_exceptions=True)
 
+    async def test_a_lease_of_a_clock_that_was_set_back_ends_soon(self, join: Join) -> None:
+        dead = await join(LEASE_S)
+        living = await join(LEASE_S)
+        await dead.leases.acquire("source:docs")
+        future = func.now() + timedelta(hours=1)
+        await dead.database.write(update(leases).filter_by(owner=dead.database.owner).values(expires_at=future))
+        async with asyncio.timeout(20):
+            renewal = asyncio.create_task(living.leases.run())
+            while not await living.leases.acquire("source:docs"):
+                await asyncio.sleep(0.1)
+            renewal.cancel()
+        assert await living.leases.count_others() == 0
+
     async def test_the_end_of_the_work_gives_the_lease_back(self, join: Join) -> None:
         first = await join()
         second = await join()

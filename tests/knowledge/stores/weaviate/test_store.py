@@ -365,6 +365,13 @@ class TestWriters:
             waiting = ((source, 0.013 * number) for source in holders for number in range(waiting_count))
             await asyncio.gather(*(write(source, delay_s) for source, delay_s in waiting))
 
+    async def test_a_claim_of_a_clock_that_was_ahead_ends(self, settings: WeaviateSettings) -> None:
+        async with opened(settings), connect_cluster(settings) as cluster:
+            claim = {"owner": "dead", "until": int((time.time() + 86_400) * 1000)}
+            await cluster.put(DOCUMENTS, [NewObject(lease_key("docs", 1), claim)])
+            async with asyncio.timeout(20), hold_lease(cluster, "docs", 0.5) as lease:
+                assert lease.generation == 2
+
     async def test_failed_writes_leave_claims_that_the_next_one_clears(
         self, settings: WeaviateSettings, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -1,0 +1,160 @@
+"""`kimas backup` and `kimas restore`: what cannot be made again, in one file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bots.common.terminal import make_console, print_json
+from core.errors import UsageError
+from core.observability.logs import make_redactor
+from core.runtime.data_dir import make_data_dir, require_access
+from core.runtime.locks import SOURCE_LOCKS, daemon_lock, refresh_lock
+from core.settings.loader import get_secret_values
+from core.settings.yaml_file import format_yaml
+
+if TYPE_CHECKING:
+    from core.settings import Settings
+
+# Of the data directory: clones and models are made again, locks belong to processes, the rest to SQLite.
+SKIPPED_FOLDERS = frozenset({"git", "models", SOURCE_LOCKS})
+SKIPPED_ENDINGS = (".lock", "-wal", "-shm", "-journal")
+SKIPPED_FILES = frozenset({"dry-run.db"})
+DATA = "data/"
+CONFIGURATION = "configuration.yaml"
+SERVER_HINT = (
+    "the journal is on PostgreSQL, and not in this file: save it with `pg_dump --format=custom`, "
+    "as docs/operate.md says"
+)
+
+
+async def backup(settings: Settings, target: Path | None, *, as_json: bool) -> int:
+    """Save the data directory and the configuration without secrets in one file, also while the daemon runs.
+
+    Raises `UsageError` when there is nothing to save, and `StoreError`.
+    """
+    path = (target or Path(f"kimas-{datetime.now():%Y-%m-%d-%H%M%S}.zip")).absolute()
+    files = await asyncio.to_thread(_list_files, settings.data_dir, path)
+    if not files:
+        raise UsageError(f"there is nothing to save: {settings.data_dir} is empty")
+    await asyncio.to_thread(_write_archive, settings, path, files)
+    size = path.stat().st_size
+    if as_json:
+        print_json({"file": str(path), "bytes": size, "has_journal": not settings.journal.url})
+        return 0
+    out = make_console()
+    out.print(f"saved: {path} ({size / 1e6:,.1f} MB)", markup=False, soft_wrap=True)
+    if settings.journal.url:
+        out.print(SERVER_HINT, style="yellow", markup=False, soft_wrap=True)
+    return 0
+
+
+async def restore(settings: Settings, source: Path, *, as_json: bool) -> int:
+    """Put what a backup holds into the data directory, which must not have a journal or passages yet.
+
+    Raises `UsageError` for a directory in use and for a file that is no backup, `StoreLocked` beside a daemon, and
+    `StoreError`.
+    """
+    if not await asyncio.to_thread(source.is_file):
+        raise UsageError(f"there is no file {source}")
+    await asyncio.to_thread(make_data_dir, settings.data_dir)
+    with daemon_lock(settings.data_dir), refresh_lock(settings.data_dir):
+        names = await asyncio.to_thread(_read_archive, source, settings.data_dir)
+    if as_json:
+        print_json({"file": str(source), "restored": names, "has_journal": not settings.journal.url})
+        return 0
+    out = make_console()
+    out.print(f"restored to {settings.data_dir}: {', '.join(names)}", markup=False, soft_wrap=True)
+    if settings.journal.url:
+        out.print("the journal is on PostgreSQL: restore it with pg_restore", style="yellow", markup=False)
+    return 0
+
+
+def _list_files(data_dir: Path, target: Path) -> list[Path]:
+    """Return the files to save, the journal first: what it says of the passages is never newer than they are."""
+    require_access(data_dir)
+    files = [path for path in _walk(data_dir) if path.absolute() not in (target, _part_of(target))]
+    return sorted(files, key=lambda path: (path.parent != data_dir, path))
+
+
+def _walk(data_dir: Path) -> Iterator[Path]:
+    for folder, folder_names, file_names in os.walk(data_dir):
+        if Path(folder) == data_dir:
+            folder_names[:] = [name for name in folder_names if name not in SKIPPED_FOLDERS]
+        for name in file_names:
+            if name not in SKIPPED_FILES and not name.endswith(SKIPPED_ENDINGS):
+                yield Path(folder, name)
+
+
+def _write_archive(settings: Settings, target: Path, files: list[Path]) -> None:
+    """Write the archive beside its place, and put it there when it is whole."""
+    part = _part_of(target)
+    try:
+        with (
+            zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False) as archive,
+            tempfile.TemporaryDirectory(prefix=".kimas-", dir=target.parent) as folder,
+        ):
+            archive.writestr(CONFIGURATION, _describe_configuration(settings))
+            for path in files:
+                _add(archive, path, f"{DATA}{path.relative_to(settings.data_dir).as_posix()}", Path(folder))
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _add(archive: zipfile.ZipFile, path: Path, name: str, folder: Path) -> None:
+    from core.storage.snapshots import copy_sqlite
+
+    try:
+        if path.suffix != ".db":
+            archive.write(path, name)
+            return
+        copy = folder / path.name
+        copy_sqlite(path, copy)
+        archive.write(copy, name)
+        copy.unlink()
+    except FileNotFoundError:
+        # A refresh has replaced it meanwhile: it fetches again what is missing.
+        return
+
+
+def _describe_configuration(settings: Settings) -> str:
+    """Return the configuration as one file: secrets are only named in it, and a password in an address is hidden."""
+    values = settings.model_dump(mode="json", exclude_unset=True)
+    return make_redactor(get_secret_values(settings))(format_yaml(values))
+
+
+def _read_archive(source: Path, data_dir: Path) -> list[str]:
+    """Unpack an archive beside its place, look at it, and put it there; return what has been put there."""
+    from core.storage.snapshots import check_sqlite
+
+    with tempfile.TemporaryDirectory(prefix=".restoring-", dir=data_dir) as name:
+        folder = Path(name)
+        try:
+            with zipfile.ZipFile(source) as archive:
+                archive.extractall(folder, [member for member in archive.namelist() if member.startswith(DATA)])
+        except (zipfile.BadZipFile, EOFError) as error:
+            raise UsageError(f"{source} is no backup, or not a whole one: {error}") from error
+        restored = sorted(folder.glob(f"{DATA}*"))
+        if not restored:
+            raise UsageError(f"{source} is no backup of `kimas backup`: it has no folder {DATA}")
+        for path in folder.rglob("*.db"):
+            check_sqlite(path)
+        if existing := [path.name for path in restored if (data_dir / path.name).exists()]:
+            raise UsageError(
+                f"{data_dir} has {', '.join(existing)} already; move that away, or name an empty data_dir: "
+                "nothing is overwritten"
+            )
+        for path in restored:
+            path.rename(data_dir / path.name)
+    return [path.name for path in restored]
+
+
+def _part_of(target: Path) -> Path:
+    return target.with_name(f".{target.name}.part")
