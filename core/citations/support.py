@@ -101,7 +101,7 @@ class SupportIndex:
 
 def _translate(text: str, meanings: int = 2) -> Set[str]:
     """Return the terms of the English words that the dictionary has for a text in Chinese."""
-    return set(lexical_tokens(translate_terms(text, meanings)).split()) if count_cjk(text) else set()
+    return set(lexical_tokens(translate_terms(text, meanings).text).split()) if count_cjk(text) else set()
 
 
 def _extract_terms(text: str) -> Set[str]:

@@ -10,6 +10,7 @@ import asyncio
 import gzip
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
@@ -26,22 +27,34 @@ _BRACKETS = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
 _PARTICLES = re.compile(r"^(?:to be|to|an?|the) ")
 
 
+@dataclass(frozen=True, slots=True)
+class TermTranslation:
+    """The English words for a Chinese text, in its order, with its Latin words; and the share of it that is known.
+
+    `coverage` counts the characters of known terms, without the words that only ask, point or join. `text` is empty
+    where no term is known.
+    """
+
+    text: str
+    coverage: float
+
+
 async def prepare_glossary(text: str) -> None:
     """Load the dictionary in a thread where a text has Chinese in it: that takes some tenths of a second, once."""
     if count_cjk(text):
         await asyncio.to_thread(_load_entries)
 
 
-def translate_terms(text: str, meanings: int = 2) -> str:
+def translate_terms(text: str, meanings: int = 2) -> TermTranslation:
     """Return the Chinese terms of a text in English, each in its first `meanings`, beside its Latin words.
 
-    Empty where the dictionary knows none of them.
-
     >>> translate_terms("scrapy 怎么设置代理？")
-    'scrapy set up install surrogate proxy'
+    TermTranslation(text='scrapy set up install surrogate proxy', coverage=1.0)
     """
+    function_words = get_words("zh", "function_words")
     words: list[str] = []
-    has_translation = False
+    known_count = 0
+    unknown_count = 0
     for run in RUNS.findall(simplify(text)):
         if not count_cjk(run):
             words.append(run)
@@ -49,8 +62,11 @@ def translate_terms(text: str, meanings: int = 2) -> str:
         for term in _cut_into_terms(run):
             translations = _translate_term(term)[:meanings]
             words += translations
-            has_translation = has_translation or bool(translations)
-    return " ".join(dict.fromkeys(words)) if has_translation else ""
+            known_count += len(term) if translations else 0
+            unknown_count += 0 if translations or term in function_words else len(term)
+    if not known_count:
+        return TermTranslation("", 0.0)
+    return TermTranslation(" ".join(dict.fromkeys(words)), known_count / (known_count + unknown_count))
 
 
 def _cut_into_terms(run: str) -> Iterator[str]:

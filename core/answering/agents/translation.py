@@ -29,6 +29,8 @@ from core.types import Passage, Turn
 _log = get_logger(__name__)
 
 STAGE = "translate"
+# The share of a Chinese question that has to be known for its translation to stand for it.
+MIN_COVERAGE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +106,11 @@ async def translate_by_dictionary(
     if target != "en" or any(is_chinese_prose(passage) for passage in passages):
         return Translation()
     await prepare_glossary(query)
-    if text := translate_terms(query):
-        budget.translations[query] = text
-    return Translation(text, foreign_agents)
+    terms = translate_terms(query)
+    # What is unknown may be the subject: then the rest is searched, and not taken for what was asked.
+    if terms.coverage >= MIN_COVERAGE:
+        budget.translations[query] = terms.text
+    return Translation(terms.text, foreign_agents)
 
 
 def is_chinese_prose(passage: Passage) -> bool:

@@ -16,6 +16,8 @@ from core.types import Passage
 
 # The weight of a word that no passage contains where there are no passages: as among a thousand.
 _DEFAULT_UNKNOWN_WEIGHT = 7.6
+# The share of a Chinese message that has to be known for its translation to stand for it.
+MIN_COVERAGE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,8 @@ async def _translate(text: str, library: Library) -> str:
     if not languages or "zh" in languages or detect_language(text) != "zh":
         return ""
     await prepare_glossary(text)
-    return translate_terms(text)
+    terms = translate_terms(text)
+    return terms.text if terms.coverage >= MIN_COVERAGE else ""
 
 
 def _with_descriptions(text: str, match: WordMatch, descriptions: list[str]) -> WordMatch:

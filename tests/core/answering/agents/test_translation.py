@@ -242,18 +242,28 @@ async def test_chinese_words_in_english_sources_stop_no_search_of_terms(text: st
     assert len(library.queries) == 2
 
 
+@pytest.mark.parametrize("text", ["怎么安装犁具？", "魔搭怎么安装？"])
+async def test_a_question_of_which_a_part_is_unknown_is_searched_but_not_quoted(text: str) -> None:
+    library = ForeignLibrary()
+    reply = await ask_without_model(library, text)
+    assert library.queries == [text, "install erect"]
+    assert not reply.citations
+
+
 @pytest.mark.parametrize(
-    ("text", "terms"),
+    ("text", "terms", "coverage"),
     [
-        ("scrapy 怎么设置代理？", "scrapy set up install surrogate proxy"),
-        ("怎么自定义 scrapy 的中间件", "custom user-defined scrapy middleware"),
-        ("哪些專輯缺了曲目", "album record repertoire program"),
-        ("怎么办", ""),
-        ("how do I install it", ""),
+        ("scrapy 怎么设置代理？", "scrapy set up install surrogate proxy", 1.0),
+        ("怎么自定义 scrapy 的中间件", "custom user-defined scrapy middleware", 0.86),
+        ("哪些專輯缺了曲目", "album record repertoire program", 0.67),
+        ("魔搭怎么安装", "install erect", 0.5),
+        ("怎么办", "", 0.0),
+        ("how do I install it", "", 0.0),
     ],
 )
-def test_the_dictionary_has_the_terms_of_a_chinese_text(text: str, terms: str) -> None:
-    assert translate_terms(text) == terms
+def test_the_dictionary_has_the_terms_of_a_chinese_text(text: str, terms: str, coverage: float) -> None:
+    translation = translate_terms(text)
+    assert (translation.text, round(translation.coverage, 2)) == (terms, coverage)
 
 
 def test_a_name_is_claimed_once() -> None:
