@@ -27,6 +27,7 @@ VENDORS = {
     "aiogram": ["bots/telegram/"],
     # openai sends through aiohttp, whose exceptions come through.
     "aiohttp": [
+        "bots/api/server.py",
         "bots/discord/",
         "bots/http/server.py",
         "bots/daemon/monitor.py",

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from bots.cli.console import (
@@ -19,6 +19,7 @@ from bots.cli.console import (
 )
 from bots.cli.first_reading import describe_unfilled, read_first
 from bots.cli.language_check import describe_unknown_languages
+from bots.common.reply_json import passage_as_json, reply_as_json
 from bots.common.reply_sink import SilentSink
 from bots.common.terminal import ingest_progress, make_console, print_json
 from bots.console.render import ConsoleSink
@@ -32,7 +33,7 @@ from core.runtime.budget import Budget
 from core.runtime.tasks import capture_error, task_group
 from core.settings import Settings
 from core.settings.loader import get_secret_values
-from core.types import AgentScore, Passage, Question, Reply
+from core.types import AgentScore, Passage, Question
 from knowledge.embedding import get_known_languages
 from knowledge.ingestion.refresh import RefreshResult
 from knowledge.ingestion.schedule import stored_sources
@@ -148,33 +149,6 @@ async def ingest(settings: Settings, names: Sequence[str], *, rebuild: bool, as_
     return 1 if result.failures else 0
 
 
-def reply_as_json(question: str, reply: Reply) -> Mapping[str, Any]:
-    """Return the object that `kimas ask --json` prints (a contract)."""
-    from core.storage.usage import total_usage
-
-    token_usage = total_usage(reply.trace.tokens, reply.trace.cost)
-    return {
-        "question": question,
-        "query": reply.trace.query,
-        "strategy": reply.trace.strategy,
-        "agents": list(reply.trace.agents),
-        "answer": reply.text,
-        "citations": [asdict(citation) for citation in reply.citations],
-        "passages": [passage_as_json(passage) for passage in reply.passages],
-        "timings_ms": dict(reply.trace.timings_ms),
-        "cut": list(reply.trace.degraded),
-        "why_cut": dict(reply.trace.degrade_reasons),
-        "rounds": [asdict(search_round) for search_round in reply.trace.rounds],
-        "usage": {
-            "prompt": token_usage.prompt_tokens,
-            "completion": token_usage.completion_tokens,
-            "cost": round(token_usage.cost, 8),
-        },
-        "extractive": reply.is_extractive,
-        "nearest": [asdict(page) for page in reply.nearest_pages],
-    }
-
-
 def _search_result_as_json(result: SearchResult, settings: Settings) -> Mapping[str, Any]:
     """Return the object that `kimas search --json` prints (a contract)."""
     values: dict[str, Any] = {
@@ -199,17 +173,6 @@ def _print_search_result(result: SearchResult, settings: Settings) -> None:
         print_passages(out, result.passages)
     for name, reason in result.errors_by_agent.items():
         out.print(strip_control_characters(f"agent {name} failed: {reason}"), style="red", markup=False, soft_wrap=True)
-
-
-def passage_as_json(passage: Passage) -> Mapping[str, Any]:
-    """Return a passage as every `--json` prints it (a contract)."""
-    return {
-        "passage_id": passage.id,
-        "source": passage.source,
-        "path": passage.path,
-        "url": passage.url,
-        "score": round(passage.score, 4),
-    }
 
 
 def refresh_result_as_json(result: RefreshResult) -> Mapping[str, Any]:

@@ -369,6 +369,8 @@ class Daemon:
     refresh_scheduler: RefreshScheduler
     monitor: Monitor
     alerts: Alerts
+    live: LiveSettings
+    answer: AnswerFunction
     # None where this is the only daemon.
     sharing: Sharing | None = None
 
@@ -404,15 +406,14 @@ async def open_daemon(
     library = app.deps.library
     scheduler = app.make_refresh_scheduler(journal.database, recorder, leases)
     dispatcher = make_dispatcher(live, journal, refresher=scheduler, reload_settings=reload_settings, library=library)
-    inbox = make_inbox(
-        journal, monitor.instrument_answer(app.answer), dispatcher, library=library, service=app.answer_service
-    )
+    answer = monitor.instrument_answer(app.answer)
+    inbox = make_inbox(journal, answer, dispatcher, library=library, service=app.answer_service)
     sharing = await stack.enter_async_context(share_work(leases, inbox.share, journal.database))
     stack.push_async_callback(inbox.drain, 0)
     monitor.attach(platform_adapters, inbox, scheduler, app.models)
     alerts = make_alerts(live, journal.database, monitor, inbox.handler_for, startup_task.result())
     parts = (app, alerts.sender.adapters, feed_followers, inbox, journal, scheduler, monitor, alerts)
-    return Daemon(*parts, sharing)
+    return Daemon(*parts, live, answer, sharing)
 
 
 def require_knowledge(app: App) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from bots.daemon.api import open_api
 from bots.daemon.bootstrap import Daemon, open_daemon
 from bots.daemon.monitor import open_monitor
 from bots.daemon.operator_page import open_operator_page
@@ -60,6 +61,7 @@ async def run(settings: Settings, *, dry_run: bool = False, reload_settings: Set
             # A dry run may try a configuration that lacks a source by mistake.
             await stack.enter_async_context(daemon.refresh_scheduler.run(purge_removed=not dry_run))
             await stack.enter_async_context(open_operator_page(settings, daemon))
+            await stack.enter_async_context(open_api(settings, daemon))
             await _serve(settings, daemon, stack, stop, force_stop)
     _log.info("daemon.stopped")
     return 0

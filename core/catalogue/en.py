@@ -33,6 +33,8 @@ class English(PlatformTexts):
         "I found nothing about this in the sources I know ({sources}). They are in {language}, and I have no language "
         "model that could translate your question: please ask in {language}."
     )
+    # What was streamed cannot be taken back.
+    checked_answer = "*A citation above did not hold. The answer after the check of its sources:*"
     nearest_pages = "I found no direct answer in the sources I know. These pages come closest:\n\n{pages}"
     see_also = "See also: {pages}"
     no_sources = "none are configured"

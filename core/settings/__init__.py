@@ -45,6 +45,7 @@ from core.settings.knowledge import (
 from core.settings.limits import AUTO, AUTO_QUESTIONS, LimitsSettings as LimitsSettings
 from core.settings.messaging import (
     AdministrationSettings as AdministrationSettings,
+    ApiSettings as ApiSettings,
     AutoCommentSettings as AutoCommentSettings,
     BotSettings as BotSettings,
     DiscordSettings as DiscordSettings,
@@ -145,6 +146,7 @@ class Settings(PlatformsSection):
     tracing: TracingSettings = TracingSettings()
     alerts: AlertsSettings = AlertsSettings()
     operator_page: OperatorPageSettings = OperatorPageSettings()
+    api: ApiSettings = ApiSettings()
 
     @model_validator(mode="after")
     def _check_source_references(self) -> Settings:

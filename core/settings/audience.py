@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from core.settings.answering import AgentSettings
-from core.settings.base import EVERYONE, OPERATOR_PLATFORM
+from core.settings.base import API_PLATFORM, EVERYONE, OPERATOR_PLATFORM
 from core.settings.chats import (
     CHAT_EXAMPLES,
     can_be_private,
     find_network_fault,
     is_chat,
 )
-from core.settings.messaging import AutoCommentSettings, GateSettings, Platform, PlatformSettings
+from core.settings.messaging import ApiSettings, AutoCommentSettings, GateSettings, Platform, PlatformSettings
 from core.settings.sources import SourceSettings
 from core.types import NETWORK_PLATFORM, PlatformName
 
@@ -102,6 +102,11 @@ class RestrictedSettings(Protocol):
     @property
     def auto_comment(self) -> AutoCommentSettings:
         """In which chats it comments."""
+        ...
+
+    @property
+    def api(self) -> ApiSettings:
+        """Which programs may ask."""
         ...
 
     def get_bots(self, platform: str = "") -> list[tuple[str, Platform, PlatformSettings]]:
@@ -313,6 +318,7 @@ def _find_problem(entry: str, audience: tuple[str, ...], settings: RestrictedSet
         return "" if len(audience) == 1 else "everyone stands alone: remove it, or the other entries"
     bots = {(name, platform) for name, platform, _ in settings.get_bots()}
     networks = {f"http@{name}" if platform == "http" and name else platform for name, platform in bots}
+    networks |= {API_PLATFORM} if settings.api.clients else set()
     if ":" in entry:
         return _find_chat_fault(entry, settings, networks)
     if entry in (OWNERS, ADMINS) or entry in networks:
@@ -326,6 +332,8 @@ def _find_problem(entry: str, audience: tuple[str, ...], settings: RestrictedSet
 
 def _find_chat_fault(entry: str, settings: RestrictedSettings, networks: set[str]) -> str:
     name = PlatformName.parse(entry)
+    if name.platform == API_PLATFORM:
+        return "" if name.id in settings.api.clients else f"{entry!r}: there is no client api.clients.{name.id}"
     if not is_chat(entry):
         return f"{entry!r} is no chat: write {CHAT_EXAMPLES} or, for a further network, http:lobby@NAME"
     if name.network not in networks and not name.network_suffix:

@@ -20,6 +20,8 @@ WebAddress = Annotated[str, StringConstraints(strip_whitespace=True, pattern=r"^
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 # The terminal: only people who run the bot use it.
 OPERATOR_PLATFORM = "console"
+# Programs that ask: each client of the section `api` is a chat there.
+API_PLATFORM = "api"
 EVERYONE = "everyone"
 Audience = Annotated[
     tuple[str, ...],

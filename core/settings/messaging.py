@@ -176,6 +176,39 @@ class OperatorPageSettings(LocalServerSection):
         return self
 
 
+class ApiClientSettings(Section):
+    """A program that asks."""
+
+    token: Secret = Field(
+        examples=[{"env": "KIMAS_API_WEBUI"}],
+        description="what the program sends as its API key, at least 16 characters; whoever has it may ask",
+    )
+
+
+class ApiSettings(LocalServerSection):
+    """Other programs ask: an endpoint as OpenAI's, and `POST /ask` (docs/api.md).
+
+    Each client has a token, and is a chat for audiences and limits: `api:NAME`.
+    """
+
+    clients: dict[Name, ApiClientSettings] = Field(
+        default_factory=dict,
+        examples=[{"webui": {"token": {"env": "KIMAS_API_WEBUI"}}}],
+        description="the programs that may ask, by name",
+    )
+    allowed_origins: tuple[str, ...] = Field(
+        (),
+        description="web pages that may ask from a browser, by their origin such as `https://chat.example.org`; the "
+        "browser then knows the token",
+    )
+
+    @model_validator(mode="after")
+    def _check_clients(self) -> ApiSettings:
+        if self.port is not None and not self.clients:
+            raise ValueError("with a port, name at least one client: nobody may ask without a token")
+        return self
+
+
 class JournalSettings(Section):
     """Where the journal is, and how long it keeps messages and answers."""
 

@@ -1,0 +1,144 @@
+"""Reads what clients send: the question is the last message of the user, those before are its conversation."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.types import MessageRole, Turn
+
+MAX_TURNS = 40
+MAX_QUESTION_CHARS = 20_000
+MAX_TITLE_WORDS = 6
+# What a client asks for on its own: a title for the chat, tags, further questions. It wants JSON with one key.
+_TASK = re.compile(r"\s*###\s*Task:")
+_TASK_KEY = re.compile(r'\{\s*"(\w{1,40})"\s*:\s*(\[|")')
+_USER_LINE = re.compile(r"^USER:\s*(.+)$", re.MULTILINE)
+_ROLES: Mapping[str, MessageRole] = {"user": "user", "assistant": "assistant"}
+
+
+class InvalidRequest(Exception):
+    """A request that cannot be answered: the parameter at fault, and why."""
+
+    def __init__(self, param: str | None, reason: str) -> None:
+        super().__init__(reason)
+        self.param = param
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A request for a chat completion. `model` is the name that the client gave."""
+
+    question: str
+    history: tuple[Turn, ...]
+    model: str
+    is_streaming: bool = False
+    has_usage_chunk: bool = False
+
+
+def read_json(body: bytes) -> Mapping[str, Any]:
+    """Return the object that a request has. Raises `InvalidRequest`."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(None, "the body is not JSON in UTF-8") from error
+    if not isinstance(value, dict):
+        raise InvalidRequest(None, "the body is not a JSON object")
+    return value
+
+
+def read_question(body: Mapping[str, Any]) -> str:
+    """Return the question of `POST /ask`. Raises `InvalidRequest`."""
+    question = body.get("question")
+    if not isinstance(question, str) or not question.strip():
+        raise InvalidRequest("question", "question has to be a text")
+    return _limit(question.strip(), "question")
+
+
+def read_chat_request(body: Mapping[str, Any]) -> ChatRequest:
+    """Read a request for a chat completion; what is not known is ignored.
+
+    Raises `InvalidRequest` for what would be promised in silence and not done.
+    """
+    _refuse_impossible(body)
+    turns = _read_turns(body.get("messages"))
+    if not turns or turns[-1].role != "user":
+        raise InvalidRequest("messages", "the last message has to be the user's, with a text")
+    stream_options = body.get("stream_options")
+    return ChatRequest(
+        _limit(turns[-1].text, "messages"),
+        tuple(turns[:-1][-MAX_TURNS:]),
+        str(body.get("model") or ""),
+        is_streaming=body.get("stream") is True,
+        has_usage_chunk=isinstance(stream_options, dict) and stream_options.get("include_usage") is True,
+    )
+
+
+def answer_task(question: str) -> str | None:
+    """Return the JSON that a client wants for its own use, or None for a question of somebody.
+
+    Open WebUI asks a model for a chat's title, its tags and further questions, in messages of the user.
+
+    >>> answer_task('### Task:\\nSuggest tags. JSON format: { "tags": ["tag1"] }')
+    '{"tags": []}'
+    """
+    if not _TASK.match(question):
+        return None
+    key = _TASK_KEY.search(question)
+    if key is None:
+        return "{}"
+    first_question = _USER_LINE.search(question)
+    title = " ".join(first_question[1].split()[:MAX_TITLE_WORDS]) if first_question else ""
+    return json.dumps({key[1]: [] if key[2] == "[" else title}, ensure_ascii=False)
+
+
+def _refuse_impossible(body: Mapping[str, Any]) -> None:
+    choice = body.get("tool_choice")
+    response_format = body.get("response_format")
+    is_text = not isinstance(response_format, dict) or response_format.get("type") == "text"
+    refusals = {
+        "n": (body.get("n") not in (None, 1), "there is one answer for each question"),
+        "logprobs": (bool(body.get("logprobs")), "an answer has no probabilities"),
+        "tool_choice": (choice not in (None, "none", "auto"), "tools are not called"),
+        "response_format": (not is_text, "an answer is Markdown"),
+    }
+    for name, (is_refused, reason) in refusals.items():
+        if is_refused:
+            raise InvalidRequest(name, f"{name}: {reason}")
+
+
+def _read_turns(messages: object) -> list[Turn]:
+    """Return the turns of user and assistant. The instructions of a client rank below ours: they are left out."""
+    if not isinstance(messages, list):
+        raise InvalidRequest("messages", "messages has to be a list")
+    turns = []
+    for message in messages:
+        role = _ROLES.get(str(message.get("role"))) if isinstance(message, dict) else None
+        text = _read_text(message.get("content")) if role else ""
+        if role and text:
+            turns.append(Turn(role, text))
+    return turns
+
+
+def _read_text(content: object) -> str:
+    """Return the text of a message's content, which may be a list of parts. Raises `InvalidRequest` for pictures."""
+    if isinstance(content, str):
+        return content.strip()
+    parts: Sequence[object] = content if isinstance(content, list) else ()
+    texts = []
+    for part in parts:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "text" and isinstance(part, dict):
+            texts.append(str(part.get("text", "")))
+        elif kind is not None:
+            raise InvalidRequest("messages", f"a part of the kind {str(kind)[:40]} cannot be read: send text")
+    return "\n".join(texts).strip()
+
+
+def _limit(text: str, param: str) -> str:
+    if len(text) > MAX_QUESTION_CHARS:
+        raise InvalidRequest(param, f"the question has more than {MAX_QUESTION_CHARS} characters")
+    return text

@@ -1,0 +1,298 @@
+"""Serves other programs: `/v1/chat/completions`, `/v1/models` and `/ask`, a token per client."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from aiohttp import web
+
+from bots.api.completions import Completion, finish_reason, to_markdown, to_usage
+from bots.api.requests import InvalidRequest, answer_task, read_chat_request, read_json, read_question
+from bots.api.running import RunningAnswer, RunningAnswers
+from bots.common.reply_json import reply_as_json
+from bots.common.web_server import refuse_other_hosts, serve_application
+from core.errors import KimasError, QuotaExceeded, UsageError
+from core.messaging.policy.permissions import Permissions
+from core.observability.logs import get_logger
+from core.ports import AnswerFunction
+from core.settings import ApiSettings
+from core.settings.base import API_PLATFORM
+from core.storage.overrides import LiveSettings
+from core.types import ConversationKey, Message, Question, Reply
+
+_log = get_logger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+MODEL = "kimas"
+MIN_TOKEN_CHARS = 16
+MAX_BODY_BYTES = 512 * 1024
+READ_TIMEOUT_S = 10.0
+# Proxies close a connection on which nothing comes for a minute.
+KEEP_ALIVE_S = 15.0
+# How often it is looked whether the client is still there while it waits for a whole answer.
+LOOK_S = 0.5
+STREAM_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-cache, no-transform",
+    "X-Accel-Buffering": "no",
+}
+CLIENT = web.RequestKey("client", str)
+CORS_HEADERS = web.RequestKey("cors_headers", dict[str, str])
+RETRY_HEADERS = {"Retry-After": "30"}
+
+
+class Rejected(Exception):
+    """A request that is answered with an error, in the form that clients of OpenAI's API read."""
+
+    def __init__(self, status: int, code: str, reason: str, param: str | None = None) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.code = code
+        self.reason = reason
+        self.param = param
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the body of the response."""
+        kind = "invalid_request_error" if self.status < 500 and self.status != 429 else "server_error"
+        return {"error": {"message": self.reason, "type": kind, "param": self.param, "code": self.code}}
+
+
+@asynccontextmanager
+async def serve_api(settings: ApiSettings, live: LiveSettings, answer: AnswerFunction) -> AsyncIterator[int]:
+    """Serve inside the block, which receives the port.
+
+    Raises `UsageError` for an address that cannot be listened on, and for a token that is too short.
+    """
+    tokens = {name: client.token.value() for name, client in settings.clients.items()}
+    for name, token in tokens.items():
+        if len(token) < MIN_TOKEN_CHARS:
+            raise UsageError(f"api.clients.{name}.token is too short: give it at least {MIN_TOKEN_CHARS} characters")
+    server = ApiServer(tokens, frozenset(settings.allowed_origins), live, answer)
+    application = web.Application(client_max_size=MAX_BODY_BYTES)
+    refuse_other_hosts(application, settings.host, settings.allowed_hosts, section="api")
+    application.middlewares.extend([server.guard])
+    server.add_routes(application.router)
+    async with serve_application(
+        application, settings.host, settings.port or 0, section="api", error_class=UsageError
+    ) as port:
+        _log.info("api.listening", host=settings.host, port=port)
+        yield port
+
+
+class ApiServer:
+    """Handles the requests of all clients."""
+
+    def __init__(
+        self, tokens: Mapping[str, str], allowed_origins: frozenset[str], live: LiveSettings, answer: AnswerFunction
+    ) -> None:
+        self._tokens = {name: token.encode() for name, token in tokens.items()}
+        self._allowed_origins = allowed_origins
+        self._live = live
+        self._permissions = Permissions(live)
+        self._running = RunningAnswers(answer)
+        self._started_at = int(time.time())
+
+    def add_routes(self, router: web.UrlDispatcher) -> None:
+        """Add the paths; those of OpenAI's API also without `/v1`, which clients forget."""
+        for prefix in ("/v1", ""):
+            router.add_post(f"{prefix}/chat/completions", self._complete)
+            router.add_get(f"{prefix}/models", self._list_models)
+            router.add_get(f"{prefix}/models/{{name}}", self._show_model)
+        router.add_post("/ask", self._ask)
+
+    @web.middleware
+    async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let in who has a token, and answer every failure in the form that clients read."""
+        origin = request.headers.get("Origin", "")
+        is_allowed = origin in self._allowed_origins
+        cors_headers = {"Access-Control-Allow-Origin": origin, "Vary": "Origin"} if is_allowed else {}
+        if request.method == "OPTIONS":
+            allowed = {
+                "Access-Control-Allow-Headers": "Authorization, Content-Type",
+                "Access-Control-Allow-Methods": "GET, POST",
+            }
+            return web.Response(status=204, headers={**cors_headers, **(allowed if cors_headers else {})})
+        request[CORS_HEADERS] = cors_headers
+        try:
+            request[CLIENT] = self._find_client(request)
+            response = await handler(request)
+        except Rejected as error:
+            response = _to_response(error)
+        except InvalidRequest as error:
+            response = _to_response(Rejected(400, "invalid_value", str(error), error.param))
+        except web.HTTPException as error:
+            hint = "" if error.status != 404 else ": the base URL ends in /v1, and questions go to /chat/completions"
+            response = _to_response(Rejected(error.status, "refused", f"{error.reason}{hint}"))
+        if not response.prepared:
+            response.headers.update(cors_headers)
+        return response
+
+    def _find_client(self, request: web.Request) -> str:
+        """Return the name of the client whose token a request has. Raises `Rejected`."""
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        sent_token = token.strip().encode("utf-8", "surrogateescape")
+        # All of them are compared, so that the time tells nothing.
+        names = [name for name, own_token in self._tokens.items() if hmac.compare_digest(own_token, sent_token)]
+        if scheme.lower() != "bearer" or not names:
+            raise Rejected(401, "invalid_api_key", "the API key is missing or wrong: send Authorization: Bearer TOKEN")
+        return names[0]
+
+    async def _list_models(self, _request: web.Request) -> web.Response:
+        return web.json_response({"object": "list", "data": [self._describe_model()]})
+
+    async def _show_model(self, request: web.Request) -> web.Response:
+        if request.match_info["name"] != MODEL:
+            raise Rejected(404, "model_not_found", f"there is one model here: {MODEL}", "model")
+        return web.json_response(self._describe_model())
+
+    def _describe_model(self) -> Mapping[str, Any]:
+        return {"id": MODEL, "object": "model", "created": self._started_at, "owned_by": MODEL}
+
+    async def _ask(self, request: web.Request) -> web.Response:
+        body = await _read_body(request)
+        text = read_question(read_json(body))
+        reply = await self._wait_for_reply(request, body, Question(text))
+        return web.json_response(reply_as_json(text, reply))
+
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        body = await _read_body(request)
+        chat_request = read_chat_request(read_json(body))
+        if chat_request.model not in ("", MODEL):
+            raise Rejected(404, "model_not_found", f"there is one model here: {MODEL}", "model")
+        completion = Completion(MODEL)
+        task_text = answer_task(chat_request.question)
+        question = Question(chat_request.question, chat_request.history)
+        if not chat_request.is_streaming:
+            if task_text is not None:
+                return web.json_response(completion.make_whole(Reply(task_text)))
+            return web.json_response(completion.make_whole(await self._wait_for_reply(request, body, question)))
+        response = web.StreamResponse(headers=STREAM_HEADERS | request[CORS_HEADERS])
+        if task_text is not None:
+            await response.prepare(request)
+            await _send(response, completion.make_chunk({"role": "assistant", "content": task_text}))
+            await _send_end(response, completion, Reply(task_text), with_usage=chat_request.has_usage_chunk)
+            return response
+        async with self._join(request, body, question) as (running, task):
+            await response.prepare(request)
+            try:
+                await _stream(response, completion, running, task, with_usage=chat_request.has_usage_chunk)
+            except KimasError as error:
+                # The status is sent already: what ends without its last line is no complete answer.
+                await _send(response, _to_rejection(error).to_json())
+        return response
+
+    @asynccontextmanager
+    async def _join(
+        self, request: web.Request, body: bytes, question: Question
+    ) -> AsyncIterator[tuple[RunningAnswer, asyncio.Task[Reply]]]:
+        """Have the answer to a question of a client, from what it may see."""
+        await self._live.load()
+        client = request[CLIENT]
+        message = _make_message(client, question.text)
+        visible_sources = self._permissions.visible_sources(message)
+
+        def may_show(reply: Reply | None) -> bool:
+            now_visible = self._permissions.visible_sources(message)
+            told_of = {passage.source for passage in reply.passages} if reply else (visible_sources or frozenset())
+            return now_visible is None or told_of <= now_visible
+
+        asked = Question(
+            question.text,
+            question.history,
+            id=message.id,
+            author=client,
+            author_id=client,
+            key=message.key,
+            visible_sources=visible_sources,
+        )
+        key: Hashable = (client, hashlib.sha256(body).digest())
+        async with self._running.join(key, asked, may_show) as joined:
+            yield joined
+
+    async def _wait_for_reply(self, request: web.Request, body: bytes, question: Question) -> Reply:
+        """Return the whole answer; give up when the client has gone. Raises `Rejected`."""
+        async with self._join(request, body, question) as (_, task):
+            while not task.done():
+                await asyncio.wait((task,), timeout=LOOK_S)
+                if request.transport is None or request.transport.is_closing():
+                    raise Rejected(499, "client_gone", "the client closed the connection")
+            try:
+                return task.result()
+            except KimasError as error:
+                raise _to_rejection(error) from error
+
+
+def _make_message(client: str, text: str) -> Message:
+    """Return a question as a message of the chat that stands for a client: rights are those of this chat."""
+    key = ConversationKey(API_PLATFORM, client)
+    return Message(uuid.uuid4().hex, key, client, client, text, datetime.now(UTC), addressed=True)
+
+
+async def _read_body(request: web.Request) -> bytes:
+    try:
+        async with asyncio.timeout(READ_TIMEOUT_S):
+            return await request.read()
+    except TimeoutError as error:
+        raise Rejected(408, "slow", f"the body did not arrive within {READ_TIMEOUT_S:g} s") from error
+
+
+def _to_rejection(error: KimasError) -> Rejected:
+    if isinstance(error, QuotaExceeded):
+        return Rejected(429, "rate_limit_exceeded", str(error))
+    _log.error("api.not_answered", error=str(error))
+    return Rejected(503, "unavailable", "the answer failed; the daemon's log says why")
+
+
+def _to_response(error: Rejected) -> web.Response:
+    headers = RETRY_HEADERS if error.status in (429, 503) else None
+    return web.json_response(error.to_json(), status=error.status if error.status != 499 else 400, headers=headers)
+
+
+async def _send(response: web.StreamResponse, value: Mapping[str, Any]) -> None:
+    await response.write(f"data: {json.dumps(value, ensure_ascii=False)}\n\n".encode())
+
+
+async def _stream(
+    response: web.StreamResponse,
+    completion: Completion,
+    running: RunningAnswer,
+    task: asyncio.Task[Reply],
+    *,
+    with_usage: bool,
+) -> None:
+    """Send an answer as it grows, and a comment where nothing comes. Raises `KimasError` where it fails."""
+    await _send(response, completion.make_chunk({"role": "assistant", "content": ""}))
+    sent_text = ""
+    while not task.done():
+        change_task = asyncio.create_task(running.wait_for_change())
+        await asyncio.wait((task, change_task), timeout=KEEP_ALIVE_S, return_when=asyncio.FIRST_COMPLETED)
+        change_task.cancel()
+        # Of an unfinished mark nobody knows yet what it is.
+        text = running.text[: running.text.rfind("[")] if "[" in running.text[-12:] else running.text
+        if len(text) > len(sent_text) and text.startswith(sent_text):
+            await _send(response, completion.make_chunk({"content": text[len(sent_text) :]}))
+            sent_text = text
+        elif not change_task.done():
+            await response.write(b": waiting\n\n")
+    reply = task.result()
+    rest = to_markdown(reply, sent_text)
+    if rest:
+        await _send(response, completion.make_chunk({"content": rest}))
+    await _send_end(response, completion, reply, with_usage=with_usage)
+
+
+async def _send_end(response: web.StreamResponse, completion: Completion, reply: Reply, *, with_usage: bool) -> None:
+    await _send(response, completion.make_chunk({}, finish_reason(reply), reply))
+    if with_usage:
+        await _send(response, completion.make_usage_chunk(to_usage(reply)))
+    await response.write(b"data: [DONE]\n\n")
