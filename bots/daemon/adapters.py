@@ -22,8 +22,8 @@ from core.types import ConversationKey, Message
 _log = get_logger(__name__)
 
 NO_PLATFORM = (
-    "no platform is configured: add a telegram, discord, slack or http section "
-    "(docs/telegram.md, docs/discord.md, docs/slack.md and docs/http.md say how)"
+    "no platform is configured: add a telegram, discord, slack or http section, or an api "
+    "(docs/telegram.md, docs/discord.md, docs/slack.md, docs/http.md and docs/api.md say how)"
 )
 ALL_INTERFACES = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 (compared with, not listened on)
 
@@ -34,7 +34,7 @@ START_PATIENCE_S = 5.0
 def make_adapters(settings: Settings, journal: Journal, *, read_only: bool = False) -> list[Adapter]:
     """Return an adapter per configured bot; `read_only` ones post nothing.
 
-    Raises `UsageError` when there is no bot, or when two are the same one.
+    Raises `UsageError` when there is neither a bot nor an API, or when two bots are the same one.
     """
     if conflicts := find_token_conflicts(settings):
         raise UsageError(conflicts[0])
@@ -42,7 +42,7 @@ def make_adapters(settings: Settings, journal: Journal, *, read_only: bool = Fal
     for name, _, section in settings.get_bots():
         adapter = _make_adapter(settings, section, journal, read_only=read_only)
         adapters.append(NamespacedAdapter(name, adapter) if name else adapter)
-    if not adapters:
+    if not adapters and settings.api.port is None:
         raise UsageError(NO_PLATFORM)
     return adapters
 
@@ -100,7 +100,8 @@ def find_port_conflicts(settings: Settings) -> list[str]:
         (get_section_path(name, platform), *_get_listen_address(section))
         for name, platform, section in settings.get_bots()
     ]
-    listeners.append(("metrics", settings.metrics.host, settings.metrics.port or 0))
+    servers = {"metrics": settings.metrics, "operator_page": settings.operator_page, "api": settings.api}
+    listeners += [(path, section.host, section.port or 0) for path, section in servers.items()]
     active_listeners = [(path, host, port) for path, host, port in listeners if port]
     return [
         f"{path} listens on port {port} as {other_path} does: give one of them another port"

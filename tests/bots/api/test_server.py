@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -15,6 +17,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from bots.api.server import serve_api
+from bots.daemon.adapters import find_port_conflicts
 from core.answering.service import AnswerService
 from core.errors import QuotaExceeded
 from core.ports import Sink
@@ -22,6 +25,7 @@ from core.settings import ApiSettings, Settings
 from core.storage.overrides import LiveSettings
 from core.types import Question, Reply
 from tests.support.fixtures import INSTALL, InMemoryLibrary, parts, passage, settings
+from tests.support.free_ports import free_port
 from tests.support.scripted import ScriptedPeer, models
 
 WEBUI = "a-token-of-the-web-ui"
@@ -297,3 +301,42 @@ async def test_a_browser_may_ask_from_listed_pages_only() -> None:
             assert response.headers["Access-Control-Allow-Origin"] == origin
         async with session.get(f"{api.url}/v1/models", headers={"Host": "evil.example"}) as response:
             assert response.status == 421
+
+
+async def test_a_daemon_may_serve_programs_alone(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/proxy.md").write_text("# Proxy\n\nSet `ROCKET_PROXY` to the address of the proxy.\n", "utf-8")
+    port = free_port()
+    configuration = {
+        "data_dir": str(tmp_path / "data"),
+        "sources": {"docs": {"kind": "files", "path": str(tmp_path / "docs")}},
+        "api": {"port": port, "clients": CLIENTS},
+    }
+    (tmp_path / "kimas.yaml").write_text(json.dumps(configuration), "utf-8")
+    arguments = ["-m", "bots.cli.main", "--config", str(tmp_path / "kimas.yaml"), "run"]
+    process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stderr=asyncio.subprocess.DEVNULL)
+    try:
+        async with asyncio.timeout(120), AsyncOpenAI(api_key=WEBUI, base_url=f"http://127.0.0.1:{port}/v1") as client:
+            while True:
+                try:
+                    completion = await client.chat.completions.create(
+                        model="kimas", messages=[{"role": "user", "content": "How do I set a proxy?"}]
+                    )
+                except openai.APIConnectionError:
+                    completion = None
+                if completion and "ROCKET_PROXY" in (completion.choices[0].message.content or ""):
+                    break
+                await asyncio.sleep(0.3)
+    finally:
+        process.terminate()
+        assert await process.wait() == 0
+
+
+def test_ports_that_two_parts_listen_on_are_named() -> None:
+    configuration = settings(
+        api={"port": 8099, "clients": CLIENTS},
+        operator_page={"port": 8099, "token": {"env": "KIMAS_API_WEBUI"}},
+    )
+    assert find_port_conflicts(configuration) == [
+        "api listens on port 8099 as operator_page does: give one of them another port"
+    ]
