@@ -48,6 +48,8 @@ _FORMULA = re.compile(
     r"|(?<![\\$\w])\$(?![\s$])(?P<formula>[^$`]{1,300})(?<![\s\\])\$(?![$\w])"
 )
 _FORMULA_SIGN = re.compile(r"\\[A-Za-z]|(?<!\\)[\^_]|^\s*[A-Za-z]\s*$")
+# Where a role leads to, behind what it shows.
+_TARGET = re.compile(r"(?<=\S)[ ]?<[^<>]{1,300}>$")
 # A role of MyST.
 _ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`(?!`)")
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:\s[^<>]*+)?/?>")
@@ -228,7 +230,7 @@ def _write_link(text: str, address: str) -> str:
 def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return what a role shows, whose name and content are the groups of a match; `labels` are titles by names."""
     role = match[1].rpartition(":")[2]
-    name, _, _ = " ".join(match[2].split()).partition(" <")
+    name = _TARGET.sub("", " ".join(match[2].split()))
     if role in _REFERENCE_ROLES:
         return labels.get(name) or name_label(name)
     if _OBJECT_ROLES.fullmatch(role):

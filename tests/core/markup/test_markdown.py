@@ -53,6 +53,7 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("<https://x.org> and https://y.org", "https://x.org and https://y.org"),
         ("(label)=\nText.", "Text."),
         ("See {ref}`other-part`, {doc}`/guide/first_steps`, [](#Run.stop).", "See other part, first steps, Run.stop."),
+        ("A {class}`Viewer<napari.Viewer>` and {ref}`it <a>`.", "A `Viewer` and it."),
         ("Set {attr}`.Run.name` in {file}`.env`.", "Set `Run.name` in `.env`."),
         ("Pass :tooltip[the key]{open} and `:a[b]`, :see[x](y).", "Pass the key and `:a[b]`, :seex."),
         ("{{#title Guide}} The {{%segment outline}} guide.", "The guide."),
