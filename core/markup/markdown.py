@@ -125,7 +125,7 @@ def _make_parser(*, has_indented_code: bool) -> MarkdownIt:
     # Addresses stay as they are written: to encode them takes a fifth of the time of a page.
     parser.normalizeLink = lambda url: url.replace(" ", "%20")  # type: ignore[method-assign]
     # Inline markup is read where it is needed.
-    parser.disable(["inline", "text_join", "footnote_tail"], ignoreInvalid=True)
+    parser.disable(["inline", "text_join", "footnote_tail", "math_inline"], ignoreInvalid=True)
     if not has_indented_code:
         # In MDX, what is indented within a component is no code.
         parser.disable("code")

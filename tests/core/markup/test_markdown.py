@@ -53,6 +53,7 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("<https://x.org> and https://y.org", "https://x.org and https://y.org"),
         ("(label)=\nText.", "Text."),
         ("See {ref}`other-part`, {doc}`/guide/first_steps`, [](#Run.stop).", "See other part, first steps, Run.stop."),
+        ("A {class}`Viewer<napari.Viewer>` and {ref}`it <a>`.", "A `Viewer` and it."),
         ("Set {attr}`.Run.name` in {file}`.env`.", "Set `Run.name` in `.env`."),
         ("Pass :tooltip[the key]{open} and `:a[b]`, :see[x](y).", "Pass the key and `:a[b]`, :seex."),
         ("{{#title Guide}} The {{%segment outline}} guide.", "The guide."),
@@ -68,6 +69,8 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("{.bg-primary}\nA [span]{#id .bg}, `code`{.lit}, `a){.b}` and {a}.", "A span, `code`, `a){.b}` and {a}."),
         ("::changelog\n\n::video{id=a}\n\nText.", "Text."),
         ("In \\(x^2\\) or $\\frac{a}{b}*c*$, not \\(this\\).", "In `x^2` or `\\frac{a}{b}*c*`, not (this)."),
+        ("It is **$25**<br/>or $25 + $3, $A_B/$C.", "It is **$25**\nor $25 + $3, $A_B/$C."),
+        ("[Python {{ version }}](https://p.org)", "[Python version](https://p.org)"),
         ("From $HOME/$USER for $5 or $A and `$x^2$`.", "From $HOME/$USER for $5 or $A and `$x^2$`."),
     ],
 )
@@ -436,6 +439,10 @@ def test_what_the_attributes_of_a_component_say_is_shown(component: str, shown: 
         (
             "<Table headers={['Name', 'Port']} rows={[['web', '80'], ['a|b', `5432`]]} />",
             "| Name | Port |\n|---|---|\n| web | 80 |\n| a\\|b | 5432 |",
+        ),
+        (
+            '| a |\n|---|\n| <If sdk="x">`b`</If> <If sdk="y">`c`</If> |\n\n<Box>\nd\n</Box>',
+            "| a |\n|---|\n| `b` `c` |\n\nd",
         ),
         ("<Grid rows={[[1, 2]]} />\n\nText.", "|  |  |\n|---|---|\n| 1 | 2 |\n\nText."),
     ],

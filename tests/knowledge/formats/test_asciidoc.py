@@ -46,6 +46,8 @@ def walk(blocks: Iterable[Block]) -> Iterator[Block]:
         ("WARNING: Mind\nthis.", "> **Warning**\n>\n> Mind this."),
         ("[TIP]\n.Faster\n====\nText.\n====", "> **Tip: Faster**\n>\n> Text."),
         ("image::a.png[Alt]\n\ntoc::[]\n\nvideo::x[]\n\n'''\n\n<<<\n\nText", "---\n\n---\n\nText"),
+        ('[source,sh,subs="+quotes,+attributes"]\n----\nrun __<my_id>__ $\\{HOME} **-v** a_b_c\n----',
+         "```sh\nrun <my_id> ${HOME} -v a_b_c\n```"),
         ("image::A plan.svg[,100]\n\nText", "Text"),
         (" $ cmd\n   --flag", "```\n$ cmd\n  --flag\n```"),
         ("----\nnobody closes it", "```\nnobody closes it\n```"),
@@ -95,6 +97,8 @@ def test_attributes_conditions_and_headings(text: str, expected: str) -> None:
         ("\\*no* \"`q`\" a -- b &lt;&#39; std::vector", "\\*no\\* “q” a — b <' std::vector"),
         ("using {url}[the `+` mark], `a{plus}b` and `&#43;`", "using the `+` mark, `a+b` and `+`"),
         ("one +\ntwo\n// not this\nthree", "one  \ntwo three"),
+        ("`a=__<b_c>__` `pass:c,q[https://__<d>__]/e` __<f_g>__ $$*h*$$ conf_ref:a,b[`i`]",
+         "`a=<b_c>` `https://<d>/e` *\\<f_g>* \\*h\\* `i`"),
         ("`\\https://a.example` `C:\\temp` `++`AND`++` `+<>+`", "`https://a.example` `C:\\temp` `` `AND` `` `<>`"),
         ("xref::a/b.adoc#c[`sum()`], <<x,the `<saml:Request>` url>>", "`sum()`, the `<saml:Request>` url"),
         ("a footnote:[See pass:c,macros[xref:s.adoc#n[the *one*]].] pass:[*b*]", "a  (See the **one**.) \\*b\\*"),
@@ -110,7 +114,7 @@ def test_marks_become_those_of_markdown(text: str, expected: str) -> None:
 def test_a_reference_without_a_text_shows_the_title_of_what_it_leads_to(reference: str) -> None:
     text = f"See {reference} or <<other-page>>.\n\n[[chain]]\n[role=x]\n== The filter *chain*\n\n"
     text += "[#the-code]\n.The filter *chain*\n----\nx\n----\n\n[[none]]\nText."
-    assert read_asciidoc(text)[0].text == "See The filter **chain** or other-page."
+    assert read_asciidoc(text)[0].text == "See The filter **chain** or other page."
     assert read("<<a>>\n\n[[a,its text]]\nText.") == "its text\n\nText."
 
 
@@ -130,6 +134,7 @@ def test_a_reference_without_a_text_shows_the_title_of_what_it_leads_to(referenc
         ("[tabs]\n======\nJava::\n+\n[source,java]\n----\nint x;\n----\nShell::\n+\n--\nRun it.\n--\n======",
          "**Java**\n\n```java\nint x;\n```\n\n**Shell**\n\nRun it."),
         ("[tabs]\n====\nLinux::\n+\napt\nMac::\n+\nbrew\n====", "**Linux**\n\napt\n\n**Mac**\n\nbrew"),
+        (". a\n+\n----\nx\n----\n+\n<1> b\n\n. c", "1. a\n\n   ```\n   x\n   ```\n\n   1. b\n\n2. c"),
         ("* a\n+\nmore\n* b\n+\none\n+\ntwo", "- a\n\n  more\n\n- b\n\n  one\n\n  two"),
         ('[source,java,role="primary"]\n.Java\n----\na();\n----', "**Java**\n\n```java\na();\n```"),
     ],
