@@ -45,9 +45,10 @@ _WIKI = re.compile(
 # A formula, and what only one has.
 _FORMULA = re.compile(
     r"(`+[^`]*`+)|(?<!\\)\\\((?P<bracketed>(?:[^\\]|\\(?![()])){1,300})\\\)"
-    r"|(?<![\\$\w])\$(?![\s$])(?P<formula>[^$`]{1,300})(?<![\s\\])\$(?![$\w])"
+    r"|(?<![\\$\w])\$(?![\s$])(?P<formula>[^$`]{1,300})(?<![\s\\])\$(?![$\w({])"
 )
-_FORMULA_SIGN = re.compile(r"\\[A-Za-z]|(?<!\\)[\^_]|^\s*[A-Za-z]\s*$")
+# An index or a power is one of a letter, of what is in brackets, or in braces: others are names of variables.
+_FORMULA_SIGN = re.compile(r"\\[A-Za-z]|(?:\b[^\W_]|[})|])[\^_](?=[^\s_])|\d\^(?=\S)|(?<!\\)[\^_]\{|^\s*[A-Za-z]\s*$")
 # Where a role leads to, behind what it shows.
 _TARGET = re.compile(r"(?<=\S)[ ]?<[^<>]{1,300}>$")
 # A role of MyST.

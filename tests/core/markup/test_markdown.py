@@ -71,6 +71,11 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("In \\(x^2\\) or $\\frac{a}{b}*c*$, not \\(this\\).", "In `x^2` or `\\frac{a}{b}*c*`, not (this)."),
         ("It is **$25**<br/>or $25 + $3, $A_B/$C.", "It is **$25**\nor $25 + $3, $A_B/$C."),
         ("[Python {{ version }}](https://p.org)", "[Python version](https://p.org)"),
+        ("$x_1$, $a_{ij}$, $10^5$, $|v|_2$", "`x_1`, `a_{ij}`, `10^5`, `|v|_2`"),
+        ("Set $HOME_DIR and $PATH, or $user_id$.", "Set $HOME_DIR and $PATH, or $user_id$."),
+        ("It is $1,000 per user_id (or US$).", "It is $1,000 per user_id (or US$)."),
+        ("${SRC}_old/${NAME} or $(TOP)_x/$(NAME)", "${SRC}_old/${NAME} or $(TOP)_x/$(NAME)"),
+        ("$5 for **all** of [it](x.md), ${A}_$", "$5 for **all** of it, ${A}_$"),
         ("From $HOME/$USER for $5 or $A and `$x^2$`.", "From $HOME/$USER for $5 or $A and `$x^2$`."),
     ],
 )
