@@ -142,7 +142,8 @@ def _write_title(title: str, depth: int) -> str:
 def _name_page(target: str) -> str:
     """Return what can be read of the name of a page or of a part of it."""
     page, _, part = target.partition("#")
-    name = (part or page).rpartition("/")[2].rpartition(":")[2]
+    # The first page of a folder has the name of that.
+    name = (part or page.removesuffix("/index.adoc")).rpartition("/")[2].rpartition(":")[2]
     return name_label(name.removesuffix(".adoc").lstrip("_"))
 
 
