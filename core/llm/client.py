@@ -71,8 +71,8 @@ class OpenAIClient:
         self._client_task: asyncio.Task[AsyncOpenAI] | None = None
         # By model: what it has refused.
         self._refused_parameters: dict[object, RefusedParameters] = {}
-        # By model: how often the connection was closed at a request for a form of the reply.
-        self._closings = Counter[object]()
+        # By model and those of `GRAMMAR_PARAMETERS` that were sent: how often in a row the connection was closed.
+        self._closings = Counter[tuple[object, frozenset[str]]]()
         self._active_streams = 0
         # Learned from replies: the chat template opens a block of reasoning that only its end is sent of.
         self.starts_in_reasoning = False
@@ -204,7 +204,7 @@ class OpenAIClient:
         for refusal_count in range(MAX_REFUSALS + 1):
             adapted_body = parameters.adapt(body)
             try:
-                response = await self._send(client, path, adapted_body)
+                response = await self._send_form(client, path, adapted_body)
             except openai.APIStatusError as error:
                 refusal = _read_refusal(error)
                 learned_parameters = parameters.learn(refusal, adapted_body)
@@ -212,14 +212,6 @@ class OpenAIClient:
                     raise
                 is_lasting = is_lasting and not is_about_context(refusal)
                 parameters = learned_parameters
-            except openai.APIConnectionError as error:
-                names = GRAMMAR_PARAMETERS & adapted_body.keys()
-                if not names or _is_timeout(error) or _is_unsent(error):
-                    raise
-                self._closings[model] += 1
-                is_lasting = is_lasting and self._closings[model] >= MIN_CLOSINGS
-                parameters = parameters.leave_out(names)
-                _log.warning("endpoint.closed", endpoint=self.base_url, model=model, sent_again_without=sorted(names))
             else:
                 # Only now is it certain that the endpoint refused the parameters, and not the request.
                 if is_lasting and parameters is not known_parameters:
@@ -228,6 +220,28 @@ class OpenAIClient:
                     _log.info("endpoint.parameters_refused", endpoint=self.base_url, model=model, changes=changes)
                 return response
         raise AssertionError("unreachable")
+
+    async def _send_form(self, client: AsyncOpenAI, path: str, body: Mapping[str, Any]) -> Response:
+        """Send a body, without `GRAMMAR_PARAMETERS` where the connection is closed over them, later ones at once."""
+        import openai
+
+        model = body.get("model")
+        names = GRAMMAR_PARAMETERS.intersection(body)
+        closings = self._closings[model, names]
+        if closings < MIN_CLOSINGS:
+            try:
+                response = await self._send(client, path, body)
+            except openai.APIConnectionError as error:
+                if not names or _is_timeout(error) or _is_unsent(error):
+                    raise
+                # Counted whatever comes of the next request, which a server that is down does not take; and from the
+                # sending: one that ends closes all requests under way, and that is once.
+                self._closings[model, names] = closings + 1
+                _log.warning("endpoint.closed", endpoint=self.base_url, model=model, sent_again_without=sorted(names))
+            else:
+                self._closings.pop((model, names), None)
+                return response
+        return await self._send(client, path, RefusedParameters(dict.fromkeys(names, "")).adapt(body))
 
     async def _send(self, client: AsyncOpenAI, path: str, body: Mapping[str, Any]) -> Response:
         import httpx2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,10 +133,6 @@ class RefusedParameters:
         if not names:
             return self
         return RefusedParameters({**self.replacements, **{name: self._replace(name) for name in names}})
-
-    def leave_out(self, names: Iterable[str]) -> RefusedParameters:
-        """Return the same without these parameters."""
-        return RefusedParameters({**self.replacements, **dict.fromkeys(names, "")})
 
     def _replace(self, name: str) -> str:
         other_name = LENGTH_LIMITS.get(name, "")

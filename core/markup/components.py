@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 # Nobody writes inline code, or a tag of a template, that is longer.
 MAX_SPAN_CHARS = 2000
 # A picture or a font in the text itself: as long as a book, and nothing to read.
-_EMBEDDED_DATA = re.compile(r"\bdata:[\w/+.-]{1,100}(?:;[\w=.-]{1,100}){0,5},[A-Za-z0-9+/%=_-]{500,}")
+_EMBEDDED_DATA = re.compile(r"data:[\w/+.-]{1,100}(?:;[\w=.-]{1,100}){0,5};base64,[A-Za-z0-9+/%=_-]{500,}")
 
 _TOKEN = re.compile(
     r"^(?P<lead>[ \t>]*+(?>(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*))(?P<fence>`{3,}+(?=[^`\n]*$)|~{3,}+)[^\n]*$"
@@ -90,7 +90,7 @@ def read_source(text: str, *, is_mdx: bool = False) -> MarkdownSource:
     What is not known to be MDX is read as such where it uses it.
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\u00ad", "")
-    text = _EMBEDDED_DATA.sub("data:,", text)
+    text = _EMBEDDED_DATA.sub("data:,", text) if ";base64," in text else text
     lines = text.split("\n")
     first_line, title, title_line = _read_front_matter(lines)
     body = "\n".join(lines[first_line - 1 :])
@@ -272,8 +272,9 @@ class _Rewriter:
         return not rest or rest.startswith(("<", "{%", "{{")) or rest.endswith((">", "%}", "}}"))
 
     def _emit_tag(self, position: int, name: str, is_closing: bool, attributes: Mapping[str, str]) -> None:
-        """Emit a tag on a line of its own; one within a sentence leaves no trace."""
-        if not self._ends_line(position) or not (is_closing or self._is_at_start()):
+        """Emit a tag on a line of its own; one within a sentence or a row leaves no trace."""
+        is_row = self._line.lstrip().startswith("|")
+        if is_row or not self._ends_line(position) or not (is_closing or self._is_at_start()):
             return
         indent = self._line[: len(self._line) - len(self._line.lstrip())]
         if self._line.strip():

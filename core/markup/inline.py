@@ -43,8 +43,14 @@ _WIKI = re.compile(
     r"|\{\+\+(?P<new>[^{}\n]{1,300})\+\+\}|(?<![\w+])\+\+(?P<keys>[a-z0-9]{1,20}(?:[+-][a-z0-9]{1,20}){0,4})\+\+(?![\w+])"
 )
 # A formula, and what only one has.
-_FORMULA = re.compile(r"(`+[^`]*`+)|(?<!\\)\\\(((?:[^\\]|\\(?![()])){1,300})\\\)")
-_FORMULA_SIGN = re.compile(r"\\[A-Za-z]|(?<!\\)[\^_]|^\s*[A-Za-z]\s*$")
+_FORMULA = re.compile(
+    r"(`+[^`]*`+)|(?<!\\)\\\((?P<bracketed>(?:[^\\]|\\(?![()])){1,300})\\\)"
+    r"|(?<![\\$\w])\$(?![\s$])(?P<formula>[^$`]{1,300})(?<![\s\\])\$(?![$\w({])"
+)
+# An index or a power is one of a letter, of what is in brackets, or in braces: others are names of variables.
+_FORMULA_SIGN = re.compile(r"\\[A-Za-z]|(?:\b[^\W_]|[})|])[\^_](?=[^\s_])|\d\^(?=\S)|(?<!\\)[\^_]\{|^\s*[A-Za-z]\s*$")
+# Where a role leads to, behind what it shows.
+_TARGET = re.compile(r"(?<=\S)[ ]?<[^<>]{1,300}>$")
 # A role of MyST.
 _ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`(?!`)")
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:\s[^<>]*+)?/?>")
@@ -103,13 +109,13 @@ def clean_inline(
     if len(text) > MAX_INLINE_CHARS or not _CHANGED_MARKUP.search(text):
         return join_lines(text)
     text = _ATTRIBUTES.sub("", _WIDE_LINE_BREAK.sub("", text))
-    if keeps_ways and ONLY_LINK.fullmatch(text) and not _OTHER_ADDRESS.search(text):
-        return " ".join(text.split())
     labels = environment.get("labels", {})
     if "{" in text:
         text = _PART_ATTRIBUTES.sub(r"\1\2", text)
         text = _SUBSTITUTION.sub(r"\1\2", _ROLE.sub(lambda match: write_role(match, labels), text))
-    if "\\(" in text:
+    if keeps_ways and ONLY_LINK.fullmatch(text) and not _OTHER_ADDRESS.search(text):
+        return " ".join(text.split())
+    if "\\(" in text or "$" in text:
         text = _FORMULA.sub(_write_formula, text)
     if ":" in text and "[" in text:
         text = _TEXT_DIRECTIVE.sub(r"\1\2", text)
@@ -126,7 +132,8 @@ def is_formula(text: str) -> bool:
 
 
 def _write_formula(match: re.Match[str]) -> str:
-    return _write_code(match[2].strip()) if match[2] and is_formula(match[2]) else match[0]
+    formula = match["bracketed"] or match["formula"] or ""
+    return _write_code(" ".join(formula.split())) if is_formula(formula) else match[0]
 
 
 def _write_wiki(match: re.Match[str]) -> str:
@@ -171,8 +178,6 @@ def _write_token(token: Token) -> str:
     """Return a token as Markdown; pictures and the marks of footnotes are no text."""
     if token.type == "code_inline":
         return _write_code(token.content)
-    if token.type == "math_inline":
-        return _write_code(token.content) if is_formula(token.content) else f"${token.content}$"
     if token.type == "html_inline":
         return _write_tag(token.content)
     if token.type in ("text", "text_special"):
@@ -226,7 +231,7 @@ def _write_link(text: str, address: str) -> str:
 def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return what a role shows, whose name and content are the groups of a match; `labels` are titles by names."""
     role = match[1].rpartition(":")[2]
-    name, _, _ = " ".join(match[2].split()).partition(" <")
+    name = _TARGET.sub("", " ".join(match[2].split()))
     if role in _REFERENCE_ROLES:
         return labels.get(name) or name_label(name)
     if _OBJECT_ROLES.fullmatch(role):

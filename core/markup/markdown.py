@@ -13,10 +13,10 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, list_block
 from markdown_it.token import Token
-from mdit_py_plugins.amsmath import amsmath_plugin
+from mdit_py_plugins.amsmath import amsmath_block
 from mdit_py_plugins.colon_fence import colon_fence_plugin
 from mdit_py_plugins.deflist import deflist_plugin
-from mdit_py_plugins.dollarmath import dollarmath_plugin
+from mdit_py_plugins.dollarmath.index import math_block_dollar
 from mdit_py_plugins.footnote import footnote_plugin
 
 from core.markup.collector import ADMONITIONS, VERSIONS, BlockCollector, make_item
@@ -30,8 +30,11 @@ MAX_DEPTH = 8
 MAX_NESTING = 20
 # An item is two levels below what its list is in, and its text one more.
 _DEEPEST_BLOCK = MAX_NESTING - 3
+# The lines of a formula: below each that may begin one, its end is looked for. Nobody writes that many.
+MAX_FORMULA_LINES = 100
 
 Reader = Callable[[str], tuple[Block, ...]]
+_Rule = Callable[[StateBlock, int, int, bool], bool]
 
 _INDENTED = re.compile(r"(!!!|\?\?\?\+?|===[!+]?)[ \t]+(\S.*)$")
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:.+-]*)\}[ \t]*(.*)$")
@@ -116,9 +119,12 @@ def read_markdown(
 @cache
 def _make_parser(*, has_indented_code: bool) -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).enable(["table", "strikethrough"])
-    parser.use(colon_fence_plugin).use(deflist_plugin).use(amsmath_plugin).use(dollarmath_plugin)
+    parser.use(colon_fence_plugin).use(deflist_plugin)
     parser.use(footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
     parser.block.ruler.before("table", "deep", _read_deep)
+    within = ["paragraph", "reference", "blockquote", "list", "footnote_def"]
+    parser.block.ruler.before("blockquote", "amsmath", _limit_lines(amsmath_block), {"alt": within})
+    parser.block.ruler.before("fence", "math_block", _limit_lines(math_block_dollar()))
     parser.block.ruler.before("fence", "indented", _read_indented, {"alt": ["paragraph", "reference", "list"]})
     # Of a link that no browser should follow, the text is kept.
     parser.validateLink = lambda _: True  # type: ignore[assignment,method-assign]
@@ -131,6 +137,11 @@ def _make_parser(*, has_indented_code: bool) -> MarkdownIt:
         parser.disable("code")
         parser.block.ruler.at("list", _read_list_anywhere, {"alt": ["paragraph", "reference", "blockquote"]})
     return parser
+
+
+def _limit_lines(rule: _Rule) -> _Rule:
+    """Return a rule for formulas that reads only those of a few lines."""
+    return lambda state, start, end, silent: rule(state, start, min(end, start + MAX_FORMULA_LINES), silent)
 
 
 def _read_list_anywhere(state: StateBlock, start: int, end: int, silent: bool) -> bool:

@@ -14,7 +14,13 @@ from typing import NamedTuple
 from core.markup.document import Block, BlockKind
 from core.markup.inline import join_lines
 from core.markup.writer import MAX_HEADING_LEVEL
-from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes, resolve_code, write_inline
+from knowledge.formats.asciidoc_inline import (
+    MAX_VALUE_CHARS,
+    resolve_attributes,
+    resolve_code,
+    resolve_quotes,
+    write_inline,
+)
 from knowledge.formats.asciidoc_table import read_cells
 from knowledge.formats.cells import join_texts
 from knowledge.parsing.limits import map_parser_errors
@@ -264,7 +270,7 @@ class _Reader:
             # A picture, a table of contents, a file that could not be included.
             self._number += 1
         elif _get_marker(line):
-            self._blocks += [*self._caption(style), *self._read_list(())]
+            self._blocks += [*self._caption(style), *self._read_list(self._markers)]
         else:
             self._read_paragraph(line, style)
 
@@ -335,6 +341,8 @@ class _Reader:
         subs = style.options.get("subs", "")
         if "attributes" in subs or "normal" in subs:
             lines = [line._replace(text=resolve_code(line.text, self._attributes)) for line in lines]
+        if "quotes" in subs or "normal" in subs:
+            lines = [line._replace(text=resolve_quotes(line.text)) for line in lines]
         name = style.get_position(1) if style.name == "source" or not style.name else ""
         default = self._attributes.get("source-language", "") if style.name == "source" else ""
         code = _make_code(lines, (name or style.options.get("language", "") or language or default).lower())

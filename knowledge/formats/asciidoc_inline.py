@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Callable, Mapping
 
+from core.markup.inline import name_label
 from knowledge.formats.inline import escape, make_code, make_link
 
 # What an attribute may hold: those that name each other would double it with every line.
@@ -28,19 +29,19 @@ _MARKS = re.compile(
     | "`(?P<quotation>[^`\n]{1,300})`" | '`(?P<single>[^`\n]{1,300})`'
     | `(?:link|xref):[^\s\[\]`]{1,300}\[`?(?P<code_title>[^\]\n`]{1,300})`?\]`
     | ``(?P<code>[^\n]{1,300}?)`` | (?<![\w`])`(?P<constrained_code>(?!\s)[^`]{1,300}(?<!\s))`(?![\w`])
-    | \+\+\+(?P<raw>[^\n]{1,300}?)\+\+\+ | \+\+(?P<plain>[^\n]{1,300}?)\+\+
+    | \$\$(?P<dollars>[^\n]{1,300}?)\$\$ | \+\+\+(?P<raw>[^\n]{1,300}?)\+\+\+ | \+\+(?P<plain>[^\n]{1,300}?)\+\+
     | (?<![\w+])\+(?P<constrained_plain>(?!\s)[^+\n]{1,300}(?<!\s))\+(?![\w+])
     | <<(?P<page>[^<>,\n]{1,200})(?:,(?P<page_title>(?:[^<>]|<(?!<)|>(?!>)){0,300}))?>>
     | (?:link:(?P<link>[^\s\[\]]{1,500})|(?P<address>(?:https?|mailto):[^\s\[\]<>]{1,500}))
       \[(?P<link_title>(?:\\\]|[^\[\]]|\[[^\[\]]{0,100}\]){0,300})\]
     | (?P<bare_address>https?://[^\s\[\]<>]{1,500})
     | \{[\w-]{1,100}\}[^\s\[\]]{0,300}\[(?P<unknown_title>[^\]\n]{1,300})\]
-    | (?P<macro>(?<!\w)[a-z][a-z0-9-]{1,30}|footnote):(?:(?<=xref:):)?(?P<target>(?![\s:])[^\s\[\]]{0,300})
+    | (?P<macro>(?<!\w)[a-z][a-z0-9_-]{1,30}|footnote):(?:(?<=xref:):)?(?P<target>(?![\s:])[^\s\[\]]{0,300})
       \[(?P<attributes>(?:\\\]|[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]{0,100}\]){0,200}\]){0,500})\]
     | \(\(\((?P<hidden>[^()\n]{1,200})\)\)\) | \(\((?P<term>[^()\n]{1,200})\)\)
     | \[\[[^\[\]\n]{1,100}\]\] | \[\#[\w-]{1,100}\] | (?<!\w)\[[.\w%=" -]{1,60}\](?=[#*_`])
     | \*\*(?P<bold>[^*]{1,300})\*\* | (?<![\w*])\*(?P<constrained_bold>(?!\s)[^*]{1,300}(?<!\s))\*(?![\w*])
-    | __(?P<italic>[^_]{1,300})__
+    | __(?P<italic>(?:[^_]|_(?!_)){1,300})__
     | (?<![\w_])_(?P<constrained_italic>(?!\s)(?:[^_]|(?<=\w)_(?=\w)){1,300}(?<!\s))_(?![\w_])
     | \#\#(?P<marked>[^#\n]{1,300})\#\# | (?<![\w&#])\#(?P<constrained_marked>(?!\s)[^#\n]{1,300}(?<!\s))\#(?![\w#])
     | \^(?P<upper>[^\s^]{1,60})\^ | (?<!~)~(?P<lower>[^\s~]{1,60})~(?!~)
@@ -49,6 +50,9 @@ _MARKS = re.compile(
 )
 _DASHES = re.compile(r"(?<=[ \w])--(?=[ \w])")
 _NAMED = re.compile(r",\s*[\w-]{1,30}=.*", re.DOTALL)
+_ESCAPED_REFERENCE = re.compile(r"\\(?=\{[\w-]{1,100}\})")
+_QUOTES = re.compile(r"__(?=\S)((?:[^_\n]|_(?!_)){1,200})__|\*\*(?=\S)([^*\n]{1,200})\*\*")
+_PASSED = re.compile(r"pass:[a-z,]{0,50}\[([^\[\]]{0,300})\]")
 # Of what is passed on, the marks are read nevertheless.
 _READ_ON = re.compile(r"\b(?:[mnq]|macros|normal|quotes)\b")
 _ESCAPED_IN_CODE = re.compile(r"\\(?=\{|(?:https?|link|xref):)")
@@ -70,7 +74,12 @@ def resolve_attributes(text: str, attributes: Mapping[str, str]) -> str:
 
 def resolve_code(text: str, attributes: Mapping[str, str]) -> str:
     """Return code with the values of the attributes that it names."""
-    return resolve_attributes(text, attributes).replace(_PLUS, "+")
+    return _ESCAPED_REFERENCE.sub("", resolve_attributes(text, attributes)).replace(_PLUS, "+")
+
+
+def resolve_quotes(code: str) -> str:
+    """Return code without the marks around what is set in bold or italics, wherever they may stand."""
+    return _QUOTES.sub(lambda match: match[1] or match[2], code)
 
 
 def write_inline(text: str, depth: int = 0) -> str:
@@ -92,13 +101,13 @@ def _write_mark(match: re.Match[str], depth: int) -> str:
     content = match[name] if name else ""
     if name in ("literal", "code", "code_title", "constrained_code"):
         if name == "constrained_code":
-            content = _ESCAPED_IN_CODE.sub("", content).strip("+") or content
+            content = resolve_quotes(_PASSED.sub(r"\1", _ESCAPED_IN_CODE.sub("", content))).strip("+") or content
         return make_code(_CHARACTER.sub(lambda match: html.unescape(match[0]), content))
     if name in ("attributes", "link_title", "page", "page_title", "bare_address", "unknown_title"):
         return _write_link(match, depth)
     if name == "escaped" and content in "*_`":
         return f"\\{content}"
-    if name in ("escaped", "plain", "constrained_plain"):
+    if name in ("escaped", "dollars", "plain", "constrained_plain"):
         return escape(content)
     if name in ("raw", "hidden", ""):
         return ""
@@ -133,8 +142,9 @@ def _write_title(title: str, depth: int) -> str:
 def _name_page(target: str) -> str:
     """Return what can be read of the name of a page or of a part of it."""
     page, _, part = target.partition("#")
-    name = (part or page).rpartition("/")[2].rpartition(":")[2]
-    return name.removesuffix(".adoc").lstrip("_").replace("_", " ")
+    # The first page of a folder has the name of that.
+    name = (part or page.removesuffix("/index.adoc")).rpartition("/")[2].rpartition(":")[2]
+    return name_label(name.removesuffix(".adoc").lstrip("_"))
 
 
 def _write_macro(name: str, target: str, attributes: str, depth: int) -> str:

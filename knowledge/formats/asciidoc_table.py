@@ -12,7 +12,7 @@ Cell = tuple[str, str]
 _MAX_REPEATS = 20
 _MAX_COLUMNS = 100
 _CELL_SPEC = re.compile(
-    r"(?:^|(?<=\s))(?:(?P<columns>\d{1,3})?(?:\.(?P<rows>\d{1,3}))?\+|(?P<times>\d{1,3})\*)?"
+    r"(?:^|(?<=\s))(?:(?=[\d.])(?P<columns>\d{1,3})?(?:\.(?P<rows>\d{1,3}))?\+|(?P<times>\d{1,3})\*)?"
     r"[<^>]?(?:\.[<^>])?(?P<kind>[aehlmsdv]?)$"
 )
 _COLUMN_COUNT = re.compile(r"\s*+(\d{1,3})\s*+$")
@@ -86,8 +86,8 @@ def _iter_cells(text: str, separator: str) -> Iterator[_Cell]:
         content = piece[: len(piece) - len(next_spec[0])] if next_spec else piece
         kind = spec["kind"] if spec else ""
         times, columns, rows = (
-            min(int((spec and spec[name]) or 1), _MAX_REPEATS) for name in ("times", "columns", "rows")
+            max(1, min(int((spec and spec[name]) or 1), _MAX_REPEATS)) for name in ("times", "columns", "rows")
         )
-        cell = _Cell(content.strip("\n") if kind == "a" else content.strip(), kind, max(columns, 1), max(rows, 1))
+        cell = _Cell(content.strip("\n") if kind == "a" else content.strip(), kind, columns, rows)
         yield from [cell] * times
         spec = next_spec

@@ -19,6 +19,7 @@ from knowledge.formats.languages import get_language
 Load = Callable[[str], str | None]
 
 MAX_DEPTH = 6
+MAX_OPTION_LINES = 20
 MAX_INCLUDES = 300
 MAX_INCLUDED_CHARS = 2_000_000
 _MAX_FOLDERS = 8
@@ -262,9 +263,19 @@ def _match_myst(lines: Sequence[str], number: int) -> _Directive | None:
     match = _MYST.match(lines[number])
     if match is None:
         return None
-    options, end = _read_options(lines, number + 1, -1)
+    options, end = _read_option_block(lines, number + 1) or _read_options(lines, number + 1, -1)
     is_closed = end < len(lines) and lines[end].strip() == match[2]
     return _Directive(match[4], end - number + is_closed, match[1], match[3] == "literalinclude", options)
+
+
+def _read_option_block(lines: Sequence[str], start: int) -> tuple[dict[str, str], int] | None:
+    """Return options that are written as YAML between two lines, and where they end; None where there are none."""
+    block = [line.strip() for line in lines[start : start + MAX_OPTION_LINES]]
+    if block[:1] != ["---"] or "---" not in block[1:]:
+        return None
+    size = block.index("---", 1)
+    pairs = (line.partition(":") for line in block[1:size])
+    return {name.strip(): value.strip() for name, colon, value in pairs if colon}, start + size + 1
 
 
 def _read_options(lines: Sequence[str], start: int, indent: int) -> tuple[dict[str, str], int]:

@@ -163,10 +163,14 @@ class _SlideReader:
 
 def _get_position(shape: Element) -> tuple[int, int]:
     """Return about how far a shape is from the top, and from the left; what its layout places comes first."""
+    if get_name(shape) == "AlternateContent":
+        form = choose_alternative(shape)
+        return min(map(_get_position, form if form is not None else ()), default=(-1, 0))
     offset = next((node for path in _OFFSETS if (node := find(shape, *path)) is not None), None)
     if offset is None:
         return -1, 0
-    return max(0, int(get_attribute(offset, "y")) // _ROW), int(get_attribute(offset, "x"))
+    left, top = (int(get_attribute(offset, name) or 0) for name in ("x", "y"))
+    return max(0, top // _ROW), left
 
 
 def _get_placeholder(shape: Element) -> str:

@@ -13,7 +13,9 @@ from aiohttp import web
 
 DONE = b"data: [DONE]\n\n"
 ABORT = "abort"
-# Bytes to send, seconds to wait, or `ABORT`.
+# As `ABORT`, and nobody listens any more.
+END = "end"
+# Bytes to send, seconds to wait, `ABORT` or `END`.
 Step = bytes | float | str
 
 
@@ -45,6 +47,16 @@ class Provider:
         self.base_url = ""
         self.requests: list[dict[str, Any]] = []
         self.paths: list[str] = []
+        app = web.Application(client_max_size=64 << 20)
+        app.router.add_route("*", "/{path:.*}", self.handle)
+        self.runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01, access_log=None)
+        self._port = 0
+
+    async def start(self) -> None:
+        """Listen, where it listened before."""
+        await web.TCPSite(self.runner, "127.0.0.1", self._port, reuse_address=True).start()
+        self._port = self.runner.addresses[0][1]
+        self.base_url = f"http://127.0.0.1:{self._port}/v1"
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
@@ -58,7 +70,9 @@ class Provider:
             return web.Response(
                 text=text, status=answer.status, headers=answer.headers, content_type=answer.content_type
             )
-        if answer[:1] == [ABORT]:
+        if answer[:1] in ([ABORT], [END]):
+            for site in [*self.runner.sites] if answer[0] == END else ():
+                await site.stop()
             assert request.transport is not None
             request.transport.abort()
             raise asyncio.CancelledError
@@ -81,13 +95,9 @@ class Provider:
 async def replaying(reply: Answer | Callable[[dict[str, Any]], Answer]) -> AsyncIterator[Provider]:
     """Serve a provider for the length of a block, at every path."""
     provider = Provider(reply)
-    app = web.Application(client_max_size=64 << 20)
-    app.router.add_route("*", "/{path:.*}", provider.handle)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    provider.base_url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    await provider.runner.setup()
+    await provider.start()
     try:
         yield provider
     finally:
-        await runner.cleanup()
+        await provider.runner.cleanup()

@@ -121,3 +121,18 @@ def test_an_alert_is_what_its_bot_says() -> None:
 def test_a_message_without_any_word_is_still_ignored() -> None:
     result = convert(embeds=[{"type": "image", "thumbnail": {"url": "https://a.example/i.png"}}])
     assert isinstance(result, IgnoredEvent)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"embeds": [None, {"fields": [None, {"name": None, "value": 7}], "author": "x", "footer": []}, EMBED]},
+        {"components": [{"type": 17, "components": None}, {"type": 10, "content": None}, *COMPONENTS]},
+        {"message_snapshots": [None, {"message": None}, {"message": {"content": "db-1"}}]},
+        {"content": "db-1 <@> <#999999999999999999999> <t:99999999999999999999:R> </x:1"},
+        {"content": "db-1", "poll": {"question": None, "answers": [None, {}]}, "sticker_items": [{}]},
+    ],
+)
+def test_a_part_that_is_damaged_costs_itself_alone(payload: dict[str, Any]) -> None:
+    result = message(**payload)
+    assert "db-1" in result.text + result.quoted

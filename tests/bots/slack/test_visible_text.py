@@ -188,3 +188,22 @@ def test_depth_is_bounded() -> None:
     for _ in range(900):
         node = {"blocks": [node]}
     assert get_visible_text({"text": "shallow", "attachments": [node]}, "UBOT") == "shallow"
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"type": "rich_text", "elements": None},
+        {"type": "section", "text": {"type": "mrkdwn", "text": 7}, "fields": [None, 3]},
+        {"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": [{"type": "date"}, "x", {}]}]},
+        None,
+        [],
+    ],
+)
+def test_a_part_that_is_damaged_costs_itself_alone(damaged: object) -> None:
+    for payload in (
+        {"blocks": [damaged, SECTION]},
+        {"attachments": [{"blocks": [damaged]}, damaged, {"text": "db-1"}]},
+    ):
+        assert message(**payload).quoted or message(**payload).text
+        assert "db-1" in get_visible_text(payload, ME.user_id)

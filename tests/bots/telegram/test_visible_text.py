@@ -142,3 +142,17 @@ def test_a_mention_in_a_rich_message_addresses() -> None:
     result = message(rich_message={"blocks": blocks})
     assert (result.text, result.addressed) == ("why?", True)
     assert not message(rich_message={"blocks": [{"type": "paragraph", "text": "me@kimas_bot"}]}).addressed
+
+
+@pytest.mark.parametrize(
+    "entity",
+    [
+        {"type": "text_link", "offset": 900, "length": 4, "url": "https://a.example"},
+        {"type": "text_link", "offset": 0, "length": 4},
+        {"type": "text_link", "offset": -2, "length": 1, "url": "https://a.example"},
+        {"type": "text_mention", "offset": 0, "length": 4},
+        {"type": "invented", "offset": 0, "length": 4},
+    ],
+)
+def test_a_part_that_is_damaged_costs_itself_alone(entity: dict[str, Any]) -> None:
+    assert message(text="this or that?", entities=[entity, link(8, 4)]).text == "this or that (https://a.example)?"

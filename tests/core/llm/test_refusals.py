@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -14,13 +15,14 @@ from core.llm.role_models import RoleChatModel
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings, ModelsSettings
 from core.types import Turn
-from tests.support.provider import ABORT, DONE, Answer, Response, event, replaying
+from tests.support.provider import ABORT, DONE, END, Answer, Response, event, replaying
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
 MESSAGES = [{"role": "user", "content": "How?"}]
 ASK: dict[str, Any] = {"model": "peer", "messages": MESSAGES, "max_tokens": 50}
 YES: Answer = [event("Yes."), event(finish="stop"), DONE]
+FORM = {"response_format": {"type": "text"}}
 VALUES = {
     "temperature": 0.2,
     "top_p": 0.5,
@@ -130,7 +132,38 @@ async def test_a_server_that_ends_over_a_form_of_the_reply_is_asked_without(name
     assert all("stop" in body for body in provider.requests)
 
 
-@pytest.mark.parametrize("fields", [{}, {"response_format": {"type": "text"}}])
+async def test_a_server_that_is_down_after_a_form_of_the_reply_is_asked_without() -> None:
+    async with replaying(lambda body: [END] if "response_format" in body else YES) as provider:
+        client = OpenAIClient.open(provider.base_url, "", 60)
+        for _ in range(2):
+            with pytest.raises(ModelError) as caught:
+                await ask(client, **FORM)
+            assert caught.value.is_unsent
+            await provider.start()
+        assert await ask(client, **FORM) == "Yes."
+        await client.close()
+    assert ["response_format" in body for body in provider.requests] == [True, True, False]
+
+
+async def test_what_ends_the_requests_under_way_together_counts_once() -> None:
+    async with replaying(lambda body: [ABORT] if "response_format" in body else YES) as provider:
+        client = OpenAIClient.open(provider.base_url, "", 60)
+        assert await asyncio.gather(*(ask(client, **FORM) for _ in range(2))) == ["Yes."] * 2
+        assert [await ask(client, **FORM) for _ in range(2)] == ["Yes."] * 2
+        await client.close()
+    assert ["response_format" in body for body in provider.requests[-3:]] == [True, False, False]
+
+
+async def test_closed_connections_with_replies_between_them_say_nothing_of_the_form() -> None:
+    answers = iter([[ABORT], YES, YES] * 3)
+    async with replaying(lambda _: next(answers)) as provider:
+        client = OpenAIClient.open(provider.base_url, "", 60)
+        assert [await ask(client, **FORM) for _ in range(6)] == ["Yes."] * 6
+        await client.close()
+    assert ["response_format" in body for body in provider.requests] == [True, False, True] * 3
+
+
+@pytest.mark.parametrize("fields", [{}, FORM])
 async def test_a_server_that_ends_over_everything_is_said_to(fields: dict[str, Any]) -> None:
     async with replaying([ABORT]) as provider:
         client = OpenAIClient.open(provider.base_url, "", 60)

@@ -46,6 +46,8 @@ def walk(blocks: Iterable[Block]) -> Iterator[Block]:
         ("WARNING: Mind\nthis.", "> **Warning**\n>\n> Mind this."),
         ("[TIP]\n.Faster\n====\nText.\n====", "> **Tip: Faster**\n>\n> Text."),
         ("image::a.png[Alt]\n\ntoc::[]\n\nvideo::x[]\n\n'''\n\n<<<\n\nText", "---\n\n---\n\nText"),
+        ('[source,sh,subs="+quotes,+attributes"]\n----\nrun __<my_id>__ $\\{HOME} **-v** a_b_c\n----',
+         "```sh\nrun <my_id> ${HOME} -v a_b_c\n```"),
         ("image::A plan.svg[,100]\n\nText", "Text"),
         (" $ cmd\n   --flag", "```\n$ cmd\n  --flag\n```"),
         ("----\nnobody closes it", "```\nnobody closes it\n```"),
@@ -86,7 +88,8 @@ def test_attributes_conditions_and_headings(text: str, expected: str) -> None:
         ("*b* _i_ `c` #m# **un**con __i__t H~2~O x^2^", "**b** *i* `c` m **un**con *i*t H2O x2"),
         ("+7 days+ `+{x}+` `a*b*` 2 * 3 f(*args) a_b_c", "7 days `{x}` `a*b*` 2 * 3 f(\\*args) a_b_c"),
         ("kbd:[Ctrl+C] btn:[Stop] menu:File[Open > Recent]", "`Ctrl+C` **Stop** File → Open → Recent"),
-        ("xref:a/b.adoc#c[The page] xref:ROOT:a_b.adoc[] <<x,there>> <<y>>", "The page a b there y"),
+        ("xref:a/b.adoc#c[The page] xref:ROOT:a_b.adoc[] <<x,there>> <<y>> xref:a:safe/index.adoc[]",
+         "The page a b there y safe"),
         ("link:a.pdf[PDF^] https://a.example[site,window=_blank] mailto:a@b.example[]",
          "PDF [site](https://a.example) [a@b.example](mailto:a@b.example)"),
         ("image:a.png[x]icon:b[] a((term))(((hidden)))b.footnote:[See xref:a.adoc[A].]", "atermb. (See A.)"),
@@ -95,6 +98,8 @@ def test_attributes_conditions_and_headings(text: str, expected: str) -> None:
         ("\\*no* \"`q`\" a -- b &lt;&#39; std::vector", "\\*no\\* “q” a — b <' std::vector"),
         ("using {url}[the `+` mark], `a{plus}b` and `&#43;`", "using the `+` mark, `a+b` and `+`"),
         ("one +\ntwo\n// not this\nthree", "one  \ntwo three"),
+        ("`a=__<b_c>__` `pass:c,q[https://__<d>__]/e` __<f_g>__ $$*h*$$ conf_ref:a,b[`i`]",
+         "`a=<b_c>` `https://<d>/e` *\\<f_g>* \\*h\\* `i`"),
         ("`\\https://a.example` `C:\\temp` `++`AND`++` `+<>+`", "`https://a.example` `C:\\temp` `` `AND` `` `<>`"),
         ("xref::a/b.adoc#c[`sum()`], <<x,the `<saml:Request>` url>>", "`sum()`, the `<saml:Request>` url"),
         ("a footnote:[See pass:c,macros[xref:s.adoc#n[the *one*]].] pass:[*b*]", "a  (See the **one**.) \\*b\\*"),
@@ -110,7 +115,7 @@ def test_marks_become_those_of_markdown(text: str, expected: str) -> None:
 def test_a_reference_without_a_text_shows_the_title_of_what_it_leads_to(reference: str) -> None:
     text = f"See {reference} or <<other-page>>.\n\n[[chain]]\n[role=x]\n== The filter *chain*\n\n"
     text += "[#the-code]\n.The filter *chain*\n----\nx\n----\n\n[[none]]\nText."
-    assert read_asciidoc(text)[0].text == "See The filter **chain** or other-page."
+    assert read_asciidoc(text)[0].text == "See The filter **chain** or other page."
     assert read("<<a>>\n\n[[a,its text]]\nText.") == "its text\n\nText."
 
 
@@ -130,6 +135,7 @@ def test_a_reference_without_a_text_shows_the_title_of_what_it_leads_to(referenc
         ("[tabs]\n======\nJava::\n+\n[source,java]\n----\nint x;\n----\nShell::\n+\n--\nRun it.\n--\n======",
          "**Java**\n\n```java\nint x;\n```\n\n**Shell**\n\nRun it."),
         ("[tabs]\n====\nLinux::\n+\napt\nMac::\n+\nbrew\n====", "**Linux**\n\napt\n\n**Mac**\n\nbrew"),
+        (". a\n+\n----\nx\n----\n+\n<1> b\n\n. c", "1. a\n\n   ```\n   x\n   ```\n\n   1. b\n\n2. c"),
         ("* a\n+\nmore\n* b\n+\none\n+\ntwo", "- a\n\n  more\n\n- b\n\n  one\n\n  two"),
         ('[source,java,role="primary"]\n.Java\n----\na();\n----', "**Java**\n\n```java\na();\n```"),
     ],
@@ -149,6 +155,7 @@ def test_lists_and_tabs(text: str, expected: str) -> None:
         ("|===\n|a 2+|b\n.2+|two .3+|three |x\n|y\n|z |w\n|===", (),
          (("a", "b", ""), ("two", "three", "x"), ("", "", "y"), ("z", "", "w"))),
         ("|===\n.2+|a\n.2+|b\n|===", (), (("a",), ("b",))),
+        ("|===\n|+|addition\n0*|c 0+|d\n|===", (), (("+", "addition"), ("c", "d"))),
         (",===\na,b\nc,\"d,e\"\n,===", (), (("a", "b"), ("c", "d,e"))),
         ("|===\n|`x` |*y*\n|===", (), (("`x`", "**y**"),)),
     ],

@@ -154,3 +154,13 @@ def test_boxes_are_read_from_top_to_bottom_and_from_left_to_right() -> None:
     group_shape = slide.shapes.add_group_shape([slide.shapes.add_textbox(0, Inches(4), Inches(2), Inches(1))])
     group_shape.shapes[0].text_frame.text = "fourth"
     assert read_pptx(saved(show)) == "# Plan\n\nfirst\n\nsecond\n\nthird\n\nfourth\n\nlast"
+
+
+def test_two_forms_are_read_at_their_place_and_one_coordinate_is_enough() -> None:
+    def place(text: str, offset: str) -> str:
+        return shape(text).replace("<p:spPr/>", f"<p:spPr><a:xfrm><a:off {offset}/></a:xfrm></p:spPr>")
+
+    last = place("last", 'x="0" y="4000000"')
+    alternatives = f"<mc:AlternateContent><mc:Choice>{last}</mc:Choice></mc:AlternateContent>"
+    slide = TITLE + alternatives + place("second", 'y="2000000"') + place("first", 'x="10"') + place("also", "")
+    assert read_pptx(presentation(slide)) == "# Failover\n\nalso\n\nfirst\n\nsecond\n\nlast"
