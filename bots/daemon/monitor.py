@@ -122,6 +122,11 @@ class Monitor:
             problems.append(f"the event loop stood still for {self.lag.max_s:.1f} s within the last minute")
         return problems
 
+    def get_warnings(self) -> Sequence[str]:
+        """Return what is wrong although the daemon is well, one line each."""
+        connections = self._monitored.connections if self._monitored else {}
+        return [f"{name} {connection.warning}" for name, connection in connections.items() if connection.warning]
+
     def get_obstacles(self) -> Sequence[str]:
         """Return why no question can be answered now, one line each."""
         if self.stage != "ready" or self._monitored is None:

@@ -47,7 +47,7 @@ async def open_operator_page(settings: Settings, daemon: Daemon) -> AsyncIterato
 
 async def find_problems(monitor: Monitor, rules: AlertRules) -> Sequence[str]:
     """Return what is wrong, one line each: of the daemon, and what alerts would report if it lasted."""
-    lines = list(monitor.get_problems())
+    lines = [*monitor.get_problems(), *monitor.get_warnings()]
     try:
         found = await rules.find_problems(datetime.now(UTC))
     except StoreError as error:

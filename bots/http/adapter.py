@@ -75,7 +75,7 @@ class HttpAdapter(ClientAdapter[CallbackClient]):
             await self._handle_event(event, receive)
 
         self._get_client()
-        async with EventServer(self._settings, self._secret, handle_event).serve() as port:
+        async with EventServer(self._settings, self._secret, handle_event, self.connection).serve() as port:
             self.port = port
             self.connection.mark_connected()
             self.ready.set()

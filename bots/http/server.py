@@ -12,9 +12,10 @@ from aiohttp import web
 
 from bots.common.web_server import serve_application
 from bots.http.convert import MalformedEvent, parse_event_key
-from bots.http.signing import MAX_CLOCK_SKEW_S, SIGNATURE, TIMESTAMP, EventKey, IdempotencyKeys, verify
+from bots.http.signing import MAX_CLOCK_SKEW_S, OWN_CLOCK, SIGNATURE, TIMESTAMP, EventKey, IdempotencyKeys, verify
 from core.errors import PlatformError
 from core.observability.logs import get_logger
+from core.ports import ConnectionStatus
 from core.settings import HttpSettings
 
 _log = get_logger(__name__)
@@ -45,8 +46,11 @@ class RequestRejected(Exception):
 class EventServer:
     """Handles the requests of one network."""
 
-    def __init__(self, settings: HttpSettings, secret: str, handle_event: HandleEvent) -> None:
+    def __init__(
+        self, settings: HttpSettings, secret: str, handle_event: HandleEvent, connection: ConnectionStatus
+    ) -> None:
         self._settings = settings
+        self._connection = connection
         self._secret = secret
         self._handle_event = handle_event
         self._idempotency_keys = IdempotencyKeys(REPLAY_WINDOW_S)
@@ -103,7 +107,11 @@ class EventServer:
         reason = verify(self._secret, timestamp, signature, body, time.time())
         if reason:
             _log.warning("http.signature_refused", reason=reason, peer=request.remote)
+            if OWN_CLOCK in reason:
+                # Its sender has the secret. A recorded event looks the same: the next one that is right ends it.
+                self._connection.warning = f"refuses events: {reason}"
             raise RequestRejected(401, "unsigned", reason)
+        self._connection.warning = ""
         return body
 
 

@@ -10,6 +10,7 @@ TIMESTAMP = "X-Kimas-Timestamp"
 SIGNATURE = "X-Kimas-Signature"
 # A recorded request cannot be replayed after this time.
 MAX_CLOCK_SKEW_S = 300
+OWN_CLOCK = "this machine's clock"
 
 # The chat and the id of a message.
 EventKey = tuple[str, str]
@@ -34,7 +35,7 @@ def verify(secret: str, timestamp: str, signature: str, body: bytes, now: float)
     if abs(skew_s) > MAX_CLOCK_SKEW_S:
         direction = "ahead of" if skew_s > 0 else "behind"
         allowed = f"{MAX_CLOCK_SKEW_S} s are allowed"
-        return f"{TIMESTAMP} is {abs(skew_s):.0f} s {direction} this machine's clock; {allowed}"
+        return f"{TIMESTAMP} is {abs(skew_s):.0f} s {direction} {OWN_CLOCK}; {allowed}"
     return ""
 
 

@@ -18,7 +18,8 @@ MessageHandler = Callable[[Message], Awaitable[None]]
 class ConnectionStatus:
     """The connection to one platform. `outages` counts how often it was lost. `is_standby`: another daemon receives.
 
-    While it is not connected, `problem` says why, to follow the platform's name.
+    While it is not connected, `problem` says why, to follow the platform's name. `warning` says what is wrong although
+    it is, or "".
     """
 
     def __init__(self) -> None:
@@ -26,6 +27,7 @@ class ConnectionStatus:
         self.is_standby = False
         self.outages = 0
         self.problem = NOT_CONNECTED
+        self.warning = ""
         self._is_down = False
 
     def mark_connected(self) -> None:

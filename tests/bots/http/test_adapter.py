@@ -134,6 +134,18 @@ async def test_what_is_not_signed_now_by_the_secret_is_refused(tmp_path: Path) -
         assert harness.adapter.event_counts.total() == 0
 
 
+async def test_a_clock_that_differs_is_a_warning_until_the_next_event_that_is_right(tmp_path: Path) -> None:
+    async with open_harness(tmp_path) as harness:
+        connection = harness.adapter.connection
+        await harness.peer.send(harness.adapter.port, event(), secret="another secret of the same length")
+        assert connection.warning == "", "only who has the secret says anything about clocks"
+        await harness.peer.send(harness.adapter.port, event(), timestamp=str(int(time.time()) - 40_000))
+        assert "behind this machine's clock" in connection.warning
+        assert connection.is_connected, "it is no reason to restart the daemon"
+        await harness.send(event())
+        assert connection.warning == ""
+
+
 async def test_a_signature_holds_for_one_body(tmp_path: Path) -> None:
     async with open_harness(tmp_path) as harness:
         now = str(int(time.time()))
