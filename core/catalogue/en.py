@@ -33,6 +33,7 @@ class English(PlatformTexts):
         "I found nothing about this in the sources I know ({sources}). They are in {language}, and I have no language "
         "model that could translate your question: please ask in {language}."
     )
+    unknown_names = "*Not in the code that I know, so please check: {names}*"
     nearest_pages = "I found no direct answer in the sources I know. These pages come closest:\n\n{pages}"
     see_also = "See also: {pages}"
     no_sources = "none are configured"
