@@ -20,7 +20,7 @@ _IMPORT = re.compile(
 )
 _COMMENT = re.compile(r"#[^\n]*")
 _NAME = re.compile(r"[A-Za-z_]\w{0,100}")
-_DOTTED_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*+(?:\.[A-Za-z_]\w*+)++")
+_DOTTED_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*+(?:\.[A-Za-z_]\w*+){1,8}+")
 
 
 def find_package_names(text: str, packages: Collection[str]) -> list[str]:
