@@ -77,9 +77,9 @@ async def export(settings: Settings, *, chat: str, judged: tuple[Path, Path] | N
 
 
 def _from_journal(routed: RoutedQuestion) -> _Example:
-    # What was searched: empty where it has the words of the question, as the router is asked to leave it.
+    # Empty where it has the words of the question, as the router is asked to leave it.
     is_new_query = set(content_words(routed.query)) != set(content_words(routed.question.text))
-    query = routed.query if routed.strategy == "single" and is_new_query else ""
+    query = routed.query if routed.strategy in ("single", "clarify") and is_new_query else ""
     is_liked = routed.balance > 0 if routed.balance else None
     return _Example(
         routed.question,

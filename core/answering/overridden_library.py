@@ -81,6 +81,10 @@ class OverriddenLibrary:
         """Return the titles of the agents whose sources are not all off."""
         return {name: titles for name, titles in self._library.titles().items() if not self._is_disabled(name)}
 
+    def modules(self) -> Mapping[str, Collection[str]]:
+        """Return the modules that the wrapped library knows."""
+        return self._library.modules()
+
     async def term_weights(self, query: str) -> Mapping[str, float]:
         """Return the weights of the wrapped library."""
         return await self._library.term_weights(query)

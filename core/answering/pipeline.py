@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from core.answering.agents.code_check import mark_unknown_names
 from core.answering.agents.conversation import get_asker_language, strip_old_marks, validate_question
 from core.answering.agents.history_selection import HistorySelector
 from core.answering.agents.look_back import get_known_text, look_back, verify_citations
@@ -65,6 +66,8 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
         # 7 look back
         if not was_stopped:
             cited_answer = await look_back(cited_answer, retrieval.passages, deps, budget, known=known)
+            marked_text = await mark_unknown_names(cited_answer.text, deps, budget)
+            cited_answer = replace(cited_answer, text=marked_text)
     if cited_answer.finds_nothing and not cited_answer.text:
         cited_answer = replace(cited_answer, text=say_nothing_found(deps))
     trace = retrieval.to_trace(budget, cited_answer.dropped_count, cited_answer.moved_count)

@@ -67,6 +67,10 @@ class ExcludingLibrary:
         """Return the titles of the wrapped library."""
         return self.library.titles()
 
+    def modules(self) -> Mapping[str, Collection[str]]:
+        """Return the modules that the wrapped library knows."""
+        return self.library.modules()
+
     async def term_weights(self, query: str) -> Mapping[str, float]:
         """Return the weights of the wrapped library."""
         return await self.library.term_weights(query)

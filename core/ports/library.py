@@ -62,6 +62,10 @@ class Library(Protocol):
         """Return titles of the documents that are most typical of each agent's sources, where known."""
         ...
 
+    def modules(self) -> Mapping[str, Collection[str]]:
+        """Return the names of the modules of each Python package whose code the sources hold."""
+        ...
+
     async def term_weights(self, query: str) -> Mapping[str, float]:
         """Return the IDF of each token of a query over all stored passages; empty where the store cannot count.
 

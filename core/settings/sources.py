@@ -73,7 +73,9 @@ class SearchApiSource(LiveSource):
     provider: Literal["tavily", "brave", "searxng", "google", "bing"] = Field(
         examples=["tavily"], description="`tavily`, `brave`, `searxng`, `google` or `bing`"
     )
-    base_url: WebAddress | Literal[""] = Field("", description="another address of the API; needed for searxng and bing")
+    base_url: WebAddress | Literal[""] = Field(
+        "", description="another address of the API; needed for searxng and bing"
+    )
     engine: str = Field("", description="for google: the search engine's id")
     sites: tuple[str, ...] = Field((), description="only results from these domains")
     fresh: Literal["day", "week", "month", "year"] | None = Field(

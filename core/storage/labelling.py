@@ -48,7 +48,7 @@ class JournaledQuestion:
 
 @dataclass(frozen=True, slots=True)
 class RoutedQuestion:
-    """A question for which a model chose the `strategy`, and the `query` that was searched.
+    """A question for which a model chose the `strategy`, and the `query` that was searched, or the question back.
 
     `balance` is how many more people liked its answer than disliked it; None where nobody said anything.
     """
@@ -106,7 +106,8 @@ class LabellingRepository(Repository):
                 history = _make_history(row, earlier_rows, limits)
                 question_id = f"{row.platform}:{row.chat}:{row.id}"
                 question = Question(row.text, history, question_id, author_id=row.author_id)
-                questions.append(RoutedQuestion(question, row.strategy, row.query, row.balance))
+                query = row.reply if row.strategy == "clarify" else row.query
+                questions.append(RoutedQuestion(question, row.strategy, query, row.balance))
             earlier_rows.append(row)
         return questions
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -40,7 +40,7 @@ class AgentIndexEntry:
     """An agent's index (None when there is nothing to compare with), and the number of its stored passages.
 
     `unfilled_count` of them have no vector yet. `languages` are those of a sample of its passages, `titles` those of
-    their documents; the most frequent first.
+    their documents; the most frequent first. `modules` are the names of the modules of each Python package.
     """
 
     index: AgentIndex | None
@@ -48,6 +48,7 @@ class AgentIndexEntry:
     unfilled_count: int = 0
     languages: tuple[str, ...] = ()
     titles: tuple[str, ...] = ()
+    modules: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 async def embed_mix_in(agent: AgentSettings, embedder: Embedder) -> MixIn:
@@ -93,14 +94,33 @@ async def index_agent(
         (configured_language,) if configured_language else identify_languages(passage.text for passage in sample)
     )
     titles = get_typical_titles(sample)
-    documents = [document for source in agent.sources for document in (await store.manifest(source)).values()]
+    manifests = [await store.manifest(source) for source in agent.sources]
+    documents = [document for manifest in manifests for document in manifest.values()]
+    modules = find_modules([path for manifest in manifests for path in manifest])
     passage_count = sum(document.passage_count for document in documents)
     counts = (passage_count, sum(document.unfilled_count for document in documents))
     if not passage_count and not len(mix_in.vectors):
-        return AgentIndexEntry(None, *counts, languages, titles)
+        return AgentIndexEntry(None, *counts, languages, titles, modules)
     mix_in_vectors = weights * mix_in.vectors
     index = AgentIndex(name, all_centroids, mix_in_vectors, agent.mix_in_weight, agent.scale, mix_in.texts)
-    return AgentIndexEntry(index, *counts, languages, titles)
+    return AgentIndexEntry(index, *counts, languages, titles, modules)
+
+
+def find_modules(paths: Collection[str]) -> Mapping[str, frozenset[str]]:
+    """Return the names of the modules, folders included, of each Python package: of the outermost `__init__.py`.
+
+    >>> {name: sorted(modules) for name, modules in find_modules(["src/a/__init__.py", "src/a/b/c.py", "d.py"]).items()}
+    {'a': ['__init__', 'a', 'b', 'c']}
+    """
+    folders = {path.removesuffix("/__init__.py") for path in paths if path.endswith("/__init__.py")}
+    modules: dict[str, frozenset[str]] = {}
+    for folder in folders:
+        parent, _, package = folder.rpartition("/")
+        if parent not in folders:
+            inner_paths = [path.removeprefix(f"{parent}/") for path in paths if path.startswith(f"{folder}/")]
+            names = frozenset(part.removesuffix(".py") for path in inner_paths for part in path.split("/"))
+            modules[package] = modules.get(package, frozenset()) | names
+    return modules
 
 
 async def _sample_passages(agent: AgentSettings, centroids: Vectors, store: SearchableStore) -> Collection[Passage]:

@@ -181,6 +181,14 @@ class KnowledgeLibrary:
         """Return titles of the documents most typical of each agent, as of the last `load`."""
         return {name: entry.titles for name, entry in self._index_entries.items() if entry.titles}
 
+    def modules(self) -> Mapping[str, Collection[str]]:
+        """Return the modules of the agents' Python packages, as of the last `load`."""
+        modules: dict[str, set[str]] = {}
+        for entry in self._index_entries.values():
+            for package, names in entry.modules.items():
+                modules.setdefault(package, set()).update(names)
+        return modules
+
     async def reload(self, sources: Collection[str] = ()) -> None:
         """Load again after these sources (all when none is named) were refreshed; the next question uses it."""
         await self.load(sources)
@@ -375,7 +383,8 @@ class KnowledgeLibrary:
             for name in self._live_agents
             if any(self._agents[name].mix_ins().values())
         }
-        matching = drop_weak([AgentScore(name, share) for name, share in sorted(shares.items(), key=_by_share)], {})
+        ranking = sorted(shares.items(), key=lambda item: -item[1])
+        matching = drop_weak([AgentScore(name, share) for name, share in ranking], {})
         names = {score.name for score in matching}
         return [AgentScore(name, 0.0) for name in self._live_agents if name in names or name not in shares]
 
@@ -448,7 +457,3 @@ class KnowledgeLibrary:
 def _word_overlap(query: str, texts: Sequence[str]) -> list[float]:
     words = distinct_words(query)
     return [len(words & distinct_words(text)) / len(words) if words else 0.0 for text in texts]
-
-
-def _by_share(item: tuple[str, float]) -> float:
-    return -item[1]

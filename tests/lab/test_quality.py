@@ -19,6 +19,7 @@ from tests.lab.quality import (
     __main__ as quality,
     beginner_questions,
     citations,
+    conversations,
     dump_prompts,
     figures,
     new_projects,
@@ -30,6 +31,8 @@ from tests.lab.quality.figures import Figure
 from tests.lab.quality.repository_questions import read_cases
 
 RECALL = Figure("recall <@5>", 0.61, goal=0.6, baseline=0.4)
+# Of its projects only code is read.
+NO_QUESTIONS = "code_names"
 FALSE_ALARMS = Figure("false alarms", 0.07, goal=0.05, lower_is_better=True)
 
 
@@ -110,30 +113,45 @@ def test_our_statements_and_questions_name_their_places() -> None:
     assert sum(not item.facts for item in questions) >= 50
 
 
+def other_repositories(part_name: str) -> set[str]:
+    """Return the projects of all other parts that ask questions."""
+    parts = quality.parts().items()
+    return set(chain.from_iterable(part.REPOSITORIES for name, part in parts if name not in (part_name, NO_QUESTIONS)))
+
+
 def test_beginners_questions_are_about_projects_of_no_other_part() -> None:
     questions = quoted_answers.read_questions(beginner_questions.QUESTIONS)
     assert {item.repository for item in questions} == set(beginner_questions.REPOSITORIES)
     assert len({item.id for item in questions}) == len(questions)
     assert all(item.facts and len(item.commit) == 40 for item in questions)
-    repositories = [part.REPOSITORIES for name, part in quality.parts().items() if name != "beginner_questions"]
-    assert not set(beginner_questions.REPOSITORIES) & set(chain.from_iterable(repositories))
+    repositories = other_repositories("beginner_questions")
+    assert not set(beginner_questions.REPOSITORIES) & repositories
 
 
 def test_the_questions_about_new_projects_are_of_no_other_part() -> None:
     cases = read_cases(new_projects.QUESTIONS)
     assert {case.project for case in cases} == set(new_projects.PROJECTS)
-    repositories = [part.REPOSITORIES for name, part in quality.parts().items() if name != "new_projects"]
-    assert not set(new_projects.REPOSITORIES) & set(chain.from_iterable(repositories))
+    repositories = other_repositories("new_projects")
+    assert not set(new_projects.REPOSITORIES) & repositories
     assert len({case.id for case in cases}) == len(cases) == 60
     assert all(case.files and (case.translation or case.language == "en") for case in cases)
     statements = [json.loads(line) for line in new_projects.STATEMENTS.read_text("utf-8").splitlines()]
     assert {item["repository"] for item in statements} <= set(new_projects.REPOSITORIES)
 
 
+def test_the_conversations_are_about_a_project_of_no_other_part() -> None:
+    cases = read_cases(conversations.QUESTIONS)
+    repositories = other_repositories("conversations")
+    assert not set(conversations.REPOSITORIES) & repositories
+    assert Counter(len(case.question.history) for case in cases) == {0: 20, 2: 20, 4: 20}
+    assert len({case.id for case in cases}) == len(cases)
+    assert all(case.files and case.project in conversations.PROJECTS for case in cases)
+
+
 def test_the_questions_about_unseen_projects_are_of_no_other_part() -> None:
     cases = read_cases(unseen_projects.QUESTIONS)
-    repositories = [part.REPOSITORIES for name, part in quality.parts().items() if name != "unseen_projects"]
-    assert not set(unseen_projects.REPOSITORIES) & set(chain.from_iterable(repositories))
+    repositories = other_repositories("unseen_projects")
+    assert not set(unseen_projects.REPOSITORIES) & repositories
     assert Counter((case.project, case.kind) for case in cases) == Counter(
         {(name, kind): 10 for name in unseen_projects.PROJECTS for kind in ("English", "Chinese", "follow-ups")}
     )
@@ -211,8 +229,8 @@ def test_figures_of_marks_tell_lost_ones_from_moved_ones() -> None:
 
 
 def test_the_answers_from_whole_prompts_are_of_projects_of_no_other_part() -> None:
-    repositories = [part.REPOSITORIES for name, part in quality.parts().items() if name != "whole_prompts"]
-    assert not set(whole_prompts.REPOSITORIES) & set(chain.from_iterable(repositories))
+    repositories = other_repositories("whole_prompts")
+    assert not set(whole_prompts.REPOSITORIES) & repositories
     ids = []
     for name in whole_prompts.read_projects():
         for record in whole_prompts.read_records(name):

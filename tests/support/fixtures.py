@@ -97,6 +97,9 @@ class InMemoryLibrary:
     def titles(self) -> Mapping[str, Sequence[str]]:
         return self.document_titles
 
+    def modules(self) -> Mapping[str, Collection[str]]:
+        return {}
+
     async def term_weights(self, query: str) -> Mapping[str, float]:
         return {}
 

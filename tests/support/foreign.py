@@ -23,6 +23,7 @@ from core.answering.rewriting.query_reply import is_refusal
 from core.answering.rewriting.rewrites import get_expansion_terms
 from core.answering.strategies.parallel import keep_names
 from core.citations.check import find_support_by_overlap
+from core.citations.code_names import find_package_names
 from core.citations.markers import insert_markers, resolve_markers
 from core.errors import KimasError
 from core.language.facts import has_code_name
@@ -144,6 +145,7 @@ OTHER_FUNCTIONS: Mapping[str, Function] = {
         text, {number: [1, 2] for number in range(len(split_sentences(text)))}
     ),
     "resolve_markers": lambda text: resolve_markers(text, PASSAGES),
+    "find_package_names": lambda text: find_package_names(f"```python\n{text}\n```", {"rocket"}),
     "has_code_name": lambda text: has_code_name("install", text),
     "find_support_by_overlap": lambda text: find_support_by_overlap(text, PASSAGES, "How do I install it?"),
     "iter_parsed_replies": consume(iter_parsed_replies, DECISION_SCHEMA),

@@ -20,6 +20,7 @@ from tests.support.scripted import Body, ScriptedPeer
 
 KEY = ConversationKey("telegram", "-1007")
 PROMPT = "You choose how to search. Reply as you were trained."
+QUESTION_BACK = "Do you mean the cookies or the key?"
 SECRET = "sk-0123456789abcdef0123456789"
 
 
@@ -32,7 +33,7 @@ def _deploy(folder: Path, peer: ScriptedPeer, **settings: Any) -> Deployment:
         "light": {"base_url": peer.base_url, "model": "three-agents-7b-tuned"},
     }
     sources = {"docs": {"kind": "files", "path": "docs"}}
-    strategies = {"allowed": ["none", "single", "planning"], "default": "single"}
+    strategies = {"allowed": ["none", "single", "planning", "clarify"], "default": "single"}
     common = {"sources": sources, "models": models, "strategies": strategies, "prompts": {"strategy": "tuned.md"}}
     return Deployment(folder, {**common, **settings})
 
@@ -42,6 +43,8 @@ def _choose_as_trained(body: Body) -> str:
     request = body["messages"][-1]["content"]
     if "rotate" in request:
         return "Thought: what is a key, and how does it rotate? Action: [Planning]"
+    if "reset" in request:
+        return f'{{"strategy": "clarify", "query": "{QUESTION_BACK}"}}'
     return "Thought: knowledge is needed. Action: [Retrieval]<install Rocket>"
 
 
@@ -60,12 +63,13 @@ async def test_what_people_liked_and_disliked_becomes_training_lines(tmp_path: P
         async with open_app(settings) as app:
             await rate(journal, KEY, [long_text], "up", app.answer)
             await rate(journal, KEY, ["How do I rotate keys?"], "down", app.answer)
+            await rate(journal, KEY, ["How do I reset it?"], "up", app.answer)
             # A pleasantry needs no model, so there is nothing to learn from it.
             await rate(journal, KEY, ["thanks"], "up", app.answer)
         await journal.close()
         tuned = {body["model"] for body in peer.sent("choose")}
         count = len(peer.requests)
-        liked, disliked = await _export(deployment)
+        liked, disliked, asked_back = await _export(deployment)
         assert len(peer.requests) == count, "it calls no model"
         assert await _export(deployment, "--chat", "telegram:-1") == []
     assert tuned == {"three-agents-7b-tuned"}
@@ -75,6 +79,7 @@ async def test_what_people_liked_and_disliked_becomes_training_lines(tmp_path: P
     assert (system["role"], system["content"], request["role"]) == ("system", PROMPT, "user")
     assert json.loads(reply["content"]) == {"strategy": "single", "query": "install Rocket"}
     assert json.loads(disliked["messages"][-1]["content"]) == {"strategy": "planning", "query": ""}
+    assert json.loads(asked_back["messages"][-1]["content"]) == {"strategy": "clarify", "query": QUESTION_BACK}
     assert [turn["role"] for turn in disliked["history"]] == ["user", "assistant"]
     everything = json.dumps([liked, disliked])
     assert SECRET not in everything

@@ -239,7 +239,7 @@ def _script(questions: list[dict[str, Any]]) -> Mapping[str, Any]:
 async def _ask(question: dict[str, Any], app: App, model: ScriptedPeer, web: WebPeer) -> Outcome:
     model.requests.clear()
     web.bodies.clear()
-    title, text = question.get("found", ("Found", f"What the search engine found about {question['question']}"))
+    title, text = question.get("found", ("Found", "What the search engine found."))
     web.hits = [Hit(title, "https://example.org/found", text)]
     reply = await app.answer(Question(question["question"]), SilentSink())
     places = {f"/{passage.path}" for passage in reply.passages} | {f"/source:{p.source}" for p in reply.passages}

@@ -1,0 +1,60 @@
+"""Names in the code of an answer, checked against a real repository that a real pipeline has read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bots.common.reply_sink import SilentSink
+from bots.daemon.bootstrap import App, open_app
+from core.settings import Settings
+from core.types import Question
+from tests.support.deployment import README, SERVER, make_repository
+from tests.support.scripted import ScriptedPeer
+
+QUESTION = Question("How do I listen on a port with Rocket?")
+TRUE_CODE = "from rocket.server import Server, rotate_keys\nimport rocket\n\nServer().listen(port=1)\nrocket.server"
+NOTE = "*Not in the code that I know, so please check: {}*"
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[ScriptedPeer]:
+    async with ScriptedPeer() as model_peer:
+        yield model_peer
+
+
+@pytest.fixture
+async def app(peer: ScriptedPeer, tmp_path: Path) -> AsyncIterator[App]:
+    files = {"README.md": README, "src/rocket/server.py": SERVER, "src/rocket/__init__.py": '"""Rocket."""\n'}
+    source = {"kind": "git", "url": str(make_repository(tmp_path / "rocket", files))}
+    values = {"sources": {"code": source}, "models": {"main": {"base_url": peer.base_url, "model": "m"}}}
+    settings = Settings.model_validate({"data_dir": tmp_path / "data", **values})
+    async with open_app(settings) as opened_app:
+        assert not (await opened_app.refresh()).failures
+        yield opened_app
+
+
+async def _answer(app: App, peer: ScriptedPeer, code: str) -> str:
+    peer.replies["write"] = f"It listens until it is told to stop [p1]:\n\n```python\n{code}\n```"
+    return (await app.answer(QUESTION, SilentSink())).text
+
+
+async def test_true_code_stays_as_it_is(app: App, peer: ScriptedPeer) -> None:
+    assert (await _answer(app, peer, TRUE_CODE)).endswith("rocket.server\n```")
+    foreign = "import os\nfrom flask import Blueprint\n\nos.sprint()"
+    assert (await _answer(app, peer, foreign)).endswith("os.sprint()\n```"), "nothing is known of other packages"
+
+
+async def test_names_that_no_passage_has_are_named(app: App, peer: ScriptedPeer) -> None:
+    text = await _answer(app, peer, f"{TRUE_CODE}\nfrom rocket.server import AsyncServer\nrocket.boost()")
+    assert text.endswith(NOTE.format("`rocket.server.AsyncServer`, `rocket.boost`"))
+    peer.replies["write"] = "它会一直监听 [p1]：\n\n```python\nfrom rocket import launch_all\n```"
+    reply = await app.answer(Question("Rocket 怎么监听端口？"), SilentSink())
+    assert reply.text.endswith("*在我所知的代码中没有找到，请核对：`rocket.launch_all`*")
+
+
+async def test_who_may_not_see_the_code_learns_nothing_of_it(app: App) -> None:
+    assert set(app.library.modules()) == {"rocket"}
+    assert app.library.restricted_to(()).modules() == {}
