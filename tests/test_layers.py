@@ -29,6 +29,7 @@ VENDORS = {
     "aiohttp": [
         "bots/discord/",
         "bots/http/server.py",
+        "bots/mastodon/client.py",
         "bots/daemon/monitor.py",
         "bots/operator_page/",
         "bots/slack/",
@@ -57,7 +58,12 @@ VENDORS = {
     "jinja2": ["bots/operator_page/render.py"],
     "jmespath": ["knowledge/live/http_api.py"],
     "json_repair": ["core/llm/reply_parsing.py"],
-    "lxml": ["knowledge/sources/feed/", "knowledge/sources/website/", "knowledge/formats/"],
+    "lxml": [
+        "knowledge/sources/feed/",
+        "knowledge/sources/website/",
+        "knowledge/formats/",
+        "bots/mastodon/visible_text.py",
+    ],
     "markdown_it": [
         "core/markup/inline.py",
         "core/markup/markdown.py",

@@ -16,6 +16,8 @@ from core.types.forms import SettingsForm
 SHARED_PRIVATE_CHATS_PLATFORM = "telegram"
 # Names of chats and people mean something within one network only.
 NAMESPACED_PLATFORM = "http"
+# Every account on Mastodon has its own mentions, lists and timelines. People's names hold their server.
+NAMESPACED_CHAT_PLATFORMS = (NAMESPACED_PLATFORM, "mastodon")
 
 
 class NamespacedAdapter(ForwardingAdapter):
@@ -85,9 +87,8 @@ class NamespacedAdapter(ForwardingAdapter):
         key = message.key
         author_id = message.author_id
         if self.name == NAMESPACED_PLATFORM:
-            key = replace(key, chat=key.chat + self._suffix)
             author_id = author_id and author_id + self._suffix
-        elif self.name == SHARED_PRIVATE_CHATS_PLATFORM and message.private:
+        if self.name in NAMESPACED_CHAT_PLATFORMS or (self.name == SHARED_PRIVATE_CHATS_PLATFORM and message.private):
             key = replace(key, chat=key.chat + self._suffix)
         return replace(message, key=key, author_id=author_id, bot=message.bot or self._bot_name)
 

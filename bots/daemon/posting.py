@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bots.common.namespaced import NAMESPACED_CHAT_PLATFORMS
 from core.ports import Adapter
 from core.settings import Settings
-
-# Chats of a further HTTP network carry its name everywhere; elsewhere the ending only says which bot writes.
-NAMESPACED_PLATFORM = "http"
+from core.settings.chats import get_bot_name
 
 
 def find_chat_error(settings: Settings, setting: str, chat_name: str) -> str:
     """Return why no bot can write to a chat that a setting names, as platform:chat, or an empty text."""
-    platform, _, chat = chat_name.partition(":")
+    platform = chat_name.partition(":")[0]
     bot_names = [bot_name for bot_name, _, _ in settings.get_bots(platform)]
-    requested_bot = chat.partition("@")[2] if platform != NAMESPACED_PLATFORM else ""
+    requested_bot = get_bot_name(chat_name)
     if not bot_names:
         return (
             f"{setting} is {chat_name}, but there is no {platform} bot: add a {platform} section "
@@ -37,7 +36,7 @@ def resolve_chat(chat_name: str, adapter: Adapter) -> tuple[str, str, str]:
     native_chat = chat.removesuffix(f"@{bot_name}") if bot_name else chat
     return (
         platform,
-        f"{native_chat}@{bot_name}" if bot_name and platform == NAMESPACED_PLATFORM else native_chat,
+        f"{native_chat}@{bot_name}" if bot_name and platform in NAMESPACED_CHAT_PLATFORMS else native_chat,
         native_chat,
     )
 
@@ -62,5 +61,7 @@ def make_reference(platform: str, chat: str) -> Mapping[str, Any]:
             return {"channel": chat, "message": ""}
         case "slack":
             return {"channel": chat, "ts": "", "thread_ts": None}
+        case "mastodon":
+            return {"status": "", "acct": "", "visibility": "public"}
         case _:
             return {"event": ""}

@@ -15,9 +15,11 @@ from typing import Literal, Protocol
 from core.settings.answering import AgentSettings
 from core.settings.base import EVERYONE, NAMED_NETWORK_PLATFORM, OPERATOR_PLATFORM, get_network_suffix
 from core.settings.chats import (
+    BOT_NAMING_PLATFORMS,
     CHAT_EXAMPLES,
     can_be_private,
     find_network_fault,
+    get_bot_name,
     is_chat,
     split_entry,
 )
@@ -322,9 +324,10 @@ def _find_chat_fault(entry: str, settings: RestrictedSettings, networks: set[str
     network = Audiences.from_settings(settings).make_asker(platform, chat).network
     if network not in networks and not get_network_suffix(platform, chat):
         return f"{entry!r} is on {network}, where no bot is configured: add its section, or remove the entry"
-    bot_name = chat.partition("@")[2] if platform != NAMED_NETWORK_PLATFORM else ""
-    # Only private chats of Telegram are the same for several bots.
-    if bot_name and bot_name not in [name for name, _, _ in settings.get_bots("telegram") if platform == "telegram"]:
+    bot_name = get_bot_name(entry)
+    bot_names = [name for name, _, _ in settings.get_bots(platform)] if platform in BOT_NAMING_PLATFORMS else []
+    # Of Telegram only private chats, which are the same for several bots.
+    if bot_name and bot_name not in bot_names:
         return f"{entry!r}: no such chat carries the name of a bot: write {entry.partition('@')[0]}"
     comments = settings.auto_comment
     chats = {*settings.gate.chats, *comments.chats, *(feed.chat for feed in comments.feeds.values())}

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 Scenario = TypeVar("Scenario", bound=Callable[..., Any])
 
-PLATFORMS = ("telegram", "discord", "slack", "console")
+PLATFORMS = ("telegram", "discord", "slack", "mastodon", "console")
 ONE_GROUP = "one group is played, with its threads and with private talks beside it"
 ONLY_TEXT = "a line that is typed has nothing attached"
 NO_REDELIVERY = "a line is read once: nothing is ever delivered again"
