@@ -687,6 +687,9 @@ class Mastodon(Driver):
     def group(self, number: int = 1) -> Channel:
         return Channel(f"group {number}", "mentions")
 
+    def other_chat(self, person: Person = ANN) -> Channel:
+        return self.private(person)
+
     async def thread(self, channel: Channel) -> Channel:
         root = await self.say(channel, "let us talk about this below", person=Person(9, "Zoe"))
         return replace(channel, thread=root)
@@ -719,8 +722,11 @@ class Mastodon(Driver):
             text, visibility = f"@kimas {text}", "direct"
         else:
             visibility = "public"
+        # In a thread people reply to what was said last.
+        above = [status.id for status in self.peer.statuses.values() if self.peer.root(status) == channel.thread]
+        parent = reply_to or (above[-1] if above else "")
         message = await self.peer.say(
-            self._author(person), text, visibility=visibility, reply_to=reply_to or channel.thread, **extra_fields
+            self._author(person), text, visibility=visibility, reply_to=parent, **extra_fields
         )
         self._groups[self.peer.root(self.peer.statuses[message])] = channel.id
         return message

@@ -11,12 +11,12 @@ from core.catalogue import ENGLISH
 from core.messaging.policy.command_table import get_command
 from tests.conformance.bot import Bot, Gate
 from tests.conformance.platforms import ANN, BEN, ROBOT, Channel, until
-from tests.conformance.scenarios import cannot
+from tests.conformance.scenarios import ONLY_MENTIONS, cannot
 
 NO_REPLYING_COMMAND = "a slash command replies to no message"
 
 # Ann gives the commands: every driver's `command` is hers.
-OWNERS = ["telegram:1001", "discord:1001", "slack:U1ANN", "console:ann"]
+OWNERS = ["telegram:1001", "discord:1001", "slack:U1ANN", "mastodon:person1@social.example", "console:ann"]
 
 
 async def owned(bot: Bot, **changes: object) -> None:
@@ -103,6 +103,7 @@ FORWARDED: dict[str, dict[str, Any]] = {
     "telegram": {"forward_origin": {"type": "hidden_user", "sender_user_name": "Eve", "date": 1_700_000_000}},
     "discord": {"message_snapshots": [{"message": {"content": "/help", "mentions": []}}]},
     "slack": {"attachments": [{"is_share": True, "text": "/help", "author_id": "U9"}]},
+    "mastodon": {"quote": {"state": "accepted", "quoted_status": {"content": "<p>/help</p>"}}},
 }
 
 
@@ -111,7 +112,7 @@ async def test_forwarded_words_give_no_command(bot: Bot) -> None:
     """They are somebody else's, and would be given with the rights of whoever forwarded them."""
     channel = bot.private()
     name = bot.driver.name
-    text = "What does this do?" if name in ("discord", "slack") else "/help"
+    text = "What does this do?" if name in ("discord", "slack", "mastodon") else "/help"
     await bot.say_and_wait(channel, text, **FORWARDED[name])
     [shown] = bot.texts(channel)
     assert shown.startswith("Answer to:")
@@ -126,7 +127,7 @@ async def test_another_bots_command_is_not_heard(bot: Bot) -> None:
     assert (await bot.ask(channel, "How do I install it?", person=BEN)).state == "answered"
 
 
-@cannot(discord=NO_REPLYING_COMMAND, slack=NO_REPLYING_COMMAND)
+@cannot(mastodon=ONLY_MENTIONS, discord=NO_REPLYING_COMMAND, slack=NO_REPLYING_COMMAND)
 async def test_a_silence_is_explained_to_who_replies_to_it(bot: Bot) -> None:
     channel = bot.group()
     chatter = await bot.say_and_wait(channel, "nice weather today", person=BEN)

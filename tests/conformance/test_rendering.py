@@ -11,7 +11,7 @@ from bots.common.message_split import cut_markdown
 from core.types import Citation, Question
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import until
-from tests.conformance.scenarios import WHOLE, cannot, runs_in_terminal
+from tests.conformance.scenarios import POSTED_WHOLE, WHOLE, cannot, runs_in_terminal
 from tests.support.answers import ADDRESSES, long_answer
 
 NO_SPLIT = "a terminal takes an answer of any length"
@@ -379,7 +379,7 @@ async def test_an_empty_answer_says_so(bot: Bot) -> None:
     assert await answered(bot, "   \n\n") == "(an empty answer)"
 
 
-@cannot(console=WHOLE)
+@cannot(mastodon=POSTED_WHOLE, console=WHOLE)
 async def test_a_streamed_answer_ends_as_one_message(bot: Bot) -> None:
     channel = bot.group()
     bot.script.pieces = ["It", "It begins", "It begins **well", "It begins **well** and"]
@@ -393,7 +393,7 @@ async def test_a_streamed_answer_ends_as_one_message(bot: Bot) -> None:
     assert output.text.replace("*", "") == "It begins well and ends."
 
 
-@cannot(console="somebody may be typing: nothing is printed before the answer")
+@cannot(mastodon=POSTED_WHOLE, console="somebody may be typing: nothing is printed before the answer")
 async def test_the_first_sign_comes_before_the_answer(bot: Bot) -> None:
     for channel in (bot.private(), bot.group()):
         signs = bot.driver.signs()
