@@ -93,6 +93,10 @@ class _TextRenderer(MarkdownRenderer):
     def escape(self, text: str) -> str:
         return text
 
+    def render_title(self, title: str) -> str:
+        # A server makes a link of any address that it finds.
+        return title.replace("://", f":{ZERO_WIDTH_SPACE}//")
+
     def heading(self, node: SyntaxTreeNode, text: str) -> str:
         return text
 

@@ -64,19 +64,15 @@ class MastodonSink(ReplySink):
         return
 
     def _render(self, text: str, citations: Sequence[Citation] = ()) -> list[str]:
-        first, *further_parts = render(text, citations, self._max_status_chars)
-        return [first, *(self._further_prefix + part for part in further_parts)]
-
-    def _mention_prefix(self) -> str:
-        return self._prefix
+        return render(text, citations, self._max_status_chars)
 
     def _to_plain(self, part: str, max_chars: int = 0) -> list[str]:
-        return to_plain(part, max_chars or self._me.max_chars - len(self._spoiler_text))
+        return to_plain(part, max_chars or self._max_status_chars)
 
     async def _show_first_part(self, text: str, buttons: Sequence[Button] = ()) -> None:
         if not self._reply_id:
             self._reply_id = await self._retry.post(
-                self._delivery, lambda: self._post_first(text), lambda: self._find(self._question_id, text)
+                self._delivery, lambda: self._post_first(text), lambda: self._find(self._question_id, text, 0)
             )
             self._last_id = self._reply_id
             if not self._is_in_doubt:
@@ -92,10 +88,12 @@ class MastodonSink(ReplySink):
         return await self._post(text, number, self._last_id)
 
     async def _find_part(self, text: str, number: int) -> str:
-        return await self._find(self._last_id, text)
+        return await self._find(self._last_id, text, number)
 
-    async def _find(self, parent_id: str, text: str) -> str:
-        return await self._client.find_own_reply(parent_id, text, self._me.id) if parent_id else ""
+    async def _find(self, parent_id: str, text: str, number: int) -> str:
+        if not parent_id:
+            return ""
+        return await self._client.find_own_reply(parent_id, self._make_post(text, number).text, self._me.id)
 
     async def _post_first(self, text: str) -> str:
         # Right before the post: an answer to what is gone would quote it, and bots may have been faster.
@@ -125,4 +123,5 @@ class MastodonSink(ReplySink):
 
     def _make_post(self, text: str, number: int = 0, parent_id: str = "", language: str = "") -> Post:
         key = hashlib.sha256(json.dumps([self._me.id, self._message.id, number]).encode()).hexdigest()
-        return Post(text, key, parent_id, self._visibility, self._spoiler_text, language)
+        prefix = self._further_prefix if number else self._prefix
+        return Post(prefix + text, key, parent_id, self._visibility, self._spoiler_text, language)

@@ -759,7 +759,7 @@ class Mastodon(Driver):
         author = self._author(ANN)
         status = self.peer.statuses[await self.peer.say(author, "nothing")]
         for broken in ({"id": "1"}, {"id": "2", "mentions": [{"id": mastodon.BOT.id}], "account": 7}):
-            await self.peer.notify("mention", author, status, status=broken)
+            await self.peer.notify("mention", author, status, broken)
         await self.peer.emit("user", "update", "{broken")
 
     async def lose_connection(self) -> None:

@@ -72,6 +72,7 @@ async def test_who_is_not_content_may_say_why(bot: Bot) -> None:
     assert await get_stored_feedback(bot) == [("down", "outdated")]
 
 
+@cannot(mastodon=NO_BUTTONS)
 async def test_the_asker_gets_another_try_in_the_same_place(bot: Bot) -> None:
     channel = await bot.driver.thread(bot.group())
     entry = await bot.ask(channel, QUESTION)

@@ -85,12 +85,19 @@ class MastodonBot:
 
     async def outcome(self, status_id: str) -> tuple[str, str]:
         """Wait until a status is answered, silent or failed; return that, and the reason."""
+        return await self._read(status_id, ("answered", "silent", "failed"))
+
+    async def heard(self, status_id: str) -> None:
+        """Wait until a status is in the journal."""
+        await self._read(status_id, ())
+
+    async def _read(self, status_id: str, states: Sequence[str]) -> tuple[str, str]:
         query = select(messages.c.state, messages.c.reason).where(messages.c.id == status_id)
         async with asyncio.timeout(30):
             while True:
                 async with self.journal.database.connect() as connection:
                     row = (await connection.execute(query)).first()
-                if row and row.state in ("answered", "silent", "failed"):
+                if row and (not states or row.state in states):
                     return str(row.state), str(row.reason or "")
                 await asyncio.sleep(0.01)
 

@@ -202,10 +202,11 @@ class MastodonPeer:
                 await self.emit(f"list {name}", "update", payload)
         return status.id
 
-    async def notify(self, kind: str, author: Account, status: Status, **changes: Any) -> None:
-        """Tell the bot of something, as a notification and in its stream."""
+    async def notify(self, kind: str, author: Account, status: Status, payload: Any = None) -> None:
+        """Tell the bot of something, as a notification and in its stream; `payload` takes the place of the status."""
         notification = {"id": self._take_id(), "type": kind, "account": author.to_json(), "status": status.id}
-        notification |= changes
+        if payload:
+            notification["status"] = payload
         self.notifications.append(notification)
         await self.emit("user", "notification", self._fill(notification))
 
@@ -492,10 +493,14 @@ class MastodonPeer:
         await response.prepare(request)
         await response.write(b":)\n")
         self.streams[name].append(response)
-        while response in self.streams[name]:
-            await asyncio.sleep(self.thump_s or 0.5)
-            if self.thump_s:
-                await self._write(name, response, ":thump\n")
+        try:
+            while response in self.streams[name] or not self.thump_s:
+                await asyncio.sleep(self.thump_s or 0.5)
+                if self.thump_s:
+                    await self._write(name, response, ":thump\n")
+        finally:
+            if response in self.streams[name]:
+                self.streams[name].remove(response)
         return response
 
     async def _write(self, name: str, response: web.StreamResponse, text: str) -> None:
