@@ -73,6 +73,7 @@ VENDORS = {
         "bots/telegram/render.py",
         "bots/discord/render.py",
         "bots/slack/render.py",
+        "bots/mastodon/render.py",
         "bots/operator_page/render.py",
     ],
     "mdit_py_plugins": ["core/markup/markdown.py"],
