@@ -31,6 +31,19 @@ def settings(peer: MastodonPeer, folder: Path, **changes: int) -> MastodonSettin
     return MastodonSettings(url=peer.url, token=Secret(file=folder / "mastodon-token"), **changes)
 
 
+class MemoryPositions:
+    """Positions that last as long as a test."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, int] = {}
+
+    async def load(self, name: str) -> int | None:
+        return self.by_name.get(name)
+
+    async def save(self, name: str, position: int) -> None:
+        self.by_name[name] = position
+
+
 class MastodonBot:
     """An adapter on a peer, with an inbox, a journal and a scripted answer."""
 

@@ -12,21 +12,8 @@ from bots.common.diagnosis import Scope
 from bots.mastodon.adapter import MastodonAdapter
 from bots.mastodon.diagnosis import diagnose
 from core.errors import PlatformError
-from tests.support.mastodon_helpers import PACE, MastodonBot, settings
+from tests.support.mastodon_helpers import PACE, MastodonBot, MemoryPositions, settings
 from tests.support.peers.mastodon import BOT, MastodonPeer
-
-
-class Positions:
-    """Positions that last as long as a test."""
-
-    def __init__(self) -> None:
-        self.by_name: dict[str, int] = {}
-
-    async def load(self, name: str) -> int | None:
-        return self.by_name.get(name)
-
-    async def save(self, name: str, position: int) -> None:
-        self.by_name[name] = position
 
 
 async def test_what_came_while_the_stream_was_down_is_answered_once_and_in_order(
@@ -107,7 +94,7 @@ async def test_a_server_that_is_away_is_waited_for(bot: MastodonBot, peer: Masto
 
 async def test_a_redirect_is_told_and_gets_no_token(peer: MastodonPeer, tmp_path: Path) -> None:
     peer.redirects_to = "https://elsewhere.example"
-    adapter = MastodonAdapter(settings(peer, tmp_path), Positions(), (), PACE)
+    adapter = MastodonAdapter(settings(peer, tmp_path), MemoryPositions(), (), PACE)
     with pytest.raises(PlatformError, match=r"mastodon\.url redirects to elsewhere\.example"):
         await adapter.open()
 
@@ -117,7 +104,7 @@ async def test_a_refused_token_ends_it(peer: MastodonPeer, bot: MastodonBot, tmp
     peer.drop_streams()
     with pytest.raises(PlatformError, match="status 401"):
         await asyncio.wait_for(bot._task, 30)
-    adapter = MastodonAdapter(bot.adapter._settings, Positions(), (), PACE)
+    adapter = MastodonAdapter(bot.adapter._settings, MemoryPositions(), (), PACE)
     with pytest.raises(PlatformError, match="status 401"):
         await adapter.open()
     bot._task = asyncio.create_task(asyncio.sleep(0))
