@@ -62,6 +62,8 @@ def make_reference(platform: str, chat: str) -> Mapping[str, Any]:
         case "slack":
             return {"channel": chat, "ts": "", "thread_ts": None}
         case "mastodon":
-            return {"status": "", "acct": "", "visibility": "public"}
+            # A person is written to in private.
+            person = chat if "@" in chat else ""
+            return {"status": "", "acct": person, "visibility": "direct" if person else "public"}
         case _:
             return {"event": ""}

@@ -113,12 +113,12 @@ class MastodonClient:
         return result
 
     async def get_context(self, status_id: str) -> Json:
-        """Return what stands above and below a status: `ancestors` and `descendants`. Raises `MessageDeleted`."""
+        """Return what stands above a status (ancestors) and below it (descendants). Raises `MessageDeleted`."""
         result: Json = await self._get(f"/api/v1/statuses/{quote(status_id)}/context")
         return result
 
     async def get_timeline(self, timeline: str) -> Sequence[Json]:
-        """Return the newest statuses of a timeline: `home`, `list/ID` or `tag/NAME`."""
+        """Return the newest statuses of a timeline: home, list/ID or tag/NAME."""
         result: Sequence[Json] = await self._get(f"/api/v1/timelines/{quote(timeline)}", [("limit", "1")])
         return result
 
