@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
+from bots.daemon.posting import make_reference
 from bots.mastodon.render import ZERO_WIDTH_SPACE, count_chars, split_text
-from core.types import Citation
+from core.types import Citation, ConversationKey, Message, Reply
 from tests.support.mastodon_helpers import MastodonBot
 from tests.support.peers.mastodon import MastodonPeer, count
+from tests.support.sink_helpers import DeliveryLog
 
 
 @pytest.mark.parametrize(
@@ -216,3 +219,42 @@ async def test_a_refused_language_is_left_out(bot: MastodonBot, peer: MastodonPe
 def test_what_mentions_is_disarmed_where_it_stands() -> None:
     assert split_text("write @ann", 500) == [f"write @{ZERO_WIDTH_SPACE}ann"]
     assert split_text("a@b.example and https://e.org/@ann", 500) == ["a@b.example and https://e.org/@ann"]
+
+
+@pytest.mark.parametrize(
+    ("chat", "visibility", "text"),
+    [
+        ("home", "unlisted", "News."),
+        ("tag/diving", "unlisted", "News."),
+        ("ann@social.example", "direct", "@ann@social.example News."),
+    ],
+)
+async def test_a_chat_that_nobody_wrote_in_is_posted_to(
+    bot: MastodonBot, peer: MastodonPeer, chat: str, visibility: str, text: str
+) -> None:
+    peer.account("ann")
+    message = Message(
+        "entry-1",
+        ConversationKey("mastodon", chat),
+        "",
+        "",
+        "",
+        datetime.now(UTC),
+        reference=make_reference("mastodon", chat),
+    )
+    await bot.adapter.sink(message, DeliveryLog()).finish(Reply("News."))
+    [status] = peer.posts()
+    assert (status.visibility, status.text, status.reply_to) == (visibility, text, "")
+
+
+async def test_a_call_mentions_who_is_configured_and_nobody_else(bot: MastodonBot, peer: MastodonPeer) -> None:
+    await bot.restart(handoff={"people": ["mastodon:helper@b.example", "telegram:@somebody"]})
+    peer.account("helper", "b.example")
+    bot.says = "Ask @somebody or @helper@b.example."
+    answer = await bot.ask("@kimas does @somebody know?")
+    assert [account.acct for account in answer.mentions] == ["ann"]
+    await peer.say(peer.account("ann"), "@kimas /escalate", reply_to=answer.id)
+    async with asyncio.timeout(30):
+        while not any("helper@b.example" in [account.acct for account in post.mentions] for post in peer.posts()):
+            await asyncio.sleep(0.01)
+    assert "somebody" not in [account.acct for post in peer.posts() for account in post.mentions]
