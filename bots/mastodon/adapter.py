@@ -6,12 +6,13 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.caches import BoundedDict
 from bots.common.connection import TokenRefused
 from bots.common.events import IgnoredEvent, record_ignored
+from bots.common.positions import PositionStore
 from bots.common.reply_sink import SilentSink
 from bots.mastodon.client import Identity, MastodonClient
 from bots.mastodon.connection import MastodonIntervals
@@ -32,18 +33,6 @@ HOME = "home"
 # Posts that came in one timeline may come in another one.
 MAX_KNOWN_POSTS = 10_000
 Json = Mapping[str, Any]
-
-
-class PositionStore(Protocol):
-    """The last notification that was read, by account, kept across restarts."""
-
-    async def load(self, name: str) -> int | None:
-        """Return the position, or None before the first."""
-        ...
-
-    async def save(self, name: str, position: int) -> None:
-        """Keep the position durably."""
-        ...
 
 
 class MastodonAdapter(ClientAdapter[MastodonClient]):
