@@ -158,7 +158,7 @@ class MastodonAdapter(ClientAdapter[MastodonClient]):
     async def _handle_event(self, kind: str, data: str, timeline: str, receive: MessageHandler) -> None:
         if timeline == HOME and (kind == "notification" or time.monotonic() - self._read_at > self._intervals.read_s):
             await self._read_notifications(receive)
-        elif kind == "update":
+        if kind == "update":
             message = self._convert(lambda: self._to_new_post(json.loads(data), timeline), kind)
             await self._deliver(message, receive, kind)
         elif kind == "status.update" and timeline == HOME:
@@ -170,12 +170,12 @@ class MastodonAdapter(ClientAdapter[MastodonClient]):
         client = self._get_client()
         if self._last_id is None:
             newest = await client.get_notifications(None)
-            await self._mark_read(int(newest[0]["id"]) if newest else 0)
+            await self._mark_read(_get_number(newest[0]) if newest else 0)
             return
         while page := await client.get_notifications(self._last_id):
-            for notification in sorted(page, key=lambda item: int(item["id"])):
+            for notification in sorted(page, key=_get_number):
                 await self._handle_notification(notification, receive)
-                await self._mark_read(int(notification["id"]))
+                await self._mark_read(_get_number(notification))
 
     async def _mark_read(self, notification_id: int) -> None:
         await self._positions.save(self._position_name, notification_id)
@@ -234,6 +234,14 @@ class MastodonAdapter(ClientAdapter[MastodonClient]):
             await receive(message)
         else:
             record_ignored(self.skipped, "mastodon.event_skipped", message, kind=kind)
+
+
+def _get_number(notification: Json) -> int:
+    """Return the id of a notification, which is how far was read. Raises `PlatformError`."""
+    number = str(notification.get("id"))
+    if not number.isascii() or not number.isdecimal():
+        raise PlatformError("this server's notifications have no numbers as ids, so nobody can say how far was read")
+    return int(number)
 
 
 async def connect(settings: MastodonSettings, intervals: MastodonIntervals) -> MastodonClient:

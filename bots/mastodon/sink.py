@@ -49,7 +49,8 @@ class MastodonSink(ReplySink):
         reference = message.reference
         self._question_id = str(reference["status"])
         self._visibility = _REPLY_VISIBILITIES.get(str(reference["visibility"]), DIRECT)
-        self._spoiler_text = str(reference.get("spoiler_text", ""))
+        # A warning that fills a status would leave no room for the answer.
+        self._spoiler_text = str(reference.get("spoiler_text", ""))[: me.max_chars // 2]
         people = (str(reference["acct"]), *mentioned_users(message))
         self._prefix = "".join(f"@{person} " for person in dict.fromkeys(people) if person)
         # What not everybody may read reaches those alone whom it mentions.

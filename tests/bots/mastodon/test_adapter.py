@@ -237,6 +237,24 @@ async def test_posts_of_timelines_get_one_comment(bot: MastodonBot, peer: Mastod
     assert len(peer.posts()) == 4
 
 
+async def test_a_post_after_a_long_silence_is_not_lost(bot: MastodonBot, peer: MastodonPeer) -> None:
+    peer.followed = {"ann"}
+    bot.pace = replace(PACE, read_s=0.0)
+    await bot.restart(auto_comment={"chats": ["mastodon:home"], "needs_citation": False})
+    post = await peer.say(peer.account("ann"), "The final was won by Brazil")
+    assert await bot.outcome(post) == ("answered", "")
+
+
+async def test_a_server_whose_ids_are_no_numbers_is_named(peer: MastodonPeer, tmp_path: Path) -> None:
+    await peer.say(peer.account("ann"), "@kimas how was it?")
+    peer.notifications[0]["id"] = "01HZX"
+    adapter = MastodonAdapter(settings(peer, tmp_path), MemoryPositions(), (), PACE)
+    await adapter.open()
+    with pytest.raises(PlatformError, match="no numbers as ids"):
+        await adapter._read_notifications(adapter.open)  # type: ignore[arg-type]
+    await adapter.close()
+
+
 @pytest.mark.parametrize("others", [0, 1, 2, 3])
 async def test_never_a_third_bot_below_a_post(bot: MastodonBot, peer: MastodonPeer, others: int) -> None:
     peer.followed = {"ann"}

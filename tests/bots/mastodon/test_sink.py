@@ -31,6 +31,7 @@ async def test_a_content_warning_is_kept_and_counts(bot: MastodonBot, peer: Mast
     assert len(peer.posts()) > 2
     assert all(count(status.text, status.spoiler_text) <= 500 for status in peer.posts())
     bot.says = "Use pip."
+    assert (await bot.ask(spoiler_text="w" * 480)).spoiler_text == "w" * 250
     assert (await bot.ask()).spoiler_text == ""
     assert reply.text.startswith("@ann ")
     assert bot.questions[0].text.startswith("about"), "a warning is a part of what was said"

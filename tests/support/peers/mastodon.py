@@ -375,13 +375,13 @@ class MastodonPeer:
         return self._lacks("read:notifications") or web.json_response(values)
 
     async def _get_notifications(self, request: web.Request) -> web.Response:
-        min_id = int(request.query.get("min_id", "0"))
+        min_id = int(request.query.get("min_id", "-1"))
         limit = min(int(request.query.get("limit", "40")), 80)
         kinds = request.query.getall("types[]", [])
         page = [
             self._fill(item)
             for item in self.notifications
-            if int(item["id"]) > min_id
+            if (min_id < 0 or int(item["id"]) > min_id)
             and (not kinds or item["type"] in kinds)
             and (isinstance(item["status"], dict) or item["status"] in self.statuses)
         ]
