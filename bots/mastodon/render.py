@@ -77,7 +77,7 @@ def to_plain(part: str, max_chars: int) -> list[str]:
 class _TextRenderer(MarkdownRenderer):
     """Writes a syntax tree as text."""
 
-    sources_heading = "Sources"
+    sources_heading = "Sources:"
     # A telephone shows about so many letters in a line, and not all of them as wide as others.
     max_table_width = 40
 
