@@ -57,6 +57,7 @@ IDENTITY_PREFIXES = {
     "telegram": "the token belongs to ",
     "discord": "the token belongs to ",
     "slack": "the tokens belong to ",
+    "mastodon": "the token belongs to ",
 }
 
 

@@ -14,6 +14,8 @@ from core.types.forms import SettingsForm
 
 # On Telegram a private chat has the id of the person, whichever bot they write to.
 SHARED_PRIVATE_CHATS_PLATFORM = "telegram"
+# Every account on Mastodon has its own mentions, lists and timelines. People's names hold their server.
+NAMESPACED_CHAT_PLATFORMS = (NETWORK_PLATFORM, "mastodon")
 
 
 class NamespacedAdapter(ForwardingAdapter):
@@ -83,9 +85,8 @@ class NamespacedAdapter(ForwardingAdapter):
         key = message.key
         author_id = message.author_id
         if self.name == NETWORK_PLATFORM:
-            key = replace(key, chat=key.chat + self._suffix)
             author_id = author_id and author_id + self._suffix
-        elif self.name == SHARED_PRIVATE_CHATS_PLATFORM and message.private:
+        if self.name in NAMESPACED_CHAT_PLATFORMS or (self.name == SHARED_PRIVATE_CHATS_PLATFORM and message.private):
             key = replace(key, chat=key.chat + self._suffix)
         return replace(message, key=key, author_id=author_id, bot=message.bot or self._bot_name)
 

@@ -13,7 +13,15 @@ from core.errors import UsageError
 from core.messaging.policy.permissions import Permissions
 from core.observability.logs import get_logger
 from core.ports import Adapter
-from core.settings import DiscordSettings, HttpSettings, PlatformSettings, Settings, SlackSettings, TelegramSettings
+from core.settings import (
+    DiscordSettings,
+    HttpSettings,
+    MastodonSettings,
+    PlatformSettings,
+    Settings,
+    SlackSettings,
+    TelegramSettings,
+)
 from core.storage.chat_history import ChatHistory
 from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings, RuntimeOverrides
@@ -22,8 +30,8 @@ from core.types import ConversationKey, Message
 _log = get_logger(__name__)
 
 NO_PLATFORM = (
-    "no platform is configured: add a telegram, discord, slack or http section, or an api "
-    "(docs/telegram.md, docs/discord.md, docs/slack.md, docs/http.md and docs/api.md say how)"
+    "no platform is configured: add a telegram, discord, slack, mastodon or http section, or an api "
+    "(docs/telegram.md, docs/discord.md, docs/slack.md, docs/mastodon.md, docs/http.md and docs/api.md say how)"
 )
 ALL_INTERFACES = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 (compared with, not listened on)
 
@@ -40,7 +48,7 @@ def make_adapters(settings: Settings, journal: Journal, *, read_only: bool = Fal
         raise UsageError(conflicts[0])
     adapters: list[Adapter] = []
     for name, _, section in settings.get_bots():
-        adapter = _make_adapter(settings, section, journal, read_only=read_only)
+        adapter = _make_adapter(settings, section, journal, name, read_only=read_only)
         adapters.append(NamespacedAdapter(name, adapter) if name else adapter)
     if not adapters and settings.api.port is None:
         raise UsageError(NO_PLATFORM)
@@ -123,7 +131,9 @@ def _get_listen_address(section: PlatformSettings) -> tuple[str, int]:
     return "", 0
 
 
-def _make_adapter(settings: Settings, section: PlatformSettings, journal: Journal, *, read_only: bool) -> Adapter:
+def _make_adapter(
+    settings: Settings, section: PlatformSettings, journal: Journal, name: str, *, read_only: bool
+) -> Adapter:
     get_commented_chats = settings.auto_comment.get_chats
     if isinstance(section, TelegramSettings):
         # Each bot numbers its updates. The part of a token before the colon is the bot's id, not a secret.
@@ -143,6 +153,15 @@ def _make_adapter(settings: Settings, section: PlatformSettings, journal: Journa
         )
     if isinstance(section, SlackSettings):
         return _make_slack_adapter(settings, section, journal, read_only=read_only)
+    if isinstance(section, MastodonSettings):
+        suffix = f"@{name}" if name else ""
+        timelines = [chat.removesuffix(suffix) for chat in get_commented_chats("mastodon") if chat.endswith(suffix)]
+        return _load_class("..mastodon.adapter:MastodonAdapter")(
+            section,
+            JournalPositions(journal, "mastodon"),
+            [timeline for timeline in timelines if "@" not in timeline],
+            read_only=read_only,
+        )
     is_unnamed = section is settings.http
     return _load_class("..http.adapter:HttpAdapter")(section, read_only=read_only, is_unnamed=is_unnamed)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bots.common.namespaced import NAMESPACED_CHAT_PLATFORMS
 from core.ports import Adapter
 from core.settings import Settings
 from core.types import NETWORK_PLATFORM, PlatformName
@@ -30,7 +31,7 @@ def find_chat_error(settings: Settings, setting: str, chat_name: str) -> str:
 def resolve_chat(chat_name: str) -> tuple[str, str, str]:
     """Return the platform, the chat as the journal knows it, and the chat as the platform knows it."""
     chat = PlatformName.parse(chat_name)
-    return chat.platform, chat.id if chat.network_suffix else chat.native_id, chat.native_id
+    return chat.platform, chat.id if chat.platform in NAMESPACED_CHAT_PLATFORMS else chat.native_id, chat.native_id
 
 
 def find_posting_adapter(chat_name: str, adapters: Sequence[Adapter]) -> Adapter:
@@ -53,5 +54,9 @@ def make_reference(platform: str, chat: str) -> Mapping[str, Any]:
             return {"channel": chat, "message": ""}
         case "slack":
             return {"channel": chat, "ts": "", "thread_ts": None}
+        case "mastodon":
+            # A person is written to in private.
+            person = chat if "@" in chat else ""
+            return {"status": "", "acct": person, "visibility": "direct" if person else "public"}
         case _:
             return {"event": ""}

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.connection import RetryLater, TokenRefused
+from bots.common.positions import PositionStore
 from bots.common.reply_sink import SilentSink
 from bots.common.settings_menu import MENU_FIELD
 from bots.discord.application_commands import build_message_commands, build_slash_commands, has_ephemeral_reply
@@ -27,7 +28,7 @@ from bots.discord.feedback import (
     from_reaction,
     handle_press,
 )
-from bots.discord.history import ChannelState, EventReader, PositionStore, deliver
+from bots.discord.history import ChannelState, EventReader, deliver
 from bots.discord.interactions import InteractionHandler
 from bots.discord.render import escape_markup
 from bots.discord.settings_menu import DiscordMenuSink, from_menu_choice, is_menu_event, show_menu

@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from bots.common.attachments import select_pictures
 from bots.common.caches import BoundedDict
 from bots.common.connection import RetryLater, TokenRefused, Unreachable
 from bots.common.events import IgnoredEvent, record_ignored
+from bots.common.positions import PositionStore
 from bots.discord.connection import DiscordIntervals, make_retry_loop
 from bots.discord.convert import (
     PRIVATE_KINDS,
@@ -41,18 +42,6 @@ Json = Mapping[str, Any]
 PAGE_SIZE = 100
 MAX_KNOWN_THREADS = 2000
 MAX_CONCURRENT_CHANNELS = 8
-
-
-class PositionStore(Protocol):
-    """Reading positions by name, kept across restarts."""
-
-    async def load(self, name: str) -> int | None:
-        """Return a position, or None when it was never saved."""
-        ...
-
-    async def save(self, name: str, position: int) -> None:
-        """Save a position durably."""
-        ...
 
 
 class ChannelState:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -55,6 +55,7 @@ from core.settings.messaging import (
     HttpSettings as HttpSettings,
     JournalSettings as JournalSettings,
     LogSettings as LogSettings,
+    MastodonSettings as MastodonSettings,
     MetricsSettings as MetricsSettings,
     OperatorPageSettings as OperatorPageSettings,
     Platform as Platform,
@@ -135,7 +136,7 @@ class Settings(PlatformsSection):
                 "partners": {"discord": {"token": {"env": "PARTNERS_BOT_TOKEN"}}},
             }
         ],
-        description="further bots beside the sections `telegram`, `discord`, `slack` and `http`, see "
+        description="further bots beside the sections `telegram`, `discord`, `slack`, `mastodon` and `http`, see "
         "docs/groups.md#several-bots",
     )
     auto_comment: AutoCommentSettings = AutoCommentSettings()
@@ -168,9 +169,7 @@ class Settings(PlatformsSection):
 
     def get_bots(self, platform: str = "") -> list[tuple[str, Platform, PlatformSettings]]:
         """Return the bots (of one platform) as name, platform and section; those with the name "" come first."""
-        default_bot = BotSettings.model_construct(
-            telegram=self.telegram, discord=self.discord, slack=self.slack, http=self.http
-        )
+        default_bot = BotSettings.model_construct(**{name: getattr(self, name) for name in get_args(Platform)})
         all_bots = [("", default_bot), *self.bots.items()]
         entries = [
             (name, bot_platform, section) for name, bot in all_bots for bot_platform, section in bot.iter_platforms()

@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 from core.settings.answering import AgentSettings
 from core.settings.base import API_PLATFORM, EVERYONE, OPERATOR_PLATFORM
 from core.settings.chats import (
+    BOT_NAMING_PLATFORMS,
     CHAT_EXAMPLES,
     can_be_private,
     find_network_fault,
@@ -338,8 +339,9 @@ def _find_chat_fault(entry: str, settings: RestrictedSettings, networks: set[str
         return f"{entry!r} is no chat: write {CHAT_EXAMPLES} or, for a further network, http:lobby@NAME"
     if name.network not in networks and not name.network_suffix:
         return f"{entry!r} is on {name.network}, where no bot is configured: add its section, or remove the entry"
-    # Only private chats of Telegram are the same for several bots.
-    bot_names = [bot for bot, _, _ in settings.get_bots("telegram") if name.platform == "telegram"]
+    is_naming = name.platform in BOT_NAMING_PLATFORMS
+    bot_names = [bot for bot, _, _ in settings.get_bots(name.platform)] if is_naming else []
+    # Of Telegram only private chats, which are the same for several bots.
     if name.bot and not name.network_suffix and name.bot not in bot_names:
         return f"{entry!r}: no such chat carries the name of a bot: write {entry.partition('@')[0]}"
     comments = settings.auto_comment

@@ -17,12 +17,26 @@ if TYPE_CHECKING:
 
 ENTRY_PATTERN = r"^[a-z]+:\S{1,256}$"
 _BOT_NAME = r"(?:@[a-z0-9][a-z0-9_-]*)?"
+# Somebody's name on Mastodon with its server. A bot's name has no full stop.
+_HANDLE = r"\w[\w.-]*@[\w-]+(?:\.[\w-]+)+"
 # Ids as the platforms give them. Those of groups and channels on Telegram begin with a minus, so they are no person.
-_CHAT_FORMS = {"telegram": r"-?\d+", "discord": r"\d+", "slack": r"[A-Z0-9]+", "http": r"[^\s@]\S*"}
-_PERSON_FORMS = {"telegram": r"\d+", "discord": r"\d+", "slack": r"[A-Z0-9]+", "http": r"[^\s@]\S*"}
+_PERSON_FORMS = {
+    "telegram": r"\d+",
+    "discord": r"\d+",
+    "slack": r"[A-Z0-9]+",
+    "mastodon": _HANDLE,
+    "http": r"[^\s@]\S*",
+}
+_CHAT_FORMS = {**_PERSON_FORMS, "telegram": r"-?\d+", "mastodon": rf"(?:mentions|home|list/\d+|tag/\w+|{_HANDLE})"}
 _CONTACT_FORMS = {**_PERSON_FORMS, "telegram": r"\d+|@\w+"}
-CHAT_EXAMPLES = "telegram:-1001234567890, discord:123456789012345678, slack:C0123456789 or http:lobby"
-_PERSON_EXAMPLES = "telegram:123456789, discord:123456789012345678, slack:U0123456789 or http:ann"
+# Where a chat may carry the name of a further bot.
+BOT_NAMING_PLATFORMS = ("telegram", "mastodon")
+CHAT_EXAMPLES = (
+    "telegram:-1001234567890, discord:123456789012345678, slack:C0123456789, mastodon:mentions or http:lobby"
+)
+_PERSON_EXAMPLES = (
+    "telegram:123456789, discord:123456789012345678, slack:U0123456789, mastodon:ann@example.org or http:ann"
+)
 
 
 def parse_argument(text: str, form: str = "PLATFORM:CHAT") -> PlatformName:
@@ -40,8 +54,10 @@ def is_chat(entry: str) -> bool:
 
 
 def can_be_private(entry: str) -> bool:
-    """Return whether a chat can be a private one: it has the id of a person on Telegram, or D... on Slack."""
+    """Return whether a chat can be a private one: it has a person's id on Telegram or Mastodon, or D... on Slack."""
     name = PlatformName.parse(entry)
+    if name.platform == "mastodon":
+        return re.match(_HANDLE, name.id) is not None
     return name.id.startswith("D") if name.platform == "slack" else name.platform == "telegram" and name.id[:1] != "-"
 
 
@@ -125,9 +141,9 @@ def find_network_fault(entry: str, networks: Container[str]) -> str:
 def _find_bot_name_fault(entry: str) -> str:
     """Return why no chat is named so, or an empty string.
 
-    Only private chats of Telegram are the same for several bots, and carry their names.
+    Those of Mastodon do, and private chats of Telegram, which are the same for several bots.
     """
     name = PlatformName.parse(entry)
-    is_named = "@" in name.id[1:] and name.platform != NETWORK_PLATFORM
-    has_name = name.platform == "telegram" and can_be_private(entry)
+    is_named = bool(name.bot) and name.platform != NETWORK_PLATFORM
+    has_name = name.platform in BOT_NAMING_PLATFORMS and (name.platform != "telegram" or can_be_private(entry))
     return f"no such chat carries a bot's name: write {entry.rpartition('@')[0]}" if is_named and not has_name else ""

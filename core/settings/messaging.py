@@ -382,8 +382,24 @@ class HttpSettings(ListeningSection, RequestingSection):
     timeout_s: PositiveFloat = Field(10, description="longest time for one callback, seconds")
 
 
-Platform = Literal["telegram", "discord", "slack", "http"]
-PlatformSettings = TelegramSettings | DiscordSettings | SlackSettings | HttpSettings
+class MastodonSettings(Section):
+    """An account on a Mastodon server (docs/mastodon.md)."""
+
+    url: str = Field(
+        pattern=r"^https?://[^/\s]+/?$",
+        examples=["https://mastodon.example"],
+        description="the server where the bot has its account",
+    )
+    token: Secret = Field(
+        examples=[{"env": "MASTODON_TOKEN"}], description="from the account's preferences, Development"
+    )
+    answers_per_thread: PositiveInt = Field(
+        5, description="answers in one thread at most: two programs that answer each other stop there"
+    )
+
+
+Platform = Literal["telegram", "discord", "slack", "mastodon", "http"]
+PlatformSettings = TelegramSettings | DiscordSettings | SlackSettings | MastodonSettings | HttpSettings
 
 
 class PlatformsSection(Section):
@@ -392,6 +408,7 @@ class PlatformsSection(Section):
     telegram: TelegramSettings | None = None
     discord: DiscordSettings | None = None
     slack: SlackSettings | None = None
+    mastodon: MastodonSettings | None = None
     http: HttpSettings | None = None
 
 
@@ -401,7 +418,7 @@ class BotSettings(PlatformsSection):
     @model_validator(mode="after")
     def _check_exactly_one_platform(self) -> BotSettings:
         if len(list(self.iter_platforms())) != 1:
-            raise ValueError("give exactly one of telegram, discord, slack or http")
+            raise ValueError("give exactly one of telegram, discord, slack, mastodon or http")
         return self
 
     def iter_platforms(self) -> Iterator[tuple[Platform, PlatformSettings]]:

@@ -47,9 +47,16 @@ class PlatformName:
 
     @property
     def bot(self) -> str:
-        """The name of the bot that is meant; "" for the first one of the platform."""
-        suffix = self.network_suffix if self.platform == NETWORK_PLATFORM else "".join(self.id.partition("@")[1:])
-        return suffix[1:]
+        """The name of the bot that is meant; "" for the first one of the platform.
+
+        >>> PlatformName.parse("mastodon:home@news").bot, PlatformName.parse("mastodon:ann@example.org").bot
+        ('news', '')
+        """
+        if self.platform == NETWORK_PLATFORM:
+            return self.network_suffix[1:]
+        name = self.id[1:].rpartition("@")[2] if "@" in self.id[1:] else ""
+        # The server in somebody's name on Mastodon has a full stop, the name of a bot has none.
+        return "" if "." in name else name
 
     @property
     def native_id(self) -> str:

@@ -17,14 +17,15 @@ from typing import Any, Literal
 from bots.console.adapter import ConsoleGroupAdapter
 from bots.daemon.adapters import JournalOffsets, JournalPositions
 from bots.discord.adapter import DiscordAdapter
+from bots.mastodon.adapter import MastodonAdapter
 from bots.slack.adapter import SlackAdapter
 from bots.telegram.adapter import TelegramAdapter
 from bots.telegram.connection import TelegramIntervals as TelegramPace
 from core.messaging.feedback.handoff import ASK_ABOUT_THIS, ASK_SHORTCUT_ID
 from core.storage.messages import Journal
 from core.types import ConversationKey
-from tests.support import discord_helpers, slack_helpers
-from tests.support.peers import discord, slack, telegram
+from tests.support import discord_helpers, mastodon_helpers, slack_helpers
+from tests.support.peers import discord, mastodon, slack, telegram
 from tests.support.telegram_helpers import settings as telegram_settings
 
 Step = Literal["post", "begin", "grow", "finish"]
@@ -84,7 +85,7 @@ async def until(true: Callable[[], bool], description: str, timeout_s: float = 3
 
 
 # Adapters that count what became no message, by reason.
-Skipping = TelegramAdapter | DiscordAdapter | SlackAdapter | ConsoleGroupAdapter
+Skipping = TelegramAdapter | DiscordAdapter | SlackAdapter | MastodonAdapter | ConsoleGroupAdapter
 
 
 class Driver(ABC):
@@ -651,6 +652,162 @@ class Slack(Driver):
 
     def signs(self) -> int:
         return len(self.peer.get_calls("assistant.threads.setStatus")) + len(self.peer.get_calls("reactions.add"))
+
+
+class Mastodon(Driver):
+    """A group is a set of threads: what somebody writes there without a thread begins one."""
+
+    name = "mastodon"
+    mention = "@kimas "
+    knows_doubles = True
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        self.peer = await stack.enter_async_context(mastodon.MastodonPeer(max_chars=2000))
+        self._groups: dict[str, str] = {}
+
+    def forget_posts(self) -> None:
+        self.peer.keys = {}
+
+    def adapter(self, journal: Journal, folder: Path) -> MastodonAdapter:
+        return MastodonAdapter(
+            mastodon_helpers.settings(self.peer, folder, answers_per_thread=100),
+            JournalPositions(journal, "mastodon"),
+            [self.board().chat],
+            mastodon_helpers.PACE,
+        )
+
+    async def ready(self) -> None:
+        await self.peer.until_streaming()
+        await self.peer.until_streaming("hashtag news")
+
+    def private(self, person: Person = ANN) -> Channel:
+        handle = f"{self._author(person).username}@{mastodon.DOMAIN}"
+        return Channel(handle, handle, private=True)
+
+    def group(self, number: int = 1) -> Channel:
+        return Channel(f"group {number}", "mentions")
+
+    def other_chat(self, person: Person = ANN) -> Channel:
+        return self.private(person)
+
+    async def thread(self, channel: Channel) -> Channel:
+        root = await self.say(channel, "let us talk about this below", person=Person(9, "Zoe"))
+        return replace(channel, thread=root)
+
+    def get_mention(self, person: Person) -> str:
+        return f"@{self._author(person).username} "
+
+    def board(self) -> Channel:
+        return Channel("news", "tag/news")
+
+    async def post(self, board: Channel, text: str) -> tuple[str, Channel]:
+        message = await self.peer.say(self._author(ANN), f"{text} #news")
+        self._groups[message] = board.id
+        return message, replace(board, chat="mentions", thread=message)
+
+    def _author(self, person: Person) -> mastodon.Account:
+        account = self.peer.account(f"person{person.number}", name=person.name, bot=person.robot)
+        # Who is followed by the bot tells it of edits.
+        self.peer.followed.add(account.acct)
+        return account
+
+    async def say(
+        self, channel: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **extra_fields: Any
+    ) -> str:
+        names = [name for name in re.findall(r"@(\w+)", text) if name != mastodon.BOT.username]
+        for name in names:
+            # Whoever could be mentioned is there.
+            self.peer.account(name)
+        if channel.private:
+            text, visibility = f"@kimas {text}", "direct"
+        else:
+            visibility = "public"
+        # In a thread people reply to what was said last.
+        above = [status.id for status in self.peer.statuses.values() if self.peer.root(status) == channel.thread]
+        parent = reply_to or (above[-1] if above else "")
+        message = await self.peer.say(
+            self._author(person), text, visibility=visibility, reply_to=parent, **extra_fields
+        )
+        self._groups[self.peer.root(self.peer.statuses[message])] = channel.id
+        return message
+
+    async def reply(self, channel: Channel, message: PostedMessage, text: str, person: Person = ANN) -> str:
+        return await self.say(channel, f"@kimas {text}", person=person, reply_to=message.id)
+
+    async def command(self, channel: Channel, name: str, text: str = "") -> str:
+        to = "" if channel.private else self.mention
+        return await self.say(channel, f"{to}/{name} {text}".strip())
+
+    async def attach(self, channel: Channel, text: str = "") -> None:
+        picture = {"type": "image", "url": f"{self.peer.url}/screen.png", "description": None}
+        await self.say(channel, text, media_attachments=[picture])
+
+    async def say_as_bot(self, channel: Channel, text: str) -> None:
+        await self.peer.say(mastodon.BOT, text)
+
+    async def edit(self, channel: Channel, message: str, text: str) -> None:
+        await self.peer.edit(message, f"@kimas {text}" if channel.private else text)
+
+    async def delete(self, channel: Channel, message: str) -> None:
+        self.peer.delete(message)
+
+    async def redeliver(self, channel: Channel, message: str) -> None:
+        status = self.peer.statuses[message]
+        await self.peer.notify("mention", status.author, status)
+
+    async def malformed(self) -> None:
+        author = self._author(ANN)
+        status = self.peer.statuses[await self.peer.say(author, "nothing")]
+        for broken in ({"id": "1"}, {"id": "2", "mentions": [{"id": mastodon.BOT.id}], "account": 7}):
+            await self.peer.notify("mention", author, status, broken)
+        await self.peer.emit("user", "update", "{broken")
+
+    async def lose_connection(self) -> None:
+        self.peer.drop_streams()
+
+    def fail(self, step: Step, how: How, times: int = 1) -> None:
+        name = "POST statuses"
+        match how:
+            case "rate limit":
+                self.peer.fail(name, 429, times=times, Retry_After="0.2")
+            case "server error":
+                self.peer.fail(name, 503, times=times)
+            case "dropped before":
+                self.peer.fail(name, times=times, drop="before")
+            case "refused":
+                self.peer.fail(name, 422, times=times, error="Validation failed: Something new")
+            case _:
+                self.peer.fail(name, times=times, drop="after")
+
+    async def react(self, channel: Channel, reply: str, *, is_removed: bool = False) -> None:
+        await self.peer.notify("favourite", self._author(ANN), self.peer.statuses[reply])
+
+    def bar(self, channel: Channel, *, out: bool) -> None:
+        raise NotImplementedError
+
+    def messages(self, channel: Channel) -> list[PostedMessage]:
+        return [self._to_posted_message(status) for status in self.peer.posts() if self._is_in(channel, status)]
+
+    def _is_in(self, channel: Channel, status: mastodon.Status) -> bool:
+        root = self.peer.root(status)
+        if channel.private or status.visibility == "direct":
+            names = [f"{account.acct}@{mastodon.DOMAIN}" for account in status.mentions]
+            return status.visibility == "direct" and channel.id in names
+        return self._groups.get(root) == channel.id and channel.thread in ("", root)
+
+    def _to_posted_message(self, status: mastodon.Status) -> PostedMessage:
+        text = re.sub(r"\A(?:@\w+ )+", "", WORD_JOINERS.sub("", status.text))
+        code = re.findall(r"^```\n(.*?)\n```$", text, re.DOTALL | re.MULTILINE)
+        links = [match[0] for match in mastodon.find_addresses(status.text)]
+        return PostedMessage(
+            status.id, text, tuple(links), tuple(code), status.text, self.peer.root(status), status.reply_to
+        )
+
+    def get_notified(self, channel: Channel) -> list[str]:
+        return [name for status in self.peer.posts() for name in self.peer.notified(status)]
+
+    def signs(self) -> int:
+        return 0
 
 
 def _in(channel: Channel, thread: str) -> bool:

@@ -7,12 +7,20 @@ from typing import Any, TypeVar
 
 Scenario = TypeVar("Scenario", bound=Callable[..., Any])
 
-PLATFORMS = ("telegram", "discord", "slack", "console")
+PLATFORMS = ("telegram", "discord", "slack", "mastodon", "console")
 ONE_GROUP = "one group is played, with its threads and with private talks beside it"
 ONLY_TEXT = "a line that is typed has nothing attached"
 NO_REDELIVERY = "a line is read once: nothing is ever delivered again"
 NO_POSTS = "the group that is played has no channel with posts"
 WHOLE = "a reply is printed when it is whole: somebody may be typing meanwhile"
+ONLY_MENTIONS = "only what mentions the bot reaches it on Mastodon"
+ONE_PUBLIC_CHAT = "all that mentions the bot in public is one chat there"
+POSTED_WHOLE = "people are told of each edit there, so a reply is posted once, and whole"
+NO_BUTTONS = "a status has no buttons: a favourite is a thumb up, and nothing takes it back"
+LINKED_ONCE = "addresses count in the length of a status there, so each stands once, in the list of sources"
+NO_RIGHTS = "a thread has no rights of its own: posts of who blocks the bot are gone for it"
+NO_MEMBERS = "nobody adds an account to anything there"
+HAS_TEXT = "no status is without a text but for its pictures"
 NO_NETWORK = "a terminal has no connection that could break or be limited"
 
 

@@ -10,12 +10,12 @@ import pytest
 from core.messaging.policy.command_table import get_command
 from tests.conformance.bot import Bot, Gate
 from tests.conformance.platforms import ANN, BEN, ROBOT, Channel, until
-from tests.conformance.scenarios import cannot
+from tests.conformance.scenarios import ONLY_MENTIONS, cannot
 
 NO_REPLYING_COMMAND = "a slash command replies to no message"
 
 # Ann gives the commands: every driver's `command` is hers.
-OWNERS = ["telegram:1001", "discord:1001", "slack:U1ANN", "console:ann"]
+OWNERS = ["telegram:1001", "discord:1001", "slack:U1ANN", "mastodon:person1@social.example", "console:ann"]
 
 
 async def owned(bot: Bot, **changes: object) -> None:
@@ -135,6 +135,12 @@ WORDS_OF_OTHERS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
         "relayed": ("{mention} /kimas pause", {"bot_id": "B9", "subtype": "bot_message"}),
         "a preview": ("{mention} why?", {"attachments": [{"is_msg_unfurl": True, "text": "/kimas pause"}]}),
     },
+    "mastodon": {
+        "quoted": (
+            "What does this do?",
+            {"quote": {"state": "accepted", "quoted_status": {"content": "<p>/pause</p>"}}},
+        ),
+    },
 }
 
 
@@ -159,7 +165,7 @@ async def test_another_bots_command_is_not_heard(bot: Bot) -> None:
     assert (await bot.ask(channel, "How do I install it?", person=BEN)).state == "answered"
 
 
-@cannot(discord=NO_REPLYING_COMMAND, slack=NO_REPLYING_COMMAND)
+@cannot(mastodon=ONLY_MENTIONS, discord=NO_REPLYING_COMMAND, slack=NO_REPLYING_COMMAND)
 async def test_a_silence_is_explained_to_who_replies_to_it(bot: Bot) -> None:
     channel = bot.group()
     chatter = await bot.say_and_wait(channel, "nice weather today", person=BEN)

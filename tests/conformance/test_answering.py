@@ -15,7 +15,7 @@ from core.ports import Sink
 from core.types import Question, Reply
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import until
-from tests.conformance.scenarios import WHOLE, cannot, runs_in_terminal
+from tests.conformance.scenarios import ONLY_MENTIONS, POSTED_WHOLE, WHOLE, cannot, runs_in_terminal
 from tests.support.fixtures import InMemoryLibrary, parts, settings
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.scripted import models
@@ -125,7 +125,7 @@ async def test_a_service_that_is_down_is_told_as_such(bot: Bot) -> None:
     assert "10.0.0.7" not in text
 
 
-@cannot(console=WHOLE)
+@cannot(mastodon=POSTED_WHOLE, console=WHOLE)
 async def test_a_failure_in_the_middle_takes_the_place_of_what_was_shown(bot: Bot) -> None:
     channel = bot.group()
 
@@ -159,6 +159,7 @@ async def test_only_a_mention_is_told_how_to_ask(lined: Bot, model: LanguageMode
 
 
 @cannot(
+    mastodon=ONLY_MENTIONS,
     slack="what a thread began with is quoted there, so a mention in it is never alone",
 )
 async def test_only_a_mention_as_a_reply_asks_what_was_replied_to(bot: Bot) -> None:
@@ -169,6 +170,7 @@ async def test_only_a_mention_as_a_reply_asks_what_was_replied_to(bot: Bot) -> N
     assert bot.script.question_texts == ["how do I install it?"]
 
 
+@cannot(mastodon=ONLY_MENTIONS)
 async def test_the_thread_that_a_mention_is_written_in_is_known(bot: Bot) -> None:
     channel = bot.group()
     first = await bot.say_and_wait(channel, "the server says error 42")

@@ -8,13 +8,17 @@ import re
 from core.catalogue import ENGLISH
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import BEN, until
-from tests.conformance.scenarios import cannot
+from tests.conformance.scenarios import NO_BUTTONS, NO_MEMBERS, cannot
 
 NO_GROUPS = "nobody is added to a terminal"
-NO_MENUS = {"console": "a terminal has no menus", "telegram": "messages of Telegram have no menus of bots"}
+NO_MENUS = {
+    "console": "a terminal has no menus",
+    "mastodon": "a status has no menus of bots",
+    "telegram": "messages of Telegram have no menus of bots",
+}
 
 
-@cannot(console=NO_GROUPS)
+@cannot(mastodon=NO_MEMBERS, console=NO_GROUPS)
 async def test_who_is_added_to_a_group_says_what_it_can_do_once(bot: Bot) -> None:
     channel = bot.group()
     await bot.driver.join(channel)
@@ -52,7 +56,7 @@ async def test_help_spells_commands_as_they_are_given_here(bot: Bot) -> None:
     assert re.search(spelled.get(bot.platform, "/sources"), text, re.MULTILINE)
 
 
-@cannot(console="a terminal has no emoji below a message")
+@cannot(mastodon=NO_BUTTONS, console="a terminal has no emoji below a message")
 async def test_an_emoji_below_an_answer_is_feedback(bot: Bot) -> None:
     channel = bot.group()
     await bot.ask(channel, "How?")

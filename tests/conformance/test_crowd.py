@@ -7,13 +7,13 @@ from collections import Counter
 
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import Channel, Person
-from tests.conformance.scenarios import ONE_GROUP, cannot
+from tests.conformance.scenarios import ONE_GROUP, ONLY_MENTIONS, cannot
 
 CHATS = 20
 MESSAGES = 200
 
 
-@cannot(console=ONE_GROUP)
+@cannot(mastodon=ONLY_MENTIONS, console=ONE_GROUP)
 async def test_two_hundred_messages_over_twenty_chats_are_all_accounted_for(bot: Bot) -> None:
     channels = [
         bot.group(number) if number % 2 else bot.private(Person(number, f"P{number}")) for number in range(CHATS)

@@ -16,7 +16,7 @@ from core.types import UP
 from tests.conformance.bot import Bot
 from tests.conformance.buttons import get_feedback_buttons, press
 from tests.conformance.platforms import BEN, Channel, Slack, Telegram
-from tests.conformance.scenarios import cannot
+from tests.conformance.scenarios import NO_BUTTONS, cannot
 
 QUESTION = "How do I install it?"
 
@@ -29,6 +29,7 @@ async def get_stored_feedback(bot: Bot) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("private", [True, False])
+@cannot(mastodon=NO_BUTTONS)
 async def test_an_answer_has_thumbs_that_count(bot: Bot, private: bool) -> None:
     channel = bot.private() if private else bot.group()
     await bot.ask(channel, QUESTION)
@@ -41,6 +42,7 @@ async def test_an_answer_has_thumbs_that_count(bot: Bot, private: bool) -> None:
     assert len(bot.texts(channel)) == (2 if bot.platform == "slack" else 1), "nobody else is told"
 
 
+@cannot(mastodon=NO_BUTTONS)
 async def test_each_person_has_one_thumb_to_change_and_to_take_back(bot: Bot) -> None:
     channel = bot.group()
     await bot.ask(channel, QUESTION)
@@ -52,6 +54,7 @@ async def test_each_person_has_one_thumb_to_change_and_to_take_back(bot: Bot) ->
     assert await get_stored_feedback(bot) == [("", ""), ("up", "")]
 
 
+@cannot(mastodon=NO_BUTTONS)
 async def test_who_is_not_content_may_say_why(bot: Bot) -> None:
     channel = bot.group()
     await bot.ask(channel, QUESTION)
@@ -69,6 +72,7 @@ async def test_who_is_not_content_may_say_why(bot: Bot) -> None:
     assert await get_stored_feedback(bot) == [("down", "outdated")]
 
 
+@cannot(mastodon=NO_BUTTONS)
 async def test_the_asker_gets_another_try_in_the_same_place(bot: Bot) -> None:
     channel = await bot.driver.thread(bot.group())
     entry = await bot.ask(channel, QUESTION)
@@ -86,7 +90,7 @@ async def test_the_asker_gets_another_try_in_the_same_place(bot: Bot) -> None:
     assert list(get_feedback_buttons(bot, channel)) == ["👍", "👎"], "the second answer is rated as well"
 
 
-@cannot(console="nothing that is printed rings: tests/bots/cli/test_group.py shows a call")
+@cannot(mastodon=NO_BUTTONS, console="nothing that is printed rings: tests/bots/cli/test_group.py shows a call")
 async def test_a_call_mentions_who_is_configured_and_nobody_else(bot: Bot) -> None:
     people = {"telegram": "telegram:@helper", "discord": "discord:4242", "slack": "slack:U4242"}
     await bot.stop()
@@ -116,7 +120,7 @@ async def escalate(bot: Bot, channel: Channel, question_text: str) -> str:
     return await bot.driver.command(channel, "escalate")
 
 
-@cannot(console="after a restart nothing stands above yet that a line could be about")
+@cannot(mastodon=NO_BUTTONS, console="after a restart nothing stands above yet that a line could be about")
 async def test_thumbs_work_after_a_restart(bot: Bot) -> None:
     channel = bot.group()
     await bot.ask(channel, QUESTION)
@@ -131,7 +135,7 @@ async def test_thumbs_work_after_a_restart(bot: Bot) -> None:
     assert await get_stored_feedback(bot) == [("", "")]
 
 
-@cannot(console="what is typed names no answer: it is about the one above")
+@cannot(mastodon=NO_BUTTONS, console="what is typed names no answer: it is about the one above")
 async def test_a_forged_press_says_so_and_changes_nothing(bot: Bot) -> None:
     channel = bot.group()
     await bot.ask(channel, QUESTION)
@@ -156,7 +160,7 @@ async def test_help_refusals_and_apologies_have_no_thumbs(bot: Bot) -> None:
         assert get_feedback_buttons(bot, channel) == {}
 
 
-@cannot(console="a terminal takes an answer of any length")
+@cannot(mastodon=NO_BUTTONS, console="a terminal takes an answer of any length")
 async def test_thumbs_stand_below_the_last_part_of_a_long_answer(bot: Bot) -> None:
     channel = bot.private()
     bot.script.says = lambda _: "\n\n".join(f"Paragraph {number} says a little more. " * 6 for number in range(40))
@@ -175,6 +179,7 @@ async def test_no_thumbs_where_they_are_switched_off(bot: Bot) -> None:
     assert get_feedback_buttons(bot, bot.private()) == {}
 
 
+@cannot(mastodon=NO_BUTTONS)
 async def test_a_press_is_safe_before_it_is_acknowledged(bot: Bot) -> None:
     channel = bot.group()
     await bot.ask(channel, QUESTION)

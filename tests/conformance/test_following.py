@@ -11,7 +11,7 @@ from sqlalchemy import update
 from core.storage.tables import messages
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import ANN, BEN, Channel, Person
-from tests.conformance.scenarios import NO_POSTS, ONLY_TEXT, cannot
+from tests.conformance.scenarios import NO_POSTS, ONLY_MENTIONS, ONLY_TEXT, cannot
 
 NOT_ADDRESSED = ("silent", "the bot was not addressed")
 CLEO = Person(4, "Cleo")
@@ -35,6 +35,7 @@ async def _earlier(bot: Bot, minutes: float) -> None:
         await connection.execute(update(messages).values(settled_at=then, received_at=then))
 
 
+@cannot(mastodon=ONLY_MENTIONS)
 async def test_who_was_answered_in_a_thread_asks_on_without_a_mention(bot: Bot) -> None:
     thread = await _answered_thread(bot)
     for text in ("and on Windows?", "How do I remove it?", "or with conda", "it fails with an error now"):
@@ -42,7 +43,7 @@ async def test_who_was_answered_in_a_thread_asks_on_without_a_mention(bot: Bot) 
     assert len(bot.messages(thread)) == 5
 
 
-@cannot(telegram=TOPICS)
+@cannot(mastodon=ONLY_MENTIONS, telegram=TOPICS)
 async def test_anybody_asks_on_in_a_thread_that_the_bot_answered_in(bot: Bot) -> None:
     thread = await _answered_thread(bot)
     assert (await bot.say_and_wait(thread, "thanks, that works!", person=ANN)).state == "silent"
@@ -52,6 +53,7 @@ async def test_anybody_asks_on_in_a_thread_that_the_bot_answered_in(bot: Bot) ->
 
 
 @pytest.mark.parametrize("minutes", [0, 30])
+@cannot(mastodon=ONLY_MENTIONS)
 async def test_what_people_say_to_each_other_in_an_answered_thread_is_theirs(bot: Bot, minutes: int) -> None:
     thread = await _answered_thread(bot, follow_up_minutes=minutes)
     signs = bot.driver.signs()
@@ -75,6 +77,7 @@ async def test_what_people_say_to_each_other_in_an_answered_thread_is_theirs(bot
     assert bot.driver.signs() == signs, "nobody sees it typing for chatter"
 
 
+@cannot(mastodon=ONLY_MENTIONS)
 async def test_in_auto_chatter_in_an_answered_thread_says_why_it_was_left_alone(bot: Bot) -> None:
     thread = await _answered_thread(bot, mode="auto", wait_s=0)
     reasons = [
@@ -91,6 +94,7 @@ async def test_in_auto_chatter_in_an_answered_thread_says_why_it_was_left_alone(
     assert len(bot.script.questions) == 1
 
 
+@cannot(mastodon=ONLY_MENTIONS)
 async def test_follow_ups_can_be_switched_off(bot: Bot) -> None:
     thread = await _answered_thread(bot, follow_up_minutes=0)
     for person in (ANN, BEN):
@@ -99,6 +103,7 @@ async def test_follow_ups_can_be_switched_off(bot: Bot) -> None:
     assert (await bot.ask(thread, "How do I remove it?", person=ANN)).state == "answered"
 
 
+@cannot(mastodon=ONLY_MENTIONS)
 async def test_follow_ups_end_in_time(bot: Bot) -> None:
     thread = await _answered_thread(bot, follow_up_minutes=10)
     await _earlier(bot, 9)
@@ -109,6 +114,7 @@ async def test_follow_ups_end_in_time(bot: Bot) -> None:
         assert (entry.state, entry.reason) == NOT_ADDRESSED
 
 
+@cannot(mastodon=ONLY_MENTIONS)
 async def test_after_a_restart_threads_go_on(bot: Bot) -> None:
     thread = await _answered_thread(bot)
     await bot.stop()
@@ -117,7 +123,7 @@ async def test_after_a_restart_threads_go_on(bot: Bot) -> None:
     assert (await bot.say_and_wait(thread, "and on Windows?", person=ANN)).state == "answered"
 
 
-@cannot(console=ONLY_TEXT)
+@cannot(mastodon=ONLY_MENTIONS, console=ONLY_TEXT)
 async def test_a_picture_in_an_answered_thread_is_not_for_the_bot(bot: Bot) -> None:
     thread = await _answered_thread(bot)
     entry_count = len(await bot.entries(thread))
@@ -129,7 +135,7 @@ async def test_a_picture_in_an_answered_thread_is_not_for_the_bot(bot: Bot) -> N
     assert (entry.state, entry.reason) == ("silent", "a picture without text, and the bot was not addressed")
 
 
-@cannot(console=NO_POSTS)
+@cannot(mastodon=ONLY_MENTIONS, console=NO_POSTS)
 async def test_below_a_comment_of_its_own_accord_nothing_is_followed(bot: Bot) -> None:
     await bot.stop()
     board = bot.driver.board()

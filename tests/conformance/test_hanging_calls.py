@@ -9,7 +9,7 @@ import pytest
 
 from tests.conformance.bot import Bot, Gate
 from tests.conformance.platforms import until
-from tests.conformance.scenarios import NO_NETWORK, cannot
+from tests.conformance.scenarios import NO_NETWORK, POSTED_WHOLE, cannot
 
 COSMETIC_CALLS = {
     "telegram": {"sendChatAction", "sendMessageDraft", "editMessageText"},
@@ -19,7 +19,7 @@ COSMETIC_CALLS = {
 
 
 @pytest.mark.parametrize("kind", ["private", "group", "thread"])
-@cannot(console=NO_NETWORK)
+@cannot(mastodon=POSTED_WHOLE, console=NO_NETWORK)
 async def test_no_answer_waits_for_a_call_that_only_shows_that_it_is_coming(bot: Bot, kind: str) -> None:
     group = bot.group()
     channel = bot.private() if kind == "private" else group if kind == "group" else await bot.driver.thread(group)

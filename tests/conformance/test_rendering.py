@@ -11,7 +11,7 @@ from bots.common.message_split import cut_markdown
 from core.types import Citation, Question
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import until
-from tests.conformance.scenarios import WHOLE, cannot, runs_in_terminal
+from tests.conformance.scenarios import LINKED_ONCE, POSTED_WHOLE, WHOLE, cannot, runs_in_terminal
 from tests.support.answers import ADDRESSES, long_answer
 
 NO_SPLIT = "a terminal takes an answer of any length"
@@ -97,6 +97,8 @@ FRAMES = ["See {} for more.", "({})", "看{}。", "**{}**", "- {},\n- it", "{}"]
 @pytest.mark.parametrize("address", ADDRESSES)
 @cannot(console=NO_ADDRESSES)
 async def test_an_address_is_a_link_as_it_stands(bot: Bot, address: str) -> None:
+    if bot.platform == "mastodon" and address.endswith("]"):
+        pytest.skip("Mastodon ends an address before this sign")
     answers = [frame.format(address) for frame in FRAMES]
     bot.script.says = lambda _: answers[len(bot.script.questions) - 1]
     for number, answer in enumerate(answers):
@@ -153,7 +155,7 @@ async def test_the_words_before_a_long_code_block_stay_with_it(bot: Bot) -> None
     assert [line for message in messages for code in message.code for line in code.splitlines() if line] == lines
 
 
-@cannot(console=NO_ADDRESSES)
+@cannot(mastodon=LINKED_ONCE, console=NO_ADDRESSES)
 async def test_the_sources_of_an_answer_with_many_links_keep_theirs(bot: Bot) -> None:
     bot.script.citations = [
         Citation(n, str(n), "docs", f"Page {n}", "p.md", f"https://e.org/{n}") for n in range(1, 13)
@@ -379,7 +381,7 @@ async def test_an_empty_answer_says_so(bot: Bot) -> None:
     assert await answered(bot, "   \n\n") == "(an empty answer)"
 
 
-@cannot(console=WHOLE)
+@cannot(mastodon=POSTED_WHOLE, console=WHOLE)
 async def test_a_streamed_answer_ends_as_one_message(bot: Bot) -> None:
     channel = bot.group()
     bot.script.pieces = ["It", "It begins", "It begins **well", "It begins **well** and"]
@@ -393,7 +395,7 @@ async def test_a_streamed_answer_ends_as_one_message(bot: Bot) -> None:
     assert output.text.replace("*", "") == "It begins well and ends."
 
 
-@cannot(console="somebody may be typing: nothing is printed before the answer")
+@cannot(mastodon=POSTED_WHOLE, console="somebody may be typing: nothing is printed before the answer")
 async def test_the_first_sign_comes_before_the_answer(bot: Bot) -> None:
     for channel in (bot.private(), bot.group()):
         signs = bot.driver.signs()

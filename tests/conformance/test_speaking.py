@@ -7,7 +7,17 @@ import asyncio
 from core.catalogue import messages_for
 from tests.conformance.bot import Bot, Entry, Gate
 from tests.conformance.platforms import ANN, BEN, OTHER_ANN, ROBOT, Channel, Person, until
-from tests.conformance.scenarios import NO_REDELIVERY, ONE_GROUP, ONLY_TEXT, WHOLE, cannot, runs_in_terminal
+from tests.conformance.scenarios import (
+    NO_REDELIVERY,
+    ONE_GROUP,
+    ONE_PUBLIC_CHAT,
+    ONLY_MENTIONS,
+    ONLY_TEXT,
+    POSTED_WHOLE,
+    WHOLE,
+    cannot,
+    runs_in_terminal,
+)
 
 DISCORD_CHECKS_COMMANDS = "Discord offers and takes registered commands only"
 
@@ -60,6 +70,7 @@ async def test_somebody_else_may_reply_to_an_answer(bot: Bot) -> None:
 
 
 @cannot(
+    mastodon=ONLY_MENTIONS,
     telegram="a topic is a whole chat there: only replies and mentions are follow-ups",
 )
 async def test_a_follow_up_in_a_thread_that_the_bot_answered_in_needs_no_mention(bot: Bot) -> None:
@@ -71,6 +82,7 @@ async def test_a_follow_up_in_a_thread_that_the_bot_answered_in_needs_no_mention
 
 
 @cannot(
+    mastodon=ONLY_MENTIONS,
     telegram="a topic is a whole chat there: only replies and mentions are follow-ups",
 )
 async def test_a_follow_up_that_is_for_somebody_else_is_left_alone(bot: Bot) -> None:
@@ -131,6 +143,7 @@ async def test_an_unknown_command_is_told_what_there_is(bot: Bot) -> None:
     assert "/ask" in bot.texts(channel)[0]
 
 
+@cannot(mastodon=ONLY_MENTIONS)
 async def test_chatter_is_silent_for_a_recorded_reason(bot: Bot) -> None:
     channel = bot.group()
     entry = await bot.say_and_wait(channel, "nice weather today")
@@ -140,6 +153,7 @@ async def test_chatter_is_silent_for_a_recorded_reason(bot: Bot) -> None:
     assert bot.driver.signs() == 0, "nobody sees it typing for chatter"
 
 
+@cannot(mastodon=ONLY_MENTIONS)
 async def test_a_reply_to_another_person_is_chatter(bot: Bot) -> None:
     channel = bot.group()
     first = await bot.say_and_wait(channel, "who knows how this works?", person=BEN)
@@ -165,7 +179,7 @@ async def test_its_own_messages_are_ignored(bot: Bot) -> None:
     assert bot.script.questions == []
 
 
-@cannot(console=ONE_GROUP)
+@cannot(mastodon=ONE_PUBLIC_CHAT, console=ONE_GROUP)
 async def test_a_group_that_is_not_allowed_gets_silence(bot: Bot) -> None:
     bot.changes = {"gate": {"chats": [f"{bot.driver.name}:{bot.group(1).chat}"]}}
     await bot.stop()
@@ -324,6 +338,7 @@ async def test_an_edit_after_the_answer_changes_nothing(bot: Bot) -> None:
     assert (await bot.wait_until_finished(channel, entry.id)).text == "How?"
 
 
+@cannot(mastodon=ONLY_MENTIONS)
 async def test_chatter_that_an_edit_turns_into_a_question_stays_silent(bot: Bot) -> None:
     channel = bot.group()
     entry = await bot.say_and_wait(channel, "how does it work?")
@@ -350,7 +365,7 @@ async def test_a_question_deleted_before_its_answer_gets_none(bot: Bot) -> None:
     assert bot.messages(channel) == []
 
 
-@cannot(console=WHOLE)
+@cannot(mastodon=POSTED_WHOLE, console=WHOLE)
 async def test_a_question_deleted_while_its_answer_is_written_keeps_the_answer(bot: Bot) -> None:
     channel = bot.group()
     bot.script.pieces = ["It begins"]
@@ -373,7 +388,7 @@ async def test_who_sends_only_a_picture_is_told_that_it_cannot_be_looked_at(bot:
     assert bot.script.question_texts == ["hello"]
 
 
-@cannot(console=ONLY_TEXT)
+@cannot(mastodon=ONLY_MENTIONS, console=ONLY_TEXT)
 async def test_a_picture_in_a_group_is_none_of_the_bots_business(bot: Bot) -> None:
     channel = bot.group()
     await bot.ask(channel, "hello")

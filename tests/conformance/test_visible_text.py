@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import ROBOT
-from tests.conformance.scenarios import ONLY_TEXT, cannot
+from tests.conformance.scenarios import HAS_TEXT, ONLY_MENTIONS, ONLY_TEXT, cannot
 
 WORDS = "How do I reset the password?"
 ORIGIN = {"type": "hidden_user", "sender_user_name": "Eve", "date": 1_700_000_000}
@@ -27,6 +27,7 @@ FORWARDED: dict[str, dict[str, Any]] = {
     "telegram": {"external_reply": {"origin": ORIGIN}, "quote": {"text": WORDS, "position": 0}},
     "discord": {"message_snapshots": [{"message": {"content": "", "embeds": [{"description": WORDS}]}}]},
     "slack": {"attachments": [{"is_share": True, "author_name": "Eve", "text": WORDS}]},
+    "mastodon": {"quote": {"state": "accepted", "quoted_status": {"content": f"<p>{WORDS}</p>"}}},
 }
 # A message whose words are all in something else than its text.
 WORDLESS: dict[str, dict[str, Any]] = {
@@ -51,7 +52,7 @@ async def test_a_forwarded_message_alone_is_the_question(bot: Bot) -> None:
     assert (entry.state, bot.script.question_texts) == ("answered", [WORDS])
 
 
-@cannot(console=ONLY_TEXT)
+@cannot(mastodon=HAS_TEXT, console=ONLY_TEXT)
 async def test_a_question_below_an_alert_comes_with_the_alert(bot: Bot) -> None:
     channel = bot.group()
     alert = await bot.driver.say(channel, "", person=ROBOT, **WORDLESS[bot.driver.name])
@@ -61,7 +62,7 @@ async def test_a_question_below_an_alert_comes_with_the_alert(bot: Bot) -> None:
     assert [turn.text for turn in question.history] == [WORDS]
 
 
-@cannot(console=ONLY_TEXT)
+@cannot(mastodon=ONLY_MENTIONS, console=ONLY_TEXT)
 async def test_a_message_without_text_for_nobody_stays_unanswered(bot: Bot) -> None:
     entry = await bot.say_and_wait(bot.group(), "", **WORDLESS[bot.driver.name])
     assert (entry.state, bot.script.questions) == ("silent", [])

@@ -24,6 +24,8 @@ from bots.common.message_split import split_html, strip_tags, utf16_length
 from bots.console.adapter import parse_line
 from bots.discord import convert as discord, render as discord_render
 from bots.http import convert as http
+from bots.mastodon import convert as mastodon, render as mastodon_render
+from bots.mastodon.client import Identity as MastodonIdentity
 from bots.slack import convert as slack, render as slack_render
 from bots.telegram import convert as telegram, render as telegram_render
 from bots.telegram.render import render_rich
@@ -157,6 +159,7 @@ RENDERERS = {
     "telegram": (telegram_render.render, 4096, lambda part: utf16_length(strip_tags(part))),
     "discord": (discord_render.render, 2000, utf16_length),
     "slack": (slack_render.render, slack_render.MAX_CHARS, len),
+    "mastodon": (lambda text: mastodon_render.render(text, (), 500), 500, mastodon_render.count_chars),
 }
 NOW = datetime(2026, 3, 5, tzinfo=UTC)
 
@@ -436,6 +439,28 @@ DISCORD_EVENT = {
     "attachments": [{"id": "9", "filename": "a.png", "content_type": "image/png"}],
     "referenced_message": None,
 }
+
+
+MASTODON_STATUS = {
+    "id": "7",
+    "created_at": "2026-03-05T10:00:00.000Z",
+    "visibility": "public",
+    "language": "en",
+    "mentions": [{"id": "1", "url": "https://e.org/@kimas", "acct": "kimas"}],
+    "media_attachments": [{"type": "image", "url": "https://e.org/a.png"}],
+    "in_reply_to_id": None,
+}
+
+
+@given(text=TEXTS, name=TEXTS, data=st.data())
+def test_a_status_of_mastodon_is_a_message_or_ignored(text: str, name: str, data: st.DataObject) -> None:
+    optional = data.draw(st.sets(st.sampled_from(("visibility", "language", "mentions", "media_attachments"))))
+    status = {key: value for key, value in MASTODON_STATUS.items() if key not in optional}
+    account = {"id": "2", "username": "ann", "acct": "ann@b.example", "display_name": name}
+    above = [{**status, "id": "6", "account": account, "content": text}] * data.draw(st.integers(0, 2))
+    me = MastodonIdentity("1", "kimas", "e.org")
+    message = mastodon.to_message({**status, "account": account, "content": text, "spoiler_text": name}, above, me, 5)
+    assert not isinstance(message, Message) or message.key.chat in ("mentions", "ann@b.example")
 
 
 @given(text=TEXTS, name=TEXTS, data=st.data())

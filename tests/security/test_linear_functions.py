@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from bots.discord.render import render as render_for_discord
+from bots.mastodon.render import render as render_statuses
 from bots.slack.render import render as render_for_slack
 from bots.slack.visible_text import to_plain_text
 from bots.telegram.render import render as render_for_telegram, split_message
@@ -145,6 +146,10 @@ def test_patterns_that_are_made_at_run_time_are_linear() -> None:
     assert {pattern: reason for pattern, reason in reasons.items() if reason} == {}
 
 
+def render_for_mastodon(text: str) -> list[str]:
+    return render_statuses(text, (), 500)
+
+
 def count_pairs(text: str) -> int:
     """Quadratic for every text: for each character it reads all before it."""
     return sum(text[index] == other for index in range(len(text)) for other in text[:index])
@@ -223,7 +228,7 @@ def test_a_reply_full_of_citations_is_read_in_time(function: Function) -> None:
     assert find_growth(function, CITED, Growth(200, 0.0, 16_000, 0.02)) == ""
 
 
-@pytest.mark.parametrize("render", [render_for_telegram, render_for_discord, render_for_slack])
+@pytest.mark.parametrize("render", [render_for_telegram, render_for_discord, render_for_slack, render_for_mastodon])
 def test_a_table_with_one_long_cell_is_written_in_time(render: Function) -> None:
     def render_table(text: str) -> None:
         render("|---|---|\n" * (len(text) // 20) + text)

@@ -531,6 +531,8 @@ class TestNamed:
             ("telegram", False, "5", "7"),
             ("discord", True, "5", "7"),
             ("slack", True, "5", "7"),
+            ("mastodon", False, "5@two", "7"),
+            ("mastodon", True, "5@two", "7"),
             ("http", False, "5@two", "7@two"),
         ],
     )

@@ -14,8 +14,13 @@ HTTP = {"secret": {"env": "B"}, "callback_url": "https://example.org"}
 BOTS = {
     "telegram": {"token": {"env": "A"}},
     "slack": {"bot_token": {"env": "D"}, "app_token": {"env": "E"}},
+    "mastodon": {"url": "https://social.example", "token": {"env": "F"}},
     "http": HTTP,
-    "bots": {"shop": {"http": HTTP}, "help": {"telegram": {"token": {"env": "C"}}}},
+    "bots": {
+        "shop": {"http": HTTP},
+        "help": {"telegram": {"token": {"env": "C"}}},
+        "news": {"mastodon": {"url": "https://news.example", "token": {"env": "G"}}},
+    },
 }
 CHAT_LISTS = ["gate.chats", "gate.modes", "gate.thresholds", "auto_comment.chats", "alerts.chats", "auto_comment.feeds"]
 PEOPLE_LISTS = ["administration.owners", "handoff.people", "handoff.trusted"]
@@ -50,6 +55,10 @@ def configured(path: str, entry: str) -> Settings:
         "slack:#general",
         "slack:general",
         "slack:c0123",
+        "mastodon:ann",
+        "mastodon:@ann@b.example",
+        "mastodon:list/diving",
+        "mastodon:#diving",
         "http:@x",
         "http:a b",
     ],
@@ -60,7 +69,18 @@ def test_what_is_no_chat_is_refused_in_every_list(path: str, entry: str) -> None
 
 
 @pytest.mark.parametrize("path", CHAT_LISTS)
-@pytest.mark.parametrize("entry", ["telegram:-1001234567890", "slack:C0123456789", "http:lobby", "http:lobby@shop"])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "telegram:-1001234567890",
+        "slack:C0123456789",
+        "mastodon:mentions",
+        "mastodon:list/42@news",
+        "mastodon:tag/diving",
+        "http:lobby",
+        "http:lobby@shop",
+    ],
+)
 def test_chats_are_taken_in_every_list(path: str, entry: str) -> None:
     assert find_unmatchable(configured(path, entry)) == []
 
@@ -80,6 +100,9 @@ def test_chats_are_taken_in_every_list(path: str, entry: str) -> None:
         "discord:@ann",
         "http:@ann",
         "http:a b",
+        "mastodon:ann",
+        "mastodon:mentions",
+        "mastodon:ann@b.example@news",
         "slack:<@U012>",
         "telegram:5@help",
     ],
@@ -91,7 +114,8 @@ def test_what_is_no_person_is_refused_in_every_list(path: str, entry: str) -> No
 
 @pytest.mark.parametrize("path", PEOPLE_LISTS)
 @pytest.mark.parametrize(
-    "entry", ["telegram:123", "slack:U012", "http:ann@example.org", "http:ann@shop", "console:ann"]
+    "entry",
+    ["telegram:123", "slack:U012", "mastodon:ann@b.example", "http:ann@example.org", "http:ann@shop", "console:ann"],
 )
 def test_people_are_taken_in_every_list(path: str, entry: str) -> None:
     assert find_unmatchable(configured(path, entry)) == []
@@ -108,7 +132,7 @@ def test_a_name_is_a_person_where_it_can_be_mentioned() -> None:
     ("entry", "fault"),
     [
         ("discord:123", "no bot is on discord: add its section, or remove the entry"),
-        ("telegrm:123", "there is no platform telegrm (known: telegram, discord, slack, http)"),
+        ("telegrm:123", "there is no platform telegrm (known: telegram, discord, slack, mastodon, http)"),
         ("matrix:room", "there is no platform matrix"),
         ("http:lobby@removed", "there is no network bots.removed.http: add it, or remove the entry"),
     ],
@@ -124,6 +148,7 @@ def test_what_can_never_match_is_named(path: str, entry: str, fault: str) -> Non
     [
         ("gate.chats", "telegram:123", "is a private chat: gate.private decides on these"),
         ("gate.chats", "slack:D0123", "is a private chat"),
+        ("gate.chats", "mastodon:ann@b.example", "is a private chat"),
         ("gate.chats", "slack:C1@help", "no such chat carries a bot's name: write slack:C1"),
         ("gate.modes", "telegram:-5@help", "no such chat carries a bot's name: write telegram:-5"),
         ("auto_comment.chats", "telegram:-5@help", "no such chat carries a bot's name"),

@@ -1,0 +1,1 @@
+"""Mastodon, and servers with its API: `adapter` listens, `convert` makes messages, `sink` posts through `client`."""

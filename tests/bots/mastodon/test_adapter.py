@@ -1,0 +1,313 @@
+"""Streams and notifications against a strict server: each mention once, in order, whatever breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bots.common.diagnosis import Scope
+from bots.mastodon.adapter import MastodonAdapter
+from bots.mastodon.diagnosis import diagnose
+from core.errors import PlatformError
+from tests.support.mastodon_helpers import PACE, MastodonBot, MemoryPositions, settings
+from tests.support.peers.mastodon import BOT, MastodonPeer
+
+
+async def test_what_came_while_the_stream_was_down_is_answered_once_and_in_order(
+    bot: MastodonBot, peer: MastodonPeer
+) -> None:
+    await bot.ask()
+    peer.drop_streams()
+    questions = [await peer.say(peer.account("ann"), f"@kimas question {number}?") for number in range(3)]
+    await peer.until_streaming()
+    questions.append(await peer.say(peer.account("ann"), "@kimas question 3?"))
+    for question in questions:
+        assert await bot.outcome(question) == ("answered", "")
+    assert [item.text for item in bot.questions[1:]] == [f"question {number}?" for number in range(4)]
+    assert len(peer.posts()) == 5
+
+
+async def test_what_came_while_the_daemon_was_down_is_answered_after_the_start(
+    bot: MastodonBot, peer: MastodonPeer
+) -> None:
+    await bot.stop()
+    # More than one page of them.
+    people = [peer.account(f"person{number}") for number in range(45)]
+    questions = [await peer.say(person, "@kimas how?") for person in people]
+    await bot.start()
+    for question in questions:
+        assert await bot.outcome(question) == ("answered", "")
+    assert len(peer.posts()) == 45
+
+
+async def test_the_first_start_answers_nothing_of_old(peer: MastodonPeer, tmp_path: Path) -> None:
+    old = await peer.say(peer.account("ann"), "@kimas how was it?")
+    bot = MastodonBot(peer, tmp_path)
+    await bot.start()
+    await bot.ask()
+    await bot.restart()
+    await bot.ask()
+    await bot.stop()
+    assert [status.reply_to for status in peer.posts() if status.reply_to == old] == []
+    assert len(peer.posts()) == 2
+
+
+@pytest.mark.parametrize("how", ["silent", "ends", "refused", "nowhere"])
+async def test_a_stream_that_is_dead_is_opened_anew(
+    peer: MastodonPeer, tmp_path: Path, how: str, time_lapse: object
+) -> None:
+    bot = MastodonBot(peer, tmp_path)
+    bot.pace = replace(PACE, silence_s=1.5)
+    await bot.start()
+    if how == "silent":
+        # The connection stands, and nothing comes any more.
+        peer.thump_s = None
+        peer.streams["user"].clear()
+    elif how == "refused":
+        peer.fail("GET streaming/user", 503, times=5)
+        peer.drop_streams()
+    elif how == "nowhere":
+        peer.fail("GET streaming/user", 404, times=10_000)
+        peer.drop_streams()
+    else:
+        peer.drop_streams()
+    await bot.ask()
+    peer._failures.clear()
+    await peer.until_streaming()
+    await bot.stop()
+    assert len(peer.posts()) == 1
+
+
+async def test_a_server_that_is_away_is_waited_for(bot: MastodonBot, peer: MastodonPeer) -> None:
+    await peer.away()
+    async with asyncio.timeout(30):
+        while bot.adapter.connection.is_connected:
+            await asyncio.sleep(0.01)
+    await peer.listen()
+    await bot.ask()
+    assert bot.adapter.connection.is_connected
+    assert bot.adapter.connection.outages == 1
+
+
+async def test_a_redirect_is_told_and_gets_no_token(peer: MastodonPeer, tmp_path: Path) -> None:
+    peer.redirects_to = "https://elsewhere.example"
+    adapter = MastodonAdapter(settings(peer, tmp_path), MemoryPositions(), (), PACE)
+    with pytest.raises(PlatformError, match=r"mastodon\.url redirects to elsewhere\.example"):
+        await adapter.open()
+
+
+async def test_a_refused_token_ends_it(peer: MastodonPeer, bot: MastodonBot, tmp_path: Path) -> None:
+    peer.token = "another"
+    peer.drop_streams()
+    with pytest.raises(PlatformError, match="status 401"):
+        await asyncio.wait_for(bot._task, 30)
+    adapter = MastodonAdapter(bot.adapter._settings, MemoryPositions(), (), PACE)
+    with pytest.raises(PlatformError, match="status 401"):
+        await adapter.open()
+    bot._task = asyncio.create_task(asyncio.sleep(0))
+
+
+@pytest.mark.parametrize("text", ["how?", "and now?", "thanks, but how?"])
+async def test_an_account_that_replies_to_each_answer_hears_nothing_after_the_fifth(
+    bot: MastodonBot, peer: MastodonPeer, text: str
+) -> None:
+    other = peer.account("echo")
+    status = await bot.ask(name="echo")
+    for _ in range(4):
+        question = await peer.say(other, f"@kimas {text}", reply_to=status.id)
+        assert await bot.outcome(question) == ("answered", "")
+        status = peer.posts()[-1]
+    await peer.say(other, f"@kimas {text}", reply_to=status.id)
+    await bot.skipped("5 answers in this thread already")
+    assert len(peer.posts()) == 5
+    await bot.ask(name="ann")
+
+
+async def test_an_answer_of_several_posts_counts_once_in_a_thread(bot: MastodonBot, peer: MastodonPeer) -> None:
+    bot.says = "word " * 500
+    await bot.ask()
+    assert len(peer.posts()) > 5
+    bot.says = "Use pip."
+    await bot.ask(reply_to=peer.posts()[-1].id)
+
+
+@pytest.mark.parametrize("visibility", ["public", "direct"])
+async def test_bots_and_the_bot_itself_are_not_heard(bot: MastodonBot, peer: MastodonPeer, visibility: str) -> None:
+    await peer.say(peer.account("robot", bot=True), "@kimas how?", visibility=visibility)
+    await bot.skipped("written by a bot")
+    await peer.say(BOT, "@kimas how?", visibility=visibility)
+    await bot.skipped("written by the bot itself")
+    await bot.ask()
+    assert len(bot.questions) == 1
+
+
+async def test_only_who_means_the_bot_is_answered_in_a_thread(bot: MastodonBot, peer: MastodonPeer) -> None:
+    answer = await bot.ask()
+    ben = peer.account("ben")
+    # A reply begins with the names of all who were mentioned before.
+    aside = await peer.say(ben, "@ann @kimas I had that as well", reply_to=answer.reply_to)
+    assert await bot.outcome(aside) == ("silent", "the bot was not addressed")
+    for text, parent in (
+        ("@ann can @kimas say it for Windows?", answer.reply_to),
+        ("@kimas @ann and with conda?", answer.id),
+        ("@kimas what does that mean?", await peer.say(ben, "error 42")),
+    ):
+        question = await peer.say(ben, text, reply_to=parent)
+        assert await bot.outcome(question) == ("answered", "")
+    texts = [item.text for item in bot.questions]
+    assert texts[1:] == ["can say it for Windows?", "and with conda?", "what does that mean?"]
+    assert [turn.text for turn in bot.questions[-1].history] == ["error 42"]
+
+
+@pytest.mark.parametrize("kind", ["favourite", "reblog"])
+async def test_a_favourite_or_boost_of_an_answer_is_a_thumb_up(bot: MastodonBot, peer: MastodonPeer, kind: str) -> None:
+    answer = await bot.ask()
+    for name in ("ben", "ben", "cleo"):
+        await peer.notify(kind, peer.account(name), answer)
+    await peer.notify(kind, peer.account("robot", bot=True), answer)
+    await bot.skipped("a favourite of a bot")
+    await bot.ask()
+    async with bot.journal.database.connect() as connection:
+        rows = (await connection.exec_driver_sql("SELECT verdict FROM feedback")).all()
+    assert [row.verdict for row in rows] == ["up", "up"]
+    assert len(peer.posts()) == 2, "nothing answers it"
+
+
+async def test_an_edit_before_the_answer_counts_where_the_author_is_followed(
+    bot: MastodonBot, peer: MastodonPeer
+) -> None:
+    bot.hold = asyncio.Event()
+    ann = peer.account("ann")
+    peer.followed.add("ann")
+    first = await peer.say(ann, "@kimas the first question?", visibility="direct")
+    second = await peer.say(ann, "@kimas the sceond question?", visibility="direct")
+    await bot.heard(second)
+    await peer.edit(second, "@kimas the second question?")
+    # What comes later is heard later.
+    await bot.heard(await peer.say(ann, "@kimas and this?", visibility="direct"))
+    bot.hold.set()
+    for question in (first, second, list(peer.statuses)[-1]):
+        assert await bot.outcome(question) == ("answered", "")
+    assert [item.text for item in bot.questions] == ["the first question?", "the second question?", "and this?"]
+
+
+async def test_a_followers_only_question_shares_no_memory_with_what_all_read(
+    bot: MastodonBot, peer: MastodonPeer
+) -> None:
+    answer = await bot.ask()
+    hidden = await bot.ask("@kimas my secret plan", reply_to=answer.id, visibility="private")
+    assert bot.questions[1].in_restricted_thread
+    await bot.ask("@kimas what was said?", reply_to=answer.id)
+    assert "secret" not in str(bot.questions[2].history)
+    assert hidden.visibility == "private"
+
+
+async def test_posts_of_timelines_get_one_comment(bot: MastodonBot, peer: MastodonPeer) -> None:
+    comments = {"chats": ["mastodon:home", "mastodon:list/7", "mastodon:tag/diving"], "needs_citation": False}
+    peer.lists["7"] = {"ben"}
+    peer.followed = {"ann", "cleo"}
+    await bot.restart(auto_comment=comments)
+    for stream in ("list 7", "hashtag diving"):
+        await peer.until_streaming(stream)
+    ann, ben, cleo = (peer.account(name) for name in ("ann", "ben", "cleo"))
+    posts = [
+        await peer.say(ann, "The final was won by Brazil #diving"),
+        await peer.say(ben, "What a jump in the final"),
+        await peer.say(cleo, "Rain at the pool today"),
+    ]
+    for post in posts:
+        assert await bot.outcome(post) == ("answered", "")
+    assert sorted(status.reply_to for status in peer.posts()) == posts
+    assert {status.visibility for status in peer.posts()} == {"unlisted"}
+    await bot.skipped("a post of two timelines")
+    ignored = {
+        "a boost": {"reblog": {"id": "1"}},
+        "a reply in a timeline": {"reply_to": posts[0]},
+        "no public post": {"visibility": "private"},
+    }
+    for reason, fields in ignored.items():
+        await peer.say(ann, "one more", **fields)  # type: ignore[arg-type]
+        await bot.skipped(reason)
+    old = await peer.say(ann, "yesterday", age_s=60)
+    assert (await bot.outcome(old))[0] == "silent"
+    assert await bot.outcome(await peer.say(ann, "@kimas who won it?")) == ("answered", "")
+    assert len(peer.posts()) == 4
+
+
+async def test_a_post_after_a_long_silence_is_not_lost(bot: MastodonBot, peer: MastodonPeer) -> None:
+    peer.followed = {"ann"}
+    bot.pace = replace(PACE, read_s=0.0)
+    await bot.restart(auto_comment={"chats": ["mastodon:home"], "needs_citation": False})
+    post = await peer.say(peer.account("ann"), "The final was won by Brazil")
+    assert await bot.outcome(post) == ("answered", "")
+
+
+async def test_a_server_whose_ids_are_no_numbers_is_named(peer: MastodonPeer, tmp_path: Path) -> None:
+    await peer.say(peer.account("ann"), "@kimas how was it?")
+    peer.notifications[0]["id"] = "01HZX"
+    adapter = MastodonAdapter(settings(peer, tmp_path), MemoryPositions(), (), PACE)
+    await adapter.open()
+    with pytest.raises(PlatformError, match="no numbers as ids"):
+        await adapter._read_notifications(adapter.open)  # type: ignore[arg-type]
+    await adapter.close()
+
+
+@pytest.mark.parametrize("others", [0, 1, 2, 3])
+async def test_never_a_third_bot_below_a_post(bot: MastodonBot, peer: MastodonPeer, others: int) -> None:
+    peer.followed = {"ann"}
+    await bot.restart(auto_comment={"chats": ["mastodon:home"], "needs_citation": False})
+    bot.hold = asyncio.Event()
+    post = await peer.say(peer.account("ann"), "The final was won by Brazil")
+    async with asyncio.timeout(30):
+        while not bot.questions:
+            await asyncio.sleep(0.01)
+    for number in range(others):
+        robot = peer.account(f"robot{number}", "bots.example", bot=True)
+        await peer.say(robot, "Wow", reply_to=post)
+    await peer.say(peer.account("ben"), "People do not count", reply_to=post)
+    bot.hold.set()
+    state, _ = await bot.outcome(post)
+    assert state == ("answered" if others < 2 else "silent")
+    assert len(peer.posts()) == (others < 2)
+
+
+async def test_an_old_server_is_understood(peer: MastodonPeer, tmp_path: Path) -> None:
+    peer.is_old = True
+    peer.max_chars = 777
+    bot = MastodonBot(peer, tmp_path)
+    await bot.start()
+    assert bot.adapter._me.max_chars == 777
+    assert (await bot.ask()).text == "@ann Use pip."
+    await bot.stop()
+
+
+async def test_check_says_which_scopes_are_missing(peer: MastodonPeer, tmp_path: Path) -> None:
+    configured = settings(peer, tmp_path)
+    peer.lists["7"] = set()
+    diagnosis = await diagnose(configured, Scope(("mentions", "home", "list/7", "tag/news")))
+    assert diagnosis.identity == "@kimas@social.example, whose server takes 500 characters"
+    assert diagnosis.problems == ()
+    peer.scopes = ("read:accounts", "read:notifications", "read:statuses")
+    diagnosis = await diagnose(configured, Scope(("list/7", "list/8")))
+    problems = " ".join(problem.text for problem in diagnosis.problems)
+    for words in ("write:statuses is missing", "list/7 cannot be read", "list/8 cannot be read"):
+        assert words in problems
+    assert all(problem.is_error for problem in diagnosis.problems)
+    assert peer.statuses == {}, "nothing is posted"
+
+
+@pytest.mark.parametrize(
+    ("name", "action"),
+    [("for_private_mentions", "filter"), ("for_new_accounts", "drop"), ("for_not_following", "filter")],
+)
+async def test_check_says_what_the_server_holds_back(
+    peer: MastodonPeer, tmp_path: Path, name: str, action: str
+) -> None:
+    peer.policy[name] = action
+    [problem] = (await diagnose(settings(peer, tmp_path), Scope())).problems
+    assert name.replace("_", " ") in problem.text
+    assert action in problem.text
+    assert not problem.is_error
