@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Literal, Protocol
 
 from core.settings.answering import AgentSettings
@@ -80,11 +78,6 @@ class RestrictedSettings(Protocol):
     """The part of the configuration (`core.settings.Settings`) that says who may see what."""
 
     @property
-    def data_dir(self) -> Path:
-        """Where the deployment keeps its data."""
-        ...
-
-    @property
     def sources(self) -> dict[str, SourceSettings]:
         """The sources by name."""
         ...
@@ -137,8 +130,7 @@ class Audiences:
             )
             for name, source in settings.sources.items()
         }
-        folder = settings.data_dir.parent
-        labels = {name: make_label(name, source, folder) for name, source in settings.sources.items()}
+        labels = {name: make_label(name, source) for name, source in settings.sources.items()}
         learned = frozenset(name for name, source in settings.sources.items() if isinstance(source, LearnedSource))
         return cls(by_source, labels, learned)
 
@@ -250,17 +242,14 @@ class Audiences:
         return all(entry in outer or entry == OWNERS or PlatformName.parse(entry).network in outer for entry in inner)
 
 
-def make_label(name: str, source: SourceSettings, folder: Path = Path("/")) -> str:
-    """Return what names a source in the journal. What lies in the deployment's folder may move with it.
+def make_label(name: str, source: SourceSettings) -> str:
+    """Return what names a source in the journal.
 
     >>> from core.settings.sources import LearnedSource
     >>> make_label("taught", LearnedSource(kind="learned"))
     'taught#a7f4e248ff21'
     """
     origin = source.model_dump(mode="json", include=_ORIGIN_FIELDS)
-    for key, value in origin.items():
-        if isinstance(value, str) and value.startswith(f"{folder}/"):
-            origin[key] = os.path.relpath(value, folder)
     return f"{name}#{hashlib.sha256(repr(sorted(origin.items())).encode()).hexdigest()[:12]}"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -209,20 +208,6 @@ def test_how_a_source_is_read_does_not_change_which_one_it_is() -> None:
     changed = settings.sources["secret"].model_copy(update={"audience": ("owners",), "link": "https://example.org/"})
     other_settings = settings.model_copy(update={"sources": {"secret": changed}})
     assert Audiences.from_settings(settings).labels == Audiences.from_settings(other_settings).labels
-
-
-def test_a_deployment_whose_folder_was_moved_has_the_sources_that_it_had() -> None:
-    def read_labels(folder: str, documents: str) -> Mapping[str, str]:
-        sources = {"secret": {"kind": "files", "path": documents, "audience": "telegram:-1"}}
-        settings = Settings.model_validate({**BOTS, "data_dir": f"{folder}/data", "sources": sources})
-        return Audiences.from_settings(settings).labels
-
-    labels = read_labels("/srv/bot", "/srv/bot/secret")
-    assert read_labels("/opt/bot", "/opt/bot/secret") == labels
-    assert read_labels("/srv/bot", "/srv/bot/other") != labels
-    assert read_labels("/srv/bot", "/srv/other/secret") != labels
-    assert read_labels("/srv/other", "/srv/bot/secret") != labels
-    assert read_labels("/srv/botany", "/srv/botany/secret") == labels
 
 
 @pytest.mark.parametrize("lessons", ["everyone", "telegram:-1"])
