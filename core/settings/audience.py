@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Literal, Protocol
 
 from core.settings.answering import AgentSettings
@@ -24,7 +22,7 @@ from core.settings.chats import (
     is_chat,
 )
 from core.settings.messaging import ApiSettings, AutoCommentSettings, GateSettings, Platform, PlatformSettings
-from core.settings.sources import SourceSettings
+from core.settings.sources import LearnedSource, SourceSettings
 from core.types import NETWORK_PLATFORM, PlatformName
 
 OWNERS = "owners"
@@ -81,11 +79,6 @@ class RestrictedSettings(Protocol):
     """The part of the configuration (`core.settings.Settings`) that says who may see what."""
 
     @property
-    def data_dir(self) -> Path:
-        """Where the deployment keeps its data."""
-        ...
-
-    @property
     def sources(self) -> dict[str, SourceSettings]:
         """The sources by name."""
         ...
@@ -124,11 +117,12 @@ class Audiences:
     """The audiences of a configuration. `by_source` has those that restrict a source: an asker is in all of them.
 
     `labels` name the sources in the journal: by their name and what they read. So what was made from a source is not
-    taken for that of another one, which got its name.
+    taken for that of another one, which got its name. `learned` are the sources of taught answers.
     """
 
     by_source: Mapping[str, frozenset[frozenset[str]]] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    learned: frozenset[str] = frozenset()
 
     @classmethod
     def from_settings(cls, settings: RestrictedSettings) -> Audiences:
@@ -142,8 +136,9 @@ class Audiences:
             )
             for name, source in settings.sources.items()
         }
-        folder = settings.data_dir.parent
-        return cls(by_source, {name: make_label(name, source, folder) for name, source in settings.sources.items()})
+        labels = {name: make_label(name, source) for name, source in settings.sources.items()}
+        learned = frozenset(name for name, source in settings.sources.items() if isinstance(source, LearnedSource))
+        return cls(by_source, labels, learned)
 
     def to_json(self) -> str:
         """Return who may see the closed sources, for other daemons of the deployment."""
@@ -158,10 +153,15 @@ class Audiences:
         return cls({name: frozenset(map(frozenset, audiences)) for name, audiences in json.loads(text).items()})
 
     def closed_further(self, newer: Audiences) -> Audiences:
-        """Return these audiences with those that a newer configuration adds: its askers are in all of them."""
-        by_source = {
-            name: audiences | newer.by_source.get(name, frozenset()) for name, audiences in self.by_source.items()
-        }
+        """Return these audiences with those that a newer configuration adds: its askers are in all of them.
+
+        What was taught may tell of each source that the readers of the taught answers see: it is closed with them.
+        """
+        added = {name: newer.by_source.get(name, frozenset()) - audiences for name, audiences in self.by_source.items()}
+        by_source = {name: audiences | added[name] for name, audiences in self.by_source.items()}
+        for source in self.learned:
+            told_of = (added[name] for name in self.by_source if self.readers_see(source, name))
+            by_source[source] = by_source[source].union(*told_of)
         return replace(self, by_source=by_source)
 
     @property
@@ -248,17 +248,14 @@ class Audiences:
         return all(entry in outer or entry == OWNERS or PlatformName.parse(entry).network in outer for entry in inner)
 
 
-def make_label(name: str, source: SourceSettings, folder: Path = Path("/")) -> str:
-    """Return what names a source in the journal. What lies in the deployment's folder may move with it.
+def make_label(name: str, source: SourceSettings) -> str:
+    """Return what names a source in the journal.
 
     >>> from core.settings.sources import LearnedSource
     >>> make_label("taught", LearnedSource(kind="learned"))
     'taught#a7f4e248ff21'
     """
     origin = source.model_dump(mode="json", include=_ORIGIN_FIELDS)
-    for key, value in origin.items():
-        if isinstance(value, str) and value.startswith(f"{folder}/"):
-            origin[key] = os.path.relpath(value, folder)
     return f"{name}#{hashlib.sha256(repr(sorted(origin.items())).encode()).hexdigest()[:12]}"
 
 

@@ -177,4 +177,4 @@ def _describe_readers(name: str, settings: SourceSettings, audiences: Audiences)
     visibility = CLOSED if audiences.by_source.get(name) else OPEN
     if isinstance(settings, LearnedSource):
         visibility = audiences.fingerprint or OPEN
-    return audiences.labels.get(name) or make_label(name, settings), visibility
+    return make_label(name, settings), visibility

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -211,18 +210,17 @@ def test_how_a_source_is_read_does_not_change_which_one_it_is() -> None:
     assert Audiences.from_settings(settings).labels == Audiences.from_settings(other_settings).labels
 
 
-def test_a_deployment_whose_folder_was_moved_has_the_sources_that_it_had() -> None:
-    def read_labels(folder: str, documents: str) -> Mapping[str, str]:
-        sources = {"secret": {"kind": "files", "path": documents, "audience": "telegram:-1"}}
-        settings = Settings.model_validate({**BOTS, "data_dir": f"{folder}/data", "sources": sources})
-        return Audiences.from_settings(settings).labels
-
-    labels = read_labels("/srv/bot", "/srv/bot/secret")
-    assert read_labels("/opt/bot", "/opt/bot/secret") == labels
-    assert read_labels("/srv/bot", "/srv/bot/other") != labels
-    assert read_labels("/srv/bot", "/srv/other/secret") != labels
-    assert read_labels("/srv/other", "/srv/bot/secret") != labels
-    assert read_labels("/srv/botany", "/srv/botany/secret") == labels
+@pytest.mark.parametrize("lessons", ["everyone", "telegram:-1"])
+def test_what_was_taught_of_a_source_is_closed_with_it(lessons: str) -> None:
+    """Until the next start decides anew which taught answers its readers may have."""
+    group = Asker("telegram", "telegram:-1")
+    before = Audiences.from_settings(configured({"secret": lessons, "taught": lessons, "docs": "everyone"}))
+    assert before.visible_sources(group) == {"secret", "taught", "docs"}
+    newer = Audiences.from_settings(configured({"secret": "owners", "taught": lessons, "docs": "everyone"}))
+    assert before.closed_further(newer).visible_sources(group) == {"docs"}
+    # Of what its readers did not see, it holds nothing.
+    apart = Audiences.from_settings(configured({"secret": "telegram:-2", "taught": "telegram:-1"}))
+    assert apart.closed_further(newer).visible_sources(group) == {"taught"}
 
 
 def test_where_nothing_is_closed_every_taught_answer_is_taken() -> None:
