@@ -160,6 +160,7 @@ def to_message(
         attachments=get_attachments(event) or select_pictures(get_attachments(replied_message)),
         is_edit=edited,
         is_forwarded=bool(get_snapshots(event)),
+        quotes_bot=is_reply_to_bot,
         is_by_bot=bool(bot_kind) and not is_post,
         is_post=is_post or (False if bot_kind else None),
         thread_state=ThreadState(

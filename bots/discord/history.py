@@ -304,7 +304,12 @@ class EventReader:
             return message
         reader = Reader(self._channel_state.me.id, names=self._channel_state.names)
         pictures = select_pictures(get_attachments(start))
-        return replace(message, quoted=reader.get_visible_text(start), attachments=message.attachments or pictures)
+        return replace(
+            message,
+            quoted=reader.get_visible_text(start),
+            quotes_bot=(start.get("author") or {}).get("id") == self._channel_state.me.id,
+            attachments=message.attachments or pictures,
+        )
 
     async def _handle_edit(self, event: Json, receive: MessageHandler) -> None:
         # Previews of links arrive as edits too, without a time of editing.

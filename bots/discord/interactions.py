@@ -66,6 +66,7 @@ def from_message_command(event: Mapping[str, Any], me: Identity) -> Message | Ig
         command,
         reply_to=str(data["target_id"]),
         quoted=quoted_text,
+        quotes_bot=target_message["author"]["id"] == me.id,
         parent_id=_get_replied_id(target_message),
     )
 

@@ -14,7 +14,7 @@ from bots.common.delivery_retry import DeliveryRetry
 from bots.common.events import IgnoredEvent
 from bots.common.reply_sink import FinalTextSink, cut_reply
 from bots.slack.connection import SlackIntervals
-from bots.slack.convert import Identity, to_interaction
+from bots.slack.convert import Identity, is_own, to_interaction
 from bots.slack.feedback import are_rating_buttons, render_mentions, to_blocks
 from bots.slack.render import quote_question, render, to_plain
 from bots.slack.visible_text import get_own_text, get_visible_text
@@ -58,17 +58,18 @@ def from_message_shortcut(payload: Mapping[str, Any], me: Identity) -> Message |
     channel = str(payload["channel"]["id"])
     ts = str(payload["message_ts"])
     thread_ts = str(target_message.get("thread_ts") or ts)
+    is_own_message = is_own(target_message, me)
     if command == "ask":
         quoted_text = get_visible_text(target_message, me.user_id)
     else:
         # What was shared teaches nothing. The journal has the bot's own answers as they were before rendering.
-        is_own_message = target_message.get("user") == me.user_id
         quoted_text = "" if is_own_message else get_own_text(target_message, me.user_id)
     return replace(
         to_interaction(str(payload["trigger_id"]), channel, payload["user"], str(payload["response_url"]), me),
         command=command,
         reply_to=ts,
         quoted=quoted_text,
+        quotes_bot=is_own_message,
         parent_id="" if thread_ts == ts else thread_ts,
     )
 

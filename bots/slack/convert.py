@@ -131,10 +131,15 @@ def is_from_other_workspace(payload: Json, me: Identity) -> bool:
     return bool(me.team_id and team_ids) and me.team_id not in team_ids and not is_for_organization
 
 
+def is_own(event: Json, me: Identity) -> bool:
+    """Return whether the bot has written a message; the answer to a slash command names no user."""
+    return event.get("user") == me.user_id or bool(me.bot_id and event.get("bot_id") == me.bot_id)
+
+
 def to_thread_messages(events: Sequence[Json], me: Identity) -> list[ThreadMessage]:
     """Convert the messages of a thread that people wrote, and the first one, whoever wrote it."""
     messages = [
-        ThreadMessage(get_visible_text(event, me.user_id), get_attachments(event))
+        ThreadMessage(get_visible_text(event, me.user_id), get_attachments(event), is_own=is_own(event, me))
         for index, event in enumerate(events)
         if not index or not event.get("bot_id")
     ]
@@ -258,7 +263,7 @@ def _get_author(event: Mapping[str, Any]) -> tuple[str, str]:
 
 def _get_ignore_reason(event: Mapping[str, Any], me: Identity) -> str:
     """Return why a message is to be ignored, or nothing."""
-    if event.get("user") == me.user_id or (me.bot_id and event.get("bot_id") == me.bot_id):
+    if is_own(event, me):
         return "written by ourselves"
     if event.get("bot_id") or event.get("subtype") == "bot_message":
         return "" if event.get("bot_id") or event.get("user") else "written by a bot"

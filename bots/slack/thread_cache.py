@@ -35,6 +35,7 @@ class ThreadMessage:
 
     text: str
     attachments: tuple[Attachment, ...] = ()
+    is_own: bool = False
 
 
 # Returns what stands in a thread (channel, thread_ts) before a message, oldest first. Raises `PlatformError`.
@@ -85,11 +86,13 @@ class ThreadCache:
         thread_root = (channel, thread_ts)
         quoted_text = self._texts.get(thread_root, "")
         pictures = self._pictures.get(thread_root, ())
+        quotes_bot = False
         if message.addressed and (messages := await self._read(message)):
+            quotes_bot = messages[0].is_own
             quoted_text = _quote([item.text for item in messages], QUOTED_CHARS - len(carried_text))
             pictures = select_pictures(messages[0].attachments)
         quoted_text = join_paragraphs(quoted_text[: QUOTED_CHARS - len(carried_text)], carried_text)
-        return replace(message, quoted=quoted_text, attachments=message.attachments or pictures)
+        return replace(message, quoted=quoted_text, quotes_bot=quotes_bot, attachments=message.attachments or pictures)
 
     async def _read(self, message: Message) -> Sequence[ThreadMessage]:
         if self._read_thread is None:

@@ -211,6 +211,7 @@ def _build_message(event: TelegramMessage, content: _ParsedText, me: Identity, *
         or (select_pictures(get_attachments(replied_message)) if replied_message is not None else ()),
         is_edit=edited,
         is_forwarded=_is_forwarded(event),
+        quotes_bot=is_reply_to_bot,
         is_post=True if event.is_automatic_forward else None,
         language=_get_language(event),
     )

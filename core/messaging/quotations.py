@@ -8,6 +8,7 @@ from core.catalogue import messages_for
 from core.errors import UsageError
 from core.language.follow_ups import get_author_turns
 from core.settings import AnswerSettings
+from core.settings.audience import ALL_OPEN
 from core.storage.messages import Journal
 from core.types import Message, Turn
 from core.types.messages import MAX_QUESTION_CHARS
@@ -22,12 +23,25 @@ async def get_quoted_turns(
 
     An answer from sources without `visible_labels` is left out.
     """
-    answer_turns = await journal.get_answer_by_reply(message, visible_labels)
+    answer_turns = await _get_answer_turns(journal, message, visible_labels)
     if answer_turns is None:
         return [Turn("user", _truncate(message.quoted))]
     if all(turn in get_author_turns(history, message.author_id) for turn in answer_turns):
         return []
     return [Turn(turn.role, _truncate(turn.text)) for turn in answer_turns]
+
+
+async def _get_answer_turns(
+    journal: Journal, message: Message, visible_labels: frozenset[str] | None
+) -> Sequence[Turn] | None:
+    """Return the answer of ours that a message replies to, or None where it quotes somebody else.
+
+    Of words of ours that the journal does not have, such as the second part of a long answer or the beginning of a
+    thread, nobody knows what they were made from: where sources are closed, they are left out.
+    """
+    answer_turns = await journal.get_answer_by_reply(message, visible_labels)
+    may_be_closed = message.quotes_bot and visible_labels is not None and ALL_OPEN not in visible_labels
+    return () if answer_turns is None and may_be_closed else answer_turns
 
 
 def _truncate(text: str) -> str:
@@ -47,7 +61,7 @@ async def with_history(
         message.key, limits.history_turns, max_age_s, visible_labels=visible_labels, is_private=message.private
     )
     if not text.strip():
-        if await journal.get_answer_by_reply(message, visible_labels) == ():
+        if await _get_answer_turns(journal, message, visible_labels) == ():
             # The platform shows the answer; the bot does not take it up again.
             raise UsageError(messages_for("").question_unclear)
         return message.quoted[:MAX_QUESTION_CHARS], history

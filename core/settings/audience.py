@@ -23,7 +23,7 @@ from core.settings.chats import (
     is_chat,
 )
 from core.settings.messaging import AutoCommentSettings, GateSettings, Platform, PlatformSettings
-from core.settings.sources import SourceSettings
+from core.settings.sources import LearnedSource, SourceSettings
 from core.types import NETWORK_PLATFORM, PlatformName
 
 OWNERS = "owners"
@@ -118,11 +118,12 @@ class Audiences:
     """The audiences of a configuration. `by_source` has those that restrict a source: an asker is in all of them.
 
     `labels` name the sources in the journal: by their name and what they read. So what was made from a source is not
-    taken for that of another one, which got its name.
+    taken for that of another one, which got its name. `learned` are the sources of taught answers.
     """
 
     by_source: Mapping[str, frozenset[frozenset[str]]] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    learned: frozenset[str] = frozenset()
 
     @classmethod
     def from_settings(cls, settings: RestrictedSettings) -> Audiences:
@@ -137,7 +138,9 @@ class Audiences:
             for name, source in settings.sources.items()
         }
         folder = settings.data_dir.parent
-        return cls(by_source, {name: make_label(name, source, folder) for name, source in settings.sources.items()})
+        labels = {name: make_label(name, source, folder) for name, source in settings.sources.items()}
+        learned = frozenset(name for name, source in settings.sources.items() if isinstance(source, LearnedSource))
+        return cls(by_source, labels, learned)
 
     def to_json(self) -> str:
         """Return who may see the closed sources, for other daemons of the deployment."""
@@ -152,10 +155,15 @@ class Audiences:
         return cls({name: frozenset(map(frozenset, audiences)) for name, audiences in json.loads(text).items()})
 
     def closed_further(self, newer: Audiences) -> Audiences:
-        """Return these audiences with those that a newer configuration adds: its askers are in all of them."""
-        by_source = {
-            name: audiences | newer.by_source.get(name, frozenset()) for name, audiences in self.by_source.items()
-        }
+        """Return these audiences with those that a newer configuration adds: its askers are in all of them.
+
+        What was taught may tell of each source that the readers of the taught answers see: it is closed with them.
+        """
+        added = {name: newer.by_source.get(name, frozenset()) - audiences for name, audiences in self.by_source.items()}
+        by_source = {name: audiences | added[name] for name, audiences in self.by_source.items()}
+        for source in self.learned:
+            told_of = (added[name] for name in self.by_source if self.readers_see(source, name))
+            by_source[source] = by_source[source].union(*told_of)
         return replace(self, by_source=by_source)
 
     @property

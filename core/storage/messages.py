@@ -68,6 +68,7 @@ _MESSAGE_COLUMNS = (
     "sent_at",
     "is_by_bot",
     "is_forwarded",
+    "quotes_bot",
     "is_post",
     "parent_id",
     "language",

@@ -73,7 +73,14 @@ messages = sa.Table(
     # What its platform says of it, and the purpose of a message that the bot made itself.
     *(
         sa.Column(name, sa.Boolean, nullable=False, default=False, server_default=sa.false())
-        for name in ("is_by_bot", "is_forwarded", "in_restricted_thread", "in_main_chat", "is_question_hidden")
+        for name in (
+            "is_by_bot",
+            "is_forwarded",
+            "quotes_bot",
+            "in_restricted_thread",
+            "in_main_chat",
+            "is_question_hidden",
+        )
     ),
     *(sa.Column(name, sa.Boolean) for name in ("is_post", "is_shared_thread")),
     sa.Column("thread_started_at", sa.Float),

@@ -127,10 +127,10 @@ class Message:
     the slash; its argument is in `text`. `reference` is for the adapter, which needs it to reply (plain JSON values).
 
     More that some platforms say: `is_edit` marks a new text of an earlier message, `is_forwarded` words of somebody
-    else, which give no command and teach nothing, `is_by_bot` a message of another bot, `is_post` one that is published
-    for a group (None: the adapter cannot tell). Where a command was given on a message, `parent_id` is what that
-    message replies to. `language` is the author's on the platform. `reply_options` are for the sink; the journal does
-    not keep them.
+    else, which give no command and teach nothing, `quotes_bot` words of the bot itself in `quoted`, `is_by_bot` a
+    message of another bot, `is_post` one that is published for a group (None: the adapter cannot tell). Where a command
+    was given on a message, `parent_id` is what that message replies to. `language` is the author's on the platform.
+    `reply_options` are for the sink; the journal does not keep them.
     """
 
     id: str
@@ -150,6 +150,7 @@ class Message:
     is_edit: bool = False
     is_by_bot: bool = False
     is_forwarded: bool = False
+    quotes_bot: bool = False
     is_post: bool | None = None
     thread_state: ThreadState = ThreadState()
     parent_id: str = ""

@@ -118,6 +118,7 @@ async def refresh_source(
         try:
             # Cancelled while this is written, it is aborted as well.
             if context.refresh_states:
+                await _delete_passages_for_others(context, name, context.refresh_states)
                 await context.refresh_states.mark_started(name, context.fingerprint(name))
             async with _ConcurrencyLimited(context.open_source(name), read_slots) as source:
                 options = await _make_options(context, name, on_progress, on_changed)
@@ -415,6 +416,13 @@ async def purge_passages_for_others(
             await refresh_states.mark_invalidated([name])
         _log.info("source.emptied", source=name, deleted=document_count, why="it was for other readers")
     return names
+
+
+async def _delete_passages_for_others(context: RefreshContext, name: str, states: RefreshStateRepository) -> None:
+    """Delete what a source stored for other readers: the refresh may fail, and its start says that they are ours."""
+    state = (await states.get_states()).get(name)
+    if state and was_for_others(name, context.sources[name], context.audiences, state.fingerprint):
+        await _delete_documents(LockedStore(context.store, context.data_dir), name)
 
 
 async def _delete_documents(store: LockedStore, name: str) -> int:

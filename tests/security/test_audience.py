@@ -506,6 +506,29 @@ async def test_a_reply_without_words_does_not_take_up_a_closed_answer(tmp_path: 
             assert get_closed_texts(bot.get_requests() + bot.output()) == set()
 
 
+@pytest.mark.parametrize("text", ["", "Is it this?"])
+@pytest.mark.parametrize("audience", [["everyone"], AUDIENCE, ["owners"]], ids=["open", "for the team", "closed"])
+async def test_words_of_the_bot_that_the_journal_has_not_are_left_out_where_sources_are_closed(
+    tmp_path: Path, ingested: Path, audience: Sequence[str], text: str
+) -> None:
+    """As the second part of a long answer, or the answer to a slash command with which a thread began."""
+    quotation = {"quoted": f"It is {WORDS['lesson']}", "reply_to": "1700"}
+    everything: dict[str, Any] = {}
+    if audience == ["everyone"]:
+        everything = {
+            "sources": {"docs": {"kind": "files", "path": str(ingested / "docs")}},
+            "agents": {"manual": {"sources": ["docs"]}},
+        }
+    async with (
+        repeating_model() as peer,
+        opened(tmp_path, ingested, peer, audience=audience, **everything) as bot,
+    ):
+        for quotes_bot in (True, False):
+            await bot.deliver(Sender(TEAM), text, quotes_bot=quotes_bot, **quotation)
+            is_taken_up = audience == ["everyone"] or not quotes_bot
+            assert ("lesson" in get_closed_texts(bot.get_requests() + bot.output())) == is_taken_up
+
+
 async def test_what_was_said_in_private_is_not_told_where_others_read_now(tmp_path: Path, ingested: Path) -> None:
     """A network may open a chat that was private; there a role counts no more, nor what was said before."""
     private = Sender("talk", OWNER, platform="http", is_private=True)

@@ -67,6 +67,8 @@ class Configuration:
 
     audience: tuple[str, ...] = AUDIENCES[0]
     name: str = NAMES[0]
+    # Of the source of taught answers.
+    lessons: tuple[str, ...] = AUDIENCES[0]
 
     def make_settings(self, folder: Path, documents: Path, model: ScriptedPeer) -> Settings:
         closed = {"audience": self.audience}
@@ -77,11 +79,12 @@ class Configuration:
                     "docs": {"kind": "files", "path": str(documents / "docs")},
                     self.name: {"kind": "files", "path": str(documents / "team"), **closed},
                     "taught": {"kind": "learned"},
-                    "taught-team": {"kind": "learned", **closed},
+                    "taught-team": {"kind": "learned", "audience": self.lessons},
                 },
                 "agents": {
                     "manual": {"sources": ["docs", "taught"], "description": "The launcher, for everyone"},
-                    "quoll": {"sources": [self.name, "taught-team"], "description": "release date of the launcher"},
+                    "quoll": {"sources": [self.name], "description": "release date of the launcher"},
+                    "lessons": {"sources": ["taught-team"]},
                 },
                 "knowledge": {"routing": {"threshold": 0}, "parsing": {"workers": 1}},
                 "models": {"main": {"base_url": model.base_url, "model": "peer"}},
@@ -255,10 +258,15 @@ class AudienceMachine(RuleBasedStateMachine):
         self.run(self._deliver(IN_PRIVATE, "", "reload"))
         self.ask(sender)
 
-    @rule(audience=st.sampled_from(AUDIENCES), name=st.sampled_from(NAMES), sender=st.sampled_from(PLACES))
-    def restart(self, audience: tuple[str, ...], name: str, sender: Sender) -> None:
+    @rule(
+        audience=st.sampled_from(AUDIENCES),
+        name=st.sampled_from(NAMES),
+        lessons=st.sampled_from(AUDIENCES),
+        sender=st.sampled_from(PLACES),
+    )
+    def restart(self, audience: tuple[str, ...], name: str, lessons: tuple[str, ...], sender: Sender) -> None:
         self.run(self.stack.aclose())
-        self.configuration = Configuration(audience, name)
+        self.configuration = Configuration(audience, name, lessons)
         self.run(self._open())
         # What is stored from before the refresh may be found, too.
         self.go_on(sender, "And what else is known about it?")

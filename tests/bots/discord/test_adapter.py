@@ -116,6 +116,7 @@ async def test_a_reply_is_addressed_and_quotes(peer: DiscordPeer, make: Make) ->
     assert (to_us.addressed, to_us.reply_to, to_us.quoted) == (True, ours, "It is a *library*.")
     assert (to_her.addressed, to_her.quoted) == (False, "the error says E42")
     assert (about_hers.addressed, about_hers.text, about_hers.quoted) == (True, "", "the error says E42")
+    assert [message.quotes_bot for message in (to_us, to_her, about_hers)] == [True, False, False]
 
 
 async def test_bots_webhooks_and_service_messages_are_ignored(peer: DiscordPeer, make: Make) -> None:
@@ -147,8 +148,11 @@ async def test_what_a_thread_was_opened_below_is_quoted_to_the_first_question(pe
         await peer.say(thread, f"<@{peer.me.id}> and now?")
         other_thread = await peer.thread(channel_id)
         await peer.say(other_thread, f"<@{peer.me.id}> below nothing")
-        await until(lambda: len(inbox.messages) == 4)
-    assert [message.quoted for message in inbox.messages] == ["", "Down\ndb-1", "", ""]
+        ours = await peer.say(channel_id, "It is numbat.", author=peer.me)
+        await peer.say(await peer.thread(channel_id, below=ours), f"<@{peer.me.id}> is it?")
+        await until(lambda: len(inbox.messages) == 5)
+    assert [message.quoted for message in inbox.messages] == ["", "Down\ndb-1", "", "", "It is numbat."]
+    assert [message.quotes_bot for message in inbox.messages] == [False, False, False, False, True]
 
 
 async def test_in_a_thread_mentions_and_replies_address_and_the_rest_may_follow(peer: DiscordPeer, make: Make) -> None:

@@ -11,7 +11,7 @@ from bots.slack.convert import Identity, from_event, to_thread_messages
 from bots.slack.visible_text import get_visible_text
 from core.types import Message
 
-ME = Identity("UBOT", "kimas", "T1", "Rocket")
+ME = Identity("UBOT", "kimas", "T1", "Rocket", "BOWN")
 SECTION = {"type": "section", "text": {"type": "mrkdwn", "text": "*High load* on &lt;db-1&gt;"}}
 SHARE: dict[str, Any] = {
     "is_share": True,
@@ -178,6 +178,8 @@ def test_a_message_without_any_word_is_still_ignored() -> None:
     "part", [{"blocks": [SECTION]}, {"attachments": [{"blocks": [SECTION]}]}, {"attachments": [SHARE]}]
 )
 def test_a_thread_begins_with_what_is_seen(part: dict[str, Any]) -> None:
+    [own_root] = to_thread_messages([{"bot_id": ME.bot_id, "subtype": "bot_message", "text": "It is numbat."}], ME)
+    assert own_root.is_own, "the answer to a slash command names no user"
     [root, reply] = to_thread_messages([{"bot_id": "B9", "text": "", **part}, {"text": "", "attachments": [SHARE]}], ME)
     assert root.text == get_visible_text(part, "UBOT")
     assert reply.text == "How do I reset the password?"

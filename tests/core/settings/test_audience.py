@@ -225,6 +225,19 @@ def test_a_deployment_whose_folder_was_moved_has_the_sources_that_it_had() -> No
     assert read_labels("/srv/botany", "/srv/botany/secret") == labels
 
 
+@pytest.mark.parametrize("lessons", ["everyone", "telegram:-1"])
+def test_what_was_taught_of_a_source_is_closed_with_it(lessons: str) -> None:
+    """Until the next start decides anew which taught answers its readers may have."""
+    group = Asker("telegram", "telegram:-1")
+    before = Audiences.from_settings(configured({"secret": lessons, "taught": lessons, "docs": "everyone"}))
+    assert before.visible_sources(group) == {"secret", "taught", "docs"}
+    newer = Audiences.from_settings(configured({"secret": "owners", "taught": lessons, "docs": "everyone"}))
+    assert before.closed_further(newer).visible_sources(group) == {"docs"}
+    # Of what its readers did not see, it holds nothing.
+    apart = Audiences.from_settings(configured({"secret": "telegram:-2", "taught": "telegram:-1"}))
+    assert apart.closed_further(newer).visible_sources(group) == {"taught"}
+
+
 def test_where_nothing_is_closed_every_taught_answer_is_taken() -> None:
     audiences = Audiences.from_settings(configured({"taught": "everyone"}))
     assert audiences.accepts_lesson("taught", "telegram", "-1", ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from core.errors import SourceError, StoreError, StoreLocked
 from core.runtime.data_dir import make_data_dir
 from core.runtime.locks import refresh_lock, source_lock
 from core.settings import FeedSource, FilesSource, GitSource, SourceSettings
+from core.settings.audience import Audiences
 from core.storage.engine import Database
 from core.storage.refresh_state import RefreshStateRepository
 from knowledge.ingestion.refresh import RefreshContext, RefreshResult, refresh_source, refresh_sources
@@ -120,6 +122,21 @@ async def test_a_source_that_another_process_refreshes_is_left_to_it(
         with pytest.raises(StoreLocked, match="source fruit"):
             await refresh_sources(work, ["fruit"])
     assert (await refresh_sources(work)).failures == {}
+
+
+async def test_nothing_of_a_closed_source_stays_under_its_name_where_that_is_given_away(
+    tmp_path: Path, store: Store, embedder: WordEmbedder, record: RefreshStateRepository
+) -> None:
+    """The first refresh of what has it now may fail, and the next start would not know whose passages they are."""
+    work = RefreshContext({"fruit": folder(tmp_path / "a", "apple")}, store, embedder, tmp_path, 200, record)
+    closed = Audiences({"fruit": frozenset({frozenset({"owners"})})}, {"fruit": "fruit#closed"})
+    await refresh_source(replace(work, audiences=closed), "fruit")
+    assert await store.manifest("fruit")
+    opened = Audiences({"fruit": frozenset()}, {"fruit": "fruit#open"})
+    away = {"fruit": FilesSource.model_validate({"kind": "files", "path": tmp_path / "away"})}
+    with pytest.raises(SourceError):
+        await refresh_source(replace(work, sources=away, audiences=opened), "fruit")
+    assert not await store.manifest("fruit")
 
 
 async def test_the_record_tells_success_failure_and_what_was_broken_off(

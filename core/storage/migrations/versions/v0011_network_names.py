@@ -1,4 +1,4 @@
-"""Chats of the unnamed HTTP network whose ids end as those of a named one are no chats of a network of that name."""
+"""Chats of the unnamed network are no chats of a named one; and whether a message quotes the bot itself."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ _TABLES_WITH_BOT = ("messages", "feedback")
 
 
 def upgrade() -> None:
-    """Rename them. Such ids are refused now; earlier, those that ended as a network that was added later were not.
+    """Add the column, and rename chats whose ids end as those of a named network.
 
-    The messages of a named network have its name as their bot.
+    Such ids are refused now; earlier, those that ended as a network that was added later were not. The messages of a
+    named network have its name as their bot.
     """
+    if "quotes_bot" not in {column["name"] for column in sa.inspect(op.get_bind()).get_columns("messages")}:
+        op.add_column("messages", sa.Column("quotes_bot", sa.Boolean, nullable=False, server_default=sa.false()))
     messages = _make_table("messages")
     query = sa.select(messages.c.chat, messages.c.bot).where(messages.c.platform == "http").distinct()
     chats = op.get_bind().execute(query).all()
