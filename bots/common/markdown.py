@@ -35,8 +35,9 @@ _LANGUAGE = re.compile(r"[\w+#.-]{1,40}")
 _FILE_ENDS = "py|md|rs|sh|js|ts|go|cs|rb|pl|kt|hs|ml|mk|so|cc|hh|fs|vb|ps"
 _HOST_ENDS = "com|org|net|io|dev|app|ai|cn|edu|gov|info|biz|xyz|top|shop|site|online|store|tech|cloud|bank|finance"
 _ADDRESS = re.compile(
-    r"(?:https?://|www\.)([\w.-]{1,253})|^\W{0,4}((?:[\w-]{1,63}\.){1,8}"
-    rf"(?!(?:{_FILE_ENDS})\b)(?:{_HOST_ENDS}|[a-z]{{2}}))(?!\.?[\w-])",
+    r"(?:\b[a-z]{2,10}://|\bwww\.)([\w.-]{1,253})"
+    r"|(?<![\w.-])((?:\d{1,3}\.){3}\d{1,3}|(?:[\w-]{1,63}\.){1,8}"
+    rf"(?!(?:{_FILE_ENDS})\b)(?:{_HOST_ENDS}|[^\W\d_a-z][^\W\d_]{{1,20}}|[a-z]{{2}}))(?!\.?[\w-])",
     re.IGNORECASE,
 )
 

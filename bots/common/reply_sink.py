@@ -93,7 +93,7 @@ class ReplySink(ABC):
         stop_button = message.reply_options.stop_button
         self._preview_buttons: Sequence[Button] = (stop_button,) if stop_button else ()
         self._has_preview_buttons = False
-        self._preview = LivePreview(f"{platform} reply {message.id}")
+        self._preview = LivePreview(f"{platform} reply {message.id}", delivery)
         self._retry = DeliveryRetry(platform, intervals, self._recover)
 
     async def open(self) -> None:
@@ -270,8 +270,9 @@ class LivePreview:
     be shown any more. A call that fails for good ends the task, and its error is kept as `error`.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, delivery: Delivery) -> None:
         self._name = name
+        self._delivery = delivery
         self._task: asyncio.Task[None] | None = None
         self._owner = asyncio.current_task()
         self.text = ""
@@ -325,11 +326,13 @@ class LivePreview:
     ) -> None:
         """Call `show` for the newest state and pause for the seconds it returns, until the preview is closed.
 
-        Until there is a text, `typing_indicator` is called every `typing_interval_s` seconds instead.
+        Until there is a text, `typing_indicator` is called every `typing_interval_s` seconds instead. Raises
+        `ClaimLost`: this process may have stood still, and what another daemon wrote stays.
         """
         while not self.closed.is_set():
             if self.changed.is_set():
                 self.changed.clear()
+                await self._delivery.require_claim()
                 await wait_for(self.closed, await show())
                 continue
             shows_typing = typing_indicator is not None and not self.text

@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.prompt import Confirm, Prompt
 
-from core.formatting import pluralize, strip_control_characters
+from core.formatting import format_duration, pluralize, strip_control_characters
 from core.observability.logs import redirect_logs
 
 if TYPE_CHECKING:
@@ -71,11 +71,11 @@ def ingest_progress(console: Console) -> Iterator[Callable[[SyncProgress], None]
 def format_progress(progress: SyncProgress, seconds_left: float | None) -> str:
     """Say how much of a source is read, or how much of it is found by words and by meaning."""
     amount = f"{pluralize(progress.passages, 'passage')} by words"
+    time_left = f", {format_duration(math.ceil(seconds_left))} left" if seconds_left else ""
     if progress.stage == "embedding":
-        time_left = f", {math.ceil(seconds_left)} s left" if seconds_left else ""
         return f"{amount}, {progress.filled:,} by meaning{time_left}"
     documents = f"{progress.documents_done:,} of {pluralize(progress.documents_total, 'document')}"
-    return f"{documents}, {amount}" if progress.documents_total else ""
+    return f"{documents}, {amount}{time_left}" if progress.documents_total else ""
 
 
 @contextmanager

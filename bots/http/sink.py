@@ -62,7 +62,7 @@ class HttpSink:
         self._is_posted = bool(previous_reply_id)
         self._partials = context.partials
         self._sequence = 0
-        self._preview = LivePreview(f"http reply {self._event_id}")
+        self._preview = LivePreview(f"http reply {self._event_id}", delivery)
         self._retry = DeliveryRetry("http", context.intervals)
 
     async def open(self) -> None:

@@ -100,7 +100,7 @@ class _HtmlRenderer(MarkdownRenderer):
     sources_heading = "<b>Sources</b>"
     # A citation becomes a link, and a mention must not notify anybody: in code it does not, and can be copied.
     token = re.compile(
-        r"\[(?P<number>\d{1,4})\]|(?<![\w@])@(?:(?P<name>[a-zA-Z]\w{2,63})(?P<package>/[\w.-]{1,200}\b)?|\Z)"
+        r"\[(?P<number>\d{1,4})\]|(?<!\w)@(?:(?P<name>[a-zA-Z]\w{2,63})(?P<package>/[\w.-]{1,200}\b)?|\Z)"
     )
 
     def __init__(self, citations: Sequence[Citation], asker_username: str) -> None:

@@ -78,6 +78,10 @@ class JournaledDelivery:
         if self.check_rights:
             await self.check_rights()
 
+    async def require_claim(self) -> None:
+        """Raise `ClaimLost` where another daemon has taken the message over."""
+        await self._journal.require_claim(self._message)
+
     async def mark_final(self, reply: Reply) -> None:
         """Record the final reply before it is posted: the next start delivers what is left of it."""
         if self.final_reply is None:

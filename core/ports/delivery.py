@@ -49,6 +49,10 @@ class Delivery(Protocol):
         """The ids of the further parts, counted from 1; "" for one that may be posted or not."""
         ...
 
+    async def require_claim(self) -> None:
+        """Raise `ClaimLost` where another daemon has taken the message over: it shows the reply now."""
+        ...
+
     async def mark_part(self, number: int, part_id: str) -> None:
         """Record that a further part is posted under an id; "": that it is about to be posted."""
         ...

@@ -28,7 +28,7 @@ _log = get_logger(__name__)
 DAEMON_PREFIX = "daemon:"
 KEPT_AFTER_DEATH = timedelta(hours=1)
 # No lease is given for so many times its length: where one lasts longer, the server's clock was set back.
-MAX_LENGTHS = 10
+MAX_LENGTHS = 60
 # A lease runs out a little early and is tried for often, so that somebody else has it within its configured time.
 EXPIRY_SHARE = 0.8
 RENEWAL_SHARE = 0.2

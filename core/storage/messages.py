@@ -148,6 +148,20 @@ class Journal:
             raise ClaimLost(f"message {message.id} was taken over")
         return message.text if text is None else str(text)
 
+    async def require_claim(self, message: Message) -> None:
+        """Raise `ClaimLost` when another daemon has taken the message over, as far as can be known now."""
+        if not self.database.owner:
+            return
+        query = select(messages.c.number).filter_by(**self._own_values(message))
+        try:
+            is_ours = await self.database.fetch_value(query) is not None
+        except JournalError as error:
+            # Where we do not reach it, the others may not either.
+            _log.warning("claim.unknown", error=str(error))
+            return
+        if not is_ours:
+            raise ClaimLost(f"message {message.id} was taken over")
+
     async def mark_posting(self, message: Message) -> None:
         """Record that the reply is about to be posted; after a crash it is unknown whether it was."""
         await self._update_row(message, state="sending")

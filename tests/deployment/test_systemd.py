@@ -150,7 +150,8 @@ def test_the_service_is_hardly_exposed() -> None:
 def test_memory_and_metadata_of_the_cloud_are_out_of_reach(service: configparser.SectionProxy) -> None:
     assert service["MemoryHigh"] == "1536M"
     assert service["MemoryMax"] == "2G"
-    assert service["IPAddressDeny"] == "link-local"
+    assert service["IPAddressDeny"].split() == ["link-local", "100.100.100.200", "fd00:ec2::254"]
+    assert service["LimitCORE"] == "0", "a core file would hold the secrets"
 
 
 def test_the_unit_starts_the_daemon_with_the_system_configuration(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from core.catalogue import ENGLISH
-from core.errors import StoreError
+from core.errors import ClaimLost, StoreError
 from core.ports import Sink
 from core.types import Question, Reply
 from core.types.replies import Trace
@@ -17,13 +17,18 @@ LONGEST_S = 30.0
 
 
 class DeliveryLog:
-    """Notes what it is told, in order; `down` makes it fail."""
+    """Notes what it is told, in order; `down` makes it fail, and `is_lost` says that another daemon has the message."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
         self.is_in_doubt = False
         self.parts: dict[int, str] = {}
         self.down = False
+        self.is_lost = False
+
+    async def require_claim(self) -> None:
+        if self.is_lost:
+            raise ClaimLost("message 1 was taken over")
 
     async def mark_posting(self) -> None:
         if self.down:

@@ -375,6 +375,10 @@ class GuardedDelivery:
         """Record the state of a further part."""
         await self._delivery.mark_part(number, part_id)
 
+    async def require_claim(self) -> None:
+        """Raise `ClaimLost` where another daemon has taken the message over."""
+        await self._delivery.require_claim()
+
     async def mark_posting(self) -> None:
         """Record the posting, then check the rules: nothing delays the post after the check.
 

@@ -39,6 +39,8 @@ class Silent:
     is_in_doubt = False
     parts: Mapping[int, str] = {}
 
+    async def require_claim(self) -> None: ...
+
     async def mark_part(self, number: int, part_id: str) -> None: ...
 
     async def mark_posting(self) -> None:

@@ -73,12 +73,12 @@ def test_the_sources_are_listed() -> None:
 
 def test_nobody_is_notified_but_the_asker() -> None:
     html = to_html(
-        "@all ask @ann or @bob_1, **@eve**, @**x**, me@mail.org, `@x`, https://e.org/@y", asker_username="Ann"
+        "@all ask @ann or @bob_1, **@eve**, @**x**, @@dan, me@mail.org, `@x`, https://e.org/@y", asker_username="Ann"
     )
     joiner = "\u2060"
     assert html == (
-        f"<code>@all</code> ask @ann or <code>@bob_1</code>, <b><code>@eve</code></b>, @{joiner}<b>x</b>, me@mail.org, "
-        '<code>@x</code>, <a href="https://e.org/@y">https://e.org/@y</a>'
+        f"<code>@all</code> ask @ann or <code>@bob_1</code>, <b><code>@eve</code></b>, @{joiner}<b>x</b>, "
+        '@<code>@dan</code>, me@mail.org, <code>@x</code>, <a href="https://e.org/@y">https://e.org/@y</a>'
     )
 
 

@@ -300,6 +300,7 @@ class TestClaims:
         assert await heir.claim() == ["1"]
         for write in (
             late.journal.begin_answer(MESSAGE),
+            late.journal.require_claim(MESSAGE),
             late.journal.mark_posting(MESSAGE),
             late.journal.mark_delivery(MESSAGE, Reply("So."), {}),
             late.journal.mark_answered(MESSAGE, Reply("So.")),
@@ -308,6 +309,7 @@ class TestClaims:
             with pytest.raises(ClaimLost):
                 await write
         assert await late.journal.find_unfinished(MESSAGE) is None
+        await heir.journal.require_claim(MESSAGE)
         await heir.journal.mark_answered(MESSAGE, Reply("So."))
         assert await heir.journal.get_pending("telegram") == []
 
