@@ -15,7 +15,8 @@ def copy_sqlite(source: Path, copy: Path) -> None:
     For worker threads. Raises `StoreError`.
     """
     try:
-        with closing(sqlite3.connect(source)) as source_connection:
+        # Without `mode=rw`, SQLite makes a database that has vanished anew.
+        with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=rw", uri=True)) as source_connection:
             copy.touch(mode=0o600)
             with closing(sqlite3.connect(copy)) as copy_connection:
                 source_connection.backup(copy_connection)
