@@ -156,10 +156,7 @@ def _read_archive(source: Path, data_dir: Path) -> list[str]:
         for path in folder.rglob("*.db"):
             check_sqlite(path)
         if existing := [path.name for path in restored if (data_dir / path.name).exists()]:
-            raise UsageError(
-                f"{data_dir} has {', '.join(existing)} already; move that away, or name an empty data_dir: "
-                "nothing is overwritten"
-            )
+            raise UsageError(f"{data_dir} has {', '.join(existing)} already; move that away: nothing is overwritten")
         for path in restored:
             path.rename(data_dir / path.name)
     return [path.name for path in restored]
