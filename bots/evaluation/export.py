@@ -80,6 +80,8 @@ def _from_journal(routed: RoutedQuestion) -> _Example:
     # What was searched: empty where it has the words of the question, as the router is asked to leave it.
     is_new_query = set(content_words(routed.query)) != set(content_words(routed.question.text))
     query = routed.query if routed.strategy == "single" and is_new_query else ""
+    if routed.strategy == "clarify":
+        query = routed.reply
     is_liked = routed.balance > 0 if routed.balance else None
     return _Example(
         routed.question,

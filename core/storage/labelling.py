@@ -27,6 +27,7 @@ _CONVERSATION_COLUMNS = (
     "id",
     "text",
     "author_id",
+    "addressed",
     "reply",
     "visible_sources",
     "private",
@@ -48,7 +49,7 @@ class JournaledQuestion:
 
 @dataclass(frozen=True, slots=True)
 class RoutedQuestion:
-    """A question for which a model chose the `strategy`, and the `query` that was searched.
+    """A question for which a model chose the `strategy`, the `query` that was searched, and the `reply`.
 
     `balance` is how many more people liked its answer than disliked it; None where nobody said anything.
     """
@@ -56,6 +57,7 @@ class RoutedQuestion:
     question: Question
     strategy: str
     query: str
+    reply: str
     balance: int | None
 
 
@@ -105,8 +107,10 @@ class LabellingRepository(Repository):
             if row.is_user_message and row.text and "choose.prompt" in (row.tokens or ()) and "choose" not in row.cut:
                 history = _make_history(row, earlier_rows, limits)
                 question_id = f"{row.platform}:{row.chat}:{row.id}"
-                question = Question(row.text, history, question_id, author_id=row.author_id)
-                questions.append(RoutedQuestion(question, row.strategy, row.query, row.balance))
+                question = Question(
+                    row.text, history, question_id, author_id=row.author_id, is_unprompted=not row.addressed
+                )
+                questions.append(RoutedQuestion(question, row.strategy, row.query, row.reply, row.balance))
             earlier_rows.append(row)
         return questions
 
