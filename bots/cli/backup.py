@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bots.common.terminal import make_console, print_json
-from core.errors import UsageError
+from core.errors import StoreError, UsageError
 from core.observability.logs import make_redactor
 from core.runtime.data_dir import make_data_dir, require_access
 from core.runtime.locks import SOURCE_LOCKS, daemon_lock, refresh_lock
@@ -37,13 +37,19 @@ SERVER_HINT = (
 async def backup(settings: Settings, target: Path | None, *, as_json: bool) -> int:
     """Save the data directory and the configuration without secrets in one file, also while the daemon runs.
 
-    Raises `UsageError` when there is nothing to save, and `StoreError`.
+    Raises `UsageError` when there is nothing to save, and for a place that the next backup would save, and
+    `StoreError`.
     """
-    path = (target or Path(f"kimas-{datetime.now():%Y-%m-%d-%H%M%S}.zip")).absolute()
-    files = await asyncio.to_thread(_list_files, settings.data_dir, path)
+    path = (target or Path(f"kimas-{datetime.now():%Y-%m-%d-%H%M%S}.zip")).resolve()
+    if path.is_relative_to(settings.data_dir.resolve()):
+        raise UsageError(f"{path} is in data_dir, so the next backup would hold it: name a file in another folder")
+    files = await asyncio.to_thread(_list_files, settings.data_dir)
     if not files:
         raise UsageError(f"there is nothing to save: {settings.data_dir} is empty")
-    await asyncio.to_thread(_write_archive, settings, path, files)
+    try:
+        await asyncio.to_thread(_write_archive, settings, path, files)
+    except OSError as error:
+        raise StoreError(f"{settings.data_dir} cannot be saved as {path}: {error}") from error
     size = path.stat().st_size
     if as_json:
         print_json({"file": str(path), "bytes": size, "has_journal": not settings.journal.url})
@@ -65,7 +71,10 @@ async def restore(settings: Settings, source: Path, *, as_json: bool) -> int:
         raise UsageError(f"there is no file {source}")
     await asyncio.to_thread(make_data_dir, settings.data_dir)
     with daemon_lock(settings.data_dir), refresh_lock(settings.data_dir):
-        names = await asyncio.to_thread(_read_archive, source, settings.data_dir)
+        try:
+            names = await asyncio.to_thread(_read_archive, source, settings.data_dir)
+        except OSError as error:
+            raise StoreError(f"{source} cannot be restored to {settings.data_dir}: {error}") from error
     if as_json:
         print_json({"file": str(source), "restored": names, "has_journal": not settings.journal.url})
         return 0
@@ -76,11 +85,10 @@ async def restore(settings: Settings, source: Path, *, as_json: bool) -> int:
     return 0
 
 
-def _list_files(data_dir: Path, target: Path) -> list[Path]:
+def _list_files(data_dir: Path) -> list[Path]:
     """Return the files to save, the journal first: what it says of the passages is never newer than they are."""
     require_access(data_dir)
-    files = [path for path in _walk(data_dir) if path.absolute() not in (target, _part_of(target))]
-    return sorted(files, key=lambda path: (path.parent != data_dir, path))
+    return sorted(_walk(data_dir), key=lambda path: (path.parent != data_dir, path))
 
 
 def _walk(data_dir: Path) -> Iterator[Path]:
@@ -119,9 +127,10 @@ def _add(archive: zipfile.ZipFile, path: Path, name: str, folder: Path) -> None:
         copy_sqlite(path, copy)
         archive.write(copy, name)
         copy.unlink()
-    except FileNotFoundError:
-        # A refresh has replaced it meanwhile: it fetches again what is missing.
-        return
+    except (FileNotFoundError, StoreError):
+        # A refresh may have replaced it meanwhile: it fetches again what is missing.
+        if path.exists():
+            raise
 
 
 def _describe_configuration(settings: Settings) -> str:
@@ -147,10 +156,7 @@ def _read_archive(source: Path, data_dir: Path) -> list[str]:
         for path in folder.rglob("*.db"):
             check_sqlite(path)
         if existing := [path.name for path in restored if (data_dir / path.name).exists()]:
-            raise UsageError(
-                f"{data_dir} has {', '.join(existing)} already; move that away, or name an empty data_dir: "
-                "nothing is overwritten"
-            )
+            raise UsageError(f"{data_dir} has {', '.join(existing)} already; move that away: nothing is overwritten")
         for path in restored:
             path.rename(data_dir / path.name)
     return [path.name for path in restored]

@@ -75,9 +75,23 @@ class AlertRules:
         self._down_since: dict[str, float] = {}
 
     def at_once(self) -> AlertRules:
-        """Return rules for whoever looks now: they wait for nothing, and say it in English."""
+        """Return rules for whoever looks now: they wait for nothing, and say it in English.
+
+        Since when something has been away, both know from whichever looks more often.
+        """
         settings = self._settings.model_copy(update={"source_hours": 0.0, "down_minutes": 0.0, "language": "en"})
-        return AlertRules(settings, self._watched)
+        rules = AlertRules(settings, self._watched)
+        rules._down_since = self._down_since
+        return rules
+
+    def watch_outages(self) -> None:
+        """Remember since when the platforms and endpoints that are away have been so."""
+        now_s = time.monotonic()
+        for _, key, is_reachable in self._list_states():
+            if is_reachable:
+                self._down_since.pop(key, None)
+            else:
+                self._down_since.setdefault(key, now_s)
 
     async def find_problems(self, now: datetime) -> Mapping[str, str]:
         """Return a sentence for each problem, by a key that stays the same while it lasts. Raises `StoreError`."""
@@ -104,21 +118,28 @@ class AlertRules:
         return problems
 
     def _find_outages(self, now: datetime) -> Mapping[str, str]:
+        self.watch_outages()
         if self._settings.down_minutes is None:
             return {}
         problems = {}
-        elapsed_s = time.monotonic()
-        for kind, states in (("platform", self._watched.connections()), ("endpoint", self._watched.endpoints())):
-            template = self._texts.alert_platform if kind == "platform" else self._texts.alert_endpoint
-            for name, is_reachable in states.items():
-                key = f"{kind} {name}"
-                if is_reachable:
-                    self._down_since.pop(key, None)
-                    continue
-                down_for = timedelta(seconds=elapsed_s - self._down_since.setdefault(key, elapsed_s))
-                if down_for >= timedelta(minutes=self._settings.down_minutes):
-                    problems[key] = template.format(name=name, since=_format_moment(now - down_for))
+        for name, key, is_reachable in self._list_states():
+            if is_reachable:
+                continue
+            down_for = timedelta(seconds=time.monotonic() - self._down_since[key])
+            if down_for >= timedelta(minutes=self._settings.down_minutes):
+                is_platform = key.startswith("platform ")
+                template = self._texts.alert_platform if is_platform else self._texts.alert_endpoint
+                problems[key] = template.format(name=name, since=_format_moment(now - down_for))
         return problems
+
+    def _list_states(self) -> Sequence[tuple[str, str, bool]]:
+        """Return the platforms and endpoints: name, key, and whether each is in reach."""
+        states_by_kind = {"platform": self._watched.connections(), "endpoint": self._watched.endpoints()}
+        return [
+            (name, f"{kind} {name}", is_reachable)
+            for kind, states in states_by_kind.items()
+            for name, is_reachable in states.items()
+        ]
 
     async def _find_spent_limits(self, now: datetime) -> Mapping[str, str]:
         await self._watched.live.load()
@@ -246,13 +267,10 @@ class Alerts:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """Look for problems every minute while the block runs. Without chats for alerts nothing is looked at.
+        """Look for problems every minute while the block runs. Raises `UsageError` for a chat that no bot can write to.
 
-        Raises `UsageError` for a chat that no bot can write to.
+        Without chats for alerts, only what is away is watched: the operator's page says since when.
         """
-        if not self.sender.settings.alerts.chats:
-            yield
-            return
         if errors := find_alert_errors(self.sender.settings):
             raise UsageError("\n".join(errors))
         async with run_periodically(CHECK_MINUTES, self.check):
@@ -260,6 +278,9 @@ class Alerts:
 
     async def check(self) -> None:
         """Look once, and post what is new or over."""
+        if not self.sender.settings.alerts.chats:
+            self.rules.watch_outages()
+            return
         now = datetime.now(UTC)
         try:
             problems = await self.rules.find_problems(now)

@@ -395,6 +395,8 @@ async def open_daemon(
     leases = await stack.enter_async_context(join_daemons(settings, journal.database))
     live = make_live_settings(settings, journal.database)
     await live.publish_audiences(settings)
+    if leases:
+        leases.before_rejoin = live.overrides.republish_audiences
     platform_adapters = make_adapters(settings, journal, read_only=dry_run)
     adapters = [DryRunAdapter(adapter) for adapter in platform_adapters] if dry_run else platform_adapters
     parser = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))

@@ -143,7 +143,7 @@ def _make_guard(sessions: Sessions) -> Callable[..., Awaitable[web.StreamRespons
             raise web.HTTPSeeOther("/sign-in")
         if session is None:
             raise web.HTTPForbidden(text="Sign in first.")
-        if request.method == "GET" and request.path != LOG_STREAM:
+        if request.path != LOG_STREAM:
             request[PROBLEMS] = await get_context(request).find_problems()
         if request.method == "POST" and not session.accepts(str((await request.post()).get("form_token", ""))):
             raise web.HTTPForbidden(text="This form is not from this page, or too old. Open it again.")

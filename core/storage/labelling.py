@@ -27,6 +27,7 @@ _CONVERSATION_COLUMNS = (
     "id",
     "text",
     "author_id",
+    "addressed",
     "reply",
     "visible_sources",
     "private",
@@ -105,7 +106,9 @@ class LabellingRepository(Repository):
             if row.is_user_message and row.text and "choose.prompt" in (row.tokens or ()) and "choose" not in row.cut:
                 history = _make_history(row, earlier_rows, limits)
                 question_id = f"{row.platform}:{row.chat}:{row.id}"
-                question = Question(row.text, history, question_id, author_id=row.author_id)
+                question = Question(
+                    row.text, history, question_id, author_id=row.author_id, is_unprompted=not row.addressed
+                )
                 query = row.reply if row.strategy == "clarify" else row.query
                 questions.append(RoutedQuestion(question, row.strategy, query, row.balance))
             earlier_rows.append(row)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -39,7 +39,10 @@ class Leases(Repository):
     """The leases of one process, which is `owner` among those that share the database.
 
     They are kept for as long as `run` runs. `lease_s` is how long after a process died another one has its leases.
+    `before_rejoin` says to the others again what they may have forgotten of a process that they took for dead.
     """
+
+    before_rejoin: Callable[[], Awaitable[None]] | None = None
 
     def __init__(self, database: Database, lease_s: float) -> None:
         super().__init__(database)
@@ -165,6 +168,8 @@ class Leases(Repository):
         """Be among the living again: who slept for long was forgotten (`release_all`), and has nothing to renew."""
         own_name = DAEMON_PREFIX + self.owner
         if own_name in self._lost_events and own_name not in held_names:
+            if self.before_rejoin:
+                await self.before_rejoin()
             await self.acquire(own_name)
 
     def _expires_at(self) -> Any:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, cast
 
-from sqlalchemy import delete, func, insert, or_, select
+from sqlalchemy import and_, delete, insert, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.formatting import INDEFINITELY, NO_LIMIT
@@ -22,6 +22,7 @@ from core.settings import Settings
 from core.settings.audience import Audiences
 from core.settings.messaging import GateMode
 from core.storage.engine import Database
+from core.storage.leases import select_living
 from core.storage.tables import audit, leases, overrides
 from core.types import Message
 
@@ -34,6 +35,9 @@ GLOBAL_SCOPE = ""
 # Beside the id of the deployment: what each daemon says of who may see what, under this and its id.
 DEPLOYMENT_SCOPE = "deployment"
 AUDIENCES_PREFIX = "audiences "
+_IS_AUDIENCE = and_(
+    overrides.c.scope == DEPLOYMENT_SCOPE, overrides.c.name.startswith(AUDIENCES_PREFIX, autoescape=True)
+)
 
 # The sections that `/reload` applies at once. Every other section needs a restart.
 LIVE_SECTIONS = frozenset({"gate", "administration", "limits"})
@@ -114,6 +118,7 @@ class RuntimeOverrides:
         self._database = database
         self._cache_ttl_s = cache_ttl_s
         self._values: Mapping[tuple[str, str], str] = {}
+        self._own_audiences = ""
         self._loaded_at = -float("inf")
         self._load_lock = asyncio.Lock()
 
@@ -175,7 +180,7 @@ class RuntimeOverrides:
 
     @property
     def audiences(self) -> frozenset[str]:
-        """The audiences that the daemons of the deployment have, in JSON."""
+        """The audiences that the living daemons of the deployment have, in JSON."""
         return frozenset(
             value
             for (scope, name), value in self._values.items()
@@ -186,17 +191,21 @@ class RuntimeOverrides:
     async def publish_audiences(self, audiences: str) -> None:
         """Tell the other daemons of the deployment who may see what: what is closed for one is closed for all.
 
-        What daemons said that have ended since is forgotten.
+        What daemons said that have ended is forgotten. Not so if their leases have only run out: they may come back.
         """
-        name = AUDIENCES_PREFIX + self._database.owner
-        living_daemons = select(AUDIENCES_PREFIX + leases.c.owner).where(leases.c.expires_at > func.now())
-        is_over = or_(overrides.c.name == name, overrides.c.name.not_in(living_daemons))
-        is_audience = overrides.c.name.startswith(AUDIENCES_PREFIX, autoescape=True)
+        self._own_audiences = audiences
+        known_daemons = select(AUDIENCES_PREFIX + leases.c.owner)
+        is_over = or_(overrides.c.name == self._own_name, overrides.c.name.not_in(known_daemons))
+        values = {"scope": DEPLOYMENT_SCOPE, "name": self._own_name, "value": audiences}
         async with self._database.transaction() as connection:
-            await connection.execute(delete(overrides).filter_by(scope=DEPLOYMENT_SCOPE).where(is_audience, is_over))
-            await connection.execute(insert(overrides).values(scope=DEPLOYMENT_SCOPE, name=name, value=audiences))
+            await connection.execute(delete(overrides).where(_IS_AUDIENCE, is_over))
+            await connection.execute(insert(overrides).values(values))
         async with self._load_lock:
             await self._read()
+
+    async def republish_audiences(self) -> None:
+        """Say again what we said last: we were taken for dead, and it may be forgotten."""
+        await self.publish_audiences(self._own_audiences)
 
     @uncancellable
     async def change(self, message: Message, scope: str, name: str, value: str | None, *, before: str = "") -> None:
@@ -217,8 +226,15 @@ class RuntimeOverrides:
         async with self._load_lock:
             await self._read()
 
+    @property
+    def _own_name(self) -> str:
+        return AUDIENCES_PREFIX + self._database.owner
+
     async def _read(self) -> None:
-        self._values = {(row.scope, row.name): row.value for row in await self._database.fetch_all(select(overrides))}
+        living_daemons = select_living().with_only_columns(AUDIENCES_PREFIX + leases.c.owner)
+        is_in_force = or_(~_IS_AUDIENCE, overrides.c.name == self._own_name, overrides.c.name.in_(living_daemons))
+        rows = await self._database.fetch_all(select(overrides).where(is_in_force))
+        self._values = {(row.scope, row.name): row.value for row in rows}
         self._loaded_at = time.monotonic()
 
 

@@ -21,7 +21,7 @@ from core.answering.context import AnswerDependencies, RetrievalResult
 from core.errors import KimasError
 from core.language.keywords import content_words
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
-from core.llm.reply_parsing import clean_line, match_choice
+from core.llm.reply_parsing import clean_line
 from core.llm.structured_output import CallBudget, DecisionRequest, decide
 from core.runtime.budget import Budget
 from core.runtime.tasks import capture_error, task_group
@@ -29,8 +29,11 @@ from core.types import Passage, Question, Turn
 from core.types.replies import SearchRound
 
 # How the papers on three light agents print what the router says of a goal.
-_GOAL = re.compile(r"\s*[\[【](?P<route>[^\[\]【】]{1,30})[\]】]\s*(?:<(?P<query>[^<>]+)>)?(?P<rest>.*)")
-_KNOWN_GOAL = {"known": ("llm", "no retrieval", "no search", "大模型", "无需检索", "不检索")}
+_GOAL = re.compile(
+    r"\s*[\[【]\s*(?:(?P<known>llm|no[ _-](?:retrieval|search)|大模型|无需检索|不(?:需要)?检索)|"
+    r"retrieval|search|(?:需要)?检索)\s*[\]】]\s*(?:<(?P<query>[^<>]+)>)?(?P<rest>.*)",
+    re.IGNORECASE,
+)
 _SearchTask = asyncio.Task[SearchResult | KimasError]
 MAX_STEPS = 3
 # People read a model's reason in one line.
@@ -210,11 +213,14 @@ async def _make_plan(
 
 
 def _to_goal(step: str) -> Goal:
-    """Return a step of a roadmap as a goal: a query, or what the router in the same reply says that everybody knows."""
+    """Return a step of a roadmap as a goal: a query, or what the router in the same reply says that everybody knows.
+
+    Other words in brackets are part of the step.
+    """
     match = _GOAL.fullmatch(step)
     if match is None:
         return Goal(step)
-    return Goal(clean_line(match["query"] or match["rest"]), bool(match_choice(match["route"], _KNOWN_GOAL)))
+    return Goal(clean_line(match["query"] or match["rest"]), match["known"] is not None)
 
 
 def _was_searched(query: str, results: Sequence[SearchResult]) -> bool:

@@ -83,6 +83,31 @@ def test_nothing_is_overwritten_and_no_daemon_may_run(deployment: Deployment) ->
     assert count(data / "journal.db") == 3
 
 
+@pytest.mark.parametrize(
+    ("target", "code", "words"),
+    [
+        ("nowhere/saved.zip", 1, "No such file or directory"),
+        ("data/saved.zip", 2, "is in data_dir, so the next backup would hold it"),
+    ],
+)
+def test_a_place_that_takes_no_backup_is_named(deployment: Deployment, target: str, code: int, words: str) -> None:
+    asyncio.run(write(deployment.folder / "data", 0, 3))
+    output = " ".join(deployment.call("backup", str(deployment.folder / target), code=code).output.split())
+    assert words in output
+    assert target in output
+
+
+def test_a_backup_that_cannot_be_read_is_named(deployment: Deployment) -> None:
+    archive = deployment.folder / "saved.zip"
+    asyncio.run(write(deployment.folder / "data", 0, 3))
+    deployment.call("backup", str(archive))
+    (deployment.folder / "data").rename(deployment.folder / "lost")
+    with zipfile.ZipFile(archive, "a") as saved:
+        saved.writestr("data/journal.db/below", "a file cannot be a folder")
+    output = " ".join(deployment.call("restore", str(archive), code=1).output.split())
+    assert "saved.zip cannot be restored to" in output
+
+
 def test_a_file_that_is_damaged_or_none_restores_nothing(deployment: Deployment) -> None:
     data = deployment.folder / "data"
     asyncio.run(write(data, 0, 3))

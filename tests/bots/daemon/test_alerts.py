@@ -119,6 +119,20 @@ async def test_who_looks_now_sees_what_alerts_would_report_if_it_lasted(world: W
     assert "no route to host" in lines[1]
 
 
+@pytest.mark.parametrize("chats", [[], ["telegram:-1"]])
+async def test_who_looks_late_sees_since_when_a_model_is_away(world: World, time_lapse: None, chats: list[str]) -> None:
+    rules = world.rules(chats=chats, down_minutes=None)
+    settings = Settings.model_validate({"alerts": {"chats": chats}, "telegram": {"token": {"env": "A"}}})
+    sender = AlertSender(settings, ChatRecorder().handler_for, {})
+    page_rules = rules.at_once()
+    world.endpoints = {"gpt at host": False}
+    async with Alerts(rules, sender).run():
+        await asyncio.sleep(20 * 60)
+        problems = await page_rules.find_problems(NOW + timedelta(seconds=30))
+    since = NOW.astimezone() - timedelta(minutes=20)
+    assert f"has not answered since {since:%Y-%m-%d %H:%M}" in problems["endpoint gpt at host"]
+
+
 async def test_what_is_away_is_a_problem_after_some_minutes(world: World, time_lapse: None) -> None:
     rules = world.rules(down_minutes=5)
     world.connections = {"telegram": False, "slack": True}

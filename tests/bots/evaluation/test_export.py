@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from bots.common.open_storage import open_journal
 from bots.daemon.bootstrap import open_app
 from core.settings.loader import load_settings
+from core.storage.tables import messages
 from core.types import ConversationKey
 from tests.support.deployment import README, Deployment
 from tests.support.ratings import rate
@@ -84,6 +86,25 @@ async def test_what_people_liked_and_disliked_becomes_training_lines(tmp_path: P
     everything = json.dumps([liked, disliked])
     assert SECRET not in everything
     assert not re.search(r"\b9\d{3}\b", everything), "nobody's name"
+
+
+async def test_a_question_back_is_taught_with_its_words_and_to_nobody_who_did_not_ask(tmp_path: Path) -> None:
+    strategies = {"allowed": ["none", "single", "clarify"], "default": "single"}
+    question_back = "Which of the two rockets do you mean?"
+    reply = json.dumps({"strategy": "clarify", "query": question_back})
+    async with ScriptedPeer(choose=reply) as peer:
+        deployment = _deploy(tmp_path, peer, strategies=strategies, prompts={})
+        await asyncio.to_thread(deployment.call, "ingest")
+        settings = load_settings([deployment.config], (), {})
+        journal = await open_journal(settings)
+        async with open_app(settings) as app:
+            await rate(journal, KEY, ["How do I install Rocket?"], "up", app.answer)
+        [asked] = await _export(deployment)
+        await journal.database.write(update(messages).values(addressed=False))
+        [unasked] = await _export(deployment)
+        await journal.close()
+    assert json.loads(asked["messages"][-1]["content"]) == {"strategy": "clarify", "query": question_back}
+    assert ["clarify" in line["messages"][0]["content"] for line in (asked, unasked)] == [True, False]
 
 
 async def test_what_the_judge_preferred_becomes_training_lines(tmp_path: Path) -> None:

@@ -343,6 +343,8 @@ class TestWhatIsShown:
             for path in PAGES:
                 assert problem in await read(client, path)
             assert problem not in await read(stranger, "/sign-in")
+            async with client.post("/questions/1/teach", data={"form_token": "old"}) as response:
+                assert (response.status, problem in await response.text()) == (403, True)
 
     async def test_a_journal_that_cannot_be_read_is_told(self, page: Page) -> None:
         async with browser(page, READER) as client:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from core.evidence.rendering import escape_delimiters, render_passages
+from core.evidence.rendering import describe_standing, escape_delimiters, render_passages
 from core.evidence.selection import select
 from core.language.tokens import estimate_tokens
 from tests.support.fixtures import INSTALL, MEMORY, passage
@@ -42,6 +42,13 @@ def test_the_context_says_which_source_counts_more() -> None:
     passages = render_passages([replace(INSTALL, standing="preferred"), MEMORY], 500)
     assert 'kind="documentation" standing="preferred">' in passages
     assert passages.count("standing") == 1, "nothing where it does not matter"
+
+
+@pytest.mark.parametrize("name", ["summarizer.md", "summarizer-zh.md"])
+def test_the_prompt_names_what_counts_more_and_less_and_not_a_place(name: str) -> None:
+    """A service's place of a result, such as `1 of 8`, says nothing of what is true."""
+    prompt = (ROOT / "core/llm/prompts" / name).read_text("utf-8")
+    assert {describe_standing(1.5), describe_standing(0.5)} <= set(re.findall(r"\w+", prompt))
 
 
 OPENED = re.compile(r'<passage id="p\d"(?: \w+="[^"<>\n]*")*>')

@@ -45,9 +45,9 @@ class Member:
         self.begun.update(get_identity(claim.message) for claim in claims)
         return [claim.message.id for claim in claims]
 
-    async def die(self) -> None:
+    async def die(self, ago: timedelta = timedelta(seconds=1)) -> None:
         """Let its leases run out, as if nobody had renewed them."""
-        past = func.now() - timedelta(seconds=1)
+        past = func.now() - ago
         await self.database.write(update(leases).filter_by(owner=self.database.owner).values(expires_at=past))
 
 
@@ -102,6 +102,30 @@ class TestAudiences:
         await second.die()
         _, second_live = await self.start(join, "everyone")
         assert (await self.is_closed(first_live), await self.is_closed(second_live)) == (False, False)
+
+    async def test_what_a_dead_daemon_closed_is_open_before_another_one_starts(self, join: Join) -> None:
+        closing, _ = await self.start(join, "owners")
+        _, open_live = await self.start(join, "everyone")
+        assert await self.is_closed(open_live)
+        await closing.die()
+        assert not await self.is_closed(open_live)
+
+    @pytest.mark.parametrize("absence", [timedelta(seconds=1), timedelta(hours=2)])
+    async def test_who_was_taken_for_dead_closes_again_what_it_closed(self, join: Join, absence: timedelta) -> None:
+        sleeper, closing = await self.start(join, "owners")
+        other, _ = await self.start(join, "everyone")
+        await sleeper.die(absence)
+        await other.leases.release_all()
+        _, restarted = await self.start(join, "everyone")
+        assert not await self.is_closed(restarted)
+        sleeper.leases.lease_s = LEASE_S
+        sleeper.leases.before_rejoin = closing.overrides.republish_audiences
+        renewal_task = asyncio.create_task(sleeper.leases.run())
+        async with asyncio.timeout(10):
+            while not await self.is_closed(restarted):
+                await asyncio.sleep(0.05)
+        renewal_task.cancel()
+        await asyncio.gather(renewal_task, return_exceptions=True)
 
 
 class TestLeases:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import AsyncIterator
@@ -416,6 +417,17 @@ async def test_each_goal_of_a_roadmap_meets_the_router(peer: ScriptedPeer) -> No
     assert "planned: memory module\nknown: what a message is\nknown: disks" in log
     filtered = peer.sent("filter")[0]["messages"][1]["content"]
     assert "<objective>\nWhere does memory keep messages?\nmemory module\n</objective>" in filtered
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["[Errno 111] connection refused", "[tool.ruff] line-length", "[llm.py] timeout option", "[known_hosts] location"],
+)
+async def test_a_step_that_begins_with_other_brackets_is_searched_whole(step: str, peer: ScriptedPeer) -> None:
+    peer.replies |= {**PLANNED, "plan": json.dumps([step])}
+    library = InMemoryLibrary(SHELF)
+    await ask(Question("Where does memory keep messages?"), peer, allowing("planning"), library)
+    assert step in library.queries
 
 
 ENDLESS = {

@@ -119,6 +119,28 @@ async def test_a_chat_of_the_unnamed_network_becomes_none_of_a_named_one(old_jou
         assert names == ["lobby@shop.."] * 4
 
 
+async def test_a_chat_whose_messages_are_gone_becomes_none_of_a_named_network(old_journal: Path) -> None:
+    """Where the network has messages, it is taken for one of its chats."""
+    execute(
+        old_journal,
+        """
+        UPDATE messages SET platform = 'http', bot = 'mall', chat = 'hall@mall' WHERE number = 1;
+        UPDATE answers SET platform = 'http', chat = 'a@shop' WHERE number = 1;
+        UPDATE audit SET platform = 'http', chat = 'b@shop' WHERE number = 1;
+        UPDATE taught_answers SET platform = 'http', chat = 'c@shop' WHERE number = 1;
+        INSERT INTO overrides VALUES ('http:d@shop', 'mode', 'off'), ('http:a@mall', 'mode', 'off');
+        """,
+    )
+    await (await Database.open(old_journal)).close()
+    with closing(sqlite3.connect(old_journal)) as connection:
+        others = """
+            SELECT chat FROM messages UNION ALL SELECT chat FROM answers UNION ALL SELECT chat FROM audit
+            UNION ALL SELECT chat FROM taught_answers UNION ALL SELECT substr(scope, 6) FROM overrides
+        """
+        names = {name for (name,) in connection.execute(others) if "@" in name}
+    assert names == {"hall@mall", "a@shop.", "b@shop.", "c@shop.", "d@shop.", "a@mall"}
+
+
 async def test_a_message_with_all_its_fields_comes_back_from_the_journal(tmp_path: Path) -> None:
     journal = await Journal.open(tmp_path / "journal.db")
     message = replace(
