@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, cast
 
-from sqlalchemy import and_, delete, insert, or_, select
+from sqlalchemy import and_, delete, func, insert, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.formatting import INDEFINITELY, NO_LIMIT
@@ -22,7 +22,6 @@ from core.settings import Settings
 from core.settings.audience import Audiences
 from core.settings.messaging import GateMode
 from core.storage.engine import Database
-from core.storage.leases import select_living
 from core.storage.tables import audit, leases, overrides
 from core.types import Message
 
@@ -231,7 +230,7 @@ class RuntimeOverrides:
         return AUDIENCES_PREFIX + self._database.owner
 
     async def _read(self) -> None:
-        living_daemons = select_living().with_only_columns(AUDIENCES_PREFIX + leases.c.owner)
+        living_daemons = select(AUDIENCES_PREFIX + leases.c.owner).where(leases.c.expires_at > func.now())
         is_in_force = or_(~_IS_AUDIENCE, overrides.c.name == self._own_name, overrides.c.name.in_(living_daemons))
         rows = await self._database.fetch_all(select(overrides).where(is_in_force))
         self._values = {(row.scope, row.name): row.value for row in rows}
