@@ -7,8 +7,11 @@ from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 
 from core.errors import KimasError
+from core.observability.logs import get_logger
 from core.ports import AnswerFunction
 from core.types import Question, Reply
+
+_log = get_logger(__name__)
 
 
 class RunningAnswer:
@@ -77,7 +80,14 @@ class RunningAnswers:
         return running, asyncio.create_task(self._write(question, running)), 0
 
     async def _write(self, question: Question, running: RunningAnswer) -> Reply:
-        reply = await self._answer(question, running)
+        try:
+            reply = await self._answer(question, running)
+        except KimasError:
+            raise
+        except Exception as error:
+            # Any error: each of those who wait learns that there is no answer, in the form that it reads.
+            _log.error("api.answer_failed", error=str(error), exc_info=error)
+            raise KimasError("the answer failed") from error
         if not running._may_show(reply):
             raise KimasError("a source of this answer was closed while it was written")
         return reply

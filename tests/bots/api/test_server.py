@@ -268,10 +268,19 @@ async def test_a_client_is_answered_from_what_its_audience_may_see() -> None:
 
 
 @pytest.mark.parametrize("is_streaming", [False, True])
-async def test_limits_and_failures_are_errors_that_clients_know(is_streaming: bool) -> None:
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (QuotaExceeded("the limit of today is used up", is_repeated=False), "the limit of today is used up"),
+        (ZeroDivisionError("internal words"), "the daemon's log says why"),
+    ],
+)
+async def test_limits_and_failures_are_errors_that_clients_know(
+    error: Exception, words: str, is_streaming: bool
+) -> None:
     async def answer(question: Question, sink: Sink) -> Reply:
         await sink.open()
-        raise QuotaExceeded("the limit of today is used up", is_repeated=False)
+        raise error
 
     configuration = ApiSettings.model_validate({"port": 0, "clients": CLIENTS})
     async with serve_api(configuration, LiveSettings(settings()), answer) as port:
@@ -284,7 +293,7 @@ async def test_limits_and_failures_are_errors_that_clients_know(is_streaming: bo
                 if is_streaming:
                     [chunk async for chunk in answered]
 
-        with pytest.raises(openai.APIError, match="the limit of today is used up"):
+        with pytest.raises(openai.APIError, match=words):
             await ask()
 
 
