@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.formatting import replace_lone_surrogates
 from core.types import MessageRole, Turn
 
 MAX_TURNS = 40
@@ -42,7 +43,8 @@ class ChatRequest:
 def read_json(body: bytes) -> Mapping[str, Any]:
     """Return the object that a request has. Raises `InvalidRequest`."""
     try:
-        value = json.loads(body)
+        # Half a character, which JSON can write, can be sent to nobody.
+        value = json.loads(replace_lone_surrogates(json.dumps(json.loads(body), ensure_ascii=False)))
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(None, "the body is not JSON in UTF-8") from error
     if not isinstance(value, dict):
@@ -68,8 +70,9 @@ def read_chat_request(body: Mapping[str, Any]) -> ChatRequest:
     if not turns or turns[-1].role != "user":
         raise InvalidRequest("messages", "the last message has to be the user's, with a text")
     stream_options = body.get("stream_options")
+    question = turns[-1].text
     return ChatRequest(
-        _limit(turns[-1].text, "messages"),
+        question if is_task(question) else _limit(question, "messages"),
         tuple(turns[:-1][-MAX_TURNS:]),
         str(body.get("model") or ""),
         is_streaming=body.get("stream") is True,
@@ -77,15 +80,18 @@ def read_chat_request(body: Mapping[str, Any]) -> ChatRequest:
     )
 
 
+def is_task(question: str) -> bool:
+    """Return whether a client asks for its own use: Open WebUI wants a chat's title, tags and further questions so."""
+    return _TASK.match(question) is not None
+
+
 def answer_task(question: str) -> str | None:
     """Return the JSON that a client wants for its own use, or None for a question of somebody.
-
-    Open WebUI asks a model for a chat's title, its tags and further questions, in messages of the user.
 
     >>> answer_task('### Task:\\nSuggest tags. JSON format: { "tags": ["tag1"] }')
     '{"tags": []}'
     """
-    if not _TASK.match(question):
+    if not is_task(question):
         return None
     key = _TASK_KEY.search(question)
     if key is None:

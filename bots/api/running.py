@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager
 
 from core.errors import KimasError
@@ -14,14 +14,18 @@ from core.types import Question, Reply
 _log = get_logger(__name__)
 
 
+class TooManyAnswers(KimasError):
+    """As many answers are being written as are allowed at the same time."""
+
+
 class RunningAnswer:
     """One answer, as it grows. It implements `core.ports.Sink`; any number of requests wait for it.
 
-    `may_show` says whether what it tells of may still be told.
+    `may_tell` says whether all that could be told of at its beginning may still be told.
     """
 
-    def __init__(self, may_show: Callable[[Reply | None], bool]) -> None:
-        self._may_show = may_show
+    def __init__(self, may_tell: Callable[[], Awaitable[bool]]) -> None:
+        self._may_tell = may_tell
         self._changed = asyncio.Event()
         self.text = ""
 
@@ -29,10 +33,15 @@ class RunningAnswer:
         """Do nothing: the client has its headers already."""
 
     async def update(self, text: str) -> None:
-        """Show the reply so far, unless its sources were closed meanwhile."""
-        if self._may_show(None):
-            self.text = text
-            self._changed.set()
+        """Show the reply so far. Raises `KimasError` where a source was closed meanwhile."""
+        await self.require_rights()
+        self.text = text
+        self._changed.set()
+
+    async def require_rights(self) -> None:
+        """Raise `KimasError` where less may be told of than at the beginning."""
+        if not await self._may_tell():
+            raise KimasError("a source of this answer was closed while it was written")
 
     async def finish(self, reply: Reply) -> None:
         """Do nothing: the reply is the result of the task."""
@@ -47,21 +56,23 @@ class RunningAnswer:
 
 
 class RunningAnswers:
-    """The answers that are being written, by client and question."""
+    """The answers that are being written, by client and question: at most `limit` at the same time."""
 
-    def __init__(self, answer: AnswerFunction) -> None:
+    def __init__(self, answer: AnswerFunction, limit: int) -> None:
         self._answer = answer
+        self._limit = limit
         self._running: dict[Hashable, tuple[RunningAnswer, asyncio.Task[Reply], int]] = {}
 
     @asynccontextmanager
     async def join(
-        self, key: Hashable, question: Question, may_show: Callable[[Reply | None], bool]
+        self, key: Hashable, question: Question, may_tell: Callable[[], Awaitable[bool]]
     ) -> AsyncIterator[tuple[RunningAnswer, asyncio.Task[Reply]]]:
         """Have the answer to a question for the length of the block: a new one, or the one that is being written.
 
-        Clients repeat a request whose response is late. When nobody waits any more, the work ends.
+        Clients repeat a request whose response is late. When nobody waits any more, the work ends. Raises
+        `TooManyAnswers`.
         """
-        running, task, waiting_count = self._running.get(key) or self._begin(question, may_show)
+        running, task, waiting_count = self._running.get(key) or self._begin(question, may_tell)
         self._running[key] = running, task, waiting_count + 1
         try:
             yield running, task
@@ -74,9 +85,11 @@ class RunningAnswers:
                 await asyncio.gather(task, return_exceptions=True)
 
     def _begin(
-        self, question: Question, may_show: Callable[[Reply | None], bool]
+        self, question: Question, may_tell: Callable[[], Awaitable[bool]]
     ) -> tuple[RunningAnswer, asyncio.Task[Reply], int]:
-        running = RunningAnswer(may_show)
+        if len(self._running) >= self._limit:
+            raise TooManyAnswers(f"{self._limit} answers are being written; ask again in a moment")
+        running = RunningAnswer(may_tell)
         return running, asyncio.create_task(self._write(question, running)), 0
 
     async def _write(self, question: Question, running: RunningAnswer) -> Reply:
@@ -88,6 +101,5 @@ class RunningAnswers:
             # Any error: each of those who wait learns that there is no answer, in the form that it reads.
             _log.error("api.answer_failed", error=str(error), exc_info=error)
             raise KimasError("the answer failed") from error
-        if not running._may_show(reply):
-            raise KimasError("a source of this answer was closed while it was written")
+        await running.require_rights()
         return reply

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import re
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
@@ -17,7 +18,7 @@ from aiohttp import web
 
 from bots.api.completions import Completion, finish_reason, to_markdown, to_usage
 from bots.api.requests import InvalidRequest, answer_task, read_chat_request, read_json, read_question
-from bots.api.running import RunningAnswer, RunningAnswers
+from bots.api.running import RunningAnswer, RunningAnswers, TooManyAnswers
 from bots.common.reply_json import reply_as_json
 from bots.common.web_server import refuse_other_hosts, serve_application
 from core.errors import KimasError, QuotaExceeded, UsageError
@@ -41,6 +42,8 @@ READ_TIMEOUT_S = 10.0
 KEEP_ALIVE_S = 15.0
 # How often it is looked whether the client is still there while it waits for a whole answer.
 LOOK_S = 0.5
+# So far back it is looked for what may still change.
+MAX_UNFINISHED_CHARS = 2_000
 STREAM_HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-cache, no-transform",
@@ -48,7 +51,9 @@ STREAM_HEADERS = {
 }
 CLIENT = web.RequestKey("client", str)
 CORS_HEADERS = web.RequestKey("cors_headers", dict[str, str])
-RETRY_HEADERS = {"Retry-After": "30"}
+RETRY_HEADERS = {"Retry-After": "5"}
+# What may still change while the text grows: a mark, an address, and blanks, which may turn out to be the end.
+_UNFINISHED = re.compile(r"(?:\[[^\[\]\n]{0,12}|https?:\S*|\s+)\Z")
 
 
 class Rejected(Exception):
@@ -68,8 +73,10 @@ class Rejected(Exception):
 
 
 @asynccontextmanager
-async def serve_api(settings: ApiSettings, live: LiveSettings, answer: AnswerFunction) -> AsyncIterator[int]:
-    """Serve inside the block, which receives the port.
+async def serve_api(
+    settings: ApiSettings, live: LiveSettings, answer: AnswerFunction, max_running: int
+) -> AsyncIterator[int]:
+    """Serve inside the block, which receives the port. At most `max_running` answers are written at the same time.
 
     Raises `UsageError` for an address that cannot be listened on, and for a token that is too short.
     """
@@ -77,10 +84,11 @@ async def serve_api(settings: ApiSettings, live: LiveSettings, answer: AnswerFun
     for name, token in tokens.items():
         if len(token) < MIN_TOKEN_CHARS:
             raise UsageError(f"api.clients.{name}.token is too short: give it at least {MIN_TOKEN_CHARS} characters")
-    server = ApiServer(tokens, frozenset(settings.allowed_origins), live, answer)
+    running = RunningAnswers(answer, max_running)
+    server = ApiServer(tokens, frozenset(settings.allowed_origins), live, running)
     application = web.Application(client_max_size=MAX_BODY_BYTES)
+    application.middlewares.append(server.guard)
     refuse_other_hosts(application, settings.host, settings.allowed_hosts, section="api")
-    application.middlewares.extend([server.guard])
     server.add_routes(application.router)
     async with serve_application(
         application, settings.host, settings.port or 0, section="api", error_class=UsageError
@@ -93,13 +101,13 @@ class ApiServer:
     """Handles the requests of all clients."""
 
     def __init__(
-        self, tokens: Mapping[str, str], allowed_origins: frozenset[str], live: LiveSettings, answer: AnswerFunction
+        self, tokens: Mapping[str, str], allowed_origins: frozenset[str], live: LiveSettings, running: RunningAnswers
     ) -> None:
         self._tokens = {name: token.encode() for name, token in tokens.items()}
         self._allowed_origins = allowed_origins
         self._live = live
         self._permissions = Permissions(live)
-        self._running = RunningAnswers(answer)
+        self._running = running
         self._started_at = int(time.time())
 
     def add_routes(self, router: web.UrlDispatcher) -> None:
@@ -118,7 +126,8 @@ class ApiServer:
         cors_headers = {"Access-Control-Allow-Origin": origin, "Vary": "Origin"} if is_allowed else {}
         if request.method == "OPTIONS":
             allowed = {
-                "Access-Control-Allow-Headers": "Authorization, Content-Type",
+                # The `openai` package of browsers sends headers of its own.
+                "Access-Control-Allow-Headers": request.headers.get("Access-Control-Request-Headers", ""),
                 "Access-Control-Allow-Methods": "GET, POST",
             }
             return web.Response(status=204, headers={**cors_headers, **(allowed if cors_headers else {})})
@@ -130,6 +139,10 @@ class ApiServer:
             response = _to_response(error)
         except InvalidRequest as error:
             response = _to_response(Rejected(400, "invalid_value", str(error), error.param))
+        except KimasError as error:
+            response = _to_response(_to_rejection(error))
+        except web.HTTPMisdirectedRequest as error:
+            response = _to_response(Rejected(421, "misdirected", (error.text or "").strip()))
         except web.HTTPException as error:
             hint = "" if error.status != 404 else ": the base URL ends in /v1, and questions go to /chat/completions"
             response = _to_response(Rejected(error.status, "refused", f"{error.reason}{hint}"))
@@ -189,6 +202,9 @@ class ApiServer:
             except KimasError as error:
                 # The status is sent already: what ends without its last line is no complete answer.
                 await _send(response, _to_rejection(error).to_json())
+            except ConnectionError:
+                # The client has what it wanted.
+                _log.debug("api.stream_closed", client=request[CLIENT])
         return response
 
     @asynccontextmanager
@@ -199,12 +215,11 @@ class ApiServer:
         await self._live.load()
         client = request[CLIENT]
         message = _make_message(client, question.text)
-        visible_sources = self._permissions.visible_sources(message)
+        visible_labels = self._permissions.visible_labels(message)
 
-        def may_show(reply: Reply | None) -> bool:
-            now_visible = self._permissions.visible_sources(message)
-            told_of = {passage.source for passage in reply.passages} if reply else (visible_sources or frozenset())
-            return now_visible is None or told_of <= now_visible
+        async def may_tell() -> bool:
+            await self._live.load()
+            return visible_labels <= self._permissions.visible_labels(message)
 
         asked = Question(
             question.text,
@@ -213,23 +228,20 @@ class ApiServer:
             author=client,
             author_id=client,
             key=message.key,
-            visible_sources=visible_sources,
+            visible_sources=self._permissions.visible_sources(message),
         )
-        key: Hashable = (client, hashlib.sha256(body).digest())
-        async with self._running.join(key, asked, may_show) as joined:
+        key: Hashable = (client, request.path, hashlib.sha256(body).digest())
+        async with self._running.join(key, asked, may_tell) as joined:
             yield joined
 
     async def _wait_for_reply(self, request: web.Request, body: bytes, question: Question) -> Reply:
-        """Return the whole answer; give up when the client has gone. Raises `Rejected`."""
+        """Return the whole answer; give up when the client has gone. Raises `Rejected`, `KimasError`."""
         async with self._join(request, body, question) as (_, task):
             while not task.done():
                 await asyncio.wait((task,), timeout=LOOK_S)
                 if request.transport is None or request.transport.is_closing():
                     raise Rejected(499, "client_gone", "the client closed the connection")
-            try:
-                return task.result()
-            except KimasError as error:
-                raise _to_rejection(error) from error
+            return task.result()
 
 
 def _make_message(client: str, text: str) -> Message:
@@ -248,14 +260,25 @@ async def _read_body(request: web.Request) -> bytes:
 
 def _to_rejection(error: KimasError) -> Rejected:
     if isinstance(error, QuotaExceeded):
+        return Rejected(429, "insufficient_quota", str(error))
+    if isinstance(error, TooManyAnswers):
         return Rejected(429, "rate_limit_exceeded", str(error))
     _log.error("api.not_answered", error=str(error))
     return Rejected(503, "unavailable", "the answer failed; the daemon's log says why")
 
 
 def _to_response(error: Rejected) -> web.Response:
-    headers = RETRY_HEADERS if error.status in (429, 503) else None
+    # What is sent again at once fails again, but for this: clients of OpenAI's API repeat by themselves.
+    is_passing = error.code == "rate_limit_exceeded"
+    headers = RETRY_HEADERS if is_passing else {"x-should-retry": "false"}
     return web.json_response(error.to_json(), status=error.status if error.status != 499 else 400, headers=headers)
+
+
+def get_settled(text: str) -> str:
+    """Return what is sent already of a text that grows."""
+    while match := _UNFINISHED.search(text, max(0, len(text) - MAX_UNFINISHED_CHARS)):
+        text = text[: match.start()]
+    return text
 
 
 async def _send(response: web.StreamResponse, value: Mapping[str, Any]) -> None:
@@ -277,8 +300,7 @@ async def _stream(
         change_task = asyncio.create_task(running.wait_for_change())
         await asyncio.wait((task, change_task), timeout=KEEP_ALIVE_S, return_when=asyncio.FIRST_COMPLETED)
         change_task.cancel()
-        # Of an unfinished mark nobody knows yet what it is.
-        text = running.text[: running.text.rfind("[")] if "[" in running.text[-12:] else running.text
+        text = get_settled(running.text)
         if len(text) > len(sent_text) and text.startswith(sent_text):
             await _send(response, completion.make_chunk({"content": text[len(sent_text) :]}))
             sent_text = text

@@ -196,7 +196,7 @@ class ApiSettings(LocalServerSection):
         examples=[{"webui": {"token": {"env": "KIMAS_API_WEBUI"}}}],
         description="the programs that may ask, by name",
     )
-    allowed_origins: tuple[str, ...] = Field(
+    allowed_origins: tuple[Annotated[str, Field(pattern=r"^https?://[^/\s]+$")], ...] = Field(
         (),
         description="web pages that may ask from a browser, by their origin such as `https://chat.example.org`; the "
         "browser then knows the token",

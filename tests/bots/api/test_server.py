@@ -16,13 +16,14 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from bots.api.server import serve_api
+from bots.api.server import get_settled, serve_api
 from bots.daemon.adapters import find_port_conflicts
 from core.answering.service import AnswerService
-from core.errors import QuotaExceeded
+from core.errors import QuotaExceeded, StoreError
 from core.ports import Sink
 from core.settings import ApiSettings, Settings
-from core.storage.overrides import LiveSettings
+from core.storage.messages import Journal
+from core.storage.overrides import LiveSettings, RuntimeOverrides
 from core.types import Question, Reply
 from tests.support.fixtures import INSTALL, InMemoryLibrary, parts, passage, settings
 from tests.support.free_ports import free_port
@@ -39,6 +40,13 @@ SOURCES = "\n\n- [1] [Install](<https://example.org/install>)"
 def tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KIMAS_API_WEBUI", WEBUI)
     monkeypatch.setenv("KIMAS_API_TEAM", TEAM)
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    journal = await Journal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
 
 
 @dataclass
@@ -76,7 +84,7 @@ async def served(
         service = AnswerService(parts(library, chat_model, configuration))
         live = LiveSettings(configuration)
         try:
-            async with serve_api(configuration.api, live, service.answer) as port, AsyncExitStack() as clients:
+            async with serve_api(configuration.api, live, service.answer, 4) as port, AsyncExitStack() as clients:
                 yield Api(f"http://127.0.0.1:{port}", peer, library, clients)
         finally:
             await chat_model.close()
@@ -115,13 +123,114 @@ async def test_a_stream_is_one_completion_and_ends_once(has_usage: bool) -> None
 
 
 async def test_what_was_streamed_and_did_not_hold_is_followed_by_what_does() -> None:
-    library = InMemoryLibrary((INSTALL, passage("other", "The founders met on a boat near the package depot.")))
-    false = "Install the package with pip in a virtual environment [p2]. "
-    async with served(library=library, write=false) as api:
+    rest = " ".join(f"The step number {number} follows then." for number in range(12))
+    false = f"Install the package with pip [p1]. The founders met on a sailing boat near Lisbon [p1]. {rest}"
+    async with served(write=false) as api:
+        api.peer.tokens_per_s = 100
         stream = await api.client().chat.completions.create(model="kimas", messages=QUESTION, stream=True)
         text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices])
     assert text.endswith(SOURCES)
-    assert text.count("virtual environment") == 1 + ("did not hold" in text)
+    assert "A citation above did not hold" in text
+    assert text.count("near Lisbon") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "settled"),
+    [
+        ("It runs [1", "It runs"),
+        ("It runs [1]. ", "It runs [1]."),
+        ("See https://example.or", "See"),
+        ("See https://example.org now", "See https://example.org now"),
+        ("A list [of things that is long]", "A list [of things that is long]"),
+    ],
+)
+def test_what_may_still_change_is_not_sent(text: str, settled: str) -> None:
+    assert get_settled(text) == settled
+
+
+async def test_a_stream_ends_when_what_it_may_tell_of_is_closed(journal: Journal) -> None:
+    sources = {"docs": {"kind": "faq", "path": "faq.yaml"}, "internal": {"kind": "faq", "path": "internal.yaml"}}
+    closed = {**sources, "internal": {**sources["internal"], "audience": ["api:team"]}}
+    api_section = {"port": 0, "clients": CLIENTS}
+    live = LiveSettings(settings(sources=sources, api=api_section), RuntimeOverrides(journal.database))
+    await live.load()
+    is_begun = asyncio.Event()
+    is_closed = asyncio.Event()
+
+    async def answer(question: Question, sink: Sink) -> Reply:
+        await sink.update("The first part.")
+        is_begun.set()
+        await is_closed.wait()
+        await sink.update("The first part. A secret.")
+        return Reply("The first part. A secret.")
+
+    texts: list[str] = []
+
+    async def read() -> None:
+        async with AsyncOpenAI(api_key=WEBUI, base_url=f"http://127.0.0.1:{port}/v1", max_retries=0) as client:
+            stream = await client.chat.completions.create(model="kimas", messages=QUESTION, stream=True)
+            async for chunk in stream:
+                texts.append(chunk.choices[0].delta.content or "")
+
+    async with serve_api(ApiSettings.model_validate(api_section), live, answer, 4) as port:
+        reading = asyncio.create_task(read())
+        await is_begun.wait()
+        await live.publish_audiences(settings(sources=closed, api=api_section))
+        is_closed.set()
+        with pytest.raises(openai.APIError, match="the daemon's log says why"):
+            await reading
+    assert "secret" not in "".join(texts)
+
+
+async def test_as_many_answers_are_written_at_once_as_are_allowed() -> None:
+    is_released = asyncio.Event()
+
+    async def answer(question: Question, sink: Sink) -> Reply:
+        await is_released.wait()
+        return Reply("Yes.")
+
+    async def ask(number: int) -> int:
+        headers = {"Authorization": f"Bearer {WEBUI}"}
+        body = {"question": f"How does it work, part {number}?"}
+        async with session.post(f"http://127.0.0.1:{port}/ask", json=body, headers=headers) as response:
+            if response.status == 429:
+                assert response.headers["Retry-After"]
+                is_released.set()
+            return response.status
+
+    configuration = ApiSettings.model_validate({"port": 0, "clients": CLIENTS})
+    async with (
+        serve_api(configuration, LiveSettings(settings()), answer, 2) as port,
+        aiohttp.ClientSession() as session,
+    ):
+        statuses = await asyncio.gather(*map(ask, range(3)))
+    assert sorted(statuses) == [200, 200, 429]
+
+
+async def test_half_a_character_and_a_long_conversation_are_taken() -> None:
+    async with served() as api:
+        status, _ = await api.post("/ask", {"question": "How do I install the package? \ud83d"})
+        assert status == 200
+        task = '### Task:\nGenerate a title: {"title": "x"}\nUSER: How?\n' + "a long conversation " * 5_000
+        status, body = await api.post("/v1/chat/completions", {"messages": [{"role": "user", "content": task}]})
+        assert (status, body["choices"][0]["message"]["content"]) == (200, '{"title": "How?"}')
+
+
+async def test_a_store_that_is_away_is_an_error_that_clients_read() -> None:
+    class Broken(LiveSettings):
+        async def load(self) -> None:
+            raise StoreError("the journal cannot be read")
+
+    async def answer(question: Question, sink: Sink) -> Reply:
+        raise AssertionError(question.text)
+
+    configuration = ApiSettings.model_validate({"port": 0, "clients": CLIENTS})
+    async with (
+        serve_api(configuration, Broken(settings()), answer, 2) as port,
+        AsyncOpenAI(api_key=WEBUI, base_url=f"http://127.0.0.1:{port}/v1", max_retries=0) as client,
+    ):
+        with pytest.raises(openai.InternalServerError, match="the daemon's log says why"):
+            await client.chat.completions.create(model="kimas", messages=QUESTION)
 
 
 async def test_wrong_keys_models_and_wishes_are_refused_by_name() -> None:
@@ -239,7 +348,7 @@ async def test_work_ends_when_the_client_has_gone(is_streaming: bool) -> None:
         raise AssertionError(question.text)
 
     configuration = ApiSettings.model_validate({"port": 0, "clients": CLIENTS})
-    async with serve_api(configuration, LiveSettings(settings()), answer) as port:
+    async with serve_api(configuration, LiveSettings(settings()), answer, 4) as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         body = json.dumps({"messages": QUESTION, "stream": is_streaming}).encode()
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {WEBUI}\r\n"
@@ -283,7 +392,7 @@ async def test_limits_and_failures_are_errors_that_clients_know(
         raise error
 
     configuration = ApiSettings.model_validate({"port": 0, "clients": CLIENTS})
-    async with serve_api(configuration, LiveSettings(settings()), answer) as port:
+    async with serve_api(configuration, LiveSettings(settings()), answer, 4) as port:
 
         async def ask() -> None:
             async with AsyncOpenAI(api_key=WEBUI, base_url=f"http://127.0.0.1:{port}/v1", max_retries=0) as client:
@@ -301,15 +410,20 @@ async def test_a_browser_may_ask_from_listed_pages_only() -> None:
     origin = "https://chat.example.org"
     configuration = settings(api={"port": 0, "clients": CLIENTS, "allowed_origins": [origin]})
     async with served(configuration) as api, aiohttp.ClientSession() as session:
+        wanted = "authorization,content-type,x-stainless-lang"
         for asked, granted in ((origin, origin), ("https://evil.example", None)):
-            async with session.options(f"{api.url}/v1/chat/completions", headers={"Origin": asked}) as response:
+            preflight = {"Origin": asked, "Access-Control-Request-Headers": wanted}
+            async with session.options(f"{api.url}/v1/chat/completions", headers=preflight) as response:
                 assert response.status == 204
                 assert response.headers.get("Access-Control-Allow-Origin") == granted
+                assert response.headers.get("Access-Control-Allow-Headers") == (wanted if granted else None)
         async with session.get(f"{api.url}/v1/models", headers={"Origin": origin}) as response:
             assert response.status == 401
             assert response.headers["Access-Control-Allow-Origin"] == origin
-        async with session.get(f"{api.url}/v1/models", headers={"Host": "evil.example"}) as response:
+        foreign_host = {"Host": "evil.example", "Authorization": f"Bearer {WEBUI}"}
+        async with session.get(f"{api.url}/v1/models", headers=foreign_host) as response:
             assert response.status == 421
+            assert "api.allowed_hosts" in (await response.json())["error"]["message"]
 
 
 async def test_a_daemon_may_serve_programs_alone(tmp_path: Path) -> None:
