@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 
@@ -48,7 +49,7 @@ class AgentIndexEntry:
     unfilled_count: int = 0
     languages: tuple[str, ...] = ()
     titles: tuple[str, ...] = ()
-    modules: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    modules: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 async def embed_mix_in(agent: AgentSettings, embedder: Embedder) -> MixIn:
@@ -96,7 +97,7 @@ async def index_agent(
     titles = get_typical_titles(sample)
     manifests = [await store.manifest(source) for source in agent.sources]
     documents = [document for manifest in manifests for document in manifest.values()]
-    modules = find_modules([path for manifest in manifests for path in manifest])
+    modules = await asyncio.to_thread(find_modules, [path for manifest in manifests for path in manifest])
     passage_count = sum(document.passage_count for document in documents)
     counts = (passage_count, sum(document.unfilled_count for document in documents))
     if not passage_count and not len(mix_in.vectors):
@@ -106,20 +107,20 @@ async def index_agent(
     return AgentIndexEntry(index, *counts, languages, titles, modules)
 
 
-def find_modules(paths: Collection[str]) -> Mapping[str, frozenset[str]]:
+def find_modules(paths: Collection[str]) -> Mapping[str, Collection[str]]:
     """Return the names of the modules, folders included, of each Python package: of the outermost `__init__.py`.
 
     >>> {name: sorted(modules) for name, modules in find_modules(["src/a/__init__.py", "src/a/b/c.py", "d.py"]).items()}
     {'a': ['__init__', 'a', 'b', 'c']}
     """
     folders = {path.removesuffix("/__init__.py") for path in paths if path.endswith("/__init__.py")}
-    modules: dict[str, frozenset[str]] = {}
-    for folder in folders:
-        parent, _, package = folder.rpartition("/")
-        if parent not in folders:
-            inner_paths = [path.removeprefix(f"{parent}/") for path in paths if path.startswith(f"{folder}/")]
-            names = frozenset(part.removesuffix(".py") for path in inner_paths for part in path.split("/"))
-            modules[package] = modules.get(package, frozenset()) | names
+    outermost_folders = {folder for folder in folders if folder.rpartition("/")[0] not in folders}
+    modules: dict[str, set[str]] = {}
+    for path in paths:
+        parts = path.split("/")
+        for index, folder in enumerate(accumulate(parts[:-1], "{}/{}".format)):
+            if folder in outermost_folders:
+                modules.setdefault(parts[index], set()).update(part.removesuffix(".py") for part in parts[index:])
     return modules
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bots.cli.options import PLATFORM_SECTIONS
+from core.settings.schema import iter_setting_keys
 from knowledge.embedding.local import LocalEmbedder
 from tests.support.deployment import Deployment, make_repository
 
@@ -85,14 +87,24 @@ def test_commands_beside_the_service_do_without_its_secrets(deployment: Deployme
     """The service's token is a credential of systemd, which other processes cannot read."""
     secret = {"file": "/run/credentials/kimas.service/telegram-token"}
     deployment.settings["telegram"] = {"token": secret}
+    deployment.settings["api"] = {"clients": {"webui": {"token": secret}}}
     deployment.settings["models"] = {"main": {"base_url": "http://127.0.0.1:1/v1", "model": "m", "api_key": secret}}
     for arguments in (("ingest",), ("sources",), ("search", "install"), ("usage",), ("audit",)):
         deployment.call(*arguments)
-    assert "telegram.token" not in deployment.call("ask", "How is it installed?", code=2).stderr
+    errors = deployment.call("ask", "How is it installed?", code=2).stderr
+    assert "models.main.api_key" in errors
+    assert "telegram.token" not in errors
+    assert "api.clients" not in errors
     for command in ("run", "check"):
         errors = deployment.call(command, code=2).stderr
         assert "telegram.token" in errors
+        assert "api.clients.webui.token" in errors
         assert "models.main.api_key" in errors
+
+
+def test_secrets_are_of_the_service_alone_or_of_sections_that_commands_use() -> None:
+    sections = {key.path[0] for key in iter_setting_keys() if key.is_secret()}
+    assert sections - set(PLATFORM_SECTIONS) == {"sources", "knowledge", "models", "journal"}
 
 
 @pytest.mark.parametrize("command", [("ask", "How?"), ("ingest",), ("ingest", "--rebuild"), ("run",)])
