@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.errors import UsageError
 from core.formatting import replace_lone_surrogates
 from core.types import MessageRole, Turn
 
@@ -21,7 +22,7 @@ _USER_LINE = re.compile(r"^USER:\s*(.+)$", re.MULTILINE)
 _ROLES: Mapping[str, MessageRole] = {"user": "user", "assistant": "assistant"}
 
 
-class InvalidRequest(Exception):
+class InvalidRequest(UsageError):
     """A request that cannot be answered: the parameter at fault, and why."""
 
     def __init__(self, param: str | None, reason: str) -> None:

@@ -24,7 +24,7 @@ PUBLIC_VISIBILITIES = ("public", "unlisted")
 DIRECT = "direct"
 _KINDS: dict[str, AttachmentKind] = {"image": "picture", "audio": "voice", "video": "video", "gifv": "video"}
 _COMMAND = re.compile(r"/([A-Za-z0-9_]+)(?:\s+(.*))?", re.DOTALL)
-_LEADING_MENTIONS = re.compile(rf"(?:(?:{BOT_MENTION}|@[\w.@-]++)[\s,:;]*+)*+")
+_LEADING_MENTIONS = re.compile(rf"(?:(?:{BOT_MENTION}|@[\w.@-]++)[\s,:;]*+)*")
 
 
 def to_message(status: Json, above: Sequence[Json], me: Identity, max_answers: int) -> Message | IgnoredEvent:

@@ -42,7 +42,7 @@ _RULE = re.compile(r"(?:'{3,}|<{3,}|-{3}|\*{3}|(?:- ){2}-|(?:\* ){2}\*)$")
 _DELIMITER = re.compile(r"(?:-{4,}|\.{4,}|={4,}|\*{4,}|_{4,}|\+{4,}|/{4,}|--|[|,:!]={3,}|(```)[\w+#.,-]*)[ \t]*$")
 _MACRO = re.compile(r"(?:(?:image|audio|video)::[^\s\[][^\[]*|[a-z][\w-]*::[^\s\[]*)\[.*\]$")
 # The name of a part of the document, with the text of links to it, and a link that has none.
-_NAME = re.compile(r"\[(?:\[([^\[\],]+)(?:,([^\[\]]+))?\]|[\w-]*#([\w-]+)[^\[\]]*|id=[\"']?([\w-]+)[^\[\]]*)\]$")
+_NAME = re.compile(r"\[(?:\[([^\[\],]+)(?:,([^\[\]]+))?\]|[\w-]*#([\w-]++)[^\[\]]*+|id=[\"']?([\w-]++)[^\[\]]*+)\]$")
 _BARE_REFERENCE = re.compile(r"<<#?([^<>,#\n]{1,200}),?>>|xref:#([^\s\[\]]{1,200})\[\]")
 _ADMONITION = re.compile(r"(NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+(.*)$")
 _ITEM = re.compile(r"[ \t]*(?:(\*{1,5}|-|•|\.{1,5})|(\d+|[a-zA-Z])[.]|([ivxIVX]+)\)|<(?:\d+|\.)>)[ \t]+(\S.*)$")

@@ -39,7 +39,7 @@ class Offsets:
 def settings(peer: TelegramPeer, folder: Path, token: str = "") -> TelegramSettings:
     path = folder / "token"
     path.write_text((token or peer.token) + "\n")
-    return TelegramSettings(token=Secret(file=path), api_url=peer.api_url)
+    return TelegramSettings(token=Secret(file=path), api_url=peer.api_url or "http://127.0.0.1:9")
 
 
 # Slower than `PACE`, so that a test can look at what is shown in between.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.answering.agents.translation import get_foreign_agents
+from core.answering.agents.translation import get_foreign_agents, to_comparable_query
 from core.answering.context import AnswerDependencies, AnswerInputs
 from core.catalogue import messages_for
 from core.citations.markers import to_citation
@@ -49,7 +49,7 @@ async def quote_passages(
     messages = messages_for(deps.prompts.language)
     note = messages.fallback if failure else messages.extractive
     # The passages may be in another language than the question.
-    queries = list(dict.fromkeys((query, budget.translations.get(query, query))))
+    queries = list(dict.fromkeys((query, await to_comparable_query(query, passages, budget))))
     timeout_s = max(MIN_QUOTE_S, 0.5 * budget.remaining()) / len(queries)
     found = await extract(queries, passages, deps.library, settings.knowledge.search.min_fit, timeout_s)
     links = tuple(to_citation(passages[page.position], number) for number, page in enumerate(found.pages, 1))

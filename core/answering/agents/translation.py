@@ -113,6 +113,17 @@ async def translate_by_dictionary(
     return Translation(terms.text, foreign_agents)
 
 
+async def to_comparable_query(query: str, passages: Sequence[Passage], budget: Budget) -> str:
+    """Return the query in the language of its passages: its translation, or what a dictionary makes of it."""
+    if translation := budget.translations.get(query):
+        return translation
+    if detect_language(query) != "zh" or any(is_chinese_prose(passage) for passage in passages):
+        return query
+    await prepare_glossary(query)
+    terms = translate_terms(query)
+    return terms.text if terms.coverage >= MIN_COVERAGE else query
+
+
 def is_chinese_prose(passage: Passage) -> bool:
     """Return whether a passage is written in Chinese; English ones have Chinese words in links and examples."""
     return passage.kind in NON_CODE_KINDS and detect_language(passage.text) == "zh"

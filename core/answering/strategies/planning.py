@@ -31,8 +31,8 @@ from core.types.replies import SearchRound
 # How the papers on three light agents print what the router says of a goal.
 _GOAL = re.compile(
     r"\s*[\[【]\s*(?:(?P<known>llm|no[ _-](?:retrieval|search)|大模型|无需检索|不(?:需要)?检索)|"
-    r"retrieval|search|(?:需要)?检索)\s*[\]】]\s*(?:<(?P<query>[^<>]+)>)?(?P<rest>.*)",
-    re.IGNORECASE,
+    r"retrieval|search|(?:需要)?检索)\s*[\]】]\s*+(?:<(?P<query>[^<>]+)>)?(?P<rest>.*)",
+    re.IGNORECASE | re.DOTALL,
 )
 _SearchTask = asyncio.Task[SearchResult | KimasError]
 MAX_STEPS = 3

@@ -91,7 +91,7 @@ class WriterLease:
             if not await self._is_held():
                 message = f"another process took over the writing of source {self.source}"
                 raise StoreLocked(f"{self.cluster.store_name}: {message}")
-            await self.cluster.put(DOCUMENTS, [self._make_claim(self.duration_s)])
+            await self.cluster.put(DOCUMENTS, [self._make_claim(time.time() + self.duration_s)])
 
     async def release(self) -> None:
         """Release the lease, unless another writer has it now. Claims that a commit has overtaken are deleted."""
@@ -102,7 +102,7 @@ class WriterLease:
             if committed_generation >= self.generation:
                 await self.cluster.remove(self._make_keys(self.previous.generation, committed_generation))
             elif await self._is_held():
-                await self.cluster.put(DOCUMENTS, [self._make_claim(-self.duration_s)])
+                await self.cluster.put(DOCUMENTS, [self._make_claim(0.0)])
         except StoreError as error:
             # It runs out by itself. What happened inside the block is what counts.
             _log.warning("store.not_released", source=self.source, error=str(error))
@@ -114,7 +114,7 @@ class WriterLease:
             return False
         self.previous = await self._load_commit()
         self.generation = newest + 1
-        if not await self.cluster.create(self._make_claim(self.duration_s)):
+        if not await self.cluster.create(self._make_claim(time.time() + self.duration_s)):
             return False
         await asyncio.sleep(CONFIRMATION_S)
         self.previous = await self._load_commit()
@@ -158,7 +158,7 @@ class WriterLease:
     def _make_keys(self, first: int, last: int) -> list[uuid.UUID]:
         return [lease_key(self.source, generation) for generation in range(first, last + 1)]
 
-    def _make_claim(self, duration_s: float) -> NewObject:
-        self.renew_at = time.monotonic() + duration_s / 2
-        properties = {"owner": self.owner, "until": int((time.time() + duration_s) * 1000)}
+    def _make_claim(self, until: float) -> NewObject:
+        self.renew_at = time.monotonic() + self.duration_s / 2
+        properties = {"owner": self.owner, "until": int(until * 1000)}
         return NewObject(lease_key(self.source, self.generation), properties)

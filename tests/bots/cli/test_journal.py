@@ -74,7 +74,7 @@ async def test_at_a_terminal_it_asks_first(deployment: Deployment) -> None:
 
 @pytest.mark.parametrize("user", ["7", "telegram:", ":7"])
 def test_a_user_has_a_platform_and_an_id(deployment: Deployment, user: str) -> None:
-    assert "write platform:user id" in deployment.call("journal", "forget", user, code=2).stderr
+    assert "write PLATFORM:PERSON" in deployment.call("journal", "forget", user, code=2).stderr
 
 
 def test_nobody_is_known_before_the_first_message(deployment: Deployment) -> None:

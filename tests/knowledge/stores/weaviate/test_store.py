@@ -301,10 +301,13 @@ class TestWriters:
 
     async def test_one_source_has_one_writer(self, settings: WeaviateSettings) -> None:
         async with opened(settings) as store, connect_cluster(settings) as cluster:
-            async with hold_lease(cluster, "docs", 60):
+            async with hold_lease(cluster, "docs", 60) as lease:
+                renewing = asyncio.create_task(_renew(lease))
                 with pytest.raises(StoreLocked, match="another process is writing source docs"):
                     await put(store, [row("a", "a.md")])
                 await put(store, [row("a", "a.md", source="other")], "other")
+                renewing.cancel()
+                await asyncio.gather(renewing, return_exceptions=True)
             await put(store, [row("a", "a.md")])
             assert len(await store.manifest("docs")) == 1
 
@@ -443,6 +446,13 @@ class TestWriters:
             vectors = await store.vectors("docs")
         expected = np.array([passage_row.vector for passage_row in rows])
         np.testing.assert_allclose(np.sort(vectors, axis=0), np.sort(expected, axis=0), rtol=1e-6)
+
+
+async def _renew(lease: WriterLease) -> None:
+    """Renew a claim as a writer does that is at work."""
+    while True:
+        await lease.renew(force=True)
+        await asyncio.sleep(0.1)
 
 
 async def _lose_objects(cluster: Cluster) -> int:
