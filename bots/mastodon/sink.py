@@ -26,8 +26,9 @@ _log = get_logger(__name__)
 
 # So many statuses one answer takes at most.
 MAX_STATUSES = 10
-# Never wider than the question: an answer is in no public timeline, and what is not known is for the asker alone.
-_REPLY_VISIBILITIES = {"public": "unlisted", "unlisted": "unlisted", "private": "private"}
+# Never wider than the question: an answer is in no public timeline. All else is for the asker alone: a followers-only
+# answer would be read by the bot's followers, not by the asker's.
+_REPLY_VISIBILITIES = dict.fromkeys(PUBLIC_VISIBILITIES, "unlisted")
 
 
 class MastodonSink(ReplySink):

@@ -202,7 +202,7 @@ async def test_a_followers_only_question_shares_no_memory_with_what_all_read(
     assert bot.questions[1].in_restricted_thread
     await bot.ask("@kimas what was said?", reply_to=answer.id)
     assert "secret" not in str(bot.questions[2].history)
-    assert hidden.visibility == "private"
+    assert hidden.visibility == "direct"
 
 
 async def test_posts_of_timelines_get_one_comment(bot: MastodonBot, peer: MastodonPeer) -> None:

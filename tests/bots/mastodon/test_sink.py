@@ -18,7 +18,7 @@ from tests.support.sink_helpers import DeliveryLog
 
 @pytest.mark.parametrize(
     ("visibility", "expected"),
-    [("public", "unlisted"), ("unlisted", "unlisted"), ("private", "private"), ("direct", "direct"), ("new", "direct")],
+    [("public", "unlisted"), ("unlisted", "unlisted"), ("private", "direct"), ("direct", "direct"), ("new", "direct")],
 )
 async def test_an_answer_is_never_wider_than_its_question(bot: MastodonBot, visibility: str, expected: str) -> None:
     assert (await bot.ask(visibility=visibility)).visibility == expected
