@@ -124,6 +124,8 @@ class MastodonSink(ReplySink):
             return await self._client.post(self._make_post(text, number, parent_id))
 
     def _make_post(self, text: str, number: int = 0, parent_id: str = "", language: str = "") -> Post:
-        key = hashlib.sha256(json.dumps([self._me.id, self._message.id, number]).encode()).hexdigest()
+        # An alert has one id in all its chats.
+        identity = [self._me.id, self._message.key.chat, self._message.id, number]
+        key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
         prefix = self._further_prefix if number else self._prefix
         return Post(prefix + text, key, parent_id, self._visibility, self._spoiler_text, language)

@@ -222,6 +222,12 @@ def test_what_mentions_is_disarmed_where_it_stands() -> None:
     assert split_text("a@b.example and https://e.org/@ann", 500) == ["a@b.example and https://e.org/@ann"]
 
 
+def _make_post(chat: str) -> Message:
+    """Return what the bot posts to a chat by itself."""
+    key = ConversationKey("mastodon", chat)
+    return Message("entry-1", key, "", "", "", datetime.now(UTC), reference=make_reference("mastodon", chat))
+
+
 @pytest.mark.parametrize(
     ("chat", "visibility", "text"),
     [
@@ -234,18 +240,17 @@ async def test_a_chat_that_nobody_wrote_in_is_posted_to(
     bot: MastodonBot, peer: MastodonPeer, chat: str, visibility: str, text: str
 ) -> None:
     peer.account("ann")
-    message = Message(
-        "entry-1",
-        ConversationKey("mastodon", chat),
-        "",
-        "",
-        "",
-        datetime.now(UTC),
-        reference=make_reference("mastodon", chat),
-    )
+    message = _make_post(chat)
     await bot.adapter.sink(message, DeliveryLog()).finish(Reply("News."))
     [status] = peer.posts()
     assert (status.visibility, status.text, status.reply_to) == (visibility, text, "")
+
+
+async def test_what_goes_to_two_chats_is_posted_in_both(bot: MastodonBot, peer: MastodonPeer) -> None:
+    peer.account("ann")
+    for chat in ("home", "ann@social.example", "home"):
+        await bot.adapter.sink(_make_post(chat), DeliveryLog()).finish(Reply("News."))
+    assert [status.visibility for status in peer.posts()] == ["unlisted", "direct"]
 
 
 async def test_a_call_mentions_who_is_configured_and_nobody_else(bot: MastodonBot, peer: MastodonPeer) -> None:
