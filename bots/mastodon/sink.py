@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 
 from bots.common.connection import Refused, Unreachable
-from bots.common.reply_sink import ReplySink
+from bots.common.reply_sink import ReplySink, cut_reply
 from bots.mastodon.client import Identity, MastodonClient, Post
 from bots.mastodon.connection import MastodonIntervals
 from bots.mastodon.convert import DIRECT, PUBLIC_VISIBILITIES, count_other_bots
@@ -20,7 +20,7 @@ from core.language.languages import identify_language
 from core.messaging.feedback.handoff import mentioned_users
 from core.observability.logs import get_logger
 from core.ports import Delivery
-from core.types import Button, Citation, Message, SkipReason, skip
+from core.types import Button, Citation, Message, Reply, SkipReason, skip
 
 _log = get_logger(__name__)
 
@@ -66,7 +66,15 @@ class MastodonSink(ReplySink):
         return
 
     def _render(self, text: str, citations: Sequence[Citation] = ()) -> list[str]:
-        return render(text, citations, self._max_status_chars)
+        """Return Markdown as at most `MAX_STATUSES` statuses; of a longer one, the beginning, and what it cites."""
+        parts = render(text, citations, self._max_status_chars)
+        reply = Reply(text, tuple(citations))
+        max_chars = len(text)
+        while len(parts) > MAX_STATUSES:
+            # How full statuses are, and how long the list of sources is, is known once they are made.
+            max_chars = max_chars * 4 // 5
+            parts = render(*cut_reply(self._message, reply, max_chars), self._max_status_chars)
+        return parts
 
     def _to_plain(self, part: str, max_chars: int = 0) -> list[str]:
         return to_plain(part, max_chars or self._max_status_chars)

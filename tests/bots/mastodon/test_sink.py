@@ -10,6 +10,7 @@ import pytest
 
 from bots.daemon.posting import make_reference
 from bots.mastodon.render import ZERO_WIDTH_SPACE, count_chars, split_text
+from core.catalogue import messages_for
 from core.types import Citation, ConversationKey, Message, Reply
 from tests.support.mastodon_helpers import MastodonBot
 from tests.support.peers.mastodon import MastodonPeer, count
@@ -94,6 +95,22 @@ async def test_the_limit_of_the_server_is_used(bot: MastodonBot, peer: MastodonP
     await bot.ask()
     assert len(peer.posts()) == parts
     assert peer.violations == []
+
+
+@pytest.mark.parametrize("limit", [240, 470])
+async def test_an_answer_takes_ten_posts_at_most(bot: MastodonBot, peer: MastodonPeer, limit: int) -> None:
+    peer.max_chars = limit
+    await bot.restart()
+    bot.citations = [
+        Citation(number, "a", "docs", "The guide " * 9, "guide.md", f"https://example.org/{number}")
+        for number in range(1, 20)
+    ]
+    bot.says = "\n\n".join(f"Paragraph [{number}]. " + "word " * (limit // 9) for number in range(1, 20))
+    await bot.ask()
+    assert 5 < len(peer.posts()) <= 10
+    text = "\n".join(status.text for status in peer.posts())
+    assert messages_for("en").answer_cut.strip("*") in text
+    assert "[1] The guide" in text
 
 
 async def test_addresses_that_a_server_does_not_know_are_split_when_it_refuses(
