@@ -21,7 +21,6 @@ from core.ports import Adapter, MessageHandler
 from core.runtime.clock import ClockWatch
 from core.runtime.timers import run_periodically
 from core.settings import AlertsSettings, Settings
-from core.settings.audience import Audiences
 from core.settings.loader import get_secret_values
 from core.storage.activity import ActivityRepository
 from core.storage.engine import Database
@@ -195,15 +194,15 @@ class AlertSender:
     task that opens it.
     """
 
-    settings: Settings
+    live: LiveSettings
     handler_for: Callable[[Adapter], MessageHandler]
     adapters: Mapping[Adapter, asyncio.Task[None]]
     active: dict[str, str] = field(default_factory=dict)
 
     async def report(self, problems: Mapping[str, str], now: datetime) -> None:
         """Post what is new, and what is over since the last call."""
-        texts = messages_for(self.settings.alerts.language)
-        redact = make_redactor(get_secret_values(self.settings))
+        texts = messages_for(self.live.settings.alerts.language)
+        redact = make_redactor(get_secret_values(self.live.settings))
         for key, problem in problems.items():
             if key not in self.active:
                 _log.warning("alert.raised", problem=key)
@@ -218,11 +217,12 @@ class AlertSender:
     def _get_chats(self, key: str) -> Sequence[str]:
         """Return the chats that may be told of a problem: of a source those alone that may see it."""
         kind, _, source = key.partition(" ")
-        chats = self.settings.alerts.chats
-        audiences = Audiences.from_settings(self.settings)
+        chats = self.live.settings.alerts.chats
+        # Those in force: a source may have been closed since the start.
+        audiences = self.live.audiences
         if kind != "source" or not audiences.by_source.get(source):
             return chats
-        owners = self.settings.administration.owners
+        owners = self.live.settings.administration.owners
         visible_chats = []
         for chat_name in chats:
             chat = PlatformName.parse(chat_name)
@@ -246,7 +246,7 @@ class AlertSender:
                 id=message_id,
                 key=ConversationKey(platform, chat, message_id),
                 author_id="kimas",
-                author=self.settings.name,
+                author=self.live.settings.name,
                 text=text,
                 sent_at=now,
                 addressed=True,
@@ -271,14 +271,14 @@ class Alerts:
 
         Without chats for alerts, only what is away is watched: the operator's page says since when.
         """
-        if errors := find_alert_errors(self.sender.settings):
+        if errors := find_alert_errors(self.sender.live.settings):
             raise UsageError("\n".join(errors))
         async with run_periodically(CHECK_MINUTES, self.check):
             yield
 
     async def check(self) -> None:
         """Look once, and post what is new or over."""
-        if not self.sender.settings.alerts.chats:
+        if not self.sender.live.settings.alerts.chats:
             self.rules.watch_outages()
             return
         now = datetime.now(UTC)
@@ -301,7 +301,7 @@ def make_alerts(
     """Return the alerts of a daemon."""
     states = monitor.get_source_states, monitor.get_connections, monitor.get_endpoints
     watched = Watched(*states, live, UsageRepository(database), ActivityRepository(database), monitor.clock)
-    return Alerts(AlertRules(live.settings.alerts, watched), AlertSender(live.settings, handler_for, adapters))
+    return Alerts(AlertRules(live.settings.alerts, watched), AlertSender(live, handler_for, adapters))
 
 
 def find_alert_errors(settings: Settings) -> Sequence[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from bots.common.adapter import ClientAdapter, read_secret
@@ -14,7 +14,7 @@ from bots.common.connection import TokenRefused
 from bots.common.events import IgnoredEvent, record_ignored
 from bots.common.positions import PositionStore
 from bots.common.reply_sink import SilentSink
-from bots.mastodon.client import Identity, MastodonClient
+from bots.mastodon.client import PAGE_SIZE, Identity, MastodonClient, TooLarge
 from bots.mastodon.connection import MastodonIntervals
 from bots.mastodon.convert import mentions_bot, to_message, to_post, to_rating, with_edit
 from bots.mastodon.sink import MastodonSink
@@ -165,17 +165,35 @@ class MastodonAdapter(ClientAdapter[MastodonClient]):
             await self._deliver(with_edit(await self._convert_mention(data, kind)), receive, kind)
 
     async def _read_notifications(self, receive: MessageHandler) -> None:
-        """Deliver what came after the last notification, the oldest first. The first time, only note the newest one."""
+        """Deliver what came after the last notification, the oldest first. The first time, only note the newest one.
+
+        Where people wrote very long ones, pages get shorter; one that is too large by itself is skipped.
+        """
         self._read_at = time.monotonic()
-        client = self._get_client()
-        if self._last_id is None:
-            newest = await client.get_notifications(None)
-            await self._mark_read(_get_number(newest[0]) if newest else 0)
-            return
-        while page := await client.get_notifications(self._last_id):
+        is_first_time = self._last_id is None
+        page_size = 1 if is_first_time else PAGE_SIZE
+        page: Sequence[Json] | None = None
+        while page is None or (page and not is_first_time):
+            try:
+                page = await self._get_client().get_notifications(self._last_id, page_size)
+            except TooLarge as error:
+                if page_size == 1:
+                    await self._skip_notification(error, receive)
+                page_size = max(page_size // 2, 1)
+                continue
             for notification in sorted(page, key=_get_number):
-                await self._handle_notification(notification, receive)
+                if not is_first_time:
+                    await self._handle_notification(notification, receive)
                 await self._mark_read(_get_number(notification))
+        if self._last_id is None:
+            await self._mark_read(0)
+
+    async def _skip_notification(self, error: TooLarge, receive: MessageHandler) -> None:
+        """Go on behind a notification that is too large. Raises the error if the server does not say which it is."""
+        if not error.newest_id:
+            raise error
+        await self._deliver(IgnoredEvent("too large to be read", is_expected=False), receive, "notification")
+        await self._mark_read(_get_number({"id": error.newest_id}))
 
     async def _mark_read(self, notification_id: int) -> None:
         await self._positions.save(self._position_name, notification_id)
@@ -195,6 +213,9 @@ class MastodonAdapter(ClientAdapter[MastodonClient]):
             if not mentions_bot(status, self._me):
                 return IgnoredEvent("a status that does not mention the bot")
             above = await self._get_thread(status)
+        except TooLarge:
+            # Without the thread nobody could tell how many answers there are in it.
+            return IgnoredEvent("in a thread that is too large to be read", is_expected=False)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             _log.warning("mastodon.status_malformed", error=repr(error)[:300])
             return IgnoredEvent("malformed", is_expected=False)

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
-from aiohttp import ClientError, ClientSession, ClientTimeout
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
 
-from bots.common.bounded_response import BoundedResponse
+from bots.common.bounded_response import BoundedResponse, ResponseTooLarge
 from bots.common.connection import RetryLater, Unreachable
 from bots.mastodon.connection import MastodonIntervals, to_platform_error
 from core.errors import MessageDeleted, PlatformError
@@ -52,6 +52,14 @@ class Post:
     visibility: str = "direct"
     spoiler_text: str = ""
     language: str = ""
+
+
+class TooLarge(Unreachable):
+    """A response holds more than is read. `newest_id` is the id of its first item, "" if the server names none."""
+
+    def __init__(self, text: str, newest_id: str) -> None:
+        super().__init__(text)
+        self.newest_id = newest_id
 
 
 class MastodonClient:
@@ -95,9 +103,9 @@ class MastodonClient:
             result = await self._get("/api/v1/instance")
         return result
 
-    async def get_notifications(self, after_id: int | None) -> Sequence[Json]:
-        """Return the notifications that follow one, in no order; None: the newest one alone."""
-        bound = [("limit", "1")] if after_id is None else [("limit", str(PAGE_SIZE)), ("min_id", str(after_id))]
+    async def get_notifications(self, after_id: int | None, page_size: int = 1) -> Sequence[Json]:
+        """Return the notifications that follow one, in no order; None: the newest ones. Raises `TooLarge`."""
+        bound = [("limit", str(page_size))] + ([] if after_id is None else [("min_id", str(after_id))])
         types = [] if after_id is None else [("types[]", kind) for kind in NOTIFICATION_TYPES]
         result: Sequence[Json] = await self._get("/api/v1/notifications", [*bound, *types])
         return result
@@ -113,7 +121,10 @@ class MastodonClient:
         return result
 
     async def get_context(self, status_id: str) -> Json:
-        """Return what stands above a status (ancestors) and below it (descendants). Raises `MessageDeleted`."""
+        """Return what stands above a status (ancestors) and below it (descendants).
+
+        Raises `MessageDeleted`, and `TooLarge`.
+        """
         result: Json = await self._get(f"/api/v1/statuses/{quote(status_id)}/context")
         return result
 
@@ -192,7 +203,10 @@ class MastodonClient:
             ) as response:
                 if not 200 <= response.status < 300:
                     raise await self._read_error(f"{method} {path}", response)
-                return await response.json(content_type=None)
+                try:
+                    return await response.json(content_type=None)
+                except ResponseTooLarge as error:
+                    raise TooLarge(f"{method} {path} failed: {error}", _get_newest_id(response)) from error
         except (ClientError, OSError, ValueError, TimeoutError) as error:
             raise Unreachable(f"{method} {path} failed: {type(error).__name__}") from error
 
@@ -212,6 +226,13 @@ class MastodonClient:
         if response.status == 429 and isinstance(error, RetryLater):
             self._not_before = time.monotonic() + error.seconds
         return error
+
+
+def _get_newest_id(response: ClientResponse) -> str:
+    """Return the id of the first item of a page, as its headers name it, or ""."""
+    link = response.links.get("prev")
+    query = parse_qs(urlsplit(str(link["url"])).query) if link else {}
+    return query.get("min_id", [""])[0]
 
 
 def _to_body(post: Post) -> dict[str, Any]:

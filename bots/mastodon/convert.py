@@ -61,6 +61,7 @@ def to_message(status: Json, above: Sequence[Json], me: Identity, max_answers: i
         command=command,
         reply_to=str(status.get("in_reply_to_id") or ""),
         quoted=_remove_mentions(get_text(quoted_status, me.id), is_reply=True) if quoted_status else "",
+        quotes_bot=quoted_status is not None and _is_own(quoted_status, me),
         bot=me.id,
         reference=_make_reference(status),
         attachments=get_attachments(status)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 
 from bots.common.connection import Refused, Unreachable
-from bots.common.reply_sink import ReplySink
+from bots.common.reply_sink import ReplySink, cut_reply
 from bots.mastodon.client import Identity, MastodonClient, Post
 from bots.mastodon.connection import MastodonIntervals
 from bots.mastodon.convert import DIRECT, PUBLIC_VISIBILITIES, count_other_bots
@@ -20,14 +20,15 @@ from core.language.languages import identify_language
 from core.messaging.feedback.handoff import mentioned_users
 from core.observability.logs import get_logger
 from core.ports import Delivery
-from core.types import Button, Citation, Message, SkipReason, skip
+from core.types import Button, Citation, Message, Reply, SkipReason, skip
 
 _log = get_logger(__name__)
 
 # So many statuses one answer takes at most.
 MAX_STATUSES = 10
-# Never wider than the question: an answer is in no public timeline, and what is not known is for the asker alone.
-_REPLY_VISIBILITIES = {"public": "unlisted", "unlisted": "unlisted", "private": "private"}
+# Never wider than the question: an answer is in no public timeline. All else is for the asker alone: a followers-only
+# answer would be read by the bot's followers, not by the asker's.
+_REPLY_VISIBILITIES = dict.fromkeys(PUBLIC_VISIBILITIES, "unlisted")
 
 
 class MastodonSink(ReplySink):
@@ -65,7 +66,15 @@ class MastodonSink(ReplySink):
         return
 
     def _render(self, text: str, citations: Sequence[Citation] = ()) -> list[str]:
-        return render(text, citations, self._max_status_chars)
+        """Return Markdown as at most `MAX_STATUSES` statuses; of a longer one, the beginning, and what it cites."""
+        parts = render(text, citations, self._max_status_chars)
+        reply = Reply(text, tuple(citations))
+        max_chars = len(text)
+        while len(parts) > MAX_STATUSES:
+            # How full statuses are, and how long the list of sources is, is known once they are made.
+            max_chars = max_chars * 4 // 5
+            parts = render(*cut_reply(self._message, reply, max_chars), self._max_status_chars)
+        return parts
 
     def _to_plain(self, part: str, max_chars: int = 0) -> list[str]:
         return to_plain(part, max_chars or self._max_status_chars)
@@ -123,6 +132,8 @@ class MastodonSink(ReplySink):
             return await self._client.post(self._make_post(text, number, parent_id))
 
     def _make_post(self, text: str, number: int = 0, parent_id: str = "", language: str = "") -> Post:
-        key = hashlib.sha256(json.dumps([self._me.id, self._message.id, number]).encode()).hexdigest()
+        # An alert has one id in all its chats.
+        identity = [self._me.id, self._message.key.chat, self._message.id, number]
+        key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
         prefix = self._further_prefix if number else self._prefix
         return Post(prefix + text, key, parent_id, self._visibility, self._spoiler_text, language)

@@ -23,6 +23,7 @@ from core.runtime.clock import ClockWatch
 from core.settings import Settings
 from core.storage.activity import ActivityRepository
 from core.storage.messages import Journal
+from core.storage.overrides import LiveSettings, RuntimeOverrides
 from core.storage.tables import messages
 from core.storage.usage import TokenUsage, UsageRepository
 from core.types import ConversationKey, Message, Question, Reply, SkipReason, SourceState, skip
@@ -123,7 +124,7 @@ async def test_who_looks_now_sees_what_alerts_would_report_if_it_lasted(world: W
 async def test_who_looks_late_sees_since_when_a_model_is_away(world: World, time_lapse: None, chats: list[str]) -> None:
     rules = world.rules(chats=chats, down_minutes=None)
     settings = Settings.model_validate({"alerts": {"chats": chats}, "telegram": {"token": {"env": "A"}}})
-    sender = AlertSender(settings, ChatRecorder().handler_for, {})
+    sender = AlertSender(LiveSettings(settings), ChatRecorder().handler_for, {})
     page_rules = rules.at_once()
     world.endpoints = {"gpt at host": False}
     async with Alerts(rules, sender).run():
@@ -226,7 +227,9 @@ async def _return_nothing() -> None:
 
 def _sender(bot: Bot) -> AlertSender:
     settings = Settings.model_validate({"alerts": {"chats": [f"{bot.platform}:{bot.group().id}"]}})
-    return AlertSender(settings, bot.processor.handler_for, {bot.adapter: asyncio.create_task(_return_nothing())})
+    return AlertSender(
+        LiveSettings(settings), bot.processor.handler_for, {bot.adapter: asyncio.create_task(_return_nothing())}
+    )
 
 
 async def _get_texts(bot: Bot) -> list[str]:
@@ -264,7 +267,7 @@ async def test_an_alert_is_no_question_of_anybody(bot: Bot) -> None:
 
 async def test_a_chat_that_no_bot_can_write_to_is_an_error() -> None:
     settings = Settings.model_validate({"alerts": {"chats": ["slack:C1"]}})
-    parts: Any = SimpleNamespace(settings=settings)
+    parts: Any = SimpleNamespace(live=LiveSettings(settings))
     with pytest.raises(UsageError, match=r"alerts\.chats is slack:C1, but there is no slack bot"):
         async with Alerts(parts, parts).run():
             pass
@@ -304,12 +307,34 @@ async def test_a_chat_is_told_of_the_sources_alone_that_it_may_see() -> None:
             "alerts": {"chats": ["telegram:-1", "telegram:-2", "telegram:7"]},
         }
     )
-    sender = AlertSender(settings, adapter.handler_for, {adapter: asyncio.create_task(_return_nothing())})
+    sender = AlertSender(LiveSettings(settings), adapter.handler_for, {adapter: asyncio.create_task(_return_nothing())})
     for problems, chats in (({"source secret": "It fails."}, ["-2", "7"]), ({"source docs": "So."}, ["-1", "-2", "7"])):
         adapter.chats.clear()
         sender.active = {}
         await sender.report(problems, NOW)
         assert adapter.chats == chats
+
+
+async def test_what_was_closed_since_the_start_is_told_to_nobody_else(tmp_path: Path) -> None:
+    values: dict[str, Any] = {
+        "telegram": {"token": {"env": "A"}},
+        "administration": {"owners": ["telegram:7", "telegram:8"]},
+        "alerts": {"chats": ["telegram:-1", "telegram:7", "telegram:8"]},
+    }
+    source = {"kind": "faq", "path": "a.yaml"}
+    adapter: Any = ChatRecorder()
+    journal = await Journal.open(tmp_path / "journal.db")
+    live = LiveSettings(
+        Settings.model_validate({**values, "sources": {"docs": source}}), RuntimeOverrides(journal.database)
+    )
+    sender = AlertSender(live, adapter.handler_for, {adapter: asyncio.create_task(_return_nothing())})
+    values["administration"] = {"owners": ["telegram:7"]}
+    reloaded = Settings.model_validate({**values, "sources": {"docs": {**source, "audience": "owners"}}})
+    live.reload(reloaded)
+    await live.publish_audiences(reloaded)
+    await sender.report({"source docs": "It fails."}, NOW)
+    await journal.close()
+    assert adapter.chats == ["7"]
 
 
 async def test_a_chat_over_http_with_the_name_of_an_owner_is_not_private() -> None:
@@ -324,6 +349,6 @@ async def test_a_chat_over_http_with_the_name_of_an_owner_is_not_private() -> No
             "alerts": {"chats": ["http:lobby"]},
         }
     )
-    sender = AlertSender(settings, adapter.handler_for, {adapter: asyncio.create_task(_return_nothing())})
+    sender = AlertSender(LiveSettings(settings), adapter.handler_for, {adapter: asyncio.create_task(_return_nothing())})
     await sender.report({"source secret": "It fails."}, NOW)
     assert adapter.chats == []

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bots.common.bounded_response import BoundedResponse
 from bots.common.diagnosis import Scope
 from bots.mastodon.adapter import MastodonAdapter
 from bots.mastodon.diagnosis import diagnose
@@ -41,6 +42,37 @@ async def test_what_came_while_the_daemon_was_down_is_answered_after_the_start(
     for question in questions:
         assert await bot.outcome(question) == ("answered", "")
     assert len(peer.posts()) == 45
+
+
+async def test_what_is_too_large_to_be_read_holds_up_nobody(
+    bot: MastodonBot, peer: MastodonPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BoundedResponse, "max_bytes", 30_000)
+    await bot.stop()
+    ann = peer.account("ann")
+    people = [peer.account(f"person{number}") for number in range(4)]
+    questions = [await peer.say(person, "@kimas how?", padding="x" * 12_000) for person in people]
+    await peer.say(ann, "@kimas a huge one?", padding="x" * 40_000)
+    parent = await peer.say(peer.account("ben"), "a long thread", padding="x" * 40_000)
+    await peer.say(ann, "@kimas what does that mean?", reply_to=parent)
+    questions.append(await peer.say(ann, "@kimas and now?"))
+    await bot.start()
+    for question in questions:
+        assert await bot.outcome(question) == ("answered", "")
+    assert bot.adapter.skipped["too large to be read"] == 1
+    assert bot.adapter.skipped["in a thread that is too large to be read"] == 1
+    assert len(peer.posts()) == 5
+
+
+async def test_the_first_start_gets_past_a_newest_mention_that_is_too_large(
+    peer: MastodonPeer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BoundedResponse, "max_bytes", 30_000)
+    await peer.say(peer.account("ann"), "@kimas a huge one?", padding="x" * 40_000)
+    bot = MastodonBot(peer, tmp_path)
+    await bot.start()
+    await bot.ask()
+    await bot.stop()
 
 
 async def test_the_first_start_answers_nothing_of_old(peer: MastodonPeer, tmp_path: Path) -> None:
@@ -202,7 +234,7 @@ async def test_a_followers_only_question_shares_no_memory_with_what_all_read(
     assert bot.questions[1].in_restricted_thread
     await bot.ask("@kimas what was said?", reply_to=answer.id)
     assert "secret" not in str(bot.questions[2].history)
-    assert hidden.visibility == "private"
+    assert hidden.visibility == "direct"
 
 
 async def test_posts_of_timelines_get_one_comment(bot: MastodonBot, peer: MastodonPeer) -> None:

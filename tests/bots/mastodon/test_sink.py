@@ -10,6 +10,7 @@ import pytest
 
 from bots.daemon.posting import make_reference
 from bots.mastodon.render import ZERO_WIDTH_SPACE, count_chars, split_text
+from core.catalogue import messages_for
 from core.types import Citation, ConversationKey, Message, Reply
 from tests.support.mastodon_helpers import MastodonBot
 from tests.support.peers.mastodon import MastodonPeer, count
@@ -18,7 +19,7 @@ from tests.support.sink_helpers import DeliveryLog
 
 @pytest.mark.parametrize(
     ("visibility", "expected"),
-    [("public", "unlisted"), ("unlisted", "unlisted"), ("private", "private"), ("direct", "direct"), ("new", "direct")],
+    [("public", "unlisted"), ("unlisted", "unlisted"), ("private", "direct"), ("direct", "direct"), ("new", "direct")],
 )
 async def test_an_answer_is_never_wider_than_its_question(bot: MastodonBot, visibility: str, expected: str) -> None:
     assert (await bot.ask(visibility=visibility)).visibility == expected
@@ -94,6 +95,22 @@ async def test_the_limit_of_the_server_is_used(bot: MastodonBot, peer: MastodonP
     await bot.ask()
     assert len(peer.posts()) == parts
     assert peer.violations == []
+
+
+@pytest.mark.parametrize("limit", [240, 470])
+async def test_an_answer_takes_ten_posts_at_most(bot: MastodonBot, peer: MastodonPeer, limit: int) -> None:
+    peer.max_chars = limit
+    await bot.restart()
+    bot.citations = [
+        Citation(number, "a", "docs", "The guide " * 9, "guide.md", f"https://example.org/{number}")
+        for number in range(1, 20)
+    ]
+    bot.says = "\n\n".join(f"Paragraph [{number}]. " + "word " * (limit // 9) for number in range(1, 20))
+    await bot.ask()
+    assert 5 < len(peer.posts()) <= 10
+    text = "\n".join(status.text for status in peer.posts())
+    assert messages_for("en").answer_cut.strip("*") in text
+    assert "[1] The guide" in text
 
 
 async def test_addresses_that_a_server_does_not_know_are_split_when_it_refuses(
@@ -222,6 +239,12 @@ def test_what_mentions_is_disarmed_where_it_stands() -> None:
     assert split_text("a@b.example and https://e.org/@ann", 500) == ["a@b.example and https://e.org/@ann"]
 
 
+def _make_post(chat: str) -> Message:
+    """Return what the bot posts to a chat by itself."""
+    key = ConversationKey("mastodon", chat)
+    return Message("entry-1", key, "", "", "", datetime.now(UTC), reference=make_reference("mastodon", chat))
+
+
 @pytest.mark.parametrize(
     ("chat", "visibility", "text"),
     [
@@ -234,18 +257,17 @@ async def test_a_chat_that_nobody_wrote_in_is_posted_to(
     bot: MastodonBot, peer: MastodonPeer, chat: str, visibility: str, text: str
 ) -> None:
     peer.account("ann")
-    message = Message(
-        "entry-1",
-        ConversationKey("mastodon", chat),
-        "",
-        "",
-        "",
-        datetime.now(UTC),
-        reference=make_reference("mastodon", chat),
-    )
+    message = _make_post(chat)
     await bot.adapter.sink(message, DeliveryLog()).finish(Reply("News."))
     [status] = peer.posts()
     assert (status.visibility, status.text, status.reply_to) == (visibility, text, "")
+
+
+async def test_what_goes_to_two_chats_is_posted_in_both(bot: MastodonBot, peer: MastodonPeer) -> None:
+    peer.account("ann")
+    for chat in ("home", "ann@social.example", "home"):
+        await bot.adapter.sink(_make_post(chat), DeliveryLog()).finish(Reply("News."))
+    assert [status.visibility for status in peer.posts()] == ["unlisted", "direct"]
 
 
 async def test_a_call_mentions_who_is_configured_and_nobody_else(bot: MastodonBot, peer: MastodonPeer) -> None:

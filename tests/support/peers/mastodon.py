@@ -387,7 +387,8 @@ class MastodonPeer:
         ]
         # After an id the oldest ones come, but the newest of them first.
         page = page[:limit] if "min_id" in request.query else page[-limit:]
-        return self._lacks("read:notifications") or web.json_response(page[::-1])
+        links = f'<{self.url}{request.path}?min_id={page[-1]["id"]}>; rel="prev"' if page else ""
+        return self._lacks("read:notifications") or web.json_response(page[::-1], headers={"Link": links})
 
     def _fill(self, notification: dict[str, Any]) -> dict[str, Any]:
         status = self.statuses.get(str(notification["status"]))
