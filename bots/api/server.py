@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import hmac
 import json
-import re
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
@@ -42,8 +41,8 @@ READ_TIMEOUT_S = 10.0
 KEEP_ALIVE_S = 15.0
 # How often it is looked whether the client is still there while it waits for a whole answer.
 LOOK_S = 0.5
-# So far back it is looked for what may still change.
-MAX_UNFINISHED_CHARS = 2_000
+# A mark of a citation is no longer.
+MAX_MARK_CHARS = 12
 STREAM_HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-cache, no-transform",
@@ -52,8 +51,6 @@ STREAM_HEADERS = {
 CLIENT = web.RequestKey("client", str)
 CORS_HEADERS = web.RequestKey("cors_headers", dict[str, str])
 RETRY_HEADERS = {"Retry-After": "5"}
-# What may still change while the text grows: a mark, an address, and blanks, which may turn out to be the end.
-_UNFINISHED = re.compile(r"(?:\[[^\[\]\n]{0,12}|https?:\S*|\s+)\Z")
 
 
 class Rejected(Exception):
@@ -275,10 +272,16 @@ def _to_response(error: Rejected) -> web.Response:
 
 
 def get_settled(text: str) -> str:
-    """Return what is sent already of a text that grows."""
-    while match := _UNFINISHED.search(text, max(0, len(text) - MAX_UNFINISHED_CHARS)):
-        text = text[: match.start()]
-    return text
+    """Return what is certain already of a text that grows: no part of a mark or an address, no blanks at its end."""
+    settled_text = text.rstrip()
+    mark = settled_text.rfind("[")
+    if mark >= 0 and "]" not in settled_text[mark:] and len(settled_text) - mark <= MAX_MARK_CHARS:
+        settled_text = settled_text[:mark]
+    elif settled_text == text:
+        last_word = text.rpartition(" ")[2].rpartition("\n")[2]
+        address = last_word.find("http")
+        settled_text = text[: len(text) - len(last_word) + address] if address >= 0 else text
+    return settled_text.rstrip()
 
 
 async def _send(response: web.StreamResponse, value: Mapping[str, Any]) -> None:
