@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -191,13 +192,15 @@ class AlertSender:
     """Posts problems and their end. The journal knows what was posted today, also after a restart.
 
     `handler_for` returns what processes the messages of an adapter. `adapters` are those of the daemon, each with the
-    task that opens it.
+    task that opens it: a chat whose platform is still away is told as soon as it is there.
     """
 
     live: LiveSettings
     handler_for: Callable[[Adapter], MessageHandler]
     adapters: Mapping[Adapter, asyncio.Task[None]]
     active: dict[str, str] = field(default_factory=dict)
+    # Which chats were told of a problem.
+    _told: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     async def report(self, problems: Mapping[str, str], now: datetime) -> None:
         """Post what is new, and what is over since the last call."""
@@ -206,12 +209,15 @@ class AlertSender:
         for key, problem in problems.items():
             if key not in self.active:
                 _log.warning("alert.raised", problem=key)
-                await self._post(key, f"{now:%Y-%m-%d}", texts.alert.format(problem=redact(problem)), now)
+            text = texts.alert.format(problem=redact(problem))
+            untold_chats = [chat for chat in self._get_chats(key) if chat not in self._told[key]]
+            self._told[key] |= await self._post(untold_chats, f"{key} {now:%Y-%m-%d}", text, now)
         for key in [key for key in self.active if key not in problems]:
             _log.info("alert.resolved", problem=key)
-            await self._post(
-                key, f"{now:%Y-%m-%d} over", texts.alert_over.format(problem=redact(self.active[key])), now
-            )
+            text = texts.alert_over.format(problem=redact(self.active[key]))
+            told_chats = self._told.pop(key, set())
+            chats = [chat for chat in self._get_chats(key) if chat in told_chats]
+            await self._post(chats, f"{key} {now:%Y-%m-%d} over", text, now)
         self.active = dict(problems)
 
     def _get_chats(self, key: str) -> Sequence[str]:
@@ -234,13 +240,20 @@ class AlertSender:
                 visible_chats.append(chat_name)
         return visible_chats
 
-    async def _post(self, key: str, reason: str, text: str, now: datetime) -> None:
-        """Post a text once for a reason: the journal refuses a message with a known id."""
+    async def _post(self, chats: Sequence[str], reason: str, text: str, now: datetime) -> set[str]:
+        """Post a text once for a reason: the journal refuses a message with a known id. Return the chats that have it.
+
+        A platform that is not open yet holds up no others.
+        """
+        told_chats = set[str]()
         # Discord takes 25 characters at most.
-        message_id = f"alert-{hashlib.sha256(f'{key} {reason}'.encode()).hexdigest()[:16]}"
-        for chat_name in self._get_chats(key):
+        message_id = f"alert-{hashlib.sha256(reason.encode()).hexdigest()[:16]}"
+        for chat_name in chats:
             adapter = find_posting_adapter(chat_name, list(self.adapters))
-            await self.adapters[adapter]
+            opening = self.adapters[adapter]
+            if not opening.done():
+                continue
+            await opening
             platform, chat, native_chat = resolve_chat(chat_name)
             message = Message(
                 id=message_id,
@@ -256,6 +269,8 @@ class AlertSender:
                 origin=Origin(purpose="alert"),
             )
             await self.handler_for(adapter)(message)
+            told_chats.add(chat_name)
+        return told_chats
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,11 +225,20 @@ async def _return_nothing() -> None:
     return None
 
 
-def _sender(bot: Bot) -> AlertSender:
+async def _wait_for(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def _make_open_task() -> asyncio.Task[None]:
+    """Return the task of an adapter that is open."""
+    task = asyncio.create_task(_return_nothing())
+    await task
+    return task
+
+
+async def _sender(bot: Bot) -> AlertSender:
     settings = Settings.model_validate({"alerts": {"chats": [f"{bot.platform}:{bot.group().id}"]}})
-    return AlertSender(
-        LiveSettings(settings), bot.processor.handler_for, {bot.adapter: asyncio.create_task(_return_nothing())}
-    )
+    return AlertSender(LiveSettings(settings), bot.processor.handler_for, {bot.adapter: await _make_open_task()})
 
 
 async def _get_texts(bot: Bot) -> list[str]:
@@ -238,7 +247,7 @@ async def _get_texts(bot: Bot) -> list[str]:
 
 
 async def test_a_problem_is_said_once_and_its_end_too(bot: Bot) -> None:
-    sender = _sender(bot)
+    sender = await _sender(bot)
     await sender.report(PROBLEM, NOW)
     await sender.report(PROBLEM, NOW + timedelta(minutes=1))
     [text] = await _get_texts(bot)
@@ -248,7 +257,7 @@ async def test_a_problem_is_said_once_and_its_end_too(bot: Bot) -> None:
     assert len(await _get_texts(bot)) == 2
     assert "Resolved:" in bot.texts(bot.group())[1]
     # A daemon that starts again on the same day has the journal to know it from.
-    restarted = _sender(bot)
+    restarted = await _sender(bot)
     await restarted.report(PROBLEM, NOW + timedelta(minutes=3))
     assert len(await _get_texts(bot)) == 2
     await restarted.report({}, NOW + timedelta(minutes=4))
@@ -257,7 +266,7 @@ async def test_a_problem_is_said_once_and_its_end_too(bot: Bot) -> None:
 
 
 async def test_an_alert_is_no_question_of_anybody(bot: Bot) -> None:
-    await _sender(bot).report(PROBLEM, NOW)
+    await (await _sender(bot)).report(PROBLEM, NOW)
     await _get_texts(bot)
     assert bot.script.question_texts == []
     assert (await bot.journal.get_recent_questions(5)) == []
@@ -307,7 +316,7 @@ async def test_a_chat_is_told_of_the_sources_alone_that_it_may_see() -> None:
             "alerts": {"chats": ["telegram:-1", "telegram:-2", "telegram:7"]},
         }
     )
-    sender = AlertSender(LiveSettings(settings), adapter.handler_for, {adapter: asyncio.create_task(_return_nothing())})
+    sender = AlertSender(LiveSettings(settings), adapter.handler_for, {adapter: await _make_open_task()})
     for problems, chats in (({"source secret": "It fails."}, ["-2", "7"]), ({"source docs": "So."}, ["-1", "-2", "7"])):
         adapter.chats.clear()
         sender.active = {}
@@ -327,7 +336,7 @@ async def test_what_was_closed_since_the_start_is_told_to_nobody_else(tmp_path: 
     live = LiveSettings(
         Settings.model_validate({**values, "sources": {"docs": source}}), RuntimeOverrides(journal.database)
     )
-    sender = AlertSender(live, adapter.handler_for, {adapter: asyncio.create_task(_return_nothing())})
+    sender = AlertSender(live, adapter.handler_for, {adapter: await _make_open_task()})
     values["administration"] = {"owners": ["telegram:7"]}
     reloaded = Settings.model_validate({**values, "sources": {"docs": {**source, "audience": "owners"}}})
     live.reload(reloaded)
@@ -335,6 +344,31 @@ async def test_what_was_closed_since_the_start_is_told_to_nobody_else(tmp_path: 
     await sender.report({"source docs": "It fails."}, NOW)
     await journal.close()
     assert adapter.chats == ["7"]
+
+
+async def test_a_platform_that_is_away_holds_up_no_alerts_to_others() -> None:
+    away: Any = ChatRecorder()
+    present: Any = ChatRecorder()
+    present.name = present.label = "slack"
+    recorders = {away: away, present: present}
+    settings = Settings.model_validate({"alerts": {"chats": ["telegram:-1", "slack:C1"]}})
+    is_there = asyncio.Event()
+    tasks = {
+        away: asyncio.create_task(_wait_for(is_there)),
+        present: await _make_open_task(),
+    }
+    sender = AlertSender(LiveSettings(settings), lambda adapter: recorders[adapter].handler_for(adapter), tasks)
+    for _ in range(2):
+        await asyncio.wait_for(sender.report(PROBLEM, NOW), 10)
+    assert (away.chats, present.chats) == ([], ["C1"])
+    is_there.set()
+    await tasks[away]
+    # On the next day: who was told is not told again.
+    for _ in range(2):
+        await sender.report(PROBLEM, NOW + timedelta(days=1))
+    assert (away.chats, present.chats) == (["-1"], ["C1"])
+    await sender.report({}, NOW + timedelta(days=1))
+    assert (away.chats, present.chats) == (["-1", "-1"], ["C1", "C1"])
 
 
 async def test_a_chat_over_http_with_the_name_of_an_owner_is_not_private() -> None:
@@ -349,6 +383,6 @@ async def test_a_chat_over_http_with_the_name_of_an_owner_is_not_private() -> No
             "alerts": {"chats": ["http:lobby"]},
         }
     )
-    sender = AlertSender(LiveSettings(settings), adapter.handler_for, {adapter: asyncio.create_task(_return_nothing())})
+    sender = AlertSender(LiveSettings(settings), adapter.handler_for, {adapter: await _make_open_task()})
     await sender.report({"source secret": "It fails."}, NOW)
     assert adapter.chats == []
