@@ -84,6 +84,17 @@ def test_nothing_is_overwritten_and_no_daemon_may_run(deployment: Deployment) ->
     assert count(data / "journal.db") == 3
 
 
+def test_a_backup_is_tried_in_another_folder_beside_the_daemon(deployment: Deployment) -> None:
+    data = deployment.folder / "data"
+    asyncio.run(write(data, 0, 3))
+    archive = deployment.folder / "saved.zip"
+    deployment.call("backup", str(archive))
+    restored = deployment.folder / "restored"
+    with daemon_lock(data):
+        deployment.call("restore", str(archive), "--set", f"data_dir={restored}")
+    assert count(restored / "journal.db") == 3
+
+
 @pytest.mark.parametrize(
     ("target", "code", "words"),
     [
