@@ -6,6 +6,7 @@ import asyncio
 import os
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -148,7 +149,8 @@ def _read_archive(source: Path, data_dir: Path) -> list[str]:
         try:
             with zipfile.ZipFile(source) as archive:
                 archive.extractall(folder, [member for member in archive.namelist() if member.startswith(DATA)])
-        except (zipfile.BadZipFile, EOFError) as error:
+        # `RuntimeError` stands for what is encrypted, or packed in a way that is not known.
+        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
             raise UsageError(f"{source} is no backup, or not a whole one: {error}") from error
         restored = sorted(folder.glob(f"{DATA}*"))
         if not restored:

@@ -129,7 +129,7 @@ async def check(
     findings += [Finding("warning", path, problem) for path, problem in exposed]
     findings += _check_alerts(settings)
     conflicts = [*await asyncio.to_thread(find_token_conflicts, settings), *find_port_conflicts(settings)]
-    findings += [Finding("error", "bots", conflict) for conflict in conflicts]
+    findings += [Finding("error", "configuration", conflict) for conflict in conflicts]
     if live:
         findings = [replace(finding, text=finding.text.removesuffix(f", {LIVE_ONLY_HINT}")) for finding in findings]
         all_probes = [*make_remote_probes(settings), *probes]

@@ -90,7 +90,7 @@ async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
 
 
 def find_token_conflicts(settings: Settings) -> list[str]:
-    """Return a sentence for each credential that two bots share; missing credentials do not count."""
+    """Return a sentence for each credential that two bots or API clients share; missing credentials do not count."""
     path_by_secret: dict[str, str] = {}
     conflicts = []
     for path, secret in settings.secrets().items():
@@ -98,7 +98,7 @@ def find_token_conflicts(settings: Settings) -> list[str]:
             continue
         first_path = path_by_secret.setdefault(secret.value(), path)
         if first_path != path:
-            conflicts.append(f"{path} is the same as {first_path}: every bot needs its own")
+            conflicts.append(f"{path} is the same as {first_path}: give each its own")
     return conflicts
 
 

@@ -12,13 +12,19 @@ from collections.abc import Collection, Iterator
 _BLOCK = re.compile(r"^[ \t]*```(?:python|py)\b[^\n]*\n(.*?)^[ \t]*```", re.MULTILINE | re.DOTALL)
 _FROM = re.compile(
     r"^[ \t]*from[ \t]+(?P<module>[A-Za-z_][\w.]{0,200})[ \t]+import[ \t]+"
-    r"(?:\((?P<lines>[^()]{0,2000})\)|(?P<line>[^\n(#;]{1,500}))",
+    r"(?:\((?P<lines>[^()]{0,2000})\)|(?P<line>[^\n(;]{1,500}))",
     re.MULTILINE,
 )
-_IMPORT = re.compile(
-    r"^[ \t]*import[ \t]+(?P<module>[A-Za-z_][\w.]{0,200})(?:[ \t]+as[ \t]+(?P<alias>\w{1,100}))?[ \t]*$", re.MULTILINE
+_IMPORT = re.compile(r"^[ \t]*import[ \t]+(?P<modules>[^\n;]{1,500})", re.MULTILINE)
+_MODULE = re.compile(r"(?P<module>[A-Za-z_][\w.]{0,200})(?:[ \t]+as[ \t]+(?P<alias>\w{1,100}))?")
+# A parser refuses code that is not whole, which that of an answer often is not. A string without an end goes on to that
+# of its line, or of the code: to begin again at each quote would take quadratic time.
+_COMMENT_OR_STRING = re.compile(
+    r"#[^\n]*"
+    r"|(?P<triple>\"{3}|'{3})(?:\\.|[^\\])*?(?:(?P=triple)|\Z)"
+    r"|(?P<quote>[\"'])(?:\\.|(?!(?P=quote))[^\\\n])*+(?P=quote)?+",
+    re.DOTALL,
 )
-_COMMENT = re.compile(r"#[^\n]*")
 _NAME = re.compile(r"[A-Za-z_]\w{0,100}")
 _DOTTED_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*+(?:\.[A-Za-z_]\w*+){1,8}+")
 
@@ -34,11 +40,14 @@ def find_package_names(text: str, packages: Collection[str]) -> list[str]:
 
 
 def _iter_names(code: str) -> Iterator[str]:
+    code = _COMMENT_OR_STRING.sub(_get_placeholder, code)
     for match in _FROM.finditer(code):
-        for item in _COMMENT.sub("", match["lines"] or match["line"]).split(","):
+        for item in (match["lines"] or match["line"]).split(","):
             if name := _NAME.match(item.strip()):
                 yield f"{match['module']}.{name[0]}"
-    modules = {match["alias"] or match["module"]: match["module"] for match in _IMPORT.finditer(code)}
+    items = [item.strip() for match in _IMPORT.finditer(code) for item in match["modules"].split(",")]
+    imports = [found for item in items if (found := _MODULE.fullmatch(item))]
+    modules = {match["alias"] or match["module"]: match["module"] for match in imports}
     yield from modules.values()
     for match in _DOTTED_NAME.finditer(code):
         parts = match[0].split(".")
@@ -46,3 +55,8 @@ def _iter_names(code: str) -> Iterator[str]:
         length = next((n for n in range(len(parts) - 1, 0, -1) if ".".join(parts[:n]) in modules), 0)
         if length:
             yield f"{modules['.'.join(parts[:length])]}.{parts[length]}"
+
+
+def _get_placeholder(match: re.Match[str]) -> str:
+    # An empty string still keeps apart what stands before and behind it.
+    return "" if match[0].startswith("#") else "''"

@@ -27,6 +27,7 @@ from tests.lab.quality import (
     unseen_projects,
     whole_prompts,
 )
+from tests.lab.quality.drawing import draw
 from tests.lab.quality.figures import Figure
 from tests.lab.quality.repository_questions import read_cases
 
@@ -77,6 +78,12 @@ def test_figures_are_shown_beside_goal_baseline_and_last_commit(
     picture = (tmp_path / "pictures/quality-search.svg").read_text()
     assert "recall &lt;@5&gt;" in picture
     ElementTree.fromstring(picture)  # noqa: S314  our own picture
+
+
+def test_counts_are_no_bars() -> None:
+    picture = draw("search", [RECALL, Figure("questions", 524, is_count=True), FALSE_ALARMS])
+    assert "questions" not in picture
+    assert picture == draw("search", [RECALL, FALSE_ALARMS])
 
 
 def test_every_part_names_repositories_as_github_does() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 import threading
 import zipfile
@@ -83,6 +84,17 @@ def test_nothing_is_overwritten_and_no_daemon_may_run(deployment: Deployment) ->
     assert count(data / "journal.db") == 3
 
 
+def test_a_backup_is_tried_in_another_folder_beside_the_daemon(deployment: Deployment) -> None:
+    data = deployment.folder / "data"
+    asyncio.run(write(data, 0, 3))
+    archive = deployment.folder / "saved.zip"
+    deployment.call("backup", str(archive))
+    restored = deployment.folder / "restored"
+    with daemon_lock(data):
+        deployment.call("restore", str(archive), "--set", f"data_dir={restored}")
+    assert count(restored / "journal.db") == 3
+
+
 @pytest.mark.parametrize(
     ("target", "code", "words"),
     [
@@ -116,12 +128,18 @@ def test_a_file_that_is_damaged_or_none_restores_nothing(deployment: Deployment)
     (data / "journal.db").unlink()
     content = archive.read_bytes()
     assert "there is no file" in deployment.call("restore", "nowhere.zip", code=2).output
+    flipped = bytearray(content)
+    start = content.index(b"data/journal.db") + len("data/journal.db")
+    flipped[start : start + 200] = bytes(byte ^ 0xFF for byte in content[start : start + 200])
+    encrypted = re.sub(rb"(PK\x01\x02.{4}).", b"\\1\x01", content, flags=re.DOTALL)
     damaged_journal = deployment.folder / "damaged.zip"
     with zipfile.ZipFile(damaged_journal, "w") as file:
         file.writestr("data/journal.db", b"SQLite format 3\0" + b"?" * 5000)
     for broken, code, words in (
         (content[: len(content) // 2], 2, "no backup, or not a whole one"),
         (b"text", 2, "no backup, or not a whole one"),
+        (bytes(flipped), 2, "no backup, or not a whole one"),
+        (encrypted, 2, "no backup, or not a whole one"),
         (damaged_journal.read_bytes(), 1, "journal.db is damaged"),
     ):
         archive.write_bytes(broken)

@@ -586,10 +586,21 @@ class TestConfiguration:
     def test_two_bots_with_one_token_are_refused(self, monkeypatch: pytest.MonkeyPatch, journal: Journal) -> None:
         monkeypatch.setenv("ONE", "42:x")
         monkeypatch.setenv("TWO", "42:x")
-        clash = "bots.two.telegram.token is the same as bots.one.telegram.token: every bot needs its own"
+        clash = "bots.two.telegram.token is the same as bots.one.telegram.token: give each its own"
         assert find_token_conflicts(pair()) == [clash]
-        with pytest.raises(UsageError, match="every bot needs its own"):
+        with pytest.raises(UsageError, match="give each its own"):
             make_adapters(pair(), journal)
+
+    async def test_two_clients_of_the_api_with_one_token_are_no_bots(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("ONE", "a-token-of-the-api")
+        clients = {name: {"token": {"env": "ONE"}} for name in ("a", "b")}
+        settings = Settings.model_validate({"data_dir": tmp_path, "api": {"port": 8000, "clients": clients}})
+        clash = "api.clients.b.token is the same as api.clients.a.token: give each its own"
+        assert find_token_conflicts(settings) == [clash]
+        findings = await check(settings, live=False)
+        assert [finding.subject for finding in findings if finding.text == clash] == ["configuration"]
 
     def test_adapters_come_with_their_names_and_cursors(
         self, monkeypatch: pytest.MonkeyPatch, journal: Journal
@@ -627,10 +638,10 @@ class TestConfiguration:
         }
         assert texts["bots.one.telegram"] == "the token belongs to @kimas_bot"
         assert texts["bots.two.telegram"] == "the token belongs to @second_bot"
-        assert "bots" not in texts
+        assert "configuration" not in texts
         monkeypatch.setenv("TWO", first.token)
         texts = {finding.subject: finding.text for finding in await check(settings, live=False)}
-        assert "every bot needs its own" in texts["bots"]
+        assert "give each its own" in texts["configuration"]
         assert first.token not in str(texts)
 
 

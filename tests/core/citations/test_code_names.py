@@ -19,6 +19,18 @@ from core.citations.code_names import find_package_names
         ("import numpy as np\nnp.array", []),
         ("from .rocket import Server\nserver.rocket.x", []),
         ("rocket.serve()", []),
+        ("import rocket, os as o, rocket.web as w\nw.Server()", ["rocket", "rocket.web", "rocket.web.Server"]),
+        ("import rocket; rocket.serve()", ["rocket", "rocket.serve"]),
+        ("from rocket import (\n    Server,  # one (of two)\n    Client,\n)", ["rocket.Server", "rocket.Client"]),
+        ("import rocket\nprint('see rocket.example.org')  # or rocket.example.com", ["rocket"]),
+        (
+            r"""import rocket
+print("it's \" rocket.no", '# rocket.no'); rocket.serve("")""",
+            ["rocket", "rocket.serve"],
+        ),
+        ("'''Use it:\nfrom rocket import No\nit's \"rocket.no\" '''\nimport rocket", ["rocket"]),
+        ("import rocket\nprint('don't)\nrocket.serve('", ["rocket", "rocket.serve"]),
+        ("import rocket\nrocket.run(f'''a\nrocket.no''', '''rocket", ["rocket", "rocket.run"]),
     ],
 )
 def test_only_what_is_certain_is_found(code: str, names: list[str]) -> None:

@@ -80,10 +80,10 @@ def measure(data: Path) -> list[Figure]:
                 renamed = [f"{full}{ENDING}" for full in names if "." in full]
                 noticed += [not is_known(full, package.modules, package.weights) for full in renamed]
     return [
-        Figure("blocks of documentation with names to look up", counts["documentation"][0]),
-        Figure("marked of 100 of these", 100 * counts["documentation"][1] / counts["documentation"][0]),
-        Figure("blocks of answers with names to look up", counts["answers"][0]),
-        Figure("marked of 100 of these answers", 100 * counts["answers"][1] / max(1, counts["answers"][0])),
+        Figure("blocks of documentation with names to look up", counts["documentation"][0], is_count=True),
+        Figure("documentation: blocks marked", counts["documentation"][1] / counts["documentation"][0]),
+        Figure("blocks of answers with names to look up", counts["answers"][0], is_count=True),
+        Figure("answers: blocks marked", counts["answers"][1] / max(1, counts["answers"][0])),
         Figure("made-up names that are noticed", sum(noticed) / len(noticed), 0.9),
     ]
 

@@ -14,10 +14,11 @@ STYLE = ".value{fill:#2f81f7}.baseline{fill:#8c959f}.goal{stroke:#1a7f37;stroke-
 
 
 def draw(part: str, figures: list[Figure]) -> str:
-    """Return a chart: a bar a figure, BM25 alone as a thin bar below it, the goal as a line."""
+    """Return a chart: a bar a share (counts have none), BM25 alone as a thin bar below it, the goal as a line."""
     title = f"{part.replace('_', ' ')}: blue is KIMAs, grey BM25 alone, the green line the goal"
-    height = TOP + ROW * len(figures) + 6
-    rows = [_row(figure, TOP + ROW * index) for index, figure in enumerate(figures)]
+    shares = [figure for figure in figures if not figure.is_count]
+    height = TOP + ROW * len(shares) + 6
+    rows = [_row(figure, TOP + ROW * index) for index, figure in enumerate(shares)]
     body = "\n".join([svg.text(4, 18, title, "title"), *rows])
     return svg.document(title, WIDTH, height, body, STYLE, ".goal{stroke:#3fb950}")
 

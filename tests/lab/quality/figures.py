@@ -11,7 +11,7 @@ COMMITTED = Path(__file__).with_name("figures.json")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured value between 0 and 1.
+    """One measured value between 0 and 1, or, with `is_count`, a number of cases.
 
     `goal` is what the project wants to reach (at least, or at most when `lower_is_better`), `baseline` what plain BM25
     reaches on the same data; both are None where there is no such thing.
@@ -22,6 +22,7 @@ class Figure:
     goal: float | None = None
     baseline: float | None = None
     lower_is_better: bool = False
+    is_count: bool = False
 
     def reaches_goal(self) -> bool:
         """Return whether the value is at least as good as the goal; True where there is none."""
