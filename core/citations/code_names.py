@@ -22,11 +22,11 @@ _MODULE = re.compile(r"(?P<module>[A-Za-z_][\w.]{0,200})(?:[ \t]+as[ \t]+(?P<ali
 _COMMENT_OR_STRING = re.compile(
     r"#[^\n]*"
     r"|(?P<triple>\"{3}|'{3})(?:\\.|[^\\])*?(?:(?P=triple)|\Z)"
-    r"|(?P<quote>[\"'])(?:\\.|(?!(?P=quote))[^\\\n])*+(?P=quote)?+",
+    r"|(?P<quote>[\"'])(?:\\.|(?!(?P=quote))[^\\\n])*(?P=quote)?",
     re.DOTALL,
 )
 _NAME = re.compile(r"[A-Za-z_]\w{0,100}")
-_DOTTED_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*+(?:\.[A-Za-z_]\w*+){1,8}+")
+_DOTTED_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*+(?:\.[A-Za-z_]\w*+){1,8}")
 
 
 def find_package_names(text: str, packages: Collection[str]) -> list[str]:
