@@ -155,7 +155,8 @@ def _get_ignore_reason(account: Json, me: Identity) -> str:
 
 
 def _is_own(status: Json, me: Identity) -> bool:
-    return str(status["account"]["id"]) == me.id
+    # A status that is quoted may come without its author.
+    return str((status.get("account") or {}).get("id")) == me.id
 
 
 def _count_answers(above: Sequence[Json], me: Identity) -> int:

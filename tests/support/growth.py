@@ -78,6 +78,11 @@ UNITS = (
     "?",
 )
 
+# The timer comes again after so many seconds of processor time.
+AGAIN_S = 0.05
+# Of `weakref` and of hypothesis.
+COLLECTOR_CALLBACKS = ("_remove", "gc_callback")
+
 
 @dataclass(frozen=True)
 class Growth:
@@ -201,7 +206,7 @@ def _raising_when_slow() -> Iterator[None]:
 @contextmanager
 def _cpu_limit(seconds: float) -> Iterator[None]:
     """Raise `TooSlow` in the block after so much processor time."""
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, AGAIN_S)
     try:
         yield
     finally:
@@ -209,4 +214,6 @@ def _cpu_limit(seconds: float) -> Iterator[None]:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    raise TooSlow
+    # In a callback of the garbage collector an exception would be lost, and reported as such. The timer comes again.
+    if frame is None or frame.f_code.co_name not in COLLECTOR_CALLBACKS:
+        raise TooSlow
