@@ -46,8 +46,8 @@ class Completion:
 
 
 def finish_reason(reply: Reply) -> str:
-    """Return why an answer ended: `length` where it was cut short."""
-    return "length" if "write" in reply.trace.degraded else "stop"
+    """Return why an answer ended: `length` where the model's was cut short; quotes in its place are whole."""
+    return "length" if "write" in reply.trace.degraded and not reply.is_extractive else "stop"
 
 
 def to_usage(reply: Reply) -> Mapping[str, int]:

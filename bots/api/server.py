@@ -39,7 +39,7 @@ MAX_BODY_BYTES = 512 * 1024
 READ_TIMEOUT_S = 10.0
 # Proxies close a connection on which nothing comes for a minute.
 KEEP_ALIVE_S = 15.0
-# How often it is looked whether the client is still there while it waits for a whole answer.
+# How often it is looked whether the client is still there while it waits.
 LOOK_S = 0.5
 # A mark of a citation is no longer.
 MAX_MARK_CHARS = 12
@@ -193,9 +193,13 @@ class ApiServer:
             await _send_end(response, completion, Reply(task_text), with_usage=chat_request.has_usage_chunk)
             return response
         async with self._join(request, body, question) as (running, task):
-            await response.prepare(request)
             try:
-                await _stream(response, completion, running, task, with_usage=chat_request.has_usage_chunk)
+                await response.prepare(request)
+                await _send(response, completion.make_chunk({"role": "assistant", "content": ""}))
+                sent_text = await _stream_text(request, response, completion, running, task)
+                if rest := to_markdown(task.result(), sent_text):
+                    await _send(response, completion.make_chunk({"content": rest}))
+                await _send_end(response, completion, task.result(), with_usage=chat_request.has_usage_chunk)
             except KimasError as error:
                 # The status is sent already: what ends without its last line is no complete answer.
                 await _send(response, _to_rejection(error).to_json())
@@ -236,7 +240,7 @@ class ApiServer:
         async with self._join(request, body, question) as (_, task):
             while not task.done():
                 await asyncio.wait((task,), timeout=LOOK_S)
-                if request.transport is None or request.transport.is_closing():
+                if _has_gone(request):
                     raise Rejected(499, "client_gone", "the client closed the connection")
             return task.result()
 
@@ -288,32 +292,39 @@ async def _send(response: web.StreamResponse, value: Mapping[str, Any]) -> None:
     await response.write(f"data: {json.dumps(value, ensure_ascii=False)}\n\n".encode())
 
 
-async def _stream(
+def _has_gone(request: web.Request) -> bool:
+    """Return whether the client has closed the connection."""
+    return request.transport is None or request.transport.is_closing()
+
+
+async def _stream_text(
+    request: web.Request,
     response: web.StreamResponse,
     completion: Completion,
     running: RunningAnswer,
     task: asyncio.Task[Reply],
-    *,
-    with_usage: bool,
-) -> None:
-    """Send an answer as it grows, and a comment where nothing comes. Raises `KimasError` where it fails."""
-    await _send(response, completion.make_chunk({"role": "assistant", "content": ""}))
+) -> str:
+    """Send an answer as it grows, until it is whole or failed, and a comment where nothing comes. Return what was sent.
+
+    Raises `ConnectionError` when the client has gone.
+    """
     sent_text = ""
+    sent_at = time.monotonic()
     while not task.done():
         change_task = asyncio.create_task(running.wait_for_change())
-        await asyncio.wait((task, change_task), timeout=KEEP_ALIVE_S, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((task, change_task), timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
         change_task.cancel()
+        if _has_gone(request):
+            raise ConnectionError("the client closed the connection")
         text = get_settled(running.text)
         if len(text) > len(sent_text) and text.startswith(sent_text):
             await _send(response, completion.make_chunk({"content": text[len(sent_text) :]}))
             sent_text = text
-        elif not change_task.done():
+            sent_at = time.monotonic()
+        elif time.monotonic() - sent_at >= KEEP_ALIVE_S:
             await response.write(b": waiting\n\n")
-    reply = task.result()
-    rest = to_markdown(reply, sent_text)
-    if rest:
-        await _send(response, completion.make_chunk({"content": rest}))
-    await _send_end(response, completion, reply, with_usage=with_usage)
+            sent_at = time.monotonic()
+    return sent_text
 
 
 async def _send_end(response: web.StreamResponse, completion: Completion, reply: Reply, *, with_usage: bool) -> None:

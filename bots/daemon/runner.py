@@ -61,7 +61,8 @@ async def run(settings: Settings, *, dry_run: bool = False, reload_settings: Set
             # A dry run may try a configuration that lacks a source by mistake.
             await stack.enter_async_context(daemon.refresh_scheduler.run(purge_removed=not dry_run))
             await stack.enter_async_context(open_operator_page(settings, daemon))
-            await stack.enter_async_context(open_api(settings, daemon))
+            if not dry_run:
+                await stack.enter_async_context(open_api(settings, daemon))
             await _serve(settings, daemon, stack, stop, force_stop)
     _log.info("daemon.stopped")
     return 0

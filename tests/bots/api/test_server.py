@@ -16,6 +16,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
+from bots.api.completions import finish_reason
 from bots.api.server import get_settled, serve_api
 from bots.daemon.adapters import find_port_conflicts
 from core.answering.service import AnswerService
@@ -25,6 +26,7 @@ from core.settings import ApiSettings, Settings
 from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings, RuntimeOverrides
 from core.types import Question, Reply
+from core.types.replies import Trace
 from tests.support.fixtures import INSTALL, InMemoryLibrary, parts, passage, settings
 from tests.support.free_ports import free_port
 from tests.support.scripted import ScriptedPeer, models
@@ -356,8 +358,9 @@ async def test_work_ends_when_the_client_has_gone(is_streaming: bool) -> None:
         await writer.drain()
         await asyncio.sleep(0.1)
         writer.close()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(5):
             await ended.wait()
+        assert ended.is_set(), "long before the next comment that keeps a stream alive"
 
 
 async def test_a_client_is_answered_from_what_its_audience_may_see() -> None:
@@ -453,6 +456,15 @@ async def test_a_daemon_may_serve_programs_alone(tmp_path: Path) -> None:
     finally:
         process.terminate()
         assert await process.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("degraded", "is_extractive", "reason"),
+    [(("write",), False, "length"), (("write",), True, "stop"), ((), False, "stop")],
+)
+def test_an_answer_that_was_cut_says_so(degraded: tuple[str, ...], is_extractive: bool, reason: str) -> None:
+    trace = Trace("", "single", (), {}, degraded=degraded)
+    assert finish_reason(Reply("Yes.", trace=trace, is_extractive=is_extractive)) == reason
 
 
 def test_ports_that_two_parts_listen_on_are_named() -> None:
