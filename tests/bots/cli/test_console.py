@@ -176,7 +176,8 @@ async def test_a_conversation_goes_on_while_vectors_are_made(tmp_path: Path, mod
         await asyncio.to_thread(output.read, lambda: "[1]" in output.text())
         model.hang = False
         output.type(b"/sources\r")
-        await asyncio.to_thread(output.read, lambda: "refreshed" in output.text())
+        # Before the prompt is back, Ctrl-C would end the command and not the conversation.
+        await asyncio.to_thread(output.read, lambda: "\n>" in output.text().partition("refreshed")[2])
         output.type(b"\x03")
         assert await asyncio.to_thread(output.end) == 0
 
