@@ -198,9 +198,11 @@ class BlockCollector:
         return next((frame for frame in reversed(self._frames[1:]) if frame.tag == tag), None)
 
     def _end_text(self) -> None:
+        self._links.clear()
+        if not self._text and self._code is None:
+            return
         text = "\n".join(" ".join(line.split()) for line in self._text.split("\n") if line.strip())
         self._text = ""
-        self._links.clear()
         if self._code is not None:
             code = self._code.strip("\n")
             self._code = None
@@ -270,11 +272,11 @@ def _close_blocks(frame: _Frame, parent: _Frame) -> list[Block]:
     return [block] if block else list(children)
 
 
-def make_item(blocks: tuple[Block, ...]) -> Block:
+def make_item(blocks: tuple[Block, ...], start_line: int = 0, end_line: int = 0) -> Block:
     """Return the item of a list: its first paragraph is its text."""
-    if blocks and blocks[0].kind == "paragraph":
-        return Block("item", blocks[0].text, blocks[1:])
-    return Block("item", children=blocks)
+    has_text = bool(blocks) and blocks[0].kind == "paragraph"
+    text = blocks[0].text if has_text else ""
+    return Block("item", text, blocks[has_text:], start_line=start_line, end_line=end_line)
 
 
 def _join_text(blocks: tuple[Block, ...] | list[Block]) -> str:

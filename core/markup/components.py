@@ -160,11 +160,12 @@ class _Rewriter:
     def _emit(self, text: str) -> None:
         first, *others = text.split("\n")
         self._line += first
-        for line in others:
-            self._end_line()
-            self.number += 1
+        if others:
+            self.lines += [self._line, *others[:-1]]
+            self.numbers += [self._line_number, *range(self.number + 1, self.number + len(others))]
+            self.number += len(others)
             self._line_number = self.number
-            self._line = line
+            self._line = others[-1]
 
     def _skip(self, text: str) -> None:
         self.number += text.count("\n")

@@ -90,7 +90,11 @@ _WIDE_LINE_BREAK = re.compile(rf"(?<={_WIDE})[ \t]*\n[ \t]*(?={_WIDE})")
 
 def join_lines(text: str) -> str:
     """Return lines of prose as one line; those of Chinese and Japanese are joined without a blank."""
-    return " ".join(_WIDE_LINE_BREAK.sub("", text).split())
+    return " ".join(_join_wide_lines(text).split())
+
+
+def _join_wide_lines(text: str) -> str:
+    return text if text.isascii() or "\n" not in text else _WIDE_LINE_BREAK.sub("", text)
 
 
 def strip_tags(text: str, replacement: str = "") -> str:
@@ -108,9 +112,10 @@ def clean_inline(
     text = text.strip()
     if len(text) > MAX_INLINE_CHARS or not _CHANGED_MARKUP.search(text):
         return join_lines(text)
-    text = _ATTRIBUTES.sub("", _WIDE_LINE_BREAK.sub("", text))
+    text = _join_wide_lines(text)
     labels = environment.get("labels", {})
     if "{" in text:
+        text = _ATTRIBUTES.sub("", text)
         text = _PART_ATTRIBUTES.sub(r"\1\2", text)
         text = _SUBSTITUTION.sub(r"\1\2", _ROLE.sub(lambda match: write_role(match, labels), text))
     if keeps_ways and ONLY_LINK.fullmatch(text) and not _OTHER_ADDRESS.search(text):
