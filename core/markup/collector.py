@@ -147,10 +147,10 @@ class BlockCollector:
         elif tag in ("td", "th", "tr") and self._find_frame("table"):
             self._open_cell(tag)
         elif tag != "p" and len(self._frames) < _MAX_FRAMES:
-            label = attributes.get("title", "")
+            label = attributes.get("title") or attributes.get("label", "")
             description = attributes.get("text", "")
             frame = _Frame(tag, label=label, start_line=self._line)
-            frame.kind, frame.level = _get_kind(tag, label)
+            frame.kind, frame.level = _get_kind(tag, label, tag not in HTML_TAGS or "label" in attributes)
             frame.labels = attributes["items"].split("|") if "items" in attributes else []
             if frame.kind == "admonition":
                 kind = attributes.get("type", tag)
@@ -236,12 +236,12 @@ def _read_attributes(text: str) -> dict[str, str]:
     }
 
 
-def _get_kind(tag: str, label: str) -> tuple[BlockKind | None, int]:
+def _get_kind(tag: str, label: str, is_component: bool) -> tuple[BlockKind | None, int]:
     """Return what a tag is as a block, None where it only holds others, and its level."""
     if tag in _HEADINGS:
         return "heading", _HEADINGS[tag]
     kind = _KINDS.get(tag)
-    if kind is None and label and tag not in _GROUPS and tag not in HTML_TAGS:
+    if kind is None and label and tag not in _GROUPS and is_component:
         kind = "definition" if tag in _CARDS else "tab"
     return kind, int(tag == "ol")
 

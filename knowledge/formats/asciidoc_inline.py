@@ -48,7 +48,7 @@ _MARKS = re.compile(
     """,
     re.VERBOSE,
 )
-_DASHES = re.compile(r"(?<=[ \w])--(?=[ \w])")
+_DASHES = re.compile(r"(?<=\w)--(?=\w)|(?<= )--(?= )")
 _NAMED = re.compile(r",\s*[\w-]{1,30}=.*", re.DOTALL)
 _ESCAPED_REFERENCE = re.compile(r"\\(?=\{[\w-]{1,100}\})")
 _QUOTES = re.compile(r"__(?=\S)((?:[^_\n]|_(?!_)){1,200})__|\*\*(?=\S)([^*\n]{1,200})\*\*")

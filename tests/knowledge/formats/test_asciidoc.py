@@ -95,6 +95,8 @@ def test_attributes_conditions_and_headings(text: str, expected: str) -> None:
         ("image:a.png[x]icon:b[] a((term))(((hidden)))b.footnote:[See xref:a.adoc[A].]", "atermb. (See A.)"),
         ("icon:lock[] [[a]]`link:#a[`x.y`]` `xref:b.adoc[z]`", "`x.y` `z`"),
         ("javadoc:org.a.B[] issue:12[] x:y[z w]", "`org.a.B` `12` x:y[z w]"),
+        ("cp --all a--b, -- and --", "cp --all a—b, — and --"),
+        ("(x)--(y) run --no-a -b", "(x)--(y) run --no-a -b"),
         ("\\*no* \"`q`\" a -- b &lt;&#39; std::vector", "\\*no\\* “q” a — b <' std::vector"),
         ("using {url}[the `+` mark], `a{plus}b` and `&#43;`", "using the `+` mark, `a+b` and `+`"),
         ("one +\ntwo\n// not this\nthree", "one  \ntwo three"),
