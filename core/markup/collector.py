@@ -273,8 +273,8 @@ def _close_blocks(frame: _Frame, parent: _Frame) -> list[Block]:
 
 
 def make_item(blocks: tuple[Block, ...], start_line: int = 0, end_line: int = 0) -> Block:
-    """Return the item of a list: its first paragraph is its text."""
-    has_text = bool(blocks) and blocks[0].kind == "paragraph"
+    """Return the item of a list: its first paragraph, or its heading, is its text."""
+    has_text = bool(blocks) and blocks[0].kind in ("paragraph", "heading")
     text = blocks[0].text if has_text else ""
     return Block("item", text, blocks[has_text:], start_line=start_line, end_line=end_line)
 

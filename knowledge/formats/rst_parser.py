@@ -32,6 +32,8 @@ from knowledge.formats.rst_names import (
 )
 
 _OPTION = re.compile(r":(?!:)([^:\n]+):(?:[ ]+(.*))?$")
+# Sphinx describes a class of Python by the directive with which docutils names a style.
+_PYTHON_CLASS = re.compile(r"[\w.]*[A-Z.(]")
 _HIDDEN_INPUT = (":hide-code:", ":hide-input:")
 _TARGET = re.compile(r"(.+)<[^<>]*>", re.DOTALL)
 # docutils reads nothing of a document with a longer line; only marks in a text take longer than its length.
@@ -212,7 +214,8 @@ class _AnyDirective(Directive):
         title = " ".join(argument)
         if name in VERSIONS or name in ADMONITIONS:
             return self._make_admonition(name, argument, head_size)
-        if name in CONTAINERS:
+        is_described = name in OBJECTS and (":" in full_name or _PYTHON_CLASS.match(title))
+        if name in CONTAINERS and not is_described:
             container = self._make_container("glossary" if name == "glossary" else "group", "", head_size)
             if name == "table" and title:
                 container[0].insert(0, self._parse_paragraph(title))

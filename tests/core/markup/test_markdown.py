@@ -170,6 +170,11 @@ def test_lists_tables_and_quotations_are_trees() -> None:
     assert (definition.text, definition.children[0].text) == ("Term", "What it is.")
 
 
+@pytest.mark.parametrize("heading", ["##### Build it", "# Build it", "Build it\n   -----"])
+def test_a_heading_is_the_text_of_its_item(heading: str) -> None:
+    assert read(f"1. {heading}\n\n   Run it.\n2. Next") == "1. Build it\n\n   Run it.\n\n2. Next"
+
+
 def test_every_block_has_its_lines() -> None:
     text = "---\ntitle: T\n---\n\n# H\n\na\nb\n\n- c\n- d\n\n<!-- x\ny -->\n\n:::note\ne\n:::\n\nf\n"
     assert [(block.kind, block.start_line, block.end_line) for block in read_markdown(text)] == [

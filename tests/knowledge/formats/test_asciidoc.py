@@ -138,6 +138,7 @@ def test_a_reference_without_a_text_shows_the_title_of_what_it_leads_to(referenc
          "**Java**\n\n```java\nint x;\n```\n\n**Shell**\n\nRun it."),
         ("[tabs]\n====\nLinux::\n+\napt\nMac::\n+\nbrew\n====", "**Linux**\n\napt\n\n**Mac**\n\nbrew"),
         (". a\n+\n----\nx\n----\n+\n<1> b\n\n. c", "1. a\n\n   ```\n   x\n   ```\n\n   1. b\n\n2. c"),
+        ("One\n+\n----\nx\n----\n\nTwo +\nthree + four", "One\n\n```\nx\n```\n\nTwo  \nthree + four"),
         ("* a\n+\nmore\n* b\n+\none\n+\ntwo", "- a\n\n  more\n\n- b\n\n  one\n\n  two"),
         ('[source,java,role="primary"]\n.Java\n----\na();\n----', "**Java**\n\n```java\na();\n```"),
     ],
@@ -160,6 +161,8 @@ def test_lists_and_tabs(text: str, expected: str) -> None:
         ("|===\n|+|addition\n0*|c 0+|d\n|===", (), (("+", "addition"), ("c", "d"))),
         (",===\na,b\nc,\"d,e\"\n,===", (), (("a", "b"), ("c", "d,e"))),
         ("|===\n|`x` |*y*\n|===", (), (("`x`", "**y**"),)),
+        ("[cols=\"m,1\"]\n|===\n|[[a-b]]hz.port\n\nHZ_PORT\n|[[c]]Port\n|===", (), (("`hz.port HZ_PORT`", "Port"),)),
+        ("[cols=\"1m,l\"]\n|===\n|*a* b_c, d\\*e |[[x]] *y*\n|===", (), (("`a b_c, d*e`", "`[[x]] *y*`"),)),
     ],
 )  # fmt: skip
 def test_tables(text: str, header: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> None:
