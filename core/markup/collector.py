@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from core.markup.document import Block, BlockKind, to_plain
-from core.markup.inline import HIDDEN_TAGS, HTML_TAGS
+from core.markup.document import Block, BlockKind
+from core.markup.inline import HIDDEN_TAGS, HTML_TAGS, write_code
 
 # Python refuses to read a number of thousands of digits.
 _LONG_REFERENCE = re.compile(r"&#\d{8,};?")
@@ -283,6 +283,6 @@ def _join_text(blocks: tuple[Block, ...] | list[Block]) -> str:
     """Return blocks as one line of inline Markdown."""
     texts: list[str] = []
     for block in blocks:
-        text = f"`{to_plain(block.text)}`" if block.kind == "code" else block.text
+        text = write_code(" ".join(block.text.split())) if block.kind == "code" else block.text
         texts += filter(None, (text, _join_text(block.children)))
     return " ".join(texts)

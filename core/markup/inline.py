@@ -145,7 +145,7 @@ def is_formula(text: str) -> bool:
 
 def _write_formula(match: re.Match[str]) -> str:
     formula = match["bracketed"] or match["formula"] or ""
-    return _write_code(" ".join(formula.split())) if is_formula(formula) else match[0]
+    return write_code(" ".join(formula.split())) if is_formula(formula) else match[0]
 
 
 def _write_named_link(match: re.Match[str], references: Mapping[str, Any]) -> str:
@@ -197,7 +197,7 @@ def _is_placeholder(tag: str, name: str) -> bool:
 def _write_token(token: Token) -> str:
     """Return a token as Markdown; pictures and the marks of footnotes are no text."""
     if token.type == "code_inline":
-        return _write_code(token.content)
+        return write_code(token.content)
     if token.type == "html_inline":
         return _write_tag(token.content)
     if token.type in ("text", "text_special"):
@@ -210,7 +210,8 @@ def _write_token(token: Token) -> str:
     return _LINE_BREAKS.get(token.type, "")
 
 
-def _write_code(code: str) -> str:
+def write_code(code: str) -> str:
+    """Return code as inline Markdown, whatever ticks it holds."""
     longest_run = max(map(len, re.findall("`+", code)), default=0)
     ticks = "`" * (longest_run + 1)
     space = " " if code.startswith("`") or code.endswith("`") else ""

@@ -22,7 +22,7 @@ from mdit_py_plugins.footnote import footnote_plugin
 from core.markup.collector import ADMONITIONS, VERSIONS, BlockCollector, make_item
 from core.markup.components import read_source
 from core.markup.document import Block, BlockKind, to_plain
-from core.markup.inline import clean_inline, is_formula
+from core.markup.inline import clean_inline, is_formula, write_code
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
@@ -538,6 +538,9 @@ def _get_text(item: Block) -> str:
     """Return an item of a list as a cell."""
     texts = [
         item.text,
-        *(f"`{to_plain(child.text)}`" if child.kind == "code" else _get_text(child) for child in item.children),
+        *(
+            write_code(" ".join(child.text.split())) if child.kind == "code" else _get_text(child)
+            for child in item.children
+        ),
     ]
     return " ".join(filter(None, texts))

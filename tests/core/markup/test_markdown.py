@@ -170,6 +170,15 @@ def test_lists_tables_and_quotations_are_trees() -> None:
     assert (definition.text, definition.children[0].text) == ("Term", "What it is.")
 
 
+@pytest.mark.parametrize("code", ["{ref}`a`", "```{note} b\n```", "a_b_ *c* [d](e)"])
+def test_code_in_a_cell_is_as_it_stands(code: str) -> None:
+    fence = "\n    ".join(["````", *code.split("\n"), "````"])
+    [table] = read_markdown(f"`````{{list-table}}\n* - A\n  - B\n* - {fence}\n  - b\n`````")
+    assert table.rows[0][0].strip("` ") == code.replace("\n", " ").strip("` ")
+    [page_table] = read_markdown(f"<table><tr><td><pre>{code}</pre></td></tr></table>")
+    assert page_table.rows[0][0].strip("` ") == code.replace("\n", " ").strip("` ")
+
+
 @pytest.mark.parametrize("heading", ["##### Build it", "# Build it", "Build it\n   -----"])
 def test_a_heading_is_the_text_of_its_item(heading: str) -> None:
     assert read(f"1. {heading}\n\n   Run it.\n2. Next") == "1. Build it\n\n   Run it.\n\n2. Next"

@@ -95,6 +95,7 @@ def test_attributes_conditions_and_headings(text: str, expected: str) -> None:
         ("image:a.png[x]icon:b[] a((term))(((hidden)))b.footnote:[See xref:a.adoc[A].]", "atermb. (See A.)"),
         ("icon:lock[] [[a]]`link:#a[`x.y`]` `xref:b.adoc[z]`", "`x.y` `z`"),
         ("javadoc:org.a.B[] issue:12[] x:y[z w]", "`org.a.B` `12` x:y[z w]"),
+        ("`https://x.org/a[the a]` `link:b.html[b]` `xref:c.adoc[`c`]` `x[1]`", "`the a` `b` `c` `x[1]`"),
         ("cp --all a--b, -- and --", "cp --all a—b, — and --"),
         ("(x)--(y) run --no-a -b", "(x)--(y) run --no-a -b"),
         ("\\*no* \"`q`\" a -- b &lt;&#39; std::vector", "\\*no\\* “q” a — b <' std::vector"),
