@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from core.markup.document import Block, BlockKind, to_plain
-from core.markup.inline import HIDDEN_TAGS, HTML_TAGS
+from core.markup.document import Block, BlockKind
+from core.markup.inline import HIDDEN_TAGS, HTML_TAGS, write_code
 
 # Python refuses to read a number of thousands of digits.
 _LONG_REFERENCE = re.compile(r"&#\d{8,};?")
@@ -147,10 +147,10 @@ class BlockCollector:
         elif tag in ("td", "th", "tr") and self._find_frame("table"):
             self._open_cell(tag)
         elif tag != "p" and len(self._frames) < _MAX_FRAMES:
-            label = attributes.get("title", "")
+            label = attributes.get("title") or attributes.get("label", "")
             description = attributes.get("text", "")
             frame = _Frame(tag, label=label, start_line=self._line)
-            frame.kind, frame.level = _get_kind(tag, label)
+            frame.kind, frame.level = _get_kind(tag, label, tag not in HTML_TAGS or "label" in attributes)
             frame.labels = attributes["items"].split("|") if "items" in attributes else []
             if frame.kind == "admonition":
                 kind = attributes.get("type", tag)
@@ -198,9 +198,11 @@ class BlockCollector:
         return next((frame for frame in reversed(self._frames[1:]) if frame.tag == tag), None)
 
     def _end_text(self) -> None:
+        self._links.clear()
+        if not self._text and self._code is None:
+            return
         text = "\n".join(" ".join(line.split()) for line in self._text.split("\n") if line.strip())
         self._text = ""
-        self._links.clear()
         if self._code is not None:
             code = self._code.strip("\n")
             self._code = None
@@ -234,12 +236,12 @@ def _read_attributes(text: str) -> dict[str, str]:
     }
 
 
-def _get_kind(tag: str, label: str) -> tuple[BlockKind | None, int]:
+def _get_kind(tag: str, label: str, is_component: bool) -> tuple[BlockKind | None, int]:
     """Return what a tag is as a block, None where it only holds others, and its level."""
     if tag in _HEADINGS:
         return "heading", _HEADINGS[tag]
     kind = _KINDS.get(tag)
-    if kind is None and label and tag not in _GROUPS and tag not in HTML_TAGS:
+    if kind is None and label and tag not in _GROUPS and is_component:
         kind = "definition" if tag in _CARDS else "tab"
     return kind, int(tag == "ol")
 
@@ -270,17 +272,17 @@ def _close_blocks(frame: _Frame, parent: _Frame) -> list[Block]:
     return [block] if block else list(children)
 
 
-def make_item(blocks: tuple[Block, ...]) -> Block:
-    """Return the item of a list: its first paragraph is its text."""
-    if blocks and blocks[0].kind == "paragraph":
-        return Block("item", blocks[0].text, blocks[1:])
-    return Block("item", children=blocks)
+def make_item(blocks: tuple[Block, ...], start_line: int = 0, end_line: int = 0) -> Block:
+    """Return the item of a list: its first paragraph, or its heading, is its text."""
+    has_text = bool(blocks) and blocks[0].kind in ("paragraph", "heading")
+    text = blocks[0].text if has_text else ""
+    return Block("item", text, blocks[has_text:], start_line=start_line, end_line=end_line)
 
 
 def _join_text(blocks: tuple[Block, ...] | list[Block]) -> str:
     """Return blocks as one line of inline Markdown."""
     texts: list[str] = []
     for block in blocks:
-        text = f"`{to_plain(block.text)}`" if block.kind == "code" else block.text
+        text = write_code(" ".join(block.text.split())) if block.kind == "code" else block.text
         texts += filter(None, (text, _join_text(block.children)))
     return " ".join(texts)

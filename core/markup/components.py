@@ -31,7 +31,9 @@ _TOKEN = re.compile(
     r"|(?P<expression>\\?\{)",
     re.MULTILINE,
 )
-_BRACES = re.compile(r"\{(?>(?:[^{}]+|\{(?>(?:[^{}]+|\{[^{}]*\})*)\})*)\}")
+# Braces within braces, which nobody nests deeper.
+_MAX_BRACES = 6
+_BRACES = re.compile(r"\{(?>(?:[^{}]+|" * _MAX_BRACES + r"\{[^{}]*\}" + r")*)\}" * _MAX_BRACES)
 _REST_OF_TAG = re.compile(
     rf"(?>(?:[^<>\"'{{}}]+|\"[^\"]{{0,{MAX_SPAN_CHARS}}}\"|'[^']{{0,{MAX_SPAN_CHARS}}}'|{_BRACES.pattern})*)>"
 )
@@ -64,8 +66,9 @@ _LABELS = (
 )
 _TEXTS = ("description", "text", "caption", "content", "answer", "tip")
 _HIGHLIGHT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)highlight\b[^{}\n]*\}\}?")
+_CLOSING_TEMPLATE = re.compile(r"\{(?:%|\{[%<])-?[ \t]*+(?:/|end)[ \t]*+([A-Za-z][\w-]*+)")
 _STRING = re.compile(r"\{\s*([\"'`])([^\"'`]*)\1\s*\}")
-_NAME = re.compile(r"\{\{?\s*(?:[A-Za-z_$][\w$]*\.)*([A-Za-z_$][\w$]*)\s*\}\}?")
+_NAME = re.compile(r"\{{1,3}\s*\.?(?:[A-Za-z_$][\w$]*\.)*([A-Za-z_$][\w$]*)\s*\}{1,3}")
 _FRONT_KEY = re.compile(r"[A-Za-z_][\w -]*+[ \t]*+[:=]|#")
 _FRONT_TITLE = re.compile(r"title[ \t]*[:=][ \t]*(.+)")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
@@ -146,9 +149,11 @@ class _Rewriter:
     numbers: list[int] = field(default_factory=list)
     _line: str = ""
     _line_number: int = 0
+    _closed: frozenset[str] = frozenset()
     _unclosed: set[str] = field(default_factory=set)
 
     def run(self) -> None:
+        self._closed = frozenset(_CLOSING_TEMPLATE.findall(self.text))
         self._line_number = self.number
         position = 0
         while token := _TOKEN.search(self.text, position):
@@ -160,11 +165,12 @@ class _Rewriter:
     def _emit(self, text: str) -> None:
         first, *others = text.split("\n")
         self._line += first
-        for line in others:
-            self._end_line()
-            self.number += 1
+        if others:
+            self.lines += [self._line, *others[:-1]]
+            self.numbers += [self._line_number, *range(self.number + 1, self.number + len(others))]
+            self.number += len(others)
             self._line_number = self.number
-            self._line = line
+            self._line = others[-1]
 
     def _skip(self, text: str) -> None:
         self.number += text.count("\n")
@@ -257,7 +263,8 @@ class _Rewriter:
             self._unclosed.add(name)
         attributes = _show(arguments)
         label = next(iter(_ITEM.findall(arguments)), "")
-        if "=" not in arguments and "/" not in label and not label.endswith((".md", ".html")):
+        # Of what nothing closes, as of marks for the code below, it is none.
+        if name in self._closed and "=" not in arguments and "/" not in label and not label.endswith((".md", ".html")):
             attributes["title"] = label
         self._emit_tag(token.end(), name, bool(token["end"]), attributes)
         return token.end()

@@ -7,6 +7,8 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from markdown_it.common.utils import normalizeReference
+
 from core.language.tokens import HAN, KANA
 
 if TYPE_CHECKING:
@@ -51,8 +53,10 @@ _FORMULA = re.compile(
 _FORMULA_SIGN = re.compile(r"\\[A-Za-z]|(?:\b[^\W_]|[})|])[\^_](?=[^\s_])|\d\^(?=\S)|(?<!\\)[\^_]\{|^\s*[A-Za-z]\s*$")
 # Where a role leads to, behind what it shows.
 _TARGET = re.compile(r"(?<=\S)[ ]?<[^<>]{1,300}>$")
-# A role of MyST.
-_ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`(?!`)")
+# A role of MyST; what stands between two parts in code is none.
+_ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`(?!`)|`+[^`]*`+")
+# A link to a name that another tool knows, as those of mdBook and MkDocs do.
+_NAMED_LINK = re.compile(r"(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]\[([^\[\]\s]{0,200}[.:/#-][^\[\]\s]{1,200})\]|`+[^`]*`+")
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:\s[^<>]*+)?/?>")
 _TAG_NAME = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]*)")
 # A browser shows none of their text.
@@ -71,7 +75,7 @@ _CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
 # What stands before and after them is not on one line.
 _BLOCK_TAGS = frozenset(("br", "dd", "div", "dt", "hr", "li", "ol", "p", "table", "tr", "ul"))
 # A name that a value takes the place of; code that has such names is left as it is.
-_SUBSTITUTION = re.compile(r"(`+[^`]*`+)|\{\{-?[ ]*([\w.-]{1,80}?)[ ]*-?\}\}")
+_SUBSTITUTION = re.compile(r"(`+[^`]*`+)|\{\{\{?-?[ ]*[.$]?([\w.-]{1,80}?)[ ]*-?\}?\}\}")
 # Attributes behind a heading or a paragraph, among them the name of its link.
 _ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*\{:?[ ]?[#.][^{}\n]{0,200}\}[ \t]*$")
 # Attributes of a part of a text, which is in brackets where it is nothing else.
@@ -90,7 +94,11 @@ _WIDE_LINE_BREAK = re.compile(rf"(?<={_WIDE})[ \t]*\n[ \t]*(?={_WIDE})")
 
 def join_lines(text: str) -> str:
     """Return lines of prose as one line; those of Chinese and Japanese are joined without a blank."""
-    return " ".join(_WIDE_LINE_BREAK.sub("", text).split())
+    return " ".join(_join_wide_lines(text).split())
+
+
+def _join_wide_lines(text: str) -> str:
+    return text if text.isascii() or "\n" not in text else _WIDE_LINE_BREAK.sub("", text)
 
 
 def strip_tags(text: str, replacement: str = "") -> str:
@@ -108,13 +116,17 @@ def clean_inline(
     text = text.strip()
     if len(text) > MAX_INLINE_CHARS or not _CHANGED_MARKUP.search(text):
         return join_lines(text)
-    text = _ATTRIBUTES.sub("", _WIDE_LINE_BREAK.sub("", text))
+    text = _join_wide_lines(text)
     labels = environment.get("labels", {})
     if "{" in text:
+        text = _ATTRIBUTES.sub("", text)
         text = _PART_ATTRIBUTES.sub(r"\1\2", text)
         text = _SUBSTITUTION.sub(r"\1\2", _ROLE.sub(lambda match: write_role(match, labels), text))
     if keeps_ways and ONLY_LINK.fullmatch(text) and not _OTHER_ADDRESS.search(text):
         return " ".join(text.split())
+    if "][" in text:
+        references = environment.get("references", {})
+        text = _NAMED_LINK.sub(lambda match: _write_named_link(match, references), text)
     if "\\(" in text or "$" in text:
         text = _FORMULA.sub(_write_formula, text)
     if ":" in text and "[" in text:
@@ -133,7 +145,11 @@ def is_formula(text: str) -> bool:
 
 def _write_formula(match: re.Match[str]) -> str:
     formula = match["bracketed"] or match["formula"] or ""
-    return _write_code(" ".join(formula.split())) if is_formula(formula) else match[0]
+    return write_code(" ".join(formula.split())) if is_formula(formula) else match[0]
+
+
+def _write_named_link(match: re.Match[str], references: Mapping[str, Any]) -> str:
+    return match[1] if match[1] and normalizeReference(match[2]) not in references else match[0]
 
 
 def _write_wiki(match: re.Match[str]) -> str:
@@ -148,6 +164,7 @@ def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:
     tags = [_TAG_NAME.match(token.content) if token.type == "html_inline" else None for token in tokens]
     last_closing = {tag[2].lower(): number for number, tag in enumerate(tags) if tag and tag[1]}
     hidden_tag = ""
+    is_code = False
     for number, (token, tag) in enumerate(zip(tokens, tags, strict=True)):
         name = tag[2].lower() if tag else ""
         is_closed = last_closing.get(name, -1) > number
@@ -163,8 +180,11 @@ def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:
             start, address = links.pop()
             is_named = len(pieces) > start
             text = "".join(pieces[start:]) if is_named else _name_target(address, labels)
-            pieces[start:] = [_write_link(text, address)]
+            pieces[start:] = [text if is_code else _write_link(text, address)]
+        elif is_code and token.type in ("text", "text_special"):
+            pieces.append(token.content)
         else:
+            is_code = not tag[1] if tag and name in _CODE_TAGS else is_code
             pieces.append(_write_token(token))
     return "".join(pieces)
 
@@ -177,7 +197,7 @@ def _is_placeholder(tag: str, name: str) -> bool:
 def _write_token(token: Token) -> str:
     """Return a token as Markdown; pictures and the marks of footnotes are no text."""
     if token.type == "code_inline":
-        return _write_code(token.content)
+        return write_code(token.content)
     if token.type == "html_inline":
         return _write_tag(token.content)
     if token.type in ("text", "text_special"):
@@ -190,7 +210,8 @@ def _write_token(token: Token) -> str:
     return _LINE_BREAKS.get(token.type, "")
 
 
-def _write_code(code: str) -> str:
+def write_code(code: str) -> str:
+    """Return code as inline Markdown, whatever ticks it holds."""
     longest_run = max(map(len, re.findall("`+", code)), default=0)
     ticks = "`" * (longest_run + 1)
     space = " " if code.startswith("`") or code.endswith("`") else ""
@@ -229,7 +250,12 @@ def _write_link(text: str, address: str) -> str:
 
 
 def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Return what a role shows, whose name and content are the groups of a match; `labels` are titles by names."""
+    """Return what a role shows, whose name and content are the groups of a match; `labels` are titles by names.
+
+    A match without a name stays.
+    """
+    if not match[1]:
+        return match[0]
     role = match[1].rpartition(":")[2]
     name = _TARGET.sub("", " ".join(match[2].split()))
     if role in _REFERENCE_ROLES:

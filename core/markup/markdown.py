@@ -6,7 +6,7 @@ import csv
 import re
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -22,7 +22,7 @@ from mdit_py_plugins.footnote import footnote_plugin
 from core.markup.collector import ADMONITIONS, VERSIONS, BlockCollector, make_item
 from core.markup.components import read_source
 from core.markup.document import Block, BlockKind, to_plain
-from core.markup.inline import clean_inline, is_formula
+from core.markup.inline import clean_inline, is_formula, write_code
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
@@ -30,6 +30,24 @@ MAX_DEPTH = 8
 MAX_NESTING = 20
 # An item is two levels below what its list is in, and its text one more.
 _DEEPEST_BLOCK = MAX_NESTING - 3
+# Of each form that documents have: the signs that they hold.
+MAX_PARSERS = 64
+# What every block of a rule holds. A rule is asked at each line: one that can find nothing is left out.
+_SIGNS = {
+    "amsmath": re.compile(r"\\begin"),
+    "blockquote": re.compile(">"),
+    "colon_fence": re.compile(":::"),
+    "deflist": re.compile(r"^[ \t>]*[:~][ \t]", re.MULTILINE),
+    "fence": re.compile("```|~~~"),
+    "footnote_def": re.compile(r"\[\^"),
+    "heading": re.compile("#"),
+    "html_block": re.compile("<"),
+    "indented": re.compile(r"!!!|\?\?\?|==="),
+    "lheading": re.compile(r"^[ \t>]*(?:-+|=+)[ \t]*$", re.MULTILINE),
+    "math_block": re.compile(r"\$\$"),
+    "reference": re.compile(r"\]:"),
+    "table": re.compile(r"\|"),
+}
 # The lines of a formula: below each that may begin one, its end is looked for. Nobody writes that many.
 MAX_FORMULA_LINES = 100
 
@@ -42,15 +60,15 @@ _CONTAINER = re.compile(r"\{?[ \t]*\.?(?:callout-)?([\w-]+)\}?[ \t]*(.*)$")
 _OPTION = re.compile(r":[\w-]+:(?:[ \t]|$)")
 _QUOTED = re.compile(r"[\"'\[]([^\"'\[\]]{1,200})[\"'\]]")
 _TITLE_ATTRIBUTE = re.compile(r"\b(?:title|label|tab|name)=[\"']([^\"']{1,200})[\"']")
-_ALERT = re.compile(r"\[!([A-Za-z]+)\][+-]?[ \t]*([^\n]*)(?:\n|$)")
-# What only a line of its own can be: a target of MyST, a comment, a table of contents, the meaning of an abbreviation,
-# attributes, what a plug-in puts there, and a file that could not be included.
+_ALERT = re.compile(r"\[!([A-Za-z][\w-]*)\][+-]?[ \t]*([^\n]*)(?:\n|$)")
+# What only a line of its own can be: a target of MyST, the name of a rule, a comment, a table of contents, the meaning
+# of an abbreviation, attributes, what a plug-in puts there, and a file that could not be included.
 _NO_TEXT = re.compile(
-    r"(?:\([^()\n]{1,200}\)=|\+{3}[^\n]*|%[ \t][^\n]*(?:\n%[^\n]*)*|\[\[?_?(?:toc|TOC)_?\]\]?"
+    r"(?:\([^()\n]{1,200}\)=|r\[[\w.-]{1,200}\]|\+{3}[^\n]*|%[ \t][^\n]*(?:\n%[^\n]*)*|\[\[?_?(?:toc|TOC)_?\]\]?"
     r"|\*\[[^\[\]\n]{1,100}\]:[^\n]*|\{(?:[:#.]|[a-z]+=)[^{}\n]{0,200}\}|::[a-z][\w-]{0,50}(?:\{[^{}\n]{0,200}\})?"
     r"|(?:<<<|-{2,}8<-{2,})[ \t][^\n]*)[ \t]*(?:\n|$)"
 )
-_NO_TEXT_SIGNS = tuple("(+%[*{<-:")
+_NO_TEXT_SIGNS = tuple("(r+%[*{<-:")
 _LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^\n]+)", re.MULTILINE)
 _MARKER = re.compile(r"^(?:[ \t]*(?:[-*+>]|\d{1,9}[.)])(?=[ \t]))+[ \t]*", re.MULTILINE)
 _BULLET = re.compile(r"[ \t]+[-*+][ \t]+\S")
@@ -105,7 +123,10 @@ def read_markdown(
     ['Start', 'Read *on*, here.']
     """
     source = read_source(text, is_mdx=is_mdx)
-    reader = _Reader(has_indented_code=has_indented_code and not source.is_mdx, read_rst=read_rst)
+    has_indented_code = has_indented_code and not source.is_mdx
+    body = "\n".join(source.lines)
+    absent = frozenset(rule for rule, sign in _SIGNS.items() if not sign.search(body))
+    reader = _Reader(_make_parser(has_indented_code=has_indented_code, absent=absent), read_rst)
     blocks = reader.read_document(source.lines, source.numbers)
     top_headings = [block for block in blocks if block.kind == "heading" and block.level == 1]
     has_title = top_headings[:1] == [*blocks[:1]] or any(block.text == source.title for block in top_headings)
@@ -116,8 +137,9 @@ def read_markdown(
     return (Block("heading", source.title, start_line=line, end_line=line), *blocks)
 
 
-@cache
-def _make_parser(*, has_indented_code: bool) -> MarkdownIt:
+@lru_cache(MAX_PARSERS)
+def _make_parser(*, has_indented_code: bool, absent: frozenset[str]) -> MarkdownIt:
+    """Return a parser without the rules that are `absent`."""
     parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).enable(["table", "strikethrough"])
     parser.use(colon_fence_plugin).use(deflist_plugin)
     parser.use(footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
@@ -131,7 +153,7 @@ def _make_parser(*, has_indented_code: bool) -> MarkdownIt:
     # Addresses stay as they are written: to encode them takes a fifth of the time of a page.
     parser.normalizeLink = lambda url: url.replace(" ", "%20")  # type: ignore[method-assign]
     # Inline markup is read where it is needed.
-    parser.disable(["inline", "text_join", "footnote_tail"], ignoreInvalid=True)
+    parser.disable(["inline", "text_join", "footnote_tail", *absent], ignoreInvalid=True)
     if not has_indented_code:
         # In MDX, what is indented within a component is no code.
         parser.disable("code")
@@ -193,9 +215,23 @@ def _read_indented(state: StateBlock, start: int, end: int, silent: bool) -> boo
 class _Reader:
     """Reads a document, and what its directives hold: links of both may refer to the same names."""
 
-    def __init__(self, *, has_indented_code: bool, read_rst: Reader | None) -> None:
-        self._parser = _make_parser(has_indented_code=has_indented_code)
+    def __init__(self, parser: MarkdownIt, read_rst: Reader | None) -> None:
+        self._parser = parser
         self._read_rst = read_rst
+        self._readers: dict[str, Callable[[Token, Sequence[Token]], Sequence[Block]]] = {
+            "heading": self._read_heading,
+            "paragraph": self._read_paragraph,
+            "code_block": self._read_indented_code,
+            **dict.fromkeys(("amsmath", "math_block", "math_block_label"), self._read_formula),
+            "hr": lambda token, _: self._make("break", token),
+            "bullet_list": self._read_list,
+            "ordered_list": self._read_list,
+            "list_item": self._read_item,
+            "blockquote": self._read_quote,
+            "table": self._read_table,
+            "dl": lambda _, inner: self._read_definitions(inner),
+            "footnote_reference": lambda _, inner: self._read_tokens(inner),
+        }
         self._environment: MutableMapping[str, Any] = {}
         self._depth = 0
         self._lines: Sequence[str] = ()
@@ -248,43 +284,30 @@ class _Reader:
             collector.add_html(token.content, self._get_lines(token)[0])
         elif kind in ("fence", "colon_fence", "indented"):
             return self._read_fence(token, group or ("code-group" if collector.is_in_group else ""))
-        readers: dict[str, Callable[[Token, Sequence[Token]], Sequence[Block]]] = {
-            "heading": self._read_heading,
-            "paragraph": self._read_paragraph,
-            "code_block": self._read_indented_code,
-            **dict.fromkeys(("amsmath", "math_block", "math_block_label"), self._read_formula),
-            "hr": lambda token, _: [self._place(Block("break"), token)],
-            "bullet_list": self._read_list,
-            "ordered_list": self._read_list,
-            "list_item": lambda token, inner: [self._place(make_item(self._read_tokens(inner)), token)],
-            "blockquote": self._read_quote,
-            "table": self._read_table,
-            "dl": lambda _, inner: self._read_definitions(inner),
-            "footnote_reference": lambda _, inner: self._read_tokens(inner),
-        }
-        return readers[kind](token, inner) if kind in readers else ()
+        read = self._readers.get(kind)
+        return read(token, inner) if read else ()
 
-    def _place(self, block: Block, token: Token) -> Block:
+    def _make(self, kind: BlockKind, token: Token, text: str = "", **fields: Any) -> list[Block]:
         """Return a block with the lines of its token."""
         start, end = self._get_lines(token)
-        return replace(block, start_line=start, end_line=end)
+        return [Block(kind, text, start_line=start, end_line=end, **fields)]
 
     def _read_heading(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
         text = self._clean(inner[0].content)
-        return [self._place(Block("heading", text, level=int(token.tag[1:])), token)] if text else ()
+        return self._make("heading", token, text, level=int(token.tag[1:])) if text else ()
 
     def _read_indented_code(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:
         code = _strip_blank_lines(token.content)
-        return [self._place(Block("code", code), token)] if code else ()
+        return self._make("code", token, code) if code else ()
 
     def _read_formula(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:
         formula = token.content.strip()
-        return [self._place(Block("code", formula, language="math"), token)] if formula else ()
+        return self._make("code", token, formula, language="math") if formula else ()
 
     def _read_paragraph(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
         content = inner[0].content
         if content.startswith("\\[") and content.endswith("\\]") and is_formula(content[2:-2]):
-            return [self._place(Block("code", content[2:-2].strip(), language="math"), token)]
+            return self._make("code", token, content[2:-2].strip(), language="math")
         start, end = self._get_lines(token)
         text_start = 0
         while content[text_start : text_start + 1] in _NO_TEXT_SIGNS and (mark := _NO_TEXT.match(content, text_start)):
@@ -304,16 +327,19 @@ class _Reader:
 
     def _read_list(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
         level = int(token.attrGet("start") or 1) if token.type.startswith("ordered") else 0
-        return [self._place(Block("list", children=self._read_tokens(inner), level=level), token)]
+        return self._make("list", token, children=self._read_tokens(inner), level=level)
+
+    def _read_item(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
+        return [make_item(self._read_tokens(inner), *self._get_lines(token))]
 
     def _read_quote(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
         alert = _ALERT.match(inner[1].content) if len(inner) > 1 and inner[1].type == "inline" else None
         if alert:
             inner[1].content = inner[1].content[alert.end() :]
             title = self._clean(alert[2]) or _get_title(alert[1])
-            return [self._place(Block("admonition", title, self._read_tokens(inner)), token)]
+            return self._make("admonition", token, title, children=self._read_tokens(inner))
         children = self._read_tokens(inner)
-        return [self._place(Block("quote", children=children), token)] if children else ()
+        return self._make("quote", token, children=children) if children else ()
 
     def _read_table(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
         rows: list[list[str]] = []
@@ -322,7 +348,8 @@ class _Reader:
                 rows.append([])
             elif part.type == "inline":
                 rows[-1].append(self._clean(part.content, keeps_ways=False).replace("\n", " "))
-        return [self._place(_make_table(rows), token)]
+        start, end = self._get_lines(token)
+        return [replace(_make_table(rows), start_line=start, end_line=end)]
 
     def _read_definitions(self, inner: Sequence[Token]) -> list[Block]:
         blocks: list[Block] = []
@@ -331,7 +358,7 @@ class _Reader:
             if token.type == "dt_open":
                 term = self._clean(body[0].content)
             elif token.type == "dd_open":
-                blocks.append(self._place(Block("definition", term, self._read_tokens(body)), token))
+                blocks += self._make("definition", token, term, children=self._read_tokens(body))
         return blocks
 
     def _read_fence(self, token: Token, group: str) -> Sequence[Block]:
@@ -511,6 +538,9 @@ def _get_text(item: Block) -> str:
     """Return an item of a list as a cell."""
     texts = [
         item.text,
-        *(f"`{to_plain(child.text)}`" if child.kind == "code" else _get_text(child) for child in item.children),
+        *(
+            write_code(" ".join(child.text.split())) if child.kind == "code" else _get_text(child)
+            for child in item.children
+        ),
     ]
     return " ".join(filter(None, texts))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from core.markup.document import Block, BlockKind
+from core.markup.document import Block, BlockKind, to_plain
 from core.markup.inline import join_lines
 from core.markup.writer import MAX_HEADING_LEVEL
 from knowledge.formats.asciidoc_inline import (
@@ -368,14 +368,16 @@ class _Reader:
             blocks = self._read_inside([_Line(0, line) for line in text.split("\n")])
             return join_texts(blocks)
         written = self._inline(" ".join(text.split()) if kind not in ("l", "v") else text)
-        return f"`{text}`" if kind in ("m", "l") and text and "`" not in text else written
+        code = text if kind == "l" else to_plain(written) if kind == "m" else ""
+        return f"`{code}`" if code and "`" not in text else written
 
     def _read_paragraph(self, line: str, style: _Style) -> None:
         start = self._number
         end = start + 1
         while end < len(self._lines) and not self._ends_paragraph(self._lines[end].text):
             end += 1
-        lines = [line for line in self._lines[start:end] if not line.text.startswith("//")]
+        # A plus that attaches something to no item is no text either.
+        lines = [line for line in self._lines[start:end] if line.text != "+" and not line.text.startswith("//")]
         caption = self._caption(style)
         self._number = end
         if style.name in _SILENT_STYLES:

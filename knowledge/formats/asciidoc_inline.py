@@ -27,7 +27,7 @@ _MARKS = re.compile(
       \\(?P<escaped>\*\*|__|[*_`#+^~{<\[]|(?:https?|[a-z]+):)
     | `(?P<pluses>\+{1,2})(?P<literal>[^\n]{1,300}?)(?P=pluses)`
     | "`(?P<quotation>[^`\n]{1,300})`" | '`(?P<single>[^`\n]{1,300})`'
-    | `(?:link|xref):[^\s\[\]`]{1,300}\[`?(?P<code_title>[^\]\n`]{1,300})`?\]`
+    | `(?:link|xref|https?):[^\s\[\]`]{1,300}\[`?(?P<code_title>[^\]\n`]{1,300})`?\]`
     | ``(?P<code>[^\n]{1,300}?)`` | (?<![\w`])`(?P<constrained_code>(?!\s)[^`]{1,300}(?<!\s))`(?![\w`])
     | \$\$(?P<dollars>[^\n]{1,300}?)\$\$ | \+\+\+(?P<raw>[^\n]{1,300}?)\+\+\+ | \+\+(?P<plain>[^\n]{1,300}?)\+\+
     | (?<![\w+])\+(?P<constrained_plain>(?!\s)[^+\n]{1,300}(?<!\s))\+(?![\w+])
@@ -48,7 +48,7 @@ _MARKS = re.compile(
     """,
     re.VERBOSE,
 )
-_DASHES = re.compile(r"(?<=[ \w])--(?=[ \w])")
+_DASHES = re.compile(r"(?<=\w)--(?=\w)|(?<= )--(?= )")
 _NAMED = re.compile(r",\s*[\w-]{1,30}=.*", re.DOTALL)
 _ESCAPED_REFERENCE = re.compile(r"\\(?=\{[\w-]{1,100}\})")
 _QUOTES = re.compile(r"__(?=\S)((?:[^_\n]|_(?!_)){1,200})__|\*\*(?=\S)([^*\n]{1,200})\*\*")

@@ -65,16 +65,7 @@ class _Reader:
         self._level = 0
         self._language = ""
         self._inline = _InlineWriter(document)
-
-    def read(self) -> tuple[Block, ...]:
-        return tuple(_order_lines(self._read_children(self._document), max(1, len(self._lines))))
-
-    def _read_children(self, node: Any) -> list[Block]:
-        return [block for child in node.children for block in self._read_node(child)]
-
-    def _read_node(self, node: Any) -> Iterable[Block]:
-        """Return the blocks of a node. What is not known is read through."""
-        readers: dict[str, Callable[[Any], Iterable[Block]]] = {
+        self._readers: dict[str, Callable[[Any], Iterable[Block]]] = {
             "attribution": lambda it: [self._make("paragraph", it, f"— {self._inline.write(it)}")],
             "bullet_list": self._read_list,
             "container": self._read_container,
@@ -92,12 +83,21 @@ class _Reader:
             "table": self._read_table,
             "transition": lambda it: [self._make("break", it)],
         }
+
+    def read(self) -> tuple[Block, ...]:
+        return tuple(_order_lines(self._read_children(self._document), max(1, len(self._lines))))
+
+    def _read_children(self, node: Any) -> list[Block]:
+        return [block for child in node.children for block in self._read_node(child)]
+
+    def _read_node(self, node: Any) -> Iterable[Block]:
+        """Return the blocks of a node. What is not known is read through."""
         if node.tagname in _HIDDEN:
             return ()
         if node.tagname in ("paragraph", "caption"):
             text = self._inline.write(node)
             return [self._make("paragraph", node, text)] if text else ()
-        return readers.get(node.tagname, self._read_children)(node)
+        return self._readers.get(node.tagname, self._read_children)(node)
 
     def _make(self, kind: Any, node: Any, text: str = "", **fields: Any) -> Block:
         start, end = self._locate(node)

@@ -32,6 +32,8 @@ from knowledge.formats.rst_names import (
 )
 
 _OPTION = re.compile(r":(?!:)([^:\n]+):(?:[ ]+(.*))?$")
+# Sphinx describes a class of Python by the directive with which docutils names a style.
+_PYTHON_CLASS = re.compile(r"[\w.]*[A-Z.(]")
 _HIDDEN_INPUT = (":hide-code:", ":hide-input:")
 _TARGET = re.compile(r"(.+)<[^<>]*>", re.DOTALL)
 # docutils reads nothing of a document with a longer line; only marks in a text take longer than its length.
@@ -42,14 +44,7 @@ _MAX_INLINE_CHARS = 8_000
 
 def parse(lines: Sequence[str]) -> nodes.document:
     """Return the tree of lines. What docutils does not have is a `container` whose `kind` says what it is."""
-    _replace_lookup()
-    settings = get_default_settings(Parser)
-    settings.report_level = settings.halt_level = 6
-    settings.warning_stream = False
-    settings.file_insertion_enabled = settings.raw_enabled = False
-    settings.line_length_limit = _LINE_LENGTH_LIMIT
-    settings.pep_references = settings.rfc_references = False
-    document = new_document("", settings)
+    document = new_document("", _set_up().copy())
     # Nothing refers to a heading by its name, and each that stands twice would be a message.
     document.note_implicit_target = lambda *_: None  # type: ignore[method-assign]
     Parser(inliner=_BoundedInliner()).parse("\n".join(lines), document)
@@ -57,8 +52,18 @@ def parse(lines: Sequence[str]) -> nodes.document:
 
 
 @cache
-def _replace_lookup() -> None:
-    """Have all directives and roles looked up here, as Sphinx does: docutils accepts those that it has by name only."""
+def _set_up() -> Any:
+    """Return the settings of each document.
+
+    From now on, all directives and roles are looked up here, as Sphinx does: docutils accepts those that it has by name
+    only.
+    """
+    settings = get_default_settings(Parser)
+    settings.report_level = settings.halt_level = 6
+    settings.warning_stream = False
+    settings.file_insertion_enabled = settings.raw_enabled = False
+    settings.line_length_limit = _LINE_LENGTH_LIMIT
+    settings.pep_references = settings.rfc_references = False
     look_up = directives.directive
 
     def find_directive(name: str, language: Any, document: Any) -> tuple[Any, list[Any]]:
@@ -69,6 +74,31 @@ def _replace_lookup() -> None:
 
     vars(directives)["directive"] = find_directive
     vars(roles)["role"] = lambda *_: (_read_role, [])
+    states.RSTState.nested_sm = _NestedMachine
+    return settings
+
+
+class _States(dict[str, Any]):
+    """The states of a machine by their names, each made when it is asked for: docutils makes fifteen for each list."""
+
+    def __init__(self, machine: Any, classes: Any) -> None:
+        super().__init__()
+        self._machine = machine
+        self._classes = {state.__name__: state for state in classes}
+
+    def __missing__(self, name: str) -> Any:
+        state = self[name] = self._classes[name](self._machine)
+        if self._machine.input_lines is not None:
+            state.runtime_init()
+        return state
+
+
+class _NestedMachine(states.NestedStateMachine):
+    """Reads a part of a document."""
+
+    def add_states(self, state_classes: Any) -> None:
+        """Make the states that will be needed."""
+        self.states = _States(self, state_classes)
 
 
 class _BoundedInliner(states.Inliner):
@@ -184,7 +214,8 @@ class _AnyDirective(Directive):
         title = " ".join(argument)
         if name in VERSIONS or name in ADMONITIONS:
             return self._make_admonition(name, argument, head_size)
-        if name in CONTAINERS:
+        is_described = name in OBJECTS and (":" in full_name or _PYTHON_CLASS.match(title))
+        if name in CONTAINERS and not is_described:
             container = self._make_container("glossary" if name == "glossary" else "group", "", head_size)
             if name == "table" and title:
                 container[0].insert(0, self._parse_paragraph(title))

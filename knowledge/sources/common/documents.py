@@ -32,8 +32,11 @@ _LINK_TEMPLATES = (
 # Never taken: installed or compiled by tools.
 _INSTALLED = ("node_modules/", "bower_components/", "__pycache__/", "site-packages/")
 
-# Taken only by a source that has include globs: written by tools, or by somebody else.
+# Taken only by a source that has include globs: written by tools, or by somebody else, or a menu of Antora or docsify.
 _GENERATED = (
+    "nav.adoc",
+    "_sidebar.md",
+    "_navbar.md",
     "*.lock",
     "*-lock.json",
     "*-lock.yaml",

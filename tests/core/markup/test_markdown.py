@@ -52,6 +52,19 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("`two\nlines`", "`two lines`"),
         ("<https://x.org> and https://y.org", "https://x.org and https://y.org"),
         ("(label)=\nText.", "Text."),
+        ("r[items.fn.intro]\nA function.", "A function."),
+        ("r[asm]\n\nText with r[0].", "Text with r[0]."),
+        ("r[a-b]\n[The site](https://x.org) has `r[a]`.", "[The site](https://x.org) has `r[a]`."),
+        ("See [the handler][panic.handler] and [`run`][crate::run].", "See the handler and `run`."),
+        ("Read [the start][getting-started], or `[a][b.c]`.", "Read the start, or `[a][b.c]`."),
+        ("Use `cp [a][b.c]`, cmd [from][to], rows[i][j.k].", "Use `cp [a][b.c]`, cmd [from][to], rows[i][j.k]."),
+        ("`a::b` is `a::{b}`, and `a::b as c` is short.", "`a::b` is `a::{b}`, and `a::b as c` is short."),
+        ("With `open={true}` set, `<Bar>` stays.", "With `open={true}` set, `<Bar>` stays."),
+        ("Set `{x}`, then {ref}`the_part`.", "Set `{x}`, then the part."),
+        ("Start {{{ .starter }}} with [the {{{ .name }}}](a.md).", "Start starter with the name."),
+        ("As {{ $version }} or `{{ .Name }}`.", "As version or `{{ .Name }}`."),
+        ('<code>List\\<<a href="https://x.org">Item</a>></code>, \\<b>', "`List<Item>`, \\<b>"),
+        ("A <code>\\*args</code> and \\*this.", "A `*args` and \\*this."),
         ("See {ref}`other-part`, {doc}`/guide/first_steps`, [](#Run.stop).", "See other part, first steps, Run.stop."),
         ("A {class}`Viewer<napari.Viewer>` and {ref}`it <a>`.", "A `Viewer` and it."),
         ("Set {attr}`.Run.name` in {file}`.env`.", "Set `Run.name` in `.env`."),
@@ -155,6 +168,20 @@ def test_lists_tables_and_quotations_are_trees() -> None:
     assert (table.header, table.rows) == (("A", "B"), (("1", "x|y"),))
     assert [child.kind for child in quotation.children] == ["paragraph", "list"]
     assert (definition.text, definition.children[0].text) == ("Term", "What it is.")
+
+
+@pytest.mark.parametrize("code", ["{ref}`a`", "```{note} b\n```", "a_b_ *c* [d](e)"])
+def test_code_in_a_cell_is_as_it_stands(code: str) -> None:
+    fence = "\n    ".join(["````", *code.split("\n"), "````"])
+    [table] = read_markdown(f"`````{{list-table}}\n* - A\n  - B\n* - {fence}\n  - b\n`````")
+    assert table.rows[0][0].strip("` ") == code.replace("\n", " ").strip("` ")
+    [page_table] = read_markdown(f"<table><tr><td><pre>{code}</pre></td></tr></table>")
+    assert page_table.rows[0][0].strip("` ") == code.replace("\n", " ").strip("` ")
+
+
+@pytest.mark.parametrize("heading", ["##### Build it", "# Build it", "Build it\n   -----"])
+def test_a_heading_is_the_text_of_its_item(heading: str) -> None:
+    assert read(f"1. {heading}\n\n   Run it.\n2. Next") == "1. Build it\n\n   Run it.\n\n2. Next"
 
 
 def test_every_block_has_its_lines() -> None:
@@ -321,6 +348,11 @@ def test_an_admonition_keeps_its_title(note: str) -> None:
     assert (block.kind, block.text, block.children[0].text) == ("admonition", "Root needed", "Stop it.")
 
 
+@pytest.mark.parametrize("kind", ["EDITION-2024", "since_2", "Edition-2024"])
+def test_an_alert_of_a_kind_of_its_own_is_one(kind: str) -> None:
+    assert read(f"> [!{kind}]\n> It is new.") == f"> **{kind.capitalize()}**\n>\n> It is new."
+
+
 @pytest.mark.parametrize(
     "tabs",
     [
@@ -332,6 +364,8 @@ def test_an_admonition_keeps_its_title(note: str) -> None:
         "```sh\npip i\n```\n</Tabs.Tab>\n</Tabs>",
         "<CodeGroup>\n```sh npm\nnpm i\n```\n\n```sh pip\npip i\n```\n</CodeGroup>",
         '<CodeGroup>\n```sh title="npm"\nnpm i\n```\n\n```sh title="pip"\npip i\n```\n</CodeGroup>',
+        '<SimpleTab>\n\n<div label="npm" value="a">\n\n```sh\nnpm i\n```\n\n</div>\n<div label="pip">\n\n```sh\npip i\n'
+        "```\n\n</div>\n</SimpleTab>",
         "::: code-group\n```sh [npm]\nnpm i\n```\n\n```sh [pip]\npip i\n```\n:::",
         "::: tabs\n== npm\n```sh\nnpm i\n```\n== pip\n```sh\npip i\n```\n:::",
         '=== "npm"\n\n    ```sh\n    npm i\n    ```\n\n=== "pip"\n\n    ```sh\n    pip i\n    ```\n',
@@ -422,6 +456,9 @@ def test_mdx_is_read_without_its_script() -> None:
         ('{% include note.html content="Mind the gap." %}', "Mind the gap."),
         ('{{< figure src="a.png" caption="The plan" >}}', "The plan"),
         ('{{< relref "a.md" >}}\n\nText.', "Text."),
+        ('{{< copyable "sql" >}}\n\nText.', "Text."),
+        ('{{% lead "Intro" %}}\n\nText.', "Text."),
+        ("{% lang 'en' %}\n\n{% tab 'npm' %}\nText.\n{% endtab %}", "**npm**\n\nText."),
         ('{% content-ref url="a.md" %}\nText.\n{% endcontent-ref %}', "Text."),
         ("{% highlight ruby %}\nputs '{{ x }}'\n{% endhighlight %}", "```ruby\nputs '{{ x }}'\n```"),
         ("{{< highlight go >}}\nx := `a`\n{{< /highlight >}}\nText.", "```go\nx := `a`\n```\n\nText."),
@@ -434,6 +471,10 @@ def test_what_the_attributes_of_a_component_say_is_shown(component: str, shown: 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("<Side\n  config={[{ a: [{ b: { c: { d: 1 } } }] }]}\n/>\n\nText.", "Text."),
+        ("<Side on={() => { if (a) { b({ c: { d: [{}] } }) } }}>\nText.\n</Side>", "Text."),
+        ("<Box>\n{a.map((b) => ({ c: { d: { e: {} } } }))}\n\nText.\n</Box>", "Text."),
+        ("<Box>\n\nUse {{{ .starter }}} here.\n\n</Box>", "Use starter here."),
         ("- <ins style={{background: '#fff'}} className=\"box\" /> white (<code>#fff</code>)", "- white (`#fff`)"),
         (
             "<Box>\n<details>\n<summary>Show</summary>\n```js\n<a>{x}</a>\n```\n</details>\n</Box>",

@@ -95,6 +95,9 @@ def test_attributes_conditions_and_headings(text: str, expected: str) -> None:
         ("image:a.png[x]icon:b[] a((term))(((hidden)))b.footnote:[See xref:a.adoc[A].]", "atermb. (See A.)"),
         ("icon:lock[] [[a]]`link:#a[`x.y`]` `xref:b.adoc[z]`", "`x.y` `z`"),
         ("javadoc:org.a.B[] issue:12[] x:y[z w]", "`org.a.B` `12` x:y[z w]"),
+        ("`https://x.org/a[the a]` `link:b.html[b]` `xref:c.adoc[`c`]` `x[1]`", "`the a` `b` `c` `x[1]`"),
+        ("cp --all a--b, -- and --", "cp --all a—b, — and --"),
+        ("(x)--(y) run --no-a -b", "(x)--(y) run --no-a -b"),
         ("\\*no* \"`q`\" a -- b &lt;&#39; std::vector", "\\*no\\* “q” a — b <' std::vector"),
         ("using {url}[the `+` mark], `a{plus}b` and `&#43;`", "using the `+` mark, `a+b` and `+`"),
         ("one +\ntwo\n// not this\nthree", "one  \ntwo three"),
@@ -136,6 +139,7 @@ def test_a_reference_without_a_text_shows_the_title_of_what_it_leads_to(referenc
          "**Java**\n\n```java\nint x;\n```\n\n**Shell**\n\nRun it."),
         ("[tabs]\n====\nLinux::\n+\napt\nMac::\n+\nbrew\n====", "**Linux**\n\napt\n\n**Mac**\n\nbrew"),
         (". a\n+\n----\nx\n----\n+\n<1> b\n\n. c", "1. a\n\n   ```\n   x\n   ```\n\n   1. b\n\n2. c"),
+        ("One\n+\n----\nx\n----\n\nTwo +\nthree + four", "One\n\n```\nx\n```\n\nTwo  \nthree + four"),
         ("* a\n+\nmore\n* b\n+\none\n+\ntwo", "- a\n\n  more\n\n- b\n\n  one\n\n  two"),
         ('[source,java,role="primary"]\n.Java\n----\na();\n----', "**Java**\n\n```java\na();\n```"),
     ],
@@ -158,6 +162,8 @@ def test_lists_and_tabs(text: str, expected: str) -> None:
         ("|===\n|+|addition\n0*|c 0+|d\n|===", (), (("+", "addition"), ("c", "d"))),
         (",===\na,b\nc,\"d,e\"\n,===", (), (("a", "b"), ("c", "d,e"))),
         ("|===\n|`x` |*y*\n|===", (), (("`x`", "**y**"),)),
+        ("[cols=\"m,1\"]\n|===\n|[[a-b]]hz.port\n\nHZ_PORT\n|[[c]]Port\n|===", (), (("`hz.port HZ_PORT`", "Port"),)),
+        ("[cols=\"1m,l\"]\n|===\n|*a* b_c, d\\*e |[[x]] *y*\n|===", (), (("`a b_c, d*e`", "`[[x]] *y*`"),)),
     ],
 )  # fmt: skip
 def test_tables(text: str, header: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> None:

@@ -87,6 +87,7 @@ async def test_bulk_and_unknown_files_are_skipped_and_counted(tmp_path: Path) ->
         "poetry.lock",
         "package-lock.json",
         "app.min.js",
+        "modules/a/nav.adoc",
         "a_pb2.py",
         "a.foo",
         "a.png",
@@ -101,7 +102,7 @@ async def test_bulk_and_unknown_files_are_skipped_and_counted(tmp_path: Path) ->
     assert set(listing.fingerprints) == {"a.md"}
     assert listing.skipped == {
         "hidden": 1,
-        "generated": 4,
+        "generated": 5,
         "unknown kind": 2,
         "empty": 2,
         "binary": 1,
