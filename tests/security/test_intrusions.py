@@ -416,6 +416,25 @@ async def test_an_answer_in_a_closed_thread_is_quoted_to_nobody_outside(journal:
     assert len(await history.get_earlier_answers(replace(says("", person=ANN), key=thread), 3600)) == 1
 
 
+@pytest.mark.parametrize("was_private", [False, True])
+async def test_who_replies_to_an_answer_from_elsewhere_has_it_taken_up_by_nobody(
+    journal: Journal, *, was_private: bool
+) -> None:
+    """A network, or a server of another one, names as what it replies to whatever id it likes."""
+    state = ThreadState(is_restricted=not was_private)
+    asked = replace(says("", person=BOSS), text="Whom do we lay off?", thread_state=state, private=was_private)
+    asked = replace(asked, key=replace(asked.key, thread="" if was_private else "t"))
+    await journal.record_message(asked)
+    await journal.mark_posted(asked, "77")
+    await journal.mark_answered(asked, Reply("Dan."))
+    inside = replace(asked, id="inside", reply_to="77")
+    turns = await journal.get_answer_by_reply(inside)
+    assert turns is not None
+    assert [turn.text for turn in turns] == ["Whom do we lay off?", "Dan."]
+    outside = replace(says("", person=ANN), id="outside", reply_to="77")
+    assert await journal.get_answer_by_reply(outside) == ()
+
+
 async def test_refusals_come_to_an_end_as_answers_do(journal: Journal) -> None:
     bot = Bot.of(journal, gate={"answers_in_10_min": 3})
     messages = [await bot.deliver(says("status", person=ANN)) for _ in range(6)]
