@@ -66,6 +66,19 @@ async def test_an_asker_of_another_server_is_mentioned_with_it(bot: MastodonBot,
     assert (await bot.ask(visibility="private")).mentions[0].domain == ""
 
 
+async def test_a_private_question_to_several_is_answered_to_the_asker_alone(
+    bot: MastodonBot, peer: MastodonPeer
+) -> None:
+    """So it may tell what the asker alone may see."""
+    bot.says = "word " * 300
+    ben = peer.account("ben")
+    question = await peer.say(peer.account("ann"), "@kimas @ben how do I install it?", visibility="direct")
+    await bot.outcome(question)
+    assert len(peer.posts()) > 1
+    assert {status.visibility for status in peer.posts()} == {"direct"}
+    assert ben not in [account for status in peer.posts() for account in status.mentions]
+
+
 async def test_every_part_of_a_private_answer_reaches_its_asker(bot: MastodonBot, peer: MastodonPeer) -> None:
     bot.says = "word " * 300
     await bot.ask(domain="b.example", visibility="direct")
