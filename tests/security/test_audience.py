@@ -8,6 +8,7 @@ processor. The model repeats all that it is told: what reaches it reaches its an
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -38,7 +39,7 @@ from tests.support.fixtures import MemorySink
 from tests.support.knowledge import WordEmbedder
 from tests.support.peers.web import Hit, WebPeer
 from tests.support.recording_bot import MEMBER, Bot, RecordingAdapter, Sender, repeat
-from tests.support.scripted import ScriptedPeer
+from tests.support.scripted import Body, ScriptedPeer
 
 pytestmark = pytest.mark.usefixtures("time_lapse", "wide_grey_zone")
 
@@ -330,7 +331,7 @@ async def bot(request: pytest.FixtureRequest, tmp_path: Path, ingested: Path) ->
         yield bot
 
 
-def repeating_model(**replies: str) -> ScriptedPeer:
+def repeating_model(**replies: str | Callable[[Body], str]) -> ScriptedPeer:
     return ScriptedPeer(**{"write": repeat, "talk": repeat, "look_back": repeat, **replies})
 
 
@@ -381,6 +382,58 @@ async def test_no_prompt_tells_of_a_closed_source(tmp_path: Path, ingested: Path
         assert get_closed_texts(bot.get_requests()) | get_closed_texts(bot.output()) == set()
         await ask(bot, INSIDERS["member of the team's channel"])
         assert "description" in get_closed_texts(bot.get_requests())
+
+
+def ask_back(body: Body) -> str:
+    """Ask which of all things is meant that the model was told of, the unheard words first."""
+    told_text = repeat(body).lower()
+    names = [word for word in WORDS.values() if word in told_text] or ["this"]
+    return json.dumps({"strategy": "clarify", "query": f"Do you mean {' or '.join(names)}?"})
+
+
+async def test_a_question_back_names_nothing_that_is_closed(tmp_path: Path, ingested: Path) -> None:
+    """Nor is it taken up where its sources were closed since, whoever answers it."""
+    strategies = {"allowed": ["single", "clarify"]}
+    team = INSIDERS["member of the team's channel"]
+    async with repeating_model(choose=ask_back) as model:
+        async with opened(tmp_path, ingested, model, strategies=strategies) as bot:
+            first = await bot.deliver(team, QUESTION)
+            assert "Do you mean" in (shown_text := bot.output())
+            assert get_closed_texts(shown_text)
+            for name, sender in OUTSIDERS.items():
+                await bot.deliver(sender, QUESTION)
+                for text in ("The first one.", "Both, please. And why?"):
+                    await bot.deliver(sender, text)
+                assert get_closed_texts(bot.output()) == set(), name
+                await bot.deliver(sender, first.id, "why")
+                assert get_closed_texts(bot.output()) == set(), name
+        bot.get_requests()
+        async with opened(tmp_path, ingested, model, strategies=strategies, audience=["owners"]) as bot:
+            for text in ("The first one.", "Both, please. And why?"):
+                await bot.deliver(team, text)
+            await ask_on(bot, team, first)
+            assert get_closed_texts(bot.output()) | get_closed_texts(bot.get_requests()) == set()
+
+
+@pytest.mark.parametrize("grey", ["suggest", "clarify"])
+async def test_an_offer_and_a_question_for_details_name_nothing_that_is_closed(
+    tmp_path: Path, ingested: Path, grey: str
+) -> None:
+    """They name the title of what was found; a follow-up goes on from there, but not when it was closed since."""
+    gate = {"mode": "auto", "grey": grey, "threshold": 1, "wait_s": 0, "cooldown_s": 0}
+    team = INSIDERS["member of the team's channel"]
+    text = "Is the release date of the launcher the first of May?"
+    async with repeating_model() as model:
+        async with opened(tmp_path, ingested, None, gate=gate) as bot:
+            offered = await bot.deliver(team, text, addressed=False)
+            assert "title" in get_closed_texts(bot.output())
+            for name, sender in OUTSIDERS.items():
+                await bot.deliver(sender, text, addressed=False)
+                assert get_closed_texts(bot.output()) == set(), name
+        async with opened(tmp_path, ingested, model, gate=gate, audience=["owners"]) as bot:
+            await ask_on(bot, team, offered)
+            await bot.deliver(team, "Yes, please.", quoted="Are you asking about it?", quotes_bot=True, reply_to="1701")
+            assert get_closed_texts(bot.output()) | get_closed_texts(bot.get_requests()) == set()
 
 
 async def ask_on(bot: Bot, sender: Sender, first: Message) -> None:
