@@ -23,6 +23,7 @@ import pytest_asyncio
 import yaml
 from sqlalchemy import update
 
+from bots.cli.backup import backup, restore
 from bots.daemon.adapters import make_source_lookup
 from bots.daemon.bootstrap import make_inbox, make_live_settings, open_app
 from core.errors import UsageError
@@ -498,6 +499,42 @@ async def test_an_answer_is_judged_by_the_source_that_it_was_made_from(
             await bot.deliver(sender, question, "why" if question == first.id else "")
             closed_texts |= get_closed_texts(bot.output()) | get_closed_texts(bot.get_requests())
         assert closed_texts & {"text", "title", "path", "agent"} == set()
+
+
+@pytest.mark.parametrize("sources", CHANGES.values(), ids=CHANGES.keys())
+async def test_a_backup_tells_another_deployment_nothing_that_was_closed(
+    tmp_path: Path, ingested: Path, sources: Mapping[str, Any]
+) -> None:
+    """There the team's chat may be anybody's, and a source of the same name another one."""
+    team = INSIDERS["member of the team's channel"]
+    (ingested / "elsewhere").mkdir(exist_ok=True)
+    async with opened(tmp_path / "here", ingested, None) as bot:
+        first = await bot.deliver(team, QUESTION)
+        await learn(bot, team)
+        assert {"text", "lesson"} <= get_closed_texts(bot.output())
+        await backup(bot.app.settings, tmp_path / "backup.zip", as_json=True)
+        there = bot.app.settings.model_copy(update={"data_dir": tmp_path / "there" / "data"})
+    await restore(there, tmp_path / "backup.zip", as_json=True)
+    sources = {"docs": {"kind": "files", "path": "docs"}, "taught": {"kind": "learned"}, **sources}
+    folders = {
+        name: {**source, "path": str(ingested / source["path"])} if "path" in source else source
+        for name, source in sources.items()
+    }
+    agents = {name: {"sources": [name]} for name in sources}
+    async with (
+        repeating_model() as peer,
+        opened(tmp_path / "there", ingested, peer, sources=folders, agents=agents) as bot,
+    ):
+        open_names = {"source"} if "quokka" in sources else set()
+        for is_refreshed in (False, True):
+            for sender in (team, Sender(PUBLIC)):
+                await ask_on(bot, sender, first)
+                await bot.deliver(sender, "How long is the launcher's countdown?")
+                texts = get_closed_texts(bot.output()) | get_closed_texts(bot.get_requests())
+                # The team reads its renamed folder there. What it taught is for nobody until somebody says so.
+                is_reader = is_refreshed and sender == team and "wombats" in sources
+                assert texts - open_names <= (set(WORDS) - {"lesson"} if is_reader else set()), (sender, is_refreshed)
+            await bot.app.refresh()
 
 
 async def test_quoting_an_answer_from_a_closed_source_does_not_tell_the_rest(tmp_path: Path, ingested: Path) -> None:
