@@ -34,6 +34,10 @@ async def test_a_content_warning_is_kept_and_counts(bot: MastodonBot, peer: Mast
     bot.says = "Use pip."
     assert (await bot.ask(spoiler_text="w" * 480)).spoiler_text == "w" * 250
     assert (await bot.ask()).spoiler_text == ""
+    disarmed = (await bot.ask(spoiler_text="for @ben\u202e, evil")).spoiler_text
+    assert disarmed == f"for @{ZERO_WIDTH_SPACE}ben, evil", (
+        "the bot repeats it: it calls nobody, and turns nothing round"
+    )
     assert reply.text.startswith("@ann ")
     assert bot.questions[0].text.startswith("about"), "a warning is a part of what was said"
 
