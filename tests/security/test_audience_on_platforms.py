@@ -88,6 +88,10 @@ PLACES = (
 TEAMS = [f"{place.platform}:{place.team.chat}" for place in PLACES]
 
 
+def list_teachers() -> list[Sender]:
+    return [sender for place in PLACES for sender in (place.in_team(MEMBER), place.in_private(MEMBER))]
+
+
 def make_settings(folder: Path, documents: Path, model: ScriptedPeer | None, audience: Sequence[str]) -> Settings:
     closed = {"audience": audience}
     values = {
@@ -105,7 +109,7 @@ def make_settings(folder: Path, documents: Path, model: ScriptedPeer | None, aud
         "knowledge": {"routing": {"threshold": 0}, "parsing": {"workers": 1}},
         **SECRETS,
         "administration": {"owners": [f"{place.platform}:{place.get_id(OWNER)}" for place in PLACES]},
-        "handoff": {"trusted": [f"{place.platform}:{place.in_team(MEMBER).author}" for place in PLACES]},
+        "handoff": {"trusted": [f"{person.platform}:{person.author}" for person in list_teachers()]},
         "gate": {"mode": "mention", "answers_in_10_min": 200, "wait_s": 0, "cooldown_s": 0},
         "budget": {"deadline_s": 6000},
         "cache": {"enabled": True},
@@ -234,13 +238,17 @@ async def test_what_a_team_taught_stays_closed_when_its_chat_has_another_id(
             await bot.app.refresh()
 
 
-async def test_what_owners_taught_in_private_goes_to_nobody_else(tmp_path: Path, ingested: Path) -> None:
-    async with opened(tmp_path, ingested) as bot:
+@pytest.mark.parametrize("teacher", [OWNER, MEMBER], ids=["owner", "administrator"])
+async def test_what_somebody_with_a_role_taught_in_private_goes_to_nobody_else(
+    tmp_path: Path, ingested: Path, teacher: int
+) -> None:
+    async with opened(tmp_path, ingested, ["admins", "owners"]) as bot:
         for place in PLACES:
-            await teach(bot, place.in_private(OWNER), f"How long is the countdown on {place.platform}?")
+            await bot.deliver(place.in_public(OWNER), f"add {place.get_id(MEMBER)}", "admins")
+            await teach(bot, place.in_private(teacher), f"How long is the countdown on {place.platform}?")
         await approve_all(bot)
         for place in PLACES:
-            for sender in (place.in_public(OTHER), place.in_public(OWNER), place.in_private(OTHER)):
+            for sender in (place.in_public(OTHER), place.in_public(teacher), place.in_private(OTHER)):
                 question = f"How long is the countdown on {place.platform}?"
                 assert not await get_told(bot, sender, question, LESSON), sender
 
