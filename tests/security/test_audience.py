@@ -721,6 +721,34 @@ async def test_an_answer_is_judged_again_before_it_is_shown(
         assert bool(closed_texts) == (change is change_nothing)
 
 
+@pytest.mark.parametrize("name", ["", "wombats"], ids=["removed", "renamed"])
+@pytest.mark.parametrize("audience", [["everyone"], AUDIENCE], ids=["open", "closed"])
+async def test_a_source_that_the_file_has_no_more_is_told_of_no_more(
+    tmp_path: Path, ingested: Path, name: str, audience: Sequence[str]
+) -> None:
+    """It can be found until the next start, but who removed it, or closed it under another name, did not mean that."""
+    team = INSIDERS["member of the team's channel"]
+    async with repeating_model() as model, opened(tmp_path, ingested, model, audience=audience) as bot:
+        await bot.deliver(team, QUESTION)
+        assert "text" in get_closed_texts(bot.output())
+        settings = bot.app.settings
+        sources = dict(settings.sources)
+        moved = sources.pop("quokka")
+        if name:
+            sources[name] = moved.model_copy(update={"audience": ("owners",)})
+        bot.new_settings = settings.model_copy(update={"sources": sources})
+        await bot.deliver(INSIDERS["owner in private"], "", "reload")
+        bot.output()
+        bot.get_requests()
+        for text in ("And what else is known about it?", QUESTION, f"{QUESTION} Please."):
+            await bot.deliver(team, text)
+        # Lessons are of another source, which the file still has.
+        assert get_closed_texts(bot.output() + bot.get_requests()) <= {"live text", "live source", "live address"}
+        await bot.deliver(team, "Where is the release date announced?")
+        # What was taught while all was open may tell of it, and is closed with its agent.
+        assert ("on the site" in bot.output()) == (audience == AUDIENCE)
+
+
 async def test_without_an_asker_only_open_sources_and_the_terminal_gets_all(tmp_path: Path, ingested: Path) -> None:
     async with opened(tmp_path, ingested, None) as bot:
         reply = await bot.app.answer(Question(QUESTION, key=ConversationKey("telegram", TEAM)), MemorySink())
