@@ -15,6 +15,7 @@ from bots.mastodon.client import Identity
 from bots.mastodon.visible_text import BOT_MENTION, get_text
 from core.messaging.feedback.rating_buttons import to_reaction
 from core.types import Attachment, AttachmentKind, ConversationKey, Message, ThreadState
+from core.types.messages import PERSONAL_THREAD
 
 Json = Mapping[str, Any]
 PLATFORM = "mastodon"
@@ -44,7 +45,7 @@ def to_message(status: Json, above: Sequence[Json], me: Identity, max_answers: i
     handle = me.to_handle(str(account["acct"]))
     # What only the author's followers may read is answered to the author alone: nobody else has a part in it.
     root_id = str((above[0] if above else status)["id"])
-    thread = root_id if visibility in PUBLIC_VISIBILITIES else f"{root_id}:{handle}"
+    thread = root_id if visibility in PUBLIC_VISIBILITIES else f"{PERSONAL_THREAD}{handle}:{root_id}"
     text = get_text(status, me.id)
     is_addressed = is_private or _is_addressed(text, parent, me)
     command, text = _split_command(_remove_mentions(text, is_reply=parent is not None))

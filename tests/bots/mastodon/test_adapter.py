@@ -247,6 +247,11 @@ async def test_two_peoples_followers_share_nothing_below_one_post(bot: MastodonB
     assert "secret" not in str(bot.questions[1].history)
     await bot.ask("@kimas what was said?", "ann", reply_to=post, visibility="private")
     assert "secret" in str(bot.questions[2].history)
+    await bot.ask("@kimas /forget", "ann", reply_to=post, visibility="private")
+    async with bot.journal.database.connect() as connection:
+        rows = (await connection.exec_driver_sql("SELECT * FROM messages")).all()
+    assert "ben@" in str(rows)
+    assert "ann@" not in str(rows), "nor is the thread called after her"
 
 
 @pytest.mark.parametrize("visibility", ["direct", "private", "public"])
