@@ -375,7 +375,7 @@ class Chinese(ChinesePlatformTexts, English):
         "quota limit": "要更改的上限；不写则显示全部",
         "quota value": "数字、none，或 default 恢复为配置中的值",
         "admins action": "要做什么；不写则列出全部",
-        "admins user": "用户的 ID（数字或代码；在 Mastodon 上为带服务器的名字），不是名字",
+        "admins user": "用户的 ID（数字或代码；在 Mastodon 上为带服务器的名字）",
         "learn question": "未回复任何消息时，写上回答的链接；该回答未回复任何问题时，再写上问题",
         "faq action": "要做什么；不写则列出全部",
         "faq number": "回答的编号",
