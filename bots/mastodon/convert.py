@@ -15,6 +15,7 @@ from bots.mastodon.client import Identity
 from bots.mastodon.visible_text import BOT_MENTION, get_text
 from core.messaging.feedback.rating_buttons import to_reaction
 from core.types import Attachment, AttachmentKind, ConversationKey, Message, ThreadState
+from core.types.messages import PERSONAL_THREAD
 
 Json = Mapping[str, Any]
 PLATFORM = "mastodon"
@@ -42,13 +43,15 @@ def to_message(status: Json, above: Sequence[Json], me: Identity, max_answers: i
     visibility = str(status.get("visibility"))
     is_private = visibility not in (*PUBLIC_VISIBILITIES, "private")
     handle = me.to_handle(str(account["acct"]))
-    # What only followers may read is no part of what everybody reads.
+    # What only the author's followers may read is answered to the author alone: nobody else has a part in it.
     root_id = str((above[0] if above else status)["id"])
-    thread = root_id if visibility in PUBLIC_VISIBILITIES else f"{root_id}:{visibility}"
+    thread = root_id if visibility in PUBLIC_VISIBILITIES else f"{PERSONAL_THREAD}{handle}:{root_id}"
     text = get_text(status, me.id)
     is_addressed = is_private or _is_addressed(text, parent, me)
     command, text = _split_command(_remove_mentions(text, is_reply=parent is not None))
     quoted_status = (status.get("quote") or {}).get("quoted_status") or parent
+    if quoted_status and not _may_read(quoted_status, handle, me):
+        quoted_status = None
     return Message(
         str(status["id"]),
         ConversationKey(PLATFORM, handle) if is_private else ConversationKey(PLATFORM, MENTIONS_CHAT, thread),
@@ -157,6 +160,17 @@ def _get_ignore_reason(account: Json, me: Identity) -> str:
 def _is_own(status: Json, me: Identity) -> bool:
     # A status that is quoted may come without its author.
     return str((status.get("account") or {}).get("id")) == me.id
+
+
+def _may_read(status: Json, handle: str, me: Identity) -> bool:
+    """Return whether somebody is known to read a status.
+
+    A server can name any status as the one that its user replies to, and ours shows us what is for us alone.
+    """
+    accounts = (status.get("account") or {}, *(status.get("mentions") or ()))
+    return status.get("visibility") in PUBLIC_VISIBILITIES or handle in (
+        me.to_handle(str(account["acct"])) for account in accounts if account.get("acct")
+    )
 
 
 def _count_answers(above: Sequence[Json], me: Identity) -> int:

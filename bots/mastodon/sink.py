@@ -14,8 +14,9 @@ from bots.common.reply_sink import ReplySink, cut_reply
 from bots.mastodon.client import Identity, MastodonClient, Post
 from bots.mastodon.connection import MastodonIntervals
 from bots.mastodon.convert import DIRECT, PUBLIC_VISIBILITIES, count_other_bots
-from bots.mastodon.render import count_chars, render, to_plain
+from bots.mastodon.render import count_chars, disarm, render, to_plain
 from core.errors import CommentSuppressed
+from core.formatting import strip_control_characters
 from core.language.languages import identify_language
 from core.messaging.feedback.handoff import mentioned_users
 from core.observability.logs import get_logger
@@ -51,7 +52,8 @@ class MastodonSink(ReplySink):
         self._question_id = str(reference["status"])
         self._visibility = _REPLY_VISIBILITIES.get(str(reference["visibility"]), DIRECT)
         # A warning that fills a status would leave no room for the answer.
-        self._spoiler_text = str(reference.get("spoiler_text", ""))[: me.max_chars // 2]
+        spoiler_text = disarm(strip_control_characters(str(reference.get("spoiler_text", ""))))
+        self._spoiler_text = spoiler_text[: me.max_chars // 2]
         people = (str(reference["acct"]), *mentioned_users(message))
         self._prefix = "".join(f"@{person} " for person in dict.fromkeys(people) if person)
         # What not everybody may read reaches those alone whom it mentions.

@@ -24,6 +24,9 @@ OFFICIAL_API_URL = "https://slack.com/"
 # What people write themselves; every other subtype is a notice of something that happened.
 _USER_SUBTYPES = ("", "file_share", "thread_broadcast", "me_message")
 _LEADING_MENTION = re.compile(r"\s*<@([UW][A-Z0-9]+)(?:\|[^>]*)?>")
+# What people choose anywhere in their workspace. A button stands below a message of ours, which people of another
+# workspace read in a channel that is shared with them.
+_FROM_MENUS = ("message_action", "view_submission")
 # In a link to a message its timestamp stands without the dot.
 _LINK = re.compile(r"https://\S{1,300}/p(\d{10})(\d{6})\b\S*")
 
@@ -119,13 +122,16 @@ def _to_welcome(event: Json, me: Identity) -> Message:
 
 
 def is_from_other_workspace(payload: Json, me: Identity) -> bool:
-    """Return whether an event or a command comes from an installation of the app in another workspace.
+    """Return whether an event, a command or a form comes from an installation of the app in another workspace.
 
     Our ids and tokens mean nothing there. An installation for a whole organization has many workspaces.
     """
     installations = [item for item in payload.get("authorizations") or () if isinstance(item, Mapping)]
     if isinstance(payload.get("command"), str):
         installations = [payload]
+    team = payload.get("team")
+    if payload.get("type") in _FROM_MENUS and isinstance(team, Mapping):
+        installations = [{**payload, "team_id": team.get("id")}]
     team_ids = {str(item["team_id"]) for item in installations if item.get("team_id")}
     is_for_organization = any(item.get("is_enterprise_install") in (True, "true") for item in installations)
     return bool(me.team_id and team_ids) and me.team_id not in team_ids and not is_for_organization

@@ -182,7 +182,10 @@ class English(PlatformTexts):
         "I cannot search my knowledge here. On the command line, `kimas feedback --calibrate` fits the threshold."
     )
     admins_in_private = "Do that in the group: administrators belong to one chat."
-    user_id_expected = "Give me the user's id (a number or a code), because somebody else can take over a name."
+    user_id_expected = (
+        "Give me the user's id (a number or a code; on Mastodon the name with its server), because somebody else can "
+        "take over a name."
+    )
     form_failed = (
         "I could not open the form: {error}. Nothing was changed. Give the command again, or use "
         "`/mode`, `/threshold` and `/sources` instead."
@@ -410,7 +413,7 @@ class English(PlatformTexts):
         "quota limit": "The limit to change; leave it out to show all",
         "quota value": "A number, none, or default for the configured one",
         "admins action": "What to do; leave it out to list them",
-        "admins user": "The user's id (a number or a code), not a name",
+        "admins user": "The user's id (a number or a code; on Mastodon the name with its server)",
         "learn question": ("The answer's link, if you do not reply to it; then its question, if it replies to none"),
         "faq action": "What to do; leave it out to list them",
         "faq number": "The number of the answer",

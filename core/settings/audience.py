@@ -164,6 +164,14 @@ class Audiences:
             by_source[source] = by_source[source].union(*told_of)
         return replace(self, by_source=by_source)
 
+    def without_removed(self, former: Audiences) -> Audiences:
+        """Return these audiences with the sources that a former configuration had besides: they are for owners alone.
+
+        Who removed or renamed a source has closed it, although it can be found until the next start.
+        """
+        removed = {name: frozenset({frozenset({OWNERS})}) for name in former.by_source if name not in self.by_source}
+        return replace(self, by_source={**self.by_source, **removed})
+
     @property
     def has_closed_sources(self) -> bool:
         """Return whether any source is not for everyone."""

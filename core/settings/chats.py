@@ -53,6 +53,16 @@ def is_chat(entry: str) -> bool:
     return name.platform in _CHAT_FORMS and re.fullmatch(_CHAT_FORMS[name.platform] + _BOT_NAME, name.id) is not None
 
 
+def has_handles(platform: str) -> bool:
+    """Return whether people of a platform are known by their names, with their server."""
+    return platform == "mastodon"
+
+
+def is_handle(platform: str, text: str) -> bool:
+    """Return whether a text is how somebody is known on a platform that has handles."""
+    return has_handles(platform) and re.fullmatch(_HANDLE, text) is not None
+
+
 def can_be_private(entry: str) -> bool:
     """Return whether a chat can be a private one: it has a person's id on Telegram or Mastodon, or D... on Slack."""
     name = PlatformName.parse(entry)

@@ -62,14 +62,21 @@ class MessageLookup(Repository):
         return match.message if match else None
 
     async def find_replied_to(self, message: Message) -> Sequence[StoredMessage]:
-        """Return what `message` replies to, newest first: a message, or the question whose answer it replies to."""
-        return await self._find(message, _has_id(message.reply_to))
+        """Return what `message` replies to, newest first: a message, or the question whose answer it replies to.
+
+        Only what may be told of where `message` was written.
+        """
+        return await self._find(message, _has_id(message.reply_to), is_readable_from(message))
 
     async def find_question(self, message: Message) -> Message | None:
-        """Return the question of a command without text: the one it replies to, or its author's last one."""
+        """Return the question of a command without text: the one it replies to, or its author's last one.
+
+        Only what may be told of where the command was given.
+        """
         columns = messages.c
         is_target = _has_id(message.reply_to) if message.reply_to else columns.author_id == message.author_id
-        matches = await self._find(message, is_target, columns.command.in_(ASK_COMMANDS), columns.text != "")
+        is_question = (columns.command.in_(ASK_COMMANDS), columns.text != "", is_readable_from(message))
+        matches = await self._find(message, is_target, *is_question)
         return matches[0].message if matches else None
 
     async def get_language(self, message: Message) -> str:

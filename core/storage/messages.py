@@ -21,6 +21,7 @@ from core.formatting import with_image_description
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.runtime.tasks import iter_retry_delays, uncancellable, wait_for
+from core.storage.chat_history import is_readable_from
 from core.storage.details import get_detail
 from core.storage.engine import Database
 from core.storage.erasure import ERASED_VALUES, FINISHED_STATES, PERSONAL_COLUMNS, erase_in_chat
@@ -302,15 +303,18 @@ class Journal:
     ) -> Sequence[Turn] | None:
         """Return the question and answer whose reply this message replies to, or None when it is no answer of ours.
 
-        Nothing of an answer that could be made from sources without `visible_labels`.
+        Nothing of an answer that could be made from sources without `visible_labels`, or that may not be told of where
+        the message was written.
         """
         columns = messages.c
-        query = select(*(columns[name] for name in _TURN_COLUMNS)).filter_by(**bot_values(message), state="answered")
+        is_readable = is_readable_from(message).label("is_readable")
+        query = select(*(columns[name] for name in _TURN_COLUMNS), is_readable)
+        query = query.filter_by(**bot_values(message), state="answered")
         is_reply = (columns.reply_id == message.reply_to, columns.reply_id != "", columns.reply != "")
         row = await self.database.fetch_first(query.where(*is_reply))
         if row is None:
             return None
-        return _to_turns(row) if may_be_shown(row.visible_sources, visible_labels) else ()
+        return _to_turns(row) if row.is_readable and may_be_shown(row.visible_sources, visible_labels) else ()
 
     async def get_cursor(self, cursor: str) -> int | None:
         """Return the position in a platform's stream of updates, or None for a new stream."""

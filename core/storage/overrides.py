@@ -281,7 +281,7 @@ class LiveSettings:
 
     async def publish_audiences(self, settings: Settings) -> None:
         """Close for all daemons of the deployment what these settings close. Raises `StoreError`."""
-        audiences = Audiences.from_settings(settings)
+        audiences = Audiences.from_settings(settings).without_removed(self._started_audiences)
         # What our own files closed stays closed here, whoever starts later with older ones.
         self._started_audiences = self._started_audiences.closed_further(audiences)
         self._audiences = self._started_audiences

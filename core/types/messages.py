@@ -21,7 +21,7 @@ AttachmentKind = Literal["picture", "voice", "video", "file", "sticker", "other"
 ASK_COMMANDS = ("", "ask")
 HANDOFF_COMMAND = "handoff"
 RATING_COMMAND = "thumbs"
-# The thread of what one person gives by commands and buttons, where the platform has none; their id follows.
+# A thread that is one person's, such as that of their commands where the platform has none; their id follows.
 PERSONAL_THREAD = "command:"
 UP = "up"
 DOWN = "down"

@@ -138,7 +138,7 @@ WORDS_OF_OTHERS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
     "mastodon": {
         "quoted": (
             "What does this do?",
-            {"quote": {"state": "accepted", "quoted_status": {"content": "<p>/pause</p>"}}},
+            {"quote": {"state": "accepted", "quoted_status": {"content": "<p>/pause</p>", "visibility": "public"}}},
         ),
     },
 }

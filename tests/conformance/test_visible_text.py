@@ -27,7 +27,9 @@ FORWARDED: dict[str, dict[str, Any]] = {
     "telegram": {"external_reply": {"origin": ORIGIN}, "quote": {"text": WORDS, "position": 0}},
     "discord": {"message_snapshots": [{"message": {"content": "", "embeds": [{"description": WORDS}]}}]},
     "slack": {"attachments": [{"is_share": True, "author_name": "Eve", "text": WORDS}]},
-    "mastodon": {"quote": {"state": "accepted", "quoted_status": {"content": f"<p>{WORDS}</p>"}}},
+    "mastodon": {
+        "quote": {"state": "accepted", "quoted_status": {"content": f"<p>{WORDS}</p>", "visibility": "public"}}
+    },
 }
 # A message whose words are all in something else than its text.
 WORDLESS: dict[str, dict[str, Any]] = {

@@ -8,6 +8,7 @@ processor. The model repeats all that it is told: what reaches it reaches its an
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ import pytest_asyncio
 import yaml
 from sqlalchemy import update
 
+from bots.cli.backup import backup, restore
 from bots.daemon.adapters import make_source_lookup
 from bots.daemon.bootstrap import make_inbox, make_live_settings, open_app
 from core.errors import UsageError
@@ -38,7 +40,7 @@ from tests.support.fixtures import MemorySink
 from tests.support.knowledge import WordEmbedder
 from tests.support.peers.web import Hit, WebPeer
 from tests.support.recording_bot import MEMBER, Bot, RecordingAdapter, Sender, repeat
-from tests.support.scripted import ScriptedPeer
+from tests.support.scripted import Body, ScriptedPeer
 
 pytestmark = pytest.mark.usefixtures("time_lapse", "wide_grey_zone")
 
@@ -330,7 +332,7 @@ async def bot(request: pytest.FixtureRequest, tmp_path: Path, ingested: Path) ->
         yield bot
 
 
-def repeating_model(**replies: str) -> ScriptedPeer:
+def repeating_model(**replies: str | Callable[[Body], str]) -> ScriptedPeer:
     return ScriptedPeer(**{"write": repeat, "talk": repeat, "look_back": repeat, **replies})
 
 
@@ -381,6 +383,58 @@ async def test_no_prompt_tells_of_a_closed_source(tmp_path: Path, ingested: Path
         assert get_closed_texts(bot.get_requests()) | get_closed_texts(bot.output()) == set()
         await ask(bot, INSIDERS["member of the team's channel"])
         assert "description" in get_closed_texts(bot.get_requests())
+
+
+def ask_back(body: Body) -> str:
+    """Ask which of all things is meant that the model was told of, the unheard words first."""
+    told_text = repeat(body).lower()
+    names = [word for word in WORDS.values() if word in told_text] or ["this"]
+    return json.dumps({"strategy": "clarify", "query": f"Do you mean {' or '.join(names)}?"})
+
+
+async def test_a_question_back_names_nothing_that_is_closed(tmp_path: Path, ingested: Path) -> None:
+    """Nor is it taken up where its sources were closed since, whoever answers it."""
+    strategies = {"allowed": ["single", "clarify"]}
+    team = INSIDERS["member of the team's channel"]
+    async with repeating_model(choose=ask_back) as model:
+        async with opened(tmp_path, ingested, model, strategies=strategies) as bot:
+            first = await bot.deliver(team, QUESTION)
+            assert "Do you mean" in (shown_text := bot.output())
+            assert get_closed_texts(shown_text)
+            for name, sender in OUTSIDERS.items():
+                await bot.deliver(sender, QUESTION)
+                for text in ("The first one.", "Both, please. And why?"):
+                    await bot.deliver(sender, text)
+                assert get_closed_texts(bot.output()) == set(), name
+                await bot.deliver(sender, first.id, "why")
+                assert get_closed_texts(bot.output()) == set(), name
+        bot.get_requests()
+        async with opened(tmp_path, ingested, model, strategies=strategies, audience=["owners"]) as bot:
+            for text in ("The first one.", "Both, please. And why?"):
+                await bot.deliver(team, text)
+            await ask_on(bot, team, first)
+            assert get_closed_texts(bot.output()) | get_closed_texts(bot.get_requests()) == set()
+
+
+@pytest.mark.parametrize("grey", ["suggest", "clarify"])
+async def test_an_offer_and_a_question_for_details_name_nothing_that_is_closed(
+    tmp_path: Path, ingested: Path, grey: str
+) -> None:
+    """They name the title of what was found; a follow-up goes on from there, but not when it was closed since."""
+    gate = {"mode": "auto", "grey": grey, "threshold": 1, "wait_s": 0, "cooldown_s": 0}
+    team = INSIDERS["member of the team's channel"]
+    text = "Is the release date of the launcher the first of May?"
+    async with repeating_model() as model:
+        async with opened(tmp_path, ingested, None, gate=gate) as bot:
+            offered = await bot.deliver(team, text, addressed=False)
+            assert "title" in get_closed_texts(bot.output())
+            for name, sender in OUTSIDERS.items():
+                await bot.deliver(sender, text, addressed=False)
+                assert get_closed_texts(bot.output()) == set(), name
+        async with opened(tmp_path, ingested, model, gate=gate, audience=["owners"]) as bot:
+            await ask_on(bot, team, offered)
+            await bot.deliver(team, "Yes, please.", quoted="Are you asking about it?", quotes_bot=True, reply_to="1701")
+            assert get_closed_texts(bot.output()) | get_closed_texts(bot.get_requests()) == set()
 
 
 async def ask_on(bot: Bot, sender: Sender, first: Message) -> None:
@@ -445,6 +499,42 @@ async def test_an_answer_is_judged_by_the_source_that_it_was_made_from(
             await bot.deliver(sender, question, "why" if question == first.id else "")
             closed_texts |= get_closed_texts(bot.output()) | get_closed_texts(bot.get_requests())
         assert closed_texts & {"text", "title", "path", "agent"} == set()
+
+
+@pytest.mark.parametrize("sources", CHANGES.values(), ids=CHANGES.keys())
+async def test_a_backup_tells_another_deployment_nothing_that_was_closed(
+    tmp_path: Path, ingested: Path, sources: Mapping[str, Any]
+) -> None:
+    """There the team's chat may be anybody's, and a source of the same name another one."""
+    team = INSIDERS["member of the team's channel"]
+    (ingested / "elsewhere").mkdir(exist_ok=True)
+    async with opened(tmp_path / "here", ingested, None) as bot:
+        first = await bot.deliver(team, QUESTION)
+        await learn(bot, team)
+        assert {"text", "lesson"} <= get_closed_texts(bot.output())
+        await backup(bot.app.settings, tmp_path / "backup.zip", as_json=True)
+        there = bot.app.settings.model_copy(update={"data_dir": tmp_path / "there" / "data"})
+    await restore(there, tmp_path / "backup.zip", as_json=True)
+    sources = {"docs": {"kind": "files", "path": "docs"}, "taught": {"kind": "learned"}, **sources}
+    folders = {
+        name: {**source, "path": str(ingested / source["path"])} if "path" in source else source
+        for name, source in sources.items()
+    }
+    agents = {name: {"sources": [name]} for name in sources}
+    async with (
+        repeating_model() as peer,
+        opened(tmp_path / "there", ingested, peer, sources=folders, agents=agents) as bot,
+    ):
+        open_names = {"source"} if "quokka" in sources else set()
+        for is_refreshed in (False, True):
+            for sender in (team, Sender(PUBLIC)):
+                await ask_on(bot, sender, first)
+                await bot.deliver(sender, "How long is the launcher's countdown?")
+                texts = get_closed_texts(bot.output()) | get_closed_texts(bot.get_requests())
+                # The team reads its renamed folder there. What it taught is for nobody until somebody says so.
+                is_reader = is_refreshed and sender == team and "wombats" in sources
+                assert texts - open_names <= (set(WORDS) - {"lesson"} if is_reader else set()), (sender, is_refreshed)
+            await bot.app.refresh()
 
 
 async def test_quoting_an_answer_from_a_closed_source_does_not_tell_the_rest(tmp_path: Path, ingested: Path) -> None:
@@ -629,6 +719,34 @@ async def test_an_answer_is_judged_again_before_it_is_shown(
         await waiting.join()
         closed_texts = get_closed_texts(repr([(sink.updates, sink.replies, sink.failures) for sink in shown.sinks]))
         assert bool(closed_texts) == (change is change_nothing)
+
+
+@pytest.mark.parametrize("name", ["", "wombats"], ids=["removed", "renamed"])
+@pytest.mark.parametrize("audience", [["everyone"], AUDIENCE], ids=["open", "closed"])
+async def test_a_source_that_the_file_has_no_more_is_told_of_no_more(
+    tmp_path: Path, ingested: Path, name: str, audience: Sequence[str]
+) -> None:
+    """It can be found until the next start, but who removed it, or closed it under another name, did not mean that."""
+    team = INSIDERS["member of the team's channel"]
+    async with repeating_model() as model, opened(tmp_path, ingested, model, audience=audience) as bot:
+        await bot.deliver(team, QUESTION)
+        assert "text" in get_closed_texts(bot.output())
+        settings = bot.app.settings
+        sources = dict(settings.sources)
+        moved = sources.pop("quokka")
+        if name:
+            sources[name] = moved.model_copy(update={"audience": ("owners",)})
+        bot.new_settings = settings.model_copy(update={"sources": sources})
+        await bot.deliver(INSIDERS["owner in private"], "", "reload")
+        bot.output()
+        bot.get_requests()
+        for text in ("And what else is known about it?", QUESTION, f"{QUESTION} Please."):
+            await bot.deliver(team, text)
+        # Lessons are of another source, which the file still has.
+        assert get_closed_texts(bot.output() + bot.get_requests()) <= {"live text", "live source", "live address"}
+        await bot.deliver(team, "Where is the release date announced?")
+        # What was taught while all was open may tell of it, and is closed with its agent.
+        assert ("on the site" in bot.output()) == (audience == AUDIENCE)
 
 
 async def test_without_an_asker_only_open_sources_and_the_terminal_gets_all(tmp_path: Path, ingested: Path) -> None:

@@ -259,6 +259,17 @@ class AudienceMachine(RuleBasedStateMachine):
         self.run(self._deliver(IN_PRIVATE, "", "reload"))
         self.ask(sender)
 
+    @rule(audience=st.sampled_from(AUDIENCES), sender=st.sampled_from(PLACES))
+    def rename(self, audience: tuple[str, ...], sender: Sender) -> None:
+        """Who gives the source another name has closed it, whoever may see that one after the next start."""
+        assert self.bot.model
+        (name,) = set(NAMES) - {self.configuration.name}
+        renamed = Configuration(audience, name, self.configuration.lessons)
+        self.bot.new_settings = renamed.make_settings(self.folder, self.documents, self.bot.model)
+        self.truth.audiences.append(("owners",))
+        self.run(self._deliver(IN_PRIVATE, "", "reload"))
+        self.ask(sender)
+
     @rule(
         audience=st.sampled_from(AUDIENCES),
         name=st.sampled_from(NAMES),

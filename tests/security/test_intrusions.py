@@ -21,6 +21,7 @@ from core.ports import Sink
 from core.storage.chat_history import ChatHistory
 from core.storage.engine import Database
 from core.storage.lessons import TaughtAnswerRepository
+from core.storage.message_lookup import MessageLookup
 from core.storage.messages import Journal
 from core.storage.overrides import Audit, RuntimeOverrides
 from core.types import HANDOFF_COMMAND, ConversationKey, Message, Origin, Question, Reply, SkipReason, ThreadState, skip
@@ -414,6 +415,43 @@ async def test_an_answer_in_a_closed_thread_is_quoted_to_nobody_outside(journal:
     )
     assert list(await history.get_earlier_answers(says("", person=ANN), 3600)) == []
     assert len(await history.get_earlier_answers(replace(says("", person=ANN), key=thread), 3600)) == 1
+
+
+@pytest.mark.parametrize("was_private", [False, True])
+async def test_who_replies_to_an_answer_from_elsewhere_has_it_taken_up_by_nobody(
+    journal: Journal, *, was_private: bool
+) -> None:
+    """A network, or a server of another one, names as what it replies to whatever id it likes."""
+    state = ThreadState(is_restricted=not was_private)
+    asked = replace(says("", person=BOSS), text="Whom do we lay off?", thread_state=state, private=was_private)
+    asked = replace(asked, key=replace(asked.key, thread="" if was_private else "t"))
+    await journal.record_message(asked)
+    await journal.mark_posted(asked, "77")
+    await journal.mark_answered(asked, Reply("Dan."))
+    inside = replace(asked, id="inside", reply_to="77")
+    turns = await journal.get_answer_by_reply(inside)
+    assert turns is not None
+    assert [turn.text for turn in turns] == ["Whom do we lay off?", "Dan."]
+    outside = replace(says("", person=ANN), id="outside", reply_to="77")
+    assert await journal.get_answer_by_reply(outside) == ()
+
+
+async def test_no_command_takes_up_a_question_of_a_closed_thread_elsewhere(journal: Journal) -> None:
+    """People would be called to it, or somebody's reply taught as its answer, in the open."""
+    state = ThreadState(is_restricted=True)
+    asked = replace(says("", person=ANN), text="Whom do we lay off?", thread_state=state)
+    asked = replace(asked, key=replace(asked.key, thread="t"))
+    await journal.record_message(asked)
+    lookup = MessageLookup(journal.database)
+    outside = says("escalate", person=ANN)
+    inside = replace(outside, key=asked.key)
+    for reply_to in ("", asked.id):
+        found = await lookup.find_question(replace(inside, reply_to=reply_to))
+        assert found is not None
+        assert found.id == asked.id
+        assert await lookup.find_question(replace(outside, reply_to=reply_to)) is None
+    assert len(await lookup.find_replied_to(replace(inside, reply_to=asked.id))) == 1
+    assert not await lookup.find_replied_to(replace(outside, reply_to=asked.id))
 
 
 async def test_refusals_come_to_an_end_as_answers_do(journal: Journal) -> None:

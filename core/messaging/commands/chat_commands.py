@@ -17,6 +17,7 @@ from core.messaging.gate.classification_metrics import Estimate, Scores
 from core.messaging.policy.command_table import CALIBRATED_VALUE, CONFIGURED_VALUE
 from core.ports import Library
 from core.settings import Settings
+from core.settings.chats import has_handles, is_handle
 from core.storage.engine import Database
 from core.storage.feedback import FeedbackRepository
 from core.storage.overrides import RuntimeOverrides, get_chat_name, override_key
@@ -96,13 +97,11 @@ async def change_admins(context: CommandContext, request: CommandRequest) -> str
         return _list_admins(context, request)
     if request.message.private:
         raise UsageError(texts.admins_in_private)
-    match = _USER.fullmatch(user)
-    user_id = (match[1] or match[2]) if match else ""
-    # On every platform the id of a user has digits. Names do not count: they change and can be taken over.
-    if not re.search(r"\d", user_id):
+    key = request.message.key
+    user_id = _read_user_id(key.platform, user)
+    if not user_id:
         raise UsageError(texts.user_id_expected)
     admins = context.overrides.admins(request.chat)
-    key = request.message.key
     # What is typed is an id within the network of the chat. Earlier versions kept it without the network.
     if not (action == "remove" and user_id in admins):
         user_id += PlatformName(key.platform, key.chat).network_suffix
@@ -117,6 +116,20 @@ async def change_admins(context: CommandContext, request: CommandRequest) -> str
         return texts.no_admin.format(user=format_code(user_id))
     await context.overrides.change(request.message, request.chat, name, None)
     return texts.admin_removed.format(user=format_code(user_id))
+
+
+def _read_user_id(platform: str, user: str) -> str:
+    """Return the id of a user that was typed or mentioned, or "" where it is none.
+
+    Ids have digits; names do not count, because they change and can be taken over. On Mastodon the name with its server
+    is the id.
+    """
+    handle = user.removeprefix("@")
+    if is_handle(platform, handle):
+        return handle
+    match = _USER.fullmatch(user)
+    user_id = (match[1] or match[2]) if match else ""
+    return user_id if re.search(r"\d", user_id) and not has_handles(platform) else ""
 
 
 def _list_admins(context: CommandContext, request: CommandRequest) -> str:

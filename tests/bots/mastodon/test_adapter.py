@@ -237,6 +237,44 @@ async def test_a_followers_only_question_shares_no_memory_with_what_all_read(
     assert hidden.visibility == "direct"
 
 
+async def test_two_peoples_followers_share_nothing_below_one_post(bot: MastodonBot, peer: MastodonPeer) -> None:
+    """Each is answered alone, though both wrote below the same post of a third one."""
+    post = await peer.say(peer.account("cleo"), "What is new?")
+    await bot.ask("@kimas my secret plan", reply_to=post, visibility="private")
+    explanation = await bot.ask("@kimas /why", "ben", reply_to=post, visibility="private")
+    assert explanation.text.startswith("@ben I know nothing about that message")
+    await bot.ask("@kimas what was said?", "ben", reply_to=post, visibility="private")
+    assert "secret" not in str(bot.questions[1].history)
+    await bot.ask("@kimas what was said?", "ann", reply_to=post, visibility="private")
+    assert "secret" in str(bot.questions[2].history)
+    await bot.ask("@kimas /forget", "ann", reply_to=post, visibility="private")
+    async with bot.journal.database.connect() as connection:
+        rows = (await connection.exec_driver_sql("SELECT * FROM messages")).all()
+    assert "ben@" in str(rows)
+    assert "ann@" not in str(rows), "nor is the thread called after her"
+
+
+@pytest.mark.parametrize("visibility", ["direct", "private", "public"])
+async def test_words_that_the_asker_may_not_read_are_quoted_to_nobody(
+    bot: MastodonBot, peer: MastodonPeer, visibility: str
+) -> None:
+    """Another server may say that its user replies to anything whose address it guesses."""
+    eve = peer.account("eve", "evil.example")
+    hidden = await peer.say(peer.account("ann"), "@kimas the plan is secret", visibility=visibility)
+    bot.says = "It is in the safe."
+    await bot.outcome(hidden)
+    bot.says = "Use pip."
+    answer = peer.posts()[0]
+    for parent in (hidden, answer.id):
+        for text in ("@kimas what was said?", "@kimas"):
+            question = await peer.say(eve, text, reply_to=parent, visibility="direct")
+            await bot.outcome(question)
+    heard = [item for item in bot.questions if item.author_id == "eve@evil.example"]
+    heard_texts = str([(item.text, item.history) for item in heard])
+    assert ("secret" in heard_texts) == (visibility == "public")
+    assert ("in the safe" in heard_texts) == (visibility == "public")
+
+
 async def test_posts_of_timelines_get_one_comment(bot: MastodonBot, peer: MastodonPeer) -> None:
     comments = {"chats": ["mastodon:home", "mastodon:list/7", "mastodon:tag/diving"], "needs_citation": False}
     peer.lists["7"] = {"ben"}

@@ -34,6 +34,10 @@ async def test_a_content_warning_is_kept_and_counts(bot: MastodonBot, peer: Mast
     bot.says = "Use pip."
     assert (await bot.ask(spoiler_text="w" * 480)).spoiler_text == "w" * 250
     assert (await bot.ask()).spoiler_text == ""
+    disarmed = (await bot.ask(spoiler_text="for @ben\u202e, evil")).spoiler_text
+    assert disarmed == f"for @{ZERO_WIDTH_SPACE}ben, evil", (
+        "the bot repeats it: it calls nobody, and turns nothing round"
+    )
     assert reply.text.startswith("@ann ")
     assert bot.questions[0].text.startswith("about"), "a warning is a part of what was said"
 
@@ -64,6 +68,19 @@ async def test_an_asker_of_another_server_is_mentioned_with_it(bot: MastodonBot,
     assert (await bot.ask(name="ben")).text == "@ben Use pip."
     # Somebody of this server has the same name.
     assert (await bot.ask(visibility="private")).mentions[0].domain == ""
+
+
+async def test_a_private_question_to_several_is_answered_to_the_asker_alone(
+    bot: MastodonBot, peer: MastodonPeer
+) -> None:
+    """So it may tell what the asker alone may see."""
+    bot.says = "word " * 300
+    ben = peer.account("ben")
+    question = await peer.say(peer.account("ann"), "@kimas @ben how do I install it?", visibility="direct")
+    await bot.outcome(question)
+    assert len(peer.posts()) > 1
+    assert {status.visibility for status in peer.posts()} == {"direct"}
+    assert ben not in [account for status in peer.posts() for account in status.mentions]
 
 
 async def test_every_part_of_a_private_answer_reaches_its_asker(bot: MastodonBot, peer: MastodonPeer) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from bots.common.events import IgnoredEvent, MessageDeletion
 from bots.slack.convert import Identity, from_command, from_event, is_for_other_user, is_from_other_workspace
 from bots.slack.visible_text import to_plain_text
-from core.types import ConversationKey, Message
+from core.types import ConversationKey, Message, PlatformName
+from tests.support.fixtures import settings as make_settings
 
+SECRETS = {"bot_token": {"env": "SLACK"}, "app_token": {"env": "SLACK_APP"}}
 ME = Identity("UBOT", "kimas", "T1", "Rocket")
 
 
@@ -185,7 +188,13 @@ def test_who_a_message_is_for() -> None:
         ({"authorizations": [{"team_id": "T1"}]}, False),
         ({"authorizations": [{"team_id": "T2"}]}, True),
         ({"authorizations": [{"team_id": "T2", "is_enterprise_install": True}]}, False),
-        # In a channel that two workspaces share, the other one's people speak.
+        ({"type": "message_action", "team": {"id": "T1"}}, False),
+        ({"type": "message_action", "team": {"id": "T2"}}, True),
+        ({"type": "view_submission", "team": {"id": "T2"}}, True),
+        ({"type": "view_submission", "team": {"id": "T2"}, "is_enterprise_install": True}, False),
+        ({"type": "view_submission", "team": None}, False),
+        # In a channel that two workspaces share, the other one's people speak and rate.
+        ({"type": "block_actions", "team": {"id": "T2"}}, False),
         ({"team_id": "T2", "authorizations": [{"team_id": "T1"}]}, False),
         ({"team_id": "T2"}, False),
         ({}, False),
@@ -194,3 +203,22 @@ def test_who_a_message_is_for() -> None:
 def test_another_workspace_that_installed_the_app_is_not_ours(payload: dict[str, Any], is_elsewhere: bool) -> None:
     assert is_from_other_workspace(payload, Identity("UBOT", team_id="T1")) == is_elsewhere
     assert not is_from_other_workspace(payload, Identity("UBOT"))
+
+
+@pytest.mark.parametrize("fields", [{"team": "T1"}, {"user_team": "T2", "source_team": "T2", "team": "T2"}])
+def test_who_and_where_are_the_same_whichever_workspace_says_so(fields: dict[str, str]) -> None:
+    """A channel that two workspaces share has one id in both, and so have its people: they are no namesakes."""
+    result = message(text="<@UBOT> hi", **fields)
+    assert (result.key.platform, result.key.chat, result.author_id) == ("slack", "C1", "U1")
+    assert PlatformName("slack", result.author_id).network == "slack"
+    assert result.reference["team"] == fields["team"]
+
+
+@pytest.mark.parametrize("entry", ["slack:U1@T2", "slack:C1@T2", "slack:U1@shop"])
+def test_nobody_has_a_workspace_in_a_name(entry: str) -> None:
+    """What is no id of Slack's cannot be taken for one: neither in an audience nor among owners."""
+    with pytest.raises(ValidationError, match="slack"):
+        make_settings(slack=SECRETS, administration={"owners": [entry]})
+    sources = {"docs": {"kind": "faq", "path": "faq.yaml", "audience": [entry]}}
+    with pytest.raises(ValidationError, match=r"no (?:such )?chat"):
+        make_settings(slack=SECRETS, sources=sources)

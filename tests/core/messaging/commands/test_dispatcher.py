@@ -247,6 +247,18 @@ async def test_a_mention_holds_an_id(journal: Journal, user: str) -> None:
     assert bot.dispatcher.context.overrides.admins("test:room") == ("42",)
 
 
+@pytest.mark.parametrize(
+    ("user", "admins"), [("@ann@b.example", ("ann@b.example",)), ("ann@b.example", ("ann@b.example",)), ("42", ())]
+)
+async def test_on_mastodon_people_are_named_with_their_server(
+    journal: Journal, user: str, admins: tuple[str, ...]
+) -> None:
+    bot = Bot.of(journal, administration={"owners": ["mastodon:boss@b.example"]})
+    key = ConversationKey("mastodon", "mentions")
+    await bot.deliver(replace(says("admins", f"add {user}"), key=key, author_id="boss@b.example"))
+    assert bot.dispatcher.context.overrides.admins("mastodon:mentions") == admins
+
+
 async def test_platform_administrators_count_when_allowed(journal: Journal) -> None:
     strict_bot = Bot.of(journal)
     lenient_bot = Bot.of(journal, administration={"platform_admins": True})

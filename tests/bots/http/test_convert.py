@@ -1,0 +1,45 @@
+"""From an event of a network to a message: whose words give a command."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from bots.http.convert import to_message
+from core.types import Message
+
+EVENT = {
+    "kind": "message",
+    "id": "1",
+    "chat": "lobby",
+    "author": {"id": "ann", "name": "Ann"},
+    "text": "/pause 60",
+    "addressed": True,
+}
+
+
+def convert(**fields: Any) -> Message:
+    message = to_message({**EVENT, **fields}, datetime.now(UTC))
+    assert isinstance(message, Message)
+    return message
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"forwarded": True},
+        {"forwarded": True, "private": True},
+        {"text": "why?", "quoted": "/pause 60"},
+        {"text": "", "quoted": "/pause 60"},
+        {"text": "Look: /pause 60"},
+    ],
+)
+def test_words_of_others_give_no_command(fields: dict[str, Any]) -> None:
+    assert convert(**fields).command == ""
+
+
+def test_ones_own_words_give_one() -> None:
+    message = convert()
+    assert (message.command, message.text, message.is_forwarded) == ("pause", "60", False)

@@ -1,0 +1,106 @@
+"""Who may see what, by real messages of each platform: where one person reads, where others do, and in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.conformance.bot import Bot
+from tests.conformance.platforms import ANN, BEN, Channel, Person
+from tests.conformance.scenarios import ONE_PUBLIC_CHAT, cannot
+
+SEES_ALL = "whoever uses the terminal runs the bot, and sees everything"
+# Ann is the owner; on Slack she gives commands under a second id.
+OWNERS = {
+    "telegram": ("1001",),
+    "discord": ("1001",),
+    "slack": ("U1001", "U1ANN"),
+    "mastodon": ("person1@social.example",),
+}
+SECTIONS: Mapping[str, dict[str, Any]] = {
+    "telegram": {"token": {"env": "TELEGRAM"}},
+    "discord": {"token": {"env": "DISCORD"}},
+    "slack": {"bot_token": {"env": "SLACK"}, "app_token": {"env": "SLACK_APP"}},
+    "mastodon": {"url": "https://social.example", "token": {"env": "MASTODON"}},
+}
+CLOSED = "quokka"
+# What a platform says of a place where others read as well, though it may look private: nobody's role opens anything.
+LOOKS_PRIVATE: Mapping[str, dict[str, Any]] = {
+    "discord": {"channel_type": 3, "guild_id": None},
+    "slack": {"channel_type": "mpim"},
+}
+
+
+async def close_source(bot: Bot, *audience: str) -> None:
+    """Start the bot anew, with a source for an audience."""
+    await bot.stop()
+    bot.changes = {
+        bot.platform: SECTIONS[bot.platform],
+        "administration": {"owners": [f"{bot.platform}:{owner}" for owner in OWNERS[bot.platform]]},
+        "sources": {
+            "docs": {"kind": "faq", "path": "faq.yaml"},
+            CLOSED: {"kind": "faq", "path": "team.yaml", "audience": [*audience]},
+        },
+    }
+    await bot.start()
+
+
+async def is_told(bot: Bot, channel: Channel, person: Person = ANN, **fields: Any) -> bool:
+    """Return whether a question is answered from the closed source."""
+    entry = await bot.say_and_wait(channel, bot.to_bot(channel, "How do I install it?"), person=person, **fields)
+    assert entry.state == "answered", entry.reason
+    visible_sources = bot.script.questions[-1].visible_sources
+    assert visible_sources is not None
+    return CLOSED in visible_sources
+
+
+@cannot(console=SEES_ALL)
+async def test_an_owner_is_told_in_private_and_nobody_where_others_read(bot: Bot) -> None:
+    await close_source(bot, "owners")
+    group = bot.group()
+    assert await is_told(bot, bot.private(ANN))
+    assert not await is_told(bot, bot.private(BEN), BEN)
+    assert not await is_told(bot, group)
+    assert not await is_told(bot, await bot.driver.thread(group))
+    await bot.command(group, "sources")
+    assert CLOSED not in "".join(bot.texts(group))
+    assert "docs" in "".join(bot.texts(group))
+
+
+@cannot(console=SEES_ALL, mastodon=ONE_PUBLIC_CHAT)
+async def test_a_teams_chat_is_told_with_its_threads_and_no_other_one(bot: Bot) -> None:
+    team = bot.group(2)
+    await close_source(bot, f"{bot.platform}:{team.chat}")
+    for channel in (team, await bot.driver.thread(team)):
+        assert await is_told(bot, channel, BEN)
+    for channel in (bot.group(), await bot.driver.thread(bot.group()), bot.private(BEN)):
+        assert not await is_told(bot, channel, BEN)
+
+
+@cannot(
+    console=SEES_ALL,
+    mastodon="a post to several people is answered to its author alone there",
+    telegram="a private chat there is one with a person: channels' direct messages are not heard",
+)
+async def test_a_conversation_of_several_is_no_private_one(bot: Bot) -> None:
+    await close_source(bot, "owners")
+    channel = bot.group(3)
+    assert not await is_told(bot, channel, **LOOKS_PRIVATE[bot.platform])
+
+
+@cannot(console=SEES_ALL)
+@pytest.mark.parametrize("place", ["group", "private"])
+async def test_a_source_that_was_closed_is_not_told_of_by_what_was_said(bot: Bot, place: str) -> None:
+    """The answer was made when the source was open: nobody else's question is completed with it."""
+    channel = bot.private(BEN) if place == "private" else bot.group()
+    await close_source(bot, "everyone")
+    first = await bot.ask(channel, "How do I install it?", person=BEN)
+    reply = bot.messages(channel)[-1]
+    await close_source(bot, "owners")
+    await bot.driver.reply(channel, reply, "and what else?", BEN)
+    await bot.ask(channel, "and what about it?", person=BEN)
+    await bot.idle()
+    assert all(first.reply not in str(question.history) for question in bot.script.questions[1:])
+    assert len(bot.script.questions) >= 2
