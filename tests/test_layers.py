@@ -31,6 +31,7 @@ VENDORS = {
         "bots/discord/",
         "bots/http/server.py",
         "bots/mastodon/client.py",
+        "bots/forges/webhooks.py",
         "bots/daemon/monitor.py",
         "bots/operator_page/",
         "bots/slack/",

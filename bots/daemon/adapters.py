@@ -128,9 +128,12 @@ def get_section_path(name: str, platform: str) -> str:
 
 def _get_listen_address(section: PlatformSettings) -> tuple[str, int]:
     """Return the address that a platform's events arrive at, with port 0 where the bot fetches them."""
-    if isinstance(section, HttpSettings) or (isinstance(section, SlackSettings) and section.signing_secret):
-        return section.host, section.port
-    return "", 0
+    is_listening = (
+        isinstance(section, HttpSettings)
+        or (isinstance(section, SlackSettings) and section.signing_secret)
+        or (isinstance(section, GithubSettings) and section.webhook_secret)
+    )
+    return (section.host, section.port) if is_listening else ("", 0)
 
 
 def _make_adapter(

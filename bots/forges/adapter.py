@@ -26,16 +26,20 @@ from bots.forges.convert import (
 )
 from bots.forges.github import GithubClient
 from bots.forges.sink import ForgeSink
+from bots.forges.webhooks import WebhookServer
 from core.errors import MessageDeleted, PlatformError
 from core.messaging.feedback.rating_buttons import read_reaction
 from core.observability.logs import get_logger
 from core.ports import Delivery, MessageHandler, Sink
+from core.runtime.tasks import wait_for
 from core.settings import GithubSettings
 from core.types import Message
 
 _log = get_logger(__name__)
 
 UNREADABLE_MESSAGE = "github.token cannot be read: {error}. Make one in the settings of the bot's account"
+UNREADABLE_WEBHOOK_MESSAGE = "github.webhook_secret cannot be read: {error}. Make one with: openssl rand -hex 32"
+MIN_SECRET_CHARS = 16
 # Comments that were delivered may be listed again.
 MAX_KNOWN_COMMENTS = 10_000
 # So many of the newest answers of a project are watched for reactions.
@@ -64,7 +68,7 @@ class Project:
 
 
 class ForgeAdapter(ClientAdapter[ForgeClient]):
-    """One account, and the projects in which it answers.
+    """One account, and the projects in which it answers. `port` is where webhooks arrive, once it listens.
 
     The first look at a project only notes how far it is. From then on topics are delivered by their number, once they
     are `wait_h` old, and comments by the time of their last change.
@@ -103,6 +107,8 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         self._positions = positions
         self._projects = [Project(name) for name in settings.repositories]
         self._me = Identity()
+        self._woken = asyncio.Event()
+        self.port = 0
         self._known_topics = BoundedDict[tuple[str, str], None](MAX_KNOWN_COMMENTS)
         self._known_comments = BoundedDict[tuple[str, int], float](MAX_KNOWN_COMMENTS)
 
@@ -117,8 +123,31 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
 
     async def listen(self, receive: MessageHandler) -> None:
         """Deliver messages until cancelled. Outages are waited out; raises `PlatformError` for a revoked token."""
+        secret = self._settings.webhook_secret
+        if secret is None:
+            await self._poll(receive)
+            return
+        text = await asyncio.to_thread(read_secret, secret, UNREADABLE_WEBHOOK_MESSAGE)
+        if len(text) < MIN_SECRET_CHARS:
+            raise PlatformError(
+                f"{self.name}.webhook_secret is too short: give it at least {MIN_SECRET_CHARS} characters"
+            )
+        async with WebhookServer(self._settings, self.name, text, self._wake).serve() as port:
+            self.port = port
+            _log.info(f"{self.name}.listening", host=self._settings.host, port=port)
+            await self._poll(receive)
+
+    def _wake(self, project: str) -> None:
+        """Look at once, if a webhook is about one of the projects, or does not say."""
+        names = {item.name.casefold() for item in self._projects}
+        if not project or project.casefold() in names:
+            self._woken.set()
+
+    async def _poll(self, receive: MessageHandler) -> None:
+        """Look at all projects in turn, for ever."""
         retry_loop = self._make_retry_loop("poll", self.connection)
         while True:
+            self._woken.clear()
             failures = dict[str, Exception]()
             for project in self._projects:
                 try:
@@ -135,7 +164,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
                 await retry_loop.wait(next(iter(failures.values())))
             else:
                 retry_loop.mark_recovered()
-                await asyncio.sleep(self._settings.poll_s)
+                await wait_for(self._woken, self._settings.poll_s)
 
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         """Return a sink that answers this message; `previous_reply_id` is that of a reply sent before a crash."""

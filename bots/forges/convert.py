@@ -52,19 +52,21 @@ def to_message(platform: str, topic: Topic, me: Identity) -> Message:
 
     `reference` holds what a reply needs: `project`, `topic`, `comment` (0 for none).
     """
-    words, _ = split_quotes(remove_comments(topic.text))
+    words, quoted = split_quotes(remove_comments(topic.text))
     is_addressed = mentions(topic.text, me.login) or mentions(topic.title, me.login)
-    command, text = _split_command(remove_mentions(words, me.login), is_addressed=is_addressed)
     title = remove_mentions(topic.title, me.login)
+    body = remove_mentions(words, me.login)
+    command, text = _split_command(body or title, is_addressed=is_addressed)
     return Message(
         topic.path,
         ConversationKey(platform, topic.project, topic.path),
         topic.author,
         topic.author,
-        text if command else shorten_text(f"{title}\n\n{text}".strip()),
+        text if command else shorten_text(f"{title}\n\n{body}".strip()),
         datetime.now(UTC),
         addressed=is_addressed,
         command=command,
+        quoted=shorten_text(quoted),
         bot=me.login,
         reference={"project": topic.project, "topic": topic.path, "comment": 0},
         is_post=False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from bots.forges.client import Comment, ForgeClient, Identity, Json, Reaction, Topic
@@ -44,6 +44,8 @@ class GithubClient(ForgeClient):
         """Yield the open issues with a higher number, as `ForgeClient` says."""
         params = {"state": "open", "sort": "created", "direction": "desc"}
         async for item in self._pages(f"/repos/{project}/issues", params, is_conditional=is_conditional):
+            if not isinstance(item, Mapping):
+                continue
             if get_int(item, "number") <= after:
                 return
             if dig(item, "pull_request") is None:
@@ -68,7 +70,8 @@ class GithubClient(ForgeClient):
         """Yield the comments that changed, as `ForgeClient` says. Those below pull requests have no topic."""
         params = {"sort": "updated", "direction": "asc", "since": format_iso8601(since)}
         async for item in self._pages(f"/repos/{project}/issues/comments", params):
-            yield _to_comment(item)
+            if isinstance(item, Mapping):
+                yield _to_comment(item)
 
     async def get_comment(self, project: str, path: str, number: int) -> Comment:
         """Return a comment, as `ForgeClient` says."""
@@ -76,7 +79,8 @@ class GithubClient(ForgeClient):
 
     async def list_comments_below(self, project: str, path: str) -> Sequence[Comment]:
         """Return the comments below an issue, as `ForgeClient` says."""
-        return [_to_comment(item) async for item in self._pages(f"/repos/{project}/{path}/comments", {})]
+        pages = self._pages(f"/repos/{project}/{path}/comments", {})
+        return [_to_comment(item) async for item in pages if isinstance(item, Mapping)]
 
     async def list_reactions(self, project: str, path: str, number: int) -> Sequence[Reaction]:
         """Return the reactions to a comment."""

@@ -398,13 +398,17 @@ class MastodonSettings(Section):
     )
 
 
-class ForgeSettings(Section):
+class ForgeSettings(ListeningSection):
     """What the sections of GitHub and GitLab share (docs/forges.md)."""
 
     token: Secret = Field(
         examples=[{"env": "FORGE_TOKEN"}], description="an access token of the bot's account that may read and comment"
     )
     poll_s: PositiveFloat = Field(60, description="how often the bot asks for what is new, seconds")
+    webhook_secret: Secret | None = Field(
+        None, description="shared with the forge's webhooks: they tell the bot at once; without it, nothing listens"
+    )
+    port: int = Field(8089, ge=0, le=65535, description="for webhooks: the port to listen on")
     wait_h: NonNegativeFloat = Field(
         0,
         description="how many hours people have to answer what is not for the bot; it stays silent where one did. "

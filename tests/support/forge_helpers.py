@@ -18,8 +18,9 @@ from core.ports import Sink
 from core.settings import GithubSettings, Secret
 from core.storage.messages import Journal
 from core.storage.tables import messages
-from core.types import Citation, Question, Reply
+from core.types import Citation, Message, Question, Reply
 from tests.support.fixtures import settings as make_settings
+from tests.support.mastodon_helpers import MemoryPositions
 from tests.support.peers.github import REPOSITORY, GithubPeer, Note
 from tests.support.wiring import make_processor
 
@@ -32,6 +33,10 @@ def settings(peer: GithubPeer, folder: Path, **changes: Any) -> GithubSettings:
     (folder / "forge-token").write_text(peer.token + "\n")
     values = {"repositories": (REPOSITORY,), "poll_s": POLL_S, **changes}
     return GithubSettings(api_url=peer.url, token=Secret(file=folder / "forge-token"), **values)
+
+
+async def ignore(message: Message) -> None:
+    """Take a message, and do nothing with it."""
 
 
 class ForgeBot:
@@ -68,8 +73,20 @@ class ForgeBot:
         self.inbox: Inbox = make_processor(configuration, self.journal, self._answer)
         await self.inbox.resume(self.adapter)
         self._task = asyncio.create_task(self.adapter.listen(self.inbox.handler_for(self.adapter)))
-        # The first look takes two requests of a kind.
-        await self.peer.until_polled(5)
+        # The first look takes two requests of a kind, the second one two.
+        if self.section.get("poll_s", 0) < 60:
+            await self.peer.until_polled(5)
+        else:
+            await self.peer.until_polled(1)
+
+    async def listen(self) -> None:
+        """Listen until it fails."""
+        adapter = ForgeAdapter(settings(self.peer, self.folder, **self.section), MemoryPositions(), self.pace)
+        await adapter.open()
+        try:
+            await adapter.listen(ignore)
+        finally:
+            await adapter.close()
 
     async def stop(self) -> None:
         self._task.cancel()

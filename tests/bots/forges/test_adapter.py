@@ -12,6 +12,7 @@ from bots.forges.adapter import ForgeAdapter
 from bots.forges.diagnosis import diagnose
 from core.errors import PlatformError
 from tests.support.forge_helpers import ForgeBot, settings
+from tests.support.mastodon_helpers import MemoryPositions
 from tests.support.peers.github import BOT, REPOSITORY, GithubPeer
 
 AUTO = {"gate": {"mode": "auto", "wait_s": 0, "threshold": 0}}
@@ -258,7 +259,7 @@ async def test_an_outage_is_waited_out(bot: ForgeBot, peer: GithubPeer) -> None:
 
 
 async def test_a_revoked_token_ends_the_adapter(peer: GithubPeer, tmp_path: Path) -> None:
-    adapter = ForgeAdapter(settings(peer, tmp_path), positions=None)  # type: ignore[arg-type]
+    adapter = ForgeAdapter(settings(peer, tmp_path), MemoryPositions())
     peer.token = "another one"
     with pytest.raises(PlatformError, match="401"):
         await adapter.open()

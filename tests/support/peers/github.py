@@ -76,7 +76,8 @@ class GithubPeer:
         self.repositories: dict[str, Repository] = defaultdict(Repository)
         self.bots: set[str] = set()
         self.reactions: dict[int, dict[int, tuple[str, str]]] = defaultdict(dict)
-        self.raw: dict[str, Any] = {}
+        # What stands among the comments of a repository, and is none.
+        self.extra_comments: dict[str, list[Any]] = defaultdict(list)
         self.calls: list[str] = []
         self.violations: list[str] = []
         self.banned = ""
@@ -277,7 +278,8 @@ class GithubPeer:
             key=lambda note: (note.updated if by_update else note.created, note.id),
             reverse=request.query.get("direction") == "desc",
         )
-        return self._paged(request, [self.comment_json(self._project(request), note) for note in notes])
+        items = [self.comment_json(self._project(request), note) for note in notes]
+        return self._paged(request, [*items, *self.extra_comments[self._project(request)]])
 
     async def _list_below(self, request: web.Request) -> web.Response:
         if self._issue(request) is None:
