@@ -59,9 +59,10 @@ IDENTITY_PREFIXES = {
     "slack": "the tokens belong to ",
     "mastodon": "the token belongs to ",
     "github": "the token belongs to ",
+    "gitlab": "the token belongs to ",
 }
 # Where the package of a platform has another name.
-PACKAGES = {"github": "forges"}
+PACKAGES = {"github": "forges", "gitlab": "forges"}
 
 
 class _Diagnose(Protocol):

@@ -11,7 +11,7 @@ from core.settings import Settings
 from core.types import NETWORK_PLATFORM, PlatformName
 
 # Where nothing can be posted but below what somebody wrote.
-THREADS_ONLY_PLATFORMS = ("github",)
+THREADS_ONLY_PLATFORMS = ("github", "gitlab")
 
 
 def find_chat_error(settings: Settings, setting: str, chat_name: str) -> str:

@@ -1,1 +1,1 @@
-"""GitHub: `adapter` asks for what is new, `convert` makes messages of it, `sink` comments through a `ForgeClient`."""
+"""GitHub and GitLab: `adapter` asks what is new, `convert` makes messages of it, `sink` comments through `client`."""

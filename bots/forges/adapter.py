@@ -25,6 +25,7 @@ from bots.forges.convert import (
     to_rating,
 )
 from bots.forges.github import GithubClient
+from bots.forges.gitlab import GitlabClient
 from bots.forges.sink import ForgeSink
 from bots.forges.webhooks import WebhookServer
 from core.errors import MessageDeleted, PlatformError
@@ -32,14 +33,15 @@ from core.messaging.feedback.rating_buttons import read_reaction
 from core.observability.logs import get_logger
 from core.ports import Delivery, MessageHandler, Sink
 from core.runtime.tasks import wait_for
-from core.settings import GithubSettings
+from core.settings import GithubSettings, GitlabSettings, Secret
 from core.types import Message
 
 _log = get_logger(__name__)
 
-UNREADABLE_MESSAGE = "github.token cannot be read: {error}. Make one in the settings of the bot's account"
-UNREADABLE_WEBHOOK_MESSAGE = "github.webhook_secret cannot be read: {error}. Make one with: openssl rand -hex 32"
+UNREADABLE_MESSAGE = "{platform}.token cannot be read: {error}. Make one in the settings of the bot's account"
+UNREADABLE_WEBHOOK_MESSAGE = "{platform}.webhook_secret cannot be read: {error}. Make one with: openssl rand -hex 32"
 MIN_SECRET_CHARS = 16
+TITLES = {"github": "GitHub", "gitlab": "GitLab"}
 # Comments that were delivered may be listed again.
 MAX_KNOWN_COMMENTS = 10_000
 # So many of the newest answers of a project are watched for reactions.
@@ -74,8 +76,6 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
     are `wait_h` old, and comments by the time of their last change.
     """
 
-    title = "GitHub"
-    name = "github"
     can_fetch_attachments = False
     can_resolve_doubt = True
     read_only_calls = (
@@ -96,7 +96,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
 
     def __init__(
         self,
-        settings: GithubSettings,
+        settings: GithubSettings | GitlabSettings,
         positions: PositionStore,
         intervals: ForgeIntervals | None = None,
         *,
@@ -105,7 +105,9 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         super().__init__(intervals or ForgeIntervals(), read_only=read_only)
         self._settings = settings
         self._positions = positions
-        self._projects = [Project(name) for name in settings.repositories]
+        self.name = get_platform(settings)
+        self.title = TITLES[self.name]
+        self._projects = [Project(name) for name in get_projects(settings)]
         self._me = Identity()
         self._woken = asyncio.Event()
         self.port = 0
@@ -127,7 +129,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         if secret is None:
             await self._poll(receive)
             return
-        text = await asyncio.to_thread(read_secret, secret, UNREADABLE_WEBHOOK_MESSAGE)
+        text = await _read_secret(secret, UNREADABLE_WEBHOOK_MESSAGE, self.name)
         if len(text) < MIN_SECRET_CHARS:
             raise PlatformError(
                 f"{self.name}.webhook_secret is too short: give it at least {MIN_SECRET_CHARS} characters"
@@ -208,8 +210,9 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
             await self._read_comments(project, current_round, receive)
             await self._read_reactions(project, receive)
         except MessageDeleted as error:
-            where = f"{self.name}.repositories: {project.name}"
-            raise PlatformError(f"{where} is not there, has moved, or the token may not read it ({error})") from error
+            raise PlatformError(
+                f"{project.name} is not there, has moved, or the token may not read it ({error})"
+            ) from error
 
     async def _read_topics(self, project: Project, receive: MessageHandler) -> None:
         """Deliver new topics, the oldest first, once people have had their time; those for the bot at once."""
@@ -267,6 +270,9 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
             project.has_answers_of_old = True
         highest_number = last_number
         async for comment in client.list_comments(project.name, since):
+            if comment is None:
+                await self._deliver(IgnoredEvent("malformed", is_expected=False), receive, "comment")
+                continue
             key = (project.name, comment.number)
             if self._known_comments.get(key) == comment.updated_at:
                 continue
@@ -278,9 +284,9 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         if highest_number > last_number:
             await self._positions.save(number_name, highest_number)
 
-    def _watch(self, project: Project, comment: Comment) -> None:
+    def _watch(self, project: Project, comment: Comment | None) -> None:
         """Keep an answer in mind: people may react to it."""
-        if is_own(comment, self._me) and comment.topic_path:
+        if comment and is_own(comment, self._me) and comment.topic_path:
             project.answers[comment.number] = comment
 
     async def _handle_comment(
@@ -351,9 +357,26 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
             record_ignored(self.skipped, f"{self.name}.event_skipped", message, kind=kind)
 
 
-async def connect(settings: GithubSettings, intervals: ForgeIntervals) -> ForgeClient:
+def get_platform(settings: GithubSettings | GitlabSettings) -> str:
+    """Return the platform that a section is about."""
+    return "github" if isinstance(settings, GithubSettings) else "gitlab"
+
+
+def get_projects(settings: GithubSettings | GitlabSettings) -> Sequence[str]:
+    """Return the names of the projects in which the account answers."""
+    return settings.repositories if isinstance(settings, GithubSettings) else settings.projects
+
+
+async def connect(settings: GithubSettings | GitlabSettings, intervals: ForgeIntervals) -> ForgeClient:
     """Read the token and make a client. Raises `PlatformError`."""
-    token = await asyncio.to_thread(read_secret, settings.token, UNREADABLE_MESSAGE)
+    platform = get_platform(settings)
+    token = await _read_secret(settings.token, UNREADABLE_MESSAGE, platform)
     if not token or any(character.isspace() for character in token):
-        raise PlatformError("github.token is empty or has spaces in it: copy the access token anew")
-    return GithubClient(settings, token, intervals)
+        raise PlatformError(f"{platform}.token is empty or has spaces in it: copy the access token anew")
+    if isinstance(settings, GithubSettings):
+        return GithubClient(settings, token, intervals)
+    return GitlabClient(settings, token, intervals)
+
+
+async def _read_secret(secret: Secret, message: str, platform: str) -> str:
+    return await asyncio.to_thread(read_secret, secret, message.replace("{platform}", platform))

@@ -43,6 +43,7 @@ class Topic:
     is_by_bot: bool = False
     is_open: bool = True
     is_locked: bool = False
+    is_confidential: bool = False
     comment_count: int = 0
 
 
@@ -119,8 +120,11 @@ class ForgeClient(ABC):
         """Return when a comment changed last, in seconds since 1970, and the highest number of one; zeros for none."""
 
     @abstractmethod
-    def list_comments(self, project: str, since: int) -> AsyncIterator[Comment]:
-        """Yield the comments of a project that changed since a time, that included, the earliest change first."""
+    def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | None]:
+        """Yield the comments of a project that changed since a time, that included, the earliest change first.
+
+        One that cannot be understood is None.
+        """
 
     @abstractmethod
     async def get_comment(self, project: str, path: str, number: int) -> Comment:

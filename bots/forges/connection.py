@@ -12,6 +12,7 @@ from core.errors import MessageDeleted, PlatformError, SourceError
 from knowledge.sources.forge.api import RateLimited, StatusError
 
 _CLASSES: dict[int, type[PlatformError]] = {
+    400: Refused,
     401: TokenRefused,
     403: NotAllowed,
     404: MessageDeleted,

@@ -8,7 +8,14 @@ from datetime import UTC, datetime
 
 from bots.common.events import IgnoredEvent
 from bots.forges.client import Comment, Identity, Reaction, Topic
-from bots.forges.visible_text import mentions, remove_comments, remove_mentions, shorten_text, split_quotes
+from bots.forges.visible_text import (
+    mentions,
+    remove_comments,
+    remove_mentions,
+    shorten_text,
+    split_pictures,
+    split_quotes,
+)
 from core.messaging.feedback.rating_buttons import to_reaction
 from core.types import ConversationKey, Message, ThreadState
 
@@ -29,6 +36,8 @@ def get_skip_reason(author: str, text: str, me: Identity, *, is_by_bot: bool) ->
 
 def get_closed_reason(topic: Topic) -> str:
     """Return why a topic takes no answers, or ""."""
+    if topic.is_confidential:
+        return "confidential"
     if topic.is_locked:
         return "locked"
     return "" if topic.is_open else "closed"
@@ -54,7 +63,8 @@ def to_message(platform: str, topic: Topic, me: Identity) -> Message:
     """
     words, quoted = split_quotes(remove_comments(topic.text))
     is_addressed = mentions(topic.text, me.login) or mentions(topic.title, me.login)
-    title = remove_mentions(topic.title, me.login)
+    title, further_attachments = split_pictures(remove_mentions(topic.title, me.login))
+    words, attachments = split_pictures(words)
     body = remove_mentions(words, me.login)
     command, text = _split_command(body or title, is_addressed=is_addressed)
     return Message(
@@ -69,6 +79,7 @@ def to_message(platform: str, topic: Topic, me: Identity) -> Message:
         quoted=shorten_text(quoted),
         bot=me.login,
         reference={"project": topic.project, "topic": topic.path, "comment": 0},
+        attachments=(*attachments, *further_attachments),
         is_post=False,
         thread_state=ThreadState(is_topic=True),
     )
@@ -88,7 +99,10 @@ def to_comment_message(
     own_comments = [other for other in above if is_own(other, me)]
     quoted_comment = next((own for own in reversed(own_comments) if _is_quoted(quoted, own)), None)
     is_addressed = quoted_comment is not None or mentions(comment.text, me.login)
+    words, attachments = split_pictures(words)
     command, text = _split_command(remove_mentions(words, me.login), is_addressed=is_addressed)
+    # Below an answer the opening post is a part of the conversation.
+    opening_post = "" if own_comments else f"{topic.title}\n\n{remove_comments(topic.text)}".strip()
     return Message(
         str(comment.number),
         ConversationKey(platform, topic.project, topic.path),
@@ -99,10 +113,11 @@ def to_comment_message(
         addressed=is_addressed,
         command=command,
         reply_to=str(quoted_comment.number) if quoted_comment else topic.path,
-        quoted=shorten_text(quoted or f"{topic.title}\n\n{remove_comments(topic.text)}".strip()),
+        quoted=shorten_text(quoted or opening_post),
         quotes_bot=quoted_comment is not None,
         bot=me.login,
         reference={"project": topic.project, "topic": topic.path, "comment": comment.number},
+        attachments=attachments,
         is_edit=is_edit,
         is_post=False,
         thread_state=ThreadState(is_shared=True if own_comments else None, is_topic=True),

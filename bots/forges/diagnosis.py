@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from bots.common.connection import NotAllowed, Refused
 from bots.common.diagnosis import Diagnosis, Problem, Scope
-from bots.forges.adapter import connect
+from bots.forges.adapter import connect, get_projects
 from bots.forges.client import ForgeClient
 from bots.forges.connection import ForgeIntervals
 from core.errors import MessageDeleted
-from core.settings import GithubSettings
+from core.settings import GithubSettings, GitlabSettings
 
-RIGHTS = "give the token the repository permission Issues: Read and write"
+RIGHTS = "give the token the right to write issues (docs/forges.md)"
 
 
-async def diagnose(settings: GithubSettings, scope: Scope) -> Diagnosis:
+async def diagnose(settings: GithubSettings | GitlabSettings, scope: Scope) -> Diagnosis:
     """Return what is known of the account and its projects. Raises `PlatformError` for a token that does not work."""
     client = await connect(settings, ForgeIntervals())
     try:
         me = await client.get_identity()
-        problems = [problem for project in settings.repositories for problem in await _check_project(client, project)]
+        problems = [problem for project in get_projects(settings) for problem in await _check_project(client, project)]
     finally:
         await client.close()
     problems += [
         Problem(f"the chat {chat} is in no project that the bot reads: add it there", is_error=False)
         for chat in scope.chats
-        if chat not in settings.repositories
+        if chat not in get_projects(settings)
     ]
     return Diagnosis(f"{me.login} on {me.host}", f"mention @{me.login} in an issue", tuple(problems))
 

@@ -66,12 +66,11 @@ class GithubClient(ForgeClient):
             max((get_int(item, "id") for item in created), default=0),
         )
 
-    async def list_comments(self, project: str, since: int) -> AsyncIterator[Comment]:
+    async def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | None]:
         """Yield the comments that changed, as `ForgeClient` says. Those below pull requests have no topic."""
         params = {"sort": "updated", "direction": "asc", "since": format_iso8601(since)}
         async for item in self._pages(f"/repos/{project}/issues/comments", params):
-            if isinstance(item, Mapping):
-                yield _to_comment(item)
+            yield _to_comment(item) if isinstance(item, Mapping) and get_int(item, "id") else None
 
     async def get_comment(self, project: str, path: str, number: int) -> Comment:
         """Return a comment, as `ForgeClient` says."""

@@ -44,7 +44,7 @@ _SPLITTER = MarkdownSplitter(re.compile(r"\S+|\s+"))
 
 def render(markdown: str, citations: Sequence[Citation] = (), host: str = PUBLIC_HOST) -> list[str]:
     """Return a reply as a comment on the forge at a web host: numbered sources at the end."""
-    return _ForgeRenderer(citations, host).render_reply(markdown, lambda text: [_disarm_lines(text)])
+    return _ForgeRenderer(citations, host).render_reply(markdown, lambda text: [_disarm_lines(text)] if text else [])
 
 
 def to_plain(part: str, max_chars: int = 0) -> list[str]:

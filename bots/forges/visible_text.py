@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from core.types import Attachment
 from core.types.messages import MAX_QUESTION_CHARS
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _UNCLOSED_COMMENT = re.compile(r"<!--.*", re.DOTALL)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _CODE_SPAN = re.compile(r"`[^`\n]+`")
+_PICTURE = re.compile(r"!\[([^\[\]\n]{0,500})\]\([^()\s]{1,2000}\)|<img\s[^<>]{0,2000}>", re.IGNORECASE)
 _QUOTE = re.compile(r" {0,3}>[ \t]?")
 # Of a long text its beginning, and its end: what a log says last is why it was posted.
 MAX_CHARS = MAX_QUESTION_CHARS - 100
@@ -44,6 +46,16 @@ def split_quotes(markdown: str) -> tuple[str, str]:
         else:
             words.append(line)
     return "\n".join(words).strip(), "\n".join(quoted).strip()
+
+
+def split_pictures(markdown: str) -> tuple[str, tuple[Attachment, ...]]:
+    """Return a text without its pictures, and these.
+
+    >>> split_pictures("Look: ![screen](https://e.org/a.png)")[0]
+    'Look:'
+    """
+    pictures = tuple(Attachment("picture", (match[1] or "")[:200]) for match in _PICTURE.finditer(markdown))
+    return _PICTURE.sub("", markdown).strip(), pictures
 
 
 def mentions(markdown: str, login: str) -> bool:

@@ -1,4 +1,4 @@
-"""Webhooks: a signed request says that something happened in a project, and the bot looks at once.
+"""Webhooks: a genuine request says that something happened in a project, and the bot looks at once.
 
 Nothing of a request but its project is used. What is new is read from the forge as at any other time, so that a request
 which is lost, late, doubled or sent by two hooks changes nothing.
@@ -26,6 +26,7 @@ _log = get_logger(__name__)
 MAX_BODY_BYTES = 25 * 2**20
 READ_TIMEOUT_S = 8.0
 GITHUB_SIGNATURE = "X-Hub-Signature-256"
+GITLAB_HEADER = "X-Gitlab-Token"
 
 
 class WebhookServer:
@@ -54,12 +55,20 @@ class WebhookServer:
                 body = await request.read()
         except TimeoutError:
             return web.Response(status=408, text="the body did not arrive in time")
-        if not verify_signature(self._secret, request.headers.get(GITHUB_SIGNATURE, ""), body):
-            _log.warning(f"{self._platform}.signature_refused", peer=request.remote)
-            return web.Response(status=401, text=f"{GITHUB_SIGNATURE} does not fit the body and the secret")
+        header, is_genuine = self._verify(request, body)
+        if not is_genuine:
+            _log.warning(f"{self._platform}.webhook_refused", peer=request.remote)
+            return web.Response(status=401, text=f"{header} does not fit the secret")
         # Whatever it is about: forges switch hooks off that are refused.
         self._wake(await asyncio.to_thread(_read_project, body))
         return web.Response(status=202, text="noted")
+
+    def _verify(self, request: web.Request, body: bytes) -> tuple[str, bool]:
+        """Return the header that says who sent a request, and whether it was the forge."""
+        if self._platform == "github":
+            return GITHUB_SIGNATURE, verify_signature(self._secret, request.headers.get(GITHUB_SIGNATURE, ""), body)
+        token = request.headers.get(GITLAB_HEADER, "").encode("utf-8", "replace")
+        return GITLAB_HEADER, hmac.compare_digest(token, self._secret.encode())
 
 
 def verify_signature(secret: str, signature: str, body: bytes) -> bool:
@@ -73,5 +82,5 @@ def _read_project(body: bytes) -> str:
         event = json.loads(body)
     except (ValueError, RecursionError):
         return ""
-    name = dig(event, "repository", "full_name")
+    name = dig(event, "repository", "full_name") or dig(event, "project", "path_with_namespace")
     return name if isinstance(name, str) else ""

@@ -26,6 +26,7 @@ _PERSON_FORMS = {
     "slack": r"[A-Z0-9]+",
     "mastodon": _HANDLE,
     "github": r"[A-Za-z0-9][A-Za-z0-9-]*",
+    "gitlab": r"\w[\w.-]*",
     "http": r"[^\s@]\S*",
 }
 _CHAT_FORMS = {
@@ -33,6 +34,7 @@ _CHAT_FORMS = {
     "telegram": r"-?\d+",
     "mastodon": rf"(?:mentions|home|list/\d+|tag/\w+|{_HANDLE})",
     "github": r"[\w-]+/[\w.-]+",
+    "gitlab": r"[\w.-]+(?:/[\w.-]+)+",
 }
 _CONTACT_FORMS = {**_PERSON_FORMS, "telegram": r"\d+|@\w+"}
 # Where a chat may carry the name of a further bot.

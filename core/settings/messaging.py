@@ -432,8 +432,25 @@ class GithubSettings(ForgeSettings):
     api_url: WebAddress = Field("https://api.github.com", description="of your own server: `https://HOST/api/v3`")
 
 
-Platform = Literal["telegram", "discord", "slack", "mastodon", "github", "http"]
-PlatformSettings = TelegramSettings | DiscordSettings | SlackSettings | MastodonSettings | GithubSettings | HttpSettings
+class GitlabSettings(ForgeSettings):
+    """An account that answers on GitLab, or on a server of one's own (docs/forges.md)."""
+
+    projects: tuple[Annotated[str, Field(pattern=r"^[\w.-]+(?:/[\w.-]+)+$")], ...] = Field(
+        min_length=1, examples=[["example/project"]], description="where it answers, each as `group/name`"
+    )
+    api_url: WebAddress = Field("https://gitlab.com/api/v4", description="of your own server: `https://HOST/api/v4`")
+
+
+Platform = Literal["telegram", "discord", "slack", "mastodon", "github", "gitlab", "http"]
+PlatformSettings = (
+    TelegramSettings
+    | DiscordSettings
+    | SlackSettings
+    | MastodonSettings
+    | GithubSettings
+    | GitlabSettings
+    | HttpSettings
+)
 
 
 class PlatformsSection(Section):
@@ -444,6 +461,7 @@ class PlatformsSection(Section):
     slack: SlackSettings | None = None
     mastodon: MastodonSettings | None = None
     github: GithubSettings | None = None
+    gitlab: GitlabSettings | None = None
     http: HttpSettings | None = None
 
 
@@ -453,7 +471,7 @@ class BotSettings(PlatformsSection):
     @model_validator(mode="after")
     def _check_exactly_one_platform(self) -> BotSettings:
         if len(list(self.iter_platforms())) != 1:
-            raise ValueError("give exactly one of telegram, discord, slack, mastodon, github or http")
+            raise ValueError("give exactly one of telegram, discord, slack, mastodon, github, gitlab or http")
         return self
 
     def iter_platforms(self) -> Iterator[tuple[Platform, PlatformSettings]]:

@@ -15,24 +15,29 @@ from bots.forges.adapter import ForgeAdapter
 from bots.forges.connection import ForgeIntervals
 from core.messaging.inbox import Inbox
 from core.ports import Sink
-from core.settings import GithubSettings, Secret
+from core.settings import GithubSettings, GitlabSettings, Secret
 from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.types import Citation, Message, Question, Reply
 from tests.support.fixtures import settings as make_settings
 from tests.support.mastodon_helpers import MemoryPositions
 from tests.support.peers.github import REPOSITORY, GithubPeer, Note
+from tests.support.peers.gitlab import GitlabPeer
 from tests.support.wiring import make_processor
 
 PACE = ForgeIntervals(retry_s=0.02, max_retry_s=0.1, retry_timeout_s=5, write_s=0.01, reactions_s=0.05, timeout_s=10)
 POLL_S = 0.03
 
 
-def settings(peer: GithubPeer, folder: Path, **changes: Any) -> GithubSettings:
+def settings(peer: GithubPeer, folder: Path, **changes: Any) -> GithubSettings | GitlabSettings:
     """Return settings for an account on a peer."""
     (folder / "forge-token").write_text(peer.token + "\n")
+    token = Secret(file=folder / "forge-token")
+    if isinstance(peer, GitlabPeer):
+        values = {"projects": (REPOSITORY,), "poll_s": POLL_S, **changes}
+        return GitlabSettings(api_url=peer.url, token=token, **values)
     values = {"repositories": (REPOSITORY,), "poll_s": POLL_S, **changes}
-    return GithubSettings(api_url=peer.url, token=Secret(file=folder / "forge-token"), **values)
+    return GithubSettings(api_url=peer.url, token=token, **values)
 
 
 async def ignore(message: Message) -> None:
@@ -67,7 +72,7 @@ class ForgeBot:
         self.journal = await Journal.open(self.folder / "journal.db")
         configuration = make_settings(**self.changes)  # type: ignore[arg-type]
         self.adapter = ForgeAdapter(
-            settings(self.peer, self.folder, **self.section), JournalPositions(self.journal, "github"), self.pace
+            settings(self.peer, self.folder, **self.section), JournalPositions(self.journal, "forge"), self.pace
         )
         await self.adapter.open()
         self.inbox: Inbox = make_processor(configuration, self.journal, self._answer)

@@ -9,11 +9,25 @@ import pytest
 
 from tests.support.forge_helpers import ForgeBot
 from tests.support.peers.github import GithubPeer
+from tests.support.peers.gitlab import GitlabPeer
 
 
 @pytest.fixture
 async def peer() -> AsyncIterator[GithubPeer]:
     async with GithubPeer() as peer:
+        yield peer
+
+
+@pytest.fixture
+async def gitlab() -> AsyncIterator[GitlabPeer]:
+    async with GitlabPeer() as peer:
+        yield peer
+
+
+@pytest.fixture(params=[GithubPeer, GitlabPeer])
+async def forge(request: pytest.FixtureRequest) -> AsyncIterator[GithubPeer]:
+    """Either forge, for what both have in common."""
+    async with request.param() as peer:
         yield peer
 
 

@@ -487,6 +487,7 @@ def test_of_every_section_it_is_decided_whether_it_makes_answers() -> None:
         "slack",
         "mastodon",
         "github",
+        "gitlab",
         "http",
         "api",
         "bots",

@@ -63,6 +63,7 @@ class Issue:
 class Repository:
     issues: dict[int, Issue] = field(default_factory=dict)
     notes: dict[int, Note] = field(default_factory=dict)
+    last_number: int = 0
     can_write: bool = True
     archived: bool = False
     has_issues: bool = True
@@ -70,6 +71,9 @@ class Repository:
 
 
 class GithubPeer:
+    # The call that shows that the bot looks for comments.
+    look = "GET issues/comments"
+
     def __init__(self) -> None:
         self.token = TOKEN
         self.login = BOT
@@ -90,7 +94,13 @@ class GithubPeer:
 
     async def __aenter__(self) -> GithubPeer:
         app = web.Application(middlewares=[self._check])
-        router = app.router
+        self.add_routes(app.router)
+        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01, access_log=None)
+        await self._runner.setup()
+        await self.listen()
+        return self
+
+    def add_routes(self, router: web.UrlDispatcher) -> None:
         repository = "/repos/{owner}/{name}"
         router.add_get("/user", self._me)
         router.add_get(repository, self._get_repository)
@@ -104,10 +114,6 @@ class GithubPeer:
         router.add_get(f"{repository}/issues/{{number}}/comments", self._list_below)
         router.add_post(f"{repository}/issues/{{number}}/comments", self._post_comment)
         router.add_post(f"{repository}/issues/{{number}}/labels", self._add_labels)
-        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01, access_log=None)
-        await self._runner.setup()
-        await self.listen()
-        return self
 
     async def __aexit__(self, *exception: object) -> None:
         if self._runner is not None:
@@ -147,7 +153,9 @@ class GithubPeer:
     ) -> int:
         """Let somebody open an issue, and return its number."""
         repository = self.repositories[project]
-        number = max(repository.issues, default=0) + 1
+        # The number of what was deleted is not given again.
+        repository.last_number += 1
+        number = repository.last_number
         repository.issues[number] = Issue(number, title, text, author, time.time() - age_h * 3600, **fields)
         return number
 
@@ -192,15 +200,12 @@ class GithubPeer:
     async def _check(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        path = re.sub(r"\A/(?:repos/[^/]+/[^/]+/?)?", "", request.path)
-        name = f"{request.method} {re.sub(r'[0-9]+', '{}', path) or 'repository'}"
+        name = self.name_call(request)
         self.calls.append(name)
         if request.headers.get("Authorization") != f"Bearer {self.token}":
-            return _error(401, "Bad credentials")
-        if not request.headers.get("User-Agent"):
-            return _error(403, "Request forbidden by administrative rules: a User-Agent header is missing")
-        if request.headers.get("Accept") != "application/vnd.github+json":
-            return _error(415, "Must accept 'application/json'")
+            return json_error(401, "Bad credentials")
+        if refusal := self.check_headers(request):
+            return refusal
         if time.monotonic() < self._limited_until:
             self.violations.append(f"{name} while the limit is used up")
         if self.watch:
@@ -211,38 +216,52 @@ class GithubPeer:
         if status:
             if "retry_after" in {key.lower() for key in headers}:
                 self._limited_until = time.monotonic() + float(headers["Retry_After"])
-            return _error(status, message, {key.replace("_", "-"): value for key, value in headers.items()})
+            return json_error(status, message, {key.replace("_", "-"): value for key, value in headers.items()})
         answer = self._redirect(request) or await handler(request)
         if self.watch:
             await self.watch(name, "after")
         return _drop(request) if drop == "after" else answer
 
+    def name_call(self, request: web.Request) -> str:
+        """Return what a request asks for, without names and numbers."""
+        path = re.sub(r"\A/(?:repos/[^/]+/[^/]+/?)?", "", request.path)
+        return f"{request.method} {re.sub(r'[0-9]+', '{}', path) or 'repository'}"
+
+    def check_headers(self, request: web.Request) -> web.Response | None:
+        if not request.headers.get("User-Agent"):
+            return json_error(403, "Request forbidden by administrative rules: a User-Agent header is missing")
+        if request.headers.get("Accept") != "application/vnd.github+json":
+            return json_error(415, "Must accept 'application/json'")
+        return None
+
     def _redirect(self, request: web.Request) -> web.Response | None:
         """Lead on from a repository or an issue that has moved."""
-        if "owner" not in request.match_info:
+        if not {"owner", "project"} & set(request.match_info):
             return None
-        repository = self.repositories.get(self._project(request))
+        repository = self.repositories.get(self.get_project(request))
         if repository is None:
-            return _error(404, "Not Found")
+            return json_error(404, "Not Found")
         number = request.match_info.get("number", "")
         issue = repository.issues.get(int(number)) if number.isdecimal() else None
         target = repository.moved_to or (issue.moved_to if issue and request.path.endswith(f"/{number}") else "")
-        return _error(301, "Moved Permanently", {"Location": f"{self.url}{target}"}) if target else None
+        return json_error(301, "Moved Permanently", {"Location": f"{self.url}{target}"}) if target else None
 
     def _repository(self, request: web.Request) -> Repository:
-        return self.repositories[self._project(request)]
+        return self.repositories[self.get_project(request)]
 
-    def _project(self, request: web.Request) -> str:
+    def get_project(self, request: web.Request) -> str:
         return f"{request.match_info['owner']}/{request.match_info['name']}"
 
     async def _me(self, request: web.Request) -> web.Response:
         return web.json_response({"login": self.login, "id": 900, "type": "User"})
 
     async def _get_repository(self, request: web.Request) -> web.Response:
-        return web.json_response({"full_name": self._project(request), "archived": self._repository(request).archived})
+        return web.json_response(
+            {"full_name": self.get_project(request), "archived": self._repository(request).archived}
+        )
 
     async def _list_issues(self, request: web.Request) -> web.Response:
-        if refusal := _find_wrong(request, state=("open", "closed", "all"), sort=("created", "updated")):
+        if refusal := find_wrong(request, state=("open", "closed", "all"), sort=("created", "updated")):
             return refusal
         issues = [
             issue
@@ -250,26 +269,30 @@ class GithubPeer:
             if request.query.get("state", "open") in ("all", issue.state) and not issue.moved_to
         ]
         issues.sort(key=lambda issue: issue.number, reverse=True)
-        return self._paged(request, [self.issue_json(self._project(request), issue) for issue in issues])
+        return self._paged(request, [self.issue_json(self.get_project(request), issue) for issue in issues])
 
     async def _open_issue(self, request: web.Request) -> web.Response:
         repository = self._repository(request)
         if not repository.can_write:
-            return _error(403, "Resource not accessible by personal access token")
+            return json_error(403, "Resource not accessible by personal access token")
         if not repository.has_issues:
-            return _error(410, "Issues are disabled for this repo")
+            return json_error(410, "Issues are disabled for this repo")
         self.violations += ["an issue of the bot's"] if (await request.json()).get("title") else []
-        return _error(422, "Validation Failed")
+        return json_error(422, "Validation Failed")
 
     async def _get_issue(self, request: web.Request) -> web.Response:
         issue = self._issue(request)
-        return web.json_response(self.issue_json(self._project(request), issue)) if issue else _error(404, "Not Found")
+        return (
+            web.json_response(self.issue_json(self.get_project(request), issue))
+            if issue
+            else json_error(404, "Not Found")
+        )
 
     def _issue(self, request: web.Request) -> Issue | None:
         return self._repository(request).issues.get(int(request.match_info["number"]))
 
     async def _list_comments(self, request: web.Request) -> web.Response:
-        if refusal := _find_wrong(request, sort=("created", "updated"), direction=("asc", "desc"), since=None):
+        if refusal := find_wrong(request, sort=("created", "updated"), direction=("asc", "desc"), since=None):
             return refusal
         since = request.query.get("since", "")
         notes = [note for note in self._repository(request).notes.values() if stamp(note.updated) >= since]
@@ -278,17 +301,17 @@ class GithubPeer:
             key=lambda note: (note.updated if by_update else note.created, note.id),
             reverse=request.query.get("direction") == "desc",
         )
-        items = [self.comment_json(self._project(request), note) for note in notes]
-        return self._paged(request, [*items, *self.extra_comments[self._project(request)]])
+        items = [self.comment_json(self.get_project(request), note) for note in notes]
+        return self._paged(request, [*items, *self.extra_comments[self.get_project(request)]])
 
     async def _list_below(self, request: web.Request) -> web.Response:
         if self._issue(request) is None:
-            return _error(404, "Not Found")
+            return json_error(404, "Not Found")
         number = int(request.match_info["number"])
         notes = [note for note in self._repository(request).notes.values() if note.number == number]
-        if refusal := _find_wrong(request, since=None):
+        if refusal := find_wrong(request, since=None):
             return refusal
-        return self._paged(request, [self.comment_json(self._project(request), note) for note in notes])
+        return self._paged(request, [self.comment_json(self.get_project(request), note) for note in notes])
 
     def _note(self, request: web.Request) -> Note | None:
         return self._repository(request).notes.get(int(request.match_info["id"]))
@@ -296,61 +319,61 @@ class GithubPeer:
     async def _get_comment(self, request: web.Request) -> web.Response:
         note = self._note(request)
         if note is None:
-            return _error(404, "Not Found")
-        return web.json_response(self.comment_json(self._project(request), note))
+            return json_error(404, "Not Found")
+        return web.json_response(self.comment_json(self.get_project(request), note))
 
     async def _list_reactions(self, request: web.Request) -> web.Response:
         note = self._note(request)
         if note is None:
-            return _error(404, "Not Found")
+            return json_error(404, "Not Found")
         items = [
             {"id": number, "user": self._user(author), "content": emoji}
             for number, (author, emoji) in self.reactions[note.id].items()
         ]
-        return _find_wrong(request) or self._paged(request, items)
+        return find_wrong(request) or self._paged(request, items)
 
     async def _post_comment(self, request: web.Request) -> web.Response:
         issue = self._issue(request)
         if issue is None:
-            return _error(404, "Not Found")
+            return json_error(404, "Not Found")
         if not self._repository(request).can_write:
-            return _error(403, "Resource not accessible by personal access token")
+            return json_error(403, "Resource not accessible by personal access token")
         if issue.locked:
-            return _error(403, "Unable to create comment because issue is locked.")
+            return json_error(403, "Unable to create comment because issue is locked.")
         body = (await request.json()).get("body")
-        if refusal := self._find_fault(body):
+        if refusal := self.find_fault(body):
             return refusal
-        note_id = self.comment(issue.number, body, self.login, project=self._project(request))
+        note_id = self.comment(issue.number, body, self.login, project=self.get_project(request))
         note = self._repository(request).notes[note_id]
-        return web.json_response(self.comment_json(self._project(request), note), status=201)
+        return web.json_response(self.comment_json(self.get_project(request), note), status=201)
 
     async def _edit_comment(self, request: web.Request) -> web.Response:
         note = self._note(request)
         if note is None:
-            return _error(404, "Not Found")
+            return json_error(404, "Not Found")
         if note.author != self.login:
-            return _error(403, "Must have admin rights to Repository.")
+            return json_error(403, "Must have admin rights to Repository.")
         body = (await request.json()).get("body")
-        if refusal := self._find_fault(body):
+        if refusal := self.find_fault(body):
             return refusal
-        self.edit(note.id, body, self._project(request))
-        return web.json_response(self.comment_json(self._project(request), note))
+        self.edit(note.id, body, self.get_project(request))
+        return web.json_response(self.comment_json(self.get_project(request), note))
 
     async def _add_labels(self, request: web.Request) -> web.Response:
         issue = self._issue(request)
         if issue is None:
-            return _error(404, "Not Found")
+            return json_error(404, "Not Found")
         if not self._repository(request).can_write:
-            return _error(403, "Resource not accessible by personal access token")
+            return json_error(403, "Resource not accessible by personal access token")
         issue.labels += [label for label in (await request.json())["labels"] if label not in issue.labels]
         return web.json_response([{"name": label} for label in issue.labels])
 
-    def _find_fault(self, body: Any) -> web.Response | None:
+    def find_fault(self, body: Any) -> web.Response | None:
         if not isinstance(body, str) or not body.strip():
-            return _error(422, "Validation Failed: body can't be blank")
+            return json_error(422, "Validation Failed: body can't be blank")
         if len(body) > MAX_BODY_CHARS:
-            return _error(422, "Validation Failed: body is too long (maximum is 65536 characters)")
-        return _error(422, "Validation Failed") if self.banned and self.banned in body else None
+            return json_error(422, "Validation Failed: body is too long (maximum is 65536 characters)")
+        return json_error(422, "Validation Failed") if self.banned and self.banned in body else None
 
     def _user(self, login: str) -> dict[str, Any] | None:
         return {"login": login, "type": "Bot" if login in self.bots else "User"} if login else None
@@ -400,9 +423,9 @@ class GithubPeer:
 
     async def until_polled(self, times: int = 2, timeout_s: float = 30) -> None:
         """Wait until the bot has looked so many times."""
-        count = self.calls.count("GET issues/comments") + times
+        count = self.calls.count(self.look) + times
         deadline = time.monotonic() + timeout_s
-        while self.calls.count("GET issues/comments") < count:
+        while self.calls.count(self.look) < count:
             assert time.monotonic() < deadline, "nobody asks what is new"
             await asyncio.sleep(0.005)
 
@@ -416,18 +439,18 @@ def find_references(text: str) -> list[str]:
     return REFERS.findall(_CODE.sub(" ", text))
 
 
-def _find_wrong(request: web.Request, **known: Sequence[str] | None) -> web.Response | None:
+def find_wrong(request: web.Request, **known: Sequence[str] | None) -> web.Response | None:
     """Refuse parameters that the original does not know or take."""
     size = request.query.get("per_page", "30")
     names = {"per_page", "page", "direction", *known}
     values = {name: taken for name, taken in known.items() if taken is not None}
     is_wrong = any(request.query.get(name, taken[0]) not in taken for name, taken in values.items())
     if is_wrong or set(request.query) - names or not size.isdigit() or not 1 <= int(size) <= 100:
-        return _error(422, "Validation Failed")
+        return json_error(422, "Validation Failed")
     return None
 
 
-def _error(status: int, message: str, headers: dict[str, str] | None = None) -> web.Response:
+def json_error(status: int, message: str, headers: dict[str, str] | None = None) -> web.Response:
     return web.json_response({"message": message}, status=status, headers=headers)
 
 
