@@ -76,6 +76,7 @@ VENDORS = {
         "bots/discord/render.py",
         "bots/slack/render.py",
         "bots/mastodon/render.py",
+        "bots/forges/render.py",
         "bots/operator_page/render.py",
     ],
     "mdit_py_plugins": ["core/markup/markdown.py"],

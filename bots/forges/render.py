@@ -82,7 +82,9 @@ class _ForgeRenderer(MarkdownRenderer):
         return is_web_url(url)
 
     def address(self, url: str) -> str:
-        return self.link(url, self.escape(url)) if self.is_linkable(url) else self.code_span(url, in_link=False)
+        if not self.is_linkable(url):
+            return self.code_span(url, in_link=False)
+        return f"<{self._to_quiet(url).translate(_URL_ESCAPES)}>"
 
     def heading(self, node: SyntaxTreeNode, text: str) -> str:
         text = " ".join(text.split())

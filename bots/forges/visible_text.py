@@ -8,8 +8,8 @@ from functools import lru_cache
 from core.types import Attachment
 from core.types.messages import MAX_QUESTION_CHARS
 
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_UNCLOSED_COMMENT = re.compile(r"<!--.*", re.DOTALL)
+# One that is not closed goes on to the end.
+_COMMENT = re.compile(r"<!--(?:.*?-->|.*)", re.DOTALL)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _CODE_SPAN = re.compile(r"`[^`\n]+`")
 _PICTURE = re.compile(r"!\[([^\[\]\n]{0,500})\]\([^()\s]{1,2000}\)|<img\s[^<>]{0,2000}>", re.IGNORECASE)
@@ -27,7 +27,7 @@ def remove_comments(markdown: str) -> str:
     >>> remove_comments("a<!-- Search first! -->b<!-- and")
     'ab'
     """
-    return _UNCLOSED_COMMENT.sub("", _COMMENT.sub("", markdown))
+    return _COMMENT.sub("", markdown)
 
 
 def split_quotes(markdown: str) -> tuple[str, str]:
