@@ -13,7 +13,7 @@ from bots.forges.client import ForgeClient, Identity
 from bots.forges.connection import ForgeIntervals
 from bots.forges.convert import MARKER, get_closed_reason, has_answer_of_people, is_own
 from bots.forges.render import MAX_CHARS, render, to_plain
-from core.errors import CommentSuppressed, PlatformError
+from core.errors import CommentSuppressed
 from core.messaging.feedback.handoff import mentioned_users
 from core.ports import Delivery
 from core.types import Button, Citation, Message, Reply, SkipReason, skip
@@ -106,8 +106,6 @@ class ForgeSink(ReplySink):
 
         Raises `MessageDeleted`, and `CommentSuppressed` where the topic was closed or people have answered.
         """
-        if not self._topic_path:
-            raise PlatformError("a forge has no place for what answers no issue: choose a chat of another platform")
         topic = await self._client.get_topic(self._project, self._topic_path)
         if state := get_closed_reason(topic):
             raise CommentSuppressed(skip(SkipReason.THREAD_CLOSED, state=state))

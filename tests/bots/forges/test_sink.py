@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bots.forges.client import Identity
+from bots.forges.convert import to_message
 from bots.forges.render import MAX_CHARS
-from core.types import Citation
+from core.errors import CommentSuppressed
+from core.types import Citation, Reply
 from tests.support.forge_helpers import PACE, ForgeBot
-from tests.support.peers.github import BOT, MAX_BODY_CHARS, GithubPeer, find_references
+from tests.support.peers.github import BOT, MAX_BODY_CHARS, REPOSITORY, GithubPeer, find_references
+from tests.support.sink_helpers import DeliveryLog
 
 POST = "POST issues/{}/comments"
+ME = Identity(BOT, "github.com")
 
 
 async def begin(bot: ForgeBot, peer: GithubPeer) -> tuple[int, str]:
@@ -141,7 +147,7 @@ async def test_a_question_that_is_deleted_meanwhile_gets_no_answer(
     assert len(peer.posts()) == is_comment
 
 
-async def test_who_answers_while_the_bot_writes_was_faster(peer: GithubPeer, tmp_path: Path) -> None:
+async def test_who_was_asked_answers_although_somebody_was_faster(peer: GithubPeer, tmp_path: Path) -> None:
     bot = ForgeBot(peer, tmp_path, wait_h=1)
     async with bot:
         number, message = await begin(bot, peer)
@@ -150,6 +156,22 @@ async def test_who_answers_while_the_bot_writes_was_faster(peer: GithubPeer, tmp
         bot.hold.set()
         # It was asked itself, so it answers all the same.
         assert await bot.outcome(message) == ("answered", "")
+
+
+@pytest.mark.parametrize(("author", "is_faster"), [("ben", True), ("ann", False), ("robot", False)])
+async def test_who_comments_while_the_bot_writes_unasked_was_faster(
+    peer: GithubPeer, tmp_path: Path, author: str, is_faster: bool
+) -> None:
+    peer.bots.add("robot")
+    bot = ForgeBot(peer, tmp_path, wait_h=1)
+    async with bot:
+        number = peer.open("How do I install it?")
+        message = to_message("github", await bot.adapter._get_client().get_topic(REPOSITORY, f"issues/{number}"), ME)
+        peer.comment(number, "Use apt.", author)
+        sink = bot.adapter.sink(message, DeliveryLog())
+        with pytest.raises(CommentSuppressed, match="a human replied") if is_faster else nullcontext():
+            await sink.finish(Reply("Use pip."))
+    assert len(peer.posts()) == (not is_faster)
 
 
 async def test_an_answer_that_is_too_long_is_cut_and_says_so(bot: ForgeBot, peer: GithubPeer) -> None:
@@ -176,4 +198,3 @@ async def test_a_passage_that_is_refused_is_left_out(bot: ForgeBot, peer: Github
     text = "\n".join(note.text for note in peer.posts())
     assert "about the start" in text
     assert "casino" not in text
-    assert peer.login == BOT
