@@ -12,7 +12,7 @@
     │   └── PlatformError        a chat platform refused or could not be reached
     │       ├── PlatformUnavailable  it may take the same call later
     │       ├── MessageDeleted   the message to reply to no longer exists
-    │       └── CommentSuppressed  a comment was suppressed before it was posted
+    │       └── CommentSuppressed  a reply was suppressed before it was posted
     ├── AnswerStopped            somebody stopped the answer while it was being made
     ├── SourceError              a source cannot be read; its old knowledge stays             (exit 1)
     └── StoreError               the passage store or the journal cannot be used              (exit 1)
@@ -155,7 +155,7 @@ class StoreLocked(StoreError):
 
 
 class CommentSuppressed(PlatformError):
-    """A comment was suppressed and not posted; `skip` is the reason for the journal."""
+    """A comment or an answer was suppressed and not posted; `skip` is the reason for the journal."""
 
     def __init__(self, skip: Skip) -> None:
         super().__init__(str(skip))

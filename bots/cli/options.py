@@ -51,7 +51,18 @@ source_option = click.option(
 )
 
 # A command beside the service may not have their secrets, and uses none of them.
-PLATFORM_SECTIONS = ("telegram", "discord", "slack", "mastodon", "http", "bots", "operator_page", "api")
+PLATFORM_SECTIONS = (
+    "telegram",
+    "discord",
+    "slack",
+    "mastodon",
+    "github",
+    "gitlab",
+    "http",
+    "bots",
+    "operator_page",
+    "api",
+)
 
 # Commands that only read or write knowledge or records need no models' keys, either.
 NO_MODEL_SECTIONS = (*PLATFORM_SECTIONS, "models")

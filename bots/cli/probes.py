@@ -58,7 +58,11 @@ IDENTITY_PREFIXES = {
     "discord": "the token belongs to ",
     "slack": "the tokens belong to ",
     "mastodon": "the token belongs to ",
+    "github": "the token belongs to ",
+    "gitlab": "the token belongs to ",
 }
+# Where the package of a platform has another name.
+PACKAGES = {"github": "forges", "gitlab": "forges"}
 
 
 class _Diagnose(Protocol):
@@ -226,7 +230,7 @@ async def _probe_reranker(settings: SearchSettings) -> str:
 
 async def diagnose(platform: str, settings: PlatformSettings, scope: Scope) -> Diagnosis:
     """Return what a bot's platform says of it. Raises `PlatformError` for a token that does not work."""
-    run: _Diagnose = import_by_path(f"{platform}.diagnosis:diagnose")
+    run: _Diagnose = import_by_path(f"{PACKAGES.get(platform, platform)}.diagnosis:diagnose")
     return await run(settings, scope)
 
 

@@ -15,6 +15,8 @@ from core.observability.logs import get_logger
 from core.ports import Adapter
 from core.settings import (
     DiscordSettings,
+    GithubSettings,
+    GitlabSettings,
     HttpSettings,
     MastodonSettings,
     PlatformSettings,
@@ -30,8 +32,9 @@ from core.types import ConversationKey, Message
 _log = get_logger(__name__)
 
 NO_PLATFORM = (
-    "no platform is configured: add a telegram, discord, slack, mastodon or http section, or an api "
-    "(docs/telegram.md, docs/discord.md, docs/slack.md, docs/mastodon.md, docs/http.md and docs/api.md say how)"
+    "no platform is configured: add a telegram, discord, slack, mastodon, github, gitlab or http section, or an api "
+    "(docs/telegram.md, docs/discord.md, docs/slack.md, docs/mastodon.md, docs/forges.md, docs/http.md and docs/api.md "
+    "say how)"
 )
 ALL_INTERFACES = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 (compared with, not listened on)
 
@@ -128,6 +131,8 @@ def _get_listen_address(section: PlatformSettings) -> tuple[str, int]:
     """Return the address that a platform's events arrive at, with port 0 where the bot fetches them."""
     if isinstance(section, HttpSettings) or (isinstance(section, SlackSettings) and section.signing_secret):
         return section.host, section.port
+    if isinstance(section, GithubSettings | GitlabSettings) and section.webhook_secret:
+        return section.host, section.port
     return "", 0
 
 
@@ -162,6 +167,9 @@ def _make_adapter(
             [timeline for timeline in timelines if "@" not in timeline],
             read_only=read_only,
         )
+    if isinstance(section, GithubSettings | GitlabSettings):
+        positions = JournalPositions(journal, "github" if isinstance(section, GithubSettings) else "gitlab")
+        return _load_class("..forges.adapter:ForgeAdapter")(section, positions, read_only=read_only)
     is_unnamed = section is settings.http
     return _load_class("..http.adapter:HttpAdapter")(section, read_only=read_only, is_unnamed=is_unnamed)
 

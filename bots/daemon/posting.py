@@ -10,11 +10,16 @@ from core.ports import Adapter
 from core.settings import Settings
 from core.types import NETWORK_PLATFORM, PlatformName
 
+# Where nothing can be posted but below what somebody wrote.
+THREADS_ONLY_PLATFORMS = ("github", "gitlab")
+
 
 def find_chat_error(settings: Settings, setting: str, chat_name: str) -> str:
     """Return why no bot can write to a chat that a setting names, as platform:chat, or an empty text."""
     chat = PlatformName.parse(chat_name)
     platform = chat.platform
+    if platform in THREADS_ONLY_PLATFORMS:
+        return f"{setting} is {chat_name}, but there the bot only answers issues: name a chat of another platform"
     bot_names = [bot_name for bot_name, _, _ in settings.get_bots(platform)]
     # A chat without a network's name is in the unnamed network alone; on other platforms the first bot writes there.
     if not bot_names or (platform == NETWORK_PLATFORM and not chat.bot and "" not in bot_names):

@@ -9,7 +9,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from core.catalogue import messages_for
-from core.errors import JournalError, MessageDeleted, PlatformError, PlatformUnavailable, QuotaExceeded
+from core.errors import (
+    CommentSuppressed,
+    JournalError,
+    MessageDeleted,
+    PlatformError,
+    PlatformUnavailable,
+    QuotaExceeded,
+)
 from core.language.languages import detect_language
 from core.messaging.auto_comment.commenter import Commenter
 from core.messaging.commands.dispatcher import CommandDispatcher
@@ -272,7 +279,7 @@ class Handler:
         # A message that was read from the journal still says whether it was addressed.
         is_unprompted = decision.is_unprompted or (delivery.is_resumed and not message.addressed)
         match error:
-            case MessageDeleted() | NothingToSay():
+            case MessageDeleted() | NothingToSay() | CommentSuppressed():
                 await self._journal.mark_skipped(message, to_skip(error))
                 self._release_cooldown(message, decision)
             case RightsChanged():

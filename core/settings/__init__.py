@@ -51,6 +51,8 @@ from core.settings.messaging import (
     DiscordSettings as DiscordSettings,
     FeedbackSettings as FeedbackSettings,
     GateSettings as GateSettings,
+    GithubSettings as GithubSettings,
+    GitlabSettings as GitlabSettings,
     HandoffSettings as HandoffSettings,
     HttpSettings as HttpSettings,
     JournalSettings as JournalSettings,
@@ -136,8 +138,8 @@ class Settings(PlatformsSection):
                 "partners": {"discord": {"token": {"env": "PARTNERS_BOT_TOKEN"}}},
             }
         ],
-        description="further bots beside the sections `telegram`, `discord`, `slack`, `mastodon` and `http`, see "
-        "docs/groups.md#several-bots",
+        description="further bots beside the sections `telegram`, `discord`, `slack`, `mastodon`, `github`, `gitlab` "
+        "and `http`, see docs/groups.md#several-bots",
     )
     auto_comment: AutoCommentSettings = AutoCommentSettings()
     run: RunSettings = RunSettings()

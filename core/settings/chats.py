@@ -25,17 +25,27 @@ _PERSON_FORMS = {
     "discord": r"\d+",
     "slack": r"[A-Z0-9]+",
     "mastodon": _HANDLE,
+    "github": r"[A-Za-z0-9][A-Za-z0-9-]*",
+    "gitlab": r"\w[\w.-]*",
     "http": r"[^\s@]\S*",
 }
-_CHAT_FORMS = {**_PERSON_FORMS, "telegram": r"-?\d+", "mastodon": rf"(?:mentions|home|list/\d+|tag/\w+|{_HANDLE})"}
+_CHAT_FORMS = {
+    **_PERSON_FORMS,
+    "telegram": r"-?\d+",
+    "mastodon": rf"(?:mentions|home|list/\d+|tag/\w+|{_HANDLE})",
+    "github": r"[\w-]+/[\w.-]+",
+    "gitlab": r"[\w.-]+(?:/[\w.-]+)+",
+}
 _CONTACT_FORMS = {**_PERSON_FORMS, "telegram": r"\d+|@\w+"}
 # Where a chat may carry the name of a further bot.
 BOT_NAMING_PLATFORMS = ("telegram", "mastodon")
 CHAT_EXAMPLES = (
-    "telegram:-1001234567890, discord:123456789012345678, slack:C0123456789, mastodon:mentions or http:lobby"
+    "telegram:-1001234567890, discord:123456789012345678, slack:C0123456789, mastodon:mentions, "
+    "github:example/project or http:lobby"
 )
 _PERSON_EXAMPLES = (
-    "telegram:123456789, discord:123456789012345678, slack:U0123456789, mastodon:ann@example.org or http:ann"
+    "telegram:123456789, discord:123456789012345678, slack:U0123456789, mastodon:ann@example.org, github:ann "
+    "or http:ann"
 )
 
 

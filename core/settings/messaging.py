@@ -398,8 +398,59 @@ class MastodonSettings(Section):
     )
 
 
-Platform = Literal["telegram", "discord", "slack", "mastodon", "http"]
-PlatformSettings = TelegramSettings | DiscordSettings | SlackSettings | MastodonSettings | HttpSettings
+class ForgeSettings(ListeningSection):
+    """What the sections of GitHub and GitLab share (docs/forges.md)."""
+
+    token: Secret = Field(
+        examples=[{"env": "FORGE_TOKEN"}], description="an access token of the bot's account that may read and comment"
+    )
+    poll_s: PositiveFloat = Field(60, description="how often the bot asks for what is new, seconds")
+    webhook_secret: Secret | None = Field(
+        None, description="shared with the forge's webhooks: they tell the bot at once; without it, nothing listens"
+    )
+    port: int = Field(8089, ge=0, le=65535, description="for webhooks: the port to listen on")
+    wait_h: NonNegativeFloat = Field(
+        0,
+        description="how many hours people have to answer what is not for the bot; it stays silent where one did. "
+        "`0`: none",
+    )
+    answers_per_thread: PositiveInt = Field(
+        10, description="answers below one issue at most: two programs that answer each other stop there"
+    )
+    answered_label: str = Field("", max_length=50, description="a label for what the bot answered; none: no label")
+    not_found_label: str = Field(
+        "", max_length=50, description="a label for what the bot has found no answer to; none: no label"
+    )
+
+
+class GithubSettings(ForgeSettings):
+    """An account that answers on GitHub, or on a GitHub Enterprise server (docs/forges.md)."""
+
+    repositories: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+/[A-Za-z0-9._-]+$")], ...] = Field(
+        min_length=1, examples=[["example/project"]], description="where it answers, each as `owner/name`"
+    )
+    api_url: WebAddress = Field("https://api.github.com", description="of your own server: `https://HOST/api/v3`")
+
+
+class GitlabSettings(ForgeSettings):
+    """An account that answers on GitLab, or on a server of one's own (docs/forges.md)."""
+
+    projects: tuple[Annotated[str, Field(pattern=r"^[\w.-]+(?:/[\w.-]+)+$")], ...] = Field(
+        min_length=1, examples=[["example/project"]], description="where it answers, each as `group/name`"
+    )
+    api_url: WebAddress = Field("https://gitlab.com/api/v4", description="of your own server: `https://HOST/api/v4`")
+
+
+Platform = Literal["telegram", "discord", "slack", "mastodon", "github", "gitlab", "http"]
+PlatformSettings = (
+    TelegramSettings
+    | DiscordSettings
+    | SlackSettings
+    | MastodonSettings
+    | GithubSettings
+    | GitlabSettings
+    | HttpSettings
+)
 
 
 class PlatformsSection(Section):
@@ -409,6 +460,8 @@ class PlatformsSection(Section):
     discord: DiscordSettings | None = None
     slack: SlackSettings | None = None
     mastodon: MastodonSettings | None = None
+    github: GithubSettings | None = None
+    gitlab: GitlabSettings | None = None
     http: HttpSettings | None = None
 
 
@@ -418,7 +471,7 @@ class BotSettings(PlatformsSection):
     @model_validator(mode="after")
     def _check_exactly_one_platform(self) -> BotSettings:
         if len(list(self.iter_platforms())) != 1:
-            raise ValueError("give exactly one of telegram, discord, slack, mastodon or http")
+            raise ValueError("give exactly one of telegram, discord, slack, mastodon, github, gitlab or http")
         return self
 
     def iter_platforms(self) -> Iterator[tuple[Platform, PlatformSettings]]:

@@ -93,13 +93,15 @@ class ThreadState:
     `is_restricted`: only a part of the chat reads it. `in_main_chat`: the message is in the chat itself, although
     replies below it are in a thread of that name. `is_shared`: True if the bot that answered in the thread answers
     everybody there, False if nobody, None if only those whom it has answered. `started_at` (seconds since 1970) is when
-    a message of the bot began the thread.
+    a message of the bot began the thread. `is_topic`: it is a place of its own, such as an issue, so that what the bot
+    says in others is no reason to be silent.
     """
 
     is_restricted: bool = False
     in_main_chat: bool = False
     is_shared: bool | None = None
     started_at: float | None = None
+    is_topic: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ class SkipReason(Enum):
     COMMENT_FAILED = "other", "the comment failed: {error}"
     COMMENT_REFUSED = "other", "{error}"
     POST_DELETED = "deleted", "{error}"
+    THREAD_CLOSED = "deleted", "the thread is {state} now"
     DELETED = "deleted", "the question was deleted before it was answered"
     ANSWER_CAPTURED = "taught_answer", "kept as an answer to be reviewed"
     RATED = "feedback", "feedback on {question}: {rating}"

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from bots.console.adapter import ConsoleGroupAdapter
 from bots.daemon.adapters import JournalOffsets, JournalPositions
 from bots.discord.adapter import DiscordAdapter
+from bots.forges.adapter import ForgeAdapter
 from bots.mastodon.adapter import MastodonAdapter
 from bots.slack.adapter import SlackAdapter
 from bots.telegram.adapter import TelegramAdapter
@@ -24,8 +25,8 @@ from bots.telegram.connection import TelegramIntervals as TelegramPace
 from core.messaging.feedback.handoff import ASK_ABOUT_THIS, ASK_SHORTCUT_ID
 from core.storage.messages import Journal
 from core.types import ConversationKey
-from tests.support import discord_helpers, mastodon_helpers, slack_helpers
-from tests.support.peers import discord, mastodon, slack, telegram
+from tests.support import discord_helpers, forge_helpers, mastodon_helpers, slack_helpers
+from tests.support.peers import discord, github, mastodon, slack, telegram
 from tests.support.telegram_helpers import settings as telegram_settings
 
 Step = Literal["post", "begin", "grow", "finish"]
@@ -85,7 +86,7 @@ async def until(true: Callable[[], bool], description: str, timeout_s: float = 3
 
 
 # Adapters that count what became no message, by reason.
-Skipping = TelegramAdapter | DiscordAdapter | SlackAdapter | MastodonAdapter | ConsoleGroupAdapter
+Skipping = TelegramAdapter | DiscordAdapter | SlackAdapter | MastodonAdapter | ForgeAdapter | ConsoleGroupAdapter
 
 
 class Driver(ABC):
@@ -808,6 +809,187 @@ class Mastodon(Driver):
 
     def signs(self) -> int:
         return 0
+
+
+class Github(Driver):
+    """A group is a repository: what somebody writes there without a thread opens an issue.
+
+    Nothing is private on a forge: a private chat is a repository where everybody has an issue of their own, and always
+    mentions the bot.
+    """
+
+    name = "github"
+    mention = "@kimas "
+    knows_doubles = True
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        self.peer = await stack.enter_async_context(github.GithubPeer())
+        self._issues: dict[str, int] = {}
+        for number in (1, 2):
+            self.peer.repositories[self.group(number).id].can_write = True
+        self.peer.repositories[self.private().chat].can_write = True
+
+    def adapter(self, journal: Journal, folder: Path) -> ForgeAdapter:
+        settings = forge_helpers.settings(
+            self.peer, folder, repositories=tuple(self.peer.repositories), answers_per_thread=100
+        )
+        return ForgeAdapter(settings, JournalPositions(journal, "github"), forge_helpers.PACE)
+
+    async def ready(self) -> None:
+        await self.peer.until_polled(2 * len(self.peer.repositories) + 1)
+
+    def private(self, person: Person = ANN) -> Channel:
+        return Channel(f"person{person.number}", "example/private", private=True)
+
+    def group(self, number: int = 1) -> Channel:
+        return Channel(f"example/group-{number}", f"example/group-{number}")
+
+    async def separate_chats(self, count: int) -> list[Channel]:
+        return [await self.thread(self.group()) for _ in range(count)]
+
+    async def thread(self, channel: Channel) -> Channel:
+        number = self.peer.open("let us talk about this below", "", "person9", project=channel.chat)
+        return replace(channel, thread=f"issues/{number}")
+
+    def get_mention(self, person: Person) -> str:
+        return f"@{self._get_login(person)} "
+
+    def _get_login(self, person: Person) -> str:
+        login = "-".join([*person.name.split(), *([] if person in (ANN, BEN, ROBOT) else [str(person.number)])])
+        if person.robot:
+            self.peer.bots.add(login)
+        return login
+
+    def board(self) -> Channel:
+        raise NotImplementedError
+
+    async def post(self, board: Channel, text: str) -> tuple[str, Channel]:
+        raise NotImplementedError
+
+    async def say(
+        self, channel: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **extra_fields: Any
+    ) -> str:
+        author = self._get_login(person)
+        if channel.private and not text.startswith("> "):
+            text = f"@kimas {text}"
+        number = self._find_issue(channel, reply_to)
+        if number:
+            return str(self.peer.comment(number, text, author, project=channel.chat))
+        title, _, rest = text.partition("\n")
+        rest = "\n".join(filter(None, (rest, extra_fields.get("body", ""))))
+        number = self.peer.open(title, rest, author, project=channel.chat)
+        if channel.private:
+            self._issues[channel.id] = number
+        return f"issues/{number}"
+
+    def _find_issue(self, channel: Channel, reply_to: str) -> int:
+        if reply_to.isdecimal():
+            return self.peer.repositories[channel.chat].notes[int(reply_to)].number
+        path = reply_to or channel.thread
+        return int(path.partition("/")[2]) if path else self._issues.get(channel.id, 0)
+
+    async def reply(self, channel: Channel, message: PostedMessage, text: str, person: Person = ANN) -> str:
+        quoted = "\n".join(f"> {line}" for line in message.raw.partition("\n\n<!--")[0].split("\n"))
+        return await self.say(channel, f"{quoted}\n\n{text}", person=person, reply_to=message.id)
+
+    async def command(self, channel: Channel, name: str, text: str = "") -> str:
+        to = "" if channel.private else self.mention
+        return await self.say(channel, f"{to}/{name} {text}".strip())
+
+    async def attach(self, channel: Channel, text: str = "") -> None:
+        await self.say(channel, f"{text}\n\n![screen](https://example.org/screen.png)".strip())
+
+    async def say_as_bot(self, channel: Channel, text: str) -> None:
+        self.peer.open(text, "", github.BOT, project=channel.chat)
+
+    async def edit(self, channel: Channel, message: str, text: str) -> None:
+        self.peer.edit(int(message), f"@kimas {text}" if channel.private else text, channel.chat)
+
+    async def delete(self, channel: Channel, message: str) -> None:
+        repository = self.peer.repositories[channel.chat]
+        if message.isdecimal():
+            del repository.notes[int(message)]
+        else:
+            number = int(message.partition("/")[2])
+            del repository.issues[number]
+            self._issues = {name: issue for name, issue in self._issues.items() if issue != number}
+
+    async def redeliver(self, channel: Channel, message: str) -> None:
+        if message.isdecimal():
+            self.peer.repositories[channel.chat].notes[int(message)].updated += 1
+
+    async def malformed(self) -> None:
+        chat = self.group().chat
+        for broken in ({"id": "x", "body": 7}, {"id": 5, "issue_url": 9, "user": [1]}, "text"):
+            self.peer.extra_comments[chat].append(broken)
+
+    async def lose_connection(self) -> None:
+        self.peer.fail("GET issues", drop="before")
+        self.peer.fail("GET issues/comments", 502)
+
+    def fail(self, step: Step, how: How, times: int = 1) -> None:
+        name = "POST issues/{}/comments"
+        match how:
+            case "rate limit":
+                self.peer.fail(name, 429, times=times, message="API rate limit exceeded", Retry_After="1")
+            case "server error":
+                self.peer.fail(name, 502, times=times)
+            case "dropped before":
+                self.peer.fail(name, times=times, drop="before")
+            case "refused":
+                self.peer.fail(name, 422, times=times, message="Validation Failed")
+            case _:
+                self.peer.fail(name, times=times, drop="after")
+
+    async def react(self, channel: Channel, reply: str, *, is_removed: bool = False) -> None:
+        if is_removed:
+            self.peer.reactions[int(reply)].clear()
+        else:
+            self.peer.react(int(reply), "+1", "Ann")
+
+    def bar(self, channel: Channel, *, out: bool) -> None:
+        self.peer.repositories[channel.chat].can_write = not out
+
+    def messages(self, channel: Channel) -> list[PostedMessage]:
+        number = self._find_issue(channel, "")
+        if channel.private and not number:
+            return []
+        return [
+            _to_forge_message(note) for note in self.peer.posts(channel.chat) if not number or note.number == number
+        ]
+
+    def get_notified(self, channel: Channel) -> list[str]:
+        return self.peer.notified(channel.chat)
+
+    def signs(self) -> int:
+        return 0
+
+
+def _to_forge_message(note: github.Note) -> PostedMessage:
+    text = WORD_JOINERS.sub("", note.text.partition("\n\n<!--")[0])
+    links = re.findall(r"\]\(<([^>\n]+)>\)", text)
+    code = re.findall(r"^(`{3,})\w*\n(.*?)\n\1$", text, re.DOTALL | re.MULTILINE)
+    plain = re.sub(r"\[((?:\\.|[^\\\]]|\[\d+\])*)\]\(<[^>\n]+>\)", r"\1", text)
+    # Code is as it is; in running text marks are no words, and what is escaped is none.
+    pieces = re.split(r"(^`{3,}.*?^`{3,}$|(?<!\\)(?P<ticks>`+).+?(?P=ticks))", plain, flags=re.DOTALL | re.MULTILINE)
+    pieces = [piece for piece in pieces if piece and piece.strip("`")]
+    words = [
+        piece
+        if piece.startswith("```")
+        else piece.strip("`")
+        if piece.startswith("`")
+        else re.sub(r"\\([^\sA-Za-z0-9])", r"\1", re.sub(r"(?<!\\)(?:\*\*|~~)", "", piece))
+        for piece in pieces
+    ]
+    return PostedMessage(
+        str(note.id),
+        "".join(words),
+        tuple(links),
+        tuple(body for _, body in code),
+        note.text,
+        f"issues/{note.number}",
+        f"issues/{note.number}",
+    )
 
 
 def _in(channel: Channel, thread: str) -> bool:

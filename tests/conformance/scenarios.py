@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 Scenario = TypeVar("Scenario", bound=Callable[..., Any])
 
-PLATFORMS = ("telegram", "discord", "slack", "mastodon", "console")
+PLATFORMS = ("telegram", "discord", "slack", "mastodon", "github", "console")
 ONE_GROUP = "one group is played, with its threads and with private talks beside it"
 ONLY_TEXT = "a line that is typed has nothing attached"
 NO_REDELIVERY = "a line is read once: nothing is ever delivered again"
@@ -21,6 +21,13 @@ LINKED_ONCE = "addresses count in the length of a status there, so each stands o
 NO_RIGHTS = "a thread has no rights of its own: posts of who blocks the bot are gone for it"
 NO_MEMBERS = "nobody adds an account to anything there"
 HAS_TEXT = "no status is without a text but for its pictures"
+LONG_ISSUES = "issues hold logs of any length: of a long one the beginning and the end are read"
+NO_POSTS_THERE = "nothing is posted on a forge but what is commented on"
+OWN_MARKUP = "a forge shows headings and tables itself, of any width"
+ONE_COMMENT = "a comment holds 65,536 characters, and an answer is one comment"
+NOTHING_PRIVATE = "nothing is private on a forge"
+ONLY_LOGINS = "people have no names on a forge but their logins, which are unique"
+EDITS_UNSEEN = "who changes the text of an issue is not noticed; tests/bots/forges has the edits of comments"
 NO_NETWORK = "a terminal has no connection that could break or be limited"
 
 

@@ -15,7 +15,14 @@ from tests.conformance.scenarios import ONLY_MENTIONS, cannot
 NO_REPLYING_COMMAND = "a slash command replies to no message"
 
 # Ann gives the commands: every driver's `command` is hers.
-OWNERS = ["telegram:1001", "discord:1001", "slack:U1ANN", "mastodon:person1@social.example", "console:ann"]
+OWNERS = [
+    "telegram:1001",
+    "discord:1001",
+    "slack:U1ANN",
+    "mastodon:person1@social.example",
+    "github:Ann",
+    "console:ann",
+]
 
 
 async def owned(bot: Bot, **changes: object) -> None:
@@ -129,6 +136,7 @@ WORDS_OF_OTHERS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
         "of a followed channel": ("{mention} /pause", {"webhook_id": "5", "flags": 2}),
         "a preview": ("{mention} why?", {"embeds": [{"type": "link", "description": "/pause"}]}),
     },
+    "github": {"quoted": ("> {mention}/pause", {})},
     "slack": {
         "forwarded": ("{mention}", {"attachments": [{"is_share": True, "text": "/kimas pause", "author_id": "U9"}]}),
         "forwarded with a comment": ("{mention} /pause", {"attachments": [{"is_share": True, "text": "/pause"}]}),
@@ -165,7 +173,12 @@ async def test_another_bots_command_is_not_heard(bot: Bot) -> None:
     assert (await bot.ask(channel, "How do I install it?", person=BEN)).state == "answered"
 
 
-@cannot(mastodon=ONLY_MENTIONS, discord=NO_REPLYING_COMMAND, slack=NO_REPLYING_COMMAND)
+@cannot(
+    mastodon=ONLY_MENTIONS,
+    github="a command needs a mention there",
+    discord=NO_REPLYING_COMMAND,
+    slack=NO_REPLYING_COMMAND,
+)
 async def test_a_silence_is_explained_to_who_replies_to_it(bot: Bot) -> None:
     channel = bot.group()
     chatter = await bot.say_and_wait(channel, "nice weather today", person=BEN)

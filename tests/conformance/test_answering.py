@@ -15,7 +15,7 @@ from core.ports import Sink
 from core.types import Question, Reply
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import until
-from tests.conformance.scenarios import ONLY_MENTIONS, POSTED_WHOLE, WHOLE, cannot, runs_in_terminal
+from tests.conformance.scenarios import LONG_ISSUES, ONLY_MENTIONS, POSTED_WHOLE, WHOLE, cannot, runs_in_terminal
 from tests.support.fixtures import InMemoryLibrary, parts, settings
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.scripted import models
@@ -125,7 +125,7 @@ async def test_a_service_that_is_down_is_told_as_such(bot: Bot) -> None:
     assert "10.0.0.7" not in text
 
 
-@cannot(mastodon=POSTED_WHOLE, console=WHOLE)
+@cannot(mastodon=POSTED_WHOLE, github=POSTED_WHOLE, console=WHOLE)
 async def test_a_failure_in_the_middle_takes_the_place_of_what_was_shown(bot: Bot) -> None:
     channel = bot.group()
 
@@ -142,6 +142,7 @@ async def test_a_failure_in_the_middle_takes_the_place_of_what_was_shown(bot: Bo
 
 
 @runs_in_terminal
+@cannot(github=LONG_ISSUES)
 async def test_a_very_long_question_is_refused_plainly(lined: Bot, model: LanguageModelPeer) -> None:
     text = await ask_in_private(lined, "How? " * 1000)
     message = " ".join(text.split())

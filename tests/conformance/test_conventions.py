@@ -11,14 +11,16 @@ from tests.conformance.platforms import BEN, until
 from tests.conformance.scenarios import NO_BUTTONS, NO_MEMBERS, cannot
 
 NO_GROUPS = "nobody is added to a terminal"
+ONE_REACTION = "nobody can react twice in the same way: tests/bots/forges has what is taken back"
 NO_MENUS = {
     "console": "a terminal has no menus",
     "mastodon": "a status has no menus of bots",
+    "github": "an issue has no menus of bots",
     "telegram": "messages of Telegram have no menus of bots",
 }
 
 
-@cannot(mastodon=NO_MEMBERS, console=NO_GROUPS)
+@cannot(mastodon=NO_MEMBERS, github=NO_MEMBERS, console=NO_GROUPS)
 async def test_who_is_added_to_a_group_says_what_it_can_do_once(bot: Bot) -> None:
     channel = bot.group()
     await bot.driver.join(channel)
@@ -56,7 +58,11 @@ async def test_help_spells_commands_as_they_are_given_here(bot: Bot) -> None:
     assert re.search(spelled.get(bot.platform, "/sources"), text, re.MULTILINE)
 
 
-@cannot(mastodon=NO_BUTTONS, console="a terminal has no emoji below a message")
+@cannot(
+    github=ONE_REACTION,
+    mastodon=NO_BUTTONS,
+    console="a terminal has no emoji below a message",
+)
 async def test_an_emoji_below_an_answer_is_feedback(bot: Bot) -> None:
     channel = bot.group()
     await bot.ask(channel, "How?")

@@ -39,7 +39,7 @@ async def test_the_first_streamed_part_that_fails_is_made_again(bot: Bot, how: H
 
 
 @pytest.mark.parametrize("how", PASSING)
-@cannot(mastodon=POSTED_WHOLE, console=NO_NETWORK)
+@cannot(mastodon=POSTED_WHOLE, github=POSTED_WHOLE, console=NO_NETWORK)
 async def test_a_state_in_mid_stream_that_fails_costs_nothing_of_the_answer(bot: Bot, how: How) -> None:
     channel = bot.group()
     bot.script.pieces = ["It begins"]
@@ -69,8 +69,10 @@ def shows_all(bot: Bot, channel: Channel) -> bool:
 @pytest.mark.parametrize("step", ["post", "begin", "grow", "finish"])
 @cannot(console=NO_NETWORK)
 async def test_an_answer_that_is_refused_is_shown_in_another_way(bot: Bot, step: Step, times: int) -> None:
-    if step in ("grow", "finish") and bot.platform == "mastodon":
+    if step in ("grow", "finish") and bot.platform in ("mastodon", "github"):
         pytest.skip(POSTED_WHOLE)
+    if times == 2 and bot.platform == "github":
+        pytest.skip("a comment has one other form, plain text in pieces")
     channel = bot.group()
     bot.script.pieces = ["The answer"]
     bot.script.midway = Gate()
@@ -131,7 +133,7 @@ async def test_a_post_whose_confirmation_is_lost_is_never_lost_itself(bot: Bot) 
     assert bot.texts(channel)[1:] == [*([] if bot.driver.knows_doubles else ["…"]), "Answer to: How?"]
 
 
-@cannot(mastodon=POSTED_WHOLE, console=NO_NETWORK)
+@cannot(mastodon=POSTED_WHOLE, github=POSTED_WHOLE, console=NO_NETWORK)
 async def test_an_edit_whose_confirmation_is_lost_leaves_one_message(bot: Bot) -> None:
     channel = bot.group()
     bot.script.pieces = ["It begins"]
@@ -156,7 +158,7 @@ async def test_an_outage_of_several_tries_is_outlasted(bot: Bot) -> None:
 @pytest.mark.parametrize("step", ["post", "begin", "finish"])
 @cannot(console=NO_NETWORK)
 async def test_after_a_long_outage_a_reply_is_delivered_from_the_journal(bot: Bot, step: Step) -> None:
-    if step == "finish" and bot.platform == "mastodon":
+    if step == "finish" and bot.platform in ("mastodon", "github"):
         pytest.skip(POSTED_WHOLE)
     channel = bot.private() if step == "post" else bot.group()
     bot.adapter._intervals = replace(bot.adapter._intervals, retry_timeout_s=0.2)  # type: ignore[union-attr, type-var]

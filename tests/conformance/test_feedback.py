@@ -29,7 +29,7 @@ async def get_stored_feedback(bot: Bot) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("private", [True, False])
-@cannot(mastodon=NO_BUTTONS)
+@cannot(mastodon=NO_BUTTONS, github=NO_BUTTONS)
 async def test_an_answer_has_thumbs_that_count(bot: Bot, private: bool) -> None:
     channel = bot.private() if private else bot.group()
     await bot.ask(channel, QUESTION)
@@ -42,7 +42,7 @@ async def test_an_answer_has_thumbs_that_count(bot: Bot, private: bool) -> None:
     assert len(bot.texts(channel)) == (2 if bot.platform == "slack" else 1), "nobody else is told"
 
 
-@cannot(mastodon=NO_BUTTONS)
+@cannot(mastodon=NO_BUTTONS, github=NO_BUTTONS)
 async def test_each_person_has_one_thumb_to_change_and_to_take_back(bot: Bot) -> None:
     channel = bot.group()
     await bot.ask(channel, QUESTION)
@@ -54,7 +54,7 @@ async def test_each_person_has_one_thumb_to_change_and_to_take_back(bot: Bot) ->
     assert await get_stored_feedback(bot) == [("", ""), ("up", "")]
 
 
-@cannot(mastodon=NO_BUTTONS)
+@cannot(mastodon=NO_BUTTONS, github=NO_BUTTONS)
 async def test_who_is_not_content_may_say_why(bot: Bot) -> None:
     channel = bot.group()
     await bot.ask(channel, QUESTION)
@@ -72,7 +72,7 @@ async def test_who_is_not_content_may_say_why(bot: Bot) -> None:
     assert await get_stored_feedback(bot) == [("down", "outdated")]
 
 
-@cannot(mastodon=NO_BUTTONS)
+@cannot(mastodon=NO_BUTTONS, github=NO_BUTTONS)
 async def test_the_asker_gets_another_try_in_the_same_place(bot: Bot) -> None:
     channel = await bot.driver.thread(bot.group())
     entry = await bot.ask(channel, QUESTION)
@@ -90,7 +90,11 @@ async def test_the_asker_gets_another_try_in_the_same_place(bot: Bot) -> None:
     assert list(get_feedback_buttons(bot, channel)) == ["👍", "👎"], "the second answer is rated as well"
 
 
-@cannot(mastodon=NO_BUTTONS, console="nothing that is printed rings: tests/bots/cli/test_group.py shows a call")
+@cannot(
+    mastodon=NO_BUTTONS,
+    github=NO_BUTTONS,
+    console="nothing that is printed rings: tests/bots/cli/test_group.py shows a call",
+)
 async def test_a_call_mentions_who_is_configured_and_nobody_else(bot: Bot) -> None:
     people = {"telegram": "telegram:@helper", "discord": "discord:4242", "slack": "slack:U4242"}
     await bot.stop()
@@ -120,7 +124,11 @@ async def escalate(bot: Bot, channel: Channel, question_text: str) -> str:
     return await bot.driver.command(channel, "escalate")
 
 
-@cannot(mastodon=NO_BUTTONS, console="after a restart nothing stands above yet that a line could be about")
+@cannot(
+    mastodon=NO_BUTTONS,
+    github=NO_BUTTONS,
+    console="after a restart nothing stands above yet that a line could be about",
+)
 async def test_thumbs_work_after_a_restart(bot: Bot) -> None:
     channel = bot.group()
     await bot.ask(channel, QUESTION)
@@ -135,7 +143,7 @@ async def test_thumbs_work_after_a_restart(bot: Bot) -> None:
     assert await get_stored_feedback(bot) == [("", "")]
 
 
-@cannot(mastodon=NO_BUTTONS, console="what is typed names no answer: it is about the one above")
+@cannot(mastodon=NO_BUTTONS, github=NO_BUTTONS, console="what is typed names no answer: it is about the one above")
 async def test_a_forged_press_says_so_and_changes_nothing(bot: Bot) -> None:
     channel = bot.group()
     await bot.ask(channel, QUESTION)
@@ -160,7 +168,7 @@ async def test_help_refusals_and_apologies_have_no_thumbs(bot: Bot) -> None:
         assert get_feedback_buttons(bot, channel) == {}
 
 
-@cannot(mastodon=NO_BUTTONS, console="a terminal takes an answer of any length")
+@cannot(mastodon=NO_BUTTONS, github=NO_BUTTONS, console="a terminal takes an answer of any length")
 async def test_thumbs_stand_below_the_last_part_of_a_long_answer(bot: Bot) -> None:
     channel = bot.private()
     bot.script.says = lambda _: "\n\n".join(f"Paragraph {number} says a little more. " * 6 for number in range(40))
@@ -179,7 +187,7 @@ async def test_no_thumbs_where_they_are_switched_off(bot: Bot) -> None:
     assert get_feedback_buttons(bot, bot.private()) == {}
 
 
-@cannot(mastodon=NO_BUTTONS)
+@cannot(mastodon=NO_BUTTONS, github=NO_BUTTONS)
 async def test_a_press_is_safe_before_it_is_acknowledged(bot: Bot) -> None:
     channel = bot.group()
     await bot.ask(channel, QUESTION)

@@ -11,7 +11,7 @@ from sqlalchemy import update
 from core.storage.tables import messages
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import ANN, BEN, Channel, Person
-from tests.conformance.scenarios import NO_POSTS, ONLY_MENTIONS, ONLY_TEXT, cannot
+from tests.conformance.scenarios import NO_POSTS, NO_POSTS_THERE, ONLY_MENTIONS, ONLY_TEXT, cannot
 
 NOT_ADDRESSED = ("silent", "the bot was not addressed")
 CLEO = Person(4, "Cleo")
@@ -135,7 +135,7 @@ async def test_a_picture_in_an_answered_thread_is_not_for_the_bot(bot: Bot) -> N
     assert (entry.state, entry.reason) == ("silent", "a picture without text, and the bot was not addressed")
 
 
-@cannot(mastodon=ONLY_MENTIONS, console=NO_POSTS)
+@cannot(github=NO_POSTS_THERE, mastodon=ONLY_MENTIONS, console=NO_POSTS)
 async def test_below_a_comment_of_its_own_accord_nothing_is_followed(bot: Bot) -> None:
     await bot.stop()
     board = bot.driver.board()

@@ -19,7 +19,7 @@ COSMETIC_CALLS = {
 
 
 @pytest.mark.parametrize("kind", ["private", "group", "thread"])
-@cannot(mastodon=POSTED_WHOLE, console=NO_NETWORK)
+@cannot(mastodon=POSTED_WHOLE, github=POSTED_WHOLE, console=NO_NETWORK)
 async def test_no_answer_waits_for_a_call_that_only_shows_that_it_is_coming(bot: Bot, kind: str) -> None:
     group = bot.group()
     channel = bot.private() if kind == "private" else group if kind == "group" else await bot.driver.thread(group)

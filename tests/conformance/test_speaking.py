@@ -8,9 +8,12 @@ from core.catalogue import messages_for
 from tests.conformance.bot import Bot, Entry, Gate
 from tests.conformance.platforms import ANN, BEN, OTHER_ANN, ROBOT, Channel, Person, until
 from tests.conformance.scenarios import (
+    EDITS_UNSEEN,
     NO_REDELIVERY,
+    NOTHING_PRIVATE,
     ONE_GROUP,
     ONE_PUBLIC_CHAT,
+    ONLY_LOGINS,
     ONLY_MENTIONS,
     ONLY_TEXT,
     POSTED_WHOLE,
@@ -191,6 +194,7 @@ async def test_a_group_that_is_not_allowed_gets_silence(bot: Bot) -> None:
     assert bot.messages(bot.group(2)) == []
 
 
+@cannot(github=NOTHING_PRIVATE)
 async def test_private_chats_can_be_switched_off(bot: Bot) -> None:
     bot.changes = {"gate": {"private": False}}
     await bot.stop()
@@ -273,7 +277,7 @@ async def test_two_private_chats_never_mix(bot: Bot) -> None:
     assert bot.script.questions[1].history == ()
 
 
-@cannot(console="a name is all that tells people apart there")
+@cannot(github=ONLY_LOGINS, console="a name is all that tells people apart there")
 async def test_two_people_with_one_name_are_two_people(bot: Bot) -> None:
     thread = await bot.driver.thread(bot.group())
     await bot.ask(thread, "I am the first", person=ANN)
@@ -311,6 +315,7 @@ async def test_the_same_event_twice_at_once_is_answered_once(bot: Bot) -> None:
     assert len(bot.messages(channel)) == 1
 
 
+@cannot(github=EDITS_UNSEEN)
 async def test_an_edit_before_the_answer_counts(bot: Bot) -> None:
     channel = bot.private()
     bot.script.before = Gate()
@@ -328,6 +333,7 @@ async def test_an_edit_before_the_answer_counts(bot: Bot) -> None:
     assert bot.script.question_texts == ["the first question", "the second question"]
 
 
+@cannot(github=EDITS_UNSEEN)
 async def test_an_edit_after_the_answer_changes_nothing(bot: Bot) -> None:
     channel = bot.group()
     entry = await bot.ask(channel, "How?")
@@ -338,7 +344,7 @@ async def test_an_edit_after_the_answer_changes_nothing(bot: Bot) -> None:
     assert (await bot.wait_until_finished(channel, entry.id)).text == "How?"
 
 
-@cannot(mastodon=ONLY_MENTIONS)
+@cannot(github=EDITS_UNSEEN, mastodon=ONLY_MENTIONS)
 async def test_chatter_that_an_edit_turns_into_a_question_stays_silent(bot: Bot) -> None:
     channel = bot.group()
     entry = await bot.say_and_wait(channel, "how does it work?")
@@ -365,7 +371,7 @@ async def test_a_question_deleted_before_its_answer_gets_none(bot: Bot) -> None:
     assert bot.messages(channel) == []
 
 
-@cannot(mastodon=POSTED_WHOLE, console=WHOLE)
+@cannot(mastodon=POSTED_WHOLE, github=POSTED_WHOLE, console=WHOLE)
 async def test_a_question_deleted_while_its_answer_is_written_keeps_the_answer(bot: Bot) -> None:
     channel = bot.group()
     bot.script.pieces = ["It begins"]
@@ -410,7 +416,7 @@ async def test_the_text_of_an_attachment_is_the_question(bot: Bot) -> None:
     assert bot.script.question_texts == ["hello", "what does this error mean?"]
 
 
-@cannot(console="a name is a word, or the line has none")
+@cannot(github=ONLY_LOGINS, console="a name is a word, or the line has none")
 async def test_names_that_look_like_markup_or_mentions_stay_names(bot: Bot) -> None:
     names = ["@everyone", "<!channel>", "<b>Bold</b>", "@here <@5001>"]
     bot.script.says = lambda question: f"{question.author} wants to know"

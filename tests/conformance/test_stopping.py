@@ -12,7 +12,7 @@ from tests.support.sink_helpers import write_until_stopped
 NO_DRAFTS = "no other platform has drafts with a button of its own"
 
 
-@cannot(mastodon=POSTED_WHOLE, console=WHOLE)
+@cannot(mastodon=POSTED_WHOLE, github=POSTED_WHOLE, console=WHOLE)
 async def test_who_asked_stops_the_answer_and_nobody_else(bot: Bot) -> None:
     bot.answer, channel = write_until_stopped, bot.group()
     message = await bot.driver.say(channel, f"{bot.driver.mention} How do I stop it?")
@@ -29,7 +29,7 @@ async def test_who_asked_stops_the_answer_and_nobody_else(bot: Bot) -> None:
     assert (await press(bot, channel, data)).text == ENGLISH.nothing_to_stop
 
 
-@cannot(mastodon=POSTED_WHOLE, console=WHOLE)
+@cannot(mastodon=POSTED_WHOLE, github=POSTED_WHOLE, console=WHOLE)
 async def test_an_answer_that_comes_to_its_end_has_thumbs_in_its_place(bot: Bot) -> None:
     bot.answer, channel = write_until_stopped, bot.private()
     await bot.ask(channel, "How do I install it?")
@@ -37,7 +37,7 @@ async def test_an_answer_that_comes_to_its_end_has_thumbs_in_its_place(bot: Bot)
     assert list(get_feedback_buttons(bot, channel)) == ["👍", "👎"]
 
 
-@cannot(mastodon=POSTED_WHOLE, console=WHOLE, discord=NO_DRAFTS, slack=NO_DRAFTS)
+@cannot(mastodon=POSTED_WHOLE, github=POSTED_WHOLE, console=WHOLE, discord=NO_DRAFTS, slack=NO_DRAFTS)
 async def test_a_draft_is_stopped_by_the_platforms_own_button(bot: Bot) -> None:
     bot.answer, channel = write_until_stopped, bot.private()
     message = await bot.driver.say(channel, "How do I stop it?")

@@ -30,6 +30,7 @@ FORWARDED: dict[str, dict[str, Any]] = {
     "mastodon": {
         "quote": {"state": "accepted", "quoted_status": {"content": f"<p>{WORDS}</p>", "visibility": "public"}}
     },
+    "github": {"body": f"> {WORDS}"},
 }
 # A message whose words are all in something else than its text.
 WORDLESS: dict[str, dict[str, Any]] = {
@@ -54,7 +55,7 @@ async def test_a_forwarded_message_alone_is_the_question(bot: Bot) -> None:
     assert (entry.state, bot.script.question_texts) == ("answered", [WORDS])
 
 
-@cannot(mastodon=HAS_TEXT, console=ONLY_TEXT)
+@cannot(mastodon=HAS_TEXT, github=HAS_TEXT, console=ONLY_TEXT)
 async def test_a_question_below_an_alert_comes_with_the_alert(bot: Bot) -> None:
     channel = bot.group()
     alert = await bot.driver.say(channel, "", person=ROBOT, **WORDLESS[bot.driver.name])
@@ -64,7 +65,7 @@ async def test_a_question_below_an_alert_comes_with_the_alert(bot: Bot) -> None:
     assert [turn.text for turn in question.history] == [WORDS]
 
 
-@cannot(mastodon=ONLY_MENTIONS, console=ONLY_TEXT)
+@cannot(github=HAS_TEXT, mastodon=ONLY_MENTIONS, console=ONLY_TEXT)
 async def test_a_message_without_text_for_nobody_stays_unanswered(bot: Bot) -> None:
     entry = await bot.say_and_wait(bot.group(), "", **WORDLESS[bot.driver.name])
     assert (entry.state, bot.script.questions) == ("silent", [])

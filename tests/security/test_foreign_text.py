@@ -23,6 +23,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from bots.common.message_split import split_html, strip_tags, utf16_length
 from bots.console.adapter import parse_line
 from bots.discord import convert as discord, render as discord_render
+from bots.forges import convert as forges, render as forges_render
+from bots.forges.client import Comment as ForgeComment, Identity as ForgeIdentity, Topic as ForgeTopic
 from bots.http import convert as http
 from bots.mastodon import convert as mastodon, render as mastodon_render
 from bots.mastodon.client import Identity as MastodonIdentity
@@ -159,6 +161,7 @@ RENDERERS = {
     "telegram": (telegram_render.render, 4096, lambda part: utf16_length(strip_tags(part))),
     "discord": (discord_render.render, 2000, utf16_length),
     "slack": (slack_render.render, slack_render.MAX_CHARS, len),
+    "forges": (forges_render.render, 65_536, len),
     "mastodon": (lambda text: mastodon_render.render(text, (), 500), 500, mastodon_render.count_chars),
 }
 NOW = datetime(2026, 3, 5, tzinfo=UTC)
@@ -439,6 +442,20 @@ DISCORD_EVENT = {
     "attachments": [{"id": "9", "filename": "a.png", "content_type": "image/png"}],
     "referenced_message": None,
 }
+
+
+@given(text=TEXTS, title=TEXTS, quoted=TEXTS)
+def test_an_issue_and_a_comment_are_messages(text: str, title: str, quoted: str) -> None:
+    me = ForgeIdentity("kimas", "github.com")
+    topic = ForgeTopic("a/b", "issues/7", 7, title, text, "ann", 0.0)
+    own = ForgeComment(1, "issues/7", f"{quoted}\n\n{forges.MARKER}", "kimas", 0.0, 0.0)
+    comment = ForgeComment(2, "issues/7", f"> {quoted}\n\n{text}", "ben", 0.0, 0.0)
+    for message in (
+        forges.to_message("github", topic, me),
+        forges.to_comment_message("github", topic, comment, [own], me, is_edit=False),
+    ):
+        assert message.key.chat == "a/b"
+        assert len(message.text) <= 4000
 
 
 MASTODON_STATUS = {

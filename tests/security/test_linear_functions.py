@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from bots.discord.render import render as render_for_discord
+from bots.forges.render import render as render_for_forges
 from bots.mastodon.render import render as render_statuses
 from bots.slack.render import render as render_for_slack
 from bots.slack.visible_text import to_plain_text
@@ -228,7 +229,10 @@ def test_a_reply_full_of_citations_is_read_in_time(function: Function) -> None:
     assert find_growth(function, CITED, Growth(200, 0.0, 16_000, 0.02)) == ""
 
 
-@pytest.mark.parametrize("render", [render_for_telegram, render_for_discord, render_for_slack, render_for_mastodon])
+@pytest.mark.parametrize(
+    "render",
+    [render_for_telegram, render_for_discord, render_for_slack, render_for_mastodon, render_for_forges],
+)
 def test_a_table_with_one_long_cell_is_written_in_time(render: Function) -> None:
     def render_table(text: str) -> None:
         render("|---|---|\n" * (len(text) // 20) + text)

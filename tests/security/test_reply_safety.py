@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from bots.discord.render import render as render_discord
+from bots.forges.render import render as render_forge
 from bots.mastodon.render import render as render_mastodon
 from bots.slack.render import render as render_slack
 from bots.telegram.render import render as render_telegram
@@ -18,6 +19,7 @@ from core.types import Citation
 Render = Callable[[str, Sequence[Citation]], list[str]]
 PLATFORMS: dict[str, Render] = {
     "discord": render_discord,
+    "forges": render_forge,
     "mastodon": lambda text, citations: render_mastodon(text, citations, 500),
     "slack": render_slack,
     "telegram": render_telegram,

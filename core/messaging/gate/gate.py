@@ -32,7 +32,7 @@ from core.messaging.policy.permissions import ChatPolicy, Permissions, disabled_
 from core.observability.logs import get_logger
 from core.ports import Library
 from core.settings import GateSettings
-from core.storage.chat_history import ChatHistory, EarlierAnswer, HistoryMessage
+from core.storage.chat_history import ChatHistory, EarlierAnswer, HistoryMessage, get_thread
 from core.storage.overrides import LiveSettings, get_chat_name
 from core.types import Message, Skip, SkipReason, skip
 
@@ -138,7 +138,7 @@ class Gate:
             # Meanwhile the bot may have spoken in another thread of the chat.
             if reason := decision.reason or self._cooldown_reason(message, ()):
                 return _skip(reason)
-        self._last_unprompted_at = {**self._active_cooldowns(), get_chat_name(message): time.monotonic()}
+        self._last_unprompted_at = {**self._active_cooldowns(), _get_place(message): time.monotonic()}
         return GateDecision(True, canned_reply=decision.canned_reply, is_unprompted=True, opinion=decision.opinion)
 
     async def _resolve_doubt(
@@ -163,7 +163,7 @@ class Gate:
     def release_cooldown(self, message: Message) -> None:
         """End the cooldown after an unprompted answer that was never posted."""
         self._last_unprompted_at = {
-            chat: spoken_at for chat, spoken_at in self._last_unprompted_at.items() if chat != get_chat_name(message)
+            place: spoken_at for place, spoken_at in self._last_unprompted_at.items() if place != _get_place(message)
         }
 
     async def other_bot_reason(self, message: Message) -> SkipReason | None:
@@ -304,8 +304,14 @@ class Gate:
 
     def _cooldown_reason(self, message: Message, recent_messages: Sequence[HistoryMessage]) -> Skip | None:
         cooldown_s = self._gate_settings.cooldown_s
-        last_spoken_at = self._last_unprompted_at.get(get_chat_name(message), -float("inf"))
-        has_spoken_recently = any(other.has_unprompted_answer and other.age_s < cooldown_s for other in recent_messages)
+        last_spoken_at = self._last_unprompted_at.get(_get_place(message), -float("inf"))
+        is_topic = message.thread_state.is_topic
+        has_spoken_recently = any(
+            other.has_unprompted_answer
+            and other.age_s < cooldown_s
+            and (not is_topic or other.thread == get_thread(message))
+            for other in recent_messages
+        )
         if has_spoken_recently or time.monotonic() - last_spoken_at < cooldown_s:
             return skip(SkipReason.COOLDOWN, seconds=cooldown_s)
         return None
@@ -313,10 +319,16 @@ class Gate:
     def _active_cooldowns(self) -> dict[str, float]:
         now = time.monotonic()
         return {
-            chat: spoken_at
-            for chat, spoken_at in self._last_unprompted_at.items()
+            place: spoken_at
+            for place, spoken_at in self._last_unprompted_at.items()
             if now - spoken_at < self._gate_settings.cooldown_s
         }
+
+
+def _get_place(message: Message) -> str:
+    """Return the name of the place where an answer keeps the bot from speaking again: the chat, or a topic of it."""
+    chat = get_chat_name(message)
+    return f"{chat} {get_thread(message)}" if message.thread_state.is_topic else chat
 
 
 def _certain_silence_reason(message: Message) -> SkipReason | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -14,9 +15,17 @@ from core.errors import SourceError
 from core.markup.markdown import read_markdown
 from core.markup.writer import write_markdown
 from core.runtime.retry_after import read_retry_after
-from core.settings import ForgeSource
 from knowledge.web.addresses import is_web_address, redact_url
-from knowledge.web.client import Request, Response, ResponseTooLarge, WebClient, read_json, to_line, to_text
+from knowledge.web.client import (
+    RedirectCheck,
+    Request,
+    Response,
+    ResponseTooLarge,
+    WebClient,
+    read_json,
+    to_line,
+    to_text,
+)
 
 # How much is asked for at once, and where strangers wrote so much that a page is too large.
 PER_PAGE = 100
@@ -26,6 +35,8 @@ NOT_MODIFIED = 304
 # The pause when a rate limit names no time, and the longest pause that is accepted.
 DEFAULT_WAIT_S = 60.0
 MAX_WAIT_S = 7200.0
+MAX_DOUBLINGS = 6
+MAX_REASON_BYTES = 20_000
 STATUS_HINTS = {
     401: "the token is not accepted",
     403: "the token may not read it",
@@ -50,27 +61,60 @@ class RateLimited(Exception):
         self.until = until
 
 
-class ForgeApi:
-    """One project's API.
+class StatusError(SourceError):
+    """The service answered with a status that is no success; `reason` is what it says about it."""
 
-    `etags` are the ETags of earlier rounds by address; what this round got is in `received_etags`.
+    def __init__(self, text: str, status: int, reason: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class ApiLimits:
+    """How long a request may take, in seconds, and how large a reply may be, in KB."""
+
+    timeout_s: float
+    max_page_kb: int
+
+
+class ForgeApi:
+    """The API of a service.
+
+    `etags` are the ETags of earlier rounds by address; what this round got is in `received_etags`. `check_redirect`
+    raises `SourceError` for a redirect that is not to be followed.
     """
 
     def __init__(
-        self, client: WebClient, base: str, headers: Mapping[str, str], settings: ForgeSource, etags: Mapping[str, str]
+        self,
+        client: WebClient,
+        base: str,
+        headers: Mapping[str, str],
+        limits: ApiLimits,
+        *,
+        etags: Mapping[str, str],
+        check_redirect: RedirectCheck | None = None,
     ) -> None:
         self.received_etags: dict[str, str] = {}
         self._client = client
         self._base = base.rstrip("/")
         self._headers = headers
-        self._settings = settings
+        self._limits = limits
         self._etags = etags
+        self._check_redirect = check_redirect
         self._rate_limited_until = 0.0
+        self._refusal_count = 0
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
         """Return what is at a path. Raises `SourceError` and `RateLimited`."""
         response = await self._send(Request(self._build_url(path, params or {})))
         return await read_json(response)
+
+    async def change(self, method: str, path: str, body: Mapping[str, Any]) -> Any:
+        """Send a request that changes something, and return what the service says. Raises as `get` does."""
+        result: Any = await read_json(await self._send(Request(self._build_url(path, {}), method, body=dict(body))))
+        self._refusal_count = 0
+        return result
 
     async def pages(self, path: str, params: Mapping[str, str], *, conditional: bool = False) -> AsyncIterator[Any]:
         """Yield the objects of a list, page by page; nothing when `conditional` and the first page is as it was.
@@ -134,17 +178,21 @@ class ForgeApi:
         if self._rate_limited_until > time.time():
             raise RateLimited(self._rate_limited_until)
         headers = {**self._headers, **request.headers}
-        settings = self._settings
-        request = replace(request, headers=headers, timeout_s=settings.timeout_s, max_kb=settings.max_page_kb)
-        response = await self._client.fetch(request)
+        limits = self._limits
+        request = replace(request, headers=headers, timeout_s=limits.timeout_s, max_kb=limits.max_page_kb)
+        response = await self._client.fetch(request, self._check_redirect)
         if _is_rate_limited(response):
-            raise RateLimited(_rate_limit_reset(response.headers))
+            # Where the service names no time: what it lets through in between are not changes, of which it had enough.
+            self._rate_limited_until = _rate_limit_reset(response.headers, DEFAULT_WAIT_S * 2**self._refusal_count)
+            self._refusal_count = min(self._refusal_count + 1, MAX_DOUBLINGS)
+            raise RateLimited(self._rate_limited_until)
         if _is_used_up(response.headers):
             # This reply still counts; the next request would be one too many.
             self._rate_limited_until = _rate_limit_reset(response.headers)
         if response.status >= 300 and response.status != NOT_MODIFIED:
             hint = f": {STATUS_HINTS[response.status]}" if response.status in STATUS_HINTS else ""
-            raise SourceError(f"{redact_url(request.url)} answered with status {response.status}{hint}")
+            text = f"{redact_url(request.url)} answered with status {response.status}{hint}"
+            raise StatusError(text, response.status, _read_reason(response))
         return response
 
     def _build_url(self, path: str, params: Mapping[str, str]) -> str:
@@ -190,9 +238,19 @@ def _is_rate_limited(response: Response) -> bool:
     )
 
 
-def _rate_limit_reset(headers: Mapping[str, str]) -> float:
+def _rate_limit_reset(headers: Mapping[str, str], default_s: float = DEFAULT_WAIT_S) -> float:
     wait_s = read_retry_after(headers, max_s=MAX_WAIT_S)
-    return time.time() + (DEFAULT_WAIT_S if wait_s is None else max(wait_s, 1.0))
+    return time.time() + (default_s if wait_s is None else max(wait_s, 1.0))
+
+
+def _read_reason(response: Response) -> str:
+    """Return what a service says about a request that failed, in one line; "" where it says nothing."""
+    try:
+        values = json.loads(response.content[:MAX_REASON_BYTES])
+    except (ValueError, RecursionError):
+        return ""
+    reason = dig(values, "message") or dig(values, "error")
+    return to_line(reason if isinstance(reason, str) else json.dumps(reason) if reason else "", 200)
 
 
 def _is_used_up(headers: Mapping[str, str]) -> bool:

@@ -18,7 +18,7 @@ from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.state_files import TextStore
-from knowledge.sources.forge.api import MAX_WAIT_S, Comment, ForgeApi, ForgeClient, Item, RateLimited
+from knowledge.sources.forge.api import MAX_WAIT_S, ApiLimits, Comment, ForgeApi, ForgeClient, Item, RateLimited
 from knowledge.sources.forge.github import HEADERS, Github
 from knowledge.sources.forge.gitlab import Gitlab
 from knowledge.web.addresses import redact_url
@@ -185,12 +185,13 @@ class ForgeProject:
         settings = self._settings
         headers = await asyncio.to_thread(self._auth_headers)
         etags = {address: etag for kind_etags in sync_state.tags.values() for address, etag in kind_etags.items()}
+        limits = ApiLimits(settings.timeout_s, settings.max_page_kb)
         async with WebClient(settings.allow_private) as web_client:
             if isinstance(settings, GithubSource):
-                api = ForgeApi(web_client, settings.api_url, {**HEADERS, **headers}, settings, etags)
+                api = ForgeApi(web_client, settings.api_url, {**HEADERS, **headers}, limits, etags=etags)
                 yield Github(api, settings), api
             else:
-                api = ForgeApi(web_client, settings.api_url, headers, settings, etags)
+                api = ForgeApi(web_client, settings.api_url, headers, limits, etags=etags)
                 yield Gitlab(api, settings), api
 
     def _auth_headers(self) -> dict[str, str]:

@@ -486,6 +486,8 @@ def test_of_every_section_it_is_decided_whether_it_makes_answers() -> None:
         "discord",
         "slack",
         "mastodon",
+        "github",
+        "gitlab",
         "http",
         "api",
         "bots",

@@ -243,6 +243,21 @@ async def test_who_spoke_unasked_is_quiet_for_a_while(journal: Journal) -> None:
     assert (await second_group.judge(message(4, text, person="bob"))).should_speak
 
 
+async def test_in_a_topic_of_its_own_it_speaks_all_the_same(journal: Journal) -> None:
+    def topic(number: int, text: str, name: str) -> Message:
+        state = ThreadState(is_topic=True)
+        return message(number, text, person=f"p{number}", key=replace(CHAT, thread=name), thread_state=state)
+
+    group = Group.of(journal, cooldown_s=60)
+    first = topic(1, QUESTION, "issues/1")
+    assert (await group.judge(first)).should_speak
+    await group.answered(first)
+    for current in (group, Group.of(journal, cooldown_s=60)):
+        assert (await current.judge(topic(2, "Where is memory stored?", "issues/2"))).should_speak
+        again = await current.judge(topic(3, "Where is memory stored?", "issues/1"))
+        assert not again.should_speak
+
+
 async def test_two_questions_at_once_get_one_answer(journal: Journal) -> None:
     group = Group.of(journal, wait_s=5)
     item = message(1)

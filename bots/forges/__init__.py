@@ -1,0 +1,1 @@
+"""GitHub and GitLab: `adapter` asks what is new, `convert` makes messages of it, `sink` comments through `client`."""

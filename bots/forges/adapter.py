@@ -1,0 +1,382 @@
+"""The adapter of forges: it asks each project what is new, and delivers every issue and comment once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bots.common.adapter import ClientAdapter, read_secret
+from bots.common.caches import BoundedDict
+from bots.common.connection import TokenRefused
+from bots.common.events import IgnoredEvent, record_ignored
+from bots.common.positions import PositionStore
+from bots.common.reply_sink import SilentSink
+from bots.forges.client import Comment, ForgeClient, Identity, Reaction, Topic
+from bots.forges.connection import ForgeIntervals
+from bots.forges.convert import (
+    get_closed_reason,
+    get_skip_reason,
+    has_answer_of_people,
+    is_own,
+    to_comment_message,
+    to_message,
+    to_rating,
+)
+from bots.forges.github import GithubClient
+from bots.forges.gitlab import GitlabClient
+from bots.forges.sink import ForgeSink
+from bots.forges.webhooks import WebhookServer
+from core.errors import MessageDeleted, PlatformError
+from core.messaging.feedback.rating_buttons import read_reaction
+from core.observability.logs import get_logger
+from core.ports import Delivery, MessageHandler, Sink
+from core.runtime.tasks import wait_for
+from core.settings import GithubSettings, GitlabSettings, Secret
+from core.types import Message
+
+_log = get_logger(__name__)
+
+UNREADABLE_MESSAGE = "{platform}.token cannot be read: {error}. Make one in the settings of the bot's account"
+UNREADABLE_WEBHOOK_MESSAGE = "{platform}.webhook_secret cannot be read: {error}. Make one with: openssl rand -hex 32"
+MIN_SECRET_CHARS = 16
+TITLES = {"github": "GitHub", "gitlab": "GitLab"}
+# Comments that were delivered may be listed again.
+MAX_KNOWN_COMMENTS = 10_000
+# So many of the newest answers of a project are watched for reactions.
+MAX_WATCHED_ANSWERS = 50
+LOOK_BACK_S = 7 * 86_400
+S_PER_H = 3600.0
+
+
+@dataclass(slots=True)
+class Round:
+    """What one look at a project has asked for already: topics with the comments below them, by path."""
+
+    topics: dict[str, tuple[Topic, Sequence[Comment]]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Project:
+    """A project, its newest answers and their reactions. `is_read` says that no topic was left for the next round."""
+
+    name: str
+    answers: BoundedDict[int, Comment] = field(default_factory=lambda: BoundedDict(MAX_WATCHED_ANSWERS))
+    has_answers_of_old: bool = False
+    reactions: dict[str, tuple[Comment, Reaction]] = field(default_factory=dict)
+    is_read: bool = False
+    reactions_read_at: float = 0.0
+
+
+class ForgeAdapter(ClientAdapter[ForgeClient]):
+    """One account, and the projects in which it answers. `port` is where webhooks arrive, once it listens.
+
+    The first look at a project only notes how far it is. From then on topics are delivered by their number, once they
+    are `wait_h` old, and comments by the time of their last change.
+    """
+
+    can_fetch_attachments = False
+    can_resolve_doubt = True
+    read_only_calls = (
+        "get_identity",
+        "get_project",
+        "get_last_number",
+        "list_topics",
+        "get_topic",
+        "get_last_comment",
+        "list_comments",
+        "get_comment",
+        "list_comments_below",
+        "list_reactions",
+        "forget_older_etags",
+        "close",
+    )
+    _intervals: ForgeIntervals
+
+    def __init__(
+        self,
+        settings: GithubSettings | GitlabSettings,
+        positions: PositionStore,
+        intervals: ForgeIntervals | None = None,
+        *,
+        read_only: bool = False,
+    ) -> None:
+        super().__init__(intervals or ForgeIntervals(), read_only=read_only)
+        self._settings = settings
+        self._positions = positions
+        self.name = get_platform(settings)
+        self.title = TITLES[self.name]
+        self._projects = [Project(name) for name in get_projects(settings)]
+        self._me = Identity()
+        self._woken = asyncio.Event()
+        self.port = 0
+        self._known_topics = BoundedDict[tuple[str, str], None](MAX_KNOWN_COMMENTS)
+        self._known_comments = BoundedDict[tuple[str, int], float](MAX_KNOWN_COMMENTS)
+
+    @property
+    def bot_id(self) -> str:
+        """The bot's login, once it is open."""
+        return self._me.login
+
+    def spell_command(self, usage: str) -> str:
+        """Return how a command is given: with a mention."""
+        return f"`@{self._me.login} /{usage}`"
+
+    async def listen(self, receive: MessageHandler) -> None:
+        """Deliver messages until cancelled. Outages are waited out; raises `PlatformError` for a revoked token."""
+        secret = self._settings.webhook_secret
+        if secret is None:
+            await self._poll(receive)
+            return
+        text = await _read_secret(secret, UNREADABLE_WEBHOOK_MESSAGE, self.name)
+        if len(text) < MIN_SECRET_CHARS:
+            raise PlatformError(
+                f"{self.name}.webhook_secret is too short: give it at least {MIN_SECRET_CHARS} characters"
+            )
+        async with WebhookServer(self._settings, self.name, text, self._wake).serve() as port:
+            self.port = port
+            _log.info(f"{self.name}.listening", host=self._settings.host, port=port)
+            await self._poll(receive)
+
+    def _wake(self, project: str) -> None:
+        """Look at once, if a webhook is about one of the projects, or does not say."""
+        names = {item.name.casefold() for item in self._projects}
+        if not project or project.casefold() in names:
+            self._woken.set()
+
+    async def _poll(self, receive: MessageHandler) -> None:
+        """Look at all projects in turn, for ever."""
+        retry_loop = self._make_retry_loop("poll", self.connection)
+        while True:
+            self._woken.clear()
+            failures = dict[str, Exception]()
+            for project in self._projects:
+                try:
+                    await self._look(project, receive)
+                except TokenRefused as error:
+                    await self._check_token(self._get_client().get_identity)
+                    failures[project.name] = error
+                except Exception as error:
+                    # Any error: what could not be saved must be read again. Other projects do not wait for this one.
+                    failures[project.name] = error
+            self._get_client().forget_older_etags()
+            self._note_failures(failures)
+            if len(failures) == len(self._projects):
+                await retry_loop.wait(next(iter(failures.values())))
+            else:
+                retry_loop.mark_recovered()
+                await wait_for(self._woken, self._settings.poll_s)
+
+    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
+        """Return a sink that answers this message; `previous_reply_id` is that of a reply sent before a crash."""
+        if read_reaction(message):
+            return SilentSink()
+        # Another account's comment cannot be edited.
+        own_reply_id = previous_reply_id if message.bot in ("", self._me.login) else ""
+        return ForgeSink(
+            self._get_client(),
+            self._me,
+            self._settings,
+            message,
+            delivery,
+            previous_reply_id=own_reply_id,
+            intervals=self._intervals,
+        )
+
+    async def _connect(self) -> ForgeClient:
+        return await connect(self._settings, self._intervals)
+
+    async def _set_up(self, client: ForgeClient) -> None:
+        self._me = await self._retry_until_ok(client.get_identity)
+        _log.info(f"{self.name}.open", bot=self._me.login, projects=[project.name for project in self._projects])
+
+    def _hint(self, error: Exception) -> str:
+        return "retrying; issues and comments wait on the server"
+
+    def _note_failures(self, failures: dict[str, Exception]) -> None:
+        """Say which projects cannot be read while others can."""
+        is_partial = len(failures) < len(self._projects)
+        warning = "; ".join(f"cannot read {name}: {error}" for name, error in failures.items()) if is_partial else ""
+        if warning and not self.connection.warning:
+            _log.warning(f"{self.name}.projects_unreadable", error=warning)
+        self.connection.warning = warning
+
+    async def _look(self, project: Project, receive: MessageHandler) -> None:
+        """Deliver what is new in a project."""
+        current_round = Round()
+        try:
+            await self._read_topics(project, receive)
+            await self._read_comments(project, current_round, receive)
+            await self._read_reactions(project, receive)
+        except MessageDeleted as error:
+            raise PlatformError(
+                f"{project.name} is not there, has moved, or the token may not read it ({error})"
+            ) from error
+
+    async def _read_topics(self, project: Project, receive: MessageHandler) -> None:
+        """Deliver new topics, the oldest first, once people have had their time; those for the bot at once."""
+        client = self._get_client()
+        position_name = self._position_name(project, "topics")
+        position = await self._positions.load(position_name)
+        if position is None:
+            await self._positions.save(position_name, await client.get_last_number(project.name))
+            return
+        # What waits, or could not be delivered, has to be listed again although nothing is new.
+        topics = [topic async for topic in client.list_topics(project.name, position, is_conditional=project.is_read)]
+        latest_time = time.time() - self._settings.wait_h * S_PER_H
+        project.is_read = False
+        is_waiting = False
+        for topic in sorted(topics, key=lambda topic: topic.number):
+            message = to_message(self.name, topic, self._me)
+            if not message.addressed and topic.created_at > latest_time:
+                is_waiting = True
+                continue
+            await self._deliver_topic(topic, message, receive)
+            if not is_waiting:
+                await self._positions.save(position_name, topic.number)
+        project.is_read = not is_waiting
+
+    async def _deliver_topic(self, topic: Topic, message: Message, receive: MessageHandler) -> None:
+        key = (topic.project, topic.path)
+        if key in self._known_topics:
+            return
+        reason = get_skip_reason(topic.author, topic.text, self._me, is_by_bot=topic.is_by_bot)
+        reason = reason or get_closed_reason(topic)
+        if not reason and self._settings.wait_h and not message.addressed and topic.comment_count:
+            comments = await self._get_client().list_comments_below(topic.project, topic.path)
+            reason = "answered by people" if has_answer_of_people(topic, comments, self._me) else ""
+        await self._deliver(IgnoredEvent(reason) if reason else message, receive, "topic")
+        self._known_topics[key] = None
+
+    async def _read_comments(self, project: Project, current_round: Round, receive: MessageHandler) -> None:
+        """Deliver the comments that changed, the earliest change first. The time of the last one is asked for again:
+        there may be others of the same second.
+        """
+        client = self._get_client()
+        since_name = self._position_name(project, "changes")
+        number_name = self._position_name(project, "comments")
+        since = await self._positions.load(since_name)
+        last_number = await self._positions.load(number_name)
+        if since is None or last_number is None:
+            since, last_number = await client.get_last_comment(project.name)
+            await self._positions.save(number_name, last_number)
+            await self._positions.save(since_name, since)
+            return
+        if not project.has_answers_of_old:
+            # What people think of answers from before the start counts as well.
+            async for comment in client.list_comments(project.name, max(since - LOOK_BACK_S, 0)):
+                self._watch(project, comment)
+            project.has_answers_of_old = True
+        highest_number = last_number
+        async for comment in client.list_comments(project.name, since):
+            if comment is None:
+                await self._deliver(IgnoredEvent("malformed", is_expected=False), receive, "comment")
+                continue
+            key = (project.name, comment.number)
+            if self._known_comments.get(key) == comment.updated_at:
+                continue
+            # A comment that changed may be listed behind later ones: what was there before this round is no new one.
+            await self._handle_comment(project, comment, current_round, receive, is_edit=comment.number <= last_number)
+            self._known_comments[key] = comment.updated_at
+            highest_number = max(highest_number, comment.number)
+            await self._positions.save(since_name, int(comment.updated_at))
+        if highest_number > last_number:
+            await self._positions.save(number_name, highest_number)
+
+    def _watch(self, project: Project, comment: Comment | None) -> None:
+        """Keep an answer in mind: people may react to it."""
+        if comment and is_own(comment, self._me) and comment.topic_path:
+            project.answers[comment.number] = comment
+
+    async def _handle_comment(
+        self, project: Project, comment: Comment, current_round: Round, receive: MessageHandler, *, is_edit: bool
+    ) -> None:
+        self._watch(project, comment)
+        reason = get_skip_reason(comment.author, comment.text, self._me, is_by_bot=comment.is_by_bot)
+        if not comment.topic_path:
+            reason = "not below an issue"
+        message = (
+            IgnoredEvent(reason) if reason else await self._convert_comment(comment, project, current_round, is_edit)
+        )
+        await self._deliver(message, receive, "comment")
+
+    async def _convert_comment(
+        self, comment: Comment, project: Project, current_round: Round, is_edit: bool
+    ) -> Message | IgnoredEvent:
+        """Convert a comment, with the topic and those above it."""
+        try:
+            topic, comments = await self._get_thread(project, comment.topic_path, current_round)
+        except MessageDeleted:
+            return IgnoredEvent("below an issue that is gone")
+        if reason := get_closed_reason(topic):
+            return IgnoredEvent(reason)
+        above = [other for other in comments if other.number < comment.number]
+        own_comments = [other for other in above if is_own(other, self._me)]
+        if len(own_comments) >= self._settings.answers_per_thread:
+            return IgnoredEvent(f"{len(own_comments)} answers below this issue already", is_expected=False)
+        message = to_comment_message(self.name, topic, comment, above, self._me, is_edit=is_edit)
+        if self._settings.wait_h and not (message.addressed or own_comments):
+            return IgnoredEvent("people answer first")
+        return message
+
+    async def _get_thread(self, project: Project, path: str, current_round: Round) -> tuple[Topic, Sequence[Comment]]:
+        if path not in current_round.topics:
+            client = self._get_client()
+            topic = await client.get_topic(project.name, path)
+            current_round.topics[path] = (topic, await client.list_comments_below(project.name, path))
+        return current_round.topics[path]
+
+    async def _read_reactions(self, project: Project, receive: MessageHandler) -> None:
+        """Deliver what people think of the newest answers, as far as it changed."""
+        now = time.monotonic()
+        if now - project.reactions_read_at < self._intervals.reactions_s:
+            return
+        project.reactions_read_at = now
+        found = dict[str, tuple[Comment, Reaction]]()
+        for comment in list(project.answers.values()):
+            try:
+                reactions = await self._get_client().list_reactions(project.name, comment.topic_path, comment.number)
+            except MessageDeleted:
+                continue
+            found |= {reaction.id: (comment, reaction) for reaction in reactions}
+        earlier = project.reactions
+        for key, (comment, reaction) in (earlier | found).items():
+            if (key in found) != (key in earlier):
+                rating = to_rating(self.name, project.name, comment, reaction, self._me, is_removed=key not in found)
+                await self._deliver(rating, receive, "reaction")
+        project.reactions = found
+
+    def _position_name(self, project: Project, kind: str) -> str:
+        return f"{self._me.login}:{project.name}:{kind}"
+
+    async def _deliver(self, message: Message | IgnoredEvent, receive: MessageHandler, kind: str) -> None:
+        if isinstance(message, Message):
+            await receive(message)
+        else:
+            record_ignored(self.skipped, f"{self.name}.event_skipped", message, kind=kind)
+
+
+def get_platform(settings: GithubSettings | GitlabSettings) -> str:
+    """Return the platform that a section is about."""
+    return "github" if isinstance(settings, GithubSettings) else "gitlab"
+
+
+def get_projects(settings: GithubSettings | GitlabSettings) -> Sequence[str]:
+    """Return the names of the projects in which the account answers."""
+    return settings.repositories if isinstance(settings, GithubSettings) else settings.projects
+
+
+async def connect(settings: GithubSettings | GitlabSettings, intervals: ForgeIntervals) -> ForgeClient:
+    """Read the token and make a client. Raises `PlatformError`."""
+    platform = get_platform(settings)
+    token = await _read_secret(settings.token, UNREADABLE_MESSAGE, platform)
+    if not token or any(character.isspace() for character in token):
+        raise PlatformError(f"{platform}.token is empty or has spaces in it: copy the access token anew")
+    if isinstance(settings, GithubSettings):
+        return GithubClient(settings, token, intervals)
+    return GitlabClient(settings, token, intervals)
+
+
+async def _read_secret(secret: Secret, message: str, platform: str) -> str:
+    return await asyncio.to_thread(read_secret, secret, message.replace("{platform}", platform))

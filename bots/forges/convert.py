@@ -1,0 +1,161 @@
+"""From an issue, a comment or a reaction to a message: who wrote what where, and whether the bot was meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from bots.common.events import IgnoredEvent
+from bots.forges.client import Comment, Identity, Reaction, Topic
+from bots.forges.visible_text import (
+    mentions,
+    remove_comments,
+    remove_mentions,
+    shorten_text,
+    split_pictures,
+    split_quotes,
+)
+from core.messaging.feedback.rating_buttons import to_reaction
+from core.types import ConversationKey, Message, ThreadState
+
+# What the bot's comments end in, so that it knows them again; readers do not see it.
+MARKER = "<!-- kimas "
+_COMMAND = re.compile(r"/([A-Za-z0-9_]{1,40})(?:\s+(.*))?", re.DOTALL)
+_WORDS = re.compile(r"[^\W_]+")
+# So many words of a comment in a row are a quotation of it.
+MIN_QUOTED_WORDS = 3
+
+
+def get_skip_reason(author: str, text: str, me: Identity, *, is_by_bot: bool) -> str:
+    """Return why nothing that an account wrote is answered, or ""."""
+    if author.casefold() == me.login.casefold() or MARKER in text:
+        return "written by the bot itself"
+    return "written by a bot" if is_by_bot or not author else ""
+
+
+def get_closed_reason(topic: Topic) -> str:
+    """Return why a topic takes no answers, or ""."""
+    if topic.is_confidential:
+        return "confidential"
+    if topic.is_locked:
+        return "locked"
+    return "" if topic.is_open else "closed"
+
+
+def is_own(comment: Comment, me: Identity) -> bool:
+    """Return whether a comment is an answer of the bot's."""
+    return comment.author.casefold() == me.login.casefold() and MARKER in comment.text
+
+
+def has_answer_of_people(topic: Topic, comments: Sequence[Comment], me: Identity) -> bool:
+    """Return whether somebody else than the author has said anything below a topic."""
+    return any(
+        comment.author != topic.author and not get_skip_reason(comment.author, "", me, is_by_bot=comment.is_by_bot)
+        for comment in comments
+    )
+
+
+def to_message(platform: str, topic: Topic, me: Identity) -> Message:
+    """Convert a topic. It counts as sent when its turn has come: nobody has moved on since.
+
+    `reference` holds what a reply needs: `project`, `topic`, `comment` (0 for none).
+    """
+    words, quoted = split_quotes(remove_comments(topic.text))
+    is_addressed = mentions(topic.text, me.login) or mentions(topic.title, me.login)
+    title, further_attachments = split_pictures(remove_mentions(topic.title, me.login))
+    words, attachments = split_pictures(words)
+    body = remove_mentions(words, me.login)
+    command, text = _split_command(body or title, is_addressed=is_addressed)
+    return Message(
+        topic.path,
+        ConversationKey(platform, topic.project, topic.path),
+        topic.author,
+        topic.author,
+        text if command else shorten_text(f"{title}\n\n{body}".strip()),
+        datetime.now(UTC),
+        addressed=is_addressed,
+        command=command,
+        quoted=shorten_text(quoted),
+        bot=me.login,
+        reference={"project": topic.project, "topic": topic.path, "comment": 0},
+        attachments=(*attachments, *further_attachments),
+        is_post=False,
+        thread_state=ThreadState(is_topic=True),
+    )
+
+
+def to_comment_message(
+    platform: str,
+    topic: Topic,
+    comment: Comment,
+    above: Sequence[Comment],
+    me: Identity,
+    *,
+    is_edit: bool,
+) -> Message:
+    """Convert a comment with those above it, the first one at their head."""
+    words, quoted = split_quotes(remove_comments(comment.text))
+    own_comments = [other for other in above if is_own(other, me)]
+    quoted_comment = next((own for own in reversed(own_comments) if _is_quoted(quoted, own)), None)
+    is_addressed = quoted_comment is not None or mentions(comment.text, me.login)
+    words, attachments = split_pictures(words)
+    command, text = _split_command(remove_mentions(words, me.login), is_addressed=is_addressed)
+    # Below an answer the opening post is a part of the conversation.
+    opening_post = "" if own_comments else f"{topic.title}\n\n{remove_comments(topic.text)}".strip()
+    return Message(
+        str(comment.number),
+        ConversationKey(platform, topic.project, topic.path),
+        comment.author,
+        comment.author,
+        shorten_text(text),
+        datetime.fromtimestamp(comment.created_at, UTC),
+        addressed=is_addressed,
+        command=command,
+        reply_to=str(quoted_comment.number) if quoted_comment else topic.path,
+        quoted=shorten_text(quoted or opening_post),
+        quotes_bot=quoted_comment is not None,
+        bot=me.login,
+        reference={"project": topic.project, "topic": topic.path, "comment": comment.number},
+        attachments=attachments,
+        is_edit=is_edit,
+        is_post=False,
+        thread_state=ThreadState(is_shared=True if own_comments else None, is_topic=True),
+    )
+
+
+def to_rating(
+    platform: str, project: str, comment: Comment, reaction: Reaction, me: Identity, *, is_removed: bool = False
+) -> Message | IgnoredEvent:
+    """Convert a reaction to an answer."""
+    if reason := get_skip_reason(reaction.author, "", me, is_by_bot=reaction.is_by_bot):
+        return IgnoredEvent(reason)
+    press = Message(
+        f"reaction {reaction.id}{' off' if is_removed else ''}",
+        ConversationKey(platform, project),
+        reaction.author,
+        reaction.author,
+        "",
+        datetime.now(UTC),
+        bot=me.login,
+        reference={"project": project, "topic": comment.topic_path, "comment": comment.number},
+    )
+    rating = to_reaction(press, reaction.emoji, str(comment.number), is_removed=is_removed)
+    return rating or IgnoredEvent("a reaction that rates nothing")
+
+
+def _split_command(text: str, *, is_addressed: bool) -> tuple[str, str]:
+    # A path at the beginning of an issue is no command.
+    match = _COMMAND.fullmatch(text) if is_addressed else None
+    return (match[1].lower(), match[2] or "") if match else ("", text)
+
+
+def _is_quoted(quoted: str, comment: Comment) -> bool:
+    """Return whether a quotation begins with a line of a comment, or a part of one, whatever its markup."""
+    first_line = next((line for line in quoted.split("\n") if line.strip()), "")
+    quoted_words = _WORDS.findall(first_line)
+    lines = [_WORDS.findall(line) for line in comment.text.split("\n")]
+    if not quoted_words or quoted_words in lines:
+        return bool(quoted_words)
+    words = f" {' '.join(quoted_words)} "
+    return len(quoted_words) >= MIN_QUOTED_WORDS and any(words in f" {' '.join(line)} " for line in lines)

@@ -1,0 +1,45 @@
+"""What `kimas init` and `kimas check --live` learn about an account and its projects; nothing is changed."""
+
+from __future__ import annotations
+
+from bots.common.connection import NotAllowed, Refused
+from bots.common.diagnosis import Diagnosis, Problem, Scope
+from bots.forges.adapter import connect, get_projects
+from bots.forges.client import ForgeClient
+from bots.forges.connection import ForgeIntervals
+from core.errors import MessageDeleted
+from core.settings import GithubSettings, GitlabSettings
+
+RIGHTS = "give the token the right to write issues (docs/forges.md)"
+
+
+async def diagnose(settings: GithubSettings | GitlabSettings, scope: Scope) -> Diagnosis:
+    """Return what is known of the account and its projects. Raises `PlatformError` for a token that does not work."""
+    client = await connect(settings, ForgeIntervals())
+    try:
+        me = await client.get_identity()
+        problems = [problem for project in get_projects(settings) for problem in await _check_project(client, project)]
+    finally:
+        await client.close()
+    problems += [
+        Problem(f"the chat {chat} is in no project that the bot reads: add it there", is_error=False)
+        for chat in scope.chats
+        if chat not in get_projects(settings)
+    ]
+    return Diagnosis(f"{me.login} on {me.host}", f"mention @{me.login} in an issue", tuple(problems))
+
+
+async def _check_project(client: ForgeClient, project: str) -> list[Problem]:
+    try:
+        is_archived = (await client.get_project(project)).get("archived") is True
+        await client.get_last_comment(project)
+        if not is_archived:
+            await client.try_empty_write(project)
+    except MessageDeleted as error:
+        return [Problem(f"{project} is not there, has moved, has no issues, or the token may not read it ({error})")]
+    except NotAllowed as error:
+        return [Problem(f"the bot cannot comment in {project} ({error}): {RIGHTS}")]
+    except Refused:
+        # What has no title is refused to who may write.
+        return []
+    return [Problem(f"{project} is archived: nobody can comment there")] if is_archived else []

@@ -1,0 +1,283 @@
+"""What is new in a repository, against a strict server: each issue and comment once, in order, whatever breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bots.common.diagnosis import Scope
+from bots.forges.adapter import ForgeAdapter
+from bots.forges.diagnosis import diagnose
+from core.errors import PlatformError
+from tests.support.forge_helpers import ForgeBot, settings
+from tests.support.mastodon_helpers import MemoryPositions
+from tests.support.peers.github import BOT, REPOSITORY, GithubPeer
+
+AUTO = {"gate": {"mode": "auto", "wait_s": 0, "threshold": 0}}
+
+
+async def test_an_issue_and_a_comment_that_mention_the_bot_are_answered(bot: ForgeBot, peer: GithubPeer) -> None:
+    answer = await bot.ask()
+    assert answer.text.startswith("Use pip.")
+    number = peer.open("It crashes", "At the start.", "ben")
+    comment = peer.comment(number, "Any idea, @Kimas?", "cat")
+    assert await bot.outcome(comment) == ("answered", "")
+    assert [question.text for question in bot.questions] == ["A question\n\nhow do I install it?", "Any idea?"]
+    assert await bot.outcome(f"issues/{number}") == ("silent", "the bot was not addressed")
+    assert peer.violations == []
+
+
+async def test_the_first_start_answers_nothing_of_old(peer: GithubPeer, tmp_path: Path) -> None:
+    for number in range(200):
+        issue = peer.open(f"Old {number}", "@kimas how?")
+        peer.comment(issue, "@kimas and how?")
+    bot = ForgeBot(peer, tmp_path)
+    async with bot:
+        await bot.ask()
+        assert len(peer.posts()) == 1
+        # Neither does any later one.
+        await bot.restart()
+        await bot.ask()
+    assert len(peer.posts()) == 2
+
+
+async def test_pull_requests_and_comments_below_them_are_left_alone(bot: ForgeBot, peer: GithubPeer) -> None:
+    pull = peer.open("A change", "@kimas how is it?", is_pull=True)
+    peer.comment(pull, "@kimas and this?")
+    await bot.skipped("not below an issue")
+    await bot.ask()
+    assert len(peer.posts()) == 1
+
+
+async def test_what_came_while_the_bot_was_down_is_answered_once_and_in_order(bot: ForgeBot, peer: GithubPeer) -> None:
+    first = await bot.ask()
+    await bot.stop()
+    issues = [peer.open(f"Issue {number}", "@kimas how?", f"person{number}") for number in range(3)]
+    comments = [peer.comment(first.number, f"@kimas how, {number}?", f"person{number}") for number in range(3)]
+    await bot.start()
+    for message in (*(f"issues/{number}" for number in issues), *comments):
+        assert await bot.outcome(message) == ("answered", "")
+    await bot.restart()
+    await bot.ask()
+    assert len(peer.posts()) == 8
+    assert [question.text for question in bot.questions if ", " in question.text] == [f"how, {n}?" for n in range(3)]
+
+
+async def test_the_last_of_250_comments_is_found(bot: ForgeBot, peer: GithubPeer) -> None:
+    number = peer.open("A long thread", "Hello.")
+    await bot.stop()
+    peer.bots.add("robot")
+    for _ in range(250):
+        peer.comment(number, "Me too.", "robot")
+    last = peer.comment(number, "@kimas how?")
+    await bot.start()
+    assert await bot.outcome(last) == ("answered", "")
+
+
+async def test_a_comment_that_changed_while_others_came_hides_none(bot: ForgeBot, peer: GithubPeer) -> None:
+    answer = await bot.ask()
+    await bot.stop()
+    first = peer.comment(answer.number, "@kimas one?", "ben")
+    second = peer.comment(answer.number, "@kimas two?", "cat")
+    # It is listed behind the second one now.
+    peer.edit(first, "@kimas one, please?")
+    peer.handbook.notes[first].updated += 2
+    await bot.start()
+    assert await bot.outcome(second) == ("answered", "")
+    assert await bot.outcome(first) == ("answered", "")
+
+
+async def test_a_question_that_changes_before_its_answer_is_read_anew(peer: GithubPeer, tmp_path: Path) -> None:
+    bot = ForgeBot(peer, tmp_path)
+    bot.changes = {"run": {"workers": 1}}
+    async with bot:
+        answer = await bot.ask()
+        comment = peer.comment(answer.number, "@kimas how?")
+        assert await bot.outcome(comment) == ("answered", "")
+        peer.edit(comment, "@kimas how, on Windows?")
+        await peer.until_polled(3)
+    # The answer is there: a new text of an old question asks nothing.
+    assert len(peer.posts()) == 2
+
+
+@pytest.mark.parametrize(
+    ("author", "text", "reason"),
+    [
+        (BOT, "@kimas how?", "written by the bot itself"),
+        ("KIMAS", "@kimas how?", "written by the bot itself"),
+        ("somebody", "@kimas how?\n<!-- kimas 1234 -->", "written by the bot itself"),
+        ("dependabot[bot]", "@kimas how?", "written by a bot"),
+        ("robot", "@kimas how?", "written by a bot"),
+        ("", "@kimas how?", "written by a bot"),
+    ],
+)
+async def test_bots_are_left_alone(bot: ForgeBot, peer: GithubPeer, author: str, text: str, reason: str) -> None:
+    peer.bots.add("robot")
+    number = peer.open("Hello", "Hello.")
+    comment = peer.comment(number, text, author)
+    issue = peer.open("Hello", text, author)
+    await bot.skipped(reason)
+    await bot.ask()
+    assert [note.id for note in peer.posts() if note.number in (number, issue) and note.id != comment] == []
+
+
+async def test_two_programs_that_answer_each_other_stop(peer: GithubPeer, tmp_path: Path) -> None:
+    bot = ForgeBot(peer, tmp_path, answers_per_thread=3)
+    async with bot:
+        answer = await bot.ask(author="program")
+        for _ in range(2):
+            assert await bot.outcome(peer.comment(answer.number, "@kimas and why?", "program")) == ("answered", "")
+        peer.comment(answer.number, "@kimas and why?", "program")
+        await bot.skipped("3 answers below this issue already")
+    assert len(peer.posts()) == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "> @kimas how do I install it?\n\nI wonder as well.",
+        "`@kimas` is a bot.",
+        "```\n@kimas how?\n```",
+        "<!-- @kimas how? -->\nHello there.",
+        "Ask @kimas-team, or me@kimas.dev.",
+        "See https://example.org/@kimas for more.",
+    ],
+)
+async def test_a_name_in_what_is_quoted_or_code_asks_nothing(bot: ForgeBot, peer: GithubPeer, text: str) -> None:
+    answer = await bot.ask()
+    comment = peer.comment(answer.number, text, "ben")
+    issue = peer.open("Hello", text, "ben")
+    assert (await bot.outcome(comment))[0] == "silent"
+    assert (await bot.outcome(f"issues/{issue}"))[0] == "silent"
+    assert len(peer.posts()) == 1
+
+
+async def test_a_comment_that_quotes_an_answer_is_a_question_about_it(bot: ForgeBot, peer: GithubPeer) -> None:
+    answer = await bot.ask()
+    comment = peer.comment(answer.number, "> Use pip.\n\nWhich version of it?", "ben")
+    assert await bot.outcome(comment) == ("answered", "")
+    assert bot.questions[1].text.endswith("Which version of it?")
+
+
+async def test_a_follow_up_below_an_answer_needs_no_mention(bot: ForgeBot, peer: GithubPeer) -> None:
+    answer = await bot.ask()
+    follow_up = peer.comment(answer.number, "And how do I install it on Windows?")
+    assert await bot.outcome(follow_up) == ("answered", "")
+    thanks = peer.comment(answer.number, "Thanks a lot.")
+    assert (await bot.outcome(thanks))[0] == "silent"
+
+
+@pytest.mark.parametrize(("change", "reason"), [({"state": "closed"}, "closed"), ({"locked": True}, "locked")])
+async def test_closed_and_locked_issues_are_left_alone(
+    bot: ForgeBot, peer: GithubPeer, change: dict[str, object], reason: str
+) -> None:
+    number = peer.open("Old", "Hello.", **change)
+    peer.comment(number, "@kimas how?")
+    await bot.skipped(reason)
+    peer.open("Older", "@kimas how?", **change)
+    await bot.ask()
+    assert len(peer.posts()) == 1
+
+
+async def test_people_answer_first(peer: GithubPeer, tmp_path: Path) -> None:
+    bot = ForgeBot(peer, tmp_path, wait_h=2)
+    bot.changes = AUTO
+    async with bot:
+        answered = peer.open("How do I install it?", age_h=1.9999)
+        peer.comment(answered, "Use apt.", "ben")
+        unanswered = peer.open("How do I remove it?", age_h=1.9999)
+        peer.comment(unanswered, "How do I remove it, please?", "ann")
+        fresh = peer.open("How do I start it?", age_h=1)
+        urgent = peer.open("@kimas how do I stop it?")
+        assert await bot.outcome(f"issues/{urgent}") == ("answered", "")
+        await bot.skipped("people answer first")
+        peer.handbook.issues[answered].created -= 3600
+        peer.handbook.issues[unanswered].created -= 3600
+        await bot.skipped("answered by people")
+        # There is no knowledge to judge by: the gate was asked, and the others were not even delivered.
+        assert (await bot.outcome(f"issues/{unanswered}"))[0] == "silent"
+        await bot.restart()
+        await peer.until_polled(3)
+        assert [note.number for note in peer.posts()] == [urgent]
+        async with bot.journal.database.connect() as connection:
+            rows = (await connection.exec_driver_sql("SELECT id FROM messages")).fetchall()
+        assert f"issues/{fresh}" not in {row.id for row in rows}
+
+
+async def test_reactions_rate_an_answer_and_can_be_taken_back(bot: ForgeBot, peer: GithubPeer) -> None:
+    answer = await bot.ask()
+    await peer.until_polled()
+    peer.bots.add("robot")
+    peer.react(answer.id, "+1", "robot")
+    reaction = peer.react(answer.id, "-1", "ben")
+    assert "down" in (await bot.outcome(f"reaction {reaction}"))[1]
+    # A daemon that starts again knows older answers.
+    await bot.restart()
+    second = peer.react(answer.id, "+1", "cat")
+    assert "up" in (await bot.outcome(f"reaction {second}"))[1]
+    del peer.reactions[answer.id][reaction]
+    await bot.heard(f"reaction {reaction} off")
+
+
+async def test_labels_say_what_the_bot_did(peer: GithubPeer, tmp_path: Path) -> None:
+    bot = ForgeBot(peer, tmp_path, answered_label="bot: answered", not_found_label="bot: unknown")
+    async with bot:
+        answer = await bot.ask()
+        assert peer.handbook.issues[answer.number].labels == ["bot: answered"]
+        bot.finds_nothing = True
+        answer = await bot.ask()
+        assert peer.handbook.issues[answer.number].labels == ["bot: unknown"]
+        # A label that is refused costs nothing else.
+        peer.fail("POST issues/{}/labels", 403, message="Resource not accessible by personal access token")
+        answer = await bot.ask()
+        assert peer.handbook.issues[answer.number].labels == []
+
+
+async def test_a_repository_that_is_gone_does_not_hold_up_others(peer: GithubPeer, tmp_path: Path) -> None:
+    peer.repositories["example/moved"].moved_to = "/repositories/42"
+    bot = ForgeBot(peer, tmp_path, repositories=("example/moved", REPOSITORY))
+    async with bot:
+        await bot.ask()
+        assert "example/moved is not there, has moved" in bot.adapter.connection.warning
+        peer.repositories["example/moved"].moved_to = ""
+        async with asyncio.timeout(30):
+            while bot.adapter.connection.warning:
+                await asyncio.sleep(0.01)
+
+
+async def test_an_outage_is_waited_out(bot: ForgeBot, peer: GithubPeer) -> None:
+    peer.fail("GET issues", 502)
+    peer.fail("GET issues/comments", drop="before")
+    peer.fail("GET issues/comments", 200, message="no list")
+    await bot.ask()
+    await peer.away()
+    number = peer.open("While it was away", "@kimas how?")
+    await peer.listen()
+    assert await bot.outcome(f"issues/{number}") == ("answered", "")
+
+
+async def test_a_revoked_token_ends_the_adapter(peer: GithubPeer, tmp_path: Path) -> None:
+    adapter = ForgeAdapter(settings(peer, tmp_path), MemoryPositions())
+    peer.token = "another one"
+    with pytest.raises(PlatformError, match="401"):
+        await adapter.open()
+
+
+async def test_check_names_what_is_wrong(peer: GithubPeer, tmp_path: Path) -> None:
+    names = ("gone", "closed", "archived", "fine")
+    for name in names[1:]:
+        peer.repositories[f"example/{name}"].can_write = name != "closed"
+    peer.repositories["example/archived"].archived = True
+    section = settings(peer, tmp_path, repositories=tuple(f"example/{name}" for name in names))
+    diagnosis = await diagnose(section, Scope(("example/other",)))
+    texts = [problem.text for problem in diagnosis.problems]
+    assert diagnosis.identity.startswith("kimas on 127.0.0.1")
+    assert [text.partition(" (")[0] for text in texts] == [
+        "example/gone is not there, has moved, has no issues, or the token may not read it",
+        "the bot cannot comment in example/closed",
+        "example/archived is archived: nobody can comment there",
+        "the chat example/other is in no project that the bot reads: add it there",
+    ]
+    assert peer.violations == []

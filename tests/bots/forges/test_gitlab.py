@@ -1,0 +1,152 @@
+"""GitLab: what it shares with GitHub, and what only it has: confidential issues, internal notes, quick actions."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from bots.common.diagnosis import Scope
+from bots.forges.diagnosis import diagnose
+from core.settings import Secret
+from core.types import Citation
+from tests.support.forge_helpers import ForgeBot, settings
+from tests.support.peers.github import REPOSITORY
+from tests.support.peers.gitlab import GitlabPeer
+
+POST = "POST issues/{}/notes"
+
+
+@pytest.fixture
+def bot(gitlab: GitlabPeer, tmp_path: Path) -> ForgeBot:
+    return ForgeBot(gitlab, tmp_path, answered_label="answered")
+
+
+async def test_issues_and_comments_are_answered_in_order_and_once(bot: ForgeBot, gitlab: GitlabPeer) -> None:
+    old = gitlab.open("Old", "@kimas how was it?")
+    gitlab.comment(old, "@kimas how was it?")
+    async with bot:
+        answer = await bot.ask()
+        comment = gitlab.comment(answer.number, "@kimas and on Windows?", "ben.b")
+        assert await bot.outcome(comment) == ("answered", "")
+        await bot.stop()
+        late = gitlab.comment(answer.number, "@kimas and later?", "ben.b")
+        issue = gitlab.open("While it was down", "@kimas how?")
+        await bot.start()
+        assert await bot.outcome(late) == ("answered", "")
+        assert await bot.outcome(f"issues/{issue}") == ("answered", "")
+        await bot.restart()
+        await bot.ask()
+    assert [note.number for note in gitlab.posts()] == [2, 2, 2, 3, 4] or len(gitlab.posts()) == 5
+    assert gitlab.handbook.issues[answer.number].labels[:1] == ["answered"]
+
+
+async def test_confidential_issues_and_internal_notes_are_not_read(bot: ForgeBot, gitlab: GitlabPeer) -> None:
+    async with bot:
+        answer = await bot.ask()
+        await bot.stop()
+        secret = gitlab.open("A secret", "@kimas how?")
+        gitlab.confidential.add(secret)
+        gitlab.comment(secret, "@kimas how?", "ben")
+        gitlab.confidential.add(gitlab.comment(answer.number, "@kimas an internal question?", "ben"))
+        gitlab.comment(answer.number, "@kimas changed the label", "system")
+        await bot.start()
+        public = gitlab.comment(answer.number, "@kimas a public question?", "ben")
+        assert await bot.outcome(public) == ("answered", "")
+        async with bot.journal.database.connect() as connection:
+            rows = (await connection.exec_driver_sql("SELECT text FROM messages")).fetchall()
+    assert len(gitlab.posts()) == 2
+    assert not [row.text for row in rows if "secret" in row.text or "internal" in row.text]
+
+
+async def test_an_issue_that_becomes_confidential_meanwhile_gets_no_answer(bot: ForgeBot, gitlab: GitlabPeer) -> None:
+    async with bot:
+        bot.hold = asyncio.Event()
+        number = gitlab.open("A question", "@kimas how?")
+        await bot.heard(f"issues/{number}")
+        gitlab.confidential.add(number)
+        bot.hold.set()
+        assert await bot.outcome(f"issues/{number}") == ("silent", "the thread is confidential now")
+
+
+async def test_no_line_of_an_answer_is_carried_out(bot: ForgeBot, gitlab: GitlabPeer) -> None:
+    bot.says = "/label ~x\n\nhow? \r/close\n\n> /assign me\n\n```\n/close\n```\n\nSee !7 and #8 [1]."
+    url = f"{gitlab.url}/group/project/-/issues/12"
+    bot.citations = [Citation(1, "1", "docs", "Guide", "guide.md", url)]
+    async with bot:
+        answer = await bot.ask("@kimas how? \r/close")
+    assert gitlab.actions == []
+    assert gitlab.handbook.issues[answer.number].state == "open"
+    assert f"`{url}`" in answer.text
+    assert "label \\~x" in answer.text
+
+
+@pytest.mark.parametrize(("status", "drop"), [(502, ""), (0, "before"), (0, "after")])
+async def test_a_lost_response_leads_to_no_second_comment(
+    bot: ForgeBot, gitlab: GitlabPeer, status: int, drop: str
+) -> None:
+    async with bot:
+        gitlab.fail(POST, status, drop=drop)
+        await bot.ask()
+    assert len(gitlab.posts()) == 1
+
+
+async def test_reactions_rate_an_answer(bot: ForgeBot, gitlab: GitlabPeer) -> None:
+    async with bot:
+        answer = await bot.ask()
+        reaction = gitlab.react(answer.id, "-1", "ben")
+        assert "down" in (await bot.outcome(f"reaction {reaction}"))[1]
+
+
+@pytest.mark.parametrize("change", [{"state": "closed"}, {"locked": True}])
+async def test_closed_and_locked_issues_are_left_alone(
+    bot: ForgeBot, gitlab: GitlabPeer, change: dict[str, object]
+) -> None:
+    async with bot:
+        number = gitlab.open("Old", "Hello.", **change)
+        gitlab.comment(number, "@kimas how?")
+        await bot.skipped("closed" if "state" in change else "locked")
+    assert gitlab.posts() == []
+
+
+@pytest.mark.parametrize("author", ["project_12_bot_a1", "group_3_bot", "kimas"])
+async def test_bots_are_left_alone(bot: ForgeBot, gitlab: GitlabPeer, author: str) -> None:
+    async with bot:
+        gitlab.open("Hello", "@kimas how?", author)
+        await bot.skipped("written by ")
+    assert gitlab.posts() == []
+
+
+async def test_webhooks_have_the_token_and_are_all_taken(bot: ForgeBot, gitlab: GitlabPeer, tmp_path: Path) -> None:
+    (tmp_path / "hook").write_text("a-secret-of-the-hook")
+    bot.section |= {"webhook_secret": Secret(file=tmp_path / "hook"), "port": 0}
+    async with bot:
+        await bot.restart(poll_s=3600)
+        number = gitlab.open("A question", "@kimas how?")
+        event = {"object_kind": "issue", "project": {"path_with_namespace": REPOSITORY}}
+        url = f"http://127.0.0.1:{bot.adapter.port}/gitlab"
+        async with aiohttp.ClientSession() as session:
+            for token, kind, status in (
+                ("", "Issue Hook", 401),
+                ("another", "Issue Hook", 401),
+                ("é", "Issue Hook", 401),
+                ("a-secret-of-the-hook", "Something New Hook", 202),
+                ("a-secret-of-the-hook", "Confidential Issue Hook", 202),
+            ):
+                headers = {"X-Gitlab-Token": token, "X-Gitlab-Event": kind}
+                async with session.post(url, json=event, headers=headers) as response:
+                    assert response.status == status
+        assert await bot.outcome(f"issues/{number}") == ("answered", "")
+
+
+async def test_check_names_what_is_wrong(gitlab: GitlabPeer, tmp_path: Path) -> None:
+    gitlab.repositories["example/closed"].can_write = False
+    gitlab.repositories["example/fine"].can_write = True
+    section = settings(gitlab, tmp_path, projects=("example/gone", "example/closed", "example/fine"))
+    diagnosis = await diagnose(section, Scope())
+    assert [problem.text.partition(" (")[0] for problem in diagnosis.problems] == [
+        "example/gone is not there, has moved, has no issues, or the token may not read it",
+        "the bot cannot comment in example/closed",
+    ]
