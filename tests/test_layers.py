@@ -27,6 +27,7 @@ VENDORS = {
     "aiogram": ["bots/telegram/"],
     # openai sends through aiohttp, whose exceptions come through.
     "aiohttp": [
+        "bots/api/mcp/endpoint.py",
         "bots/api/server.py",
         "bots/discord/",
         "bots/http/server.py",
@@ -41,6 +42,7 @@ VENDORS = {
         "knowledge/web/client.py",
     ],
     "alembic": ["core/storage/"],
+    "anyio": ["bots/cli/mcp.py"],  # what the SDK of MCP reads lines from; a type
     "apscheduler": ["core/settings/cron.py"],
     "chardet": ["knowledge/formats/encoding.py"],
     "click": ["bots/cli/"],
@@ -77,6 +79,8 @@ VENDORS = {
         "bots/mastodon/render.py",
         "bots/operator_page/render.py",
     ],
+    "mcp": ["bots/api/mcp/", "bots/cli/mcp.py"],
+    "mcp_types": ["bots/api/mcp/server.py"],
     "mdit_py_plugins": ["core/markup/markdown.py"],
     "numpy": ["knowledge/", "bots/evaluation/"],  # vectors are arrays in every part of the package
     "openai": ["core/llm/client.py"],

@@ -1,4 +1,4 @@
-"""Serves other programs: `/v1/chat/completions`, `/v1/models` and `/ask`, a token per client."""
+"""Serves other programs: `/v1/chat/completions`, `/v1/models`, `/ask` and `/mcp`, a token per client."""
 
 from __future__ import annotations
 
@@ -7,27 +7,29 @@ import hashlib
 import hmac
 import json
 import time
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from aiohttp import web
 
+from bots.api.clients import ClientAnswers
 from bots.api.completions import Completion, finish_reason, to_markdown, to_usage
-from bots.api.requests import InvalidRequest, answer_task, read_chat_request, read_json, read_question
-from bots.api.running import RunningAnswer, RunningAnswers, TooManyAnswers
+from bots.api.mcp.endpoint import McpEndpoint, open_endpoint
+from bots.api.mcp.knowledge import Knowledge
+from bots.api.rejections import Rejected, to_rejection
+from bots.api.requests import InvalidRequest, answer_task, read_chat_request, read_json, read_text
+from bots.api.running import RunningAnswer, RunningAnswers
 from bots.common.reply_json import reply_as_json
 from bots.common.web_server import refuse_other_hosts, serve_application
-from core.errors import KimasError, QuotaExceeded, UsageError
-from core.messaging.policy.permissions import Permissions
+from core.answering.context import AnswerDependencies
+from core.errors import KimasError, UsageError
 from core.observability.logs import get_logger
 from core.ports import AnswerFunction
 from core.settings import ApiSettings
-from core.settings.base import API_PLATFORM
 from core.storage.overrides import LiveSettings
-from core.types import ConversationKey, Message, Question, Reply
+from core.types import Question, Reply
 
 _log = get_logger(__name__)
 
@@ -50,30 +52,19 @@ STREAM_HEADERS = {
 }
 CLIENT = web.RequestKey("client", str)
 CORS_HEADERS = web.RequestKey("cors_headers", dict[str, str])
+# Sessions of MCP are named in a header.
+CORS = {"Vary": "Origin", "Access-Control-Expose-Headers": "Mcp-Session-Id"}
+MCP_PATH = "/mcp"
 RETRY_HEADERS = {"Retry-After": "5"}
-
-
-class Rejected(Exception):
-    """A request that is answered with an error, in the form that clients of OpenAI's API read."""
-
-    def __init__(self, status: int, code: str, reason: str, param: str | None = None) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.code = code
-        self.reason = reason
-        self.param = param
-
-    def to_json(self) -> Mapping[str, Any]:
-        """Return the body of the response."""
-        kind = "invalid_request_error" if self.status < 500 and self.status != 429 else "server_error"
-        return {"error": {"message": self.reason, "type": kind, "param": self.param, "code": self.code}}
 
 
 @asynccontextmanager
 async def serve_api(
-    settings: ApiSettings, live: LiveSettings, answer: AnswerFunction, max_running: int
+    settings: ApiSettings, live: LiveSettings, answer: AnswerFunction, deps: AnswerDependencies, max_running: int
 ) -> AsyncIterator[int]:
     """Serve inside the block, which receives the port. At most `max_running` answers are written at the same time.
+
+    `deps` are those of answers, for searches.
 
     Raises `UsageError` for an address that cannot be listened on, and for a token that is too short.
     """
@@ -81,30 +72,55 @@ async def serve_api(
     for name, token in tokens.items():
         if len(token) < MIN_TOKEN_CHARS:
             raise UsageError(f"api.clients.{name}.token is too short: give it at least {MIN_TOKEN_CHARS} characters")
-    running = RunningAnswers(answer, max_running)
-    server = ApiServer(tokens, frozenset(settings.allowed_origins), live, running)
+    answers = ClientAnswers(live, RunningAnswers(answer, max_running))
+    async with (
+        open_endpoint(partial(_open_knowledge, answers, deps)) as mcp_endpoint,
+        serve_application(
+            _make_application(settings, ApiServer(tokens, settings.allowed_origins, answers, mcp_endpoint)),
+            settings.host,
+            settings.port or 0,
+            section="api",
+            error_class=UsageError,
+        ) as port,
+    ):
+        _log.info("api.listening", host=settings.host, port=port)
+        yield port
+
+
+def _make_application(settings: ApiSettings, server: ApiServer) -> web.Application:
     application = web.Application(client_max_size=MAX_BODY_BYTES)
     application.middlewares.append(server.guard)
     refuse_other_hosts(application, settings.host, settings.allowed_hosts, section="api")
     server.add_routes(application.router)
-    async with serve_application(
-        application, settings.host, settings.port or 0, section="api", error_class=UsageError
-    ) as port:
-        _log.info("api.listening", host=settings.host, port=port)
-        yield port
+    return application
+
+
+async def _open_knowledge(answers: ClientAnswers, deps: AnswerDependencies, client: str) -> Knowledge:
+    """Return what the tools of a client reach."""
+    visible_sources = await answers.find_visible_sources(client)
+
+    async def ask(text: str) -> Reply:
+        async with answers.join(client, ("mcp", text), Question(text)) as (_, task):
+            # Others may wait for the same answer when this request is cancelled.
+            return await asyncio.shield(task)
+
+    return Knowledge(deps if visible_sources is None else deps.restricted_to(visible_sources), ask)
 
 
 class ApiServer:
     """Handles the requests of all clients."""
 
     def __init__(
-        self, tokens: Mapping[str, str], allowed_origins: frozenset[str], live: LiveSettings, running: RunningAnswers
+        self,
+        tokens: Mapping[str, str],
+        allowed_origins: Collection[str],
+        answers: ClientAnswers,
+        mcp_endpoint: McpEndpoint,
     ) -> None:
         self._tokens = {name: token.encode() for name, token in tokens.items()}
         self._allowed_origins = allowed_origins
-        self._live = live
-        self._permissions = Permissions(live)
-        self._running = running
+        self._answers = answers
+        self._mcp_endpoint = mcp_endpoint
         self._started_at = int(time.time())
 
     def add_routes(self, router: web.UrlDispatcher) -> None:
@@ -114,22 +130,26 @@ class ApiServer:
             router.add_get(f"{prefix}/models", self._list_models)
             router.add_get(f"{prefix}/models/{{name}}", self._show_model)
         router.add_post("/ask", self._ask)
+        router.add_post(MCP_PATH, self._serve_mcp)
+        router.add_delete(MCP_PATH, self._serve_mcp)
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let in who has a token, and answer every failure in the form that clients read."""
         origin = request.headers.get("Origin", "")
         is_allowed = origin in self._allowed_origins
-        cors_headers = {"Access-Control-Allow-Origin": origin, "Vary": "Origin"} if is_allowed else {}
+        cors_headers = {**CORS, "Access-Control-Allow-Origin": origin} if is_allowed else {}
         if request.method == "OPTIONS":
             allowed = {
                 # The `openai` package of browsers sends headers of its own.
                 "Access-Control-Allow-Headers": request.headers.get("Access-Control-Request-Headers", ""),
-                "Access-Control-Allow-Methods": "GET, POST",
+                "Access-Control-Allow-Methods": "GET, POST, DELETE",
             }
             return web.Response(status=204, headers={**cors_headers, **(allowed if cors_headers else {})})
         request[CORS_HEADERS] = cors_headers
         try:
+            if request.path == MCP_PATH and origin and not is_allowed:
+                raise Rejected(403, "origin", f"the origin {origin[:100]!r} is not allowed: see api.allowed_origins")
             request[CLIENT] = self._find_client(request)
             response = await handler(request)
         except Rejected as error:
@@ -137,7 +157,7 @@ class ApiServer:
         except InvalidRequest as error:
             response = _to_response(Rejected(400, "invalid_value", str(error), error.param))
         except KimasError as error:
-            response = _to_response(_to_rejection(error))
+            response = _to_response(to_rejection(error))
         except web.HTTPMisdirectedRequest as error:
             response = _to_response(Rejected(421, "misdirected", (error.text or "").strip()))
         except web.HTTPException as error:
@@ -170,9 +190,13 @@ class ApiServer:
 
     async def _ask(self, request: web.Request) -> web.Response:
         body = await _read_body(request)
-        text = read_question(read_json(body))
+        text = read_text(read_json(body), "question")
         reply = await self._wait_for_reply(request, body, Question(text))
         return web.json_response(reply_as_json(text, reply))
+
+    async def _serve_mcp(self, request: web.Request) -> web.StreamResponse:
+        body = await _read_body(request)
+        return await self._mcp_endpoint.handle(request, request[CLIENT], body, request[CORS_HEADERS])
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         body = await _read_body(request)
@@ -202,7 +226,7 @@ class ApiServer:
                 await _send_end(response, completion, task.result(), with_usage=chat_request.has_usage_chunk)
             except KimasError as error:
                 # The status is sent already: what ends without its last line is no complete answer.
-                await _send(response, _to_rejection(error).to_json())
+                await _send(response, to_rejection(error).to_json())
             except ConnectionError:
                 # The client has what it wanted.
                 _log.debug("api.stream_closed", client=request[CLIENT])
@@ -212,27 +236,9 @@ class ApiServer:
     async def _join(
         self, request: web.Request, body: bytes, question: Question
     ) -> AsyncIterator[tuple[RunningAnswer, asyncio.Task[Reply]]]:
-        """Have the answer to a question of a client, from what it may see."""
-        await self._live.load()
-        client = request[CLIENT]
-        message = _make_message(client, question.text)
-        visible_labels = self._permissions.visible_labels(message)
-
-        async def may_tell() -> bool:
-            await self._live.load()
-            return visible_labels <= self._permissions.visible_labels(message)
-
-        asked = Question(
-            question.text,
-            question.history,
-            id=message.id,
-            author=client,
-            author_id=client,
-            key=message.key,
-            visible_sources=self._permissions.visible_sources(message),
-        )
-        key: Hashable = (client, request.path, hashlib.sha256(body).digest())
-        async with self._running.join(key, asked, may_tell) as joined:
+        """Have the answer to a question of a client; a body that is sent again waits for the same answer."""
+        key = request.path, hashlib.sha256(body).digest()
+        async with self._answers.join(request[CLIENT], key, question) as joined:
             yield joined
 
     async def _wait_for_reply(self, request: web.Request, body: bytes, question: Question) -> Reply:
@@ -245,27 +251,12 @@ class ApiServer:
             return task.result()
 
 
-def _make_message(client: str, text: str) -> Message:
-    """Return a question as a message of the chat that stands for a client: rights are those of this chat."""
-    key = ConversationKey(API_PLATFORM, client)
-    return Message(uuid.uuid4().hex, key, client, client, text, datetime.now(UTC), addressed=True)
-
-
 async def _read_body(request: web.Request) -> bytes:
     try:
         async with asyncio.timeout(READ_TIMEOUT_S):
             return await request.read()
     except TimeoutError as error:
         raise Rejected(408, "slow", f"the body did not arrive within {READ_TIMEOUT_S:g} s") from error
-
-
-def _to_rejection(error: KimasError) -> Rejected:
-    if isinstance(error, QuotaExceeded):
-        return Rejected(429, "insufficient_quota", str(error))
-    if isinstance(error, TooManyAnswers):
-        return Rejected(429, "rate_limit_exceeded", str(error))
-    _log.error("api.not_answered", error=str(error))
-    return Rejected(503, "unavailable", "the answer failed; the daemon's log says why")
 
 
 def _to_response(error: Rejected) -> web.Response:

@@ -186,7 +186,7 @@ class ApiClientSettings(Section):
 
 
 class ApiSettings(LocalServerSection):
-    """Other programs ask: an endpoint as OpenAI's, and `POST /ask` (docs/api.md).
+    """Other programs ask: an endpoint as OpenAI's, `POST /ask` (docs/api.md), and MCP (docs/mcp.md).
 
     Each client has a token, and is a chat for audiences and limits: `api:NAME`.
     """
