@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
@@ -18,9 +17,11 @@ from bots.api.clients import ClientAnswers
 from bots.api.completions import Completion, finish_reason, to_markdown, to_usage
 from bots.api.mcp.endpoint import McpEndpoint, open_endpoint
 from bots.api.mcp.knowledge import Knowledge
+from bots.api.page.server import PageServer
 from bots.api.rejections import Rejected, to_rejection
 from bots.api.requests import InvalidRequest, answer_task, read_chat_request, read_json, read_text
 from bots.api.running import RunningAnswer, RunningAnswers
+from bots.api.streaming import CORS_HEADERS, STREAM_HEADERS, read_body, send, stream_text, wait_for_reply
 from bots.common.reply_json import reply_as_json
 from bots.common.web_server import refuse_other_hosts, serve_application
 from core.answering.context import AnswerDependencies
@@ -28,6 +29,7 @@ from core.errors import KimasError, UsageError
 from core.observability.logs import get_logger
 from core.ports import AnswerFunction
 from core.settings import ApiSettings
+from core.settings.base import PAGE_CLIENT
 from core.storage.overrides import LiveSettings
 from core.types import Question, Reply
 
@@ -38,20 +40,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MODEL = "kimas"
 MIN_TOKEN_CHARS = 16
 MAX_BODY_BYTES = 512 * 1024
-READ_TIMEOUT_S = 10.0
-# Proxies close a connection on which nothing comes for a minute.
-KEEP_ALIVE_S = 15.0
-# How often it is looked whether the client is still there while it waits.
-LOOK_S = 0.5
-# A mark of a citation is no longer.
-MAX_MARK_CHARS = 12
-STREAM_HEADERS = {
-    "Content-Type": "text/event-stream; charset=utf-8",
-    "Cache-Control": "no-cache, no-transform",
-    "X-Accel-Buffering": "no",
-}
 CLIENT = web.RequestKey("client", str)
-CORS_HEADERS = web.RequestKey("cors_headers", dict[str, str])
 # Sessions of MCP are named in a header.
 CORS = {"Vary": "Origin", "Access-Control-Expose-Headers": "Mcp-Session-Id"}
 MCP_PATH = "/mcp"
@@ -73,10 +62,11 @@ async def serve_api(
         if len(token) < MIN_TOKEN_CHARS:
             raise UsageError(f"api.clients.{name}.token is too short: give it at least {MIN_TOKEN_CHARS} characters")
     answers = ClientAnswers(live, RunningAnswers(answer, max_running))
+    page = PageServer(settings.page, answers) if settings.page.enabled else None
     async with (
         open_endpoint(partial(_open_knowledge, answers, deps)) as mcp_endpoint,
         serve_application(
-            _make_application(settings, ApiServer(tokens, settings.allowed_origins, answers, mcp_endpoint)),
+            _make_application(settings, ApiServer(tokens, settings.allowed_origins, answers, mcp_endpoint, page)),
             settings.host,
             settings.port or 0,
             section="api",
@@ -116,11 +106,13 @@ class ApiServer:
         allowed_origins: Collection[str],
         answers: ClientAnswers,
         mcp_endpoint: McpEndpoint,
+        page: PageServer | None,
     ) -> None:
         self._tokens = {name: token.encode() for name, token in tokens.items()}
         self._allowed_origins = allowed_origins
         self._answers = answers
         self._mcp_endpoint = mcp_endpoint
+        self._page = page
         self._started_at = int(time.time())
 
     def add_routes(self, router: web.UrlDispatcher) -> None:
@@ -132,12 +124,15 @@ class ApiServer:
         router.add_post("/ask", self._ask)
         router.add_post(MCP_PATH, self._serve_mcp)
         router.add_delete(MCP_PATH, self._serve_mcp)
+        if self._page:
+            self._page.add_routes(router)
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let in who has a token, and answer every failure in the form that clients read."""
         origin = request.headers.get("Origin", "")
-        is_allowed = origin in self._allowed_origins
+        page = self._page if self._page and self._page.serves(request) else None
+        is_allowed = page.allows(origin, request) if page else origin in self._allowed_origins
         cors_headers = {**CORS, "Access-Control-Allow-Origin": origin} if is_allowed else {}
         if request.method == "OPTIONS":
             allowed = {
@@ -148,9 +143,8 @@ class ApiServer:
             return web.Response(status=204, headers={**cors_headers, **(allowed if cors_headers else {})})
         request[CORS_HEADERS] = cors_headers
         try:
-            if request.path == MCP_PATH and origin and not is_allowed:
-                raise Rejected(403, "origin", f"the origin {origin[:100]!r} is not allowed: see api.allowed_origins")
-            request[CLIENT] = self._find_client(request)
+            self._check_origin(request, origin, is_allowed=is_allowed, is_visitor=page is not None)
+            request[CLIENT] = PAGE_CLIENT if page else self._find_client(request)
             response = await handler(request)
         except Rejected as error:
             response = _to_response(error)
@@ -166,6 +160,13 @@ class ApiServer:
         if not response.prepared:
             response.headers.update(cors_headers)
         return response
+
+    def _check_origin(self, request: web.Request, origin: str, *, is_allowed: bool, is_visitor: bool) -> None:
+        """Refuse other pages where a browser would let them ask, before anything is read."""
+        is_checked = (is_visitor and request.method == "POST") or (request.path == MCP_PATH and bool(origin))
+        if is_checked and not is_allowed:
+            key = "api.page.allowed_origins" if is_visitor else "api.allowed_origins"
+            raise Rejected(403, "origin", f"the origin {origin[:100]!r} is not allowed: see {key}")
 
     def _find_client(self, request: web.Request) -> str:
         """Return the name of the client whose token a request has. Raises `Rejected`."""
@@ -189,17 +190,17 @@ class ApiServer:
         return {"id": MODEL, "object": "model", "created": self._started_at, "owned_by": MODEL}
 
     async def _ask(self, request: web.Request) -> web.Response:
-        body = await _read_body(request)
+        body = await read_body(request)
         text = read_text(read_json(body), "question")
         reply = await self._wait_for_reply(request, body, Question(text))
         return web.json_response(reply_as_json(text, reply))
 
     async def _serve_mcp(self, request: web.Request) -> web.StreamResponse:
-        body = await _read_body(request)
+        body = await read_body(request)
         return await self._mcp_endpoint.handle(request, request[CLIENT], body, request[CORS_HEADERS])
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
-        body = await _read_body(request)
+        body = await read_body(request)
         chat_request = read_chat_request(read_json(body))
         if chat_request.model not in ("", MODEL):
             raise Rejected(404, "model_not_found", f"there is one model here: {MODEL}", "model")
@@ -213,20 +214,20 @@ class ApiServer:
         response = web.StreamResponse(headers=STREAM_HEADERS | request[CORS_HEADERS])
         if task_text is not None:
             await response.prepare(request)
-            await _send(response, completion.make_chunk({"role": "assistant", "content": task_text}))
+            await send(response, completion.make_chunk({"role": "assistant", "content": task_text}))
             await _send_end(response, completion, Reply(task_text), with_usage=chat_request.has_usage_chunk)
             return response
         async with self._join(request, body, question) as (running, task):
             try:
                 await response.prepare(request)
-                await _send(response, completion.make_chunk({"role": "assistant", "content": ""}))
-                sent_text = await _stream_text(request, response, completion, running, task)
+                await send(response, completion.make_chunk({"role": "assistant", "content": ""}))
+                sent_text = await stream_text(request, response, completion.make_part, running, task)
                 if rest := to_markdown(task.result(), sent_text):
-                    await _send(response, completion.make_chunk({"content": rest}))
+                    await send(response, completion.make_chunk({"content": rest}))
                 await _send_end(response, completion, task.result(), with_usage=chat_request.has_usage_chunk)
             except KimasError as error:
                 # The status is sent already: what ends without its last line is no complete answer.
-                await _send(response, to_rejection(error).to_json())
+                await send(response, to_rejection(error).to_json())
             except ConnectionError:
                 # The client has what it wanted.
                 _log.debug("api.stream_closed", client=request[CLIENT])
@@ -244,19 +245,7 @@ class ApiServer:
     async def _wait_for_reply(self, request: web.Request, body: bytes, question: Question) -> Reply:
         """Return the whole answer; give up when the client has gone. Raises `Rejected`, `KimasError`."""
         async with self._join(request, body, question) as (_, task):
-            while not task.done():
-                await asyncio.wait((task,), timeout=LOOK_S)
-                if _has_gone(request):
-                    raise Rejected(499, "client_gone", "the client closed the connection")
-            return task.result()
-
-
-async def _read_body(request: web.Request) -> bytes:
-    try:
-        async with asyncio.timeout(READ_TIMEOUT_S):
-            return await request.read()
-    except TimeoutError as error:
-        raise Rejected(408, "slow", f"the body did not arrive within {READ_TIMEOUT_S:g} s") from error
+            return await wait_for_reply(request, task)
 
 
 def _to_response(error: Rejected) -> web.Response:
@@ -266,60 +255,8 @@ def _to_response(error: Rejected) -> web.Response:
     return web.json_response(error.to_json(), status=error.status if error.status != 499 else 400, headers=headers)
 
 
-def get_settled(text: str) -> str:
-    """Return what is certain already of a text that grows: no part of a mark or an address, no blanks at its end."""
-    settled_text = text.rstrip()
-    mark = settled_text.rfind("[")
-    if mark >= 0 and "]" not in settled_text[mark:] and len(settled_text) - mark <= MAX_MARK_CHARS:
-        settled_text = settled_text[:mark]
-    elif settled_text == text:
-        last_word = text.rpartition(" ")[2].rpartition("\n")[2]
-        address = last_word.find("http")
-        settled_text = text[: len(text) - len(last_word) + address] if address >= 0 else text
-    return settled_text.rstrip()
-
-
-async def _send(response: web.StreamResponse, value: Mapping[str, Any]) -> None:
-    await response.write(f"data: {json.dumps(value, ensure_ascii=False)}\n\n".encode())
-
-
-def _has_gone(request: web.Request) -> bool:
-    """Return whether the client has closed the connection."""
-    return request.transport is None or request.transport.is_closing()
-
-
-async def _stream_text(
-    request: web.Request,
-    response: web.StreamResponse,
-    completion: Completion,
-    running: RunningAnswer,
-    task: asyncio.Task[Reply],
-) -> str:
-    """Send an answer as it grows, until it is whole or failed, and a comment where nothing comes. Return what was sent.
-
-    Raises `ConnectionError` when the client has gone.
-    """
-    sent_text = ""
-    sent_at = time.monotonic()
-    while not task.done():
-        change_task = asyncio.create_task(running.wait_for_change())
-        await asyncio.wait((task, change_task), timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
-        change_task.cancel()
-        if _has_gone(request):
-            raise ConnectionError("the client closed the connection")
-        text = get_settled(running.text)
-        if len(text) > len(sent_text) and text.startswith(sent_text):
-            await _send(response, completion.make_chunk({"content": text[len(sent_text) :]}))
-            sent_text = text
-            sent_at = time.monotonic()
-        elif time.monotonic() - sent_at >= KEEP_ALIVE_S:
-            await response.write(b": waiting\n\n")
-            sent_at = time.monotonic()
-    return sent_text
-
-
 async def _send_end(response: web.StreamResponse, completion: Completion, reply: Reply, *, with_usage: bool) -> None:
-    await _send(response, completion.make_chunk({}, finish_reason(reply), reply))
+    await send(response, completion.make_chunk({}, finish_reason(reply), reply))
     if with_usage:
-        await _send(response, completion.make_usage_chunk(to_usage(reply)))
+        await send(response, completion.make_usage_chunk(to_usage(reply)))
     await response.write(b"data: [DONE]\n\n")

@@ -15,7 +15,8 @@ import pytest
 from openai import AsyncOpenAI
 
 from bots.api.completions import finish_reason
-from bots.api.server import get_settled, serve_api
+from bots.api.server import serve_api
+from bots.api.streaming import get_settled
 from bots.daemon.adapters import find_port_conflicts
 from core.errors import QuotaExceeded, StoreError
 from core.ports import Sink
