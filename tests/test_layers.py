@@ -28,7 +28,9 @@ VENDORS = {
     # openai sends through aiohttp, whose exceptions come through.
     "aiohttp": [
         "bots/api/mcp/endpoint.py",
+        "bots/api/page/server.py",
         "bots/api/server.py",
+        "bots/api/streaming.py",
         "bots/discord/",
         "bots/http/server.py",
         "bots/mastodon/client.py",

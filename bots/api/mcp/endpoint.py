@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from bots.api.mcp.knowledge import OpenKnowledge
+from bots.api.streaming import LOOK_S, has_gone
 from core.observability.logs import get_logger
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ _log = get_logger(__name__)
 
 # Sessions of all clients; those that nobody uses end after half an hour.
 MAX_SESSIONS = 1000
-# How often it is looked whether the client is still there while it waits.
-LOOK_S = 0.5
 # Proxies must not hold back what an event stream has.
 STREAM_HEADERS = {"X-Accel-Buffering": "no"}
 VERSION_HEADER = b"mcp-protocol-version"
@@ -152,7 +151,7 @@ class _Exchange:
             body = self._body
             self._body = None
             return {"type": "http.request", "body": body, "more_body": False}
-        while not (self._request.transport is None or self._request.transport.is_closing()):  # noqa: ASYNC110
+        while not has_gone(self._request):  # noqa: ASYNC110
             # aiohttp says it to nobody.
             await asyncio.sleep(LOOK_S)
         return {"type": "http.disconnect"}

@@ -45,8 +45,9 @@ class Knowledge:
         found = result.passages[offset : offset + limit]
         passages = _fit(found)
         values: dict[str, Any] = {"passages": passages}
-        if len(result.passages) > offset + len(passages):
-            values["next_offset"] = offset + len(passages)
+        next_offset = offset + len(passages)
+        if len(result.passages) > next_offset and next_offset <= MAX_OFFSET:
+            values["next_offset"] = next_offset
         if result.errors_by_agent:
             values["failed"] = list(result.errors_by_agent)
         return json.dumps(values, ensure_ascii=False, separators=(",", ":"))

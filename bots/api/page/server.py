@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
-from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -60,7 +59,7 @@ class PageServer:
 
     def allows(self, origin: str, request: web.Request) -> bool:
         """Return whether a page of this origin may ask: our own, which has our host, and those that are listed."""
-        return bool(origin) and (origin in self._settings.allowed_origins or urlsplit(origin).netloc == request.host)
+        return bool(origin) and (origin in self._settings.allowed_origins or origin.partition("://")[2] == request.host)
 
     async def _show_page(self, _request: web.Request) -> web.Response:
         return web.Response(text=self._page, content_type="text/html", headers=PAGE_HEADERS)

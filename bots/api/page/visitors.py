@@ -23,16 +23,26 @@ def find_visitor(peer: str, forwarded: str, trusted_proxies: Sequence[Network]) 
     >>> find_visitor("10.0.0.2", "6.6.6.6, 9.9.9.9", [ipaddress.ip_network("10.0.0.0/8")])
     '9.9.9.9'
     """
-    address = peer
+    address = _parse(peer)
     for hop in reversed(forwarded.split(",")):
-        if not _is_in(address, trusted_proxies) or not _is_address(hop.strip()):
+        is_proxy = address is not None and any(address in network for network in trusted_proxies)
+        next_address = _parse(hop.strip())
+        if not is_proxy or next_address is None:
             break
-        address = hop.strip()
-    if not _is_address(address):
-        return address
-    parsed = ipaddress.ip_address(address)
-    is_wide = parsed.version == 6
-    return str(ipaddress.ip_network((parsed, IPV6_PREFIX), strict=False)) if is_wide else address
+        address = next_address
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((address, IPV6_PREFIX), strict=False))
+    return str(address or peer)
+
+
+def _parse(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return an address, or None. One of IPv4 may be written as one of IPv6."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    mapped_address = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped_address or address
 
 
 class Buckets:
@@ -76,15 +86,3 @@ class VisitorLimit:
         self._own.take(visitor)
         self._common.take("")
         return True
-
-
-def _is_in(address: str, networks: Sequence[Network]) -> bool:
-    return _is_address(address) and any(ipaddress.ip_address(address) in network for network in networks)
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

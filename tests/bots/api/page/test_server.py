@@ -89,6 +89,7 @@ async def test_an_answer_streams_and_ends_checked() -> None:
         ("https://evil.example", 403),
         ("https://docs.example.org.evil.example", 403),
         ("null", 403),
+        ("https://[", 403),
         ("", 403),
     ],
 )
@@ -145,6 +146,8 @@ def test_a_limit_recovers() -> None:
         ("10.0.0.1", "", "10.0.0.1"),
         ("2001:db8::1", "", "2001:db8::/64"),
         ("2001:db8::2", "", "2001:db8::/64"),
+        ("::ffff:192.0.2.1", "", "192.0.2.1"),
+        ("::ffff:10.0.0.1", "198.51.100.1", "198.51.100.1"),
         ("", "1.2.3.4", ""),
     ],
 )
