@@ -27,7 +27,10 @@ VENDORS = {
     "aiogram": ["bots/telegram/"],
     # openai sends through aiohttp, whose exceptions come through.
     "aiohttp": [
+        "bots/api/mcp/endpoint.py",
+        "bots/api/page/server.py",
         "bots/api/server.py",
+        "bots/api/streaming.py",
         "bots/discord/",
         "bots/http/server.py",
         "bots/mastodon/client.py",
@@ -42,6 +45,7 @@ VENDORS = {
         "knowledge/web/client.py",
     ],
     "alembic": ["core/storage/"],
+    "anyio": ["bots/cli/mcp.py"],  # what the SDK of MCP reads lines from; a type
     "apscheduler": ["core/settings/cron.py"],
     "chardet": ["knowledge/formats/encoding.py"],
     "click": ["bots/cli/"],
@@ -79,6 +83,8 @@ VENDORS = {
         "bots/forges/render.py",
         "bots/operator_page/render.py",
     ],
+    "mcp": ["bots/api/mcp/", "bots/cli/mcp.py"],
+    "mcp_types": ["bots/api/mcp/server.py"],
     "mdit_py_plugins": ["core/markup/markdown.py"],
     "numpy": ["knowledge/", "bots/evaluation/"],  # vectors are arrays in every part of the package
     "openai": ["core/llm/client.py"],

@@ -37,6 +37,10 @@ class Completion:
         citations = {"citations": _to_list(reply)} if reply else {}
         return {**self._make("chat.completion.chunk", [choice]), "usage": None, **citations}
 
+    def make_part(self, text: str) -> Mapping[str, Any]:
+        """Return a part of the text."""
+        return self.make_chunk({"content": text})
+
     def make_usage_chunk(self, usage: Mapping[str, int]) -> Mapping[str, Any]:
         """Return the chunk that says what the answer took, for clients that ask for it."""
         return {**self._make("chat.completion.chunk", []), "usage": usage}

@@ -53,12 +53,12 @@ def read_json(body: bytes) -> Mapping[str, Any]:
     return value
 
 
-def read_question(body: Mapping[str, Any]) -> str:
-    """Return the question of `POST /ask`. Raises `InvalidRequest`."""
-    question = body.get("question")
-    if not isinstance(question, str) or not question.strip():
-        raise InvalidRequest("question", "question has to be a text")
-    return _limit(question.strip(), "question")
+def read_text(values: Mapping[str, Any], name: str) -> str:
+    """Return the text of that name, such as the question of `POST /ask`. Raises `InvalidRequest`."""
+    text = values.get(name)
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidRequest(name, f"{name} has to be a text")
+    return _limit(replace_lone_surrogates(text.strip()), name)
 
 
 def read_chat_request(body: Mapping[str, Any]) -> ChatRequest:
@@ -124,13 +124,13 @@ def _read_turns(messages: object) -> list[Turn]:
     turns = []
     for message in messages:
         role = _ROLES.get(str(message.get("role"))) if isinstance(message, dict) else None
-        text = _read_text(message.get("content")) if role else ""
+        text = _read_content(message.get("content")) if role else ""
         if role and text:
             turns.append(Turn(role, text))
     return turns
 
 
-def _read_text(content: object) -> str:
+def _read_content(content: object) -> str:
     """Return the text of a message's content, which may be a list of parts. Raises `InvalidRequest` for pictures."""
     if isinstance(content, str):
         return content.strip()

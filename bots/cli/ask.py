@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 from bots.cli.console import (
@@ -19,21 +18,17 @@ from bots.cli.console import (
 )
 from bots.cli.first_reading import describe_unfilled, read_first
 from bots.cli.language_check import describe_unknown_languages
+from bots.common.passage_search import SearchResult, search_passages
 from bots.common.reply_json import passage_as_json, reply_as_json
 from bots.common.reply_sink import SilentSink
 from bots.common.terminal import ingest_progress, make_console, print_json
 from bots.console.render import ConsoleSink
 from bots.daemon.bootstrap import App, open_app, require_knowledge
 from core.answering.agents.conversation import validate_question
-from core.answering.agents.reranker import rerank
-from core.errors import KimasError, UsageError
+from core.errors import UsageError
 from core.formatting import strip_control_characters
-from core.observability.logs import make_redactor
-from core.runtime.budget import Budget
-from core.runtime.tasks import capture_error, task_group
 from core.settings import Settings
-from core.settings.loader import get_secret_values
-from core.types import AgentScore, Passage, Question
+from core.types import Question
 from knowledge.embedding import get_known_languages
 from knowledge.ingestion.refresh import RefreshResult
 from knowledge.ingestion.schedule import stored_sources
@@ -61,17 +56,6 @@ async def ask(settings: Settings, question: str, *, as_json: bool, is_trial: boo
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResult:
-    """The result of a search: the agents asked, the best passages, and why an agent failed, by its name."""
-
-    query: str
-    agents: Sequence[AgentScore]
-    passages: Sequence[Passage]
-    errors_by_agent: Mapping[str, str]
-    explanation: SearchExplanation | None
-
-
 async def search(
     settings: Settings, query: str, agent: str, top_k: int, *, as_json: bool, explain: bool = False
 ) -> int:
@@ -84,48 +68,20 @@ async def search(
     await require_ingested(settings)
     async with open_app(settings.without_models(), with_answers=False) as app:
         require_knowledge(app)
-        result = await _search(app, query, agent, top_k, explain=explain)
+        result = await search_passages(app.deps, query, top_k, agent)
+        explanation = await _explain(app, result, agent) if explain else None
     if as_json:
-        print_json(_search_result_as_json(result, settings))
+        print_json(_search_result_as_json(result, explanation, settings))
     else:
-        _print_search_result(result, settings)
+        _print_search_result(result, explanation, settings)
     return 0
 
 
-async def _search(app: App, query: str, agent: str, top_k: int, *, explain: bool) -> SearchResult:
+async def _explain(app: App, result: SearchResult, agent: str) -> SearchExplanation:
     settings = app.settings
-    agents = [AgentScore(agent, 1.0)] if agent else list(await app.library.route(query, at_least_one=True))
-    passages_by_agent, errors_by_agent = await _search_agents(app, query, [score.name for score in agents], top_k)
-    candidates = [passage for passages in passages_by_agent.values() for passage in passages]
-    # Without a language model, even where one ranks the passages of answers.
-    ranked_passages = await rerank(query, candidates, app.deps, Budget(settings.budget), by_model=False)
-    top_passages = list(ranked_passages)[:top_k]
-    explanation = None
-    if explain:
-        routing_method, agent_explanations = await explain_routing(query, agents, settings, app.store, app.embedder)
-        passage_explanations = explain_passages(top_passages, passages_by_agent, settings)
-        explanation = SearchExplanation("option" if agent else routing_method, agent_explanations, passage_explanations)
-    return SearchResult(query, agents, top_passages, errors_by_agent, explanation)
-
-
-async def _search_agents(
-    app: App, query: str, agents: Sequence[str], limit: int
-) -> tuple[Mapping[str, Sequence[Passage]], Mapping[str, str]]:
-    """Return the passages by agent, and why an agent failed, by its name. Raises the first error when all fail."""
-    async with task_group() as tasks:
-        search_tasks = [tasks.create_task(capture_error(app.library.search(name, query, limit))) for name in agents]
-    outcomes = [task.result() for task in search_tasks]
-    passages_by_agent = dict[str, Sequence[Passage]]()
-    errors_by_agent = dict[str, str]()
-    redact = make_redactor(get_secret_values(app.settings))
-    for name, result in zip(agents, outcomes, strict=True):
-        if isinstance(result, KimasError):
-            errors_by_agent[name] = redact(str(result))
-        else:
-            passages_by_agent[name] = result
-    if errors_by_agent and not passages_by_agent:
-        raise next(error for error in outcomes if isinstance(error, KimasError))
-    return passages_by_agent, errors_by_agent
+    routing_method, agents = await explain_routing(result.query, result.agents, settings, app.store, app.embedder)
+    passages = explain_passages(result.passages, result.candidates, settings)
+    return SearchExplanation("option" if agent else routing_method, agents, passages)
 
 
 async def ingest(settings: Settings, names: Sequence[str], *, rebuild: bool, as_json: bool) -> int:
@@ -149,7 +105,9 @@ async def ingest(settings: Settings, names: Sequence[str], *, rebuild: bool, as_
     return 1 if result.failures else 0
 
 
-def _search_result_as_json(result: SearchResult, settings: Settings) -> Mapping[str, Any]:
+def _search_result_as_json(
+    result: SearchResult, explanation: SearchExplanation | None, settings: Settings
+) -> Mapping[str, Any]:
     """Return the object that `kimas search --json` prints (a contract)."""
     values: dict[str, Any] = {
         "query": result.query,
@@ -158,15 +116,15 @@ def _search_result_as_json(result: SearchResult, settings: Settings) -> Mapping[
     }
     if result.errors_by_agent:
         values["failed"] = [{"name": name, "error": reason} for name, reason in result.errors_by_agent.items()]
-    if result.explanation:
-        values.update(explanation_as_json(result.explanation, settings.knowledge))
+    if explanation:
+        values.update(explanation_as_json(explanation, settings.knowledge))
     return values
 
 
-def _print_search_result(result: SearchResult, settings: Settings) -> None:
+def _print_search_result(result: SearchResult, explanation: SearchExplanation | None, settings: Settings) -> None:
     out = make_console()
-    if result.explanation:
-        lines = format_explanation_lines(result.explanation, settings.knowledge)
+    if explanation:
+        lines = format_explanation_lines(explanation, settings.knowledge)
         out.print("\n".join(lines), markup=False, soft_wrap=True)
     else:
         out.print("agents: " + ", ".join(f"{agent.name} {agent.score:.3f}" for agent in result.agents), style="dim")

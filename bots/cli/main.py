@@ -105,6 +105,19 @@ def chat(group: bool, keep: Path | None, files: tuple[Path, ...], source: str, *
     run_command("cli.chat:chat", files, trial_source=trial_source, is_trial=trial_source is not None, **options)
 
 
+@main.command()
+@config_options
+@source_option
+def mcp(files: tuple[Path, ...], source: str, **options: Any) -> None:
+    """Serve the knowledge to a program over MCP, on standard input and output.
+
+    Without a configuration it comes from --source, or from KIMAs' own guide.
+    """
+    _require_stdin()
+    trial_source = find_trial_source(files, source)
+    run_command("cli.mcp:serve_mcp", files, trial_source=trial_source, is_trial=trial_source is not None, **options)
+
+
 def _add_command(
     group: click.Group,
     path: str,

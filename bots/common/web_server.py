@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
 from core.errors import KimasError
+from core.observability.logs import get_logger
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -19,12 +20,16 @@ if TYPE_CHECKING:
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+_log = get_logger(__name__)
+
 HEADER_TIMEOUT_S = 10.0
 # Between two requests, and for the response to be read. Proxies keep their connections for about as long.
 IDLE_TIMEOUT_S = 75.0
 LOOK_S = 1.0
 # Open connections to one port: strangers must leave descriptors for everything else (1,024 without systemd).
 MAX_CONNECTIONS = 400
+# How many names of refused hosts are logged.
+MAX_LOGGED_HOSTS = 20
 # How many connections the kernel keeps until they are accepted.
 BACKLOG = 128
 
@@ -150,6 +155,8 @@ def refuse_other_hosts(
     if not _is_loopback(listen_host):
         return
 
+    logged_names: set[str] = set()
+
     @web.middleware
     async def check_host(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
@@ -158,6 +165,10 @@ def refuse_other_hosts(
             # A header that names no host: without an answer of ours it would write an error into the log.
             name = ""
         if not (_is_loopback(name) or name in allowed_hosts):
+            # Once each: behind a proxy every request is refused so, and a stranger could fill the log.
+            if name not in logged_names and len(logged_names) < MAX_LOGGED_HOSTS:
+                logged_names.add(name)
+                _log.warning("http.host_refused", host=name[:100], setting=f"{section}.allowed_hosts")
             raise web.HTTPMisdirectedRequest(
                 text=f"the host {name[:100]!r} is not allowed: see {section}.allowed_hosts\n"
             )

@@ -60,6 +60,7 @@ from core.settings.messaging import (
     MastodonSettings as MastodonSettings,
     MetricsSettings as MetricsSettings,
     OperatorPageSettings as OperatorPageSettings,
+    PageSettings as PageSettings,
     Platform as Platform,
     PlatformSettings as PlatformSettings,
     PlatformsSection as PlatformsSection,

@@ -22,6 +22,8 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 OPERATOR_PLATFORM = "console"
 # Programs that ask: each client of the section `api` is a chat there.
 API_PLATFORM = "api"
+# The chat there that stands for all visitors of the page.
+PAGE_CLIENT = "page"
 EVERYONE = "everyone"
 Audience = Annotated[
     tuple[str, ...],

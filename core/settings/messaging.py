@@ -7,13 +7,23 @@ from pathlib import Path
 from typing import Annotated, Literal, get_args
 from urllib.parse import urlsplit
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
+from pydantic import (
+    Field,
+    IPvAnyNetwork,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    field_validator,
+    model_validator,
+)
 
-from core.settings.base import Name, RequestingSection, Secret, Section, Strategy, WebAddress
+from core.settings.base import PAGE_CLIENT, Name, RequestingSection, Secret, Section, Strategy, WebAddress
 from core.settings.chats import Chat, Contact, Person
 from core.types import PlatformName
 from core.types.replies import Shortfall
 
+# Of a web page, as browsers send it.
+Origin = Annotated[str, Field(pattern=r"^https?://[^/\s]+$")]
 TIME_PATTERN = r"(?:[01]\d|2[0-3]):[0-5]\d"
 
 
@@ -185,8 +195,27 @@ class ApiClientSettings(Section):
     )
 
 
+class PageSettings(Section):
+    """A page that anybody may ask on, at `/ask`, and its widget for other pages (docs/page.md).
+
+    Visitors need no token. All of them are one chat and one person for audiences and limits: `api:page`.
+    """
+
+    enabled: bool = Field(False, description="serve the page: everybody who reaches the port may ask")
+    allowed_origins: tuple[Origin, ...] = Field(
+        (), description="sites that may embed the widget, such as `https://docs.example.org`"
+    )
+    per_minute: PositiveInt = Field(10, description="questions of one address a minute")
+    all_per_minute: PositiveInt = Field(300, description="questions of all visitors a minute")
+    trusted_proxies: tuple[IPvAnyNetwork, ...] = Field(
+        (),
+        description="addresses of the web servers in front, whose `X-Forwarded-For` says who asks; without them all "
+        "visitors behind one have its address",
+    )
+
+
 class ApiSettings(LocalServerSection):
-    """Other programs ask: an endpoint as OpenAI's, and `POST /ask` (docs/api.md).
+    """Other programs ask: an endpoint as OpenAI's, `POST /ask` (docs/api.md), and MCP (docs/mcp.md).
 
     Each client has a token, and is a chat for audiences and limits: `api:NAME`.
     """
@@ -196,16 +225,19 @@ class ApiSettings(LocalServerSection):
         examples=[{"webui": {"token": {"env": "KIMAS_API_WEBUI"}}}],
         description="the programs that may ask, by name",
     )
-    allowed_origins: tuple[Annotated[str, Field(pattern=r"^https?://[^/\s]+$")], ...] = Field(
+    allowed_origins: tuple[Origin, ...] = Field(
         (),
         description="web pages that may ask from a browser, by their origin such as `https://chat.example.org`; the "
         "browser then knows the token",
     )
+    page: PageSettings = PageSettings()
 
     @model_validator(mode="after")
     def _check_clients(self) -> ApiSettings:
-        if self.port is not None and not self.clients:
+        if self.port is not None and not (self.clients or self.page.enabled):
             raise ValueError("with a port, name at least one client: nobody may ask without a token")
+        if PAGE_CLIENT in self.clients:
+            raise ValueError(f"clients.{PAGE_CLIENT}: this name stands for the visitors of the page; choose another")
         return self
 
 

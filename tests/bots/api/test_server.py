@@ -6,8 +6,6 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,31 +15,27 @@ import pytest
 from openai import AsyncOpenAI
 
 from bots.api.completions import finish_reason
-from bots.api.server import get_settled, serve_api
+from bots.api.server import serve_api
+from bots.api.streaming import get_settled
 from bots.daemon.adapters import find_port_conflicts
-from core.answering.service import AnswerService
 from core.errors import QuotaExceeded, StoreError
 from core.ports import Sink
-from core.settings import ApiSettings, Settings
+from core.settings import ApiSettings
 from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings, RuntimeOverrides
 from core.types import Question, Reply
 from core.types.replies import Trace
+from tests.support.api_helpers import CLIENTS, TEAM, WEBUI, served, set_tokens
 from tests.support.fixtures import INSTALL, InMemoryLibrary, parts, passage, settings
 from tests.support.free_ports import free_port
-from tests.support.scripted import ScriptedPeer, models
 
-WEBUI = "a-token-of-the-web-ui"
-TEAM = "a-token-of-the-team's-tool"
-CLIENTS = {"webui": {"token": {"env": "KIMAS_API_WEBUI"}}, "team": {"token": {"env": "KIMAS_API_TEAM"}}}
 QUESTION: list[Any] = [{"role": "user", "content": "How do I install the package?"}]
 SOURCES = "\n\n- [1] [Install](<https://example.org/install>)"
 
 
 @pytest.fixture(autouse=True)
 def tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KIMAS_API_WEBUI", WEBUI)
-    monkeypatch.setenv("KIMAS_API_TEAM", TEAM)
+    set_tokens(monkeypatch)
 
 
 @pytest.fixture
@@ -49,47 +43,6 @@ async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
     journal = await Journal.open(tmp_path / "journal.db")
     yield journal
     await journal.close()
-
-
-@dataclass
-class Api:
-    """A served API: where it is, the model behind it, and a client."""
-
-    url: str
-    peer: ScriptedPeer
-    library: InMemoryLibrary
-    clients: AsyncExitStack
-
-    def client(self, token: str = WEBUI) -> AsyncOpenAI:
-        client = AsyncOpenAI(api_key=token, base_url=f"{self.url}/v1", max_retries=0)
-        self.clients.push_async_callback(client.close)
-        return client
-
-    async def post(self, path: str, body: object, **headers: str) -> tuple[int, Any]:
-        headers = {"Authorization": f"Bearer {WEBUI}", **headers}
-        async with (
-            aiohttp.ClientSession() as session,
-            session.post(self.url + path, data=json.dumps(body), headers=headers) as response,
-        ):
-            return response.status, json.loads(await response.text())
-
-
-@asynccontextmanager
-async def served(
-    configuration: Settings | None = None, library: InMemoryLibrary | None = None, **replies: str
-) -> AsyncIterator[Api]:
-    configuration = configuration or settings(api={"port": 0, "clients": CLIENTS})
-    library = library or InMemoryLibrary()
-    async with ScriptedPeer(**{"write": "Install it with pip [p1].", **replies}) as peer:
-        chat_model = models(peer)
-        await chat_model.warm_up()
-        service = AnswerService(parts(library, chat_model, configuration))
-        live = LiveSettings(configuration)
-        try:
-            async with serve_api(configuration.api, live, service.answer, 4) as port, AsyncExitStack() as clients:
-                yield Api(f"http://127.0.0.1:{port}", peer, library, clients)
-        finally:
-            await chat_model.close()
 
 
 async def test_an_answer_has_its_sources_in_the_text_and_as_a_field() -> None:
@@ -174,12 +127,12 @@ async def test_a_stream_ends_when_what_it_may_tell_of_is_closed(journal: Journal
             async for chunk in stream:
                 texts.append(chunk.choices[0].delta.content or "")
 
-    async with serve_api(ApiSettings.model_validate(api_section), live, answer, 4) as port:
+    async with serve_api(ApiSettings.model_validate(api_section), live, answer, parts(), 4) as port:
         reading = asyncio.create_task(read())
         await is_begun.wait()
         await live.publish_audiences(settings(sources=closed, api=api_section))
         is_closed.set()
-        with pytest.raises(openai.APIError, match="the daemon's log says why"):
+        with pytest.raises(openai.APIError, match="the log says why"):
             await reading
     assert "secret" not in "".join(texts)
 
@@ -202,7 +155,7 @@ async def test_as_many_answers_are_written_at_once_as_are_allowed() -> None:
 
     configuration = ApiSettings.model_validate({"port": 0, "clients": CLIENTS})
     async with (
-        serve_api(configuration, LiveSettings(settings()), answer, 2) as port,
+        serve_api(configuration, LiveSettings(settings()), answer, parts(), 2) as port,
         aiohttp.ClientSession() as session,
     ):
         statuses = await asyncio.gather(*map(ask, range(3)))
@@ -228,10 +181,10 @@ async def test_a_store_that_is_away_is_an_error_that_clients_read() -> None:
 
     configuration = ApiSettings.model_validate({"port": 0, "clients": CLIENTS})
     async with (
-        serve_api(configuration, Broken(settings()), answer, 2) as port,
+        serve_api(configuration, Broken(settings()), answer, parts(), 2) as port,
         AsyncOpenAI(api_key=WEBUI, base_url=f"http://127.0.0.1:{port}/v1", max_retries=0) as client,
     ):
-        with pytest.raises(openai.InternalServerError, match="the daemon's log says why"):
+        with pytest.raises(openai.InternalServerError, match="the log says why"):
             await client.chat.completions.create(model="kimas", messages=QUESTION)
 
 
@@ -350,7 +303,7 @@ async def test_work_ends_when_the_client_has_gone(is_streaming: bool) -> None:
         raise AssertionError(question.text)
 
     configuration = ApiSettings.model_validate({"port": 0, "clients": CLIENTS})
-    async with serve_api(configuration, LiveSettings(settings()), answer, 4) as port:
+    async with serve_api(configuration, LiveSettings(settings()), answer, parts(), 4) as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         body = json.dumps({"messages": QUESTION, "stream": is_streaming}).encode()
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {WEBUI}\r\n"
@@ -384,7 +337,7 @@ async def test_a_client_is_answered_from_what_its_audience_may_see() -> None:
     ("error", "words"),
     [
         (QuotaExceeded("the limit of today is used up", is_repeated=False), "the limit of today is used up"),
-        (ZeroDivisionError("internal words"), "the daemon's log says why"),
+        (ZeroDivisionError("internal words"), "the log says why"),
     ],
 )
 async def test_limits_and_failures_are_errors_that_clients_know(
@@ -395,7 +348,7 @@ async def test_limits_and_failures_are_errors_that_clients_know(
         raise error
 
     configuration = ApiSettings.model_validate({"port": 0, "clients": CLIENTS})
-    async with serve_api(configuration, LiveSettings(settings()), answer, 4) as port:
+    async with serve_api(configuration, LiveSettings(settings()), answer, parts(), 4) as port:
 
         async def ask() -> None:
             async with AsyncOpenAI(api_key=WEBUI, base_url=f"http://127.0.0.1:{port}/v1", max_retries=0) as client:

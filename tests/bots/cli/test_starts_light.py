@@ -13,6 +13,7 @@ HEAVY = (
     "openai",
     "aiohttp",
     "apscheduler",
+    "mcp",
     "bots.daemon.bootstrap",
     "bots.cli.ask",
     "knowledge.ingestion.sync",

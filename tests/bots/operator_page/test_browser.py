@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import axe_playwright_python
 import pytest
-from playwright.async_api import Browser, Page as Tab, async_playwright, expect
+from playwright.async_api import Browser, Page as Tab, expect
 
 from core.observability.logs import get_logger
 from core.types import Citation, Reply
+from tests.support.chromium import AXE, launched, needs_chromium
 from tests.support.operator_page import (
     EVIL,
     NOTHING,
@@ -30,21 +29,9 @@ from tests.support.operator_page import (
     operator_page,
 )
 
-CHROMIUM = shutil.which("chromium") or ""
-OPTIONS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-sync",
-    "--disable-background-networking",
-    "--disable-component-update",
-)
-AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 ALL_PAGES = (*PAGES, "/questions/13", "/questions/6", "/questions/6/teach")
 
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed: apt-get install chromium")
+pytestmark = needs_chromium
 
 
 @pytest.fixture
@@ -54,16 +41,6 @@ async def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     async with operator_page(tmp_path, os.environ, states=make_states()) as served:
         await fill(served.journal)
         yield served
-
-
-@asynccontextmanager
-async def launched() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=[*OPTIONS])
-        try:
-            yield browser
-        finally:
-            await browser.close()
 
 
 @asynccontextmanager

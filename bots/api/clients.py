@@ -1,0 +1,63 @@
+"""What the clients may see, and the answers that are written for them."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+from bots.api.running import RunningAnswer, RunningAnswers
+from core.messaging.policy.permissions import Permissions
+from core.settings.base import API_PLATFORM
+from core.storage.overrides import LiveSettings
+from core.types import ConversationKey, Message, Question, Reply
+
+
+class ClientAnswers:
+    """Answers questions of clients, each from what its audience may see: that of the chat `api:NAME`."""
+
+    def __init__(self, live: LiveSettings, running: RunningAnswers) -> None:
+        self._live = live
+        self._permissions = Permissions(live)
+        self._running = running
+
+    async def find_visible_sources(self, client: str) -> frozenset[str] | None:
+        """Return the sources that a client may see; None while all are for everyone. Raises `StoreError`."""
+        await self._live.load()
+        return self._permissions.visible_sources(_make_message(client, ""))
+
+    @asynccontextmanager
+    async def join(
+        self, client: str, request_key: Hashable, question: Question
+    ) -> AsyncIterator[tuple[RunningAnswer, asyncio.Task[Reply]]]:
+        """Have the answer to a question of a client; requests of the same key wait for the same answer.
+
+        Raises `TooManyAnswers`, `StoreError`.
+        """
+        await self._live.load()
+        message = _make_message(client, question.text)
+        visible_labels = self._permissions.visible_labels(message)
+
+        async def may_tell() -> bool:
+            await self._live.load()
+            return visible_labels <= self._permissions.visible_labels(message)
+
+        asked = Question(
+            question.text,
+            question.history,
+            id=message.id,
+            author=client,
+            author_id=client,
+            key=message.key,
+            visible_sources=self._permissions.visible_sources(message),
+        )
+        async with self._running.join((client, request_key), asked, may_tell) as joined:
+            yield joined
+
+
+def _make_message(client: str, text: str) -> Message:
+    """Return a question as a message of the chat that stands for a client."""
+    key = ConversationKey(API_PLATFORM, client)
+    return Message(uuid.uuid4().hex, key, client, client, text, datetime.now(UTC), addressed=True)

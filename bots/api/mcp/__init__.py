@@ -1,0 +1,1 @@
+"""Tools of the Model Context Protocol (MCP): other programs' models search the knowledge, and ask."""
