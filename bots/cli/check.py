@@ -58,6 +58,7 @@ from core.settings.loader import get_secret_values
 from core.types import Question
 from knowledge.embedding.fastembed_models import unusable_reason
 from knowledge.embedding.local import choose_runtime, find_package_dir, get_model_dir, get_shared_dir
+from knowledge.embedding.multilingual import find_unusable_reason
 from knowledge.live import open_live_source
 from knowledge.sources.factory import open_source
 from knowledge.sources.forge.source import ForgeProject
@@ -265,6 +266,9 @@ def _check_embedding(settings: Settings) -> Finding:
     embedding = settings.knowledge.embedding
     if embedding.provider == "openai":
         return check_base_url(subject, embedding.model, embedding.base_url, has_key=embedding.api_key is not None)
+    if embedding.provider == "multilingual":
+        error = find_unusable_reason(embedding.path)
+        return Finding("error" if error else "ok", subject, error or "the multilingual encoder")
     if embedding.provider == "fastembed":
         if error := unusable_reason(embedding):
             return Finding("error", subject, error)

@@ -15,7 +15,7 @@ from knowledge.ingestion.schedule import LANGUAGES
 
 SAMPLED_QUESTIONS = 200
 WAY_OUT = (
-    "use a multilingual model: knowledge.embedding with provider fastembed (on this machine) or openai "
+    "use a multilingual model: knowledge.embedding with provider multilingual (on this machine) or openai "
     "(docs/configure.md), then `kimas ingest --rebuild`"
 )
 

@@ -20,10 +20,10 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("models")
 
 
-@pytest.fixture(params=["local", "openai"])
+@pytest.fixture(params=["local", "multilingual", "openai"])
 async def embedder(request: pytest.FixtureRequest, cache_dir: Path) -> AsyncIterator[Embedder]:
     async with LanguageModelPeer(dimension=16) as peer:
-        settings = EmbeddingSettings()
+        settings = EmbeddingSettings(provider="multilingual" if request.param == "multilingual" else "local")
         if request.param == "openai":
             settings = EmbeddingSettings(
                 provider="openai", base_url=peer.base_url, model="vectors", dimension=16, batch=3
