@@ -40,18 +40,19 @@ class InputTypeSettings(Section):
 
 
 class EmbeddingSettings(Section):
-    """The embedding model: the built-in MiniLM, the multilingual encoder, one that fastembed runs here, or an OpenAI-compatible endpoint."""
+    """The embedding model: built-in, multilingual, one that fastembed runs here, or an OpenAI-compatible endpoint."""
 
     provider: Literal["local", "multilingual", "fastembed", "openai"] = Field(
         "local",
-        description="`local` (the built-in model, for English), `multilingual` (fifteen languages, on this machine, see "
-        "docs/install.md#the-embedding-model), `fastembed` (another model on this machine) or `openai` "
-        "(an OpenAI-compatible endpoint)",
+        description="`local` (the built-in model, for English, see docs/install.md#the-embedding-model), `multilingual` "
+        "(fifteen languages, on this machine), `fastembed` (another model on this machine) or `openai` (an "
+        "OpenAI-compatible endpoint)",
     )
     base_url: Address = Field("", description="for openai: the endpoint")
     model: str = Field("", description="for openai: the model's name; for fastembed: its name there")
     path: Path | None = Field(
-        None, description="for local, multilingual and fastembed: a folder with the model's files; nothing is downloaded"
+        None,
+        description="for local, multilingual and fastembed: a folder with the model's files; nothing is downloaded",
     )
     dimension: PositiveInt | None = Field(None, description="for openai: the vectors' length")
     api_key: Secret | None = Field(None, description="for openai: a secret")

@@ -1,4 +1,4 @@
-"""Embedders: the built-in MiniLM, the multilingual encoder, any model that fastembed runs here, or an OpenAI-compatible endpoint."""
+"""Embedders: the built-in MiniLM, the multilingual encoder, a model in fastembed, or an OpenAI-compatible endpoint."""
 
 from __future__ import annotations
 

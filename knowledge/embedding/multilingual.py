@@ -30,8 +30,9 @@ MULTILINGUAL_LANGUAGES = ("ar", "zh", "en", "fr", "de", "it", "ja", "ko", "nl", 
 MODEL_FILE = "universal-sentence-encoder-multilingual.onnx"
 CHECKSUM = "b8b05b01f0861094f0475cb288ad1b303ae8aee2ebe96e650d210805d5ca70f7"
 PACKAGE = "nanoranker"
-# What all texts have in common: every cosine c becomes (c + 0.04) / 1.04. Those of this model are lower than the built-in
-# one's, by which the thresholds were chosen: the best passage of a right question has .46 (.54), of another .16 (.19).
+# What all texts have in common: every cosine c becomes (c + 0.04) / 1.04. The thresholds were chosen by the cosines of
+# the built-in model, and those of this one are lower: .46 (.54) for the best passage of a right question, .16 (.19) for
+# that of a question about something else.
 COMMON_PART = 0.2
 # The time of a text grows faster than its length; passages are shorter.
 MAX_CHARACTERS = 3000

@@ -42,9 +42,7 @@ async def embedder(tmp_path: Path) -> AsyncIterator[Embedder]:
 
 
 @pytest.mark.parametrize(("right", "question"), QUESTIONS)
-async def test_a_question_finds_its_passage_in_another_language(
-    right: int, question: str, embedder: Embedder
-) -> None:
+async def test_a_question_finds_its_passage_in_another_language(right: int, question: str, embedder: Embedder) -> None:
     similarities = await embedder.embed(PASSAGES) @ (await embedder.embed([question], "query"))[0]
     assert int(similarities.argmax()) == right
 
