@@ -44,9 +44,9 @@ class EmbeddingSettings(Section):
 
     provider: Literal["local", "multilingual", "fastembed", "openai"] = Field(
         "local",
-        description="`local` (the built-in model, for English, see docs/install.md#the-embedding-model), `multilingual` "
-        "(fifteen languages, on this machine), `fastembed` (another model on this machine) or `openai` (an "
-        "OpenAI-compatible endpoint)",
+        description="`local` (the built-in model, for English, see docs/install.md#the-embedding-model), "
+        "`multilingual` (fifteen languages, on this machine), `fastembed` (another model on this machine) or `openai` "
+        "(an OpenAI-compatible endpoint)",
     )
     base_url: Address = Field("", description="for openai: the endpoint")
     model: str = Field("", description="for openai: the model's name; for fastembed: its name there")
