@@ -134,7 +134,7 @@ def test_a_name_is_a_person_where_it_can_be_mentioned() -> None:
         ("discord:123", "no bot is on discord: add its section, or remove the entry"),
         (
             "telegrm:123",
-            "there is no platform telegrm (known: telegram, discord, slack, mastodon, github, gitlab",
+            "there is no platform telegrm (known: telegram, discord, slack, mastodon, github, gitlab, http)",
         ),
         ("matrix:room", "there is no platform matrix"),
         ("http:lobby@removed", "there is no network bots.removed.http: add it, or remove the entry"),
