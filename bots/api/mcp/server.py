@@ -94,8 +94,14 @@ def make_server(open_knowledge: OpenKnowledge) -> Server[Any]:
     async def list_tools(_context: Context, _params: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=list(TOOLS))
 
+    async def open_for(context: Context) -> Knowledge:
+        try:
+            return await open_knowledge(_get_client(context))
+        except KimasError as error:
+            raise MCPError(types.INTERNAL_ERROR, to_rejection(error).reason) from error
+
     async def list_resources(context: Context, _params: object) -> types.ListResourcesResult:
-        knowledge = await open_knowledge(_get_client(context))
+        knowledge = await open_for(context)
         sources = knowledge.deps.settings.sources
         resources = [
             types.Resource(uri=f"{SOURCE_URI}{name}", name=name, mime_type="application/json") for name in sources
@@ -103,7 +109,7 @@ def make_server(open_knowledge: OpenKnowledge) -> Server[Any]:
         return types.ListResourcesResult(resources=resources)
 
     async def read_resource(context: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        knowledge = await open_knowledge(_get_client(context))
+        knowledge = await open_for(context)
         try:
             description = knowledge.describe_source(params.uri.removeprefix(SOURCE_URI))
         except UsageError as error:
