@@ -62,7 +62,9 @@ async def serve_api(
         if len(token) < MIN_TOKEN_CHARS:
             raise UsageError(f"api.clients.{name}.token is too short: give it at least {MIN_TOKEN_CHARS} characters")
     answers = ClientAnswers(live, RunningAnswers(answer, max_running))
-    page = PageServer(settings.page, answers) if settings.page.enabled else None
+    # Visitors, whom nobody knows, take no places from the clients.
+    page_answers = ClientAnswers(live, RunningAnswers(answer, max(1, max_running // 2)))
+    page = PageServer(settings.page, page_answers) if settings.page.enabled else None
     async with (
         open_endpoint(partial(_open_knowledge, answers, deps)) as mcp_endpoint,
         serve_application(

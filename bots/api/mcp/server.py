@@ -95,7 +95,7 @@ def make_server(open_knowledge: OpenKnowledge) -> Server[Any]:
         return types.ListToolsResult(tools=list(TOOLS))
 
     async def list_resources(context: Context, _params: object) -> types.ListResourcesResult:
-        knowledge = await open_knowledge(_get_client(context))
+        knowledge = await _open_for(context, open_knowledge)
         sources = knowledge.deps.settings.sources
         resources = [
             types.Resource(uri=f"{SOURCE_URI}{name}", name=name, mime_type="application/json") for name in sources
@@ -103,7 +103,7 @@ def make_server(open_knowledge: OpenKnowledge) -> Server[Any]:
         return types.ListResourcesResult(resources=resources)
 
     async def read_resource(context: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        knowledge = await open_knowledge(_get_client(context))
+        knowledge = await _open_for(context, open_knowledge)
         try:
             description = knowledge.describe_source(params.uri.removeprefix(SOURCE_URI))
         except UsageError as error:
@@ -122,6 +122,14 @@ def make_server(open_knowledge: OpenKnowledge) -> Server[Any]:
         on_list_resources=list_resources,
         on_read_resource=read_resource,
     )
+
+
+async def _open_for(context: Context, open_knowledge: OpenKnowledge) -> Knowledge:
+    """Return what the client of a request reaches; where that cannot be known, the client reads no internal words."""
+    try:
+        return await open_knowledge(_get_client(context))
+    except KimasError as error:
+        raise MCPError(types.INTERNAL_ERROR, to_rejection(error).reason) from error
 
 
 async def _search(knowledge: Knowledge, arguments: Mapping[str, Any]) -> types.CallToolResult:

@@ -69,13 +69,18 @@ class PageServer:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a visitor: as a stream of the text as it grows, or whole."""
-        if (request.content_length or 0) > MAX_VISITOR_BODY_BYTES:
-            raise Rejected(413, "large", "the question is too long")
-        chat_request = read_chat_request(read_json(await read_body(request)))
+        # Before anything of the question is read: who asks too often costs nothing.
         forwarded = ",".join(request.headers.getall("X-Forwarded-For", ()))
         visitor = find_visitor(request.remote or "", forwarded, self._settings.trusted_proxies)
         if not self._limit.admits(visitor):
             raise Rejected(429, "rate_limit_exceeded", "too many questions; ask again in a minute")
+        if (request.content_length or 0) > MAX_VISITOR_BODY_BYTES:
+            raise Rejected(413, "large", "the question is too long")
+        body = await read_body(request)
+        # Who sends it in chunks does not say how long it is.
+        if len(body) > MAX_VISITOR_BODY_BYTES:
+            raise Rejected(413, "large", "the question is too long")
+        chat_request = read_chat_request(read_json(body))
         question = Question(chat_request.question, chat_request.history)
         async with self._answers.join(PAGE_CLIENT, (question.text, question.history), question) as (running, task):
             if not chat_request.is_streaming:

@@ -19,6 +19,8 @@
   const texts = TEXTS[lang];
   const MAX_TURNS = 10;
   const MAX_QUESTION_CHARS = 2000;
+  // More is refused.
+  const MAX_BODY_BYTES = 64 * 1024;
   // A stream sends something at least every 15 s. If nothing comes, a proxy holds it back.
   const SILENCE_MS = 20000;
   const STYLE = `
@@ -121,6 +123,9 @@
     return [...parts, text.slice(end)];
   };
 
+  // `.` and `$` of the pattern below know more ends of lines than one.
+  const LINE_END = /\r\n?|[\n\u2028\u2029]/;
+
   const renderMarkdown = (text, citations) => {
     const blocks = [];
     let code = null;
@@ -132,7 +137,7 @@
       }
       return open.element;
     };
-    for (const line of text.split("\n")) {
+    for (const line of text.split(LINE_END)) {
       if (/^\s{0,3}```/.test(line)) {
         code = code ? null : make("code");
         if (code) blocks.push(make("pre", { tabindex: "0" }, code));
@@ -217,7 +222,14 @@
   let isAsking = false;
 
   const request = async (isStreaming, signal) => {
-    const body = JSON.stringify({ messages: turns.slice(-MAX_TURNS), stream: isStreaming });
+    const messages = turns.slice(-MAX_TURNS);
+    const encode = () => new TextEncoder().encode(JSON.stringify({ messages, stream: isStreaming }));
+    let body = encode();
+    // The oldest go first; the question stays.
+    while (body.length > MAX_BODY_BYTES && messages.length > 1) {
+      messages.shift();
+      body = encode();
+    }
     const headers = { "Content-Type": "application/json" };
     const response = await fetch(address, { method: "POST", credentials: "omit", headers, body, signal });
     if (!response.ok) throw new Error((await response.json()).error.message);
@@ -237,21 +249,21 @@
   }
 
   const ask = async (show) => {
-    const streaming = new AbortController();
+    const asking = new AbortController();
     let silence;
-    const whole = new Promise((resolve, reject) => {
+    const whole = new Promise((resolve) => {
       silence = setTimeout(async () => {
         try {
-          const reply = await (await request(false)).json();
+          const reply = await (await request(false, asking.signal)).json();
           resolve(reply);
-        } catch (error) {
-          reject(error);
+        } catch {
+          // The stream is still on its way, and says itself what goes wrong.
         }
       }, SILENCE_MS);
     });
     const stream = async () => {
       let text = "";
-      for await (const event of readEvents(await request(true, streaming.signal))) {
+      for await (const event of readEvents(await request(true, asking.signal))) {
         clearTimeout(silence);
         if (event.error) throw new Error(event.error.message);
         if (event.answer !== undefined) return event;
@@ -263,7 +275,7 @@
       return await Promise.race([stream(), whole]);
     } finally {
       clearTimeout(silence);
-      streaming.abort();
+      asking.abort();
     }
   };
 

@@ -126,6 +126,31 @@ async def test_follow_ups_carry_what_was_said() -> None:
     assert [turn.text for turn in questions[1].history] == [QUESTION, ANSWER.text]
 
 
+async def test_long_conversations_go_on_without_their_beginning() -> None:
+    questions: list[Question] = []
+
+    async def answer(question: Question, sink: Sink) -> Reply:
+        questions.append(question)
+        return Reply("字" * 12_000)
+
+    async with asking(answer) as url, opened(f"{url}/ask") as tab:
+        for count in range(1, 4):
+            await ask(tab, f"question {count}")
+            await expect(tab.locator(".answer p", has_text="字字")).to_have_count(count)
+    assert [turn.text[:10] for turn in questions[2].history] == ["question 2", "字" * 10]
+
+
+@pytest.mark.parametrize("end", ["\r", "\u2028", "\u2029"])
+async def test_every_end_of_a_line_is_one(end: str) -> None:
+    async def answer(question: Question, sink: Sink) -> Reply:
+        return Reply(f"# First{end}Second `code`")
+
+    async with asking(answer) as url, opened(f"{url}/ask") as tab:
+        await ask(tab)
+        await expect(tab.locator(".answer h2")).to_have_text("First")
+        await expect(tab.locator(".answer code")).to_have_text("code")
+
+
 HOSTILE = """
 <svg onload=alert(1)> <img src=x onerror=alert(1)> <script>alert(1)</script>
 [click](javascript:alert(1)) [data](data:text/html,x) [\u0000x](java\tscript:alert(1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from ipaddress import ip_network
 from typing import Any
 
@@ -172,6 +172,24 @@ async def test_what_is_no_question_is_refused() -> None:
         assert (await post(api.url, {"messages": []}))[0] == 400
         assert (await post(api.url, {"messages": [{"role": "user", "content": "x" * 30_000}]}))[0] == 400
         assert (await post(api.url, {"padding": "x" * 100_000}))[0] == 413
+
+
+async def test_what_comes_in_chunks_is_measured_too() -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield json.dumps({**BODY, "padding": "x" * 100_000}).encode()
+
+    async with (
+        served(with_page()) as api,
+        aiohttp.ClientSession() as session,
+        session.post(f"{api.url}/ask/answer", data=chunks(), headers={"Origin": api.url}) as response,
+    ):
+        assert response.status == 413
+
+
+async def test_who_asks_too_often_is_refused_before_the_question_is_read() -> None:
+    async with served(with_page(per_minute=1)) as api:
+        assert (await post(api.url))[0] == 200
+        assert (await post(api.url, {"padding": "x" * 100_000}))[0] == 429
 
 
 def test_the_name_of_the_page_is_no_clients() -> None:
