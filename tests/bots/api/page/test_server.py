@@ -155,16 +155,20 @@ def test_who_asks_is_read_from_the_right(peer: str, forwarded: str, visitor: str
     assert find_visitor(peer, forwarded, [ip_network("10.0.0.0/8")]) == visitor
 
 
-async def test_visitors_are_answered_from_what_is_open_to_them() -> None:
+@pytest.mark.parametrize(
+    ("audience", "is_open"), [("api:team", False), ("owners", False), ("api:page", True), ("api", True)]
+)
+async def test_visitors_are_answered_from_what_is_open_to_them(audience: str, is_open: bool) -> None:
     secret = passage("secret", "Install the package from the team's own mirror.", source="internal")
     sources = {
         "docs": {"kind": "faq", "path": "faq.yaml"},
-        "internal": {"kind": "faq", "path": "internal.yaml", "audience": ["api:team"]},
+        "internal": {"kind": "faq", "path": "internal.yaml", "audience": [audience]},
     }
-    configuration = settings(sources=sources, api={"port": 0, "clients": CLIENTS, "page": {"enabled": True}})
+    clients = CLIENTS if audience == "api:team" else {}
+    configuration = settings(sources=sources, api={"port": 0, "clients": clients, "page": {"enabled": True}})
     async with served(configuration, InMemoryLibrary((INSTALL, secret))) as api:
         assert (await post(api.url))[0] == 200
-        assert "own mirror" not in json.dumps(api.peer.requests)
+        assert ("own mirror" in json.dumps(api.peer.requests)) == is_open
 
 
 async def test_what_is_no_question_is_refused() -> None:
