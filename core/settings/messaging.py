@@ -240,7 +240,9 @@ class ApiSettings(LocalServerSection):
     @model_validator(mode="after")
     def _check_clients(self) -> ApiSettings:
         if self.port is not None and not self.asker_names:
-            raise ValueError("with a port, name at least one client: nobody may ask without a token")
+            raise ValueError("with a port, name at least one client, or switch on api.page: else nobody may ask")
+        if self.port is None and self.page.enabled:
+            raise ValueError("page.enabled: give a port, api.port; without one, nothing is served")
         if PAGE_CLIENT in self.clients:
             raise ValueError(f"clients.{PAGE_CLIENT}: this name stands for the visitors of the page; choose another")
         return self

@@ -181,3 +181,8 @@ async def test_what_is_no_question_is_refused() -> None:
 def test_the_name_of_the_page_is_no_clients() -> None:
     with pytest.raises(ValidationError, match="stands for the visitors"):
         ApiSettings.model_validate({"port": 0, "clients": {"page": CLIENTS["webui"]}})
+
+
+def test_a_page_without_a_port_is_a_fault() -> None:
+    with pytest.raises(ValidationError, match=r"give a port, api\.port"):
+        ApiSettings.model_validate({"page": {"enabled": True}})
