@@ -116,6 +116,14 @@ async def test_one_address_cannot_use_up_what_all_may_ask() -> None:
         assert others == [200, 200, 429, 429], "27 refused tries took nothing from the others"
 
 
+async def test_behind_a_web_server_the_page_has_the_name_that_is_passed_on() -> None:
+    configuration = settings(api={"port": 0, "allowed_hosts": ["ask.example.org"], "page": {"enabled": True}})
+    async with served(configuration) as api:
+        assert (await post(api.url, Host="ask.example.org:8443", Origin="https://ask.example.org:8443"))[0] == 200
+        status, error, _ = await post(api.url, Origin="https://ask.example.org:8443")
+    assert (status, error["error"]["code"]) == (403, "origin")
+
+
 async def test_a_minute_has_room_for_many_visitors() -> None:
     async with served(with_page(trusted_proxies=["127.0.0.1"])) as api:
         statuses = [(await post(api.url, X_Forwarded_For=f"192.0.2.{number}"))[0] for number in range(12)]
