@@ -323,3 +323,17 @@ async def test_a_failure_is_told_and_the_next_question_answered() -> None:
         is_broken = False
         await ask(tab)
         await expect(tab.get_by_role("link", name="[1]")).to_be_visible()
+
+
+@pytest.mark.parametrize("status", [502, 200])
+async def test_a_page_of_the_proxy_is_no_answer_and_is_not_shown(status: int) -> None:
+    page_of_proxy = {"status": status, "content_type": "text/html", "body": "<html><h1>Bad gateway</h1></html>"}
+    async with asking() as url, launched() as browser:
+        tab = await browser.new_page()
+        await tab.route("**/ask/answer", lambda route: route.fulfill(**page_of_proxy))
+        await tab.goto(f"{url}/ask")
+        await ask(tab)
+        await expect(tab.get_by_role("alert")).to_have_text("No answer came. Please try again.")
+        await tab.unroute("**/ask/answer")
+        await ask(tab)
+        await expect(tab.get_by_role("link", name="[1]")).to_be_visible()
