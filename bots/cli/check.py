@@ -129,6 +129,7 @@ async def check(
     exposed = await asyncio.to_thread(lambda: list(find_exposed(settings)))
     findings += [Finding("warning", path, problem) for path, problem in exposed]
     findings += _check_alerts(settings)
+    findings += _check_page(settings)
     conflicts = [*await asyncio.to_thread(find_token_conflicts, settings), *find_port_conflicts(settings)]
     findings += [Finding("error", "configuration", conflict) for conflict in conflicts]
     if live:
@@ -245,6 +246,15 @@ def _check_alerts(settings: Settings) -> list[Finding]:
     if settings.alerts.chats and not errors:
         return [Finding("ok", "alerts", f"go to {', '.join(settings.alerts.chats)}")]
     return [Finding("error", "alerts.chats", error) for error in errors]
+
+
+def _check_page(settings: Settings) -> list[Finding]:
+    """Warn of a page behind a web server, which alone gives it another name, whose visitors are counted as one."""
+    api = settings.api
+    if not (api.page.enabled and api.allowed_hosts) or api.page.trusted_proxies:
+        return []
+    text = "names no web server, and api.allowed_hosts tells of one: all visitors share the questions of one address"
+    return [Finding("warning", "api.page.trusted_proxies", text)]
 
 
 def _check_agents(settings: Settings) -> list[Finding]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from core.settings.answering import AgentSettings
-from core.settings.base import API_PLATFORM, EVERYONE, OPERATOR_PLATFORM
+from core.settings.base import API_PLATFORM, EVERYONE, OPERATOR_PLATFORM, PAGE_CLIENT
 from core.settings.chats import (
     BOT_NAMING_PLATFORMS,
     CHAT_EXAMPLES,
@@ -324,7 +324,7 @@ def _find_problem(entry: str, audience: tuple[str, ...], settings: RestrictedSet
         return "" if len(audience) == 1 else "everyone stands alone: remove it, or the other entries"
     bots = {(name, platform) for name, platform, _ in settings.get_bots()}
     networks = {f"http@{name}" if platform == "http" and name else platform for name, platform in bots}
-    networks |= {API_PLATFORM} if settings.api.clients else set()
+    networks |= {API_PLATFORM} if settings.api.asker_names else set()
     if ":" in entry:
         return _find_chat_fault(entry, settings, networks)
     if entry in (OWNERS, ADMINS) or entry in networks:
@@ -336,10 +336,16 @@ def _find_problem(entry: str, audience: tuple[str, ...], settings: RestrictedSet
     )
 
 
+def _describe_no_asker(entry: str, name: str) -> str:
+    if name == PAGE_CLIENT:
+        return f"{entry!r} are the visitors of the page, which is off: switch on api.page.enabled"
+    return f"{entry!r}: there is no client api.clients.{name}"
+
+
 def _find_chat_fault(entry: str, settings: RestrictedSettings, networks: set[str]) -> str:
     name = PlatformName.parse(entry)
     if name.platform == API_PLATFORM:
-        return "" if name.id in settings.api.clients else f"{entry!r}: there is no client api.clients.{name.id}"
+        return "" if name.id in settings.api.asker_names else _describe_no_asker(entry, name.id)
     if not is_chat(entry):
         return f"{entry!r} is no chat: write {CHAT_EXAMPLES} or, for a further network, http:lobby@NAME"
     if name.network not in networks and not name.network_suffix:

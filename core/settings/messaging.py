@@ -232,10 +232,17 @@ class ApiSettings(LocalServerSection):
     )
     page: PageSettings = PageSettings()
 
+    @property
+    def asker_names(self) -> frozenset[str]:
+        """The names of those who may ask: the clients, and `page` for the visitors where the page is on."""
+        return frozenset(self.clients) | ({PAGE_CLIENT} if self.page.enabled else set())
+
     @model_validator(mode="after")
     def _check_clients(self) -> ApiSettings:
-        if self.port is not None and not (self.clients or self.page.enabled):
-            raise ValueError("with a port, name at least one client: nobody may ask without a token")
+        if self.port is not None and not self.asker_names:
+            raise ValueError("with a port, name at least one client, or switch on api.page: else nobody may ask")
+        if self.port is None and self.page.enabled:
+            raise ValueError("page.enabled: give a port, api.port; without one, nothing is served")
         if PAGE_CLIENT in self.clients:
             raise ValueError(f"clients.{PAGE_CLIENT}: this name stands for the visitors of the page; choose another")
         return self

@@ -216,6 +216,15 @@ async def test_a_source_that_no_agent_uses(tmp_path: Path) -> None:
     assert (await find_finding(configuration, "sources.a")).level == "ok"
 
 
+async def test_a_page_behind_a_web_server_that_is_not_named(tmp_path: Path) -> None:
+    api = {"port": 8090, "allowed_hosts": ["ask.example.org"], "page": {"enabled": True}}
+    finding = await find_finding(settings(tmp_path, api=api), "api.page.trusted_proxies")
+    assert finding.level == "warning"
+    api["page"] = {"enabled": True, "trusted_proxies": ["127.0.0.1"]}
+    findings = await check(settings(tmp_path, api=api), live=False)
+    assert all(finding.subject != "api.page.trusted_proxies" for finding in findings)
+
+
 async def test_models_and_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THERE", "value-of-it")
     monkeypatch.delenv("NOT_THERE", raising=False)

@@ -114,7 +114,7 @@ async def test_it_ends_while_standard_input_is_open(configuration: Path, signal_
         await send(process, INITIALIZE)
         await receive(process)
         process.send_signal(signal_number)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await process.wait() == (143 if signal_number == signal.SIGTERM else 130)
 
 

@@ -90,6 +90,9 @@ def test_networks_over_http_are_apart_though_their_chats_have_like_names() -> No
         ("telegram:team", "is no chat: write telegram:-1001234567890"),
         ("telegram:-9", "the bot does not answer in 'telegram:-9': add it to gate.chats, or remove it here"),
         ("telegram:5@shop", "no such chat carries the name of a bot: write telegram:5"),
+        ("api:page", "are the visitors of the page, which is off: switch on api.page.enabled"),
+        ("api:webui", "there is no client api.clients.webui"),
+        ("api", "no role and no platform with a bot"),
         ([], "at least 1 item"),
     ],
 )

@@ -299,7 +299,9 @@
       answer.replaceChildren(...renderMarkdown(reply.answer, reply.citations), ...renderSources(reply.citations));
     } catch (error) {
       turns.pop();
-      answer.replaceChildren(make("p", { role: "alert" }, error instanceof TypeError ? texts.failed : error.message));
+      // No connection, or no answer of ours: a proxy's own page is no JSON.
+      const isForeign = error instanceof TypeError || error instanceof SyntaxError;
+      answer.replaceChildren(make("p", { role: "alert" }, isForeign ? texts.failed : error.message));
     } finally {
       log.removeAttribute("aria-busy");
       isAsking = false;

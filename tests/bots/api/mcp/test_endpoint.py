@@ -231,7 +231,7 @@ async def test_strangers_are_refused_before_their_body_is_read() -> None:
             head = f"POST /mcp HTTP/1.1\r\n{host}{header}\r\nAuthorization: Bearer {WEBUI}\r\n"
             # A body that never comes.
             writer.write(f"{head}Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n".encode())
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 line = await reader.readline()
             assert line.split()[1] in (b"403", b"421")
             writer.close()
@@ -251,7 +251,7 @@ async def test_a_refused_host_is_logged_with_the_remedy(caplog: pytest.LogCaptur
 
 def test_nobody_is_served_without_a_token() -> None:
     for host in ("0.0.0.0", "127.0.0.1"):  # noqa: S104
-        with pytest.raises(ValidationError, match="nobody may ask without a token"):
+        with pytest.raises(ValidationError, match=r"or switch on api\.page: else nobody may ask"):
             ApiSettings.model_validate({"host": host, "port": 0})
 
 
@@ -406,7 +406,7 @@ async def test_a_cancelled_request_ends_and_others_go_on() -> None:
         await begun.wait()
         cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
         assert (await post(url, cancel, **session)).status == 202
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await ended.wait()
             assert (await post(url, request("tools/list", 8), **session)).status == 200
             assert b'"result"' not in (await calling).body
@@ -429,7 +429,7 @@ async def test_closing_the_stream_ends_the_work_in_the_later_era() -> None:
         calling = asyncio.create_task(post(url, call, **later_headers("tools/call", "ask")))
         await begun.wait()
         calling.cancel()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(30):
             await ended.wait()
 
 

@@ -16,7 +16,7 @@ from bots.api.server import serve_api
 from bots.common.web_server import serve_application
 from core.errors import UsageError
 from core.ports import AnswerFunction, Sink
-from core.settings import ApiSettings
+from core.settings import ApiSettings, Settings
 from core.storage.overrides import LiveSettings
 from core.types import Citation, Question, Reply
 from tests.support.chromium import AXE, launched, needs_chromium
@@ -61,10 +61,12 @@ async def site() -> AsyncIterator[Site]:
 
 
 @asynccontextmanager
-async def asking(answer: AnswerFunction = answer_well, *origins: str) -> AsyncIterator[str]:
+async def asking(
+    answer: AnswerFunction = answer_well, *origins: str, live: LiveSettings | None = None
+) -> AsyncIterator[str]:
     section = {"port": 0, "page": {"enabled": True, "allowed_origins": origins, "per_minute": 1000}}
     configuration = ApiSettings.model_validate(section)
-    async with serve_api(configuration, LiveSettings(settings()), answer, parts(), 4) as port:
+    async with serve_api(configuration, live or LiveSettings(settings()), answer, parts(), 4) as port:
         yield f"http://127.0.0.1:{port}"
 
 
@@ -281,16 +283,34 @@ async def test_a_keyboard_does_not_cover_the_field() -> None:
         assert box["y"] > 0
 
 
+class MeetingRequests(LiveSettings):
+    """Tells when a second request has come. Each reads the settings once, at its beginning."""
+
+    def __init__(self, configuration: Settings) -> None:
+        super().__init__(configuration)
+        self.have_met = asyncio.Event()
+        self._count = 0
+
+    async def load(self) -> None:
+        await super().load()
+        self._count += 1
+        if self._count == 2:
+            self.have_met.set()
+
+
 async def test_what_a_proxy_holds_back_comes_whole_and_once() -> None:
     count = 0
+    begun = asyncio.Event()
+    live = MeetingRequests(settings())
 
     async def answer(question: Question, sink: Sink) -> Reply:
         nonlocal count
         count += 1
-        await asyncio.sleep(2)
+        begun.set()
+        await live.have_met.wait()
         return ANSWER
 
-    async with asking(answer) as url, opened(f"{url}/ask", bypass_csp=True) as tab:
+    async with asking(answer, live=live) as url, opened(f"{url}/ask", bypass_csp=True) as tab:
 
         async def hold_back(route: Any) -> None:
             if '"stream":true' in (route.request.post_data or ""):
@@ -305,9 +325,9 @@ async def test_what_a_proxy_holds_back_comes_whole_and_once() -> None:
         # The page waits 20 s for the first byte.
         await tab.clock.install()
         await ask(tab)
-        await asyncio.sleep(0.5)
+        await begun.wait()
         await tab.clock.fast_forward(21_000)
-        await expect(tab.get_by_role("link", name="[1]")).to_have_count(1)
+        await expect(tab.get_by_role("link", name="[1]")).to_have_count(1, timeout=30_000)
         await expect(tab.locator(".answer")).to_have_count(1)
         await asyncio.gather(*held, return_exceptions=True)
     assert count == 1, "both requests waited for one answer"
@@ -326,5 +346,19 @@ async def test_a_failure_is_told_and_the_next_question_answered() -> None:
         await ask(tab)
         await expect(tab.get_by_role("alert")).to_have_text("the answer failed; the log says why")
         is_broken = False
+        await ask(tab)
+        await expect(tab.get_by_role("link", name="[1]")).to_be_visible()
+
+
+@pytest.mark.parametrize("status", [502, 200])
+async def test_a_page_of_the_proxy_is_no_answer_and_is_not_shown(status: int) -> None:
+    page_of_proxy = {"status": status, "content_type": "text/html", "body": "<html><h1>Bad gateway</h1></html>"}
+    async with asking() as url, launched() as browser:
+        tab = await browser.new_page()
+        await tab.route("**/ask/answer", lambda route: route.fulfill(**page_of_proxy))
+        await tab.goto(f"{url}/ask")
+        await ask(tab)
+        await expect(tab.get_by_role("alert")).to_have_text("No answer came. Please try again.")
+        await tab.unroute("**/ask/answer")
         await ask(tab)
         await expect(tab.get_by_role("link", name="[1]")).to_be_visible()
