@@ -47,6 +47,8 @@ _ORIGIN_FIELDS = {
 }
 # The label of a time when every source is for everyone.
 ALL_OPEN = ""
+# All visitors of the page.
+PAGE_CHAT = f"{API_PLATFORM}:{PAGE_CLIENT}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,9 @@ def may_see(audience: frozenset[str], asker: Asker) -> bool:
     >>> may_see(frozenset({"slack:C1", "owners"}), Asker("slack", "slack:C2", role="owner"))
     False
     """
-    if asker.network == OPERATOR_PLATFORM or not audience.isdisjoint({EVERYONE, asker.chat, asker.network}):
+    # Who opens a source to programs with a token has not opened it to visitors, who need none.
+    network = asker.chat if asker.chat == PAGE_CHAT else asker.network
+    if asker.network == OPERATOR_PLATFORM or not audience.isdisjoint({EVERYONE, asker.chat, network}):
         return True
     return asker.is_private and (asker.role == "owner" or (asker.role == "admin" and ADMINS in audience))
 
@@ -324,7 +328,7 @@ def _find_problem(entry: str, audience: tuple[str, ...], settings: RestrictedSet
         return "" if len(audience) == 1 else "everyone stands alone: remove it, or the other entries"
     bots = {(name, platform) for name, platform, _ in settings.get_bots()}
     networks = {f"http@{name}" if platform == "http" and name else platform for name, platform in bots}
-    networks |= {API_PLATFORM} if settings.api.asker_names else set()
+    networks |= {API_PLATFORM} if settings.api.clients else set()
     if ":" in entry:
         return _find_chat_fault(entry, settings, networks)
     if entry in (OWNERS, ADMINS) or entry in networks:

@@ -172,7 +172,7 @@ def test_who_asks_is_read_from_the_right(peer: str, forwarded: str, visitor: str
 
 
 @pytest.mark.parametrize(
-    ("audience", "is_open"), [("api:team", False), ("owners", False), ("api:page", True), ("api", True)]
+    ("audience", "is_open"), [("api:team", False), ("owners", False), ("api:page", True), ("api", False)]
 )
 async def test_visitors_are_answered_from_what_is_open_to_them(audience: str, is_open: bool) -> None:
     secret = passage("secret", "Install the package from the team's own mirror.", source="internal")
@@ -180,7 +180,7 @@ async def test_visitors_are_answered_from_what_is_open_to_them(audience: str, is
         "docs": {"kind": "faq", "path": "faq.yaml"},
         "internal": {"kind": "faq", "path": "internal.yaml", "audience": [audience]},
     }
-    clients = CLIENTS if audience == "api:team" else {}
+    clients = CLIENTS if audience in ("api:team", "api") else {}
     configuration = settings(sources=sources, api={"port": 0, "clients": clients, "page": {"enabled": True}})
     async with served(configuration, InMemoryLibrary((INSTALL, secret))) as api:
         assert (await post(api.url))[0] == 200
