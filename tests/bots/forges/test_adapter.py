@@ -134,6 +134,17 @@ async def test_two_programs_that_answer_each_other_stop(peer: GithubPeer, tmp_pa
     assert len(peer.posts()) == 3
 
 
+async def test_an_owner_is_known_whatever_the_letter_case(peer: GithubPeer, tmp_path: Path) -> None:
+    bot = ForgeBot(peer, tmp_path)
+    bot.changes = {"administration": {"owners": ["github:aNN"]}}
+    async with bot:
+        await bot.ask("@kimas /admins add Ben-Lee", "Ann")
+        await bot.ask("@kimas /pause", "ben-lee")
+    added, paused = [note.text for note in peer.posts()]
+    assert "ben-lee" in added
+    assert "silent" in paused
+
+
 @pytest.mark.parametrize(
     "text",
     [
