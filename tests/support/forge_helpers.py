@@ -134,6 +134,12 @@ class ForgeBot:
                     return str(row.state), str(row.reason or "")
                 await asyncio.sleep(0.01)
 
+    async def list_messages(self) -> set[str]:
+        """Return the ids of the messages in the journal."""
+        async with self.journal.database.connect() as connection:
+            rows = (await connection.execute(select(messages.c.id))).fetchall()
+        return {str(row.id) for row in rows}
+
     async def ask(self, text: str = "@kimas how do I install it?", author: str = "ann", **fields: Any) -> Note:
         """Let somebody open an issue that asks, and return the bot's comment."""
         number = self.peer.open("A question", text, author, **fields)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bots.common.diagnosis import Scope
-from bots.forges.adapter import ForgeAdapter
+from bots.forges.adapter import MAX_WATCHED_ANSWERS, ForgeAdapter
 from bots.forges.diagnosis import diagnose
 from core.errors import PlatformError
 from tests.support.forge_helpers import ForgeBot, settings
@@ -212,9 +212,7 @@ async def test_people_answer_first(peer: GithubPeer, tmp_path: Path) -> None:
         await bot.restart()
         await peer.until_polled(3)
         assert [note.number for note in peer.posts()] == [urgent]
-        async with bot.journal.database.connect() as connection:
-            rows = (await connection.exec_driver_sql("SELECT id FROM messages")).fetchall()
-        assert f"issues/{fresh}" not in {row.id for row in rows}
+        assert f"issues/{fresh}" not in await bot.list_messages()
 
 
 async def test_reactions_rate_an_answer_and_can_be_taken_back(bot: ForgeBot, peer: GithubPeer) -> None:
@@ -230,6 +228,18 @@ async def test_reactions_rate_an_answer_and_can_be_taken_back(bot: ForgeBot, pee
     assert "up" in (await bot.outcome(f"reaction {second}"))[1]
     del peer.reactions[answer.id][reaction]
     await bot.heard(f"reaction {reaction} off")
+
+
+async def test_an_answer_that_is_watched_no_more_keeps_its_rating(bot: ForgeBot, peer: GithubPeer) -> None:
+    answer = await bot.ask()
+    reaction = peer.react(answer.id, "-1", "ben")
+    assert "down" in (await bot.outcome(f"reaction {reaction}"))[1]
+    for number in range(MAX_WATCHED_ANSWERS):
+        peer.comment(answer.number, f"Answer {number} <!-- kimas {number} -->", BOT)
+    newest_answer = await bot.ask()
+    later = peer.react(newest_answer.id, "-1", "ben")
+    await bot.heard(f"reaction {later}")
+    assert f"reaction {reaction} off" not in await bot.list_messages()
 
 
 async def test_labels_say_what_the_bot_did(peer: GithubPeer, tmp_path: Path) -> None:
