@@ -93,12 +93,27 @@ async def test_a_question_that_changes_before_its_answer_is_read_anew(peer: Gith
     bot = ForgeBot(peer, tmp_path)
     bot.changes = {"run": {"workers": 1}}
     async with bot:
-        answer = await bot.ask()
-        comment = peer.comment(answer.number, "@kimas how?")
-        assert await bot.outcome(comment) == ("answered", "")
+        bot.hold = asyncio.Event()
+        first = peer.open("Another question", "@kimas why?", "ben")
+        await bot.heard(f"issues/{first}")
+        comment = peer.comment(first, "@kimas how?")
+        await bot.heard(comment)
         peer.edit(comment, "@kimas how, on Windows?")
+        peer.handbook.notes[comment].updated += 1
         await peer.until_polled(3)
-    # The answer is there: a new text of an old question asks nothing.
+        bot.hold.set()
+        assert await bot.outcome(comment) == ("answered", "")
+    assert [question.text for question in bot.questions] == ["Another question\n\nwhy?", "how, on Windows?"]
+    assert len(peer.posts()) == 2
+
+
+async def test_a_question_that_changes_after_its_answer_asks_nothing(bot: ForgeBot, peer: GithubPeer) -> None:
+    answer = await bot.ask()
+    comment = peer.comment(answer.number, "@kimas how?")
+    assert await bot.outcome(comment) == ("answered", "")
+    peer.edit(comment, "@kimas how, on Windows?")
+    peer.handbook.notes[comment].updated += 1
+    await peer.until_polled(3)
     assert len(peer.posts()) == 2
 
 
