@@ -88,7 +88,8 @@ VENDORS = {
     "mdit_py_plugins": ["core/markup/markdown.py"],
     "numpy": ["knowledge/", "bots/evaluation/"],  # vectors are arrays in every part of the package
     "openai": ["core/llm/client.py"],
-    "onnxruntime": ["knowledge/reranking/cross_encoder.py"],
+    "onnxruntime": ["knowledge/embedding/multilingual.py", "knowledge/reranking/cross_encoder.py"],
+    "onnxruntime_extensions": ["knowledge/embedding/multilingual.py"],
     "opentelemetry": ["core/observability/tracing.py"],
     "openpyxl": ["knowledge/formats/"],
     "pathspec": ["knowledge/sources/common/"],

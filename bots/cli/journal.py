@@ -14,7 +14,7 @@ from core.formatting import pluralize, today
 from core.runtime.data_dir import make_data_dir
 from core.runtime.locks import daemon_lock
 from core.settings import JournalSettings, Settings
-from core.settings.chats import parse_argument
+from core.settings.chats import fold_person, parse_argument
 
 if TYPE_CHECKING:
     from core.storage.erasure import PersonalRecords
@@ -70,7 +70,7 @@ async def forget(settings: Settings, user: str, *, is_confirmed: bool, as_json: 
     """
     from core.storage.erasure import PersonalRecords, count_on_platform, erase_on_platform, list_platforms
 
-    person = parse_argument(user, "PLATFORM:PERSON")
+    person = fold_person(parse_argument(user, "PLATFORM:PERSON"))
     platform = person.platform
     records = PersonalRecords(0, 0)
     platforms = list[str]()

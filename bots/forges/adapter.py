@@ -342,7 +342,8 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
             found |= {reaction.id: (comment, reaction) for reaction in reactions}
         earlier = project.reactions
         for key, (comment, reaction) in (earlier | found).items():
-            if (key in found) != (key in earlier):
+            # Of an answer that newer ones pushed out nothing is read any more: that takes nothing back.
+            if (key in found) != (key in earlier) and comment.number in project.answers:
                 rating = to_rating(self.name, project.name, comment, reaction, self._me, is_removed=key not in found)
                 await self._deliver(rating, receive, "reaction")
         project.reactions = found

@@ -70,7 +70,7 @@ def to_message(platform: str, topic: Topic, me: Identity) -> Message:
     return Message(
         topic.path,
         ConversationKey(platform, topic.project, topic.path),
-        topic.author,
+        topic.author.lower(),
         topic.author,
         text if command else shorten_text(f"{title}\n\n{body}".strip()),
         datetime.now(UTC),
@@ -106,7 +106,7 @@ def to_comment_message(
     return Message(
         str(comment.number),
         ConversationKey(platform, topic.project, topic.path),
-        comment.author,
+        comment.author.lower(),
         comment.author,
         shorten_text(text),
         datetime.fromtimestamp(comment.created_at, UTC),
@@ -133,7 +133,7 @@ def to_rating(
     press = Message(
         f"reaction {reaction.id}{' off' if is_removed else ''}",
         ConversationKey(platform, project),
-        reaction.author,
+        reaction.author.lower(),
         reaction.author,
         "",
         datetime.now(UTC),

@@ -183,8 +183,8 @@ class English(PlatformTexts):
     )
     admins_in_private = "Do that in the group: administrators belong to one chat."
     user_id_expected = (
-        "Give me the user's id (a number or a code; on Mastodon the name with its server), because somebody else can "
-        "take over a name."
+        "Give me the user's id (a number or a code; on Mastodon the name with its server, on GitHub and GitLab the "
+        "login), because somebody else can take over a name."
     )
     form_failed = (
         "I could not open the form: {error}. Nothing was changed. Give the command again, or use "
@@ -413,7 +413,7 @@ class English(PlatformTexts):
         "quota limit": "The limit to change; leave it out to show all",
         "quota value": "A number, none, or default for the configured one",
         "admins action": "What to do; leave it out to list them",
-        "admins user": "The user's id (a number or a code; on Mastodon the name with its server)",
+        "admins user": "The user's id (a number or a code; on Mastodon name@server, on GitHub and GitLab the login)",
         "learn question": ("The answer's link, if you do not reply to it; then its question, if it replies to none"),
         "faq action": "What to do; leave it out to list them",
         "faq number": "The number of the answer",

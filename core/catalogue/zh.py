@@ -160,7 +160,10 @@ class Chinese(ChinesePlatformTexts, English):
     reload_unavailable = "我在这里不能重新读取配置，请重启我。"
     search_unavailable = "我在这里不能检索资料：请在命令行用 `kimas feedback --calibrate` 来校准。"
     admins_in_private = "请在群里这样做：管理员只属于一个聊天。"
-    user_id_expected = "请给出用户的 ID（数字或代码；在 Mastodon 上为带服务器的名字）；名字可能会被别人占用。"
+    user_id_expected = (
+        "请给出用户的 ID（数字或代码；在 Mastodon 上为带服务器的名字，在 GitHub 和 GitLab 上为登录名）；"
+        "名字可能会被别人占用。"
+    )
     form_failed = (
         "表单没能打开：{error}。未作任何更改。请再发一次命令；`/mode`、`/threshold` 和 `/sources` 可以更改同样的内容。"
     )
@@ -375,7 +378,7 @@ class Chinese(ChinesePlatformTexts, English):
         "quota limit": "要更改的上限；不写则显示全部",
         "quota value": "数字、none，或 default 恢复为配置中的值",
         "admins action": "要做什么；不写则列出全部",
-        "admins user": "用户的 ID（数字或代码；在 Mastodon 上为带服务器的名字）",
+        "admins user": "用户的 ID（数字或代码；在 Mastodon 上为带服务器的名字，在 GitHub 和 GitLab 上为登录名）",
         "learn question": "未回复任何消息时，写上回答的链接；该回答未回复任何问题时，再写上问题",
         "faq action": "要做什么；不写则列出全部",
         "faq number": "回答的编号",

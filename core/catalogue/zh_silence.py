@@ -28,6 +28,7 @@ SKIP_REASONS: Mapping[str, str] = {
     "HUMAN_REPLIED": "已经有人回复",
     "HUMAN_DIALOGUE": "有人正在与提问者交谈",
     "TAKEN_BACK": "提问者收回了问题",
+    "THREAD_CLOSED": "这个议题现在的状态是 {state}",
     "COOLDOWN": "我在不到 {seconds:g} 秒前主动发过言（gate.cooldown_s）",
     "ANSWER_LOOP": "十分钟内已回答这个账号 {count} 次（gate.answers_in_10_min）",
     "COMMENT_LIMIT": "一小时内已有 {count} 条评论（auto_comment.per_hour）",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, WithJsonSchema
@@ -25,7 +26,8 @@ _PERSON_FORMS = {
     "discord": r"\d+",
     "slack": r"[A-Z0-9]+",
     "mastodon": _HANDLE,
-    "github": r"[A-Za-z0-9][A-Za-z0-9-]*",
+    # Those of managed users end in an underscore and the name of the enterprise.
+    "github": r"[A-Za-z0-9][A-Za-z0-9_-]*",
     "gitlab": r"\w[\w.-]*",
     "http": r"[^\s@]\S*",
 }
@@ -37,6 +39,9 @@ _CHAT_FORMS = {
     "gitlab": r"[\w.-]+(?:/[\w.-]+)+",
 }
 _CONTACT_FORMS = {**_PERSON_FORMS, "telegram": r"\d+|@\w+"}
+# Where people's names are unique, and their ids.
+_HANDLE_PLATFORMS = ("mastodon", "github", "gitlab")
+_CASELESS_PLATFORMS = ("github", "gitlab")
 # Where a chat may carry the name of a further bot.
 BOT_NAMING_PLATFORMS = ("telegram", "mastodon")
 CHAT_EXAMPLES = (
@@ -64,13 +69,18 @@ def is_chat(entry: str) -> bool:
 
 
 def has_handles(platform: str) -> bool:
-    """Return whether people of a platform are known by their names, with their server."""
-    return platform == "mastodon"
+    """Return whether people of a platform are known by their names: logins, on Mastodon with the server."""
+    return platform in _HANDLE_PLATFORMS
 
 
 def is_handle(platform: str, text: str) -> bool:
     """Return whether a text is how somebody is known on a platform that has handles."""
-    return has_handles(platform) and re.fullmatch(_HANDLE, text) is not None
+    return has_handles(platform) and re.fullmatch(_PERSON_FORMS[platform], text) is not None
+
+
+def fold_person(person: PlatformName) -> PlatformName:
+    """Return somebody as messages name them: logins of forges in small letters, as they may be typed in any."""
+    return replace(person, id=person.id.lower()) if person.platform in _CASELESS_PLATFORMS else person
 
 
 def can_be_private(entry: str) -> bool:
@@ -96,14 +106,26 @@ def _make_check(forms: dict[str, str], suffix: str, noun: str, examples: str) ->
     return check
 
 
+def _fold_person(entry: str) -> str:
+    return str(fold_person(PlatformName.parse(entry)))
+
+
 _SCHEMA = WithJsonSchema({"type": "string", "pattern": ENTRY_PATTERN})
 # A chat by its id on the platform, with `@name` where a further bot should write there.
 Chat = Annotated[str, AfterValidator(_make_check(_CHAT_FORMS, _BOT_NAME, "chat", CHAT_EXAMPLES)), _SCHEMA]
 # A person by their id.
-Person = Annotated[str, AfterValidator(_make_check(_PERSON_FORMS, "", "person", _PERSON_EXAMPLES)), _SCHEMA]
+Person = Annotated[
+    str,
+    AfterValidator(_make_check(_PERSON_FORMS, "", "person", _PERSON_EXAMPLES)),
+    AfterValidator(_fold_person),
+    _SCHEMA,
+]
 # A person by their id, or by their name where the platform mentions people by name. `@NAME` is a further network.
 Contact = Annotated[
-    str, AfterValidator(_make_check(_CONTACT_FORMS, "", "person", f"telegram:@ann, {_PERSON_EXAMPLES}")), _SCHEMA
+    str,
+    AfterValidator(_make_check(_CONTACT_FORMS, "", "person", f"telegram:@ann, {_PERSON_EXAMPLES}")),
+    AfterValidator(_fold_person),
+    _SCHEMA,
 ]
 
 

@@ -340,7 +340,9 @@ class GateSettings(Section):
     wait_s: float = Field(
         15, ge=0, le=600, description="for `auto`: how long the bot waits for people to answer first, seconds"
     )
-    cooldown_s: NonNegativeFloat = Field(60, description="for `auto`: time between two answers in one chat, seconds")
+    cooldown_s: NonNegativeFloat = Field(
+        60, description="for `auto`: time between two answers in one chat, on a forge below one issue, seconds"
+    )
     repeated: Literal["silent", "point"] = Field(
         "silent",
         description="for `auto`, if the same question was answered in the chat before: `silent`; `point`: say so, and "

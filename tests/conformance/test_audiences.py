@@ -9,7 +9,7 @@ import pytest
 
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import ANN, BEN, Channel, Person
-from tests.conformance.scenarios import ONE_PUBLIC_CHAT, cannot
+from tests.conformance.scenarios import NOTHING_PRIVATE, ONE_PUBLIC_CHAT, cannot
 
 SEES_ALL = "whoever uses the terminal runs the bot, and sees everything"
 # Ann is the owner; on Slack she gives commands under a second id.
@@ -18,12 +18,14 @@ OWNERS = {
     "discord": ("1001",),
     "slack": ("U1001", "U1ANN"),
     "mastodon": ("person1@social.example",),
+    "github": ("Ann",),
 }
 SECTIONS: Mapping[str, dict[str, Any]] = {
     "telegram": {"token": {"env": "TELEGRAM"}},
     "discord": {"token": {"env": "DISCORD"}},
     "slack": {"bot_token": {"env": "SLACK"}, "app_token": {"env": "SLACK_APP"}},
     "mastodon": {"url": "https://social.example", "token": {"env": "MASTODON"}},
+    "github": {"token": {"env": "GITHUB"}, "repositories": ["example/group-1", "example/group-2", "example/private"]},
 }
 CLOSED = "quokka"
 # What a platform says of a place where others read as well, though it may look private: nobody's role opens anything.
@@ -56,12 +58,17 @@ async def is_told(bot: Bot, channel: Channel, person: Person = ANN, **fields: An
     return CLOSED in visible_sources
 
 
-@cannot(console=SEES_ALL)
-async def test_an_owner_is_told_in_private_and_nobody_where_others_read(bot: Bot) -> None:
+@cannot(console=SEES_ALL, github=NOTHING_PRIVATE)
+async def test_an_owner_is_told_in_private_and_nobody_else_is(bot: Bot) -> None:
     await close_source(bot, "owners")
-    group = bot.group()
     assert await is_told(bot, bot.private(ANN))
     assert not await is_told(bot, bot.private(BEN), BEN)
+
+
+@cannot(console=SEES_ALL)
+async def test_nobody_is_told_where_others_read(bot: Bot) -> None:
+    await close_source(bot, "owners")
+    group = bot.group()
     assert not await is_told(bot, group)
     assert not await is_told(bot, await bot.driver.thread(group))
     await bot.command(group, "sources")
@@ -81,6 +88,7 @@ async def test_a_teams_chat_is_told_with_its_threads_and_no_other_one(bot: Bot) 
 
 @cannot(
     console=SEES_ALL,
+    github=NOTHING_PRIVATE,
     mastodon="a post to several people is answered to its author alone there",
     telegram="a private chat there is one with a person: channels' direct messages are not heard",
 )

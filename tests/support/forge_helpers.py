@@ -78,11 +78,8 @@ class ForgeBot:
         self.inbox: Inbox = make_processor(configuration, self.journal, self._answer)
         await self.inbox.resume(self.adapter)
         self._task = asyncio.create_task(self.adapter.listen(self.inbox.handler_for(self.adapter)))
-        # The first look takes two requests of a kind, the second one two.
-        if self.section.get("poll_s", 0) < 60:
-            await self.peer.until_polled(5)
-        else:
-            await self.peer.until_polled(1)
+        # A look takes two requests of a kind. Where the next one is far, there is no other to wait for.
+        await self.peer.until_polled(5 if self.section.get("poll_s", 0) < 60 else 2)
 
     async def listen(self) -> None:
         """Listen until it fails."""
@@ -133,6 +130,12 @@ class ForgeBot:
                 if row and (not states or row.state in states):
                     return str(row.state), str(row.reason or "")
                 await asyncio.sleep(0.01)
+
+    async def list_messages(self) -> set[str]:
+        """Return the ids of the messages in the journal."""
+        async with self.journal.database.connect() as connection:
+            rows = (await connection.execute(select(messages.c.id))).fetchall()
+        return {str(row.id) for row in rows}
 
     async def ask(self, text: str = "@kimas how do I install it?", author: str = "ann", **fields: Any) -> Note:
         """Let somebody open an issue that asks, and return the bot's comment."""

@@ -17,7 +17,7 @@ from core.messaging.gate.classification_metrics import Estimate, Scores
 from core.messaging.policy.command_table import CALIBRATED_VALUE, CONFIGURED_VALUE
 from core.ports import Library
 from core.settings import Settings
-from core.settings.chats import has_handles, is_handle
+from core.settings.chats import fold_person, has_handles, is_handle
 from core.storage.engine import Database
 from core.storage.feedback import FeedbackRepository
 from core.storage.overrides import RuntimeOverrides, get_chat_name, override_key
@@ -121,12 +121,12 @@ async def change_admins(context: CommandContext, request: CommandRequest) -> str
 def _read_user_id(platform: str, user: str) -> str:
     """Return the id of a user that was typed or mentioned, or "" where it is none.
 
-    Ids have digits; names do not count, because they change and can be taken over. On Mastodon the name with its server
-    is the id.
+    Ids have digits; names do not count, because they change and can be taken over. Where the name is the id, it counts:
+    on forges the login, on Mastodon the name with its server.
     """
     handle = user.removeprefix("@")
     if is_handle(platform, handle):
-        return handle
+        return fold_person(PlatformName(platform, handle)).id
     match = _USER.fullmatch(user)
     user_id = (match[1] or match[2]) if match else ""
     return user_id if re.search(r"\d", user_id) and not has_handles(platform) else ""

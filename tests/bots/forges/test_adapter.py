@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bots.common.diagnosis import Scope
-from bots.forges.adapter import ForgeAdapter
+from bots.forges.adapter import MAX_WATCHED_ANSWERS, ForgeAdapter
 from bots.forges.diagnosis import diagnose
 from core.errors import PlatformError
 from tests.support.forge_helpers import ForgeBot, settings
@@ -93,12 +93,27 @@ async def test_a_question_that_changes_before_its_answer_is_read_anew(peer: Gith
     bot = ForgeBot(peer, tmp_path)
     bot.changes = {"run": {"workers": 1}}
     async with bot:
-        answer = await bot.ask()
-        comment = peer.comment(answer.number, "@kimas how?")
-        assert await bot.outcome(comment) == ("answered", "")
+        bot.hold = asyncio.Event()
+        first = peer.open("Another question", "@kimas why?", "ben")
+        await bot.heard(f"issues/{first}")
+        comment = peer.comment(first, "@kimas how?")
+        await bot.heard(comment)
         peer.edit(comment, "@kimas how, on Windows?")
+        peer.handbook.notes[comment].updated += 1
         await peer.until_polled(3)
-    # The answer is there: a new text of an old question asks nothing.
+        bot.hold.set()
+        assert await bot.outcome(comment) == ("answered", "")
+    assert [question.text for question in bot.questions] == ["Another question\n\nwhy?", "how, on Windows?"]
+    assert len(peer.posts()) == 2
+
+
+async def test_a_question_that_changes_after_its_answer_asks_nothing(bot: ForgeBot, peer: GithubPeer) -> None:
+    answer = await bot.ask()
+    comment = peer.comment(answer.number, "@kimas how?")
+    assert await bot.outcome(comment) == ("answered", "")
+    peer.edit(comment, "@kimas how, on Windows?")
+    peer.handbook.notes[comment].updated += 1
+    await peer.until_polled(3)
     assert len(peer.posts()) == 2
 
 
@@ -132,6 +147,17 @@ async def test_two_programs_that_answer_each_other_stop(peer: GithubPeer, tmp_pa
         peer.comment(answer.number, "@kimas and why?", "program")
         await bot.skipped("3 answers below this issue already")
     assert len(peer.posts()) == 3
+
+
+async def test_an_owner_is_known_whatever_the_letter_case(peer: GithubPeer, tmp_path: Path) -> None:
+    bot = ForgeBot(peer, tmp_path)
+    bot.changes = {"administration": {"owners": ["github:aNN"]}}
+    async with bot:
+        await bot.ask("@kimas /admins add Ben-Lee", "Ann")
+        await bot.ask("@kimas /pause", "ben-lee")
+    added, paused = [note.text for note in peer.posts()]
+    assert "ben-lee" in added
+    assert "silent" in paused
 
 
 @pytest.mark.parametrize(
@@ -201,9 +227,7 @@ async def test_people_answer_first(peer: GithubPeer, tmp_path: Path) -> None:
         await bot.restart()
         await peer.until_polled(3)
         assert [note.number for note in peer.posts()] == [urgent]
-        async with bot.journal.database.connect() as connection:
-            rows = (await connection.exec_driver_sql("SELECT id FROM messages")).fetchall()
-        assert f"issues/{fresh}" not in {row.id for row in rows}
+        assert f"issues/{fresh}" not in await bot.list_messages()
 
 
 async def test_reactions_rate_an_answer_and_can_be_taken_back(bot: ForgeBot, peer: GithubPeer) -> None:
@@ -219,6 +243,18 @@ async def test_reactions_rate_an_answer_and_can_be_taken_back(bot: ForgeBot, pee
     assert "up" in (await bot.outcome(f"reaction {second}"))[1]
     del peer.reactions[answer.id][reaction]
     await bot.heard(f"reaction {reaction} off")
+
+
+async def test_an_answer_that_is_watched_no_more_keeps_its_rating(bot: ForgeBot, peer: GithubPeer) -> None:
+    answer = await bot.ask()
+    reaction = peer.react(answer.id, "-1", "ben")
+    assert "down" in (await bot.outcome(f"reaction {reaction}"))[1]
+    for number in range(MAX_WATCHED_ANSWERS):
+        peer.comment(answer.number, f"Answer {number} <!-- kimas {number} -->", BOT)
+    newest_answer = await bot.ask()
+    later = peer.react(newest_answer.id, "-1", "ben")
+    await bot.heard(f"reaction {later}")
+    assert f"reaction {reaction} off" not in await bot.list_messages()
 
 
 async def test_labels_say_what_the_bot_did(peer: GithubPeer, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def bot(gitlab: GitlabPeer, tmp_path: Path) -> ForgeBot:
     return ForgeBot(gitlab, tmp_path, answered_label="answered")
 
 
-async def test_issues_and_comments_are_answered_in_order_and_once(bot: ForgeBot, gitlab: GitlabPeer) -> None:
+async def test_issues_and_comments_are_answered_once(bot: ForgeBot, gitlab: GitlabPeer) -> None:
     old = gitlab.open("Old", "@kimas how was it?")
     gitlab.comment(old, "@kimas how was it?")
     async with bot:
@@ -39,7 +39,8 @@ async def test_issues_and_comments_are_answered_in_order_and_once(bot: ForgeBot,
         assert await bot.outcome(f"issues/{issue}") == ("answered", "")
         await bot.restart()
         await bot.ask()
-    assert [note.number for note in gitlab.posts()] == [2, 2, 2, 3, 4] or len(gitlab.posts()) == 5
+    # Threads are answered side by side.
+    assert sorted(note.number for note in gitlab.posts()) == [2, 2, 2, 3, 4]
     assert gitlab.handbook.issues[answer.number].labels[:1] == ["answered"]
 
 

@@ -86,6 +86,7 @@ async def test_without_its_signature_an_event_changes_nothing(bot: ForgeBot, pee
     calls = len(peer.calls)
     assert await send(bot, make_body(), signature) == 401
     assert await send(bot, make_body(), sign(make_body(), "another secret")) == 401
+    await settle(peer)
     assert len(peer.calls) == calls
 
 
@@ -119,6 +120,7 @@ async def test_every_signed_event_is_taken_and_other_repositories_are_left_alone
     calls = len(peer.calls)
     body = json.dumps({"repository": {"full_name": "other/project"}}).encode()
     assert await send(bot, body, sign(body), **{"X-GitHub-Event": "something_new"}) == 202
+    await settle(peer)
     assert len(peer.calls) == calls
 
 

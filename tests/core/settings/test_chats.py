@@ -15,6 +15,7 @@ BOTS = {
     "telegram": {"token": {"env": "A"}},
     "slack": {"bot_token": {"env": "D"}, "app_token": {"env": "E"}},
     "mastodon": {"url": "https://social.example", "token": {"env": "F"}},
+    "github": {"token": {"env": "H"}, "repositories": ["example/project"]},
     "http": HTTP,
     "bots": {
         "shop": {"http": HTTP},
@@ -105,6 +106,8 @@ def test_chats_are_taken_in_every_list(path: str, entry: str) -> None:
         "mastodon:ann@b.example@news",
         "slack:<@U012>",
         "telegram:5@help",
+        "github:@ann",
+        "github:example/project",
     ],
 )
 def test_what_is_no_person_is_refused_in_every_list(path: str, entry: str) -> None:
@@ -115,10 +118,26 @@ def test_what_is_no_person_is_refused_in_every_list(path: str, entry: str) -> No
 @pytest.mark.parametrize("path", PEOPLE_LISTS)
 @pytest.mark.parametrize(
     "entry",
-    ["telegram:123", "slack:U012", "mastodon:ann@b.example", "http:ann@example.org", "http:ann@shop", "console:ann"],
+    [
+        "telegram:123",
+        "slack:U012",
+        "mastodon:ann@b.example",
+        "github:ann-9",
+        "github:ann_acme",
+        "http:ann@example.org",
+        "http:ann@shop",
+        "console:ann",
+    ],
 )
 def test_people_are_taken_in_every_list(path: str, entry: str) -> None:
     assert find_unmatchable(configured(path, entry)) == []
+
+
+@pytest.mark.parametrize("path", PEOPLE_LISTS)
+def test_logins_of_forges_are_compared_whatever_their_letter_case(path: str) -> None:
+    section, _, name = path.partition(".")
+    assert getattr(getattr(configured(path, "github:Ann"), section), name) == ("github:ann",)
+    assert getattr(getattr(configured(path, "slack:U012"), section), name) == ("slack:U012",)
 
 
 def test_a_name_is_a_person_where_it_can_be_mentioned() -> None:

@@ -259,6 +259,15 @@ async def test_on_mastodon_people_are_named_with_their_server(
     assert bot.dispatcher.context.overrides.admins("mastodon:mentions") == admins
 
 
+@pytest.mark.parametrize("user", ["@ann-lee", "ANN-Lee"])
+@pytest.mark.parametrize("platform", ["github", "gitlab"])
+async def test_on_a_forge_people_are_named_by_their_login(journal: Journal, platform: str, user: str) -> None:
+    bot = Bot.of(journal, administration={"owners": [f"{platform}:Boss"]})
+    key = ConversationKey(platform, "example/handbook")
+    await bot.deliver(replace(says("admins", f"add {user}"), key=key, author_id="boss"))
+    assert bot.dispatcher.context.overrides.admins(f"{platform}:example/handbook") == ("ann-lee",)
+
+
 async def test_platform_administrators_count_when_allowed(journal: Journal) -> None:
     strict_bot = Bot.of(journal)
     lenient_bot = Bot.of(journal, administration={"platform_admins": True})
