@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from core.answering.agents.conversation import get_asker_language
 from core.catalogue import messages_for
 from core.errors import AnswerWithheld, ServiceError
-from core.language.word_filter import WordFilter, make_word_filter
 from core.llm.moderation import Moderator
 from core.observability.logs import get_logger
 from core.ports import Sink
 from core.settings import OutgoingSettings
 from core.settings.base import OPERATOR_PLATFORM
 from core.types import Question, Reply, Skip, SkipReason, skip
+
+if TYPE_CHECKING:
+    from core.language.word_filter import WordFilter
 
 _log = get_logger(__name__)
 
@@ -51,10 +54,15 @@ class OutgoingFilter:
         return GuardedSink(sink, words, self.moderator if is_moderated else None, platform, text)
 
 
-def make_filter(settings: OutgoingSettings, platform: str) -> WordFilter:
-    """Return what finds the words and patterns that may not leave there."""
+def make_filter(settings: OutgoingSettings, platform: str) -> WordFilter | None:
+    """Return what finds the words and patterns that may not leave there; None where there are none."""
     is_open = bool(settings.platforms) and platform not in settings.platforms
-    return make_word_filter((), ()) if is_open else make_word_filter(settings.words, settings.patterns)
+    if is_open or not (settings.words or settings.patterns):
+        return None
+    # Its library takes a while to load.
+    from core.language.word_filter import make_word_filter
+
+    return make_word_filter(settings.words, settings.patterns)
 
 
 class GuardedSink:
@@ -64,7 +72,9 @@ class GuardedSink:
     be moderated, not before it is whole.
     """
 
-    def __init__(self, sink: Sink, words: WordFilter, moderator: Moderator | None, platform: str, text: str) -> None:
+    def __init__(
+        self, sink: Sink, words: WordFilter | None, moderator: Moderator | None, platform: str, text: str
+    ) -> None:
         self._sink = sink
         self._words = words
         self._moderator = moderator
@@ -78,7 +88,7 @@ class GuardedSink:
 
     async def update(self, text: str) -> None:
         """Show the settled part of the reply so far."""
-        if self._moderator or len(text) < self._next_search_chars:
+        if self._moderator or not self._words or len(text) < self._next_search_chars:
             return
         self._next_search_chars = int(len(text) * GROWTH) + 1
         settled_count = await asyncio.to_thread(self._words.count_settled, text)
@@ -99,7 +109,7 @@ class GuardedSink:
         await self._sink.fail(text)
 
     async def _find_reason(self, text: str) -> Skip | None:
-        if rule := await asyncio.to_thread(self._words.find, text):
+        if self._words and (rule := await asyncio.to_thread(self._words.find, text)):
             return skip(SkipReason.WORD_WITHHELD, rule=f"outgoing.{rule}")
         return await self._find_moderated_reason(self._moderator, text) if self._moderator and text.strip() else None
 

@@ -37,9 +37,6 @@ class WordFilter:
         if words:
             self._patterns["words"] = _compile_words(words)
 
-    def __bool__(self) -> bool:
-        return bool(self._patterns)
-
     def find(self, text: str) -> str:
         """Return which is found, such as `words.0`, or ""; never what, which may be a secret.
 
@@ -69,8 +66,6 @@ class WordFilter:
 
     def _search(self, text: str, *, is_growing: bool) -> Iterator[tuple[str, regex.Match[str], int]]:
         """Yield the first match of each pattern in each reading, with the pattern's name and its place in the text."""
-        if not self._patterns:
-            return
         deadline = time.monotonic() + SEARCH_S
         for reading, places in _read(text):
             for name, pattern in self._patterns.items():

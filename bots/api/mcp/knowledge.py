@@ -58,6 +58,8 @@ class Knowledge:
     def _keep_sayable(self, passages: Sequence[Passage]) -> Sequence[Passage]:
         """Return the passages without words that may not leave (section `outgoing`)."""
         words = make_filter(self.deps.settings.outgoing, API_PLATFORM)
+        if words is None:
+            return passages
         return [item for item in passages if not words.find(f"{item.title}\n{item.path}\n{item.url}\n{item.text}")]
 
     def describe_source(self, name: str) -> Mapping[str, Any]:
@@ -68,12 +70,13 @@ class Knowledge:
         agents = [name_ for name_, agent in self.deps.settings.retrieval_agents().items() if name in agent.sources]
         library = self.deps.library
         words = make_filter(self.deps.settings.outgoing, API_PLATFORM)
+        titles = [title for agent in agents for title in library.titles().get(agent, ())]
         return {
             "name": name,
             "kind": source.kind,
             "agents": agents,
             "languages": sorted({code for agent in agents for code in library.languages().get(agent, ())}),
-            "titles": [title for agent in agents for title in library.titles().get(agent, ()) if not words.find(title)],
+            "titles": [title for title in titles if not (words and words.find(title))],
         }
 
 

@@ -156,7 +156,7 @@ class Commenter:
             return self._too_late_reason()
         # Above the comment stands the entry's title, which no model wrote.
         words = make_filter(self._outgoing, post.key.platform)
-        if rule := await asyncio.to_thread(words.find, entry_heading(post)):
+        if words and (rule := await asyncio.to_thread(words.find, entry_heading(post))):
             return skip(SkipReason.WORD_WITHHELD, rule=f"outgoing.{rule}")
         rule_reason = reject_reason(post, self._settings, datetime.now(UTC).astimezone())
         return (

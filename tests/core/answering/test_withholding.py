@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from click.testing import CliRunner
 from sqlalchemy import text as sql
 
+from bots.api.mcp.knowledge import Knowledge
+from bots.cli.main import main
+from bots.cli.probes import make_probes, run_probe
 from bots.daemon.bootstrap import open_app
 from core.settings import Settings
 from core.storage.messages import Journal
-from core.types import Message
+from core.types import FeedEntry, Message, Reply
 from tests.support.api_helpers import CLIENTS, WEBUI, served, set_tokens
 from tests.support.fixtures import MemorySink, settings
 from tests.support.knowledge import WordEmbedder
@@ -33,7 +39,11 @@ BEGINNING = "The release date of the launcher is the first of May [p1], and it i
 
 @asynccontextmanager
 async def opened(
-    folder: Path, model: ScriptedPeer | None = None, moderation: dict[str, Any] | None = None, **outgoing: Any
+    folder: Path,
+    model: ScriptedPeer | None = None,
+    moderation: dict[str, Any] | None = None,
+    gate: dict[str, Any] | None = None,
+    **outgoing: Any,
 ) -> AsyncIterator[Bot]:
     (folder / "docs").mkdir()
     launcher = "# Launcher\n\nThe release date of the launcher is the first of May, says the numbat.\n"
@@ -45,7 +55,7 @@ async def opened(
             "knowledge": {"routing": {"threshold": 0}, "parsing": {"workers": 1}},
             "models": {"main": {"base_url": model.base_url, "model": "m"}} if model else {},
             "administration": {"owners": ["telegram:1"]},
-            "gate": {"answers_in_10_min": 200},
+            "gate": {"answers_in_10_min": 200, **(gate or {})},
             "auto_comment": {"chats": ["telegram:-300"], "needs_citation": False, "deadline_s": 600},
             "outgoing": {**outgoing, "moderation": moderation or {}},
         }
@@ -238,3 +248,58 @@ async def read_events(url: str, body: dict[str, Any]) -> Sequence[str]:
         session.post(f"{url}/v1/chat/completions", json={**body, "stream": True}) as response,
     ):
         return [line for line in (await response.text()).splitlines() if line.startswith("data: ")]
+
+
+async def test_a_heading_of_a_feed_is_searched_before_anything_is_written(tmp_path: Path) -> None:
+    async with ScriptedPeer(write=f"{BEGINNING}team.") as model, opened(tmp_path, model, words=["numbat"]) as bot:
+        entry = FeedEntry("news", "A num\u200bbat at last", "https://example.org/1")
+        sink, state, reason = await ask(bot, Sender("-300"), addressed=False, is_post=True, feed_entry=entry)
+        assert model.sent("write") == []
+    assert (seen(sink), state) == ("", "silent")
+    assert "outgoing.words.0" in reason
+
+
+async def test_nobody_is_told_of_an_answer_that_nobody_asked_for(tmp_path: Path) -> None:
+    gate = {"mode": "auto", "grey": "suggest", "threshold": 0.01, "wait_s": 0, "cooldown_s": 0}
+    async with (
+        ScriptedPeer(write=f"It is as the numbat says [p1]: {BEGINNING}team.") as model,
+        opened(tmp_path, model, gate=gate, words=["numbat"]) as bot,
+    ):
+        sink, state, reason = await ask(bot, addressed=False)
+    assert (seen(sink), state) == ("", "silent")
+    assert "outgoing.words.0" in reason
+
+
+async def test_tools_of_programs_find_no_passage_with_a_word(tmp_path: Path) -> None:
+    async with opened(tmp_path, words=["numbat"]) as bot:
+        for platforms, is_found in (((), False), (("telegram",), True)):
+            changes = {"platforms": platforms}
+            outgoing = bot.app.settings.outgoing.model_copy(update=changes)
+            deps = replace(bot.app.deps, settings=bot.app.settings.model_copy(update={"outgoing": outgoing}))
+            knowledge = Knowledge(deps, unasked)
+            assert ("numbat" in await knowledge.search({"query": QUESTION})) == is_found
+
+
+async def unasked(_text: str) -> Reply:
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [("patterns", "[ok, '(']", r"outgoing\.patterns\.1.*missing \)"), ("words", '["\\u200b"]', r"outgoing\.words\.0")],
+)
+def test_check_names_what_cannot_be_searched(tmp_path: Path, key: str, value: str, words: str) -> None:
+    configuration = tmp_path / "kimas.yaml"
+    configuration.write_text(f"outgoing:\n  {key}: {value}\n", "utf-8")
+    result = CliRunner().invoke(main, ("--config", str(configuration), "check"))
+    assert result.exit_code == 2
+    assert re.search(words, result.output, re.DOTALL)
+
+
+async def test_a_probe_asks_the_moderation() -> None:
+    async with ScriptedPeer() as peer:
+        configuration = settings(outgoing={"moderation": {"base_url": peer.base_url}})
+        probe = next(probe for probe in make_probes(configuration) if probe.subject == "outgoing.moderation")
+        assert [finding.level for finding in await run_probe(probe, 20)] == ["ok"]
+        peer.status = 500
+        assert [finding.level for finding in await run_probe(probe, 20)] == ["error"]
