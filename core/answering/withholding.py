@@ -119,5 +119,6 @@ class GuardedSink:
         except ServiceError as error:
             is_withheld = moderator.settings.withholds_unjudged(self._platform)
             _log.error("moderation.failed", platform=self._platform, withheld=is_withheld, error=str(error))
-            return skip(SkipReason.MODERATION_FAILED, error=str(error)) if is_withheld else None
+            # Members may read the reason: the address stays in the log.
+            return skip(SkipReason.MODERATION_FAILED) if is_withheld else None
         return skip(SkipReason.MODERATION_FLAGGED, categories=", ".join(categories)) if categories else None

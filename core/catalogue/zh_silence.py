@@ -53,7 +53,7 @@ SKIP_REASONS: Mapping[str, str] = {
     "UNCITED_COMMENT": "评论没有任何引用（auto_comment.needs_citation）",
     "WORD_WITHHELD": "含有不能外发的内容（{rule}）",
     "MODERATION_FLAGGED": "审核接口标记了它：{categories}（outgoing.moderation）",
-    "MODERATION_FAILED": "未能审核（outgoing.moderation.on_failure）：{error}",
+    "MODERATION_FAILED": "未能审核（outgoing.moderation.on_failure）",
     "COMMENT_FAILED": "评论失败：{error}",
     "COMMENT_REFUSED": "{error}",
     "POST_DELETED": "{error}",

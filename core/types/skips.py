@@ -58,7 +58,7 @@ class SkipReason(Enum):
     UNCITED_COMMENT = "unfit", "the comment would cite nothing (auto_comment.needs_citation)"
     WORD_WITHHELD = "unfit", "it has something that may not leave ({rule})"
     MODERATION_FLAGGED = "unfit", "the moderation endpoint flagged it: {categories} (outgoing.moderation)"
-    MODERATION_FAILED = "unfit", "it could not be moderated (outgoing.moderation.on_failure): {error}"
+    MODERATION_FAILED = "unfit", "it could not be moderated (outgoing.moderation.on_failure)"
     COMMENT_FAILED = "other", "the comment failed: {error}"
     COMMENT_REFUSED = "other", "{error}"
     POST_DELETED = "deleted", "{error}"

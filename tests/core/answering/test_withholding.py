@@ -213,6 +213,7 @@ async def test_an_endpoint_that_fails(tmp_path: Path, fault: str, sender: Sender
         assert time.monotonic() - started_at < 10
         assert (outcome, len(sink.replies)) == (state, int(state == "answered"))
         assert ("could not be moderated" in reason) == (state == "failed")
+        assert "127.0.0.1" not in reason
         await bot.deliver(OWNER, "", "status")
         status = bot.adapter("telegram").sinks[-1].replies[0].text
         assert "could not be judged" in status
