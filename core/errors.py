@@ -3,7 +3,8 @@
     KimasError
     ├── ConfigurationError       the configuration is wrong; has one line per error           (exit 2)
     ├── UsageError               the user named something unknown, or an invalid argument     (exit 2)
-    │   └── QuotaExceeded        a daily limit is used up
+    │   ├── QuotaExceeded        a daily limit is used up
+    │   └── AnswerWithheld       the answer has something that may not leave
     ├── ServiceError             a service outside the process failed                         (exit 69)
     │   ├── EndpointError        an endpoint of a model failed, refused or timed out
     │   │   ├── ModelError       that of a language model
@@ -60,6 +61,14 @@ class QuotaExceeded(UsageError):
     def __init__(self, message: str, *, is_repeated: bool) -> None:
         super().__init__(message)
         self.is_repeated = is_repeated
+
+
+class AnswerWithheld(UsageError):
+    """The answer may not leave. The message is what the asker reads, `skip` the reason for the journal."""
+
+    def __init__(self, text: str, skip: Skip) -> None:
+        super().__init__(text)
+        self.skip = skip
 
 
 class ServiceError(KimasError):

@@ -101,6 +101,7 @@ VENDORS = {
     "playwright": ["knowledge/sources/website/rendering.py"],
     "pydantic_core": ["core/settings/"],
     "pypdf": ["knowledge/formats/"],
+    "regex": ["core/language/word_filter.py"],
     "rich": ["bots/cli/", "bots/console/", "bots/common/terminal.py"],
     "safetensors": ["knowledge/embedding/ctranslate2_model.py", "knowledge/embedding/numpy_model.py"],
     "sdnotify": ["bots/daemon/runner.py"],

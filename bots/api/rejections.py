@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bots.api.running import TooManyAnswers
-from core.errors import KimasError, QuotaExceeded
+from core.errors import AnswerWithheld, KimasError, QuotaExceeded
 from core.observability.logs import get_logger
 
 _log = get_logger(__name__)
@@ -34,5 +34,7 @@ def to_rejection(error: KimasError) -> Rejected:
         return Rejected(429, "insufficient_quota", str(error))
     if isinstance(error, TooManyAnswers):
         return Rejected(429, "rate_limit_exceeded", str(error))
+    if isinstance(error, AnswerWithheld):
+        return Rejected(400, "content_filter", str(error))
     _log.error("api.not_answered", error=str(error))
     return Rejected(503, "unavailable", "the answer failed; the log says why")

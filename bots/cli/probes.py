@@ -20,6 +20,7 @@ from bots.daemon.feeds import find_feed_errors, probe_feed
 from core.errors import EmbeddingError, SourceError
 from core.formatting import strip_source_prefix
 from core.llm.client import OpenAIClient
+from core.llm.moderation import Moderator
 from core.runtime.budget import Budget
 from core.settings import (
     EmbeddingSettings,
@@ -28,6 +29,7 @@ from core.settings import (
     GitlabSource,
     GitSource,
     HttpApiSource,
+    ModerationSettings,
     PlatformSettings,
     RemoteRagSource,
     SearchApiSource,
@@ -179,6 +181,8 @@ def make_probes(settings: Settings, budgets: list[Budget] | None = None) -> list
         Probe(path, ModelTrial(path, model, settings, budgets).run, timeout_s)
         for path, model in settings.models.iter_endpoints()
     ]
+    if settings.outgoing.moderation.base_url:
+        probes.append(Probe("outgoing.moderation", partial(_probe_moderation, settings.outgoing.moderation)))
     if settings.journal.url:
         probes.append(Probe("journal", partial(_probe_journal, settings)))
     embedding = settings.knowledge.embedding
@@ -208,6 +212,15 @@ async def _probe_embedding(settings: EmbeddingSettings) -> str:
     if len(vector) != settings.dimension:
         raise ValueError(f"{settings.model} sends {len(vector)} numbers per text, dimension says {settings.dimension}")
     return f"{settings.model} at {settings.base_url} answers"
+
+
+async def _probe_moderation(settings: ModerationSettings) -> str:
+    moderator = Moderator.open(settings)
+    try:
+        await moderator.judge("A test.")
+    finally:
+        await moderator.close()
+    return f"{settings.model or 'the moderation'} at {redact_url(settings.base_url or '')} answers"
 
 
 async def _probe_weaviate(settings: Settings) -> str:

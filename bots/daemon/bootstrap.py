@@ -20,7 +20,9 @@ from core.answering.overridden_library import OverriddenLibrary
 from core.answering.quota import QuotaLimiter, max_usage_per_call
 from core.answering.rewriting.rewrites import REWRITES
 from core.answering.service import AnswerService
+from core.answering.withholding import OutgoingFilter
 from core.errors import StoreError, UsageError
+from core.llm.moderation import Moderator
 from core.llm.prompts import Prompts
 from core.llm.role_models import RoleChatModel
 from core.observability.logs import get_logger, make_redactor
@@ -199,7 +201,10 @@ async def open_app(
         live = live or (make_live_settings(settings, database) if database else None)
         deps = await _make_deps(settings, OverriddenLibrary(library, live) if live else library, reranker, model, stack)
         deps = replace(deps, head_starts=HeadStartPolicy(settings.context, metrics_recorder))
+        outgoing = OutgoingFilter.open(settings.outgoing)
+        stack.push_async_callback(outgoing.close)
         answer_service = _make_answer_service(deps, store, database if with_answers else None, live)
+        answer_service = replace(answer_service, outgoing=outgoing)
         tune_interpreter()
         pool = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))
         yield App(settings, deps, library, store, embedder, models, answer_service, parser or pool)
@@ -300,6 +305,7 @@ def make_dispatcher(
     refresher: SourceRefresher | None = None,
     reload_settings: SettingsLoader | None = None,
     library: Library | None = None,
+    moderator: Moderator | None = None,
     commands: Sequence[Command] | None = None,
     extra_handlers: Mapping[str, CommandHandler] | None = None,
 ) -> CommandDispatcher:
@@ -311,7 +317,7 @@ def make_dispatcher(
     from core.storage.overrides import Audit
 
     audit = Audit(journal.database, lambda: live.settings.administration.audit_days)
-    context = CommandContext(live, journal, audit, Permissions(live), refresher, reload_settings, library)
+    context = CommandContext(live, journal, audit, Permissions(live), refresher, reload_settings, library, moderator)
     return CommandDispatcher(context, COMMANDS if commands is None else commands, extra_handlers)
 
 
@@ -407,7 +413,14 @@ async def open_daemon(
         app = await enter_when_reachable(stack, partial(make_app, metrics_recorder=recorder))
     library = app.deps.library
     scheduler = app.make_refresh_scheduler(journal.database, recorder, leases)
-    dispatcher = make_dispatcher(live, journal, refresher=scheduler, reload_settings=reload_settings, library=library)
+    dispatcher = make_dispatcher(
+        live,
+        journal,
+        refresher=scheduler,
+        reload_settings=reload_settings,
+        library=library,
+        moderator=app.answer_service.get_moderator(),
+    )
     answer = monitor.instrument_answer(app.answer)
     inbox = make_inbox(journal, answer, dispatcher, library=library, service=app.answer_service)
     sharing = await stack.enter_async_context(share_work(leases, inbox.share, journal.database))

@@ -12,8 +12,10 @@ from core.answering.pipeline import answer
 from core.answering.quota import QuotaLimiter, answer_with_quota, record_usage
 from core.answering.retry import HoldingSink, RetryQuestion, is_better, with_more_effort
 from core.answering.small_talk import courtesy_reply
+from core.answering.withholding import OutgoingFilter
 from core.catalogue import messages_for
 from core.errors import PlatformError, ServiceError
+from core.llm.moderation import Moderator
 from core.observability.logs import get_logger
 from core.ports import Sink
 from core.runtime.budget import Budget
@@ -31,20 +33,27 @@ class AnswerService:
     """Answers questions.
 
     Without `quota_limiter` nothing is limited, without `usage_repository` nothing recorded, without `cached_answers`
-    nothing reused.
+    nothing reused. `outgoing` judges what is about to be said; without it everything may be.
     """
 
     deps: AnswerDependencies
     quota_limiter: QuotaLimiter | None = None
     usage_repository: UsageRepository | None = None
     cached_answers: CachedAnswers | None = None
+    outgoing: OutgoingFilter | None = None
+
+    def get_moderator(self) -> Moderator | None:
+        """Return what moderates answers, if anything does."""
+        return self.outgoing.moderator if self.outgoing else None
 
     async def answer(self, question: Question, sink: Sink) -> Reply:
         """Answer one question into its sink, from what its asker may see.
 
-        Raises `QuotaExceeded` when a limit is used up, and what `core.answering.pipeline.answer` raises.
+        Raises `QuotaExceeded` when a limit is used up, `AnswerWithheld` for an answer that may not leave, and what
+        `core.answering.pipeline.answer` raises.
         """
         service, question = self._restricted_to_visible(question)
+        sink = self.outgoing.guard(question, sink) if self.outgoing else sink
         if text := courtesy_reply(question, service.deps.settings, messages_for(get_asker_language(question))):
             await sink.open()
             reply = Reply(text)

@@ -46,6 +46,7 @@ class English(PlatformTexts):
     answer_failed = "Sorry, I could not answer this. {reason}"
     service_unavailable = "Something that I depend on is not available right now; please ask again in a few minutes."
     rights_changed = "While I was answering, somebody changed what I may say here. Please ask again."
+    answer_withheld = "I may not answer this."
     internal_error = "Something went wrong on my side. The people who run me can find the reason in the log."
     posted_again = "Slack did not say whether this arrived, so here it is again."
     answer_cut = "*The answer is too long to show in full: this is its beginning.*"
@@ -349,6 +350,10 @@ class English(PlatformTexts):
     status_today = "- Today{chat}: {answered} answered, {silent} silent, {failed} failed, {pending} pending"
     status_cost = "- Tokens today: {tokens}, cost: {cost}"
     source_hits = "- Sources since {day}, answers that cite them of those that had them: {sources}"
+    status_moderation = "- Moderation: answers on {platforms} are judged before they are shown"
+    status_moderation_failed = (
+        "- Moderation: the last answer could not be judged: {error}; withheld: on {withheld}; let pass: on {passed}"
+    )
     status_chat = "- This chat: mode `{mode}`"
     status_paused = ", paused {until}"
     status_sources = "- Sources: {count} configured"

@@ -22,6 +22,7 @@ from core.llm.sse import (
     parse_completion,
     parse_embeddings,
     parse_models,
+    parse_moderation,
 )
 from core.observability.logs import get_logger
 
@@ -44,6 +45,7 @@ NO_LIST_STATUSES = frozenset({404, 405, 501})
 CHAT_COMPLETIONS_PATH = "/chat/completions"
 EMBEDDINGS_PATH = "/embeddings"
 MODELS_PATH = "/models"
+MODERATIONS_PATH = "/moderations"
 EVENT_STREAM_BEGINNINGS = (b"data:", b"event:", b": ")
 # The wait for the end of a complete reply, so that its connection can be reused.
 DRAIN_TIMEOUT_S = 0.2
@@ -302,6 +304,17 @@ class OpenAIClient:
             if len(vectors) != len(texts):
                 raise InvalidReplyError(f"{len(vectors)} vectors for {len(texts)} texts")
         return vectors
+
+    async def moderate(self, model: str, text: str) -> Sequence[str]:
+        """Return the categories for which a text is flagged; without a `model`, the endpoint's own judges.
+
+        Raises `ModelError`.
+        """
+        client = await self._client()
+        body = {"input": text, **({"model": model} if model else {})}
+        with self._map_errors(ModelError, model or "moderation"):
+            response = await self._send(client, MODERATIONS_PATH, body)
+            return await read_reply(response, await read_body(response, MAX_COMPLETION_BYTES), parse_moderation)
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""

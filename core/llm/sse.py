@@ -22,6 +22,9 @@ DONE = "[DONE]"
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 REASONING_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking"})
 MAX_TOKEN_COUNT = 1_000_000_000
+# What is kept of the reasons of a moderation.
+MAX_CATEGORIES = 20
+MAX_CATEGORY_CHARS = 60
 # An event holds a few words; all of an answer where the server does not really stream. It is parsed on the event loop.
 MAX_EVENT_BYTES = 256 << 10
 # How servers write that there is no finish reason yet.
@@ -295,6 +298,20 @@ def parse_models(body: object) -> list[str]:
     """Return the names of an endpoint's models. Raises `InvalidReplyError`."""
     ids = (model.get("id") for model in _filter_mappings(_require_reply(body).get("data")))
     return [model_id for model_id in ids if isinstance(model_id, str)]
+
+
+def parse_moderation(body: object) -> list[str]:
+    """Return the categories for which a moderation flags a text. Raises `InvalidReplyError`."""
+    results = _filter_mappings(_require_reply(body).get("results"))
+    if not results or not all(isinstance(result.get("flagged"), bool) for result in results):
+        raise InvalidReplyError("a moderation that does not say whether the text is flagged")
+    names: list[str] = []
+    for result in results:
+        categories = result.get("categories")
+        flags = categories.items() if isinstance(categories, Mapping) else ()
+        if result["flagged"]:
+            names += [str(name)[:MAX_CATEGORY_CHARS] for name, is_set in flags if is_set is True] or ["flagged"]
+    return names[:MAX_CATEGORIES]
 
 
 def _parse_vector(value: object) -> Vector | None:

@@ -10,6 +10,7 @@ from functools import partial
 
 from core.catalogue import messages_for
 from core.errors import (
+    AnswerWithheld,
     CommentSuppressed,
     JournalError,
     MessageDeleted,
@@ -280,6 +281,9 @@ class Handler:
         is_unprompted = decision.is_unprompted or (delivery.is_resumed and not message.addressed)
         match error:
             case MessageDeleted() | NothingToSay() | CommentSuppressed():
+                await self._journal.mark_skipped(message, to_skip(error))
+                self._release_cooldown(message, decision)
+            case AnswerWithheld() if is_unprompted and not delivery.is_visible:
                 await self._journal.mark_skipped(message, to_skip(error))
                 self._release_cooldown(message, decision)
             case RightsChanged():

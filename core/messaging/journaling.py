@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from core.catalogue import messages_for
-from core.errors import KimasError, ServiceError, UsageError
+from core.errors import AnswerWithheld, KimasError, ServiceError, UsageError
 from core.formatting import replace_lone_surrogates
 from core.language.languages import detect_language
 from core.observability.logs import get_logger, log_context
@@ -178,8 +178,9 @@ def describe_error(message: Message, error: Exception) -> Reply:
     texts = messages_for(detect_language(message.text))
     error_text = str(error) or type(error).__name__
     if isinstance(error, UsageError):
-        _log.info("question.refused", reason=str(error))
-        return Reply(str(error), failure=error_text)
+        reason = str(error.skip) if isinstance(error, AnswerWithheld) else error_text
+        _log.info("question.refused", reason=reason)
+        return Reply(str(error), failure=reason)
     reason = texts.service_unavailable if isinstance(error, ServiceError) else texts.internal_error
     _log.error("answer.failed", error=str(error), exc_info=None if is_expected else error)
     return Reply(texts.answer_failed.format(reason=reason), failure=error_text)

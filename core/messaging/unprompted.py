@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.errors import CommentSuppressed, KimasError, MessageDeleted
+from core.errors import AnswerWithheld, CommentSuppressed, KimasError, MessageDeleted
 from core.messaging.journaling import RecordedSink
 from core.storage.details import get_detail
 from core.types import Reply, Skip, SkipReason, skip
@@ -14,9 +14,9 @@ class NothingToSay(KimasError):
     """The answer would only say that nothing was found, and nobody had asked for it."""
 
 
-def to_skip(error: MessageDeleted | NothingToSay | CommentSuppressed) -> Skip:
+def to_skip(error: MessageDeleted | NothingToSay | CommentSuppressed | AnswerWithheld) -> Skip:
     """Return why a question is left without its answer."""
-    if isinstance(error, CommentSuppressed):
+    if isinstance(error, CommentSuppressed | AnswerWithheld):
         return error.skip
     return skip(SkipReason.DELETED if isinstance(error, MessageDeleted) else SkipReason.NOTHING_FOUND)
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from core.errors import CommentSuppressed, MessageDeleted, UsageError
+from core.errors import AnswerWithheld, CommentSuppressed, MessageDeleted, UsageError
 from core.types import Question, Reply, Skip, SourceState
 
 if TYPE_CHECKING:
@@ -172,11 +172,11 @@ class PrometheusMetrics(MetricsRecorder):
             try:
                 reply = await answer(question, sink)
                 outcome = "cached" if reply.trace.cached else "extractive" if reply.is_extractive else "answered"
+            except (AnswerWithheld, CommentSuppressed, MessageDeleted):
+                outcome = "withheld"
+                raise
             except UsageError:
                 outcome = "refused"
-                raise
-            except (CommentSuppressed, MessageDeleted):
-                outcome = "withheld"
                 raise
             except Exception:
                 outcome = "failed"

@@ -69,6 +69,10 @@ from core.settings.messaging import (
     TelegramSettings as TelegramSettings,
     TracingSettings as TracingSettings,
 )
+from core.settings.outgoing import (
+    ModerationSettings as ModerationSettings,
+    OutgoingSettings as OutgoingSettings,
+)
 from core.settings.sources import (
     DocumentSource as DocumentSource,
     FaqSource as FaqSource,
@@ -143,6 +147,7 @@ class Settings(PlatformsSection):
         "and `http`, see docs/groups.md#several-bots",
     )
     auto_comment: AutoCommentSettings = AutoCommentSettings()
+    outgoing: OutgoingSettings = OutgoingSettings()
     run: RunSettings = RunSettings()
     journal: JournalSettings = JournalSettings()
     log: LogSettings = LogSettings()

@@ -14,6 +14,7 @@ from openai import AsyncOpenAI
 
 from bots.api.server import serve_api
 from core.answering.service import AnswerService
+from core.answering.withholding import OutgoingFilter
 from core.settings import Settings
 from core.storage.overrides import LiveSettings
 from tests.support.fixtures import InMemoryLibrary, parts, settings
@@ -62,7 +63,8 @@ async def served(
     async with ScriptedPeer(**{"write": "Install it with pip [p1].", **replies}) as peer:
         chat_model = models(peer)
         await chat_model.warm_up()
-        service = AnswerService(parts(library, chat_model, configuration))
+        outgoing = OutgoingFilter.open(configuration.outgoing)
+        service = AnswerService(parts(library, chat_model, configuration), outgoing=outgoing)
         live = LiveSettings(configuration)
         try:
             async with (

@@ -98,6 +98,7 @@ class Bot:
             refresher=app.make_refresh_scheduler(journal.database),
             reload_settings=self.reload_settings,
             library=app.deps.library,
+            moderator=app.answer_service.get_moderator(),
         )
         self.processor: Inbox = make_inbox(journal, app.answer, self.dispatcher, library=app.deps.library)
 

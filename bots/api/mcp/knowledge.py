@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +12,11 @@ from bots.api.requests import read_text
 from bots.common.passage_search import search_passages
 from bots.common.reply_json import passage_as_json
 from core.answering.context import AnswerDependencies
+from core.answering.withholding import make_filter
 from core.errors import UsageError
 from core.formatting import shorten
 from core.language.tokens import estimate_tokens
+from core.settings.base import API_PLATFORM
 from core.types import Passage, Reply
 
 DEFAULT_LIMIT = 8
@@ -42,15 +45,22 @@ class Knowledge:
         offset = _read_number(arguments, "offset", 0, 0, MAX_OFFSET)
         # One more than is asked for tells whether there are more.
         result = await search_passages(self.deps, query, offset + limit + 1)
-        found = result.passages[offset : offset + limit]
-        passages = _fit(found)
+        sayable = await asyncio.to_thread(self._keep_sayable, result.passages)
+        passages = _fit(sayable[offset : offset + limit])
         values: dict[str, Any] = {"passages": passages}
         next_offset = offset + len(passages)
-        if len(result.passages) > next_offset and next_offset <= MAX_OFFSET:
+        if len(sayable) > next_offset and next_offset <= MAX_OFFSET:
             values["next_offset"] = next_offset
         if result.errors_by_agent:
             values["failed"] = list(result.errors_by_agent)
         return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+
+    def _keep_sayable(self, passages: Sequence[Passage]) -> Sequence[Passage]:
+        """Return the passages without words that may not leave (section `outgoing`)."""
+        words = make_filter(self.deps.settings.outgoing, API_PLATFORM)
+        if words is None:
+            return passages
+        return [item for item in passages if not words.find(f"{item.title}\n{item.path}\n{item.url}\n{item.text}")]
 
     def describe_source(self, name: str) -> Mapping[str, Any]:
         """Return what a source is about. Raises `UsageError` for one that the client may not see, or that is none."""
@@ -59,12 +69,14 @@ class Knowledge:
             raise UsageError(f"there is no source {name[:100]!r}")
         agents = [name_ for name_, agent in self.deps.settings.retrieval_agents().items() if name in agent.sources]
         library = self.deps.library
+        words = make_filter(self.deps.settings.outgoing, API_PLATFORM)
+        titles = [title for agent in agents for title in library.titles().get(agent, ())]
         return {
             "name": name,
             "kind": source.kind,
             "agents": agents,
             "languages": sorted({code for agent in agents for code in library.languages().get(agent, ())}),
-            "titles": [title for agent in agents for title in library.titles().get(agent, ())],
+            "titles": [title for title in titles if not (words and words.find(title))],
         }
 
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, time
 from typing import Protocol
 
-from core.errors import CommentSuppressed, KimasError, MessageDeleted, PlatformUnavailable, UsageError
+from core.answering.withholding import make_filter
+from core.errors import AnswerWithheld, CommentSuppressed, KimasError, MessageDeleted, PlatformUnavailable, UsageError
 from core.formatting import format_link
 from core.language.courtesies import find_courtesy
 from core.messaging.policy.permissions import Permissions
@@ -41,6 +42,7 @@ class Commenter:
     ) -> None:
         self._permissions = policy
         self._settings = settings.auto_comment
+        self._outgoing = settings.outgoing
         self._journal = journal
         self._repository = AutoCommentRepository(journal.database)
         self._answer = answer
@@ -152,6 +154,10 @@ class Commenter:
             return skip(SkipReason.ENTRY_TOO_OLD)
         if _age_s(post) >= self._settings.deadline_s:
             return self._too_late_reason()
+        # Above the comment stands the entry's title, which no model wrote.
+        words = make_filter(self._outgoing, post.key.platform)
+        if words and (rule := await asyncio.to_thread(words.find, entry_heading(post))):
+            return skip(SkipReason.WORD_WITHHELD, rule=f"outgoing.{rule}")
         rule_reason = reject_reason(post, self._settings, datetime.now(UTC).astimezone())
         return (
             rule_reason
@@ -209,7 +215,7 @@ class Commenter:
 
 
 def _to_skip(error: CommentSuppressed | MessageDeleted | UsageError) -> Skip:
-    if isinstance(error, CommentSuppressed):
+    if isinstance(error, CommentSuppressed | AnswerWithheld):
         return error.skip
     reason = SkipReason.POST_DELETED if isinstance(error, MessageDeleted) else SkipReason.COMMENT_REFUSED
     return skip(reason, error=error)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from core.catalogue import ENGLISH, Messages
 from core.errors import UsageError
+from core.llm.moderation import Moderator
 from core.messaging.policy.command_table import Command, UserRole
 from core.messaging.policy.permissions import Permissions
 from core.ports import Adapter, Library, SourceRefresher
@@ -29,8 +30,8 @@ class CommandContext:
     """The state that the handlers of commands read and change.
 
     Without a `refresher` nobody knows the state of the sources, without `reload_settings` the configuration cannot be
-    read again, without a `library` no threshold can be fitted. `session` has the conversation, where that is not in
-    the `journal`: the language of a command's author is looked up there.
+    read again, without a `library` no threshold can be fitted, without a `moderator` no answer is moderated. `session`
+    has the conversation, where that is not in the `journal`: the language of a command's author is looked up there.
     """
 
     live: LiveSettings
@@ -40,6 +41,7 @@ class CommandContext:
     refresher: SourceRefresher | None = None
     reload_settings: SettingsLoader | None = None
     library: Library | None = None
+    moderator: Moderator | None = None
     session: Journal | None = None
     platforms: set[str] = field(default_factory=set)
     started_at: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108 (tests replace the clock)

@@ -52,6 +52,7 @@ async def show_status(context: CommandContext, request: CommandRequest) -> str:
         ),
         texts.status_cost.format(tokens=f"{today_statistics.tokens:,}", cost=format_cost(today_statistics.cost, texts)),
         *await format_source_hits(context, request, first_day(DEFAULT_DAYS, today())),
+        *_format_moderation(context, request),
         texts.status_chat.format(mode=mode) + _format_pause(context, request),
     ]
     return "\n".join(lines)
@@ -172,6 +173,23 @@ async def _format_health(context: CommandContext, request: CommandRequest) -> st
         template = texts.status_unfilled_because if error else texts.status_unfilled
         lines.append(template.format(count=f"{unfilled_count:,}", error=format_code(error)))
     return "\n".join(lines)
+
+
+def _format_moderation(context: CommandContext, request: CommandRequest) -> list[str]:
+    """Return a line on the moderation of answers, if there is one; after a failure, what becomes of them."""
+    if context.moderator is None:
+        return []
+    texts = request.texts
+    settings = context.moderator.settings
+    platforms = ", ".join(settings.platforms)
+    if not context.moderator.problem:
+        return [texts.status_moderation.format(platforms=platforms)]
+    withheld = ", ".join(name for name in settings.platforms if settings.withholds_unjudged(name))
+    passed = ", ".join(name for name in settings.platforms if not settings.withholds_unjudged(name))
+    error = format_code(context.moderator.problem)
+    return [
+        texts.status_moderation_failed.format(error=error, withheld=withheld or texts.none, passed=passed or texts.none)
+    ]
 
 
 def _format_state(state: SourceState, texts: Messages, *, show_errors: bool) -> str:

@@ -492,6 +492,7 @@ def test_of_every_section_it_is_decided_whether_it_makes_answers() -> None:
         "api",
         "bots",
         "auto_comment",
+        "outgoing",
         "run",
         "journal",
         "log",

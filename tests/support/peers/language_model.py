@@ -76,6 +76,8 @@ class LanguageModelPeer:
     embeddings of `dimension` numbers. With `api_key`, any other bearer token is refused; with `models`, any other
     model. `extra` names fields outside OpenAI's API that this service accepts.
 
+    `flagged_words` are what a moderation flags, by category; `moderation` is sent in its place.
+
     `requests` holds the bodies as they arrived, each with its `path` and `authorization`. Faults, off by default:
     `status` answers with this error (429 carries `retry_after`), `failures` limits that to the next so many requests,
     `hang` never sends a byte, `stall_after` / `drop_after` / `malformed_after` act after so many tokens of a stream,
@@ -103,6 +105,8 @@ class LanguageModelPeer:
         self.api_key = api_key
         self.models = models
         self.extra = extra
+        self.flagged_words: dict[str, str] = {}
+        self.moderation: Body | None = None
         self.requests: list[Body] = []
         self.base_url = ""
         self.active = 0
@@ -131,6 +135,7 @@ class LanguageModelPeer:
         app = web.Application(middlewares=[self._guarded], client_max_size=64 * 2**20)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/embeddings", self._embeddings)
+        app.router.add_post("/v1/moderations", self._moderations)
         app.router.add_get("/v1/models", self._models)
         return app
 
@@ -189,6 +194,16 @@ class LanguageModelPeer:
         count = sum(len(split_pieces(text)) for text in texts)
         usage = {"prompt_tokens": count, "total_tokens": count}
         return web.json_response({"object": "list", "data": data, "model": body["model"], "usage": usage})
+
+    async def _moderations(self, request: web.Request) -> web.StreamResponse:
+        body: Body = request[BODY]
+        _check_fields(body, {"input": (str, list), "model": (str,)}, ("input",), self.extra)
+        self._check_model({"model": "omni-moderation-latest", **body})
+        texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
+        found = [{name: word in text for name, word in self.flagged_words.items()} for text in texts]
+        results = [{"flagged": any(categories.values()), "categories": categories} for categories in found]
+        model = body.get("model", "omni-moderation-latest")
+        return web.json_response(self.moderation or {"id": "modr-1", "model": model, "results": results})
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body: Body = request[BODY]
