@@ -43,6 +43,11 @@ def get_closed_reason(topic: Topic) -> str:
     return "" if topic.is_open else "closed"
 
 
+def get_answered_reason(topic: Topic, message: Message) -> str:
+    """Return why nothing more is said unasked, or "": people have chosen an answer."""
+    return "has a chosen answer" if topic.is_answered and not message.addressed else ""
+
+
 def is_own(comment: Comment, me: Identity) -> bool:
     """Return whether a comment is an answer of the bot's."""
     return comment.author.casefold() == me.login.casefold() and MARKER in comment.text
@@ -103,16 +108,17 @@ def to_comment_message(
     command, text = _split_command(remove_mentions(words, me.login), is_addressed=is_addressed)
     # Below an answer the opening post is a part of the conversation.
     opening_post = "" if own_comments else f"{topic.title}\n\n{remove_comments(topic.text)}".strip()
+    conversation, parent = _place(topic, above, me)
     return Message(
-        str(comment.number),
-        ConversationKey(platform, topic.project, topic.path),
+        comment.id,
+        ConversationKey(platform, topic.project, conversation),
         comment.author,
         comment.author,
         shorten_text(text),
         datetime.fromtimestamp(comment.created_at, UTC),
         addressed=is_addressed,
         command=command,
-        reply_to=str(quoted_comment.number) if quoted_comment else topic.path,
+        reply_to=quoted_comment.id if quoted_comment else parent,
         quoted=shorten_text(quoted or opening_post),
         quotes_bot=quoted_comment is not None,
         bot=me.login,
@@ -140,8 +146,19 @@ def to_rating(
         bot=me.login,
         reference={"project": project, "topic": comment.topic_path, "comment": comment.number},
     )
-    rating = to_reaction(press, reaction.emoji, str(comment.number), is_removed=is_removed)
+    rating = to_reaction(press, reaction.emoji, comment.id, is_removed=is_removed)
     return rating or IgnoredEvent("a reaction that rates nothing")
+
+
+def _place(topic: Topic, above: Sequence[Comment], me: Identity) -> tuple[str, str]:
+    """Return the conversation that a comment belongs to, and the id of the message that it replies to.
+
+    Below an answer to a discussion, the thread goes on with that conversation.
+    """
+    discussion, _, thread = topic.path.rpartition("/") if topic.path.count("/") > 1 else (topic.path, "", "")
+    if not thread or (above and is_own(above[0], me)):
+        return discussion, discussion
+    return topic.path, above[0].id if above else discussion
 
 
 def _split_command(text: str, *, is_addressed: bool) -> tuple[str, str]:

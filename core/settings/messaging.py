@@ -462,6 +462,14 @@ class GithubSettings(ForgeSettings):
         min_length=1, examples=[["example/project"]], description="where it answers, each as `owner/name`"
     )
     api_url: WebAddress = Field("https://api.github.com", description="of your own server: `https://HOST/api/v3`")
+    discussions: bool = Field(
+        False, description="whether it answers in discussions, too; the token has to allow it (docs/forges.md)"
+    )
+    discussion_categories: tuple[str, ...] = Field(
+        (),
+        examples=[["Q&A"]],
+        description="in which categories of discussions; none: in those where an answer can be chosen",
+    )
 
 
 class GitlabSettings(ForgeSettings):
