@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.caches import BoundedDict
@@ -41,10 +42,14 @@ from core.settings import GithubSettings, GitlabSettings, Secret
 from core.types import Message
 from knowledge.sources.forge.github import HEADERS
 
+if TYPE_CHECKING:
+    from bots.forges.app_client import AppClient
+
 _log = get_logger(__name__)
 
 UNREADABLE_MESSAGE = "{platform}.token cannot be read: {error}. Make one in the settings of the bot's account"
 UNREADABLE_WEBHOOK_MESSAGE = "{platform}.webhook_secret cannot be read: {error}. Make one with: openssl rand -hex 32"
+UNREADABLE_KEY_MESSAGE = "{platform}.private_key cannot be read: {error}. Make one in the settings of the app"
 MIN_SECRET_CHARS = 16
 ISSUES = "issues"
 TITLES = {"github": "GitHub", "gitlab": "GitLab"}
@@ -138,7 +143,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
 
     def spell_command(self, usage: str) -> str:
         """Return how a command is given: with a mention."""
-        return f"`@{self._me.login} /{usage}`"
+        return f"`@{self._me.name} /{usage}`"
 
     async def listen(self, receive: MessageHandler) -> None:
         """Deliver messages until cancelled. Outages are waited out; raises `PlatformError` for a revoked token."""
@@ -394,17 +399,30 @@ def get_projects(settings: GithubSettings | GitlabSettings) -> Sequence[str]:
 
 
 async def connect(settings: GithubSettings | GitlabSettings, intervals: ForgeIntervals) -> ForgeClient:
-    """Read the token and make a client. Raises `PlatformError`."""
-    platform = get_platform(settings)
-    token = await _read_secret(settings.token, UNREADABLE_MESSAGE, platform)
+    """Read the token, or the key of an app, and make a client. Raises `PlatformError`."""
+    if isinstance(settings, GitlabSettings):
+        headers = await _make_headers(settings.token, "gitlab")
+        return GitlabClient(settings, ForgeTransport(settings.api_url, headers, intervals))
+    app = await _make_app_client(settings, settings.private_key, intervals) if settings.private_key else None
+    headers = await _make_headers(settings.token, "github") if settings.token else {}
+    transport = ForgeTransport(settings.api_url, {**HEADERS, **headers}, intervals, app)
+    discussions = GithubDiscussions(settings, transport) if settings.discussions else None
+    return GithubClient(settings, transport, discussions, app)
+
+
+async def _make_headers(secret: Secret, platform: str) -> dict[str, str]:
+    token = await _read_secret(secret, UNREADABLE_MESSAGE, platform)
     if not token or any(character.isspace() for character in token):
         raise PlatformError(f"{platform}.token is empty or has spaces in it: copy the access token anew")
-    headers = {"Authorization": f"Bearer {token}"}
-    if isinstance(settings, GithubSettings):
-        transport = ForgeTransport(settings.api_url, {**HEADERS, **headers}, intervals)
-        discussions = GithubDiscussions(settings, transport) if settings.discussions else None
-        return GithubClient(settings, transport, discussions)
-    return GitlabClient(settings, ForgeTransport(settings.api_url, headers, intervals))
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def _make_app_client(settings: GithubSettings, private_key: Secret, intervals: ForgeIntervals) -> AppClient:
+    # Imported here: cryptography is large, and few have an app.
+    from bots.forges.app_client import App, AppClient
+
+    key = await _read_secret(private_key, UNREADABLE_KEY_MESSAGE, "github")
+    return AppClient(App(settings.app_id, key, settings.repositories[0]), settings.api_url, intervals)
 
 
 async def _read_secret(secret: Secret, message: str, platform: str) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from bots.forges.transport import ForgeTransport, Json
 
 DISCUSSIONS = "discussions"
+BOT_SUFFIX = "[bot]"
 COMMENT_PREFIX = "comment-"
 
 
@@ -18,6 +19,11 @@ class Identity:
 
     login: str = ""
     host: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return what people mention: the account of an app has a longer name."""
+        return self.login.removesuffix(BOT_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)

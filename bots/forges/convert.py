@@ -67,10 +67,10 @@ def to_message(platform: str, topic: Topic, me: Identity) -> Message:
     `reference` holds what a reply needs: `project`, `topic`, `comment` (0 for none).
     """
     words, quoted = split_quotes(remove_comments(topic.text))
-    is_addressed = mentions(topic.text, me.login) or mentions(topic.title, me.login)
-    title, further_attachments = split_pictures(remove_mentions(topic.title, me.login))
+    is_addressed = mentions(topic.text, me.name) or mentions(topic.title, me.name)
+    title, further_attachments = split_pictures(remove_mentions(topic.title, me.name))
     words, attachments = split_pictures(words)
-    body = remove_mentions(words, me.login)
+    body = remove_mentions(words, me.name)
     command, text = _split_command(body or title, is_addressed=is_addressed)
     return Message(
         topic.path,
@@ -103,9 +103,9 @@ def to_comment_message(
     words, quoted = split_quotes(remove_comments(comment.text))
     own_comments = [other for other in above if is_own(other, me)]
     quoted_comment = next((own for own in reversed(own_comments) if _is_quoted(quoted, own)), None)
-    is_addressed = quoted_comment is not None or mentions(comment.text, me.login)
+    is_addressed = quoted_comment is not None or mentions(comment.text, me.name)
     words, attachments = split_pictures(words)
-    command, text = _split_command(remove_mentions(words, me.login), is_addressed=is_addressed)
+    command, text = _split_command(remove_mentions(words, me.name), is_addressed=is_addressed)
     # Below an answer the opening post is a part of the conversation.
     opening_post = "" if own_comments else f"{topic.title}\n\n{remove_comments(topic.text)}".strip()
     conversation, parent = _place(topic, above, me)

@@ -26,7 +26,7 @@ async def diagnose(settings: GithubSettings | GitlabSettings, scope: Scope) -> D
         for chat in scope.chats
         if chat not in get_projects(settings)
     ]
-    return Diagnosis(f"{me.login} on {me.host}", f"mention @{me.login} in an issue", tuple(problems))
+    return Diagnosis(f"{me.login} on {me.host}", f"mention @{me.name} in an issue", tuple(problems))
 
 
 async def _check_project(client: ForgeClient, project: str) -> list[Problem]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from bots.common.caches import BoundedDict
 from bots.common.connection import Refused
-from bots.forges.client import COMMENT_PREFIX, DISCUSSIONS, Comment, Reaction, Topic
+from bots.forges.client import BOT_SUFFIX, COMMENT_PREFIX, DISCUSSIONS, Comment, Reaction, Topic
 from bots.forges.github import GithubClient
 from bots.forges.transport import ForgeTransport, Json
 from core.errors import MessageDeleted
@@ -232,7 +232,7 @@ class GithubDiscussions(GithubClient):
         for node in as_mappings(data.get("nodes")):
             for item in as_mappings(dig(node, "reactions", "nodes")):
                 content = to_line(item.get("content"))
-                author = to_line(dig(item, "user", "login"), 60)
+                author = _get_login(item.get("user"))
                 yield (
                     comments_by_node[to_line(node.get("id"))],
                     Reaction(
@@ -323,6 +323,13 @@ def _split_name(project: str) -> dict[str, Any]:
     return {"owner": owner, "name": name}
 
 
+def _get_login(author: Any) -> str:
+    """Return an account as REST calls it, which has more to say of that of an app."""
+    login = to_line(dig(author, "login"), 60)
+    is_app = dig(author, "__typename") == "Bot" and not login.endswith(BOT_SUFFIX)
+    return f"{login}{BOT_SUFFIX}" if is_app else login
+
+
 def _flatten(tops: Any) -> list[Json]:
     """Return comments with their replies."""
     return [node for top in as_mappings(tops) for node in (top, *as_mappings(dig(top, "replies", "nodes")))]
@@ -335,7 +342,7 @@ def _to_topic(project: str, path: str, item: Json) -> Topic:
         get_int(item, "number"),
         to_line(item.get("title")),
         to_text(item.get("body")),
-        to_line(dig(item, "author", "login"), 60),
+        _get_login(item.get("author")),
         parse_timestamp(item.get("createdAt")),
         is_by_bot=is_bot(item.get("author")),
         is_open=item.get("closed") is not True,
@@ -351,7 +358,7 @@ def _to_comment(thread: str, item: Json) -> Comment:
         get_int(item, "databaseId"),
         thread,
         to_text(item.get("body")),
-        to_line(dig(item, "author", "login"), 60),
+        _get_login(item.get("author")),
         created_at,
         parse_timestamp(item.get("lastEditedAt")) or created_at,
         is_by_bot=is_bot(item.get("author")),

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from bots.forges.client import DISCUSSIONS, Comment, ForgeClient, Identity, Reaction, Topic
+from bots.forges.connection import platform_errors
 from bots.forges.transport import ForgeTransport, Json
 from core.errors import MessageDeleted
 from core.settings import GithubSettings
 from knowledge.sources.forge.api import as_mappings, dig, format_iso8601, get_int, is_bot, parse_timestamp
 from knowledge.web.client import to_line, to_text
+
+if TYPE_CHECKING:
+    from bots.forges.app_client import AppClient
 
 PUBLIC_API_HOST = "api.github.com"
 PUBLIC_HOST = "github.com"
@@ -22,9 +27,14 @@ class GithubClient(ForgeClient):
     """Implements `ForgeClient` for issues."""
 
     def __init__(
-        self, settings: GithubSettings, transport: ForgeTransport, discussions: ForgeClient | None = None
+        self,
+        settings: GithubSettings,
+        transport: ForgeTransport,
+        discussions: ForgeClient | None = None,
+        app: AppClient | None = None,
     ) -> None:
         super().__init__(transport)
+        self._app = app
         self._discussions = discussions
         api_host = urlsplit(settings.api_url).netloc
         self._host = PUBLIC_HOST if api_host == PUBLIC_API_HOST else api_host
@@ -35,7 +45,10 @@ class GithubClient(ForgeClient):
 
     async def get_identity(self) -> Identity:
         """Return who the bot is."""
-        return Identity(to_line(dig(await self._transport.get("/user"), "login")), self._host)
+        if self._app is None:
+            return Identity(to_line(dig(await self._transport.get("/user"), "login")), self._host)
+        with platform_errors():
+            return Identity(await self._app.get_login(), self._host)
 
     async def get_project(self, project: str) -> Json:
         """Return a repository, as `ForgeClient` says."""

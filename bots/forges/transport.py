@@ -21,11 +21,13 @@ MAX_PAGE_KB = 16_384
 class ForgeTransport:
     """Calls raise a `PlatformError` (`bots/forges/connection.py`); redirects are not followed.
 
-    The token goes to `api_url` alone.
+    The token goes to `api_url` alone; `web` may have it instead of the headers.
     """
 
-    def __init__(self, api_url: str, headers: Mapping[str, str], intervals: ForgeIntervals) -> None:
-        self._web = WebClient([urlsplit(api_url).hostname or ""])
+    def __init__(
+        self, api_url: str, headers: Mapping[str, str], intervals: ForgeIntervals, web: WebClient | None = None
+    ) -> None:
+        self._web = web or WebClient([urlsplit(api_url).hostname or ""])
         self._etags: dict[str, str] = {}
         limits = ApiLimits(intervals.timeout_s, MAX_PAGE_KB)
         self._api = ForgeApi(self._web, api_url, headers, limits, etags=self._etags, check_redirect=_refuse_redirect)

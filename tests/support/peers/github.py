@@ -21,6 +21,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from tests.support.peers.discussions import Discussions
+from tests.support.peers.github_app import PeerApp
 
 TOKEN = "a-token-of-the-account"
 BOT = "kimas"
@@ -85,6 +86,7 @@ class GithubPeer:
         # What stands among the comments of a repository, and is none.
         self.extra_comments: dict[str, list[Any]] = defaultdict(list)
         self.discussions = Discussions(self, REPOSITORY)
+        self.app = PeerApp()
         self.calls: list[str] = []
         self.violations: list[str] = []
         self.banned = ""
@@ -107,6 +109,9 @@ class GithubPeer:
         repository = "/repos/{owner}/{name}"
         router.add_get("/user", self._me)
         router.add_post("/graphql", self.discussions.answer)
+        router.add_get("/app", self.app.describe)
+        router.add_get(f"{repository}/installation", self.app.find_installation)
+        router.add_post("/app/installations/77/access_tokens", self.app.grant)
         router.add_get(repository, self._get_repository)
         router.add_get(f"{repository}/issues", self._list_issues)
         router.add_post(f"{repository}/issues", self._open_issue)
@@ -206,8 +211,8 @@ class GithubPeer:
     ) -> web.StreamResponse:
         name = await self._name_query(request) if request.path == "/graphql" else self.name_call(request)
         self.calls.append(name)
-        if request.headers.get("Authorization") != f"Bearer {self.token}":
-            return json_error(401, "Bad credentials")
+        if refusal := self.app.find_fault(request) if self.app.is_used else self._check_token(request):
+            return refusal
         if refusal := self.check_headers(request):
             return refusal
         if time.monotonic() < self._limited_until:
@@ -230,6 +235,10 @@ class GithubPeer:
         """Return what a request asks for, without names and numbers."""
         path = re.sub(r"\A/(?:repos/[^/]+/[^/]+/?)?", "", request.path)
         return f"{request.method} {re.sub(r'[0-9]+', '{}', path) or 'repository'}"
+
+    def _check_token(self, request: web.Request) -> web.Response | None:
+        is_right = request.headers.get("Authorization") == f"Bearer {self.token}"
+        return None if is_right else json_error(401, "Bad credentials")
 
     async def _name_query(self, request: web.Request) -> str:
         return str((await request.json())["query"].split("(")[0].strip())
