@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.forge_helpers import ForgeBot
+from bots.common.diagnosis import Scope
+from bots.forges.diagnosis import diagnose
+from tests.support.forge_helpers import ForgeBot, settings
 from tests.support.peers.discussions import Discussions, Remark
 from tests.support.peers.github import BOT, GithubPeer
 
@@ -288,3 +290,16 @@ async def test_a_token_without_discussions_costs_no_issues(bot: ForgeBot, talks:
     talks.denied.add("read")
     await bot.ask()
     assert "example/handbook:discussions" in bot.adapter.connection.warning
+
+
+@pytest.mark.parametrize("denied", ["", "read", "write"])
+async def test_check_names_a_right_that_the_token_lacks(
+    peer: GithubPeer, talks: Discussions, tmp_path: Path, denied: str
+) -> None:
+    peer.handbook.can_write = True
+    talks.open("A question", "How?")
+    talks.denied.add(denied)
+    diagnosis = await diagnose(settings(peer, tmp_path, discussions=True), Scope(()))
+    texts = [problem.text.partition(" (")[0] for problem in diagnosis.problems]
+    assert texts == ["the bot cannot comment in the discussions of example/handbook"] * bool(denied)
+    assert (talks.posts(), peer.violations) == ([], [])
