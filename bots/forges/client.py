@@ -96,7 +96,7 @@ class ForgeClient(ABC):
         self._transport.forget_older_etags()
 
     def at(self, path: str) -> ForgeClient:
-        """Return the client for a kind of topics (`issues`, `discussions`), or for the topic at a path."""
+        """Return the client for a kind of topics, such as issues, or for the topic at a path."""
         return self
 
     @abstractmethod
