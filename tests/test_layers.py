@@ -64,6 +64,7 @@ VENDORS = {
     "jinja2": ["bots/operator_page/render.py"],
     "jmespath": ["knowledge/live/http_api.py"],
     "json_repair": ["core/llm/reply_parsing.py"],
+    "jwt": ["bots/forges/app_client.py"],
     "lxml": [
         "knowledge/sources/feed/",
         "knowledge/sources/website/",

@@ -6,16 +6,19 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.caches import BoundedDict
 from bots.common.connection import TokenRefused
+from bots.common.dry_run import make_read_only
 from bots.common.events import IgnoredEvent, record_ignored
 from bots.common.positions import PositionStore
 from bots.common.reply_sink import SilentSink
-from bots.forges.client import Comment, ForgeClient, Identity, Reaction, Topic
+from bots.forges.client import DISCUSSIONS, Comment, ForgeClient, Identity, Reaction, Topic
 from bots.forges.connection import ForgeIntervals
 from bots.forges.convert import (
+    get_answered_reason,
     get_closed_reason,
     get_skip_reason,
     has_answer_of_people,
@@ -24,9 +27,11 @@ from bots.forges.convert import (
     to_message,
     to_rating,
 )
+from bots.forges.discussions import GithubDiscussions
 from bots.forges.github import GithubClient
 from bots.forges.gitlab import GitlabClient
 from bots.forges.sink import ForgeSink
+from bots.forges.transport import ForgeTransport
 from bots.forges.webhooks import WebhookServer
 from core.errors import MessageDeleted, PlatformError
 from core.messaging.feedback.rating_buttons import read_reaction
@@ -35,12 +40,18 @@ from core.ports import Delivery, MessageHandler, Sink
 from core.runtime.tasks import wait_for
 from core.settings import GithubSettings, GitlabSettings, Secret
 from core.types import Message
+from knowledge.sources.forge.github import HEADERS
+
+if TYPE_CHECKING:
+    from bots.forges.app_client import AppClient
 
 _log = get_logger(__name__)
 
 UNREADABLE_MESSAGE = "{platform}.token cannot be read: {error}. Make one in the settings of the bot's account"
 UNREADABLE_WEBHOOK_MESSAGE = "{platform}.webhook_secret cannot be read: {error}. Make one with: openssl rand -hex 32"
+UNREADABLE_KEY_MESSAGE = "{platform}.private_key cannot be read: {error}. Make one in the settings of the app"
 MIN_SECRET_CHARS = 16
+ISSUES = "issues"
 TITLES = {"github": "GitHub", "gitlab": "GitLab"}
 # Comments that were delivered may be listed again.
 MAX_KNOWN_COMMENTS = 10_000
@@ -59,14 +70,23 @@ class Round:
 
 @dataclass(slots=True)
 class Project:
-    """A project, its newest answers and their reactions. `is_read` says that no topic was left for the next round."""
+    """The topics of a kind in a project, the newest answers below them and their reactions.
+
+    `is_read` says that no topic was left for the next round.
+    """
 
     name: str
+    kind: str
     answers: BoundedDict[int, Comment] = field(default_factory=lambda: BoundedDict(MAX_WATCHED_ANSWERS))
     has_answers_of_old: bool = False
     reactions: dict[str, tuple[Comment, Reaction]] = field(default_factory=dict)
     is_read: bool = False
     reactions_read_at: float = 0.0
+
+    @property
+    def label(self) -> str:
+        """What messages and positions call it: of issues, the project alone."""
+        return self.name if self.kind == ISSUES else f"{self.name}:{self.kind}"
 
 
 class ForgeAdapter(ClientAdapter[ForgeClient]):
@@ -90,6 +110,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         "list_comments_below",
         "list_reactions",
         "forget_older_etags",
+        "at",
         "close",
     )
     _intervals: ForgeIntervals
@@ -107,12 +128,13 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         self._positions = positions
         self.name = get_platform(settings)
         self.title = TITLES[self.name]
-        self._projects = [Project(name) for name in get_projects(settings)]
+        kinds = (ISSUES, DISCUSSIONS) if has_discussions(settings) else (ISSUES,)
+        self._projects = [Project(name, kind) for name in get_projects(settings) for kind in kinds]
         self._me = Identity()
         self._woken = asyncio.Event()
         self.port = 0
         self._known_topics = BoundedDict[tuple[str, str], None](MAX_KNOWN_COMMENTS)
-        self._known_comments = BoundedDict[tuple[str, int], float](MAX_KNOWN_COMMENTS)
+        self._known_comments = BoundedDict[tuple[str, str], float](MAX_KNOWN_COMMENTS)
 
     @property
     def bot_id(self) -> str:
@@ -121,7 +143,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
 
     def spell_command(self, usage: str) -> str:
         """Return how a command is given: with a mention."""
-        return f"`@{self._me.login} /{usage}`"
+        return f"`@{self._me.name} /{usage}`"
 
     async def listen(self, receive: MessageHandler) -> None:
         """Deliver messages until cancelled. Outages are waited out; raises `PlatformError` for a revoked token."""
@@ -141,7 +163,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
 
     def _wake(self, project: str) -> None:
         """Look at once, if a webhook is about one of the projects, or does not say."""
-        names = {item.name.casefold() for item in self._projects}
+        names = {name.casefold() for name in get_projects(self._settings)}
         if not project or project.casefold() in names:
             self._woken.set()
 
@@ -156,10 +178,10 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
                     await self._look(project, receive)
                 except TokenRefused as error:
                     await self._check_token(self._get_client().get_identity)
-                    failures[project.name] = error
+                    failures[project.label] = error
                 except Exception as error:
                     # Any error: what could not be saved must be read again. Other projects do not wait for this one.
-                    failures[project.name] = error
+                    failures[project.label] = error
             self._get_client().forget_older_etags()
             self._note_failures(failures)
             if len(failures) == len(self._projects):
@@ -175,7 +197,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         # Another account's comment cannot be edited.
         own_reply_id = previous_reply_id if message.bot in ("", self._me.login) else ""
         return ForgeSink(
-            self._get_client(),
+            self._client_at(message.reference["topic"]),
             self._me,
             self._settings,
             message,
@@ -184,12 +206,17 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
             intervals=self._intervals,
         )
 
+    def _client_at(self, path: str) -> ForgeClient:
+        """Return the client for a kind of topics, or for the topic at a path."""
+        client = self._get_client().at(path)
+        return make_read_only(client, self.read_only_calls) if self._read_only else client
+
     async def _connect(self) -> ForgeClient:
         return await connect(self._settings, self._intervals)
 
     async def _set_up(self, client: ForgeClient) -> None:
         self._me = await self._retry_until_ok(client.get_identity)
-        _log.info(f"{self.name}.open", bot=self._me.login, projects=[project.name for project in self._projects])
+        _log.info(f"{self.name}.open", bot=self._me.login, projects=[project.label for project in self._projects])
 
     def _hint(self, error: Exception) -> str:
         return "retrying; issues and comments wait on the server"
@@ -211,12 +238,12 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
             await self._read_reactions(project, receive)
         except MessageDeleted as error:
             raise PlatformError(
-                f"{project.name} is not there, has moved, or the token may not read it ({error})"
+                f"{project.label} is not there, has moved, or the token may not read it ({error})"
             ) from error
 
     async def _read_topics(self, project: Project, receive: MessageHandler) -> None:
         """Deliver new topics, the oldest first, once people have had their time; those for the bot at once."""
-        client = self._get_client()
+        client = self._client_at(project.kind)
         position_name = self._position_name(project, "topics")
         position = await self._positions.load(position_name)
         if position is None:
@@ -242,9 +269,9 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         if key in self._known_topics:
             return
         reason = get_skip_reason(topic.author, topic.text, self._me, is_by_bot=topic.is_by_bot)
-        reason = reason or get_closed_reason(topic)
+        reason = reason or get_closed_reason(topic) or get_answered_reason(topic, message)
         if not reason and self._settings.wait_h and not message.addressed and topic.comment_count:
-            comments = await self._get_client().list_comments_below(topic.project, topic.path)
+            comments = await self._client_at(topic.path).list_comments_below(topic.project, topic.path)
             reason = "answered by people" if has_answer_of_people(topic, comments, self._me) else ""
         await self._deliver(IgnoredEvent(reason) if reason else message, receive, "topic")
         self._known_topics[key] = None
@@ -253,7 +280,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         """Deliver the comments that changed, the earliest change first. The time of the last one is asked for again:
         there may be others of the same second.
         """
-        client = self._get_client()
+        client = self._client_at(project.kind)
         since_name = self._position_name(project, "changes")
         number_name = self._position_name(project, "comments")
         since = await self._positions.load(since_name)
@@ -273,7 +300,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
             if comment is None:
                 await self._deliver(IgnoredEvent("malformed", is_expected=False), receive, "comment")
                 continue
-            key = (project.name, comment.number)
+            key = (project.name, comment.id)
             if self._known_comments.get(key) == comment.updated_at:
                 continue
             # A comment that changed may be listed behind later ones: what was there before this round is no new one.
@@ -316,13 +343,15 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         if len(own_comments) >= self._settings.answers_per_thread:
             return IgnoredEvent(f"{len(own_comments)} answers below this issue already", is_expected=False)
         message = to_comment_message(self.name, topic, comment, above, self._me, is_edit=is_edit)
+        if reason := get_answered_reason(topic, message):
+            return IgnoredEvent(reason)
         if self._settings.wait_h and not (message.addressed or own_comments):
             return IgnoredEvent("people answer first")
         return message
 
     async def _get_thread(self, project: Project, path: str, current_round: Round) -> tuple[Topic, Sequence[Comment]]:
         if path not in current_round.topics:
-            client = self._get_client()
+            client = self._client_at(path)
             topic = await client.get_topic(project.name, path)
             current_round.topics[path] = (topic, await client.list_comments_below(project.name, path))
         return current_round.topics[path]
@@ -334,12 +363,9 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
             return
         project.reactions_read_at = now
         found = dict[str, tuple[Comment, Reaction]]()
-        for comment in list(project.answers.values()):
-            try:
-                reactions = await self._get_client().list_reactions(project.name, comment.topic_path, comment.number)
-            except MessageDeleted:
-                continue
-            found |= {reaction.id: (comment, reaction) for reaction in reactions}
+        client = self._client_at(project.kind)
+        async for comment, reaction in client.list_reactions(project.name, list(project.answers.values())):
+            found[reaction.id] = (comment, reaction)
         earlier = project.reactions
         for key, (comment, reaction) in (earlier | found).items():
             # Of an answer that newer ones pushed out nothing is read any more: that takes nothing back.
@@ -349,7 +375,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         project.reactions = found
 
     def _position_name(self, project: Project, kind: str) -> str:
-        return f"{self._me.login}:{project.name}:{kind}"
+        return f"{self._me.login}:{project.label}:{kind}"
 
     async def _deliver(self, message: Message | IgnoredEvent, receive: MessageHandler, kind: str) -> None:
         if isinstance(message, Message):
@@ -363,20 +389,41 @@ def get_platform(settings: GithubSettings | GitlabSettings) -> str:
     return "github" if isinstance(settings, GithubSettings) else "gitlab"
 
 
+def has_discussions(settings: GithubSettings | GitlabSettings) -> bool:
+    """Return whether the account answers in discussions."""
+    return isinstance(settings, GithubSettings) and settings.discussions
+
+
 def get_projects(settings: GithubSettings | GitlabSettings) -> Sequence[str]:
     """Return the names of the projects in which the account answers."""
     return settings.repositories if isinstance(settings, GithubSettings) else settings.projects
 
 
 async def connect(settings: GithubSettings | GitlabSettings, intervals: ForgeIntervals) -> ForgeClient:
-    """Read the token and make a client. Raises `PlatformError`."""
-    platform = get_platform(settings)
-    token = await _read_secret(settings.token, UNREADABLE_MESSAGE, platform)
+    """Read the token, or the key of an app, and make a client. Raises `PlatformError`."""
+    if isinstance(settings, GitlabSettings):
+        headers = await _make_headers(settings.token, "gitlab")
+        return GitlabClient(settings, ForgeTransport(settings.api_url, headers, intervals))
+    app = await _make_app_client(settings, settings.private_key, intervals) if settings.private_key else None
+    headers = await _make_headers(settings.token, "github") if settings.token else {}
+    transport = ForgeTransport(settings.api_url, {**HEADERS, **headers}, intervals, app)
+    discussions = GithubDiscussions(settings, transport) if settings.discussions else None
+    return GithubClient(settings, transport, discussions, app)
+
+
+async def _make_headers(secret: Secret, platform: str) -> dict[str, str]:
+    token = await _read_secret(secret, UNREADABLE_MESSAGE, platform)
     if not token or any(character.isspace() for character in token):
         raise PlatformError(f"{platform}.token is empty or has spaces in it: copy the access token anew")
-    if isinstance(settings, GithubSettings):
-        return GithubClient(settings, token, intervals)
-    return GitlabClient(settings, token, intervals)
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def _make_app_client(settings: GithubSettings, private_key: Secret, intervals: ForgeIntervals) -> AppClient:
+    # Imported here: cryptography is large, and few have an app.
+    from bots.forges.app_client import App, AppClient
+
+    key = await _read_secret(private_key, UNREADABLE_KEY_MESSAGE, "github")
+    return AppClient(App(settings.app_id, key, settings.repositories[0]), settings.api_url, intervals)
 
 
 async def _read_secret(secret: Secret, message: str, platform: str) -> str:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import urlsplit
 
-from bots.forges.connection import ForgeIntervals, Moved, platform_errors
-from knowledge.sources.forge.api import ApiLimits, ForgeApi
-from knowledge.web.client import WebClient
+from bots.forges.transport import ForgeTransport, Json
 
-Json = Mapping[str, Any]
-MAX_PAGE_KB = 16_384
+DISCUSSIONS = "discussions"
+BOT_SUFFIX = "[bot]"
+COMMENT_PREFIX = "comment-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +20,18 @@ class Identity:
     login: str = ""
     host: str = ""
 
+    @property
+    def name(self) -> str:
+        """Return what people mention: the account of an app has a longer name."""
+        return self.login.removesuffix(BOT_SUFFIX)
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What people comment on: an issue. `path` is its kind with its number, `number` counts up within a project.
+    """What people comment on: an issue, a discussion, or a thread in one. `created_at` is in seconds since 1970.
 
-    `created_at` is in seconds since 1970.
+    `path` is its kind with its number, and for a thread the node of the comment that began it. `number` counts up
+    within a project. `is_answered` says that people have chosen an answer.
     """
 
     project: str
@@ -44,6 +45,7 @@ class Topic:
     is_open: bool = True
     is_locked: bool = False
     is_confidential: bool = False
+    is_answered: bool = False
     comment_count: int = 0
 
 
@@ -51,7 +53,7 @@ class Topic:
 class Comment:
     """A comment below a topic. Later ones have higher numbers; `updated_at` (seconds since 1970) changes with the text.
 
-    `topic_path` is empty where it stands below something else, such as a pull request.
+    `topic_path` is empty where it stands below something else, such as a pull request. `node` is what GraphQL calls it.
     """
 
     number: int
@@ -61,6 +63,12 @@ class Comment:
     created_at: float
     updated_at: float
     is_by_bot: bool = False
+    node: str = ""
+
+    @property
+    def id(self) -> str:
+        """Return what no other comment of a project is called: discussions count theirs anew."""
+        return f"{COMMENT_PREFIX}{self.number}" if self.node else str(self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +82,22 @@ class Reaction:
 
 
 class ForgeClient(ABC):
-    """One account on a forge. Calls raise a `PlatformError` (`bots/forges/connection.py`); redirects are not followed.
+    """What one account sees and does on a forge. Calls raise as those of `ForgeTransport` do."""
 
-    The token goes to `api_url` alone.
-    """
-
-    def __init__(self, api_url: str, headers: Mapping[str, str], intervals: ForgeIntervals) -> None:
-        self._web = WebClient([urlsplit(api_url).hostname or ""])
-        self._etags: dict[str, str] = {}
-        limits = ApiLimits(intervals.timeout_s, MAX_PAGE_KB)
-        self._api = ForgeApi(self._web, api_url, headers, limits, etags=self._etags, check_redirect=_refuse_redirect)
-        self._intervals = intervals
-        self._write_lock = asyncio.Lock()
-        self._last_write_at = 0.0
+    def __init__(self, transport: ForgeTransport) -> None:
+        self._transport = transport
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
-        await self._web.close()
+        await self._transport.close()
+
+    def forget_older_etags(self) -> None:
+        """End a round, as `ForgeTransport` says."""
+        self._transport.forget_older_etags()
+
+    def at(self, path: str) -> ForgeClient:
+        """Return the client for a kind of topics, such as issues, or for the topic at a path."""
+        return self
 
     @abstractmethod
     async def get_identity(self) -> Identity:
@@ -135,15 +142,15 @@ class ForgeClient(ABC):
         """Return the comments below a topic, the first one at their head."""
 
     @abstractmethod
-    async def list_reactions(self, project: str, path: str, number: int) -> Sequence[Reaction]:
-        """Return the reactions to a comment."""
+    def list_reactions(self, project: str, comments: Sequence[Comment]) -> AsyncIterator[tuple[Comment, Reaction]]:
+        """Yield the reactions to some comments; those that are gone have none."""
 
     @abstractmethod
-    async def post_comment(self, project: str, path: str, text: str) -> int:
-        """Comment on a topic, and return the comment's number."""
+    async def post_comment(self, project: str, path: str, text: str) -> str:
+        """Comment on a topic, and return the comment's id."""
 
     @abstractmethod
-    async def edit_comment(self, project: str, path: str, number: int, text: str) -> None:
+    async def edit_comment(self, project: str, path: str, comment_id: str, text: str) -> None:
         """Replace the text of a comment of the bot's."""
 
     @abstractmethod
@@ -153,32 +160,3 @@ class ForgeClient(ABC):
     @abstractmethod
     async def try_empty_write(self, project: str) -> None:
         """Write nothing, which no forge takes: raises `Refused`, or `NotAllowed` where the token may not write."""
-
-    def forget_older_etags(self) -> None:
-        """End a round: the next one compares with what this one received."""
-        self._etags.clear()
-        self._etags.update(self._api.received_etags)
-        self._api.received_etags.clear()
-
-    async def _get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
-        with platform_errors():
-            return await self._api.get(path, params)
-
-    async def _pages(self, path: str, params: Mapping[str, str], *, is_conditional: bool = False) -> AsyncIterator[Any]:
-        with platform_errors():
-            async for item in self._api.pages(path, params, conditional=is_conditional):
-                yield item
-
-    async def _change(self, method: str, path: str, body: Json) -> Any:
-        """Send a request that changes something: one at a time, with a pause before the next one."""
-        async with self._write_lock:
-            await asyncio.sleep(max(0.0, self._last_write_at + self._intervals.write_s - time.monotonic()))
-            try:
-                with platform_errors():
-                    return await self._api.change(method, path, body)
-            finally:
-                self._last_write_at = time.monotonic()
-
-
-def _refuse_redirect(url: str) -> None:
-    raise Moved("it has moved to another place, which is not followed")

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from bots.common.connection import Intervals, NotAllowed, Refused, RetryLater, TokenRefused, Unreachable
 from core.errors import MessageDeleted, PlatformError, SourceError
-from knowledge.sources.forge.api import RateLimited, StatusError
+from knowledge.sources.forge.api import QueryError, RateLimited, StatusError
+from knowledge.web.client import ResponseTooLarge
 
 _CLASSES: dict[int, type[PlatformError]] = {
     400: Refused,
@@ -19,6 +20,13 @@ _CLASSES: dict[int, type[PlatformError]] = {
     408: Unreachable,
     410: MessageDeleted,
     422: Refused,
+}
+# What GraphQL says with status 200.
+_QUERY_CLASSES: dict[str, type[PlatformError]] = {
+    "NOT_FOUND": MessageDeleted,
+    "FORBIDDEN": NotAllowed,
+    "INSUFFICIENT_SCOPES": NotAllowed,
+    "UNPROCESSABLE": Refused,
 }
 
 
@@ -55,5 +63,10 @@ def platform_errors() -> Iterator[None]:
         default = Unreachable if error.status >= 500 else PlatformError
         reason = f" ({error.reason})" if error.reason else ""
         raise _CLASSES.get(error.status, default)(f"{error}{reason}") from error
+    except QueryError as error:
+        known_types = [name for name in _QUERY_CLASSES if name in error.types]
+        raise (_QUERY_CLASSES[known_types[0]] if known_types else Unreachable)(str(error)) from error
+    except ResponseTooLarge as error:
+        raise Refused(str(error)) from error
     except SourceError as error:
         raise Unreachable(str(error)) from error

@@ -43,6 +43,11 @@ def get_closed_reason(topic: Topic) -> str:
     return "" if topic.is_open else "closed"
 
 
+def get_answered_reason(topic: Topic, message: Message) -> str:
+    """Return why nothing more is said unasked, or "": people have chosen an answer."""
+    return "has a chosen answer" if topic.is_answered and not message.addressed else ""
+
+
 def is_own(comment: Comment, me: Identity) -> bool:
     """Return whether a comment is an answer of the bot's."""
     return comment.author.casefold() == me.login.casefold() and MARKER in comment.text
@@ -62,10 +67,10 @@ def to_message(platform: str, topic: Topic, me: Identity) -> Message:
     `reference` holds what a reply needs: `project`, `topic`, `comment` (0 for none).
     """
     words, quoted = split_quotes(remove_comments(topic.text))
-    is_addressed = mentions(topic.text, me.login) or mentions(topic.title, me.login)
-    title, further_attachments = split_pictures(remove_mentions(topic.title, me.login))
+    is_addressed = mentions(topic.text, me.name) or mentions(topic.title, me.name)
+    title, further_attachments = split_pictures(remove_mentions(topic.title, me.name))
     words, attachments = split_pictures(words)
-    body = remove_mentions(words, me.login)
+    body = remove_mentions(words, me.name)
     command, text = _split_command(body or title, is_addressed=is_addressed)
     return Message(
         topic.path,
@@ -98,21 +103,22 @@ def to_comment_message(
     words, quoted = split_quotes(remove_comments(comment.text))
     own_comments = [other for other in above if is_own(other, me)]
     quoted_comment = next((own for own in reversed(own_comments) if _is_quoted(quoted, own)), None)
-    is_addressed = quoted_comment is not None or mentions(comment.text, me.login)
+    is_addressed = quoted_comment is not None or mentions(comment.text, me.name)
     words, attachments = split_pictures(words)
-    command, text = _split_command(remove_mentions(words, me.login), is_addressed=is_addressed)
+    command, text = _split_command(remove_mentions(words, me.name), is_addressed=is_addressed)
     # Below an answer the opening post is a part of the conversation.
     opening_post = "" if own_comments else f"{topic.title}\n\n{remove_comments(topic.text)}".strip()
+    conversation, parent = _place(topic, above, me)
     return Message(
-        str(comment.number),
-        ConversationKey(platform, topic.project, topic.path),
+        comment.id,
+        ConversationKey(platform, topic.project, conversation),
         comment.author.lower(),
         comment.author,
         shorten_text(text),
         datetime.fromtimestamp(comment.created_at, UTC),
         addressed=is_addressed,
         command=command,
-        reply_to=str(quoted_comment.number) if quoted_comment else topic.path,
+        reply_to=quoted_comment.id if quoted_comment else parent,
         quoted=shorten_text(quoted or opening_post),
         quotes_bot=quoted_comment is not None,
         bot=me.login,
@@ -140,8 +146,19 @@ def to_rating(
         bot=me.login,
         reference={"project": project, "topic": comment.topic_path, "comment": comment.number},
     )
-    rating = to_reaction(press, reaction.emoji, str(comment.number), is_removed=is_removed)
+    rating = to_reaction(press, reaction.emoji, comment.id, is_removed=is_removed)
     return rating or IgnoredEvent("a reaction that rates nothing")
+
+
+def _place(topic: Topic, above: Sequence[Comment], me: Identity) -> tuple[str, str]:
+    """Return the conversation that a comment belongs to, and the id of the message that it replies to.
+
+    Below an answer to a discussion, the thread goes on with that conversation.
+    """
+    discussion, _, thread = topic.path.rpartition("/") if topic.path.count("/") > 1 else (topic.path, "", "")
+    if not thread or (above and is_own(above[0], me)):
+        return discussion, discussion
+    return topic.path, above[0].id if above else discussion
 
 
 def _split_command(text: str, *, is_addressed: bool) -> tuple[str, str]:

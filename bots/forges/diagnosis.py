@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from bots.common.connection import NotAllowed, Refused
 from bots.common.diagnosis import Diagnosis, Problem, Scope
-from bots.forges.adapter import connect, get_projects
-from bots.forges.client import ForgeClient
+from bots.forges.adapter import connect, get_projects, has_discussions
+from bots.forges.client import DISCUSSIONS, ForgeClient
 from bots.forges.connection import ForgeIntervals
 from core.errors import MessageDeleted
 from core.settings import GithubSettings, GitlabSettings
 
-RIGHTS = "give the token the right to write issues (docs/forges.md)"
+RIGHTS = "give the token the right to write there (docs/forges.md)"
+DISCUSSIONS_OF = "the discussions of {project}"
 
 
 async def diagnose(settings: GithubSettings | GitlabSettings, scope: Scope) -> Diagnosis:
@@ -19,6 +20,9 @@ async def diagnose(settings: GithubSettings | GitlabSettings, scope: Scope) -> D
     try:
         me = await client.get_identity()
         problems = [problem for project in get_projects(settings) for problem in await _check_project(client, project)]
+        if has_discussions(settings):
+            for project in get_projects(settings):
+                problems += await _check_project(client.at(DISCUSSIONS), project, DISCUSSIONS_OF)
     finally:
         await client.close()
     problems += [
@@ -26,10 +30,10 @@ async def diagnose(settings: GithubSettings | GitlabSettings, scope: Scope) -> D
         for chat in scope.chats
         if chat not in get_projects(settings)
     ]
-    return Diagnosis(f"{me.login} on {me.host}", f"mention @{me.login} in an issue", tuple(problems))
+    return Diagnosis(f"{me.login} on {me.host}", f"mention @{me.name} in an issue", tuple(problems))
 
 
-async def _check_project(client: ForgeClient, project: str) -> list[Problem]:
+async def _check_project(client: ForgeClient, project: str, place: str = "{project}") -> list[Problem]:
     try:
         is_archived = (await client.get_project(project)).get("archived") is True
         await client.get_last_comment(project)
@@ -38,7 +42,7 @@ async def _check_project(client: ForgeClient, project: str) -> list[Problem]:
     except MessageDeleted as error:
         return [Problem(f"{project} is not there, has moved, has no issues, or the token may not read it ({error})")]
     except NotAllowed as error:
-        return [Problem(f"the bot cannot comment in {project} ({error}): {RIGHTS}")]
+        return [Problem(f"the bot cannot comment in {place.format(project=project)} ({error}): {RIGHTS}")]
     except Refused:
         # What has no title is refused to who may write.
         return []

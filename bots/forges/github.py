@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from bots.forges.client import Comment, ForgeClient, Identity, Json, Reaction, Topic
-from bots.forges.connection import ForgeIntervals
+from bots.forges.client import DISCUSSIONS, Comment, ForgeClient, Identity, Reaction, Topic
+from bots.forges.connection import platform_errors
+from bots.forges.transport import ForgeTransport, Json
+from core.errors import MessageDeleted
 from core.settings import GithubSettings
 from knowledge.sources.forge.api import as_mappings, dig, format_iso8601, get_int, is_bot, parse_timestamp
-from knowledge.sources.forge.github import HEADERS
 from knowledge.web.client import to_line, to_text
+
+if TYPE_CHECKING:
+    from bots.forges.app_client import AppClient
 
 PUBLIC_API_HOST = "api.github.com"
 PUBLIC_HOST = "github.com"
@@ -18,32 +24,47 @@ MAX_REACTIONS = "100"
 
 
 class GithubClient(ForgeClient):
-    """Implements `ForgeClient` with an access token."""
+    """Implements `ForgeClient` for issues."""
 
-    def __init__(self, settings: GithubSettings, token: str, intervals: ForgeIntervals) -> None:
-        super().__init__(settings.api_url, {**HEADERS, "Authorization": f"Bearer {token}"}, intervals)
+    def __init__(
+        self,
+        settings: GithubSettings,
+        transport: ForgeTransport,
+        discussions: ForgeClient | None = None,
+        app: AppClient | None = None,
+    ) -> None:
+        super().__init__(transport)
+        self._app = app
+        self._discussions = discussions
         api_host = urlsplit(settings.api_url).netloc
         self._host = PUBLIC_HOST if api_host == PUBLIC_API_HOST else api_host
 
+    def at(self, path: str) -> ForgeClient:
+        """Return the client for a kind of topics, as `ForgeClient` says."""
+        return self._discussions if self._discussions and path.startswith(DISCUSSIONS) else self
+
     async def get_identity(self) -> Identity:
         """Return who the bot is."""
-        return Identity(to_line(dig(await self._get("/user"), "login")), self._host)
+        if self._app is None:
+            return Identity(to_line(dig(await self._transport.get("/user"), "login")), self._host)
+        with platform_errors():
+            return Identity(await self._app.get_login(), self._host)
 
     async def get_project(self, project: str) -> Json:
         """Return a repository, as `ForgeClient` says."""
-        result: Json = await self._get(f"/repos/{project}")
+        result: Json = await self._transport.get(f"/repos/{project}")
         return result
 
     async def get_last_number(self, project: str) -> int:
         """Return the number of the newest issue or pull request: they share their numbers."""
         params = {"state": "all", "sort": "created", "direction": "desc", "per_page": "1"}
-        items = as_mappings(await self._get(f"/repos/{project}/issues", params))
+        items = as_mappings(await self._transport.get(f"/repos/{project}/issues", params))
         return max((get_int(item, "number") for item in items), default=0)
 
     async def list_topics(self, project: str, after: int, *, is_conditional: bool) -> AsyncIterator[Topic]:
         """Yield the open issues with a higher number, as `ForgeClient` says."""
         params = {"state": "open", "sort": "created", "direction": "desc"}
-        async for item in self._pages(f"/repos/{project}/issues", params, is_conditional=is_conditional):
+        async for item in self._transport.pages(f"/repos/{project}/issues", params, is_conditional=is_conditional):
             if not isinstance(item, Mapping):
                 continue
             if get_int(item, "number") <= after:
@@ -53,14 +74,14 @@ class GithubClient(ForgeClient):
 
     async def get_topic(self, project: str, path: str) -> Topic:
         """Return an issue, as `ForgeClient` says."""
-        return _to_topic(project, await self._get(f"/repos/{project}/{path}"))
+        return _to_topic(project, await self._transport.get(f"/repos/{project}/{path}"))
 
     async def get_last_comment(self, project: str) -> tuple[int, int]:
         """Return when a comment changed last, and the highest number of one."""
         comments = f"/repos/{project}/issues/comments"
         params = {"direction": "desc", "per_page": "1"}
-        changed = as_mappings(await self._get(comments, {**params, "sort": "updated"}))
-        created = as_mappings(await self._get(comments, {**params, "sort": "created"}))
+        changed = as_mappings(await self._transport.get(comments, {**params, "sort": "updated"}))
+        created = as_mappings(await self._transport.get(comments, {**params, "sort": "created"}))
         return (
             max((int(parse_timestamp(item.get("updated_at"))) for item in changed), default=0),
             max((get_int(item, "id") for item in created), default=0),
@@ -69,41 +90,44 @@ class GithubClient(ForgeClient):
     async def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | None]:
         """Yield the comments that changed, as `ForgeClient` says. Those below pull requests have no topic."""
         params = {"sort": "updated", "direction": "asc", "since": format_iso8601(since)}
-        async for item in self._pages(f"/repos/{project}/issues/comments", params):
+        async for item in self._transport.pages(f"/repos/{project}/issues/comments", params):
             yield _to_comment(item) if isinstance(item, Mapping) and get_int(item, "id") else None
 
     async def get_comment(self, project: str, path: str, number: int) -> Comment:
         """Return a comment, as `ForgeClient` says."""
-        return _to_comment(await self._get(f"/repos/{project}/issues/comments/{number}"))
+        return _to_comment(await self._transport.get(f"/repos/{project}/issues/comments/{number}"))
 
     async def list_comments_below(self, project: str, path: str) -> Sequence[Comment]:
         """Return the comments below an issue, as `ForgeClient` says."""
-        pages = self._pages(f"/repos/{project}/{path}/comments", {})
+        pages = self._transport.pages(f"/repos/{project}/{path}/comments", {})
         return [_to_comment(item) async for item in pages if isinstance(item, Mapping)]
 
-    async def list_reactions(self, project: str, path: str, number: int) -> Sequence[Reaction]:
-        """Return the reactions to a comment."""
-        url = f"/repos/{project}/issues/comments/{number}/reactions"
-        return [
-            Reaction(str(get_int(item, "id")), _get_login(item), to_line(item.get("content")), is_bot(item.get("user")))
-            for item in as_mappings(await self._get(url, {"per_page": MAX_REACTIONS}))
-        ]
+    async def list_reactions(
+        self, project: str, comments: Sequence[Comment]
+    ) -> AsyncIterator[tuple[Comment, Reaction]]:
+        """Yield the reactions to some comments, as `ForgeClient` says."""
+        for comment in comments:
+            url = f"/repos/{project}/issues/comments/{comment.number}/reactions"
+            with suppress(MessageDeleted):
+                for item in as_mappings(await self._transport.get(url, {"per_page": MAX_REACTIONS})):
+                    emoji = to_line(item.get("content"))
+                    yield comment, Reaction(str(get_int(item, "id")), _get_login(item), emoji, is_bot(item.get("user")))
 
-    async def post_comment(self, project: str, path: str, text: str) -> int:
-        """Comment on an issue, and return the comment's number."""
-        return int((await self._change("POST", f"/repos/{project}/{path}/comments", {"body": text}))["id"])
+    async def post_comment(self, project: str, path: str, text: str) -> str:
+        """Comment on an issue, and return the comment's id."""
+        return str((await self._transport.change("POST", f"/repos/{project}/{path}/comments", {"body": text}))["id"])
 
-    async def edit_comment(self, project: str, path: str, number: int, text: str) -> None:
+    async def edit_comment(self, project: str, path: str, comment_id: str, text: str) -> None:
         """Replace the text of a comment of the bot's."""
-        await self._change("PATCH", f"/repos/{project}/issues/comments/{number}", {"body": text})
+        await self._transport.change("PATCH", f"/repos/{project}/issues/comments/{comment_id}", {"body": text})
 
     async def add_label(self, project: str, path: str, label: str) -> None:
         """Put a label on an issue; one that the repository does not have yet is made."""
-        await self._change("POST", f"/repos/{project}/{path}/labels", {"labels": [label]})
+        await self._transport.change("POST", f"/repos/{project}/{path}/labels", {"labels": [label]})
 
     async def try_empty_write(self, project: str) -> None:
         """Open an issue without a title, which is refused."""
-        await self._change("POST", f"/repos/{project}/issues", {"title": ""})
+        await self._transport.change("POST", f"/repos/{project}/issues", {"title": ""})
 
 
 def _get_login(item: Json) -> str:

@@ -7,10 +7,12 @@ nothing from them.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from urllib.parse import quote, urlsplit
 
-from bots.forges.client import Comment, ForgeClient, Identity, Json, Reaction, Topic
-from bots.forges.connection import ForgeIntervals
+from bots.forges.client import Comment, ForgeClient, Identity, Reaction, Topic
+from bots.forges.transport import ForgeTransport, Json
+from core.errors import MessageDeleted
 from core.settings import GitlabSettings
 from knowledge.sources.forge.api import as_mappings, dig, format_iso8601, get_int, is_bot, parse_timestamp
 from knowledge.web.client import to_line, to_text
@@ -22,30 +24,32 @@ OLDEST_FIRST = {"sort": "asc", "order_by": "created_at", "activity_filter": "onl
 
 
 class GitlabClient(ForgeClient):
-    """Implements `ForgeClient` with an access token."""
+    """Implements `ForgeClient`."""
 
-    def __init__(self, settings: GitlabSettings, token: str, intervals: ForgeIntervals) -> None:
-        super().__init__(settings.api_url, {"Authorization": f"Bearer {token}"}, intervals)
+    def __init__(self, settings: GitlabSettings, transport: ForgeTransport) -> None:
+        super().__init__(transport)
         self._host = urlsplit(settings.api_url).netloc
 
     async def get_identity(self) -> Identity:
         """Return who the bot is."""
-        return Identity(to_line(dig(await self._get("/user"), "username")), self._host)
+        return Identity(to_line(dig(await self._transport.get("/user"), "username")), self._host)
 
     async def get_project(self, project: str) -> Json:
         """Return a project, as `ForgeClient` says."""
-        result: Json = await self._get(_to_path(project))
+        result: Json = await self._transport.get(_to_path(project))
         return result
 
     async def get_last_number(self, project: str) -> int:
         """Return the number of the newest issue."""
-        issues = await self._get(f"{_to_path(project)}/issues", {"scope": "all", **NEWEST_FIRST, "per_page": "1"})
+        issues = await self._transport.get(
+            f"{_to_path(project)}/issues", {"scope": "all", **NEWEST_FIRST, "per_page": "1"}
+        )
         return max((get_int(item, "iid") for item in as_mappings(issues)), default=0)
 
     async def list_topics(self, project: str, after: int, *, is_conditional: bool) -> AsyncIterator[Topic]:
         """Yield the open issues with a higher number, as `ForgeClient` says; confidential ones are left out."""
         params = {"scope": "all", "state": "opened", **NEWEST_FIRST}
-        async for item in self._pages(f"{_to_path(project)}/issues", params, is_conditional=is_conditional):
+        async for item in self._transport.pages(f"{_to_path(project)}/issues", params, is_conditional=is_conditional):
             if not isinstance(item, Mapping):
                 continue
             if get_int(item, "iid") <= after:
@@ -56,16 +60,16 @@ class GitlabClient(ForgeClient):
 
     async def get_topic(self, project: str, path: str) -> Topic:
         """Return an issue, as `ForgeClient` says."""
-        return _to_topic(project, await self._get(f"{_to_path(project)}/{path}"))
+        return _to_topic(project, await self._transport.get(f"{_to_path(project)}/{path}"))
 
     async def get_last_comment(self, project: str) -> tuple[int, int]:
         """Return when an issue changed last, and the highest number of a note below those that did."""
         params = {"scope": "all", "sort": "desc", "order_by": "updated_at", "per_page": str(FIRST_LOOK_ISSUES)}
-        issues = as_mappings(await self._get(f"{_to_path(project)}/issues", params))
+        issues = as_mappings(await self._transport.get(f"{_to_path(project)}/issues", params))
         number = 0
         for issue in issues:
             path = f"{_to_path(project)}/issues/{get_int(issue, 'iid')}/notes"
-            notes = as_mappings(await self._get(path, {**NEWEST_FIRST, "per_page": "1"}))
+            notes = as_mappings(await self._transport.get(path, {**NEWEST_FIRST, "per_page": "1"}))
             number = max([number, *(get_int(note, "id") for note in notes)])
         return max((int(parse_timestamp(issue.get("updated_at"))) for issue in issues), default=0), number
 
@@ -73,7 +77,7 @@ class GitlabClient(ForgeClient):
         """Yield the comments that changed, as `ForgeClient` says: a project's are not listed but issue by issue."""
         params = {"scope": "all", "sort": "asc", "order_by": "updated_at", "updated_after": format_iso8601(since)}
         comments = list[Comment]()
-        async for issue in self._pages(f"{_to_path(project)}/issues", params):
+        async for issue in self._transport.pages(f"{_to_path(project)}/issues", params):
             if isinstance(issue, Mapping) and get_int(issue, "user_notes_count") and not _is_confidential(issue):
                 below = await self.list_comments_below(project, f"issues/{get_int(issue, 'iid')}")
                 comments += [comment for comment in below if int(comment.updated_at) >= since]
@@ -82,45 +86,44 @@ class GitlabClient(ForgeClient):
 
     async def get_comment(self, project: str, path: str, number: int) -> Comment:
         """Return a comment, as `ForgeClient` says."""
-        return _to_comment(path, await self._get(f"{_to_path(project)}/{path}/notes/{number}"))
+        return _to_comment(path, await self._transport.get(f"{_to_path(project)}/{path}/notes/{number}"))
 
     async def list_comments_below(self, project: str, path: str) -> Sequence[Comment]:
         """Return the comments below an issue, as `ForgeClient` says, without internal notes."""
-        pages = self._pages(f"{_to_path(project)}/{path}/notes", OLDEST_FIRST)
+        pages = self._transport.pages(f"{_to_path(project)}/{path}/notes", OLDEST_FIRST)
         return [
             _to_comment(path, item)
             async for item in pages
             if isinstance(item, Mapping) and not (_is_confidential(item) or item.get("system") is True)
         ]
 
-    async def list_reactions(self, project: str, path: str, number: int) -> Sequence[Reaction]:
-        """Return the reactions to a comment."""
-        items = await self._get(f"{_to_path(project)}/{path}/notes/{number}/award_emoji", {"per_page": "100"})
-        return [
-            Reaction(
-                str(get_int(item, "id")),
-                to_line(dig(item, "user", "username"), 60),
-                to_line(item.get("name")),
-                is_bot(item.get("user")),
-            )
-            for item in as_mappings(items)
-        ]
+    async def list_reactions(
+        self, project: str, comments: Sequence[Comment]
+    ) -> AsyncIterator[tuple[Comment, Reaction]]:
+        """Yield the reactions to some comments, as `ForgeClient` says."""
+        for comment in comments:
+            url = f"{_to_path(project)}/{comment.topic_path}/notes/{comment.number}/award_emoji"
+            with suppress(MessageDeleted):
+                for item in as_mappings(await self._transport.get(url, {"per_page": "100"})):
+                    login = to_line(dig(item, "user", "username"), 60)
+                    is_by_bot = is_bot(item.get("user"))
+                    yield comment, Reaction(str(get_int(item, "id")), login, to_line(item.get("name")), is_by_bot)
 
-    async def post_comment(self, project: str, path: str, text: str) -> int:
-        """Comment on an issue, and return the comment's number."""
-        return int((await self._change("POST", f"{_to_path(project)}/{path}/notes", {"body": text}))["id"])
+    async def post_comment(self, project: str, path: str, text: str) -> str:
+        """Comment on an issue, and return the comment's id."""
+        return str((await self._transport.change("POST", f"{_to_path(project)}/{path}/notes", {"body": text}))["id"])
 
-    async def edit_comment(self, project: str, path: str, number: int, text: str) -> None:
+    async def edit_comment(self, project: str, path: str, comment_id: str, text: str) -> None:
         """Replace the text of a comment of the bot's."""
-        await self._change("PUT", f"{_to_path(project)}/{path}/notes/{number}", {"body": text})
+        await self._transport.change("PUT", f"{_to_path(project)}/{path}/notes/{comment_id}", {"body": text})
 
     async def add_label(self, project: str, path: str, label: str) -> None:
         """Put a label on an issue; one that the project does not have yet is made."""
-        await self._change("PUT", f"{_to_path(project)}/{path}", {"add_labels": label})
+        await self._transport.change("PUT", f"{_to_path(project)}/{path}", {"add_labels": label})
 
     async def try_empty_write(self, project: str) -> None:
         """Open an issue without a title, which is refused."""
-        await self._change("POST", f"{_to_path(project)}/issues", {"title": ""})
+        await self._transport.change("POST", f"{_to_path(project)}/issues", {"title": ""})
 
 
 def _to_path(project: str) -> str:

@@ -11,7 +11,7 @@ from bots.common.connection import Unreachable
 from bots.common.reply_sink import ReplySink, cut_reply
 from bots.forges.client import ForgeClient, Identity
 from bots.forges.connection import ForgeIntervals
-from bots.forges.convert import MARKER, get_closed_reason, has_answer_of_people, is_own
+from bots.forges.convert import MARKER, get_answered_reason, get_closed_reason, has_answer_of_people, is_own
 from bots.forges.render import MAX_CHARS, render, to_plain
 from core.errors import CommentSuppressed
 from core.messaging.feedback.handoff import mentioned_users
@@ -83,15 +83,15 @@ class ForgeSink(ReplySink):
             if not self._is_in_doubt:
                 return
         # An earlier try may have posted another text.
-        await self._client.edit_comment(self._project, self._topic_path, int(self._reply_id), self._sign(text, 0))
+        await self._client.edit_comment(self._project, self._topic_path, self._reply_id, self._sign(text, 0))
 
     async def _send_part(self, text: str, number: int, buttons: Sequence[Button]) -> str:
-        return str(await self._client.post_comment(self._project, self._topic_path, self._sign(text, number)))
+        return await self._client.post_comment(self._project, self._topic_path, self._sign(text, number))
 
     async def _find_part(self, text: str, number: int) -> str:
         marker = self._make_marker(number)
         comments = await self._client.list_comments_below(self._project, self._topic_path)
-        return next((str(item.number) for item in comments if is_own(item, self._me) and marker in item.text), "")
+        return next((item.id for item in comments if is_own(item, self._me) and marker in item.text), "")
 
     async def _post_first(self, text: str) -> str:
         await self._check_question()
@@ -109,6 +109,8 @@ class ForgeSink(ReplySink):
         topic = await self._client.get_topic(self._project, self._topic_path)
         if state := get_closed_reason(topic):
             raise CommentSuppressed(skip(SkipReason.THREAD_CLOSED, state=state))
+        if get_answered_reason(topic, self._message):
+            raise CommentSuppressed(skip(SkipReason.HUMAN_REPLIED))
         if self._comment_number:
             await self._client.get_comment(self._project, self._topic_path, self._comment_number)
         elif self._settings.wait_h and not self._message.addressed and topic.comment_count:

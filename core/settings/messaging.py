@@ -442,9 +442,6 @@ class MastodonSettings(Section):
 class ForgeSettings(ListeningSection):
     """What the sections of GitHub and GitLab share (docs/forges.md)."""
 
-    token: Secret = Field(
-        examples=[{"env": "FORGE_TOKEN"}], description="an access token of the bot's account that may read and comment"
-    )
     poll_s: PositiveFloat = Field(60, description="how often the bot asks for what is new, seconds")
     webhook_secret: Secret | None = Field(
         None, description="shared with the forge's webhooks: they tell the bot at once; without it, nothing listens"
@@ -465,17 +462,41 @@ class ForgeSettings(ListeningSection):
 
 
 class GithubSettings(ForgeSettings):
-    """An account that answers on GitHub, or on a GitHub Enterprise server (docs/forges.md)."""
+    """An account or an app that answers on GitHub, or on a GitHub Enterprise server (docs/forges.md)."""
 
+    token: Secret | None = Field(
+        None,
+        examples=[{"env": "GITHUB_TOKEN"}],
+        description="an access token of the bot's account that may read and comment; or `app_id` and `private_key`",
+    )
+    app_id: str = Field("", pattern=r"^[A-Za-z0-9.]*$", description="of a GitHub App: its id, or its client id")
+    private_key: Secret | None = Field(None, description="of a GitHub App: the key that GitHub made, as a file")
     repositories: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+/[A-Za-z0-9._-]+$")], ...] = Field(
         min_length=1, examples=[["example/project"]], description="where it answers, each as `owner/name`"
     )
     api_url: WebAddress = Field("https://api.github.com", description="of your own server: `https://HOST/api/v3`")
+    discussions: bool = Field(
+        False, description="whether it answers in discussions, too; the token has to allow it (docs/forges.md)"
+    )
+    discussion_categories: tuple[str, ...] = Field(
+        (),
+        examples=[["Q&A"]],
+        description="in which categories of discussions; none: in those where an answer can be chosen",
+    )
+
+    @model_validator(mode="after")
+    def _check_credentials(self) -> GithubSettings:
+        if (self.token is None) == (self.private_key is None) or bool(self.app_id) != bool(self.private_key):
+            raise ValueError("give either token, or app_id and private_key (a GitHub App)")
+        return self
 
 
 class GitlabSettings(ForgeSettings):
     """An account that answers on GitLab, or on a server of one's own (docs/forges.md)."""
 
+    token: Secret = Field(
+        examples=[{"env": "GITLAB_TOKEN"}], description="an access token of the bot's account that may read and comment"
+    )
     projects: tuple[Annotated[str, Field(pattern=r"^[\w.-]+(?:/[\w.-]+)+$")], ...] = Field(
         min_length=1, examples=[["example/project"]], description="where it answers, each as `group/name`"
     )

@@ -36,8 +36,8 @@ def settings(peer: GithubPeer, folder: Path, **changes: Any) -> GithubSettings |
     if isinstance(peer, GitlabPeer):
         values = {"projects": (REPOSITORY,), "poll_s": POLL_S, **changes}
         return GitlabSettings(api_url=peer.url, token=token, **values)
-    values = {"repositories": (REPOSITORY,), "poll_s": POLL_S, **changes}
-    return GithubSettings(api_url=peer.url, token=token, **values)
+    values = {"repositories": (REPOSITORY,), "poll_s": POLL_S, "token": token, **changes}
+    return GithubSettings(api_url=peer.url, **values)
 
 
 async def ignore(message: Message) -> None:

@@ -70,6 +70,14 @@ class StatusError(SourceError):
         self.reason = reason
 
 
+class QueryError(SourceError):
+    """A GraphQL query was refused; `types` says why, such as `NOT_FOUND`."""
+
+    def __init__(self, text: str, types: Collection[str]) -> None:
+        super().__init__(text)
+        self.types = types
+
+
 @dataclass(frozen=True, slots=True)
 class ApiLimits:
     """How long a request may take, in seconds, and how large a reply may be, in KB."""
@@ -168,10 +176,16 @@ class ForgeApi:
                 ", ".join(sorted(error_type for error_type in error_types if re.fullmatch(r"[A-Z_]{1,40}", error_type)))
                 or "errors"
             )
-            raise SourceError(f"{redact_url(url)} answered with {type_names}")
+            raise QueryError(f"{redact_url(url)} answered with {type_names}", error_types)
         data = payload.get("data") if isinstance(payload, Mapping) else None
         if not isinstance(data, Mapping):
             raise SourceError(f"{redact_url(url)} answered with something else than data")
+        return data
+
+    async def mutate(self, url: str, text: str, variables: Mapping[str, Any]) -> Any:
+        """Send a GraphQL query that changes something, as `query` does."""
+        data = await self.query(url, text, variables)
+        self._refusal_count = 0
         return data
 
     async def _send(self, request: Request) -> Response:

@@ -97,7 +97,7 @@ class Github:
         variables: dict[str, Any] = {"owner": owner, "name": name, "after": None, "items": DISCUSSIONS_PER_PAGE}
         variables["comments"] = max(self._settings.max_comments, 1)
         for _ in range(MAX_DISCUSSION_PAGES):
-            data = await self._api.query(self._graphql_url(), DISCUSSIONS_QUERY, variables)
+            data = await self._api.query(get_graphql_url(self._settings.api_url), DISCUSSIONS_QUERY, variables)
             discussions = dig(data, "repository", "discussions")
             if not isinstance(discussions, Mapping):
                 raise SourceError(f"{self._settings.api_url} has no discussions of {self._settings.repository}")
@@ -111,10 +111,6 @@ class Github:
                 return
             variables["after"] = cursor
         raise SourceError(f"{self._settings.repository} has more discussions than can be read")
-
-    def _graphql_url(self) -> str:
-        base = self._settings.api_url.rstrip("/")
-        return f"{base.removesuffix('/v3')}/graphql"
 
     def _to_issue_item(self, issue: Mapping[str, Any]) -> Item | None:
         number = get_int(issue, "number")
@@ -146,6 +142,11 @@ class Github:
         )
         complete_item = replace(item, state=state, labels=labels, comments=comments, stamp=stamp)
         return complete_item if number > 0 and item.updated_at else None
+
+
+def get_graphql_url(api_url: str) -> str:
+    """Return where the server whose REST API is at an address takes GraphQL."""
+    return f"{api_url.rstrip('/').removesuffix('/v3')}/graphql"
 
 
 def _to_release_item(release: Mapping[str, Any]) -> Item | None:

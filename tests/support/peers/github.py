@@ -20,6 +20,9 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
+from tests.support.peers.discussions import Discussions
+from tests.support.peers.github_app import PeerApp
+
 TOKEN = "a-token-of-the-account"
 BOT = "kimas"
 REPOSITORY = "example/handbook"
@@ -82,6 +85,8 @@ class GithubPeer:
         self.reactions: dict[int, dict[int, tuple[str, str]]] = defaultdict(dict)
         # What stands among the comments of a repository, and is none.
         self.extra_comments: dict[str, list[Any]] = defaultdict(list)
+        self.discussions = Discussions(self, REPOSITORY)
+        self.app = PeerApp()
         self.calls: list[str] = []
         self.violations: list[str] = []
         self.banned = ""
@@ -103,6 +108,10 @@ class GithubPeer:
     def add_routes(self, router: web.UrlDispatcher) -> None:
         repository = "/repos/{owner}/{name}"
         router.add_get("/user", self._me)
+        router.add_post("/graphql", self.discussions.answer)
+        router.add_get("/app", self.app.describe)
+        router.add_get(f"{repository}/installation", self.app.find_installation)
+        router.add_post("/app/installations/77/access_tokens", self.app.grant)
         router.add_get(repository, self._get_repository)
         router.add_get(f"{repository}/issues", self._list_issues)
         router.add_post(f"{repository}/issues", self._open_issue)
@@ -164,7 +173,7 @@ class GithubPeer:
     ) -> int:
         """Let somebody comment, and return the comment's id."""
         now = time.time() - age_h * 3600
-        note = Note(self._take_id(), number, author, text, now, now)
+        note = Note(self.take_id(), number, author, text, now, now)
         self.repositories[project].notes[note.id] = note
         return note.id
 
@@ -174,7 +183,7 @@ class GithubPeer:
         note.updated = time.time()
 
     def react(self, note_id: int, emoji: str = "+1", author: str = "ann") -> int:
-        reaction = self._take_id()
+        reaction = self.take_id()
         self.reactions[note_id][reaction] = (author, emoji)
         return reaction
 
@@ -192,7 +201,7 @@ class GithubPeer:
 
     # What the server does.
 
-    def _take_id(self) -> int:
+    def take_id(self) -> int:
         self._next_id += 1
         return self._next_id
 
@@ -200,10 +209,10 @@ class GithubPeer:
     async def _check(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        name = self.name_call(request)
+        name = await self._name_query(request) if request.path == "/graphql" else self.name_call(request)
         self.calls.append(name)
-        if request.headers.get("Authorization") != f"Bearer {self.token}":
-            return json_error(401, "Bad credentials")
+        if refusal := self.app.find_fault(request) if self.app.is_used else self._check_token(request):
+            return refusal
         if refusal := self.check_headers(request):
             return refusal
         if time.monotonic() < self._limited_until:
@@ -226,6 +235,13 @@ class GithubPeer:
         """Return what a request asks for, without names and numbers."""
         path = re.sub(r"\A/(?:repos/[^/]+/[^/]+/?)?", "", request.path)
         return f"{request.method} {re.sub(r'[0-9]+', '{}', path) or 'repository'}"
+
+    def _check_token(self, request: web.Request) -> web.Response | None:
+        is_right = request.headers.get("Authorization") == f"Bearer {self.token}"
+        return None if is_right else json_error(401, "Bad credentials")
+
+    async def _name_query(self, request: web.Request) -> str:
+        return str((await request.json())["query"].split("(")[0].strip())
 
     def check_headers(self, request: web.Request) -> web.Response | None:
         if not request.headers.get("User-Agent"):
