@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.caches import BoundedDict
@@ -47,6 +47,8 @@ MAX_KNOWN_COMMENTS = 10_000
 # So many of the newest answers of a project are watched for reactions.
 MAX_WATCHED_ANSWERS = 50
 LOOK_BACK_S = 7 * 86_400
+# So far each look goes back behind the last one. GitLab moves an issue's time once a minute at most.
+OVERLAP_S = 120
 S_PER_H = 3600.0
 
 
@@ -250,56 +252,60 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         self._known_topics[key] = None
 
     async def _read_comments(self, project: Project, current_round: Round, receive: MessageHandler) -> None:
-        """Deliver the comments that changed, the earliest change first. The time of the last one is asked for again:
-        there may be others of the same second.
+        """Deliver the comments that changed, the earliest change first. What was there before the first look, or was
+        written before what this one goes back to, counts as an edit.
         """
         client = self._get_client()
-        since_name = self._position_name(project, "changes")
+        position_name = self._position_name(project, "changes")
         number_name = self._position_name(project, "comments")
-        since = await self._positions.load(since_name)
-        last_number = await self._positions.load(number_name)
-        if since is None or last_number is None:
-            since, last_number = await client.get_last_comment(project.name)
-            await self._positions.save(number_name, last_number)
-            await self._positions.save(since_name, since)
+        position = await self._positions.load(position_name)
+        first_number = await self._positions.load(number_name)
+        if position is None or first_number is None:
+            position, first_number = await client.get_last_comment(project.name)
+            await self._positions.save(number_name, first_number)
+            await self._positions.save(position_name, position)
             return
+        since = max(position - OVERLAP_S, 0)
         if not project.has_answers_of_old:
             # What people think of answers from before the start counts as well.
             async for comment in client.list_comments(project.name, max(since - LOOK_BACK_S, 0)):
                 self._watch(project, comment)
             project.has_answers_of_old = True
-        highest_number = last_number
         async for comment in client.list_comments(project.name, since):
-            if comment is None:
+            if isinstance(comment, int):
+                if comment > position:
+                    position = comment
+                    await self._positions.save(position_name, position)
+            elif comment is None:
                 await self._deliver(IgnoredEvent("malformed", is_expected=False), receive, "comment")
-                continue
-            key = (project.name, comment.number)
-            if self._known_comments.get(key) == comment.updated_at:
-                continue
-            # A comment that changed may be listed behind later ones: what was there before this round is no new one.
-            await self._handle_comment(project, comment, current_round, receive, is_edit=comment.number <= last_number)
-            self._known_comments[key] = comment.updated_at
-            highest_number = max(highest_number, comment.number)
-            await self._positions.save(since_name, int(comment.updated_at))
-        if highest_number > last_number:
-            await self._positions.save(number_name, highest_number)
+            elif self._known_comments.get((project.name, comment.number)) != comment.updated_at:
+                is_old = comment.number <= first_number or int(comment.created_at) < since
+                await self._handle_comment(project, comment, current_round, receive, is_old=is_old)
+                self._known_comments[project.name, comment.number] = comment.updated_at
 
-    def _watch(self, project: Project, comment: Comment | None) -> None:
+    def _watch(self, project: Project, comment: Comment | int | None) -> None:
         """Keep an answer in mind: people may react to it."""
-        if comment and is_own(comment, self._me) and comment.topic_path:
+        if isinstance(comment, Comment) and is_own(comment, self._me) and comment.topic_path:
             project.answers[comment.number] = comment
 
     async def _handle_comment(
-        self, project: Project, comment: Comment, current_round: Round, receive: MessageHandler, *, is_edit: bool
+        self, project: Project, comment: Comment, current_round: Round, receive: MessageHandler, *, is_old: bool
     ) -> None:
+        """Deliver a comment, and its new text where it was changed."""
         self._watch(project, comment)
+        is_changed = comment.updated_at > comment.created_at
+        if is_old and not is_changed:
+            return
         reason = get_skip_reason(comment.author, comment.text, self._me, is_by_bot=comment.is_by_bot)
         if not comment.topic_path:
             reason = "not below an issue"
         message = (
-            IgnoredEvent(reason) if reason else await self._convert_comment(comment, project, current_round, is_edit)
+            IgnoredEvent(reason) if reason else await self._convert_comment(comment, project, current_round, is_old)
         )
         await self._deliver(message, receive, "comment")
+        if is_changed and not is_old and isinstance(message, Message):
+            # It may have been delivered before: then only the new text counts.
+            await self._deliver(replace(message, is_edit=True), receive, "comment")
 
     async def _convert_comment(
         self, comment: Comment, project: Project, current_round: Round, is_edit: bool

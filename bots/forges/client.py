@@ -11,7 +11,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bots.forges.connection import ForgeIntervals, Moved, platform_errors
-from knowledge.sources.forge.api import ApiLimits, ForgeApi
+from knowledge.sources.forge.api import (
+    MAX_PAGES,
+    PER_PAGE,
+    ApiLimits,
+    ForgeApi,
+    dig,
+    format_iso8601,
+    parse_timestamp,
+)
 from knowledge.web.client import WebClient
 
 Json = Mapping[str, Any]
@@ -120,10 +128,11 @@ class ForgeClient(ABC):
         """Return when a comment changed last, in seconds since 1970, and the highest number of one; zeros for none."""
 
     @abstractmethod
-    def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | None]:
+    def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | int | None]:
         """Yield the comments of a project that changed since a time, that included, the earliest change first.
 
-        One that cannot be understood is None.
+        One that cannot be understood is None. A number is a time, in seconds since 1970: what changed before it has
+        been listed.
         """
 
     @abstractmethod
@@ -168,6 +177,30 @@ class ForgeClient(ABC):
         with platform_errors():
             async for item in self._api.pages(path, params, conditional=is_conditional):
                 yield item
+
+    async def _changes(self, path: str, params: Mapping[str, str], since_name: str, since: int) -> AsyncIterator[Any]:
+        """Yield what changed since a time, the earliest change first.
+
+        Further pages are asked for by time: what is changed or deleted meanwhile would move others to earlier pages.
+        """
+        seen = set[str]()
+        for _ in range(MAX_PAGES):
+            newest = since
+            count = 0
+            async for item in self._pages(path, {**params, since_name: format_iso8601(since)}):
+                count += 1
+                updated_at = dig(item, "updated_at")
+                newest = max(newest, int(parse_timestamp(updated_at)))
+                version = f"{dig(item, 'id')} {updated_at}"
+                if version not in seen:
+                    seen.add(version)
+                    yield item
+                # Of what changed within one second there may be more than a page.
+                if count >= PER_PAGE and newest > since:
+                    break
+            else:
+                return
+            since = newest
 
     async def _change(self, method: str, path: str, body: Json) -> Any:
         """Send a request that changes something: one at a time, with a pause before the next one."""

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from bots.forges.client import Comment, ForgeClient, Identity, Json, Reaction, Topic
 from bots.forges.connection import ForgeIntervals
 from core.settings import GithubSettings
-from knowledge.sources.forge.api import as_mappings, dig, format_iso8601, get_int, is_bot, parse_timestamp
+from knowledge.sources.forge.api import as_mappings, dig, get_int, is_bot, parse_timestamp
 from knowledge.sources.forge.github import HEADERS
 from knowledge.web.client import to_line, to_text
 
@@ -66,11 +66,16 @@ class GithubClient(ForgeClient):
             max((get_int(item, "id") for item in created), default=0),
         )
 
-    async def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | None]:
+    async def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | int | None]:
         """Yield the comments that changed, as `ForgeClient` says. Those below pull requests have no topic."""
-        params = {"sort": "updated", "direction": "asc", "since": format_iso8601(since)}
-        async for item in self._pages(f"/repos/{project}/issues/comments", params):
-            yield _to_comment(item) if isinstance(item, Mapping) and get_int(item, "id") else None
+        params = {"sort": "updated", "direction": "asc"}
+        async for item in self._changes(f"/repos/{project}/issues/comments", params, "since", since):
+            if not (isinstance(item, Mapping) and get_int(item, "id")):
+                yield None
+                continue
+            comment = _to_comment(item)
+            yield comment
+            yield int(comment.updated_at)
 
     async def get_comment(self, project: str, path: str, number: int) -> Comment:
         """Return a comment, as `ForgeClient` says."""

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from core.errors import SourceError
 from core.markup.markdown import read_markdown
 from core.markup.writer import write_markdown
-from core.runtime.retry_after import read_retry_after
+from core.runtime.retry_after import parse_date, read_retry_after
 from knowledge.web.addresses import is_web_address, redact_url
 from knowledge.web.client import (
     RedirectCheck,
@@ -82,7 +82,8 @@ class ForgeApi:
     """The API of a service.
 
     `etags` are the ETags of earlier rounds by address; what this round got is in `received_etags`. `check_redirect`
-    raises `SourceError` for a redirect that is not to be followed.
+    raises `SourceError` for a redirect that is not to be followed. `replied_at` is the time of the last reply by the
+    service's own clock, in seconds since 1970; None where it did not say.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class ForgeApi:
         check_redirect: RedirectCheck | None = None,
     ) -> None:
         self.received_etags: dict[str, str] = {}
+        self.replied_at: float | None = None
         self._client = client
         self._base = base.rstrip("/")
         self._headers = headers
@@ -181,6 +183,7 @@ class ForgeApi:
         limits = self._limits
         request = replace(request, headers=headers, timeout_s=limits.timeout_s, max_kb=limits.max_page_kb)
         response = await self._client.fetch(request, self._check_redirect)
+        self.replied_at = parse_date(response.headers.get("date", ""))
         if _is_rate_limited(response):
             # Where the service names no time: what it lets through in between are not changes, of which it had enough.
             self._rate_limited_until = _rate_limit_reset(response.headers, DEFAULT_WAIT_S * 2**self._refusal_count)

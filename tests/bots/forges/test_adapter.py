@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from bots.common.diagnosis import Scope
-from bots.forges.adapter import ForgeAdapter
+from bots.forges.adapter import ForgeAdapter, connect
+from bots.forges.client import Comment
 from bots.forges.diagnosis import diagnose
 from core.errors import PlatformError
-from tests.support.forge_helpers import ForgeBot, settings
+from tests.support.forge_helpers import PACE, ForgeBot, settings
 from tests.support.mastodon_helpers import MemoryPositions
 from tests.support.peers.github import BOT, REPOSITORY, GithubPeer
 
@@ -74,6 +75,27 @@ async def test_the_last_of_250_comments_is_found(bot: ForgeBot, peer: GithubPeer
     last = peer.comment(number, "@kimas how?")
     await bot.start()
     assert await bot.outcome(last) == ("answered", "")
+
+
+@pytest.mark.parametrize("is_same_second", [False, True])
+async def test_what_is_deleted_between_two_pages_hides_no_comment(
+    peer: GithubPeer, tmp_path: Path, is_same_second: bool
+) -> None:
+    number = peer.open("A long thread", age_h=2)
+    ids = [peer.comment(number, "Me too.") for _ in range(250)]
+    for position, comment in enumerate(ids):
+        note = peer.handbook.notes[comment]
+        note.created = note.updated = 1e9 + (0 if is_same_second else position)
+
+    async def delete(name: str, phase: str) -> None:
+        if (name, phase) == ("GET issues/comments", "after") and not is_same_second:
+            peer.handbook.notes.pop(ids[peer.calls.count(name)], None)
+
+    peer.watch = delete
+    client = await connect(settings(peer, tmp_path), PACE)
+    comments = [item async for item in client.list_comments(REPOSITORY, 0) if isinstance(item, Comment)]
+    await client.close()
+    assert [comment.number for comment in comments] == ids
 
 
 async def test_a_comment_that_changed_while_others_came_hides_none(bot: ForgeBot, peer: GithubPeer) -> None:
