@@ -224,17 +224,19 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         if position is None:
             await self._positions.save(position_name, await client.get_last_number(project.name))
             return
-        # What waits, or could not be delivered, has to be listed again although nothing is new.
-        topics = [topic async for topic in client.list_topics(project.name, position, is_conditional=project.is_read)]
-        latest_time = time.time() - self._settings.wait_h * S_PER_H
+        # What waits, or could not be listed or delivered, has to be listed again although nothing is new.
+        is_conditional = project.is_read
         project.is_read = False
+        topics = [topic async for topic in client.list_topics(project.name, position, is_conditional=is_conditional)]
+        latest_time = time.time() - self._settings.wait_h * S_PER_H
         is_waiting = False
         for topic in sorted(topics, key=lambda topic: topic.number):
-            message = to_message(self.name, topic, self._me)
-            if not message.addressed and topic.created_at > latest_time:
-                is_waiting = True
-                continue
-            await self._deliver_topic(topic, message, receive)
+            if topic.path:
+                message = to_message(self.name, topic, self._me)
+                if not message.addressed and topic.created_at > latest_time:
+                    is_waiting = True
+                    continue
+                await self._deliver_topic(topic, message, receive)
             if not is_waiting:
                 await self._positions.save(position_name, topic.number)
         project.is_read = not is_waiting
@@ -245,7 +247,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
             return
         reason = get_skip_reason(topic.author, topic.text, self._me, is_by_bot=topic.is_by_bot)
         reason = reason or get_closed_reason(topic)
-        if not reason and self._settings.wait_h and not message.addressed and topic.comment_count:
+        if not reason and not message.addressed and topic.comment_count:
             comments = await self._get_client().list_comments_below(topic.project, topic.path)
             reason = "answered by people" if has_answer_of_people(topic, comments, self._me) else ""
         await self._deliver(IgnoredEvent(reason) if reason else message, receive, "topic")

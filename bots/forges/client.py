@@ -38,7 +38,8 @@ class Identity:
 class Topic:
     """What people comment on: an issue. `path` is its kind with its number, `number` counts up within a project.
 
-    `created_at` is in seconds since 1970.
+    `path` is empty for what takes a number as well, but is left alone, such as a pull request. `created_at` is in
+    seconds since 1970.
     """
 
     project: str

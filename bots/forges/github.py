@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from bots.forges.client import Comment, ForgeClient, Identity, Json, Reaction, Topic
@@ -48,8 +49,8 @@ class GithubClient(ForgeClient):
                 continue
             if get_int(item, "number") <= after:
                 return
-            if dig(item, "pull_request") is None:
-                yield _to_topic(project, item)
+            topic = _to_topic(project, item)
+            yield topic if dig(item, "pull_request") is None else replace(topic, path="")
 
     async def get_topic(self, project: str, path: str) -> Topic:
         """Return an issue, as `ForgeClient` says."""

@@ -48,6 +48,10 @@ async def test_pull_requests_and_comments_below_them_are_left_alone(bot: ForgeBo
     pull = peer.open("A change", "@kimas how is it?", is_pull=True)
     peer.comment(pull, "@kimas and this?")
     await bot.skipped("not below an issue")
+    position = f"{bot.adapter._position_name(bot.adapter._projects[0], 'topics')}"
+    async with asyncio.timeout(30):
+        while await bot.adapter._positions.load(position) != pull:
+            await asyncio.sleep(0.01)
     await bot.ask()
     assert len(peer.posts()) == 1
 
@@ -228,6 +232,18 @@ async def test_people_answer_first(peer: GithubPeer, tmp_path: Path) -> None:
         assert f"issues/{fresh}" not in {row.id for row in rows}
 
 
+async def test_without_a_wait_people_count_as_well(peer: GithubPeer, tmp_path: Path) -> None:
+    bot = ForgeBot(peer, tmp_path)
+    bot.changes = AUTO
+    async with bot:
+        await bot.stop()
+        number = peer.open("How do I install it?", age_h=480)
+        peer.comment(number, "Use apt.", "ben", age_h=470)
+        await bot.start()
+        await bot.skipped("answered by people")
+    assert peer.posts() == []
+
+
 async def test_reactions_rate_an_answer_and_can_be_taken_back(bot: ForgeBot, peer: GithubPeer) -> None:
     answer = await bot.ask()
     await peer.until_polled()
@@ -278,6 +294,24 @@ async def test_an_outage_is_waited_out(bot: ForgeBot, peer: GithubPeer) -> None:
     number = peer.open("While it was away", "@kimas how?")
     await peer.listen()
     assert await bot.outcome(f"issues/{number}") == ("answered", "")
+
+
+async def test_a_listing_that_fails_half_way_hides_no_issue(bot: ForgeBot, peer: GithubPeer) -> None:
+    peer.bots.add("robot")
+    await bot.ask()
+    await peer.until_polled()
+
+    async def fail(name: str, phase: str) -> None:
+        if (name, phase) == ("GET issues", "after") and len(peer.handbook.issues) > 100:
+            # The first page is on its way, and the second one fails.
+            peer.watch = None
+            peer.fail("GET issues", 502)
+
+    peer.watch = fail
+    numbers = [peer.open("Hello", "Hello.", "robot") for _ in range(101)]
+    peer.handbook.issues[numbers[0]].author = "ann"
+    peer.handbook.issues[numbers[0]].text = "@kimas how?"
+    assert await bot.outcome(f"issues/{numbers[0]}") == ("answered", "")
 
 
 async def test_a_revoked_token_ends_the_adapter(peer: GithubPeer, tmp_path: Path) -> None:
