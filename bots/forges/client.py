@@ -176,7 +176,7 @@ class ForgeClient(ABC):
 
     async def _pages(self, path: str, params: Mapping[str, str], *, is_conditional: bool = False) -> AsyncIterator[Any]:
         with platform_errors():
-            async for item in self._api.pages(path, params, conditional=is_conditional):
+            async for item in self._api.pages(path, params, conditional=is_conditional, skips_large=True):
                 yield item
 
     async def _changes(self, path: str, params: Mapping[str, str], since_name: str, since: int) -> AsyncIterator[Any]:

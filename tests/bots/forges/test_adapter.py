@@ -314,6 +314,21 @@ async def test_a_listing_that_fails_half_way_hides_no_issue(bot: ForgeBot, peer:
     assert await bot.outcome(f"issues/{numbers[0]}") == ("answered", "")
 
 
+async def test_what_is_too_large_alone_holds_up_nothing_else(
+    peer: GithubPeer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bots.forges.client.MAX_PAGE_KB", 64)
+    numbers = [peer.open(f"Issue {number}", "x" * 15_000) for number in range(120)]
+    for position in (7, 8, 60, 119):
+        peer.handbook.issues[numbers[position]].text = "中" * 30_000
+    client = await connect(settings(peer, tmp_path), PACE)
+    topics = [topic async for topic in client.list_topics(REPOSITORY, 0, is_conditional=False)]
+    await client.close()
+    assert sorted(topic.number for topic in topics) == [
+        number for position, number in enumerate(numbers) if position not in (7, 8, 60, 119)
+    ]
+
+
 async def test_a_revoked_token_ends_the_adapter(peer: GithubPeer, tmp_path: Path) -> None:
     adapter = ForgeAdapter(settings(peer, tmp_path), MemoryPositions())
     peer.token = "another one"
