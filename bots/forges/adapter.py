@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bots.common.adapter import ClientAdapter, read_secret
@@ -28,7 +28,7 @@ from bots.forges.github import GithubClient
 from bots.forges.gitlab import GitlabClient
 from bots.forges.sink import ForgeSink
 from bots.forges.webhooks import WebhookServer
-from core.errors import MessageDeleted, PlatformError
+from core.errors import KimasError, MessageDeleted, PlatformError
 from core.messaging.feedback.rating_buttons import read_reaction
 from core.observability.logs import get_logger
 from core.ports import Delivery, MessageHandler, Sink
@@ -66,6 +66,8 @@ class Project:
     name: str
     answers: BoundedDict[int, Comment] = field(default_factory=lambda: BoundedDict(MAX_WATCHED_ANSWERS))
     has_answers_of_old: bool = False
+    # How many answers there are below a topic, with those to what was delivered meanwhile.
+    answer_counts: BoundedDict[str, int] = field(default_factory=lambda: BoundedDict(MAX_KNOWN_COMMENTS))
     reactions: dict[str, tuple[Comment, Reaction]] = field(default_factory=dict)
     is_read: bool = False
     reactions_read_at: float = 0.0
@@ -112,6 +114,8 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         self._projects = [Project(name) for name in get_projects(settings)]
         self._me = Identity()
         self._woken = asyncio.Event()
+        self._woken_names = set[str]()
+        self._failures = dict[str, Exception]()
         self.port = 0
         self._known_topics = BoundedDict[tuple[str, str], None](MAX_KNOWN_COMMENTS)
         self._known_comments = BoundedDict[tuple[str, int], float](MAX_KNOWN_COMMENTS)
@@ -142,33 +146,59 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
             await self._poll(receive)
 
     def _wake(self, project: str) -> None:
-        """Look at once, if a webhook is about one of the projects, or does not say."""
-        names = {item.name.casefold() for item in self._projects}
-        if not project or project.casefold() in names:
+        """Look at one of the projects at once, or at all if a webhook does not say which it is about."""
+        names = {item.name for item in self._projects if not project or item.name.casefold() == project.casefold()}
+        if names:
+            self._woken_names |= names
             self._woken.set()
 
     async def _poll(self, receive: MessageHandler) -> None:
-        """Look at all projects in turn, for ever."""
+        """Look at all projects in turn, for ever, and in between at those that webhooks are about."""
         retry_loop = self._make_retry_loop("poll", self.connection)
         while True:
-            self._woken.clear()
-            failures = dict[str, Exception]()
-            for project in self._projects:
-                try:
-                    await self._look(project, receive)
-                except TokenRefused as error:
-                    await self._check_token(self._get_client().get_identity)
-                    failures[project.name] = error
-                except Exception as error:
-                    # Any error: what could not be saved must be read again. Other projects do not wait for this one.
-                    failures[project.name] = error
+            self._take_woken()
+            await self._look_at(self._projects, receive)
             self._get_client().forget_older_etags()
-            self._note_failures(failures)
-            if len(failures) == len(self._projects):
-                await retry_loop.wait(next(iter(failures.values())))
+            if self._is_cut_off():
+                await retry_loop.wait(next(iter(self._failures.values())))
             else:
                 retry_loop.mark_recovered()
-                await wait_for(self._woken, self._settings.poll_s)
+                await self._follow_webhooks(receive)
+
+    async def _follow_webhooks(self, receive: MessageHandler) -> None:
+        """Look at the projects that webhooks are about until all are due, or none can be read."""
+        due_at = time.monotonic() + self._settings.poll_s
+        while not self._is_cut_off() and (left_s := due_at - time.monotonic()) > 0:
+            if await wait_for(self._woken, left_s):
+                await self._look_at(self._take_woken(), receive)
+                # Where people write much, webhooks come often.
+                await asyncio.sleep(self._intervals.wake_s)
+
+    def _take_woken(self) -> Sequence[Project]:
+        """Return the projects that webhooks were about since the last time."""
+        projects = [project for project in self._projects if project.name in self._woken_names]
+        self._woken_names.clear()
+        self._woken.clear()
+        return projects
+
+    def _is_cut_off(self) -> bool:
+        """Return whether no project can be read."""
+        return len(self._failures) == len(self._projects)
+
+    async def _look_at(self, projects: Sequence[Project], receive: MessageHandler) -> None:
+        """Look at some projects. Others do not wait for one that fails, nor do its old failures count."""
+        failures = {name: str(error) for name, error in self._failures.items()}
+        for project in projects:
+            self._failures.pop(project.name, None)
+            try:
+                await self._look(project, receive)
+            except TokenRefused as error:
+                await self._check_token(self._get_client().get_identity)
+                self._failures[project.name] = error
+            except Exception as error:
+                # Any error: what could not be saved must be read again.
+                self._failures[project.name] = error
+        self._note_failures(failures)
 
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         """Return a sink that answers this message; `previous_reply_id` is that of a reply sent before a crash."""
@@ -196,13 +226,16 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
     def _hint(self, error: Exception) -> str:
         return "retrying; issues and comments wait on the server"
 
-    def _note_failures(self, failures: dict[str, Exception]) -> None:
-        """Say which projects cannot be read while others can."""
-        is_partial = len(failures) < len(self._projects)
-        warning = "; ".join(f"cannot read {name}: {error}" for name, error in failures.items()) if is_partial else ""
-        if warning and not self.connection.warning:
-            _log.warning(f"{self.name}.projects_unreadable", error=warning)
-        self.connection.warning = warning
+    def _note_failures(self, earlier: Mapping[str, str]) -> None:
+        """Say which projects cannot be read while others can, and what is a fault of ours."""
+        is_partial = not self._is_cut_off()
+        for name, error in self._failures.items():
+            is_fault = not isinstance(error, KimasError)
+            if (is_partial or is_fault) and earlier.get(name) != str(error):
+                exc_info = error if is_fault else None
+                _log.warning(f"{self.name}.project_unreadable", project=name, error=str(error), exc_info=exc_info)
+        warnings = [f"cannot read {name}: {error}" for name, error in self._failures.items()] if is_partial else []
+        self.connection.warning = "; ".join(warnings)
 
     async def _look(self, project: Project, receive: MessageHandler) -> None:
         """Deliver what is new in a project."""
@@ -320,12 +353,16 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         if reason := get_closed_reason(topic):
             return IgnoredEvent(reason)
         above = [other for other in comments if other.number < comment.number]
-        own_comments = [other for other in above if is_own(other, self._me)]
-        if len(own_comments) >= self._settings.answers_per_thread:
-            return IgnoredEvent(f"{len(own_comments)} answers below this issue already", is_expected=False)
+        own_numbers = [other.number for other in comments if is_own(other, self._me)]
+        answer_count = max(len(own_numbers), project.answer_counts.get(topic.path, 0))
+        if answer_count >= self._settings.answers_per_thread:
+            return IgnoredEvent(f"{answer_count} answers below this issue already", is_expected=False)
         message = to_comment_message(self.name, topic, comment, above, self._me, is_edit=is_edit)
-        if self._settings.wait_h and not (message.addressed or own_comments):
+        if self._settings.wait_h and not (message.addressed or message.thread_state.is_shared):
             return IgnoredEvent("people answer first")
+        # What stands above an answer may have been answered before a restart.
+        if message.addressed and not is_edit and comment.number > max(own_numbers, default=0):
+            project.answer_counts[topic.path] = answer_count + 1
         return message
 
     async def _get_thread(self, project: Project, path: str, current_round: Round) -> tuple[Topic, Sequence[Comment]]:
@@ -356,7 +393,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         project.reactions = found
 
     def _position_name(self, project: Project, kind: str) -> str:
-        return f"{self._me.login}:{project.name}:{kind}"
+        return f"{self._me.host}:{self._me.login}:{project.name}:{kind}"
 
     async def _deliver(self, message: Message | IgnoredEvent, receive: MessageHandler, kind: str) -> None:
         if isinstance(message, Message):

@@ -160,6 +160,22 @@ async def test_two_programs_that_answer_each_other_stop(peer: GithubPeer, tmp_pa
     assert len(peer.posts()) == 3
 
 
+async def test_many_comments_between_two_looks_get_no_more_answers_than_a_thread_has(
+    peer: GithubPeer, tmp_path: Path
+) -> None:
+    bot = ForgeBot(peer, tmp_path, answers_per_thread=3)
+    async with bot:
+        answer = await bot.ask()
+        await bot.stop()
+        comments = [peer.comment(answer.number, "@kimas and why?", f"program{number}") for number in range(9)]
+        await bot.start()
+        await bot.skipped("3 answers below this issue already")
+        for comment in comments[:2]:
+            assert await bot.outcome(comment) == ("answered", "")
+        await peer.until_polled(3)
+    assert len(peer.posts()) == 3
+
+
 @pytest.mark.parametrize(
     "text",
     [
