@@ -25,7 +25,7 @@ from knowledge.sources.forge.api import dig
 _log = get_logger(__name__)
 
 # Who sends GitLab's is known before; GitHub's are read to be verified, and the largest that are of use are smaller.
-MAX_BODY_BYTES = {"github": 2**20, "gitlab": 25 * 2**20}
+MAX_BODY_BYTES = {"github": 1_000_000, "gitlab": 25_000_000}
 # Strangers could fill the log.
 MAX_LOGGED_PEERS = 20
 READ_TIMEOUT_S = 8.0
