@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bots.common.adapter import ClientAdapter, read_secret
@@ -33,7 +33,7 @@ from bots.forges.gitlab import GitlabClient
 from bots.forges.sink import ForgeSink
 from bots.forges.transport import ForgeTransport
 from bots.forges.webhooks import WebhookServer
-from core.errors import MessageDeleted, PlatformError
+from core.errors import KimasError, MessageDeleted, PlatformError
 from core.messaging.feedback.rating_buttons import read_reaction
 from core.observability.logs import get_logger
 from core.ports import Delivery, MessageHandler, Sink
@@ -58,6 +58,8 @@ MAX_KNOWN_COMMENTS = 10_000
 # So many of the newest answers of a project are watched for reactions.
 MAX_WATCHED_ANSWERS = 50
 LOOK_BACK_S = 7 * 86_400
+# So far each look goes back behind the last one. GitLab moves an issue's time once a minute at most.
+OVERLAP_S = 120
 S_PER_H = 3600.0
 
 
@@ -79,6 +81,8 @@ class Project:
     kind: str
     answers: BoundedDict[int, Comment] = field(default_factory=lambda: BoundedDict(MAX_WATCHED_ANSWERS))
     has_answers_of_old: bool = False
+    # How many answers there are below a topic, with those to what was delivered meanwhile.
+    answer_counts: BoundedDict[str, int] = field(default_factory=lambda: BoundedDict(MAX_KNOWN_COMMENTS))
     reactions: dict[str, tuple[Comment, Reaction]] = field(default_factory=dict)
     is_read: bool = False
     reactions_read_at: float = 0.0
@@ -132,6 +136,8 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         self._projects = [Project(name, kind) for name in get_projects(settings) for kind in kinds]
         self._me = Identity()
         self._woken = asyncio.Event()
+        self._woken_names = set[str]()
+        self._failures = dict[str, Exception]()
         self.port = 0
         self._known_topics = BoundedDict[tuple[str, str], None](MAX_KNOWN_COMMENTS)
         self._known_comments = BoundedDict[tuple[str, str], float](MAX_KNOWN_COMMENTS)
@@ -162,33 +168,59 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
             await self._poll(receive)
 
     def _wake(self, project: str) -> None:
-        """Look at once, if a webhook is about one of the projects, or does not say."""
-        names = {name.casefold() for name in get_projects(self._settings)}
-        if not project or project.casefold() in names:
+        """Look at one of the projects at once, or at all if a webhook does not say which it is about."""
+        names = {item.name for item in self._projects if not project or item.name.casefold() == project.casefold()}
+        if names:
+            self._woken_names |= names
             self._woken.set()
 
     async def _poll(self, receive: MessageHandler) -> None:
-        """Look at all projects in turn, for ever."""
+        """Look at all projects in turn, for ever, and in between at those that webhooks are about."""
         retry_loop = self._make_retry_loop("poll", self.connection)
         while True:
-            self._woken.clear()
-            failures = dict[str, Exception]()
-            for project in self._projects:
-                try:
-                    await self._look(project, receive)
-                except TokenRefused as error:
-                    await self._check_token(self._get_client().get_identity)
-                    failures[project.label] = error
-                except Exception as error:
-                    # Any error: what could not be saved must be read again. Other projects do not wait for this one.
-                    failures[project.label] = error
+            self._take_woken()
+            await self._look_at(self._projects, receive)
             self._get_client().forget_older_etags()
-            self._note_failures(failures)
-            if len(failures) == len(self._projects):
-                await retry_loop.wait(next(iter(failures.values())))
+            if self._is_cut_off():
+                await retry_loop.wait(next(iter(self._failures.values())))
             else:
                 retry_loop.mark_recovered()
-                await wait_for(self._woken, self._settings.poll_s)
+                await self._follow_webhooks(receive)
+
+    async def _follow_webhooks(self, receive: MessageHandler) -> None:
+        """Look at the projects that webhooks are about until all are due, or none can be read."""
+        due_at = time.monotonic() + self._settings.poll_s
+        while not self._is_cut_off() and (left_s := due_at - time.monotonic()) > 0:
+            if await wait_for(self._woken, left_s):
+                await self._look_at(self._take_woken(), receive)
+                # Where people write much, webhooks come often.
+                await asyncio.sleep(self._intervals.wake_s)
+
+    def _take_woken(self) -> Sequence[Project]:
+        """Return the projects that webhooks were about since the last time."""
+        projects = [project for project in self._projects if project.name in self._woken_names]
+        self._woken_names.clear()
+        self._woken.clear()
+        return projects
+
+    def _is_cut_off(self) -> bool:
+        """Return whether no project can be read."""
+        return len(self._failures) == len(self._projects)
+
+    async def _look_at(self, projects: Sequence[Project], receive: MessageHandler) -> None:
+        """Look at some projects. Others do not wait for one that fails, nor do its old failures count."""
+        failures = {name: str(error) for name, error in self._failures.items()}
+        for project in projects:
+            self._failures.pop(project.label, None)
+            try:
+                await self._look(project, receive)
+            except TokenRefused as error:
+                await self._check_token(self._get_client().get_identity)
+                self._failures[project.label] = error
+            except Exception as error:
+                # Any error: what could not be saved must be read again.
+                self._failures[project.label] = error
+        self._note_failures(failures)
 
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         """Return a sink that answers this message; `previous_reply_id` is that of a reply sent before a crash."""
@@ -221,13 +253,16 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
     def _hint(self, error: Exception) -> str:
         return "retrying; issues and comments wait on the server"
 
-    def _note_failures(self, failures: dict[str, Exception]) -> None:
-        """Say which projects cannot be read while others can."""
-        is_partial = len(failures) < len(self._projects)
-        warning = "; ".join(f"cannot read {name}: {error}" for name, error in failures.items()) if is_partial else ""
-        if warning and not self.connection.warning:
-            _log.warning(f"{self.name}.projects_unreadable", error=warning)
-        self.connection.warning = warning
+    def _note_failures(self, earlier: Mapping[str, str]) -> None:
+        """Say which projects cannot be read while others can, and what is a fault of ours."""
+        is_partial = not self._is_cut_off()
+        for name, error in self._failures.items():
+            is_fault = not isinstance(error, KimasError)
+            if (is_partial or is_fault) and earlier.get(name) != str(error):
+                exc_info = error if is_fault else None
+                _log.warning(f"{self.name}.project_unreadable", project=name, error=str(error), exc_info=exc_info)
+        warnings = [f"cannot read {name}: {error}" for name, error in self._failures.items()] if is_partial else []
+        self.connection.warning = "; ".join(warnings)
 
     async def _look(self, project: Project, receive: MessageHandler) -> None:
         """Deliver what is new in a project."""
@@ -249,17 +284,19 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         if position is None:
             await self._positions.save(position_name, await client.get_last_number(project.name))
             return
-        # What waits, or could not be delivered, has to be listed again although nothing is new.
-        topics = [topic async for topic in client.list_topics(project.name, position, is_conditional=project.is_read)]
-        latest_time = time.time() - self._settings.wait_h * S_PER_H
+        # What waits, or could not be listed or delivered, has to be listed again although nothing is new.
+        is_conditional = project.is_read
         project.is_read = False
+        topics = [topic async for topic in client.list_topics(project.name, position, is_conditional=is_conditional)]
+        latest_time = time.time() - self._settings.wait_h * S_PER_H
         is_waiting = False
         for topic in sorted(topics, key=lambda topic: topic.number):
-            message = to_message(self.name, topic, self._me)
-            if not message.addressed and topic.created_at > latest_time:
-                is_waiting = True
-                continue
-            await self._deliver_topic(topic, message, receive)
+            if topic.path:
+                message = to_message(self.name, topic, self._me)
+                if not message.addressed and topic.created_at > latest_time:
+                    is_waiting = True
+                    continue
+                await self._deliver_topic(topic, message, receive)
             if not is_waiting:
                 await self._positions.save(position_name, topic.number)
         project.is_read = not is_waiting
@@ -270,63 +307,67 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
             return
         reason = get_skip_reason(topic.author, topic.text, self._me, is_by_bot=topic.is_by_bot)
         reason = reason or get_closed_reason(topic) or get_answered_reason(topic, message)
-        if not reason and self._settings.wait_h and not message.addressed and topic.comment_count:
+        if not reason and not message.addressed and topic.comment_count:
             comments = await self._client_at(topic.path).list_comments_below(topic.project, topic.path)
             reason = "answered by people" if has_answer_of_people(topic, comments, self._me) else ""
         await self._deliver(IgnoredEvent(reason) if reason else message, receive, "topic")
         self._known_topics[key] = None
 
     async def _read_comments(self, project: Project, current_round: Round, receive: MessageHandler) -> None:
-        """Deliver the comments that changed, the earliest change first. The time of the last one is asked for again:
-        there may be others of the same second.
+        """Deliver the comments that changed, the earliest change first. What was there before the first look, or was
+        written before what this one goes back to, counts as an edit.
         """
         client = self._client_at(project.kind)
-        since_name = self._position_name(project, "changes")
+        position_name = self._position_name(project, "changes")
         number_name = self._position_name(project, "comments")
-        since = await self._positions.load(since_name)
-        last_number = await self._positions.load(number_name)
-        if since is None or last_number is None:
-            since, last_number = await client.get_last_comment(project.name)
-            await self._positions.save(number_name, last_number)
-            await self._positions.save(since_name, since)
+        position = await self._positions.load(position_name)
+        first_number = await self._positions.load(number_name)
+        if position is None or first_number is None:
+            position, first_number = await client.get_last_comment(project.name)
+            await self._positions.save(number_name, first_number)
+            await self._positions.save(position_name, position)
             return
+        since = max(position - OVERLAP_S, 0)
         if not project.has_answers_of_old:
             # What people think of answers from before the start counts as well.
             async for comment in client.list_comments(project.name, max(since - LOOK_BACK_S, 0)):
                 self._watch(project, comment)
             project.has_answers_of_old = True
-        highest_number = last_number
         async for comment in client.list_comments(project.name, since):
-            if comment is None:
+            if isinstance(comment, int):
+                if comment > position:
+                    position = comment
+                    await self._positions.save(position_name, position)
+            elif comment is None:
                 await self._deliver(IgnoredEvent("malformed", is_expected=False), receive, "comment")
-                continue
-            key = (project.name, comment.id)
-            if self._known_comments.get(key) == comment.updated_at:
-                continue
-            # A comment that changed may be listed behind later ones: what was there before this round is no new one.
-            await self._handle_comment(project, comment, current_round, receive, is_edit=comment.number <= last_number)
-            self._known_comments[key] = comment.updated_at
-            highest_number = max(highest_number, comment.number)
-            await self._positions.save(since_name, int(comment.updated_at))
-        if highest_number > last_number:
-            await self._positions.save(number_name, highest_number)
+            elif self._known_comments.get((project.name, comment.id)) != comment.updated_at:
+                is_old = comment.number <= first_number or int(comment.created_at) < since
+                await self._handle_comment(project, comment, current_round, receive, is_old=is_old)
+                self._known_comments[project.name, comment.id] = comment.updated_at
 
-    def _watch(self, project: Project, comment: Comment | None) -> None:
+    def _watch(self, project: Project, comment: Comment | int | None) -> None:
         """Keep an answer in mind: people may react to it."""
-        if comment and is_own(comment, self._me) and comment.topic_path:
+        if isinstance(comment, Comment) and is_own(comment, self._me) and comment.topic_path:
             project.answers[comment.number] = comment
 
     async def _handle_comment(
-        self, project: Project, comment: Comment, current_round: Round, receive: MessageHandler, *, is_edit: bool
+        self, project: Project, comment: Comment, current_round: Round, receive: MessageHandler, *, is_old: bool
     ) -> None:
+        """Deliver a comment, and its new text where it was changed."""
         self._watch(project, comment)
+        is_changed = comment.updated_at > comment.created_at
+        if is_old and not is_changed:
+            return
         reason = get_skip_reason(comment.author, comment.text, self._me, is_by_bot=comment.is_by_bot)
         if not comment.topic_path:
             reason = "not below an issue"
         message = (
-            IgnoredEvent(reason) if reason else await self._convert_comment(comment, project, current_round, is_edit)
+            IgnoredEvent(reason) if reason else await self._convert_comment(comment, project, current_round, is_old)
         )
         await self._deliver(message, receive, "comment")
+        if is_changed and not is_old and isinstance(message, Message):
+            # It may have been delivered before: then only the new text counts.
+            await self._deliver(replace(message, is_edit=True), receive, "comment")
 
     async def _convert_comment(
         self, comment: Comment, project: Project, current_round: Round, is_edit: bool
@@ -339,14 +380,18 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         if reason := get_closed_reason(topic):
             return IgnoredEvent(reason)
         above = [other for other in comments if other.number < comment.number]
-        own_comments = [other for other in above if is_own(other, self._me)]
-        if len(own_comments) >= self._settings.answers_per_thread:
-            return IgnoredEvent(f"{len(own_comments)} answers below this issue already", is_expected=False)
+        own_numbers = [other.number for other in comments if is_own(other, self._me)]
+        answer_count = max(len(own_numbers), project.answer_counts.get(topic.path, 0))
+        if answer_count >= self._settings.answers_per_thread:
+            return IgnoredEvent(f"{answer_count} answers below this issue already", is_expected=False)
         message = to_comment_message(self.name, topic, comment, above, self._me, is_edit=is_edit)
         if reason := get_answered_reason(topic, message):
             return IgnoredEvent(reason)
-        if self._settings.wait_h and not (message.addressed or own_comments):
+        if self._settings.wait_h and not (message.addressed or message.thread_state.is_shared):
             return IgnoredEvent("people answer first")
+        # What stands above an answer may have been answered before a restart.
+        if message.addressed and not is_edit and comment.number > max(own_numbers, default=0):
+            project.answer_counts[topic.path] = answer_count + 1
         return message
 
     async def _get_thread(self, project: Project, path: str, current_round: Round) -> tuple[Topic, Sequence[Comment]]:
@@ -375,7 +420,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         project.reactions = found
 
     def _position_name(self, project: Project, kind: str) -> str:
-        return f"{self._me.login}:{project.label}:{kind}"
+        return f"{self._me.host}:{self._me.login}:{project.label}:{kind}"
 
     async def _deliver(self, message: Message | IgnoredEvent, receive: MessageHandler, kind: str) -> None:
         if isinstance(message, Message):

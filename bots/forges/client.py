@@ -30,8 +30,9 @@ class Identity:
 class Topic:
     """What people comment on: an issue, a discussion, or a thread in one. `created_at` is in seconds since 1970.
 
-    `path` is its kind with its number, and for a thread the node of the comment that began it. `number` counts up
-    within a project. `is_answered` says that people have chosen an answer.
+    `path` is its kind with its number, and for a thread the node of the comment that began it; it is empty for what
+    takes a number as well, but is left alone, such as a pull request. `number` counts up within a project.
+    `is_answered` says that people have chosen an answer.
     """
 
     project: str
@@ -127,10 +128,11 @@ class ForgeClient(ABC):
         """Return when a comment changed last, in seconds since 1970, and the highest number of one; zeros for none."""
 
     @abstractmethod
-    def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | None]:
+    def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | int | None]:
         """Yield the comments of a project that changed since a time, that included, the earliest change first.
 
-        One that cannot be understood is None.
+        One that cannot be understood is None. A number is a time, in seconds since 1970: what changed before it has
+        been listed.
         """
 
     @abstractmethod

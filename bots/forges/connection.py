@@ -35,11 +35,12 @@ class ForgeIntervals(Intervals):
     """All intervals in seconds.
 
     Services want `write_s` between two requests that change something. Reactions are asked for every `reactions_s`.
-    `timeout_s` bounds a request.
+    `timeout_s` bounds a request. After a look that a webhook asked for, the next one waits `wake_s`.
     """
 
     write_s: float = 1.0
     reactions_s: float = 300.0
+    wake_s: float = 5.0
     timeout_s: float = 20.0
 
 

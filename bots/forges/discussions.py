@@ -164,7 +164,7 @@ class GithubDiscussions(GithubClient):
             max((get_int(comment, "databaseId") for comment in comments), default=0),
         )
 
-    async def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | None]:
+    async def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | int | None]:
         """Yield the comments that changed, as `ForgeClient` says. A discussion that did not change is read no more."""
         now = time.monotonic()
         keys = list[tuple[str, int, str, int]]()
@@ -190,6 +190,7 @@ class GithubDiscussions(GithubClient):
             ]
         for comment in sorted(comments, key=lambda comment: (comment.updated_at, comment.number)):
             yield comment
+        yield int(newest_change)
         # Whoever is here has received all of them.
         for key in keys:
             if now - self._first_reads.get(key, now) >= SETTLE_S:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -12,7 +13,7 @@ from bots.forges.connection import platform_errors
 from bots.forges.transport import ForgeTransport, Json
 from core.errors import MessageDeleted
 from core.settings import GithubSettings
-from knowledge.sources.forge.api import as_mappings, dig, format_iso8601, get_int, is_bot, parse_timestamp
+from knowledge.sources.forge.api import as_mappings, dig, get_int, is_bot, parse_timestamp
 from knowledge.web.client import to_line, to_text
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ class GithubClient(ForgeClient):
                 continue
             if get_int(item, "number") <= after:
                 return
-            if dig(item, "pull_request") is None:
-                yield _to_topic(project, item)
+            topic = _to_topic(project, item)
+            yield topic if dig(item, "pull_request") is None else replace(topic, path="")
 
     async def get_topic(self, project: str, path: str) -> Topic:
         """Return an issue, as `ForgeClient` says."""
@@ -87,11 +88,16 @@ class GithubClient(ForgeClient):
             max((get_int(item, "id") for item in created), default=0),
         )
 
-    async def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | None]:
+    async def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | int | None]:
         """Yield the comments that changed, as `ForgeClient` says. Those below pull requests have no topic."""
-        params = {"sort": "updated", "direction": "asc", "since": format_iso8601(since)}
-        async for item in self._transport.pages(f"/repos/{project}/issues/comments", params):
-            yield _to_comment(item) if isinstance(item, Mapping) and get_int(item, "id") else None
+        params = {"sort": "updated", "direction": "asc"}
+        async for item in self._transport.changes(f"/repos/{project}/issues/comments", params, "since", since):
+            if not (isinstance(item, Mapping) and get_int(item, "id")):
+                yield None
+                continue
+            comment = _to_comment(item)
+            yield comment
+            yield int(comment.updated_at)
 
     async def get_comment(self, project: str, path: str, number: int) -> Comment:
         """Return a comment, as `ForgeClient` says."""

@@ -14,7 +14,7 @@ from bots.forges.client import Comment, ForgeClient, Identity, Reaction, Topic
 from bots.forges.transport import ForgeTransport, Json
 from core.errors import MessageDeleted
 from core.settings import GitlabSettings
-from knowledge.sources.forge.api import as_mappings, dig, format_iso8601, get_int, is_bot, parse_timestamp
+from knowledge.sources.forge.api import as_mappings, dig, get_int, is_bot, parse_timestamp
 from knowledge.web.client import to_line, to_text
 
 # Of the issues that changed last so many are asked for their newest note at the first look.
@@ -73,16 +73,26 @@ class GitlabClient(ForgeClient):
             number = max([number, *(get_int(note, "id") for note in notes)])
         return max((int(parse_timestamp(issue.get("updated_at"))) for issue in issues), default=0), number
 
-    async def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | None]:
-        """Yield the comments that changed, as `ForgeClient` says: a project's are not listed but issue by issue."""
-        params = {"scope": "all", "sort": "asc", "order_by": "updated_at", "updated_after": format_iso8601(since)}
-        comments = list[Comment]()
-        async for issue in self._transport.pages(f"{_to_path(project)}/issues", params):
+    async def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | int | None]:
+        """Yield the comments that changed, as `ForgeClient` says: a project's are not listed but issue by issue.
+
+        The time of the listing comes last. Notes that are written while others are read are listed the next time.
+        """
+        params = {"scope": "all", "sort": "asc", "order_by": "updated_at"}
+        listed_at = 0.0
+        paths = dict[str, None]()
+        async for issue in self._transport.changes(f"{_to_path(project)}/issues", params, "updated_after", since):
+            # By the server's clock, when it had listed the first page.
+            listed_at = listed_at or self._transport.replied_at or parse_timestamp(dig(issue, "updated_at"))
             if isinstance(issue, Mapping) and get_int(issue, "user_notes_count") and not _is_confidential(issue):
-                below = await self.list_comments_below(project, f"issues/{get_int(issue, 'iid')}")
-                comments += [comment for comment in below if int(comment.updated_at) >= since]
-        for comment in sorted(comments, key=lambda comment: (comment.updated_at, comment.number)):
+                paths[f"issues/{get_int(issue, 'iid')}"] = None
+        comments = dict[int, Comment]()
+        for path in paths:
+            below = await self.list_comments_below(project, path)
+            comments |= {comment.number: comment for comment in below if int(comment.updated_at) >= since}
+        for comment in sorted(comments.values(), key=lambda comment: (comment.updated_at, comment.number)):
             yield comment
+        yield int(listed_at)
 
     async def get_comment(self, project: str, path: str, number: int) -> Comment:
         """Return a comment, as `ForgeClient` says."""

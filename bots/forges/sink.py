@@ -113,7 +113,7 @@ class ForgeSink(ReplySink):
             raise CommentSuppressed(skip(SkipReason.HUMAN_REPLIED))
         if self._comment_number:
             await self._client.get_comment(self._project, self._topic_path, self._comment_number)
-        elif self._settings.wait_h and not self._message.addressed and topic.comment_count:
+        elif not self._message.addressed and topic.comment_count:
             comments = await self._client.list_comments_below(self._project, self._topic_path)
             if has_answer_of_people(topic, comments, self._me):
                 raise CommentSuppressed(skip(SkipReason.HUMAN_REPLIED))

@@ -10,7 +10,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bots.forges.connection import ForgeIntervals, Moved, platform_errors
-from knowledge.sources.forge.api import ApiLimits, ForgeApi
+from knowledge.sources.forge.api import (
+    MAX_PAGES,
+    PER_PAGE,
+    ApiLimits,
+    ForgeApi,
+    dig,
+    format_iso8601,
+    parse_timestamp,
+)
 from knowledge.sources.forge.github import get_graphql_url
 from knowledge.web.client import WebClient
 
@@ -36,6 +44,11 @@ class ForgeTransport:
         self._write_lock = asyncio.Lock()
         self._last_write_at = 0.0
 
+    @property
+    def replied_at(self) -> float:
+        """When the forge sent its last reply, by its own clock, in seconds since 1970; 0 where it does not say."""
+        return self._api.replied_at or 0.0
+
     async def close(self) -> None:
         """Close the connections. Idempotent."""
         await self._web.close()
@@ -54,8 +67,32 @@ class ForgeTransport:
     async def pages(self, path: str, params: Mapping[str, str], *, is_conditional: bool = False) -> AsyncIterator[Any]:
         """Yield the objects of a list; with `is_conditional` nothing if the first page is as in the last round."""
         with platform_errors():
-            async for item in self._api.pages(path, params, conditional=is_conditional):
+            async for item in self._api.pages(path, params, conditional=is_conditional, skips_large=True):
                 yield item
+
+    async def changes(self, path: str, params: Mapping[str, str], since_name: str, since: int) -> AsyncIterator[Any]:
+        """Yield what changed since a time, the earliest change first.
+
+        Further pages are asked for by time: what is changed or deleted meanwhile would move others to earlier pages.
+        """
+        seen = set[str]()
+        for _ in range(MAX_PAGES):
+            newest = since
+            count = 0
+            async for item in self.pages(path, {**params, since_name: format_iso8601(since)}):
+                count += 1
+                updated_at = dig(item, "updated_at")
+                newest = max(newest, int(parse_timestamp(updated_at)))
+                version = f"{dig(item, 'id')} {updated_at}"
+                if version not in seen:
+                    seen.add(version)
+                    yield item
+                # Of what changed within one second there may be more than a page.
+                if count >= PER_PAGE and newest > since:
+                    break
+            else:
+                return
+            since = newest
 
     async def query(self, text: str, variables: Json) -> Json:
         """Return the data that a GraphQL query is about."""

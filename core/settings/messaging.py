@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -439,6 +440,14 @@ class MastodonSettings(Section):
     )
 
 
+def require_different(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of projects. Raises `ValueError` where two are the same one: case does not count."""
+    counts = Counter(name.casefold() for name in names)
+    if doubles := [name for name in names if counts[name.casefold()] > 1]:
+        raise ValueError(f"{' and '.join(doubles)} are the same project: name it once")
+    return names
+
+
 class ForgeSettings(ListeningSection):
     """What the sections of GitHub and GitLab share (docs/forges.md)."""
 
@@ -483,6 +492,7 @@ class GithubSettings(ForgeSettings):
         examples=[["Q&A"]],
         description="in which categories of discussions; none: in those where an answer can be chosen",
     )
+    _check_names = field_validator("repositories")(require_different)
 
     @model_validator(mode="after")
     def _check_credentials(self) -> GithubSettings:
@@ -501,6 +511,7 @@ class GitlabSettings(ForgeSettings):
         min_length=1, examples=[["example/project"]], description="where it answers, each as `group/name`"
     )
     api_url: WebAddress = Field("https://gitlab.com/api/v4", description="of your own server: `https://HOST/api/v4`")
+    _check_names = field_validator("projects")(require_different)
 
 
 Platform = Literal["telegram", "discord", "slack", "mastodon", "github", "gitlab", "http"]

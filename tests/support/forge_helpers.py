@@ -25,7 +25,9 @@ from tests.support.peers.github import REPOSITORY, GithubPeer, Note
 from tests.support.peers.gitlab import GitlabPeer
 from tests.support.wiring import make_processor
 
-PACE = ForgeIntervals(retry_s=0.02, max_retry_s=0.1, retry_timeout_s=5, write_s=0.01, reactions_s=0.05, timeout_s=10)
+PACE = ForgeIntervals(
+    retry_s=0.02, max_retry_s=0.1, retry_timeout_s=5, write_s=0.01, reactions_s=0.05, wake_s=0.01, timeout_s=10
+)
 POLL_S = 0.03
 
 

@@ -14,7 +14,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from core.errors import SourceError
 from core.markup.markdown import read_markdown
 from core.markup.writer import write_markdown
-from core.runtime.retry_after import read_retry_after
+from core.observability.logs import get_logger
+from core.runtime.retry_after import parse_date, read_retry_after
 from knowledge.web.addresses import is_web_address, redact_url
 from knowledge.web.client import (
     RedirectCheck,
@@ -27,9 +28,12 @@ from knowledge.web.client import (
     to_text,
 )
 
-# How much is asked for at once, and where strangers wrote so much that a page is too large.
+_log = get_logger(__name__)
+
+# How much is asked for at once, and where strangers wrote so much that a page, or a small one, is too large.
 PER_PAGE = 100
 PER_SMALL_PAGE = 10
+PER_SMALLEST_PAGE = 1
 MAX_PAGES = 300
 NOT_MODIFIED = 304
 # The pause when a rate limit names no time, and the longest pause that is accepted.
@@ -90,7 +94,8 @@ class ForgeApi:
     """The API of a service.
 
     `etags` are the ETags of earlier rounds by address; what this round got is in `received_etags`. `check_redirect`
-    raises `SourceError` for a redirect that is not to be followed.
+    raises `SourceError` for a redirect that is not to be followed. `replied_at` is the time of the last reply by the
+    service's own clock, in seconds since 1970; None where it did not say.
     """
 
     def __init__(
@@ -104,6 +109,7 @@ class ForgeApi:
         check_redirect: RedirectCheck | None = None,
     ) -> None:
         self.received_etags: dict[str, str] = {}
+        self.replied_at: float | None = None
         self._client = client
         self._base = base.rstrip("/")
         self._headers = headers
@@ -124,26 +130,29 @@ class ForgeApi:
         self._refusal_count = 0
         return result
 
-    async def pages(self, path: str, params: Mapping[str, str], *, conditional: bool = False) -> AsyncIterator[Any]:
+    async def pages(
+        self, path: str, params: Mapping[str, str], *, conditional: bool = False, skips_large: bool = False
+    ) -> AsyncIterator[Any]:
         """Yield the objects of a list, page by page; nothing when `conditional` and the first page is as it was.
 
-        Raises `SourceError` and `RateLimited`.
+        An object that is too large alone is left out with `skips_large`. Raises `SourceError` and `RateLimited`.
         """
         url = first_url = self._build_url(path, {**params, "per_page": str(PER_PAGE)})
         etag = self._etags.get(first_url, "") if conditional else ""
         visited_urls = set[str]()
         max_pages = MAX_PAGES
-        is_small = False
         while url not in visited_urls and len(visited_urls) < max_pages:
             visited_urls.add(url)
             try:
                 response = await self._send(Request(url, headers={"If-None-Match": etag} if etag else {}))
             except ResponseTooLarge:
-                if is_small:
-                    raise
-                url = _to_small_page(url)
                 max_pages = MAX_PAGES * PER_PAGE // PER_SMALL_PAGE
-                is_small = True
+                smaller_url = _to_smaller_page(url)
+                if not smaller_url and not skips_large:
+                    raise
+                if not smaller_url:
+                    _log.warning("forge.item_too_large", url=redact_url(url), hint="it is left out")
+                url = smaller_url or _to_next_page(url)
                 continue
             if url == first_url:
                 self.received_etags[first_url] = response.headers.get("etag", etag)
@@ -157,7 +166,7 @@ class ForgeApi:
             next_link = _NEXT_LINK.search(response.headers.get("link", ""))
             if next_link is None:
                 return
-            url = self._to_own_host_url(next_link[1])
+            url = _to_larger_page(self._to_own_host_url(next_link[1]))
             etag = ""
         raise SourceError(f"{redact_url(first_url)} has more than {MAX_PAGES} pages, or its pages go round")
 
@@ -195,6 +204,7 @@ class ForgeApi:
         limits = self._limits
         request = replace(request, headers=headers, timeout_s=limits.timeout_s, max_kb=limits.max_page_kb)
         response = await self._client.fetch(request, self._check_redirect)
+        self.replied_at = parse_date(response.headers.get("date", ""))
         if _is_rate_limited(response):
             # Where the service names no time: what it lets through in between are not changes, of which it had enough.
             self._rate_limited_until = _rate_limit_reset(response.headers, DEFAULT_WAIT_S * 2**self._refusal_count)
@@ -224,13 +234,37 @@ class ForgeApi:
         return f"{base_parts.scheme}://{base_parts.netloc}{parts.path}" + (f"?{parts.query}" if parts.query else "")
 
 
-def _to_small_page(url: str) -> str:
-    """Return the address of the first of the small pages that a page consists of."""
+def _read_page_number(url: str) -> tuple[int, int]:
+    """Return how many objects a page has, and its number from 1 on."""
+    query = dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
+    size, number = (query.get(name, "")[:9] for name in ("per_page", "page"))
+    return int(size) if size.isdecimal() else PER_PAGE, int(number) if number.isdecimal() else 1
+
+
+def _to_page(url: str, size: int, number: int) -> str:
     parts = urlsplit(url)
-    query = dict(parse_qsl(parts.query, keep_blank_values=True)) | {"per_page": str(PER_SMALL_PAGE)}
-    if query.get("page", "").isdecimal():
-        query["page"] = str((int(query["page"][:9]) - 1) * PER_PAGE // PER_SMALL_PAGE + 1)
+    query = dict(parse_qsl(parts.query, keep_blank_values=True)) | {"per_page": str(size), "page": str(number)}
     return parts._replace(query=urlencode(query)).geturl()
+
+
+def _to_smaller_page(url: str) -> str:
+    """Return the address of the first of the smaller pages that a page consists of, "" where it has one object."""
+    size, number = _read_page_number(url)
+    smaller_size = PER_SMALL_PAGE if size > PER_SMALL_PAGE else PER_SMALLEST_PAGE
+    return _to_page(url, smaller_size, (number - 1) * size // smaller_size + 1) if size > PER_SMALLEST_PAGE else ""
+
+
+def _to_next_page(url: str) -> str:
+    size, number = _read_page_number(url)
+    return _to_larger_page(_to_page(url, size, number + 1))
+
+
+def _to_larger_page(url: str) -> str:
+    """Return the address of the small page that begins with one of the smallest, or else the same address."""
+    size, number = _read_page_number(url)
+    if size != PER_SMALLEST_PAGE or (number - 1) % PER_SMALL_PAGE:
+        return url
+    return _to_page(url, PER_SMALL_PAGE, (number - 1) // PER_SMALL_PAGE + 1)
 
 
 def format_utc(seconds: float) -> str:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from bots.common.diagnosis import Scope
-from bots.forges.adapter import MAX_WATCHED_ANSWERS, ForgeAdapter
+from bots.forges.adapter import MAX_WATCHED_ANSWERS, ForgeAdapter, connect
+from bots.forges.client import Comment
 from bots.forges.diagnosis import diagnose
 from core.errors import PlatformError
-from tests.support.forge_helpers import ForgeBot, settings
+from tests.support.forge_helpers import PACE, ForgeBot, settings
 from tests.support.mastodon_helpers import MemoryPositions
 from tests.support.peers.github import BOT, REPOSITORY, GithubPeer
 
@@ -47,6 +48,10 @@ async def test_pull_requests_and_comments_below_them_are_left_alone(bot: ForgeBo
     pull = peer.open("A change", "@kimas how is it?", is_pull=True)
     peer.comment(pull, "@kimas and this?")
     await bot.skipped("not below an issue")
+    position = f"{bot.adapter._position_name(bot.adapter._projects[0], 'topics')}"
+    async with asyncio.timeout(30):
+        while await bot.adapter._positions.load(position) != pull:
+            await asyncio.sleep(0.01)
     await bot.ask()
     assert len(peer.posts()) == 1
 
@@ -74,6 +79,27 @@ async def test_the_last_of_250_comments_is_found(bot: ForgeBot, peer: GithubPeer
     last = peer.comment(number, "@kimas how?")
     await bot.start()
     assert await bot.outcome(last) == ("answered", "")
+
+
+@pytest.mark.parametrize("is_same_second", [False, True])
+async def test_what_is_deleted_between_two_pages_hides_no_comment(
+    peer: GithubPeer, tmp_path: Path, is_same_second: bool
+) -> None:
+    number = peer.open("A long thread", age_h=2)
+    ids = [peer.comment(number, "Me too.") for _ in range(250)]
+    for position, comment in enumerate(ids):
+        note = peer.handbook.notes[comment]
+        note.created = note.updated = 1e9 + (0 if is_same_second else position)
+
+    async def delete(name: str, phase: str) -> None:
+        if (name, phase) == ("GET issues/comments", "after") and not is_same_second:
+            peer.handbook.notes.pop(ids[peer.calls.count(name)], None)
+
+    peer.watch = delete
+    client = await connect(settings(peer, tmp_path), PACE)
+    comments = [item async for item in client.list_comments(REPOSITORY, 0) if isinstance(item, Comment)]
+    await client.close()
+    assert [comment.number for comment in comments] == ids
 
 
 async def test_a_comment_that_changed_while_others_came_hides_none(bot: ForgeBot, peer: GithubPeer) -> None:
@@ -160,6 +186,22 @@ async def test_an_owner_is_known_whatever_the_letter_case(peer: GithubPeer, tmp_
     assert "silent" in paused
 
 
+async def test_many_comments_between_two_looks_get_no_more_answers_than_a_thread_has(
+    peer: GithubPeer, tmp_path: Path
+) -> None:
+    bot = ForgeBot(peer, tmp_path, answers_per_thread=3)
+    async with bot:
+        answer = await bot.ask()
+        await bot.stop()
+        comments = [peer.comment(answer.number, "@kimas and why?", f"program{number}") for number in range(9)]
+        await bot.start()
+        await bot.skipped("3 answers below this issue already")
+        for comment in comments[:2]:
+            assert await bot.outcome(comment) == ("answered", "")
+        await peer.until_polled(3)
+    assert len(peer.posts()) == 3
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -230,6 +272,18 @@ async def test_people_answer_first(peer: GithubPeer, tmp_path: Path) -> None:
         assert f"issues/{fresh}" not in await bot.list_messages()
 
 
+async def test_without_a_wait_people_count_as_well(peer: GithubPeer, tmp_path: Path) -> None:
+    bot = ForgeBot(peer, tmp_path)
+    bot.changes = AUTO
+    async with bot:
+        await bot.stop()
+        number = peer.open("How do I install it?", age_h=480)
+        peer.comment(number, "Use apt.", "ben", age_h=470)
+        await bot.start()
+        await bot.skipped("answered by people")
+    assert peer.posts() == []
+
+
 async def test_reactions_rate_an_answer_and_can_be_taken_back(bot: ForgeBot, peer: GithubPeer) -> None:
     answer = await bot.ask()
     await peer.until_polled()
@@ -292,6 +346,39 @@ async def test_an_outage_is_waited_out(bot: ForgeBot, peer: GithubPeer) -> None:
     number = peer.open("While it was away", "@kimas how?")
     await peer.listen()
     assert await bot.outcome(f"issues/{number}") == ("answered", "")
+
+
+async def test_a_listing_that_fails_half_way_hides_no_issue(bot: ForgeBot, peer: GithubPeer) -> None:
+    peer.bots.add("robot")
+    await bot.ask()
+    await peer.until_polled()
+
+    async def fail(name: str, phase: str) -> None:
+        if (name, phase) == ("GET issues", "after") and len(peer.handbook.issues) > 100:
+            # The first page is on its way, and the second one fails.
+            peer.watch = None
+            peer.fail("GET issues", 502)
+
+    peer.watch = fail
+    numbers = [peer.open("Hello", "Hello.", "robot") for _ in range(101)]
+    peer.handbook.issues[numbers[0]].author = "ann"
+    peer.handbook.issues[numbers[0]].text = "@kimas how?"
+    assert await bot.outcome(f"issues/{numbers[0]}") == ("answered", "")
+
+
+async def test_what_is_too_large_alone_holds_up_nothing_else(
+    peer: GithubPeer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bots.forges.transport.MAX_PAGE_KB", 64)
+    numbers = [peer.open(f"Issue {number}", "x" * 15_000) for number in range(120)]
+    for position in (7, 8, 60, 119):
+        peer.handbook.issues[numbers[position]].text = "中" * 30_000
+    client = await connect(settings(peer, tmp_path), PACE)
+    topics = [topic async for topic in client.list_topics(REPOSITORY, 0, is_conditional=False)]
+    await client.close()
+    assert sorted(topic.number for topic in topics) == [
+        number for position, number in enumerate(numbers) if position not in (7, 8, 60, 119)
+    ]
 
 
 async def test_a_revoked_token_ends_the_adapter(peer: GithubPeer, tmp_path: Path) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import aiohttp
 import pytest
 
 from bots.common.diagnosis import Scope
+from bots.forges.adapter import connect
 from bots.forges.diagnosis import diagnose
 from core.settings import Secret
 from core.types import Citation
-from tests.support.forge_helpers import ForgeBot, settings
+from tests.support.forge_helpers import PACE, ForgeBot, settings
 from tests.support.peers.github import REPOSITORY
 from tests.support.peers.gitlab import GitlabPeer
 
@@ -42,6 +44,39 @@ async def test_issues_and_comments_are_answered_once(bot: ForgeBot, gitlab: Gitl
     # Threads are answered side by side.
     assert sorted(note.number for note in gitlab.posts()) == [2, 2, 2, 3, 4]
     assert gitlab.handbook.issues[answer.number].labels[:1] == ["answered"]
+
+
+async def test_what_is_written_while_the_bot_reads_is_answered(bot: ForgeBot, gitlab: GitlabPeer) -> None:
+    issues = [gitlab.open("Old", "Hello.", age_h=2) for _ in range(2)]
+    late_notes = list[int]()
+
+    async def write(name: str, phase: str) -> None:
+        if (name, phase) == ("GET issues/{}/notes", "after") and not late_notes:
+            late_notes.extend(gitlab.comment(number, "@kimas how?", "cat") for number in issues)
+
+    async with bot:
+        notes = [gitlab.comment(number, "Hello again.", "ben") for number in issues]
+        gitlab.watch = write
+        for note in notes:
+            await bot.heard(note)
+        for note in late_notes:
+            assert await bot.outcome(note) == ("answered", "")
+        # A minute has not passed: the issues' times have not moved.
+        for number in issues:
+            assert await bot.outcome(gitlab.comment(number, "@kimas and on Windows?", "cat")) == ("answered", "")
+
+
+async def test_issues_that_change_without_comments_move_the_position(gitlab: GitlabPeer, tmp_path: Path) -> None:
+    began_at = int(time.time())
+    for _ in range(120):
+        gitlab.comment(gitlab.open("Old", age_h=2), "Hello.", age_h=1)
+    for issue in gitlab.handbook.issues.values():
+        issue.labelled = began_at
+    client = await connect(settings(gitlab, tmp_path), PACE)
+    changes = [item async for item in client.list_comments(REPOSITORY, began_at)]
+    await client.close()
+    assert [isinstance(item, int) and item >= began_at for item in changes] == [True]
+    assert gitlab.calls.count("GET issues/{}/notes") == 120
 
 
 async def test_confidential_issues_and_internal_notes_are_not_read(bot: ForgeBot, gitlab: GitlabPeer) -> None:

@@ -163,7 +163,7 @@ async def test_who_comments_while_the_bot_writes_unasked_was_faster(
     peer: GithubPeer, tmp_path: Path, author: str, is_faster: bool
 ) -> None:
     peer.bots.add("robot")
-    bot = ForgeBot(peer, tmp_path, wait_h=1)
+    bot = ForgeBot(peer, tmp_path)
     async with bot:
         number = peer.open("How do I install it?")
         message = to_message("github", await bot.adapter._get_client().get_topic(REPOSITORY, f"issues/{number}"), ME)

@@ -90,6 +90,12 @@ async def test_without_its_signature_an_event_changes_nothing(bot: ForgeBot, pee
     assert len(peer.calls) == calls
 
 
+async def test_no_body_is_read_for_strangers_nor_a_huge_one_for_anybody(bot: ForgeBot) -> None:
+    large = b" " * 2**20
+    assert await send(bot, large, "sha256=no") == 401
+    assert await send(bot, large, sign(large)) == 413
+
+
 async def test_the_same_event_by_two_hooks_gives_one_answer(bot: ForgeBot, peer: GithubPeer) -> None:
     answered = peer.open("A question", "@kimas how?")
     comment = peer.comment(answered, "@kimas and why?")
@@ -122,6 +128,17 @@ async def test_every_signed_event_is_taken_and_other_repositories_are_left_alone
     assert await send(bot, body, sign(body), **{"X-GitHub-Event": "something_new"}) == 202
     await settle(peer)
     assert len(peer.calls) == calls
+
+
+async def test_an_event_wakes_its_own_repository_alone(bot: ForgeBot, peer: GithubPeer) -> None:
+    peer.repositories["example/other"].can_write = True
+    await bot.restart(repositories=(REPOSITORY, "example/other"))
+    await settle(peer)
+    count = peer.calls.count("GET issues")
+    body = make_body(repository={"full_name": REPOSITORY.upper()})
+    assert await send(bot, body, sign(body)) == 202
+    await settle(peer)
+    assert peer.calls.count("GET issues") == count + 1
 
 
 async def test_the_answer_does_not_hold_up_the_webhook(bot: ForgeBot, peer: GithubPeer) -> None:

@@ -55,6 +55,8 @@ class Issue:
     text: str
     author: str
     created: float
+    # When its labels changed last.
+    labelled: float = 0.0
     state: str = "open"
     locked: bool = False
     labels: list[str] = field(default_factory=list)
@@ -434,7 +436,7 @@ class GithubPeer:
             return web.Response(status=304, headers=headers)
         if page * size < len(items):
             query = urlencode({**request.query, "page": page + 1})
-            headers["Link"] = f'<{self.url}{request.path}?{query}>; rel="next"'
+            headers["Link"] = f'<{self.url}{request.rel_url.raw_path}?{query}>; rel="next"'
         return web.json_response(part, headers=headers)
 
     async def until_polled(self, times: int = 2, timeout_s: float = 30) -> None:

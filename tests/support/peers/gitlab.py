@@ -6,6 +6,8 @@ A line of a comment that begins with a slash is carried out.
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Sequence
 from typing import Any
 
 from aiohttp import web
@@ -13,6 +15,8 @@ from aiohttp import web
 from tests.support.peers.github import GithubPeer, Issue, Note, find_wrong, json_error, stamp
 
 _ISSUE_ORDERS = ("created_at", "updated_at")
+# A note moves its issue's time only if that is older.
+TOUCH_S = 60
 
 
 class GitlabPeer(GithubPeer):
@@ -97,6 +101,7 @@ class GitlabPeer(GithubPeer):
         if issue is None or not self._repository(request).can_write:
             return json_error(403, "403 Forbidden")
         issue.labels += (await request.json())["add_labels"].split(",")
+        issue.labelled = time.time()
         return web.json_response(self.issue_json(self.get_project(request), issue))
 
     def find_fault(self, body: Any) -> web.Response | None:
@@ -122,7 +127,7 @@ class GitlabPeer(GithubPeer):
             "labels": issue.labels,
             "user_notes_count": len(notes),
             "created_at": stamp(issue.created).replace("Z", ".250Z"),
-            "updated_at": stamp(max([issue.created, *(note.updated for note in notes)])).replace("Z", ".250Z"),
+            "updated_at": stamp(_find_last_change(issue, notes)).replace("Z", ".250Z"),
         }
 
     def comment_json(self, project: str, note: Note) -> dict[str, Any]:
@@ -142,3 +147,11 @@ class GitlabPeer(GithubPeer):
             for number, (author, emoji) in self.reactions[int(request.match_info["id"])].items()
         ]
         return self._paged(request, items)
+
+
+def _find_last_change(issue: Issue, notes: Sequence[Note]) -> float:
+    last_change = issue.created
+    for moment in sorted(moment for note in notes for moment in (note.created, note.updated)):
+        if moment > last_change + TOUCH_S:
+            last_change = moment
+    return max(last_change, issue.labelled)
