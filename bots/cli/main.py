@@ -109,7 +109,7 @@ def chat(group: bool, keep: Path | None, files: tuple[Path, ...], source: str, *
 @config_options
 @source_option
 def mcp(files: tuple[Path, ...], source: str, **options: Any) -> None:
-    """Serve the knowledge to a program over MCP, on standard input and output.
+    """Serve the knowledge over MCP, on standard input.
 
     Without a configuration it comes from --source, or from KIMAs' own guide.
     """

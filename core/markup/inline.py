@@ -7,8 +7,6 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from markdown_it.common.utils import normalizeReference
-
 from core.language.tokens import HAN, KANA
 
 if TYPE_CHECKING:
@@ -149,6 +147,8 @@ def _write_formula(match: re.Match[str]) -> str:
 
 
 def _write_named_link(match: re.Match[str], references: Mapping[str, Any]) -> str:
+    from markdown_it.common.utils import normalizeReference  # whoever only writes Markdown does without the parser
+
     return match[1] if match[1] and normalizeReference(match[2]) not in references else match[0]
 
 

@@ -41,7 +41,7 @@ def test_documents_in_an_unknown_language_are_named_with_the_way_out(deployment:
     for _ in range(2):
         output = " ".join(deployment.call("ingest").stdout.split())
         assert "docs: documents are in Chinese; the embedding model knows only English" in output
-        assert "provider fastembed" in output
+        assert "provider multilingual" in output
     assert any("docs: documents are in Chinese" in text for text in texts(deployment))
     write(deployment, raketa=ENGLISH, rocket=f"{ENGLISH} Again.")
     assert "documents are in" not in deployment.call("ingest").stdout
