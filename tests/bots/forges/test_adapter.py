@@ -26,7 +26,8 @@ async def test_an_issue_and_a_comment_that_mention_the_bot_are_answered(bot: For
     comment = peer.comment(number, "Any idea, @Kimas?", "cat")
     assert await bot.outcome(comment) == ("answered", "")
     assert [question.text for question in bot.questions] == ["A question\n\nhow do I install it?", "Any idea?"]
-    assert await bot.outcome(f"issues/{number}") == ("silent", "the bot was not addressed")
+    # Somebody wrote below the issue before the bot looked.
+    await bot.skipped("answered by people")
     assert peer.violations == []
 
 
