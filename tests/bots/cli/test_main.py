@@ -104,7 +104,7 @@ def test_commands_beside_the_service_do_without_its_secrets(deployment: Deployme
 
 def test_secrets_are_of_the_service_alone_or_of_sections_that_commands_use() -> None:
     sections = {key.path[0] for key in iter_setting_keys() if key.is_secret()}
-    assert sections - set(PLATFORM_SECTIONS) == {"sources", "knowledge", "models", "journal"}
+    assert sections - set(PLATFORM_SECTIONS) == {"sources", "knowledge", "models", "journal", "outgoing"}
 
 
 @pytest.mark.parametrize("command", [("ask", "How?"), ("ingest",), ("ingest", "--rebuild"), ("run",)])
