@@ -56,6 +56,8 @@ OUR_ERRORS = (KimasError, FormatError, YamlFileError)
 # One text, but not of strangers: it comes from the configuration, from the code, or is an id that the platform made.
 NOT_FOREIGN = frozenset(
     {
+        # The owner writes it in the configuration.
+        "core.language.word_filter.compile_pattern",
         "bots.cli.options.import_by_path",
         "bots.common.terminal.confirm",
         "bots.discord.convert.snowflake_time",
