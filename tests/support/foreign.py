@@ -58,6 +58,7 @@ NOT_FOREIGN = frozenset(
     {
         # The owner writes it in the configuration.
         "core.language.word_filter.compile_pattern",
+        "core.language.word_filter.fold_word",
         "bots.cli.options.import_by_path",
         "bots.common.terminal.confirm",
         "bots.discord.convert.snowflake_time",
