@@ -13,7 +13,7 @@ from bots.forges.client import Comment
 from bots.forges.diagnosis import diagnose
 from core.errors import PlatformError
 from tests.support.forge_helpers import PACE, ForgeBot, settings
-from tests.support.mastodon_helpers import MemoryPositions
+from tests.support.journalled_bot import MemoryPositions
 from tests.support.peers.github import BOT, REPOSITORY, GithubPeer
 
 AUTO = {"gate": {"mode": "auto", "wait_s": 0, "threshold": 0}}

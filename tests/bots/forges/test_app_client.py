@@ -17,7 +17,7 @@ from core.errors import PlatformError
 from core.settings import GithubSettings, Secret
 from knowledge.web.client import Request
 from tests.support.forge_helpers import PACE, ForgeBot
-from tests.support.mastodon_helpers import MemoryPositions
+from tests.support.journalled_bot import MemoryPositions
 from tests.support.peers.github import REPOSITORY, GithubPeer
 from tests.support.peers.github_app import APP_ID, SLUG, PeerApp
 

@@ -13,7 +13,8 @@ from bots.common.diagnosis import Scope
 from bots.mastodon.adapter import MastodonAdapter
 from bots.mastodon.diagnosis import diagnose
 from core.errors import PlatformError
-from tests.support.mastodon_helpers import PACE, MastodonBot, MemoryPositions, settings
+from tests.support.journalled_bot import MemoryPositions
+from tests.support.mastodon_helpers import PACE, MastodonBot, settings
 from tests.support.peers.mastodon import BOT, MastodonPeer
 
 

@@ -10,7 +10,8 @@ import pytest
 from bots.mastodon.adapter import MastodonAdapter
 from bots.mastodon.connection import MastodonIntervals
 from core.settings import Settings
-from tests.support.mastodon_helpers import MemoryPositions, settings
+from tests.support.journalled_bot import MemoryPositions
+from tests.support.mastodon_helpers import settings
 from tests.support.peers.mastodon import BOT, MastodonPeer
 from tests.support.race_helpers import CHATS, COMPETITORS, HOPELESS, LATER_S, NEWS, RACES, US, raced
 

@@ -343,7 +343,8 @@ async def test_an_answer_knows_whether_anybody_asked_the_bot(journal: Journal) -
 
 
 async def test_while_it_leaves_a_question_to_people_others_are_answered(journal: Journal) -> None:
-    adapter, processor = automatic(journal, echo, wait_s=3)
+    # Long enough for a machine whose disk takes seconds for the answer below.
+    adapter, processor = automatic(journal, echo, wait_s=20)
     waiting_message = make_unaddressed(1)
     addressed_message = make_unaddressed(2, "What is memory?", addressed=True, author_id="43", author="Bob")
     human = make_unaddressed(3, "Just use pip, it is on the index", author_id="44", author="Eve")

@@ -182,6 +182,8 @@ async def test_nothing_that_is_shown_runs_or_loads() -> None:
 
     async with asking(answer) as url, opened(f"{url}/ask") as tab:
         await ask(tab, "<img src=x onerror=alert(1)>")
+        # They come with the whole answer; what was streamed before has none.
+        await expect(tab.get_by_role("heading", name="Sources")).to_be_visible()
         await expect(tab.get_by_text("<svg onload=alert(1)>").last).to_be_visible()
         answer_box = tab.locator(".answer")
         foreign = "svg, img, script, iframe, style, b, u, [onclick], [onload], [onerror]"

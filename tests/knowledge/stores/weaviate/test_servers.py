@@ -184,6 +184,7 @@ async def _put_when_serving(store: WeaviateStore, rows: Sequence[PassageRow], so
                 return
 
 
+@pytest.mark.serial
 async def test_a_full_disk(tmp_path: Path) -> None:
     """Its disk passes the limit while it runs: nothing is taken, everything known is served, and then it goes on."""
     limit = int(_used(tmp_path)) + 1
