@@ -177,6 +177,13 @@ class NewObject:
     properties: Mapping[str, Any]
     vector: Vectors | None = None
 
+    @property
+    def size(self) -> int:
+        """About how many bytes it has in a request."""
+        texts = [value for value in self.properties.values() if isinstance(value, str)]
+        vector_size = 0 if self.vector is None else self.vector.nbytes
+        return len("".join(texts).encode("utf-8", "surrogatepass")) + vector_size
+
 
 def make_key(*names: object) -> uuid.UUID:
     """Return the key of the object that these names stand for."""

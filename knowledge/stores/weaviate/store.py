@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -62,8 +62,11 @@ WRITE_ATTEMPTS = 3
 FIND_DELAYS_S = (0.0, 0.5, 2.0)
 # A writer that was killed keeps others from its source for this long, in multiples of the longest request.
 LEASE_FACTOR = 2.0
-# Passages in one request.
-BATCH_SIZE = 200
+# Bytes and objects in one request: a proxy may refuse long ones, and the event loop waits while one is put together.
+MAX_BATCH_BYTES = 1 << 20
+MAX_BATCH_SIZE = 64
+# Requests on the way at once: the server works while the next ones are put together.
+BATCHES_AT_ONCE = 4
 
 
 async def open_weaviate(
@@ -223,9 +226,7 @@ class WeaviateStore:
             commit = lease.previous.make_next(lease.generation, documents)
             new_objects = await asyncio.to_thread(_make_objects, source, commit, rows, empty)
             for name, objects in new_objects.items():
-                for start in range(0, len(objects), BATCH_SIZE):
-                    await lease.renew()
-                    await self._cluster.put(name, objects[start : start + BATCH_SIZE])
+                await self._send(lease, name, objects)
             written_counts = {name: len({obj.id for obj in objects}) for name, objects in new_objects.items()}
             missing = await self._count_missing(source, commit.generation, written_counts)
             if not missing:
@@ -235,6 +236,18 @@ class WeaviateStore:
             f"{self._cluster.store_name} does not find {missing} of the objects that it took for source {source}, "
             f"after {WRITE_ATTEMPTS} tries: look at the server's log; the source keeps its earlier passages"
         )
+
+    async def _send(self, lease: WriterLease, name: str, objects: Sequence[NewObject]) -> None:
+        batches = _cut_into_batches(objects)
+
+        async def send_next() -> None:
+            for batch in batches:
+                await lease.renew()
+                await self._cluster.put(name, batch)
+
+        async with task_group() as tasks:
+            for _ in range(BATCHES_AT_ONCE):
+                tasks.create_task(send_next())
 
     async def _count_missing(self, source: str, generation: int, written_counts: Mapping[str, int]) -> int:
         """Return how many of the objects that were written cannot be found; a replica that lags gets some time."""
@@ -460,3 +473,17 @@ def _make_objects(
         DOCUMENTS: list(make_document_objects(rows, empty, source, commit)),
         PASSAGES: list(make_passage_objects(rows, source, commit)),
     }
+
+
+def _cut_into_batches(objects: Sequence[NewObject]) -> Iterator[Sequence[NewObject]]:
+    """Yield objects in batches of at most `MAX_BATCH_SIZE`, and of `MAX_BATCH_BYTES` unless one alone has more."""
+    start = 0
+    size = 0
+    for end, new_object in enumerate(objects):
+        size += new_object.size
+        if end > start and (end - start == MAX_BATCH_SIZE or size > MAX_BATCH_BYTES):
+            yield objects[start:end]
+            start = end
+            size = new_object.size
+    if start < len(objects):
+        yield objects[start:]

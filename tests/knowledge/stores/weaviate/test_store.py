@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -290,7 +290,7 @@ class TestWriters:
         self, settings: WeaviateSettings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """As after a kill: some objects of batches that were confirmed cannot be found before the commit."""
-        monkeypatch.setattr(weaviate_store, "BATCH_SIZE", 20)
+        monkeypatch.setattr(weaviate_store, "MAX_BATCH_SIZE", 20)
         rows = random_rows(300)
         async with opened(settings) as store, connect_cluster(settings) as cluster:
             losing = asyncio.create_task(_lose_objects(cluster))
@@ -298,6 +298,30 @@ class TestWriters:
             assert await losing > 0
             assert len(await store.vectors("docs")) == len(rows)
             assert len(await store.rows("docs", {passage_row.passage.path for passage_row in rows})) == len(rows)
+
+    async def test_bytes_and_objects_bound_a_request_and_one_alone_may_have_more(
+        self, settings: WeaviateSettings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        put_objects = Cluster.put
+        requests: list[list[int]] = []
+
+        async def record(cluster: Cluster, name: str, new_objects: Sequence[NewObject]) -> None:
+            if name == PASSAGES:
+                requests.append([new_object.size for new_object in new_objects])
+            await put_objects(cluster, name, new_objects)
+
+        monkeypatch.setattr(Cluster, "put", record)
+        rows = random_rows(300)
+        long_texts = {150: 900_000, 151: 900_000, 152: 3_000_000}
+        for number, length in long_texts.items():
+            rows[number] = replace(rows[number], passage=replace(rows[number].passage, text="x" * length))
+        async with opened(settings) as store:
+            await put(store, rows)
+            assert len(await store.vectors("docs")) == 300
+        assert sum(map(len, requests)) == 300
+        assert len(requests) >= 8
+        assert max(map(len, requests)) == weaviate_store.MAX_BATCH_SIZE
+        assert all(sum(sizes) <= weaviate_store.MAX_BATCH_BYTES or len(sizes) == 1 for sizes in requests)
 
     async def test_one_source_has_one_writer(self, settings: WeaviateSettings) -> None:
         async with opened(settings) as store, connect_cluster(settings) as cluster:
