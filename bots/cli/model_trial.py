@@ -12,6 +12,7 @@ from contextlib import aclosing
 
 from bots.cli.console import Finding
 from bots.cli.endpoints import explain_failure
+from core.answering.agents.summarizer import describe_answer_language
 from core.answering.strategies.router import make_choice
 from core.citations.markers import find_markers
 from core.errors import ModelError
@@ -93,7 +94,8 @@ class ModelTrial:
         """Let it write an answer, and return how fast it was. Raises `ModelError` before the first word."""
         settings = self._settings
         persona = settings.answer.get_persona(self._prompts.language)
-        system = self._prompts.fill("summarizer", name=settings.name, persona=persona)
+        language = describe_answer_language(Question(QUESTION), self._prompts)
+        system = self._prompts.fill("summarizer", name=settings.name, persona=persona, language=language)
         evidence = render_passages(list(_make_passages(settings.evidence_tokens())), settings.evidence_tokens())
         prompt = f"<evidence>\n{evidence}\n</evidence>\n<question>\n{QUESTION}\n</question>"
         detector = RepetitionDetector((system, QUESTION))

@@ -117,6 +117,8 @@ def _make_cache_key(question: Question, *, with_canonical_form: bool) -> CacheKe
         normalize(question.text),
         canonical_form(question.text) if with_canonical_form else "",
         question.visible_sources,
+        question.persona,
+        question.language,
     )
 
 

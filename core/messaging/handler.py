@@ -234,6 +234,7 @@ class Handler:
             return await sink.send_text(await self._dispatcher.dispatch(replace(message, command="help"), adapter))
         text = await self._journal.begin_answer(message, visible_labels)
         text, history = await with_history(self._journal, message, text, self._settings.answer, visible_labels)
+        chat_settings = self._permissions.get_chat_settings(message)
         question = Question(
             text,
             tuple(history),
@@ -242,7 +243,9 @@ class Handler:
             message.author_id,
             message.key,
             message.thread_state.is_restricted,
-            visible_sources=self._permissions.visible_sources(message),
+            visible_sources=self._permissions.searched_sources(message),
+            persona=chat_settings.persona,
+            language=chat_settings.language,
             is_unprompted=decision.is_unprompted or (sink.is_resumed and not message.addressed),
         )
         question = await self._feedback.with_retry_context(message, with_attachments(question, message, adapter))

@@ -32,6 +32,7 @@ from core.settings.base import (
     Section as Section,
     Strategy as Strategy,
 )
+from core.settings.chats import Chat as Chat
 from core.settings.knowledge import (
     ChunkingSettings as ChunkingSettings,
     EmbeddingSettings as EmbeddingSettings,
@@ -48,8 +49,10 @@ from core.settings.messaging import (
     ApiSettings as ApiSettings,
     AutoCommentSettings as AutoCommentSettings,
     BotSettings as BotSettings,
+    ChatSettings as ChatSettings,
     DiscordSettings as DiscordSettings,
     FeedbackSettings as FeedbackSettings,
+    GateMode as GateMode,
     GateSettings as GateSettings,
     GithubSettings as GithubSettings,
     GitlabSettings as GitlabSettings,
@@ -132,6 +135,10 @@ class Settings(PlatformsSection):
         "prompts/summarizer.md}`",
     )
     gate: GateSettings = GateSettings()
+    chats: dict[Chat, ChatSettings] = Field(
+        default_factory=dict,
+        description="what is different in some chats, by chat",
+    )
     administration: AdministrationSettings = AdministrationSettings()
     feedback: FeedbackSettings = FeedbackSettings()
     handoff: HandoffSettings = HandoffSettings()
@@ -166,6 +173,9 @@ class Settings(PlatformsSection):
         for name, settings in self.sources.items():
             if isinstance(settings, StandingSource):
                 _require_known(f"sources.{name}.of", "live source", settings.of, live_names)
+        for chat, chat_settings in self.chats.items():
+            for source in chat_settings.sources:
+                _require_known(f"chats.{chat}.sources", "source", source, self.sources)
         for source in self.evidence.weights:
             _require_known("evidence.weights", "source", source, self.sources)
         check_audiences(self)
@@ -174,6 +184,19 @@ class Settings(PlatformsSection):
     def secrets(self) -> dict[str, Secret]:
         """Return every configured secret by its dotted path, for example `models.main.api_key`."""
         return dict(_secrets(self, ()))
+
+    def get_chat(self, chat: str) -> ChatSettings:
+        """Return what is different in a chat (`platform:chat`)."""
+        return self.chats.get(chat, ChatSettings())
+
+    def get_mode(self, chat: str, *, private: bool) -> GateMode:
+        """Return the mode of a chat (`platform:chat`). A private chat is off only if `chats` says so."""
+        return self.get_chat(chat).mode or ("mention" if private else self.gate.mode)
+
+    def get_threshold(self, chat: str) -> float:
+        """Return the threshold of a chat (`platform:chat`)."""
+        threshold = self.get_chat(chat).threshold
+        return self.gate.threshold if threshold is None else threshold
 
     def get_bots(self, platform: str = "") -> list[tuple[str, Platform, PlatformSettings]]:
         """Return the bots (of one platform) as name, platform and section; those with the name "" come first."""

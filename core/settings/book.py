@@ -36,7 +36,7 @@ TABLE = re.compile(r"(?<=<!-- settings: )(?P<name>[^>]+)( -->\n).*?(?=<!-- end -
 PAGE_REFERENCE = re.compile(r"docs/(?P<page>[a-z-]+\.md)(?P<anchor>#[a-z-]+)?")
 # The names of entries in the examples; a source is named after its kind.
 FORMER = "former keys"
-ENTRY_NAMES = {"agents": "manual", "fallbacks": "spare", "feeds": "news"}
+ENTRY_NAMES = {"agents": "manual", "fallbacks": "spare", "feeds": "news", "chats": "telegram:-1001234567890"}
 
 
 def generate_files(root: Path) -> dict[Path, str]:

@@ -153,8 +153,7 @@ def find_unmatchable(settings: Settings) -> list[tuple[str, str]]:
 
 def _iter_lists(settings: Settings) -> Iterator[tuple[str, Iterable[str]]]:
     yield "gate.chats", settings.gate.chats
-    yield "gate.modes", settings.gate.modes
-    yield "gate.thresholds", settings.gate.thresholds
+    yield "chats", settings.chats
     yield "auto_comment.chats", settings.auto_comment.chats
     yield "administration.owners", settings.administration.owners
     yield "handoff.people", settings.handoff.people

@@ -30,6 +30,8 @@ FORMER_KEYS = {
     "evidence.order": "always edges",
     "gate.doubt_width": "always 0.25; `limits.second_opinions_per_hour: 0` switches it off",
     "gate.grey_width": "always 0.15; `gate.grey: silent` switches it off",
+    "gate.modes": "`chats: {CHAT: {mode: ...}}`",
+    "gate.thresholds": "`chats: {CHAT: {threshold: ...}}`",
     "gate.weights": "without effect: fit your labelled messages with `kimas eval gate DATA.jsonl --fit`",
     "knowledge.embedding.timeout_s": "always 30",
     "knowledge.parsing.output_mb": "always 32",

@@ -326,13 +326,7 @@ class GateSettings(Section):
         description="in groups: `off`; `mention`: answer people who address the bot; `auto`: also answer others' "
         "questions",
     )
-    modes: dict[Chat, GateMode] = Field(
-        default_factory=dict, description='another mode for some chats: `{"telegram:-1001234567890": auto}`'
-    )
     threshold: Probability = Field(0.5, description="for `auto`: how sure the bot must be that it can help")
-    thresholds: dict[Chat, Probability] = Field(
-        default_factory=dict, description='another threshold for some chats: `{"telegram:-1001234567890": 0.7}`'
-    )
     grey: Literal["silent", "suggest", "clarify"] = Field(
         "silent",
         description="for `auto`, just below the threshold: `silent`; `suggest`: offer an answer; `clarify`: ask for "
@@ -365,13 +359,25 @@ class GateSettings(Section):
         None, description="the file of a model that `kimas eval gate --fit` wrote; null: the one that comes with KIMAs"
     )
 
-    def get_mode(self, chat: str, *, private: bool) -> GateMode:
-        """Return the mode of a chat (`platform:chat`). A private chat is off only if `modes` names it."""
-        return self.modes.get(chat, "mention" if private else self.mode)
 
-    def get_threshold(self, chat: str) -> float:
-        """Return the threshold of a chat (`platform:chat`)."""
-        return self.thresholds.get(chat, self.threshold)
+class ChatSettings(Section):
+    """What is different in one chat (docs/groups.md#one-chat-unlike-the-others)."""
+
+    mode: GateMode | None = Field(None, description="when the bot speaks there; null: as `gate.mode` says")
+    threshold: Probability | None = Field(
+        None, description="for `auto`: how sure the bot must be there; null: as `gate.threshold` says"
+    )
+    persona: str = Field("", description="in place of `answer.persona` and `answer.personas`")
+    language: str = Field(
+        "",
+        description="in which language answers are written there, as a code or a name (`de`, `German`); empty: in that "
+        "of the question",
+    )
+    sources: tuple[Name, ...] = Field(
+        (),
+        description="only these are searched there, of those that the chat may see anyway (`audience`); none: all of "
+        "these",
+    )
 
 
 class DiscordSettings(Section):

@@ -28,7 +28,8 @@ MAX_ENTRIES = 1000
 class CacheKey:
     """A question in the cache: `scope` is the chat, the other texts come from `core.language.question_matching`.
 
-    `visible_sources` is what its asker may see: a reply is for those who may see the same. None: everything.
+    `visible_sources` is what its asker may see: a reply is for those who may see the same. None: everything. `persona`
+    and `language` are those that the chat has for itself: with others, it would be another reply.
     """
 
     scope: str
@@ -36,6 +37,8 @@ class CacheKey:
     normalized: str
     canonical_form: str
     visible_sources: frozenset[str] | None = None
+    persona: str = ""
+    language: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +123,10 @@ class AnswerCache:
 
     def _make_fingerprint(self, key: CacheKey) -> str:
         """Return what a reply was made from: the configuration, as far as its asker may see it."""
-        if key.visible_sources is None:
+        conditions = [key.persona, key.language, sorted(key.visible_sources or ())]
+        if key.visible_sources is None and not any(conditions):
             return self._fingerprint
-        return hashlib.sha256(json.dumps([self._fingerprint, *sorted(key.visible_sources)]).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([self._fingerprint, conditions]).encode()).hexdigest()
 
     def _uses_canonical_form(self, key: CacheKey) -> bool:
         return bool(key.canonical_form) and self._settings.similarity < 1

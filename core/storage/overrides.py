@@ -39,7 +39,7 @@ _IS_AUDIENCE = and_(
 )
 
 # The sections that `/reload` applies at once. Every other section needs a restart.
-LIVE_SECTIONS = frozenset({"gate", "administration", "limits"})
+LIVE_SECTIONS = frozenset({"gate", "chats", "administration", "limits"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,12 +309,12 @@ class LiveSettings:
     def mode(self, chat: str, *, private: bool) -> GateMode:
         """Return the mode of a chat (`platform:chat`)."""
         override = self._overrides.mode(chat) if self._overrides else None
-        return override or self.settings.gate.get_mode(chat, private=private)
+        return override or self.settings.get_mode(chat, private=private)
 
     def threshold(self, chat: str) -> float:
         """Return the threshold of a chat."""
         override = self._overrides.threshold(chat) if self._overrides else None
-        return self.settings.gate.get_threshold(chat) if override is None else override
+        return self.settings.get_threshold(chat) if override is None else override
 
     def paused_until(self, chat: str) -> str:
         """Return until when a chat is paused (ISO, or `INDEFINITELY`), or "" where it is not."""

@@ -210,8 +210,9 @@ class Question:
 
     `key` is its conversation, None in the terminal, where one person asks. `in_restricted_thread` is true if only some
     members of the chat can read its thread. `image_loaders` fetch its images, `unsupported_attachments` are the kinds
-    of attachments that cannot be read. `visible_sources` may be used for its answer; None: those for everyone. The
-    answer ends early when `stop` is set. With `is_unprompted`, the bot answers of its own accord.
+    of attachments that cannot be read. `visible_sources` may be used for its answer; None: those for everyone.
+    `persona` and `language` are those of its chat; empty: the configured persona, and the asker's language. The answer
+    ends early when `stop` is set. With `is_unprompted`, the bot answers of its own accord.
     """
 
     text: str
@@ -224,6 +225,8 @@ class Question:
     image_loaders: tuple[ImageLoader, ...] = ()
     unsupported_attachments: tuple[AttachmentKind, ...] = ()
     visible_sources: frozenset[str] | None = None
+    persona: str = ""
+    language: str = ""
     stop: asyncio.Event | None = field(default=None, compare=False, repr=False)
     is_unprompted: bool = False
 

@@ -16,7 +16,9 @@ from core.catalogue import Messages, messages_for
 from core.citations.markers import resolve_markers, trim_partial_marker
 from core.errors import AnswerStopped, KimasError, ModelError, ReplyCut
 from core.evidence.rendering import escape_delimiters, render_passages
+from core.language.languages import language_name, to_language_code
 from core.language.tokens import estimate_tokens
+from core.llm.prompts import Prompts
 from core.llm.reasoning import append_visible
 from core.llm.repetition import RepeatingReply, RepetitionDetector
 from core.observability.logs import get_logger
@@ -35,6 +37,9 @@ UPDATE_PAUSE_FACTOR = 10
 CODE_END = "\n```"
 OPEN_TIMEOUT_S = 2.0
 OPEN_TIMEOUT_SHARE = 0.2
+# By the language of the template, English where it has no name here.
+QUESTION_LANGUAGE = "the language of the question"
+QUESTION_LANGUAGES = {"zh": "提问者的语言"}
 
 
 async def wait_for_open(opening: asyncio.Task[None], budget: Budget) -> None:
@@ -154,6 +159,13 @@ async def stream_answer(
     detector.finish()
 
 
+def describe_answer_language(question: Question, prompts: Prompts) -> str:
+    """Return in which language to answer, in the words of a template."""
+    if question.language:
+        return language_name(to_language_code(question.language)) or question.language
+    return QUESTION_LANGUAGES.get(prompts.language, QUESTION_LANGUAGE)
+
+
 def build_prompt(question: Question, retrieval: RetrievalResult, deps: AnswerDependencies) -> tuple[str, list[Turn]]:
     """Return the system prompt, and the conversation with the evidence, the analysis and the question last.
 
@@ -161,14 +173,17 @@ def build_prompt(question: Question, retrieval: RetrievalResult, deps: AnswerDep
     message that needed no search gets the prompt for small talk.
     """
     settings = deps.settings
-    persona = settings.answer.get_persona(deps.prompts.language)
+    persona = question.persona or settings.answer.get_persona(deps.prompts.language)
+    language = describe_answer_language(question, deps.prompts)
     if retrieval.was_searched:
         evidence_text = render_passages(retrieval.passages, settings.evidence_tokens())
         evidence = f"<evidence>\n{evidence_text or '(no passages were found)'}\n</evidence>\n"
-        system = deps.prompts.fill("summarizer", name=settings.name, persona=persona)
+        system = deps.prompts.fill("summarizer", name=settings.name, persona=persona, language=language)
     else:
         evidence = ""
-        system = deps.prompts.fill("talk", name=settings.name, persona=persona, descriptions=deps.describe_knowledge())
+        system = deps.prompts.fill(
+            "talk", name=settings.name, persona=persona, language=language, descriptions=deps.describe_knowledge()
+        )
     low_quality_reason = retrieval.low_quality_reason()
     analysis = question.analysis if isinstance(question, ContextualQuestion) else ""
     # We put no markup into an analysis: whatever looks like a tag came from the conversation.

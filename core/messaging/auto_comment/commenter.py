@@ -136,6 +136,7 @@ class Commenter:
         if reason := await self._reject_reason(post):
             raise CommentSuppressed(reason)
         text = (await self._journal.begin_answer(post, self._permissions.visible_labels(post)))[:MAX_QUESTION_CHARS]
+        chat_settings = self._permissions.get_chat_settings(post)
         question = Question(
             text,
             (),
@@ -143,7 +144,9 @@ class Commenter:
             post.author,
             post.author_id,
             post.key,
-            visible_sources=self._permissions.visible_sources(post),
+            visible_sources=self._permissions.searched_sources(post),
+            persona=chat_settings.persona,
+            language=chat_settings.language,
             is_unprompted=True,
         )
         return await self._answer(question, sink)
@@ -180,8 +183,8 @@ class Commenter:
             return None
         if self._library is None:
             return skip(SkipReason.NO_KNOWLEDGE_FOR_POST)
-        visible_sources = self._permissions.visible_sources(post)
-        library = self._library if visible_sources is None else self._library.restricted_to(visible_sources)
+        sources = self._permissions.searched_sources(post)
+        library = self._library if sources is None else self._library.restricted_to(sources)
         scores = await library.route(post.text[:MAX_QUESTION_CHARS])
         score = max((agent_score.score for agent_score in scores), default=-1.0)
         return skip(SkipReason.IRRELEVANT_POST, score=score, minimum=min_relevance) if score < min_relevance else None

@@ -45,10 +45,9 @@ async def resume(context: CommandContext, request: CommandRequest) -> str:
 
 async def change_mode(context: CommandContext, request: CommandRequest) -> str:
     """Show or set when the bot speaks in the chat."""
-    gate = context.settings.gate
     chat = request.chat
     is_private = request.message.private
-    configured_mode = gate.get_mode(chat, private=is_private)
+    configured_mode = context.settings.get_mode(chat, private=is_private)
     current_mode = context.overrides.mode(chat) or configured_mode
     new_mode = request.arguments.get("mode")
     if not new_mode:
@@ -71,7 +70,7 @@ def _with_privacy(text: str, mode: str, request: CommandRequest) -> str:
 async def change_threshold(context: CommandContext, request: CommandRequest) -> str:
     """Show or set how sure the bot must be to speak unprompted in the chat."""
     chat = request.chat
-    configured_threshold = context.settings.gate.get_threshold(chat)
+    configured_threshold = context.settings.get_threshold(chat)
     override = context.overrides.threshold(chat)
     current_threshold = configured_threshold if override is None else override
     new_value = request.arguments.get("value")
@@ -182,7 +181,7 @@ async def set_threshold(
 ) -> None:
     """Set the fitted threshold of the message's chat; that is in the audit. Raises `StoreError`."""
     chat = get_chat_name(message)
-    configured_threshold = settings.gate.get_threshold(chat)
+    configured_threshold = settings.get_threshold(chat)
     await overrides.change(
         message, chat, "threshold", f"{calibration.recommended_threshold:g}", before=f"{configured_threshold:g}"
     )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from core.catalogue import ENGLISH, Messages
 from core.errors import PlatformError, UsageError
+from core.formatting import shorten
 from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.policy.command_table import CONFIGURED_VALUE
 from core.observability.logs import get_logger
@@ -20,6 +21,8 @@ _log = get_logger(__name__)
 # Free values that a menu offers. All others are given by the command.
 THRESHOLDS = (0.2, 0.35, 0.5, 0.65, 0.8)
 WEIGHTS = (0.25, 0.5, 1, 2, 4)
+# What a note shows of a persona.
+MAX_PERSONA_CHARS = 200
 
 
 async def show_settings(context: CommandContext, request: CommandRequest) -> str:
@@ -37,12 +40,13 @@ async def show_settings(context: CommandContext, request: CommandRequest) -> str
 
 def build_form(context: CommandContext, request: CommandRequest) -> SettingsForm:
     """Return what the author of a command may change, and see, in its chat."""
-    gate = context.settings.gate
+    settings = context.settings
     overrides = context.overrides
     chat = request.chat
     texts = request.texts
-    configured_mode = gate.get_mode(chat, private=request.message.private)
+    configured_mode = settings.get_mode(chat, private=request.message.private)
     threshold = overrides.threshold(chat)
+    configured_threshold = f"{settings.get_threshold(chat):g}"
     mode_fields = (
         FormField(
             f"mode {VALUE_PLACEHOLDER}",
@@ -57,17 +61,18 @@ def build_form(context: CommandContext, request: CommandRequest) -> SettingsForm
             f"threshold {VALUE_PLACEHOLDER}",
             texts.form_threshold,
             CONFIGURED_VALUE if threshold is None else f"{threshold:g}",
-            hint=texts.form_threshold_hint.format(default=CONFIGURED_VALUE, configured=f"{gate.get_threshold(chat):g}"),
+            hint=texts.form_threshold_hint.format(default=CONFIGURED_VALUE, configured=configured_threshold),
             suggestions=(
-                (CONFIGURED_VALUE, texts.form_as_configured.format(configured=f"{gate.get_threshold(chat):g}")),
+                (CONFIGURED_VALUE, texts.form_as_configured.format(configured=configured_threshold)),
                 *_suggest(THRESHOLDS),
             ),
         ),
     )
+    notes = _describe_chat(context, request)
     if request.role == "owner":
-        return SettingsForm((*mode_fields, *_source_fields(context, request)), language=texts.language)
-    notes = tuple(_format_source(context, name, texts) for name in context.visible_settings(request).sources)
-    return SettingsForm(mode_fields, notes, texts.language)
+        return SettingsForm((*mode_fields, *_source_fields(context, request)), tuple(notes), texts.language)
+    notes += [_format_source(context, name, texts) for name in context.visible_settings(request).sources]
+    return SettingsForm(mode_fields, tuple(notes), texts.language)
 
 
 def to_markdown(form: SettingsForm, texts: Messages = ENGLISH) -> str:
@@ -81,6 +86,22 @@ def to_markdown(form: SettingsForm, texts: Messages = ENGLISH) -> str:
         for field in form.fields
     ]
     return "\n".join([*lines, *(f"- {note}" for note in form.notes)])
+
+
+def _describe_chat(context: CommandContext, request: CommandRequest) -> list[str]:
+    """Return what only the configuration changes in the chat."""
+    chat_settings = context.settings.get_chat(request.chat)
+    visible_sources = context.visible_settings(request).sources
+    texts = request.texts
+    notes = []
+    if chat_settings.persona:
+        notes.append(texts.form_persona_note.format(persona=shorten(chat_settings.persona, MAX_PERSONA_CHARS)))
+    if chat_settings.language:
+        notes.append(texts.form_language_note.format(language=chat_settings.language))
+    if chat_settings.sources:
+        names = ", ".join(name for name in chat_settings.sources if name in visible_sources)
+        notes.append(texts.form_chat_sources_note.format(sources=names or "-"))
+    return notes
 
 
 def _source_fields(context: CommandContext, request: CommandRequest) -> Sequence[FormField]:

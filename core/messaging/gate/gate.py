@@ -278,10 +278,10 @@ class Gate:
             return SkipReason.NO_KNOWLEDGE
         library = self._library
         settings = self._live.settings
-        visible_sources = self._permissions.visible_sources(message)
-        if visible_sources is not None:
-            library = library.restricted_to(visible_sources)
-            settings = settings.restricted_to(visible_sources)
+        searched_sources = self._permissions.searched_sources(message)
+        if searched_sources is not None:
+            library = library.restricted_to(searched_sources)
+            settings = settings.restricted_to(searched_sources)
         try:
             async with asyncio.timeout(RELEVANCE_TIMEOUT_S):
                 return await assess(message.text, library, settings)

@@ -12,6 +12,7 @@ from core.formatting import format_until
 from core.messaging.policy.command_table import UserRole, has_role
 from core.observability.logs import get_logger
 from core.ports import Adapter
+from core.settings import ChatSettings
 from core.settings.audience import Asker, Audiences
 from core.settings.messaging import GateMode
 from core.storage.overrides import LiveSettings, get_chat_name
@@ -67,6 +68,21 @@ class Permissions:
         if not self.audiences.has_closed_sources:
             return None
         return self.audiences.visible_sources(self._make_asker(message))
+
+    def get_chat_settings(self, message: Message) -> ChatSettings:
+        """Return what is configured for the message's chat."""
+        return self._live.settings.get_chat(get_chat_name(message))
+
+    def searched_sources(self, message: Message) -> frozenset[str] | None:
+        """Return the sources that an answer to a message is made from: of the visible ones, those of its chat.
+
+        None while all are for everyone and the chat has none of its own.
+        """
+        visible_sources = self.visible_sources(message)
+        chat_sources = frozenset(self.get_chat_settings(message).sources)
+        if not chat_sources:
+            return visible_sources
+        return chat_sources if visible_sources is None else chat_sources & visible_sources
 
     def visible_labels(self, message: Message) -> frozenset[str]:
         """Return the labels of the same sources, by which the journal says what an answer was made from."""

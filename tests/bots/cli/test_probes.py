@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -44,9 +44,12 @@ async def run_live(folder: Path, subject: str, **parts: Any) -> list[Finding]:
 
 
 class TestTelegram:
-    async def check(self, peer: TelegramPeer, folder: Path, **gate: Any) -> list[Finding]:
+    async def check(
+        self, peer: TelegramPeer, folder: Path, auto_chats: Sequence[str] = (), **gate: Any
+    ) -> list[Finding]:
         section = {"api_url": peer.api_url, "token": secret(folder, "token", peer.token)}
-        return await run_live(folder, "telegram", telegram=section, gate=gate)
+        chats = {chat: {"mode": "auto"} for chat in auto_chats}
+        return await run_live(folder, "telegram", telegram=section, gate=gate, chats=chats)
 
     async def test_all_is_well(self, tmp_path: Path) -> None:
         async with TelegramPeer() as peer:
@@ -68,11 +71,11 @@ class TestTelegram:
 
     async def test_an_administrator_reads_all(self, tmp_path: Path) -> None:
         async with TelegramPeer() as peer:
-            modes = {"modes": {f"telegram:{GROUP}": "auto"}}
+            auto_chats = [f"telegram:{GROUP}"]
             peer.chat(GROUP)
-            assert len(await self.check(peer, tmp_path, **modes)) == 2
+            assert len(await self.check(peer, tmp_path, auto_chats)) == 2
             peer.chat(GROUP).administrators.append(peer.bot)
-            assert len(await self.check(peer, tmp_path, **modes)) == 1
+            assert len(await self.check(peer, tmp_path, auto_chats)) == 1
 
     async def test_a_group_that_the_bot_is_not_in(self, tmp_path: Path) -> None:
         async with TelegramPeer() as peer:

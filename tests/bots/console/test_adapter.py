@@ -182,8 +182,8 @@ async def test_what_silences_it_silences_it_here(configuration: Settings) -> Non
 
 
 async def test_a_terminal_that_is_switched_off_by_configuration_says_so(tmp_path: Path) -> None:
-    gate = {"modes": {"console:terminal": "off"}, "private": False}
-    configuration = settings(data_dir=str(tmp_path), gate=gate)
+    chats = {"console:terminal": {"mode": "off"}}
+    configuration = settings(data_dir=str(tmp_path), gate={"private": False}, chats=chats)
     assert await run_lines(configuration, "How?") == ["(silent: console:terminal is switched off (gate.mode))"]
     assert not (tmp_path / "journal.db").exists()
     assert await run_lines(settings(data_dir=str(tmp_path), gate={"private": False}), "How?") == ["Answer to: How?"]

@@ -386,6 +386,13 @@ async def test_chats_do_not_share_answers(harness: Harness) -> None:
     )
 
 
+async def test_another_persona_or_language_of_the_chat_makes_another_reply(harness: Harness) -> None:
+    assert not await harness.hits_cache(HOW)
+    for changed_question in (replace(HOW, persona="Be terse."), replace(HOW, language="de")):
+        assert not await harness.hits_cache(changed_question)
+        assert await harness.hits_cache(changed_question)
+
+
 async def test_a_closed_thread_shares_no_answers_with_its_chat(harness: Harness) -> None:
     restricted_question = replace(HOW, key=replace(GROUP, thread="5"), in_restricted_thread=True)
     assert not await harness.hits_cache(restricted_question)
@@ -479,6 +486,8 @@ def test_of_every_section_it_is_decided_whether_it_makes_answers() -> None:
         "limits",
         "prompts",
         "gate",
+        # A question carries what its chat has for itself.
+        "chats",
         "administration",
         "feedback",
         "handoff",

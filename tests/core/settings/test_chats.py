@@ -23,18 +23,17 @@ BOTS = {
         "news": {"mastodon": {"url": "https://news.example", "token": {"env": "G"}}},
     },
 }
-CHAT_LISTS = ["gate.chats", "gate.modes", "gate.thresholds", "auto_comment.chats", "alerts.chats", "auto_comment.feeds"]
+CHAT_LISTS = ["gate.chats", "chats", "auto_comment.chats", "alerts.chats", "auto_comment.feeds"]
 PEOPLE_LISTS = ["administration.owners", "handoff.people", "handoff.trusted"]
 
 
 def configured(path: str, entry: str) -> Settings:
     section, _, name = path.partition(".")
     values: dict[str, Any] = {
-        "modes": {entry: "auto"},
-        "thresholds": {entry: 0.7},
         "feeds": {"news": {"url": "https://example.org/feed", "chat": entry}},
     }
-    return Settings.model_validate({**BOTS, section: {name: values.get(name, [entry])}})
+    section_value: dict[str, Any] = {name: values.get(name, [entry])} if name else {entry: {"mode": "auto"}}
+    return Settings.model_validate({**BOTS, section: section_value})
 
 
 @pytest.mark.parametrize("path", CHAT_LISTS)
@@ -146,7 +145,7 @@ def test_a_name_is_a_person_where_it_can_be_mentioned() -> None:
         configured("administration.owners", "telegram:@ann_b")
 
 
-@pytest.mark.parametrize("path", ["gate.chats", "gate.modes", "gate.thresholds", "auto_comment.chats", *PEOPLE_LISTS])
+@pytest.mark.parametrize("path", ["gate.chats", "chats", "auto_comment.chats", *PEOPLE_LISTS])
 @pytest.mark.parametrize(
     ("entry", "fault"),
     [
@@ -172,7 +171,7 @@ def test_what_can_never_match_is_named(path: str, entry: str, fault: str) -> Non
         ("gate.chats", "slack:D0123", "is a private chat"),
         ("gate.chats", "mastodon:ann@b.example", "is a private chat"),
         ("gate.chats", "slack:C1@help", "no such chat carries a bot's name: write slack:C1"),
-        ("gate.modes", "telegram:-5@help", "no such chat carries a bot's name: write telegram:-5"),
+        ("chats", "telegram:-5@help", "no such chat carries a bot's name: write telegram:-5"),
         ("auto_comment.chats", "telegram:-5@help", "no such chat carries a bot's name"),
     ],
 )
@@ -183,4 +182,4 @@ def test_a_chat_that_the_list_is_not_about_is_named(path: str, entry: str, fault
 
 
 def test_private_chats_may_have_a_mode_of_their_own() -> None:
-    assert find_unmatchable(configured("gate.modes", "telegram:123@help")) == []
+    assert find_unmatchable(configured("chats", "telegram:123@help")) == []

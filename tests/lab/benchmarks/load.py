@@ -340,11 +340,12 @@ def _deployment(
     folder: Path, shape: Shape, platforms: Sequence[Platform], auto: Sequence[Chat], model: Model, port: int
 ) -> Deployment:
     sources = {Path(document).stem: {"kind": "files", "path": str(ROOT / document)} for document in shape.documents}
-    modes = {f"{chat.platform}:{chat.id}": "auto" for chat in auto}
+    chats = {f"{chat.platform}:{chat.id}": {"mode": "auto"} for chat in auto}
     settings = {
         "sources": sources,
         "models": {"main": {"base_url": model.base_url, "model": "peer"}},
-        "gate": {"modes": modes, "wait_s": shape.wait_s},
+        "gate": {"wait_s": shape.wait_s},
+        "chats": chats,
         "metrics": {"port": port},
         **{platform.name: platform.settings() for platform in platforms},
     }

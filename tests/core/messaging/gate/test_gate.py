@@ -86,10 +86,11 @@ class Group:
     library: InMemoryLibrary
 
     @classmethod
-    def of(cls, journal: Journal, **changes: object) -> Group:
+    def of(cls, journal: Journal, chats: Mapping[str, object] | None = None, **changes: object) -> Group:
         library = InMemoryLibrary()
         gate = {"mode": "auto", "wait_s": 0, **changes}
-        return cls(journal, Gate(LiveSettings(settings(gate=gate)), ChatHistory(journal.database), library), library)
+        live = LiveSettings(settings(gate=gate, chats=chats or {}))
+        return cls(journal, Gate(live, ChatHistory(journal.database), library), library)
 
     async def judge(self, text: Message) -> GateDecision:
         await self.journal.record_message(text)
@@ -136,18 +137,18 @@ async def test_modes(journal: Journal, mode: str, changes: dict[str, object], is
 
 
 async def test_one_chat_may_have_its_own_mode_and_threshold(journal: Journal) -> None:
-    own_group = Group.of(journal, mode="mention", modes={"test:room": "auto"}, thresholds={"test:other": 1})
+    own_group = Group.of(journal, mode="mention", chats={"test:room": {"mode": "auto"}, "test:other": {"threshold": 1}})
     assert (await own_group.judge(message(1))).should_speak
     other_chat_message = replace(message(2), key=ConversationKey("test", "other"))
     assert "not addressed" in str((await own_group.judge(other_chat_message)).reason)
-    strict_group = Group.of(journal, threshold=0.1, thresholds={"test:other": 1})
+    strict_group = Group.of(journal, threshold=0.1, chats={"test:other": {"threshold": 1}})
     assert "threshold 1.00" in str((await strict_group.judge(replace(other_chat_message, id="3"))).reason)
-    group = Group.of(journal, modes={"test:room": "off"})
+    group = Group.of(journal, chats={"test:room": {"mode": "off"}})
     assert "switched off" in str((await group.judge(message(4, private=True, addressed=True))).reason)
 
 
 @pytest.mark.parametrize(
-    "invalid_settings", [{"modes": {"room": "auto"}}, {"mode": "loud"}, {"threshold": 2}, {"wait_s": -1}]
+    "invalid_settings", [{"modes": {"test:room": "auto"}}, {"mode": "loud"}, {"threshold": 2}, {"wait_s": -1}]
 )
 def test_settings_that_make_no_sense_are_refused(invalid_settings: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
