@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 from xml.etree import ElementTree
 
@@ -24,6 +24,7 @@ from tests.lab.quality import (
     figures,
     new_projects,
     quoted_answers,
+    second_unseen_projects,
     unseen_projects,
     whole_prompts,
 )
@@ -155,17 +156,17 @@ def test_the_conversations_are_about_a_project_of_no_other_part() -> None:
     assert all(case.files and case.project in conversations.PROJECTS for case in cases)
 
 
-def test_the_questions_about_unseen_projects_are_of_no_other_part() -> None:
-    cases = read_cases(unseen_projects.QUESTIONS)
-    repositories = other_repositories("unseen_projects")
-    assert not set(unseen_projects.REPOSITORIES) & repositories
+@pytest.mark.parametrize("part", [unseen_projects, second_unseen_projects])
+def test_the_questions_about_unseen_projects_are_of_no_other_part(part: ModuleType) -> None:
+    cases = read_cases(part.QUESTIONS)
+    repositories = other_repositories(part.__name__.rpartition(".")[2])
+    assert not set(part.REPOSITORIES) & repositories
     assert Counter((case.project, case.kind) for case in cases) == Counter(
-        {(name, kind): 10 for name in unseen_projects.PROJECTS for kind in ("English", "Chinese", "follow-ups")}
+        {(name, kind): 10 for name in part.PROJECTS for kind in ("English", "Chinese", "follow-ups")}
     )
-    records = [json.loads(line) for line in unseen_projects.QUESTIONS.read_text("utf-8").splitlines()]
-    assert Counter(record["project"] for record in records if record["facts"]) == dict.fromkeys(
-        unseen_projects.PROJECTS, 10
-    )
+    records = [json.loads(line) for line in part.QUESTIONS.read_text("utf-8").splitlines()]
+    assert len({record["id"] for record in records}) == len(records)
+    assert Counter(record["project"] for record in records if record["facts"]) == dict.fromkeys(part.PROJECTS, 10)
     assert all(record["files"] for record in records)
     assert all("rewrite" in record["light"] for record in records if record["history"])
     assert all("translation" in record["light"] for record in records if record["language"] == "zh")
