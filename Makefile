@@ -8,7 +8,7 @@ UV_VERSION := 0.13.8
 # Compiled once here: where the environment is read-only, every start would compile everything again.
 INSTALL := $(UV) pip install --quiet --compile-bytecode --python $(BIN)/python
 COMPILE := $(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links pyproject.toml
-CODE := kimas bots core knowledge tests hatch_build.py
+CODE := kimas bots core knowledge tests config hatch_build.py
 # More than there are processors: most tests wait for something.
 WORKERS ?= 5
 # As in config/compose.yaml. The server of the tests of Weaviate, outside of the checkout: it is built once.
