@@ -6,6 +6,7 @@ lessons, descriptions of her pictures, cached answers, and what is typed behind 
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -158,6 +159,34 @@ async def find_columns(database: Database, *kept_columns: str) -> set[str]:
                 if WORD in str(value).lower() or ANN_ID in str(value)
             }
     return found - set(kept_columns)
+
+
+async def test_a_lesson_that_was_taken_back_is_in_no_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was knowledge for a while. SQLite overwrites nothing by itself, unless it is built to, as here."""
+    connect = sqlite3.connect
+
+    def connect_elsewhere(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(*arguments, **options)
+        connection.execute("PRAGMA secure_delete = OFF")
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", connect_elsewhere)
+    async with opened(tmp_path, JournalSettings()) as bot:
+        # Among others: a file that is mostly unused would be written anew.
+        for number in range(100):
+            (tmp_path / "docs" / f"{number}.md").write_text(
+                f"# Part {number}\n\nIt is painted by hand.\n" * 20, "utf-8"
+            )
+        hint = await bot.deliver(ANN, f"Carl keeps the {WORD} in a box.", addressed=False)
+        await bot.deliver(BOB, "Where is it kept?", "learn", reply_to=hint.id, quoted=hint.text)
+        await bot.deliver(OWNER, "approve 1", "faq")
+        await bot.app.refresh()
+        assert any("passages.db" in path for path in find_word(tmp_path / "data"))
+        await bot.deliver(OWNER, "reject 1", "faq")
+        await bot.app.refresh()
+        for person in (ANN, BOB):
+            await bot.deliver(person, "", "forget")
+    assert find_word(tmp_path / "data") == []
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
