@@ -85,6 +85,7 @@ def to_message(platform: str, topic: Topic, me: Identity) -> Message:
         bot=me.login,
         reference={"project": topic.project, "topic": topic.path, "comment": 0},
         attachments=(*attachments, *further_attachments),
+        is_forwarded=topic.may_be_edited,
         is_post=False,
         thread_state=ThreadState(is_topic=True),
     )
@@ -125,6 +126,8 @@ def to_comment_message(
         reference={"project": topic.project, "topic": topic.path, "comment": comment.number},
         attachments=attachments,
         is_edit=is_edit,
+        # Maintainers edit what others wrote, and no forge says who did.
+        is_forwarded=comment.is_edited,
         is_post=False,
         thread_state=ThreadState(is_shared=True if own_comments else None, is_topic=True),
     )

@@ -166,7 +166,7 @@ async def test_a_lesson_that_was_taken_back_is_in_no_byte(tmp_path: Path, monkey
     connect = sqlite3.connect
 
     def connect_elsewhere(*arguments: Any, **options: Any) -> sqlite3.Connection:
-        connection = connect(*arguments, **options)
+        connection: sqlite3.Connection = connect(*arguments, **options)
         connection.execute("PRAGMA secure_delete = OFF")
         return connection
 
