@@ -125,6 +125,10 @@ async def leave_traces(journal: Journal) -> None:
     )
     other = replace(own, author_id="43", author="Bob", text="and it?")
     in_doubt = replace(own, id="in doubt")
+    repository = TaughtAnswerRepository(journal.database)
+    lesson = replace(on_slack, author_id="43", author="Bob")
+    number = await repository.submit(lesson, "43", "Where is it?", "In a box.", ())
+    await repository.decide(number or 0, "approved", "telegram:1")
     for message in (own, on_slack, in_doubt, *(replace(other, id=f"other {number}") for number in range(3))):
         await journal.record_message(message)
     await journal.mark_skipped(own, skip(SkipReason.UNSURE, probability=0.1, threshold=0.5, explanation=f"has {WORD}"))
