@@ -19,6 +19,7 @@ from sqlalchemy import insert, select, update
 
 from bots.cli.journal import forget
 from bots.daemon.bootstrap import make_live_settings, open_app
+from core.errors import MessageDeleted, PlatformError
 from core.settings import Settings
 from core.settings.messaging import JournalSettings
 from core.storage.engine import Database
@@ -220,6 +221,18 @@ async def test_who_forgets_in_a_chat_leaves_nothing_there(tmp_path: Path, journa
         bot.get_requests()
         await bot.deliver(BOB, "and what about the key?")
         assert WORD not in (bot.output() + bot.get_requests()).lower()
+
+
+@pytest.mark.parametrize("error", [PlatformError("not a member"), MessageDeleted("gone")], ids=["refused", "deleted"])
+async def test_who_is_not_told_is_forgotten_too(tmp_path: Path, error: Exception) -> None:
+    """The bot was removed from the chat, or Ann has deleted her command: nobody can forget that row any more."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(ANN, SAID)
+        bot.adapter("telegram").sink_error = error
+        await bot.deliver(ANN, WORD, "forget")
+        database = bot.journal.database
+        assert await find_columns(database, *KEPT_IN_CHAT) == set()
+        assert all(WORD.encode() not in path.read_bytes() for path in (tmp_path / "data").rglob("journal*"))
 
 
 async def test_who_is_erased_by_the_operator_is_in_no_byte(tmp_path: Path, journal_settings: JournalSettings) -> None:
