@@ -7,6 +7,7 @@ import time
 import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import product
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,6 +22,7 @@ _CHARACTER = r"&#?\w{1,31};|(?:%[0-9A-Fa-f]{2}){1,255}|\X"
 # What people do not see of Markdown: where a line of a quotation begins, where a link leads, and other signs.
 _MARK = r"^(?:[ \t]*>)+|!?\[|\](?:\((?:[^()\n]|\([^()\n]*\))*(?:\)|\Z)|\[[^\[\]\n]*\])?|[*_~`\\]"
 _READINGS = (regex.compile(_CHARACTER), regex.compile(rf"(?P<mark>{_MARK})|{_CHARACTER}", regex.MULTILINE))
+_CONTROL = regex.compile(r"[\p{Cc}--[\t\n]]", regex.V1)
 _INVISIBLE = regex.compile(r"[\p{Default_Ignorable_Code_Point}\p{Cf}\p{Cc}\u0300-\u036f]+")
 # Around words of other scripts there are no spaces, or endings follow them.
 _SPACED_LETTER = (
@@ -116,11 +118,13 @@ def _read(text: str) -> Iterator[tuple[str, Sequence[int]]]:
     """
     yield text, range(len(text) + 1)
     readings = {text}
-    for pattern in _READINGS:
+    # Some platforms show nothing for a control character, others a blank or a new line.
+    blanks = ("", " ") if _CONTROL.search(text) else ("",)
+    for pattern, blank in product(_READINGS, blanks):
         parts: list[str] = []
         places: list[int] = []
         for match in pattern.finditer(text):
-            character = "" if match.groupdict().get("mark") else _fold(match.group())
+            character = "" if match.groupdict().get("mark") else _fold(match.group(), blank)
             is_repeated_space = character == " " and parts[-1:] == [" "]
             if character and not is_repeated_space:
                 parts.append(character)
@@ -140,8 +144,13 @@ def fold_word(word: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _fold(character: str) -> str:
-    """Return a character in its usual form: none for an invisible one, a space for any blank."""
+def _fold(character: str, blank: str = "") -> str:
+    """Return a character in its usual form: none for an invisible one, a space for any blank.
+
+    `blank` is what a control character is shown as.
+    """
+    if _CONTROL.fullmatch(character):
+        return blank
     if character.isspace():
         return " "
     return _INVISIBLE.sub("", unicodedata.normalize("NFKC", unquote(html.unescape(character))))

@@ -21,6 +21,9 @@ FILTER = WordFilter(WORDS, (r"sk-\w{4,}",))
         ("num\u200bbat", "words.0"),
         ("nu\u00admbat", "words.0"),
         ("num\u2060b\ufe0fat", "words.0"),
+        *((f"num{control}bat", "words.0") for control in "\0\x0b\x0c\r\x1f\x85"),
+        *((f"two{control}words", "words.1") for control in "\t\x0b\x0c\r\x1f\x85"),
+        ("two\r\nwords", "words.1"),
         ("ｎｕｍｂａｔ", "words.0"),
         ("𝐧𝐮𝐦𝐛𝐚𝐭", "words.0"),
         ("n\u0336u\u0336mbat", "words.0"),
@@ -66,6 +69,8 @@ def test_it_is_found_as_people_read_it(text: str, found: str) -> None:
         ("It is a num\u200b", "It is a "),
         ("It is a **num", "It is a **"),
         ("It is [two](https://a.exa", "It is ["),
+        ("It is num\x0cba", "It is "),
+        ("It is two\x0c", "It is "),
         ("> It is two\n> wo", "> It is "),
         ("两个违禁", "两个"),
         ("two w", ""),
@@ -79,7 +84,7 @@ def test_what_may_begin_a_word_is_held_back(text: str, shown: str) -> None:
 
 
 PIECES = ("num", "bat", "numbat", "s", "k", "sk-", "abcd", "two", "words", "违", "禁词", " ", "*", "\u200b", "&shy;")
-MARKUP = ("[", "](a)", "\n> ", "%6E%75")
+MARKUP = ("\x0c", "[", "](a)", "\n> ", "%6E%75")
 
 
 @given(st.lists(st.sampled_from(PIECES + MARKUP), max_size=12).map("".join))
