@@ -355,7 +355,8 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
     ) -> None:
         """Deliver a comment, and its new text where it was changed."""
         self._watch(project, comment)
-        if is_old and not comment.is_edited:
+        is_changed = comment.updated_at > comment.created_at
+        if is_old and not is_changed:
             return
         reason = get_skip_reason(comment.author, comment.text, self._me, is_by_bot=comment.is_by_bot)
         if not comment.topic_path:
@@ -364,7 +365,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
             IgnoredEvent(reason) if reason else await self._convert_comment(comment, project, current_round, is_old)
         )
         await self._deliver(message, receive, "comment")
-        if comment.is_edited and not is_old and isinstance(message, Message):
+        if is_changed and not is_old and isinstance(message, Message):
             # It may have been delivered before: then only the new text counts.
             await self._deliver(replace(message, is_edit=True), receive, "comment")
 

@@ -50,11 +50,6 @@ class Topic:
     comment_count: int = 0
     updated_at: float = 0.0
 
-    @property
-    def may_be_edited(self) -> bool:
-        """Return whether it may have another text than its author wrote. GitLab's times differ by a moment."""
-        return self.updated_at >= self.created_at + 1
-
 
 @dataclass(frozen=True, slots=True)
 class Comment:
@@ -71,11 +66,6 @@ class Comment:
     updated_at: float
     is_by_bot: bool = False
     node: str = ""
-
-    @property
-    def is_edited(self) -> bool:
-        """Return whether it has another text by now. Its author need not have written that."""
-        return self.updated_at > self.created_at
 
     @property
     def id(self) -> str:
