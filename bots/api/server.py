@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -25,13 +25,17 @@ from bots.api.streaming import CORS_HEADERS, STREAM_HEADERS, read_body, send, st
 from bots.common.reply_json import reply_as_json
 from bots.common.web_server import refuse_other_hosts, serve_application
 from core.answering.context import AnswerDependencies
+from core.answering.withholding import make_filter
 from core.errors import KimasError, UsageError
 from core.observability.logs import get_logger
 from core.ports import AnswerFunction
 from core.settings import ApiSettings
-from core.settings.base import PAGE_CLIENT
+from core.settings.base import API_PLATFORM, PAGE_CLIENT
 from core.storage.overrides import LiveSettings
 from core.types import Question, Reply
+
+if TYPE_CHECKING:
+    from core.language.word_filter import WordFilter
 
 _log = get_logger(__name__)
 
@@ -65,10 +69,13 @@ async def serve_api(
     # Visitors, whom nobody knows, take no places from the clients.
     page_answers = ClientAnswers(live, RunningAnswers(answer, max(1, max_running // 2)))
     page = PageServer(settings.page, page_answers) if settings.page.enabled else None
+    words = make_filter(deps.settings.outgoing, API_PLATFORM)
     async with (
         open_endpoint(partial(_open_knowledge, answers, deps)) as mcp_endpoint,
         serve_application(
-            _make_application(settings, ApiServer(tokens, settings.allowed_origins, answers, mcp_endpoint, page)),
+            _make_application(
+                settings, ApiServer(tokens, settings.allowed_origins, answers, mcp_endpoint, page, words=words)
+            ),
             settings.host,
             settings.port or 0,
             section="api",
@@ -109,7 +116,10 @@ class ApiServer:
         answers: ClientAnswers,
         mcp_endpoint: McpEndpoint,
         page: PageServer | None,
+        *,
+        words: WordFilter | None,
     ) -> None:
+        self._words = words
         self._tokens = {name: token.encode() for name, token in tokens.items()}
         self._allowed_origins = allowed_origins
         self._answers = answers
@@ -195,7 +205,7 @@ class ApiServer:
         body = await read_body(request)
         text = read_text(read_json(body), "question")
         reply = await self._wait_for_reply(request, body, Question(text))
-        return web.json_response(reply_as_json(text, reply))
+        return web.json_response(await asyncio.to_thread(reply_as_json, text, reply, self._words))
 
     async def _serve_mcp(self, request: web.Request) -> web.StreamResponse:
         body = await read_body(request)

@@ -25,9 +25,11 @@ from bots.common.terminal import ingest_progress, make_console, print_json
 from bots.console.render import ConsoleSink
 from bots.daemon.bootstrap import App, open_app, require_knowledge
 from core.answering.agents.conversation import validate_question
+from core.answering.withholding import make_filter
 from core.errors import UsageError
 from core.formatting import strip_control_characters
 from core.settings import Settings
+from core.settings.base import OPERATOR_PLATFORM
 from core.types import Question
 from knowledge.embedding import get_known_languages
 from knowledge.ingestion.refresh import RefreshResult
@@ -47,7 +49,8 @@ async def ask(settings: Settings, question: str, *, as_json: bool, is_trial: boo
         await read_first(app, is_trial=is_trial)
         if as_json:
             reply = await app.answer(Question(question), SilentSink())
-            print_json(reply_as_json(question, reply))
+            words = make_filter(settings.outgoing, OPERATOR_PLATFORM)
+            print_json(reply_as_json(question, reply, words))
         else:
             with closing(ConsoleSink(make_console())) as sink:
                 await app.answer(Question(question), sink)

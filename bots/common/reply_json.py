@@ -4,35 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.types import Passage, Reply
 
+if TYPE_CHECKING:
+    from core.language.word_filter import WordFilter
 
-def reply_as_json(question: str, reply: Reply) -> Mapping[str, Any]:
-    """Return the object that `kimas ask --json` prints (a contract)."""
+
+def reply_as_json(question: str, reply: Reply, words: WordFilter | None = None) -> Mapping[str, Any]:
+    """Return the object that `kimas ask --json` prints (a contract), without what has one of these words.
+
+    The text and its citations have passed the filter already; what stands beside them has not.
+    """
     from core.storage.usage import total_usage
+
+    def may_be_said(*texts: str) -> bool:
+        return not (words and words.find("\n".join(texts)))
 
     token_usage = total_usage(reply.trace.tokens, reply.trace.cost)
     return {
         "question": question,
-        "query": reply.trace.query,
+        "query": reply.trace.query if may_be_said(reply.trace.query) else "",
         "strategy": reply.trace.strategy,
         "agents": list(reply.trace.agents),
         "answer": reply.text,
         "citations": [asdict(citation) for citation in reply.citations],
-        "passages": [passage_as_json(passage) for passage in reply.passages],
+        "passages": [passage_as_json(item) for item in reply.passages if may_be_said(item.path, item.url)],
         "timings_ms": dict(reply.trace.timings_ms),
         "cut": list(reply.trace.degraded),
         "why_cut": dict(reply.trace.degrade_reasons),
-        "rounds": [asdict(search_round) for search_round in reply.trace.rounds],
+        "rounds": [asdict(item) for item in reply.trace.rounds if may_be_said(*item.queries, item.reason)],
         "usage": {
             "prompt": token_usage.prompt_tokens,
             "completion": token_usage.completion_tokens,
             "cost": round(token_usage.cost, 8),
         },
         "extractive": reply.is_extractive,
-        "nearest": [asdict(page) for page in reply.nearest_pages],
+        "nearest": [asdict(page) for page in reply.nearest_pages if may_be_said(page.title, page.path, page.url)],
     }
 
 

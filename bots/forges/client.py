@@ -28,11 +28,11 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What people comment on: an issue, a discussion, or a thread in one. `created_at` is in seconds since 1970.
+    """What people comment on: an issue, a discussion, or a thread in one. Times are in seconds since 1970.
 
     `path` is its kind with its number, and for a thread the node of the comment that began it; it is empty for what
     takes a number as well, but is left alone, such as a pull request. `number` counts up within a project.
-    `is_answered` says that people have chosen an answer.
+    `is_answered` says that people have chosen an answer. `updated_at` changes with the text, labels and comments.
     """
 
     project: str
@@ -48,6 +48,7 @@ class Topic:
     is_confidential: bool = False
     is_answered: bool = False
     comment_count: int = 0
+    updated_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

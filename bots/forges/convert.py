@@ -85,6 +85,7 @@ def to_message(platform: str, topic: Topic, me: Identity) -> Message:
         bot=me.login,
         reference={"project": topic.project, "topic": topic.path, "comment": 0},
         attachments=(*attachments, *further_attachments),
+        is_forwarded=_may_be_edited(topic),
         is_post=False,
         thread_state=ThreadState(is_topic=True),
     )
@@ -125,6 +126,7 @@ def to_comment_message(
         reference={"project": topic.project, "topic": topic.path, "comment": comment.number},
         attachments=attachments,
         is_edit=is_edit,
+        is_forwarded=_may_be_edited(comment),
         is_post=False,
         thread_state=ThreadState(is_shared=True if own_comments else None, is_topic=True),
     )
@@ -148,6 +150,14 @@ def to_rating(
     )
     rating = to_reaction(press, reaction.emoji, comment.id, is_removed=is_removed)
     return rating or IgnoredEvent("a reaction that rates nothing")
+
+
+def _may_be_edited(item: Topic | Comment) -> bool:
+    """Return whether somebody may have changed the text: maintainers edit what others wrote, and no forge says who did.
+
+    The two times of what is new differ by a moment on GitLab.
+    """
+    return item.updated_at >= item.created_at + 1
 
 
 def _place(topic: Topic, above: Sequence[Comment], me: Identity) -> tuple[str, str]:

@@ -350,6 +350,7 @@ def _to_topic(project: str, path: str, item: Json) -> Topic:
         is_locked=item.get("locked") is True,
         is_answered=item.get("isAnswered") is True,
         comment_count=get_int(dig(item, "comments") or {}, "totalCount"),
+        updated_at=parse_timestamp(item.get("updatedAt")),
     )
 
 

@@ -154,6 +154,7 @@ def _to_topic(project: str, item: Json) -> Topic:
         is_open=item.get("state") == "open",
         is_locked=item.get("locked") is True,
         comment_count=get_int(item, "comments"),
+        updated_at=parse_timestamp(item.get("updated_at")),
     )
 
 

@@ -159,6 +159,7 @@ def _to_topic(project: str, item: Json) -> Topic:
         is_locked=item.get("discussion_locked") is True,
         is_confidential=_is_confidential(item),
         comment_count=get_int(item, "user_notes_count"),
+        updated_at=parse_timestamp(item.get("updated_at")),
     )
 
 

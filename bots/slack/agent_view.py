@@ -18,6 +18,7 @@ from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import to_press
 from core.observability.logs import get_logger
 from core.types import STOP, ConversationKey, Message, MessagePurpose, Origin, Reply
+from core.types.messages import PERSONAL_THREAD
 
 if TYPE_CHECKING:
     from bots.slack.client import SlackClient
@@ -63,7 +64,7 @@ def _to_request(
     ts = str(event["event_ts"])
     return Message(
         id=f"{purpose} {ts}",
-        key=ConversationKey("slack", str(channel), f"{purpose}:{user}"),
+        key=ConversationKey("slack", str(channel), f"{PERSONAL_THREAD}{user}:{purpose}"),
         author_id=str(user),
         author=str(user),
         text="",

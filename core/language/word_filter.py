@@ -7,7 +7,9 @@ import time
 import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import product
 from typing import Any
+from urllib.parse import unquote
 
 import regex
 
@@ -15,11 +17,13 @@ import regex
 SEARCH_S = 1.0
 MAX_CUTS = 8
 TOO_SLOW = "patterns: the search took too long"
-# What looks like one character: with its accents and joiners, or a reference to it as in HTML.
-_CHARACTER = regex.compile(r"&#?\w{1,31};|\X")
+# What looks like one character: with its accents and joiners, a reference to it as in HTML, or its bytes in an address.
+_CHARACTER = r"&#?\w{1,31};|(?:%[0-9A-Fa-f]{2}){1,255}|\X"
+# What people do not see of Markdown: where a line of a quotation begins, where a link leads, and other signs.
+_MARK = r"^(?:[ \t]*>)+|!?\[|\](?:\((?:[^()\n]|\([^()\n]*\))*(?:\)|\Z)|\[[^\[\]\n]*\])?|[*_~`\\]"
+_READINGS = (regex.compile(_CHARACTER), regex.compile(rf"(?P<mark>{_MARK})|{_CHARACTER}", regex.MULTILINE))
+_CONTROL = regex.compile(r"[\p{Cc}--[\t\n]]", regex.V1)
 _INVISIBLE = regex.compile(r"[\p{Default_Ignorable_Code_Point}\p{Cf}\p{Cc}\u0300-\u036f]+")
-# Signs of Markdown that people do not see.
-_MARKS = frozenset("*_~`\\")
 # Around words of other scripts there are no spaces, or endings follow them.
 _SPACED_LETTER = (
     r"[[\p{L}\p{N}\p{M}]--[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]"
@@ -113,16 +117,18 @@ def _read(text: str) -> Iterator[tuple[str, Sequence[int]]]:
     Each reading is yielded once, and the place behind its last character is the text's end.
     """
     yield text, range(len(text) + 1)
-    characters = [(match.start(), _fold(match.group())) for match in _CHARACTER.finditer(text)]
     readings = {text}
-    for hidden in (frozenset[str](), _MARKS):
+    # Some platforms show nothing for a control character, others a blank or a new line.
+    blanks = ("", " ") if _CONTROL.search(text) else ("",)
+    for pattern, blank in product(_READINGS, blanks):
         parts: list[str] = []
         places: list[int] = []
-        for place, character in characters:
+        for match in pattern.finditer(text):
+            character = "" if match.groupdict().get("mark") else _fold(match.group(), blank)
             is_repeated_space = character == " " and parts[-1:] == [" "]
-            if character and character not in hidden and not is_repeated_space:
+            if character and not is_repeated_space:
                 parts.append(character)
-                places += [place] * len(character)
+                places += [match.start()] * len(character)
         reading = "".join(parts)
         if reading not in readings:
             readings.add(reading)
@@ -131,15 +137,20 @@ def _read(text: str) -> Iterator[tuple[str, Sequence[int]]]:
 
 def fold_word(word: str) -> str:
     """Return a word as it is searched. Raises `ValueError` for one that nobody could see."""
-    folded_word = " ".join("".join(map(_fold, _CHARACTER.findall(word))).split())
+    folded_word = " ".join("".join(map(_fold, _READINGS[0].findall(word))).split())
     if not folded_word:
         raise ValueError(f"{word!r} has nothing that people can see")
     return folded_word
 
 
 @lru_cache(maxsize=4096)
-def _fold(character: str) -> str:
-    """Return a character in its usual form: none for an invisible one, a space for any blank."""
+def _fold(character: str, blank: str = "") -> str:
+    """Return a character in its usual form: none for an invisible one, a space for any blank.
+
+    `blank` is what a control character is shown as.
+    """
+    if _CONTROL.fullmatch(character):
+        return blank
     if character.isspace():
         return " "
-    return _INVISIBLE.sub("", unicodedata.normalize("NFKC", html.unescape(character)))
+    return _INVISIBLE.sub("", unicodedata.normalize("NFKC", unquote(html.unescape(character))))

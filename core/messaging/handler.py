@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from core.answering.withholding import guard_words
 from core.catalogue import messages_for
 from core.errors import (
     AnswerWithheld,
@@ -35,7 +36,7 @@ from core.messaging.redelivery import TakeTurn, Undelivered
 from core.messaging.unprompted import NothingToSay, UnpromptedSink, to_skip
 from core.observability.logs import get_logger
 from core.observability.tracing import annotate
-from core.ports import Adapter, AnswerFunction
+from core.ports import Adapter, AnswerFunction, Sink
 from core.settings import Settings
 from core.storage.messages import Journal
 from core.types import Message, Question, Reply, SkipReason, skip
@@ -193,7 +194,7 @@ class Handler:
         sink = RecordedSink(adapter.sink(question, delivery, delivery.previous_reply_id), delivery)
         try:
             if reply := delivery.final_reply:
-                await sink.deliver(reply)
+                await (sink.deliver(reply) if reply.failure else self._guard(message, sink).finish(reply))
             else:
                 reply = await self._reply(adapter, message, sink, delivery, decision)
         except asyncio.CancelledError:
@@ -221,7 +222,9 @@ class Handler:
         visible_labels = self._permissions.visible_labels(message)
         if decision.canned_reply:
             await self._journal.begin_answer(message, visible_labels)
-            return await sink.send_text(decision.canned_reply)
+            reply = Reply(decision.canned_reply)
+            await self._guard(message, sink).finish(reply)
+            return reply
         if self._handoff.should_handle(message):
             return await sink.send_text(await self._handoff.answer(adapter, message, self._enqueue))
         # A later edit does not change a command: it runs as it was first sent.
@@ -253,6 +256,10 @@ class Handler:
             # What others have begun to read is finished, and an expert who is called in is told what about.
             may_be_silent = decision.is_unprompted and not (sink.is_resumed or self._handoff.calls_for("nothing_found"))
             return await self._answer(replace(question, stop=stop), UnpromptedSink(sink) if may_be_silent else sink)
+
+    def _guard(self, message: Message, sink: RecordedSink) -> Sink:
+        """Return what lets only through what may leave. An alert is of our own words, and for the operator."""
+        return sink if message.origin.purpose == "alert" else guard_words(self._settings.outgoing, message, sink)
 
     async def _finish_answer(
         self, message: Message, reply: Reply, decision: GateDecision, delivery: JournaledDelivery

@@ -55,7 +55,8 @@ PAGE_CHAT = f"{API_PLATFORM}:{PAGE_CLIENT}"
 class Asker:
     """Who asks, and where the answer is read.
 
-    `chat` is `platform:chat`, `network` the platform, with `@NAME` for a further HTTP network. `role` is the author's.
+    `chat` is `platform:chat`, `network` the platform, with `@NAME` for a further HTTP network; that of the page's
+    visitors is their chat. `role` is the author's.
     """
 
     network: str
@@ -72,9 +73,7 @@ def may_see(audience: frozenset[str], asker: Asker) -> bool:
     >>> may_see(frozenset({"slack:C1", "owners"}), Asker("slack", "slack:C2", role="owner"))
     False
     """
-    # Who opens a source to programs with a token has not opened it to visitors, who need none.
-    network = asker.chat if asker.chat == PAGE_CHAT else asker.network
-    if asker.network == OPERATOR_PLATFORM or not audience.isdisjoint({EVERYONE, asker.chat, network}):
+    if asker.network == OPERATOR_PLATFORM or not audience.isdisjoint({EVERYONE, asker.chat, asker.network}):
         return True
     return asker.is_private and (asker.role == "owner" or (asker.role == "admin" and ADMINS in audience))
 
@@ -199,7 +198,7 @@ class Audiences:
     ) -> Asker:
         """Return who asks in a chat, which is named without its platform."""
         name = PlatformName(platform, chat)
-        return Asker(name.network, str(name), is_private, role)
+        return Asker(_find_network(name), str(name), is_private, role)
 
     def visible_sources(self, asker: Asker | None) -> frozenset[str]:
         """Return the sources that an asker may see; None sees what is for everyone."""
@@ -257,7 +256,14 @@ class Audiences:
 
     def _is_within(self, inner: frozenset[str], outer: frozenset[str]) -> bool:
         """Return whether all of one audience belong to another one. Owners belong to every audience."""
-        return all(entry in outer or entry == OWNERS or PlatformName.parse(entry).network in outer for entry in inner)
+        return all(
+            entry in outer or entry == OWNERS or _find_network(PlatformName.parse(entry)) in outer for entry in inner
+        )
+
+
+def _find_network(name: PlatformName) -> str:
+    """Return the network that a chat belongs to. Visitors of the page are none of the programs with a token."""
+    return PAGE_CHAT if str(name) == PAGE_CHAT else name.network
 
 
 def make_label(name: str, source: SourceSettings) -> str:

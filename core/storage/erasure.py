@@ -137,6 +137,11 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
     await connection.execute(delete(taught_answers).filter_by(**place).where(is_involved, columns.state != "approved"))
     await connection.execute(update(taught_answers).filter_by(**place, asked_by=author_id).values(asked_by=""))
     await connection.execute(update(taught_answers).filter_by(**place, taught_by=author_id).values(_WITHOUT_TEACHER))
+    own_thread = PERSONAL_THREAD + author_id
+    is_in_own_thread = or_(columns.thread == own_thread, columns.thread.startswith(f"{own_thread}:", autoescape=True))
+    await connection.execute(
+        update(taught_answers).filter_by(**place).where(is_in_own_thread).values(thread=PERSONAL_THREAD)
+    )
     return result.rowcount
 
 

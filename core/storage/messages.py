@@ -186,12 +186,7 @@ class Journal:
             "image_description": reply.image_description,
             "detail": get_detail(reply),
         }
-        if message.command != "forget":
-            await self._complete(message, "answered", **reply_values)
-            return
-        # A request to be forgotten must not keep its author's name.
-        await self._complete(message, "answered", **{**ERASED_VALUES, **reply_values})
-        await self.database.wipe()
+        await self._complete(message, "answered", **reply_values)
 
     async def mark_skipped(self, message: Message, skip: Skip, visible_labels: frozenset[str] | None = None) -> None:
         """Close a message without an answer, with the reason, which may name what has `visible_labels`."""
@@ -364,14 +359,14 @@ class Journal:
     async def erase_author(self, message: Message) -> int:
         """Remove the author's messages in the chat, and the answers to them; return how many messages had any text.
 
-        The message itself loses its author as well. What still waits for an answer stays.
+        The message itself loses its author and its words as well. What still waits for an answer stays.
         """
         if not message.author_id:
             return 0
         async with self.database.transaction() as connection:
             erased_count = await erase_in_chat(connection, message.key, message.author_id)
             own_row = update(messages).filter_by(**identity_values(message))
-            await connection.execute(own_row.values(author_id="", author=""))
+            await connection.execute(own_row.values(author_id="", author="", text="", quoted=""))
         return erased_count
 
     async def close(self) -> None:
@@ -382,8 +377,14 @@ class Journal:
         self, message: Message, state: ProcessingOutcome, skip: Skip | None = None, **values: Any
     ) -> None:
         values |= {"state": state, "settled_at": datetime.now(UTC), "delivery": None}
+        # A request to be forgotten must not keep its author's name, whatever came of it: nobody can forget it again.
+        is_request_to_forget = message.command == "forget"
+        if is_request_to_forget:
+            values = {**ERASED_VALUES, **values}
         await self._update_row(message, **values)
         self._metrics.record_message(message.key.platform, state, skip)
+        if is_request_to_forget:
+            await self.database.wipe()
 
     async def _update_row(self, message: Message, **values: Any) -> None:
         """Write values of a message. Raises `ClaimLost` when another daemon has taken it over."""

@@ -128,11 +128,11 @@ class Message:
     is true for a private chat, a mention, a reply to the bot, and a command. `command` is the command's name without
     the slash; its argument is in `text`. `reference` is for the adapter, which needs it to reply (plain JSON values).
 
-    More that some platforms say: `is_edit` marks a new text of an earlier message, `is_forwarded` words of somebody
-    else, which give no command and teach nothing, `quotes_bot` words of the bot itself in `quoted`, `is_by_bot` a
-    message of another bot, `is_post` one that is published for a group (None: the adapter cannot tell). Where a command
-    was given on a message, `parent_id` is what that message replies to. `language` is the author's on the platform.
-    `reply_options` are for the sink; the journal does not keep them.
+    More that some platforms say: `is_edit` marks a new text of an earlier message, `is_forwarded` words that may be
+    somebody else's, which give no command and teach nothing, `quotes_bot` words of the bot itself in `quoted`,
+    `is_by_bot` a message of another bot, `is_post` one that is published for a group (None: the adapter cannot tell).
+    Where a command was given on a message, `parent_id` is what that message replies to. `language` is the author's on
+    the platform. `reply_options` are for the sink; the journal does not keep them.
     """
 
     id: str

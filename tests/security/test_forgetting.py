@@ -6,6 +6,7 @@ lessons, descriptions of her pictures, cached answers, and what is typed behind 
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,6 +19,7 @@ from sqlalchemy import insert, select, update
 
 from bots.cli.journal import forget
 from bots.daemon.bootstrap import make_live_settings, open_app
+from core.errors import MessageDeleted, PlatformError
 from core.settings import Settings
 from core.settings.messaging import JournalSettings
 from core.storage.engine import Database
@@ -124,6 +126,10 @@ async def leave_traces(journal: Journal) -> None:
     )
     other = replace(own, author_id="43", author="Bob", text="and it?")
     in_doubt = replace(own, id="in doubt")
+    repository = TaughtAnswerRepository(journal.database)
+    lesson = replace(on_slack, author_id="43", author="Bob")
+    number = await repository.submit(lesson, "43", "Where is it?", "In a box.", ())
+    await repository.decide(number or 0, "approved", "telegram:1")
     for message in (own, on_slack, in_doubt, *(replace(other, id=f"other {number}") for number in range(3))):
         await journal.record_message(message)
     await journal.mark_skipped(own, skip(SkipReason.UNSURE, probability=0.1, threshold=0.5, explanation=f"has {WORD}"))
@@ -160,6 +166,34 @@ async def find_columns(database: Database, *kept_columns: str) -> set[str]:
     return found - set(kept_columns)
 
 
+async def test_a_lesson_that_was_taken_back_is_in_no_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was knowledge for a while. SQLite overwrites nothing by itself, unless it is built to, as here."""
+    connect = sqlite3.connect
+
+    def connect_elsewhere(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*arguments, **options)
+        connection.execute("PRAGMA secure_delete = OFF")
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", connect_elsewhere)
+    async with opened(tmp_path, JournalSettings()) as bot:
+        # Among others: a file that is mostly unused would be written anew.
+        for number in range(100):
+            (tmp_path / "docs" / f"{number}.md").write_text(
+                f"# Part {number}\n\nIt is painted by hand.\n" * 20, "utf-8"
+            )
+        hint = await bot.deliver(ANN, f"Carl keeps the {WORD} in a box.", addressed=False)
+        await bot.deliver(BOB, "Where is it kept?", "learn", reply_to=hint.id, quoted=hint.text)
+        await bot.deliver(OWNER, "approve 1", "faq")
+        await bot.app.refresh()
+        assert any("passages.db" in path for path in find_word(tmp_path / "data"))
+        await bot.deliver(OWNER, "reject 1", "faq")
+        await bot.app.refresh()
+        for person in (ANN, BOB):
+            await bot.deliver(person, "", "forget")
+    assert find_word(tmp_path / "data") == []
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def journal_settings(request: pytest.FixtureRequest) -> Any:
     return JournalSettings() if request.param == "sqlite" else request.getfixturevalue("postgres_journal")
@@ -187,6 +221,18 @@ async def test_who_forgets_in_a_chat_leaves_nothing_there(tmp_path: Path, journa
         bot.get_requests()
         await bot.deliver(BOB, "and what about the key?")
         assert WORD not in (bot.output() + bot.get_requests()).lower()
+
+
+@pytest.mark.parametrize("error", [PlatformError("not a member"), MessageDeleted("gone")], ids=["refused", "deleted"])
+async def test_who_is_not_told_is_forgotten_too(tmp_path: Path, error: Exception) -> None:
+    """The bot was removed from the chat, or Ann has deleted her command: nobody can forget that row any more."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(ANN, SAID)
+        bot.adapter("telegram").sink_error = error
+        await bot.deliver(ANN, WORD, "forget")
+        database = bot.journal.database
+        assert await find_columns(database, *KEPT_IN_CHAT) == set()
+        assert all(WORD.encode() not in path.read_bytes() for path in (tmp_path / "data").rglob("journal*"))
 
 
 async def test_who_is_erased_by_the_operator_is_in_no_byte(tmp_path: Path, journal_settings: JournalSettings) -> None:

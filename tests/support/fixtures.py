@@ -117,12 +117,13 @@ class OrderKeeper:
 
 @dataclass
 class MemorySink:
-    """Implements `Sink` and keeps what was written."""
+    """Implements `Sink` and keeps what was written. `error` is raised by the end of a reply."""
 
     updates: list[str] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     opened: int = 0
+    error: Exception | None = None
 
     async def open(self) -> None:
         self.opened += 1
@@ -131,6 +132,8 @@ class MemorySink:
         self.updates.append(text)
 
     async def finish(self, reply: Reply) -> None:
+        if self.error:
+            raise self.error
         self.replies.append(reply)
 
     async def fail(self, text: str) -> None:

@@ -39,6 +39,8 @@ class RecordingAdapter(Adapter):
     sinks: list[MemorySink] = field(default_factory=list)
     forms: list[SettingsForm] = field(default_factory=list)
     prompts: list[str] = field(default_factory=list)
+    # What the platform refuses further replies with.
+    sink_error: Exception | None = None
 
     async def open(self) -> None:
         return None
@@ -50,7 +52,7 @@ class RecordingAdapter(Adapter):
         return None
 
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
-        self.sinks.append(MemorySink())
+        self.sinks.append(MemorySink(error=self.sink_error))
         return self.sinks[-1]
 
     async def show_form(self, message: Message, form: SettingsForm) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bots.api.requests import read_text
 from bots.common.passage_search import search_passages
@@ -18,6 +18,9 @@ from core.formatting import shorten
 from core.language.tokens import estimate_tokens
 from core.settings.base import API_PLATFORM
 from core.types import Passage, Reply
+
+if TYPE_CHECKING:
+    from core.language.word_filter import WordFilter
 
 DEFAULT_LIMIT = 8
 MAX_LIMIT = 50
@@ -55,9 +58,14 @@ class Knowledge:
             values["failed"] = list(result.errors_by_agent)
         return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
 
+    @property
+    def words(self) -> WordFilter | None:
+        """What finds the words that may not leave (section `outgoing`); None where there are none."""
+        return make_filter(self.deps.settings.outgoing, API_PLATFORM)
+
     def _keep_sayable(self, passages: Sequence[Passage]) -> Sequence[Passage]:
-        """Return the passages without words that may not leave (section `outgoing`)."""
-        words = make_filter(self.deps.settings.outgoing, API_PLATFORM)
+        """Return the passages without words that may not leave."""
+        words = self.words
         if words is None:
             return passages
         return [item for item in passages if not words.find(f"{item.title}\n{item.path}\n{item.url}\n{item.text}")]
@@ -69,7 +77,7 @@ class Knowledge:
             raise UsageError(f"there is no source {name[:100]!r}")
         agents = [name_ for name_, agent in self.deps.settings.retrieval_agents().items() if name in agent.sources]
         library = self.deps.library
-        words = make_filter(self.deps.settings.outgoing, API_PLATFORM)
+        words = self.words
         titles = [title for agent in agents for title in library.titles().get(agent, ())]
         return {
             "name": name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -141,7 +142,8 @@ async def _ask(knowledge: Knowledge, arguments: Mapping[str, Any]) -> types.Call
     question = read_text(arguments, "question")
     reply = await knowledge.ask(question)
     text = types.TextContent(text=to_markdown(reply))
-    return types.CallToolResult(content=[text], structured_content=dict(reply_as_json(question, reply)))
+    values = await asyncio.to_thread(reply_as_json, question, reply, knowledge.words)
+    return types.CallToolResult(content=[text], structured_content=dict(values))
 
 
 RUN_TOOLS: Mapping[str, RunTool] = {"search": _search, "ask": _ask}

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, time
 from typing import Protocol
 
-from core.answering.withholding import make_filter
+from core.answering.withholding import guard_words, make_filter
 from core.errors import AnswerWithheld, CommentSuppressed, KimasError, MessageDeleted, PlatformUnavailable, UsageError
 from core.formatting import format_link
 from core.language.courtesies import find_courtesy
@@ -131,7 +131,7 @@ class Commenter:
 
     async def _write_comment(self, post: Message, sink: BufferedSink, guarded_delivery: GuardedDelivery) -> Reply:
         if reply := guarded_delivery.final_reply:
-            await sink.finish(reply)
+            await guard_words(self._outgoing, post, sink).finish(reply)
             return reply
         if reason := await self._reject_reason(post):
             raise CommentSuppressed(reason)

@@ -138,6 +138,8 @@ def _connect(path: Path) -> sqlite3.Connection:
     )
     try:
         connection.execute("PRAGMA synchronous = NORMAL")
+        # What was taught and taken back must not stay readable in free space. Not every SQLite is built so.
+        connection.execute("PRAGMA secure_delete = ON").fetchall()
         connection.execute(f"PRAGMA journal_size_limit = {MAX_LOG_BYTES}").fetchall()
     except BaseException:
         connection.close()

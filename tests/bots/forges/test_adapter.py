@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,31 @@ async def test_a_question_that_changes_after_its_answer_asks_nothing(bot: ForgeB
     peer.handbook.notes[comment].updated += 1
     await peer.until_polled(3)
     assert len(peer.posts()) == 2
+
+
+@pytest.mark.parametrize("place", ["a comment", "an issue"])
+async def test_what_was_edited_gives_no_command(peer: GithubPeer, tmp_path: Path, place: str) -> None:
+    """Whoever may write to the repository edits what an owner of the bot wrote, and the forge does not say who did."""
+    bot = ForgeBot(peer, tmp_path)
+    bot.changes = {"administration": {"owners": ["github:ann"]}}
+    async with bot:
+        answer = await bot.ask()
+        await bot.stop()
+        if place == "a comment":
+            message = str(peer.comment(answer.number, "thanks", "ann"))
+            peer.edit(int(message), "@kimas /pause")
+            peer.handbook.notes[int(message)].updated += 1
+        else:
+            number = peer.open("@kimas", "@kimas /pause", "ann")
+            peer.handbook.issues[number].edited = time.time() + 2
+            message = f"issues/{number}"
+        await bot.start()
+        assert await bot.outcome(message) == ("answered", "")
+        assert bot.questions[-1].text.endswith("/pause")
+        await bot.ask(author="ben")
+        await bot.outcome(peer.comment(answer.number, "@kimas /pause", "ann"))
+        paused = peer.comment(answer.number, "@kimas and how?", "ben")
+        assert (await bot.outcome(paused))[0] == "silent"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from core.messaging.event_limit import MAX_EVENTS
 from core.messaging.feedback.rating_buttons import with_answer_buttons
 from core.messaging.inbox import Inbox as BotInbox
 from core.ports import Sink
+from core.storage.erasure import erase_on_platform
 from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.types import Question, Reply
@@ -104,6 +106,16 @@ async def test_app_home_says_what_the_bot_is_and_knows(peer: SlackPeer, journal:
     assert "`/kimas ask QUESTION`" in home(peer)
     assert "/kimas pause" not in home(peer), "only who looks after the bot may give it"
     assert peer.messages("D1") == [], "nothing is written into the conversation"
+
+
+async def test_who_opened_app_home_is_forgotten(peer: SlackPeer, journal: Journal, tmp_path: Path) -> None:
+    async with run_bot(peer, journal, tmp_path):
+        peer.open_home()
+        await peer.wait_until(lambda: ANN in peer.views.homes, 30)
+    rows = await journal.database.fetch_all(select(messages))
+    assert ANN in rows[0].thread
+    await erase_on_platform(journal.database, "slack", ANN, date.today())
+    assert ANN not in str(await journal.database.fetch_all(select(messages)))
 
 
 async def test_opening_app_home_again_and_again_leaves_the_journal_alone(

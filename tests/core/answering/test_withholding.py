@@ -17,14 +17,16 @@ from click.testing import CliRunner
 from sqlalchemy import text as sql
 
 from bots.api.mcp.knowledge import Knowledge
+from bots.api.mcp.server import RUN_TOOLS
 from bots.cli.main import main
 from bots.cli.probes import make_probes, run_probe
 from bots.daemon.bootstrap import open_app
-from core.settings import Settings
+from core.settings import OutgoingSettings, Settings
 from core.storage.messages import Journal
-from core.types import FeedEntry, Message, Reply
+from core.types import Citation, ConversationKey, FeedEntry, Message, Reply
+from core.types.replies import SearchRound, Trace
 from tests.support.api_helpers import CLIENTS, WEBUI, served, set_tokens
-from tests.support.fixtures import MemorySink, settings
+from tests.support.fixtures import INSTALL, InMemoryLibrary, MemorySink, parts, settings
 from tests.support.knowledge import WordEmbedder
 from tests.support.recording_bot import Bot, Sender
 from tests.support.scripted import ScriptedPeer
@@ -269,6 +271,72 @@ async def test_nobody_is_told_of_an_answer_that_nobody_asked_for(tmp_path: Path)
         sink, state, reason = await ask(bot, addressed=False)
     assert (seen(sink), state) == ("", "silent")
     assert "outgoing.words.0" in reason
+
+
+@pytest.mark.parametrize("grey", ["suggest", "clarify"])
+async def test_no_title_is_named_by_an_offer(tmp_path: Path, grey: str) -> None:
+    gate = {"mode": "auto", "grey": grey, "threshold": 0.999, "wait_s": 0, "cooldown_s": 0}
+    for words, outcome in ((["launcher"], "silent"), (["numbat"], "answered")):
+        folder = tmp_path / words[0]
+        folder.mkdir()
+        async with opened(folder, gate=gate, words=words) as bot:
+            message = await bot.deliver(GROUP, "when is the release of the launcher of the team", addressed=False)
+            state, reason = await read_outcome(bot, message)
+        assert state == outcome
+        assert ("outgoing.words.0" in reason) == (state == "silent")
+
+
+@pytest.mark.parametrize("way", ["a repeated question", "an answer that was not delivered", "a comment"])
+async def test_what_was_said_before_is_judged_by_the_words_of_today(tmp_path: Path, way: str) -> None:
+    gate = {"mode": "auto", "repeated": "point", "wait_s": 0, "cooldown_s": 0, "threshold": 0.1}
+    async with opened(tmp_path, gate=gate) as bot:
+        first = await bot.deliver(GROUP, QUESTION)
+        assert "numbat" in seen(bot.adapter("telegram").sinks[-1])
+        outgoing = OutgoingSettings(words=("numbat",))
+        configuration = bot.app.settings.model_copy(update={"outgoing": outgoing})
+        async with open_app(configuration, embedder=WordEmbedder(), database=bot.journal.database) as app:
+            later_bot = Bot(app, bot.journal, None, None)
+            if way == "a repeated question":
+                message = await later_bot.deliver(replace(GROUP, author="43"), QUESTION, addressed=False)
+            else:
+                is_comment = way == "a comment"
+                key = ConversationKey("telegram", "-300" if is_comment else "-100")
+                message = replace(first, id="new", key=key, addressed=not is_comment, is_post=is_comment)
+                await bot.journal.record_message(message)
+                await bot.journal.mark_delivery(message, Reply("It is the numbat."), {})
+                await later_bot.processor.resume(later_bot.adapter("telegram"))
+                await later_bot.processor.join()
+            state, reason = await read_outcome(later_bot, message)
+            told_text = "".join(map(seen, later_bot.adapter("telegram").sinks))
+    assert (told_text, state) == ((WITHHELD, "failed") if "delivered" in way else ("", "silent"))
+    assert "outgoing.words.0" in reason
+
+
+async def test_programs_are_told_nothing_beside_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_tokens(monkeypatch)
+    library = InMemoryLibrary((INSTALL, replace(INSTALL, id="2", path="numbat.md", text="Install the package first.")))
+    question = {"question": "How do I install the package?"}
+    for words, is_told in ((["quokka"], True), (["numbat"], False)):
+        configuration = settings(api={"port": 0, "clients": CLIENTS}, outgoing={"words": words})
+        async with served(configuration, library, write="Install it with pip [p1].") as program:
+            status, values = await program.post("/ask", question)
+            assert (status, len(values["passages"])) == (200, 1 + is_told)
+            assert ("numbat" in str(values)) == is_told
+
+
+async def test_what_a_model_thought_is_told_to_no_program() -> None:
+    search_round = SearchRound(("How do I install it?",), "good", "the numbat says so")
+    trace = Trace("install the numbat", "react", (), {}, rounds=(search_round,))
+    page = Citation(1, "p1", "docs", "The numbat", "a.md", "")
+    reply = Reply("Install it with pip.", trace=trace, nearest_pages=(page,))
+
+    async def ask(_text: str) -> Reply:
+        return reply
+
+    for words, count in ((["quokka"], 3), (["numbat"], 0)):
+        deps = parts(InMemoryLibrary(), None, settings(outgoing={"words": words}))
+        result = await RUN_TOOLS["ask"](Knowledge(deps, ask), {"question": "How?"})
+        assert str(result.structured_content).count("numbat") == count
 
 
 async def test_tools_of_programs_find_no_passage_with_a_word(tmp_path: Path) -> None:

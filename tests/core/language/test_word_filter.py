@@ -21,6 +21,9 @@ FILTER = WordFilter(WORDS, (r"sk-\w{4,}",))
         ("num\u200bbat", "words.0"),
         ("nu\u00admbat", "words.0"),
         ("num\u2060b\ufe0fat", "words.0"),
+        *((f"num{control}bat", "words.0") for control in "\0\x0b\x0c\r\x1f\x85"),
+        *((f"two{control}words", "words.1") for control in "\t\x0b\x0c\r\x1f\x85"),
+        ("two\r\nwords", "words.1"),
         ("ｎｕｍｂａｔ", "words.0"),
         ("𝐧𝐮𝐦𝐛𝐚𝐭", "words.0"),
         ("n\u0336u\u0336mbat", "words.0"),
@@ -31,6 +34,15 @@ FILTER = WordFilter(WORDS, (r"sk-\w{4,}",))
         ("这个numbat词", "words.0"),
         ("two\n  words", "words.1"),
         ("two wordsmiths", ""),
+        ("two [words](https://a.example/b)", "words.1"),
+        ("[two](<https://a.example/(b)> 'c') words", "words.1"),
+        ("two ![wo](a.png)rds", "words.1"),
+        ("[two][1] words", "words.1"),
+        ("> of two\n> words", "words.1"),
+        ("> > two\n>\n> > words", "words.1"),
+        ("two > words", ""),
+        ("https://a.example/two%20words", "words.1"),
+        ("https://a.example/%E8%BF%9D%E7%A6%81%E8%AF%8D", "words.2"),
         ("有违禁词吗", "words.2"),
         ("违\u200d禁词", "words.2"),
         ("금지는", "words.3"),
@@ -56,6 +68,10 @@ def test_it_is_found_as_people_read_it(text: str, found: str) -> None:
         ("It is a numbat and more", "It is a "),
         ("It is a num\u200b", "It is a "),
         ("It is a **num", "It is a **"),
+        ("It is [two](https://a.exa", "It is ["),
+        ("It is num\x0cba", "It is "),
+        ("It is two\x0c", "It is "),
+        ("> It is two\n> wo", "> It is "),
         ("两个违禁", "两个"),
         ("two w", ""),
         # Cut before what may be a key, it would end in a word.
@@ -68,9 +84,10 @@ def test_what_may_begin_a_word_is_held_back(text: str, shown: str) -> None:
 
 
 PIECES = ("num", "bat", "numbat", "s", "k", "sk-", "abcd", "two", "words", "违", "禁词", " ", "*", "\u200b", "&shy;")
+MARKUP = ("\x0c", "[", "](a)", "\n> ", "%6E%75")
 
 
-@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+@given(st.lists(st.sampled_from(PIECES + MARKUP), max_size=12).map("".join))
 def test_what_is_shown_of_a_text_has_no_word(text: str) -> None:
     assert FILTER.find(text[: FILTER.count_settled(text)].rstrip()) == ""
 

@@ -166,6 +166,22 @@ def test_taught_answers_follow_the_chat_that_they_come_from(source: str, chat: s
     assert known.accepts_lesson(source, platform, name, closed_sources) == is_accepted
 
 
+def test_visitors_of_the_page_are_told_nothing_that_was_taught_of_what_programs_may_see() -> None:
+    """A token opens what is for `api`, and visitors have none."""
+    clients = {"webui": {"token": {"env": "E"}}}
+    api = {"port": 8090, "clients": clients, "page": {"enabled": True}}
+    audiences = {
+        "secret": ["telegram:-1", "api"],
+        "taught": ["telegram:-1", "api:page"],
+        "taught-programs": ["telegram:-1", "api:webui"],
+    }
+    known = Audiences.from_settings(configured(audiences, api=api))
+    told_of = [known.labels["secret"]]
+    assert known.visible_sources(known.make_asker("api", "page")) == {"taught"}
+    assert not known.accepts_lesson("taught", "telegram", "-1", told_of)
+    assert known.accepts_lesson("taught-programs", "telegram", "-1", told_of)
+
+
 @pytest.mark.parametrize(
     ("source", "closed_sources", "is_accepted"),
     [

@@ -57,6 +57,7 @@ class Issue:
     created: float
     # When its labels changed last.
     labelled: float = 0.0
+    edited: float = 0.0
     state: str = "open"
     locked: bool = False
     labels: list[str] = field(default_factory=list)
@@ -410,7 +411,7 @@ class GithubPeer:
             "labels": [{"name": label} for label in issue.labels],
             "html_url": f"https://github.com/{project}/{kind}/{issue.number}",
             "created_at": stamp(issue.created),
-            "updated_at": stamp(max([issue.created, *(note.updated for note in notes)])),
+            "updated_at": stamp(max([issue.created, issue.edited, *(note.updated for note in notes)])),
         }
         return result | ({"pull_request": {"url": "https://api.github.com"}} if issue.is_pull else {})
 
