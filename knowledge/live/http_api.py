@@ -85,7 +85,8 @@ class HttpApi(LiveRetriever):
     def _build_request(self, query: str, page: int, key: str) -> Request:
         settings = self._settings
         values = {"query": query, "limit": str(settings.limit), "page": str(page), "api_key": key}
-        encoded = {name: quote(value, safe="") for name, value in values.items()}
+        # A part of an address that has dots alone would climb to another resource.
+        encoded = {name: quote(value, safe="") if value.strip(".") else "" for name, value in values.items()}
         params = {name: _fill_template(value, values) for name, value in settings.params.items()}
         return Request(
             _fill_template(settings.url, encoded),

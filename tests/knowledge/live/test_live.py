@@ -226,6 +226,15 @@ async def test_a_query_stays_a_value(web: WebPeer) -> None:
     assert web.requests[-1].raw_path == "/find/..%2Fadmin%3Fa=b%23c"
 
 
+@pytest.mark.parametrize("query", ["..", ".", "..."])
+async def test_a_query_of_dots_climbs_to_no_other_resource(web: WebPeer, query: str) -> None:
+    source = open_live_source("api", parsed(kind="http_api", url=web.url("/find/{query}/of"), cache_s=0))
+    with pytest.raises(SourceError, match="status 404"):
+        await source.search(query)
+    await source.close()
+    assert web.requests[-1].raw_path == "/find//of"
+
+
 async def test_a_mapping_reads_what_is_deep(web: WebPeer) -> None:
     reply = {"data": {"items": [{"n": {"t": "Title"}, "parts": ["one", None, "two <script>evil()</script>"], "u": 7}]}}
     web.pages["/deep"] = Page(json.dumps(reply), headers={"Content-Type": "application/json"})
