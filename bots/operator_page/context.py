@@ -19,7 +19,7 @@ from core.ports import SourceRefresher
 from core.settings import Settings
 from core.storage.engine import Database
 from core.storage.lessons import TaughtAnswerRepository
-from core.storage.overrides import Audit, LiveSettings, RuntimeOverrides
+from core.storage.overrides import Audit, LiveSettings
 from core.storage.reports import ReportRepository
 from core.storage.usage import UsageRepository
 
@@ -35,7 +35,7 @@ PROBLEMS = web.RequestKey("PROBLEMS", Sequence[str])
 class PageContext:
     """The data of the page: the journal, the sources, the log, and what is wrong just now (`find_problems`)."""
 
-    settings: Settings
+    live: LiveSettings
     renderer: PageRenderer
     reports: ReportRepository
     usage: UsageRepository
@@ -48,9 +48,14 @@ class PageContext:
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     streams: set[asyncio.Task[Any]] = field(default_factory=set)
 
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self.live.settings
+
 
 def make_context(
-    settings: Settings,
+    live: LiveSettings,
     database: Database,
     source_refresher: SourceRefresher,
     log_buffer: LogBuffer,
@@ -60,13 +65,13 @@ def make_context(
 ) -> PageContext:
     """Return the context of a page over one database."""
     return PageContext(
-        settings,
-        PageRenderer(secrets, bot_name=settings.name),
+        live,
+        PageRenderer(secrets, bot_name=live.settings.name),
         ReportRepository(database),
         UsageRepository(database),
         TaughtAnswerRepository(database),
-        Permissions(LiveSettings(settings, RuntimeOverrides(database))),
-        Audit(database, lambda: settings.administration.audit_days),
+        Permissions(live),
+        Audit(database, lambda: live.settings.administration.audit_days),
         source_refresher,
         log_buffer,
         find_problems,

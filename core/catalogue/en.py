@@ -339,6 +339,10 @@ class English(PlatformTexts):
     configuration_reloaded = "The configuration has been reloaded."
     changed_now = "- changed now: {names}"
     restart_needed = "- restart needed: {names}"
+    sources_added = "- reading now, in the background: {names}; `/sources` shows the progress"
+    restart_replaced = "- another source had the name before, so that a restart is needed: {names}"
+    restart_secrets = "- a secret that is new, which only a restart keeps out of the log: {names}"
+    kept_closed = "- closed to some until a restart: {names}"
 
     # /status, /stats, /audit
     in_all_chats = " in all chats"

@@ -306,6 +306,10 @@ class Chinese(ChinesePlatformTexts, English):
     configuration_reloaded = "配置已重新读取。"
     changed_now = "- 已生效：{names}"
     restart_needed = "- 需要重启：{names}"
+    sources_added = "- 正在后台读取：{names}；用 `/sources` 可以查看进展"
+    restart_replaced = "- 这个名称之前属于另一个资料源，因此需要重启：{names}"
+    restart_secrets = "- 有新的密钥，重启后才能在日志中隐去：{names}"
+    kept_closed = "- 重启前仍对部分人不公开：{names}"
 
     # /status, /stats, /audit
     in_all_chats = "（所有聊天）"

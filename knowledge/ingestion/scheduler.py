@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,13 @@ from core.observability.metrics import MetricsRecorder
 from core.runtime.tasks import task_group
 from core.runtime.timers import wait_for_event
 from core.settings import Settings
+from core.settings.audience import Audiences
 from core.types import SourceState
 from knowledge.ingestion.refresh import (
     ChangeCallback,
     RefreshContext,
     fill_source,
+    purge_passages_for_others,
     purge_removed_sources,
     refresh_source,
 )
@@ -94,6 +97,9 @@ class RefreshScheduler:
         self._filled_sources: set[str] | None = None
         self._store_problem = ""
         self._started_at = datetime.now(UTC)
+        self._tasks: asyncio.TaskGroup | None = None
+        self._loops: dict[str, asyncio.Task[None]] = {}
+        self._purges_removed = False
 
     @property
     def store_problem(self) -> str:
@@ -143,13 +149,47 @@ class RefreshScheduler:
             with suppress(asyncio.CancelledError):
                 await task
 
+    async def purge_passages_for_others(self, settings: Settings) -> None:
+        """Delete what is stored for other readers than these settings let in. Raises `StoreError`."""
+        await purge_passages_for_others(self._context.store, settings, self._refresh_states)
+
+    async def take_up(self, settings: Settings) -> None:
+        """Keep the sources of other settings up to date from now on: new ones are read, removed ones deleted."""
+        names = stored_sources(settings.sources)
+        removed_names = [name for name in self._source_names if name not in names]
+        loops = [self._loops.pop(name) for name in removed_names if name in self._loops]
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+        for name in removed_names:
+            del self._wake_events[name]
+            self._changed_at.pop(name, None)
+        self._settings = settings
+        self._context = replace(self._context, sources=settings.sources, audiences=Audiences.from_settings(settings))
+        self._source_names = names
+        for name in names:
+            self._wake_events.setdefault(name, asyncio.Event())
+        if self._tasks:
+            self._start_loops(self._tasks)
+            if removed_names and self._purges_removed:
+                self._tasks.create_task(self._purge_removed())
+        # What changed of a source makes it due.
+        self._wake(names)
+
     async def _run(self, purge_removed: bool) -> None:
+        self._purges_removed = purge_removed
         async with task_group() as tasks:
             if purge_removed:
                 tasks.create_task(self._purge_removed())
             tasks.create_task(self._watch_store())
-            for name in self._source_names:
-                tasks.create_task(self._refresh_loop(name))
+            self._tasks = tasks
+            self._start_loops(tasks)
+
+    def _start_loops(self, tasks: asyncio.TaskGroup) -> None:
+        """Start the refreshes of the sources that have none."""
+        for name in self._source_names:
+            if name not in self._loops:
+                self._loops[name] = tasks.create_task(self._refresh_loop(name))
 
     async def _purge_removed(self) -> None:
         """Delete the sources that were configured at an earlier start; on failure, the next start tries again."""

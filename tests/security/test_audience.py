@@ -792,7 +792,7 @@ async def test_names_are_suggested_on_discord_only_where_they_may_be_read(tmp_pa
         {"sources": sources, "discord": discord, "administration": {"owners": ["discord:1"]}}
     )
     journal = await Journal.open(tmp_path / "journal.db")
-    get_sources = make_source_lookup(settings, journal)
+    get_sources = make_source_lookup(make_live_settings(settings, journal.database))
     message = Message("1", ConversationKey("discord", "4"), OWNER, "Ann", "", datetime.now(UTC))
     assert get_sources(message) == ["docs"], "an owner, but others read along"
     assert get_sources(replace(message, private=True)) == ["docs", "quokka"]

@@ -20,6 +20,7 @@ from core.settings.loader import load_settings
 from core.storage.engine import Database
 from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
+from core.storage.overrides import LiveSettings, RuntimeOverrides
 from core.storage.tables import messages
 from core.storage.usage import TokenUsage, UsageRepository
 from core.types import (
@@ -112,7 +113,7 @@ async def operator_page(
     try:
         with buffered_logs(secrets) as log_buffer:
             context = make_context(
-                settings or load_settings([], (), {}),
+                LiveSettings(settings or load_settings([], (), {}), RuntimeOverrides(database)),
                 database,
                 FixedSources(states),
                 log_buffer,

@@ -745,7 +745,7 @@ async def test_a_source_that_is_off_is_not_searched_and_comes_back(journal: Jour
             return sorted(passages, key=lambda item: -item.score)[:limit]
 
     dispatcher = wire_dispatcher(configuration, journal)
-    library = OverriddenLibrary(AllOfIt(), dispatcher.context.live)
+    library = OverriddenLibrary(AllOfIt(), dispatcher.context.overrides, dispatcher.context.settings)
     bot = Bot(
         journal, make_processor(configuration, journal, echo, library, dispatcher), dispatcher, RecordingAdapter()
     )
@@ -817,7 +817,7 @@ async def test_a_quota_is_set_live_shown_and_taken_back(journal: Journal) -> Non
     paid = configured(models={"main": {"base_url": "https://api.example.org/v1", "model": "m"}})
     live_settings.settings = paid
     assert "`daily_tokens_per_user`: 301,440 (the default for a paid model)" in await bot.deliver(says("quota"))
-    live_settings.reload(paid.model_copy(update={"limits": LimitsSettings(daily_tokens=10)}))
+    await live_settings.reload(paid.model_copy(update={"limits": LimitsSettings(daily_tokens=10)}))
     with pytest.raises(UsageError):
         async with limits.reserve(question):
             pass
