@@ -322,6 +322,8 @@ class English(PlatformTexts):
     source_refreshed = "refreshed {age}"
     source_never_refreshed = "not refreshed yet"
     source_refreshing = "being refreshed now"
+    source_reading = "being refreshed now: {done} of {total} documents read"
+    time_left = "{duration} left"
     source_failed = "the last refresh failed"
     source_failed_because = "the last refresh failed: {error}"
     source_on_request = "refreshed only on request"

@@ -289,6 +289,8 @@ class Chinese(ChinesePlatformTexts, English):
     source_refreshed = "{age}更新"
     source_never_refreshed = "还没有更新过"
     source_refreshing = "正在更新"
+    source_reading = "正在更新：已读取 {total} 份文档中的 {done} 份"
+    time_left = "还需 {duration}"
     source_failed = "上次更新失败"
     source_failed_because = "上次更新失败：{error}"
     source_on_request = "只在有人要求时更新"

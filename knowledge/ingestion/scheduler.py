@@ -18,6 +18,7 @@ from core.runtime.timers import wait_for_event
 from core.settings import Settings
 from core.settings.audience import Audiences
 from core.types import SourceState
+from knowledge.ingestion.pace import Pace
 from knowledge.ingestion.refresh import (
     ChangeCallback,
     RefreshContext,
@@ -93,6 +94,7 @@ class RefreshScheduler:
         self._reported_interrupted = set[str]()
         self._wake_events = {name: asyncio.Event() for name in self._source_names}
         self._changed_at: dict[str, datetime | None] = {}
+        self._paces: dict[str, Pace] = {}
         # The sources with passages, as far as they were announced. None: the store was not looked at yet.
         self._filled_sources: set[str] | None = None
         self._store_problem = ""
@@ -109,7 +111,8 @@ class RefreshScheduler:
     async def states(self) -> Sequence[SourceState]:
         """Return the state of every stored source, in the order of the configuration. Raises `StoreError`."""
         states = await self._refresh_states.get_states()
-        return await asyncio.to_thread(source_states, self._settings, states, self._started_at)
+        listed_states = await asyncio.to_thread(source_states, self._settings, states, self._started_at)
+        return [self._with_pace(state) for state in listed_states]
 
     async def refresh(self, names: Sequence[str] = ()) -> None:
         """Request a refresh of the named sources (all when none is named).
@@ -252,15 +255,29 @@ class RefreshScheduler:
             return FILL_TURN_DELAY
         try:
             async with self._fill_slot:
-                await fill_source(self._context, name)
+                coverage = await fill_source(self._context, name, on_progress=self._get_pace(name).note)
+                if not coverage.unfilled:
+                    self._paces.pop(name, None)
         except StoreLocked as error:
             _log.info("source.busy", source=name, reason=str(error))
             return self._retry_delay
         except EmbeddingError as error:
             _log.error("source.not_filled", source=name, error=str(error))
+            self._paces.pop(name, None)
             self._fill_retry_at[name] = time.monotonic() + FILL_RETRY_DELAY.total_seconds()
             return FILL_RETRY_DELAY
         return timedelta()
+
+    def _get_pace(self, name: str) -> Pace:
+        return self._paces.setdefault(name, Pace())
+
+    def _with_pace(self, state: SourceState) -> SourceState:
+        """Return a state with how far this process is."""
+        pace = self._paces.get(state.name)
+        if pace is None:
+            return state
+        read, to_read = pace.documents
+        return replace(state, documents_read=read, documents_to_read=to_read, seconds_left=pace.seconds_left)
 
     def _next_refresh_at(self, name: str, state: RefreshState) -> tuple[datetime | None, datetime]:
         """Return when a source is due, and the current time."""
@@ -274,12 +291,20 @@ class RefreshScheduler:
         """Refresh a source, and count it whatever the outcome, unless another process is refreshing it."""
         started_at = time.monotonic()
         try:
-            report = await refresh_source(self._context, name, on_changed=self._notify, read_slots=self._index_slots)
+            report = await refresh_source(
+                self._context,
+                name,
+                on_progress=self._get_pace(name).note,
+                on_changed=self._notify,
+                read_slots=self._index_slots,
+            )
         except (asyncio.CancelledError, StoreLocked):
             raise
         except Exception:
             self._metrics_recorder.record_refresh(name, "failed", time.monotonic() - started_at)
             raise
+        finally:
+            self._paces.pop(name, None)
         self._metrics_recorder.record_refresh(name, "stale" if report.stale else "succeeded", report.seconds)
         _log_report(report)
 

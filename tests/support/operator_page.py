@@ -230,6 +230,7 @@ STATES = (
     SourceState("code", "git", 1893, 120),
     SourceState("issues", "github", 640, 311, error="api.github.com answered 403: the rate limit is used up"),
     SourceState("website", "website", 77, 19, paused=True),
+    SourceState("forum", "website", 96, 12, running=True, documents_read=12, documents_to_read=60, seconds_left=130.0),
     SourceState("handbook", "files", 210, 16, unreadable={"minutes.pdf": "encrypted", "logo.docx": "empty"}),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from datetime import date
@@ -205,13 +206,21 @@ def _format_state(state: SourceState, texts: Messages, *, show_errors: bool) -> 
         parts.append(template.format(count=f"{state.unfilled:,}", error=format_code(state.fill_error)))
     parts.append(age or texts.source_never_refreshed)
     if state.running:
-        parts.append(texts.source_refreshing)
+        parts.append(_format_progress(state, texts))
+    if state.seconds_left is not None:
+        parts.append(texts.time_left.format(duration=format_duration(math.ceil(state.seconds_left), texts)))
     if state.error:
         template = texts.source_failed_because if show_errors else texts.source_failed
         parts.append(template.format(error=format_code(state.error)))
     if state.paused:
         parts.append(texts.source_on_request)
     return ", ".join(parts)
+
+
+def _format_progress(state: SourceState, texts: Messages) -> str:
+    if not state.documents_to_read:
+        return texts.source_refreshing
+    return texts.source_reading.format(done=f"{state.documents_read:,}", total=f"{state.documents_to_read:,}")
 
 
 def _format_count(count: int, singular: str, plural: str) -> str:

@@ -673,6 +673,10 @@ async def test_sources_lists_amount_and_age(journal: Journal, refresher: FolderR
     output = await bot.deliver(says("sources", person=ANN))
     assert "- **docs** (faq): 3 passages in 1 document, refreshed 0 s ago" in output
     assert "- **live** (faq): queried live, or kept elsewhere" in output
+    refresher.progress = (12, 60, 90.0)
+    output = await bot.deliver(says("sources", person=ANN))
+    assert "being refreshed now: 12 of 60 documents read, 2 min left" in output
+    refresher.progress = (0, 0, None)
     refresher.errors["docs"] = "https://secret-host answers 500"
     assert "the last refresh failed" in await bot.deliver(says("sources", person=ANN))
     assert "secret-host" not in await bot.deliver(says("sources", person=ANN))
