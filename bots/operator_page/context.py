@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -29,6 +30,8 @@ FindProblems = Callable[[], Awaitable[Sequence[str]]]
 
 SESSION = web.RequestKey("SESSION", Session)
 PROBLEMS = web.RequestKey("PROBLEMS", Sequence[str])
+# What chats are called, by platform and id.
+CHAT_TITLES = web.RequestKey("CHAT_TITLES", Mapping[tuple[str, str], str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +103,22 @@ def show(
     notice = ""
     if session and status == 200:
         notice, session.notice = session.notice, ""
-    problems = request.get(PROBLEMS, ())
-    shared = {"session": session, "notice": notice, "problems": problems, "path": request.path, "problem": ""}
+    shared = {
+        "session": session,
+        "notice": notice,
+        "problems": request.get(PROBLEMS, ()),
+        "path": request.path,
+        "problem": "",
+        "name_chat": partial(name_chat, request),
+    }
     html = context.renderer.render(template, **{**shared, "status": status, **(values or {})})
     return web.Response(text=html, status=status, content_type="text/html", charset="utf-8")
+
+
+def name_chat(request: web.Request, platform: str, chat: str) -> str:
+    """Return what a chat is called; its id where nobody knows."""
+    titles: Mapping[tuple[str, str], str] = request.get(CHAT_TITLES, {})
+    return titles.get((platform, chat), chat)
 
 
 def get_days(request: web.Request, default: int) -> int:

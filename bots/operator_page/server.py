@@ -5,14 +5,23 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from aiohttp import http_exceptions, web
 
 from bots.common.web_server import refuse_other_hosts, serve_application
-from bots.operator_page.context import CONTEXT, PROBLEMS, SESSION, PageContext, get_context, get_session, show
+from bots.operator_page.context import (
+    CHAT_TITLES,
+    CONTEXT,
+    PROBLEMS,
+    SESSION,
+    PageContext,
+    get_context,
+    get_session,
+    show,
+)
 from bots.operator_page.live_log import show_log, stream_log
 from bots.operator_page.sessions import COOKIE, Sessions, TooManyAttempts
 from bots.operator_page.teaching import review_answer, show_taught, show_teach_form, teach
@@ -144,7 +153,11 @@ def _make_guard(sessions: Sessions) -> Callable[..., Awaitable[web.StreamRespons
         if session is None:
             raise web.HTTPForbidden(text="Sign in first.")
         if request.path != LOG_STREAM:
-            request[PROBLEMS] = await get_context(request).find_problems()
+            context = get_context(request)
+            request[PROBLEMS] = await context.find_problems()
+            # Where the journal cannot be read, those pages say so that need it.
+            with suppress(StoreError):
+                request[CHAT_TITLES] = await context.reports.get_chat_titles()
         if request.method == "POST" and not session.accepts(str((await request.post()).get("form_token", ""))):
             raise web.HTTPForbidden(text="This form is not from this page, or too old. Open it again.")
         return await handler(request)

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from bots.operator_page.context import clean_input, get_context, get_days, get_number, show
+from bots.operator_page.context import CHAT_TITLES, clean_input, get_context, get_days, get_number, name_chat, show
 from bots.operator_page.waterfall import get_total_ms, to_rows
 from core.formatting import today
 from core.language.topics import Topic, group_by_topic
@@ -40,8 +40,9 @@ async def show_questions(request: web.Request) -> web.StreamResponse:
     now = datetime.now(UTC)
     texts = {name: clean_input(query.get(name, "")[:MAX_FILTER_CHARS]) for name in ("platform", "chat", "text")}
     since = now - timedelta(days=days)
+    chat_id = _find_chat(request, texts["chat"])
     outcome = to_outcome(query.get("outcome", ""))
-    question_filter = QuestionFilter(since, outcome, texts["platform"], texts["chat"], texts["text"])
+    question_filter = QuestionFilter(since, outcome, texts["platform"], chat_id, texts["text"])
     before_number = int(query["before"]) if re.fullmatch("[0-9]{1,9}", query.get("before", "")) else None
     rows, counts = await asyncio.gather(
         reports.list_questions(question_filter, PAGE_SIZE + 1, before_number),
@@ -62,6 +63,12 @@ async def show_questions(request: web.Request) -> web.StreamResponse:
         "newest": urlencode(filters),
     }
     return show(request, "questions.html", values)
+
+
+def _find_chat(request: web.Request, text: str) -> str:
+    """Return the id of the chat that is called so, if any is; else the text, which may be an id."""
+    titles = request.get(CHAT_TITLES, {})
+    return next((chat for (_, chat), title in titles.items() if title.casefold() == text.casefold()), text)
 
 
 async def show_question(request: web.Request) -> web.StreamResponse:
@@ -142,8 +149,10 @@ def _to_group(topic: Topic, questions: Sequence[ListedQuestion]) -> Mapping[str,
 async def show_sources(request: web.Request) -> web.StreamResponse:
     """Show every source with its state."""
     context = get_context(request)
-    live = [(name, source.kind) for name, source in context.settings.sources.items() if isinstance(source, LiveSource)]
-    return show(request, "sources.html", {"states": await context.source_refresher.states(), "live": live})
+    settings = context.settings
+    live = [(name, source.kind) for name, source in settings.sources.items() if isinstance(source, LiveSource)]
+    states = await context.source_refresher.states()
+    return show(request, "sources.html", {"states": states, "live": live, "describe": settings.describe_source})
 
 
 async def show_feedback(request: web.Request) -> web.StreamResponse:
@@ -185,9 +194,12 @@ async def show_usage(request: web.Request) -> web.StreamResponse:
     by_chat = [replace(share, answers=0) if share.values[3] in NO_ANSWERS else share for share in usage_shares]
     by_day = _add_up(by_chat, lambda share: (share.values[0],))
     chats = sorted(_add_up(by_chat, lambda share: share.values[1:3]), key=lambda share: -share.answers)
+    named_chats = [
+        replace(share, values=(share.values[0], name_chat(request, *share.values))) for share in chats[:MAX_CHATS]
+    ]
     values = {
         "by_day": sorted(by_day, key=lambda share: share.values, reverse=True),
-        "chats": chats[:MAX_CHATS],
+        "chats": named_chats,
         "outcomes": outcomes,
         "no_answers": sum(outcomes[name] for name in NO_ANSWERS),
         "chat_count": len(chats),

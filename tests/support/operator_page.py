@@ -46,6 +46,7 @@ PAGES = ("/", "/unanswered", "/taught", "/sources", "/feedback", "/usage", "/log
 READER = "a-token-to-read-with"
 OWNER = "a-token-to-teach-with"
 GROUP = ConversationKey("telegram", "-1001957348")
+TITLES = {GROUP: "Rocket users"}
 CHANNEL = ConversationKey("discord", "1187345023")
 SPANS = (
     Span("understand", 4, 310),
@@ -127,7 +128,8 @@ async def operator_page(
 
 
 def make_message(number: int, text: str, key: ConversationKey = GROUP, author: str = "Ann") -> Message:
-    return Message(str(number), key, str(40 + number % 7), author, text, datetime.now(UTC), addressed=True, bot="9")
+    message = Message(str(number), key, str(40 + number % 7), author, text, datetime.now(UTC), addressed=True, bot="9")
+    return replace(message, chat_title=TITLES.get(key, ""))
 
 
 def make_passage(number: int, title: str, path: str, excerpt: str, score: float) -> TracedPassage:

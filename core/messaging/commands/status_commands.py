@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections.abc import Mapping
 from datetime import date
 
 from core.answering.introduction import describe_agents, suggest_questions
@@ -13,6 +14,7 @@ from core.formatting import format_age, format_code, format_cost, format_duratio
 from core.messaging.commands.context import DEFAULT_DAYS, CommandContext, CommandRequest
 from core.messaging.policy.command_table import help_text
 from core.storage.overrides import GLOBAL_SCOPE, AuditEntry, override_key
+from core.storage.reports import ReportRepository
 from core.storage.usage import DailyStatistics, StatisticsRepository, first_day
 from core.types import SourceState
 from core.version import get_version
@@ -88,7 +90,8 @@ async def show_statistics(context: CommandContext, request: CommandRequest) -> s
 
 async def show_sources(context: CommandContext, request: CommandRequest) -> str:
     """List the knowledge with its amount and age."""
-    sources = context.visible_settings(request).sources
+    settings = context.visible_settings(request)
+    sources = settings.sources
     texts = request.texts
     if not sources:
         return texts.sources_none
@@ -99,7 +102,9 @@ async def show_sources(context: CommandContext, request: CommandRequest) -> str:
         state_text = (
             _format_state(state, texts, show_errors=request.role != "everyone") if state else texts.source_unknown_state
         )
-        lines.append(f"- **{name}** ({source_settings.kind}): {state_text}{_format_overrides(context, name, texts)}")
+        description = settings.describe_source(name)
+        title = f"- **{name}** ({source_settings.kind})" + (f", {description}" if description else "")
+        lines.append(f"{title}: {state_text}{_format_overrides(context, name, texts)}")
     return f"{texts.sources_listed}\n\n" + "\n".join(lines)
 
 
@@ -111,10 +116,10 @@ async def show_audit(context: CommandContext, request: CommandRequest) -> str:
         for entry in await context.audit.get_newest(count, chat=request.chat_filter)
         if request.can_see_all_chats or not _is_about_hidden_source(context, entry, request)
     ]
-    return (
-        "\n".join(_format_entry(entry, request.texts, show_chat=request.can_see_all_chats) for entry in entries)
-        or request.texts.audit_empty
-    )
+    titles = None
+    if request.can_see_all_chats:
+        titles = await ReportRepository(context.journal.database).get_chat_titles()
+    return "\n".join(_format_entry(entry, request.texts, titles) for entry in entries) or request.texts.audit_empty
 
 
 async def show_help(context: CommandContext, request: CommandRequest) -> str:
@@ -148,8 +153,13 @@ def _is_about_hidden_source(context: CommandContext, entry: AuditEntry, request:
     return is_gone or context.names_hidden_source(f"{entry.command} {entry.subject}", request)
 
 
-def _format_entry(entry: AuditEntry, texts: Messages, *, show_chat: bool) -> str:
-    chat_text = texts.audit_chat.format(chat=format_code(f"{entry.platform}:{entry.chat}")) if show_chat else ""
+def _format_entry(entry: AuditEntry, texts: Messages, titles: Mapping[tuple[str, str], str] | None) -> str:
+    """Return the line of an entry; its chat is in it where the titles of chats are given."""
+    chat_text = ""
+    if titles is not None:
+        chat = format_code(f"{entry.platform}:{entry.chat}")
+        title = titles.get((entry.platform, entry.chat), "")
+        chat_text = texts.audit_chat.format(chat=f"{chat} ({format_code(title)})" if title else chat)
     change = f": {format_code(entry.before)} → {format_code(entry.after)}" if entry.before or entry.after else ""
     subject = f", {format_code(entry.subject)}" if entry.subject else ""
     origin = f"{format_code(entry.author_id)}{chat_text}, {format_code('/' + entry.command)}"

@@ -317,7 +317,16 @@ class TestWhatIsShown:
             assert ">Up<" not in feedback
             usage = to_text(html.fromstring(await read(client, "/usage?days=30")))
             assert "qwen3:32b" in usage
-            assert "discord 1187345023" in usage
+            assert "discord 1187345023" in usage, "nobody said what it is called"
+            assert "telegram Rocket users" in usage
+            for path in ("/", "/unanswered", "/feedback"):
+                text = to_text(html.fromstring(await read(client, path)))
+                assert "telegram Rocket users" in text, path
+                assert GROUP.chat not in text, path
+            assert GROUP.chat in to_text(html.fromstring(await read(client, "/questions/2")))
+            lines = html.fromstring(await read(client, "/?chat=rocket%20users")).xpath("//ol[@class='list']/li")
+            assert lines
+            assert all("telegram Rocket users" in to_text(line) for line in lines)
             assert "Answers 28" in usage
             assert "answered nobody" not in usage
 

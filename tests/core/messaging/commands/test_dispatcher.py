@@ -673,6 +673,10 @@ async def test_sources_lists_amount_and_age(journal: Journal, refresher: FolderR
     output = await bot.deliver(says("sources", person=ANN))
     assert "- **docs** (faq): 3 passages in 1 document, refreshed 0 s ago" in output
     assert "- **live** (faq): queried live, or kept elsewhere" in output
+    agents = {"one": {"sources": ["docs"], "description": "how to build a rocket"}, "two": {"sources": ["live"]}}
+    described_bot = Bot.of(journal, refresher=refresher, sources=extra_sources, agents=agents)
+    output = await described_bot.deliver(says("sources", person=ANN))
+    assert "- **docs** (faq), how to build a rocket: 3 passages" in output
     refresher.progress = (12, 60, 90.0)
     output = await bot.deliver(says("sources", person=ANN))
     assert "being refreshed now: 12 of 60 documents read, 2 min left" in output
@@ -916,7 +920,7 @@ async def test_the_audit_says_who_when_where_what_before_and_after(journal: Jour
     bot = Bot.of(journal)
     await bot.deliver(says("mode", "auto"))
     await bot.deliver(says("mode", "off", person=ANN))
-    await bot.deliver(replace(says("mode", "off"), key=ConversationKey("test", "hall")))
+    await bot.deliver(replace(says("mode", "off"), key=ConversationKey("test", "hall"), chat_title="The `Hall`"))
     hall, refused_entry, changed_entry = await bot.entries()
     assert (changed_entry.subject, changed_entry.before, changed_entry.after) == ("test:room mode", "mention", "auto")
     assert (changed_entry.author_id, changed_entry.chat, changed_entry.outcome) == (OWNER, "room", "changed")
@@ -925,7 +929,7 @@ async def test_the_audit_says_who_when_where_what_before_and_after(journal: Jour
     chat_audit = await bot.deliver(says("audit"))
     assert "`1`, `/mode auto`: changed, `test:room mode`: `mention` → `auto`" in chat_audit
     assert "hall" not in chat_audit
-    assert "in `test:hall`" in await bot.deliver(says("audit", private=True))
+    assert "in `test:hall` (`The 'Hall'`)" in await bot.deliver(says("audit", private=True))
     assert len((await bot.deliver(says("audit", "1", private=True))).splitlines()) == 1
 
 
