@@ -39,6 +39,10 @@ from core.settings import OperatorPageSettings
 
 _log = get_logger(__name__)
 
+# What the library says of an address that leads nowhere.
+UNEXPLAINED = "404: Not Found"
+NO_SUCH_PAGE = "There is no such page."
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 STATIC = Path(__file__).parent / "static"
@@ -124,7 +128,7 @@ async def _show_errors(request: web.Request, handler: Handler) -> web.StreamResp
         raise
     except web.HTTPException as error:
         status = error.status
-        text = error.text or error.reason
+        text = NO_SUCH_PAGE if error.text == UNEXPLAINED else error.text or error.reason
     except StoreError as error:
         _log.error("operator_page.unreadable", error=str(error))
         status = 503
@@ -214,7 +218,7 @@ def _make_sign_in(sessions: Sessions) -> Handler:
             return show(request, "sign_in.html", {"problem": problem}, status=429)
         if session_id is None:
             _log.warning("operator_page.sign_in_refused", peer=address)
-            return show(request, "sign_in.html", {"problem": "This token is not right."}, status=403)
+            return show(request, "sign_in.html", {"problem": "Wrong token."}, status=403)
         _log.info("operator_page.signed_in", peer=address)
         response = web.Response(status=303, headers={"Location": "/"})
         is_secure = "https" in (request.scheme, request.headers.get("X-Forwarded-Proto", ""))

@@ -18,10 +18,18 @@ from bots.operator_page.waterfall import get_total_ms, to_rows
 from core.formatting import today
 from core.language.topics import Topic, group_by_topic
 from core.settings import LiveSource
-from core.storage.reports import OUTCOMES, ListedQuestion, QuestionFilter, QuestionReport, RatingFilter, to_outcome
+from core.storage.details import WEAK_ANSWERS
+from core.storage.reports import (
+    OUTCOMES,
+    ListedQuestion,
+    QuestionFilter,
+    QuestionReport,
+    RatingFilter,
+    to_outcome,
+)
 from core.storage.usage import NO_ANSWERS, TokenUsage, UsageShare, first_day, group_by_agent, total_usage
 from core.types import DOWN, UP, Citation
-from core.types.replies import Trace
+from core.types.replies import MAX_EXCERPT_CHARS, Trace
 
 PAGE_SIZE = 50
 MAX_UNANSWERED = 500
@@ -91,6 +99,7 @@ async def show_question(request: web.Request) -> web.StreamResponse:
         "citations": citations,
         "trace": trace,
         "passages": passages,
+        "max_excerpt_chars": MAX_EXCERPT_CHARS,
         "cited": {item.passage_id: item.n for item in citations},
         "waterfall": to_rows(trace),
         "total_ms": get_total_ms(trace),
@@ -142,8 +151,14 @@ async def show_unanswered(request: web.Request) -> web.StreamResponse:
 
 def _to_group(topic: Topic, questions: Sequence[ListedQuestion]) -> Mapping[str, Any]:
     members = [questions[index] for index in topic.members]
-    reasons = Counter(question.detail or question.state for question in members)
+    reasons = Counter(_to_reason(question) for question in members)
     return {"words": topic.words, "typical": questions[topic.typical], "members": members, "reasons": reasons}
+
+
+def _to_reason(question: ListedQuestion) -> str:
+    """Return why a question counts as unanswered: an answer that lacks nothing was found bad by somebody."""
+    is_disliked = question.state == "answered" and question.detail not in WEAK_ANSWERS
+    return "thumbs down" if is_disliked else question.detail or question.state
 
 
 async def show_sources(request: web.Request) -> web.StreamResponse:

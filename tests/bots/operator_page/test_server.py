@@ -510,6 +510,16 @@ class TestTeaching:
         ]
         assert entries[0].chat == GROUP.chat
 
+    async def test_an_owner_approves_what_they_write_at_once(self, page: Page) -> None:
+        await answered(page.journal, make_message(1, "Does it use Redis?"), NOTHING)
+        async with browser(page, OWNER) as client:
+            form = {"form_token": await get_form_token(client), "question": "Is Redis used?", "answer": "No."}
+            async with client.post("/questions/1/teach", data={**form, "action": "approve"}) as response:
+                assert "Answer 1 is approved" in await response.text()
+        assert len(await TaughtAnswerRepository(page.journal.database).list_answers("approved")) == 1
+        entries = await Audit(page.journal.database).get_newest(9)
+        assert [(entry.subject, entry.after) for entry in entries] == [("faq 1", "approve"), ("learned 1", "")]
+
     async def test_an_answer_taught_to_a_closed_thread_stays_in_that_thread(self, page: Page) -> None:
         question = replace(make_message(1, "Whom do we lay off?"), key=replace(GROUP, thread="t"))
         await answered(page.journal, replace(question, thread_state=ThreadState(is_restricted=True)), NOTHING)
