@@ -140,7 +140,8 @@ async def show_help(context: CommandContext, request: CommandRequest) -> str:
     if request.message.origin.purpose != "welcome":
         return help_text(settings, request.role, texts, spell)
     sources = describe_agents(settings.retrieval_agents(), texts)
-    paragraphs = [texts.greeting.format(name=settings.name, sources=sources), texts.help_how_to_ask]
+    how_to_ask = texts.help_how_to_ask.format(ask=spell("ask"))
+    paragraphs = [texts.greeting.format(name=settings.name, sources=sources), how_to_ask]
     if setting := adapter.privacy_setting if adapter else "":
         paragraphs.append(texts.welcome_privacy.format(setting=setting))
     return "\n\n".join([*paragraphs, f"{spell('help')}: {texts.command_summaries['help']}"])

@@ -280,7 +280,8 @@ def help_text(
     )
     intro = texts.help_intro.format(name=settings.name)
     agents = describe_agents(settings.retrieval_agents(), texts)
-    paragraphs = (intro, agents, texts.help_how_to_ask, texts.help_commands, commands)
+    how_to_ask = texts.help_how_to_ask.format(ask=spell("ask"))
+    paragraphs = (intro, agents, how_to_ask, texts.help_commands, commands)
     return "\n\n".join(paragraphs)
 
 

@@ -880,7 +880,7 @@ async def test_the_digest_groups_what_found_no_answer(journal: Journal) -> None:
     lines = (await bot.deliver(says("digest"))).splitlines()
     assert "- Messages: 3, of which 0 answered, 0 ignored, 3 failed" in lines
     assert "- Ratings: 👍 0, 👎 0" in lines
-    assert "**Without a good answer: 3 questions**, by topic. `/learn` and `/faq` teach me." in lines
+    assert "**Questions without a good answer: 3**, by topic. `/learn` and `/faq` teach me." in lines
     assert lines[-2].startswith("- 2× `")
     assert lines[-1] == "- 1× `Which licence?`"
     assert "- Ratings" not in await bot.deliver(says("digest", person=ANN)), "members are refused"
