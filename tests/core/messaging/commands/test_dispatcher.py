@@ -155,7 +155,8 @@ def test_a_question_that_begins_with_a_commands_name_is_told_from_it(name: str, 
 def test_help_shows_what_its_reader_may_do() -> None:
     everyone = help_text(settings())
     owner = help_text(settings(), "owner")
-    assert "/sources" in everyone
+    assert "`/sources`" in everyone, "its arguments are for owners"
+    assert "`/sources [on|off|scale]" in owner
     assert "/pause" not in everyone
     assert "`/pause [MINUTES|SOURCE]`" in owner
     assert "/reload" in owner
