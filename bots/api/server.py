@@ -53,11 +53,15 @@ RETRY_HEADERS = {"Retry-After": "5"}
 
 @asynccontextmanager
 async def serve_api(
-    settings: ApiSettings, live: LiveSettings, answer: AnswerFunction, deps: AnswerDependencies, max_running: int
+    settings: ApiSettings,
+    live: LiveSettings,
+    answer: AnswerFunction,
+    get_deps: Callable[[], AnswerDependencies],
+    max_running: int,
 ) -> AsyncIterator[int]:
     """Serve inside the block, which receives the port. At most `max_running` answers are written at the same time.
 
-    `deps` are those of answers, for searches.
+    `get_deps` returns those of answers, for searches.
 
     Raises `UsageError` for an address that cannot be listened on, and for a token that is too short.
     """
@@ -71,7 +75,7 @@ async def serve_api(
     page = PageServer(settings.page, page_answers) if settings.page.enabled else None
     words = make_filter(deps.settings.outgoing, API_PLATFORM)
     async with (
-        open_endpoint(partial(_open_knowledge, answers, deps)) as mcp_endpoint,
+        open_endpoint(partial(_open_knowledge, answers, get_deps)) as mcp_endpoint,
         serve_application(
             _make_application(
                 settings, ApiServer(tokens, settings.allowed_origins, answers, mcp_endpoint, page, words=words)
@@ -94,8 +98,10 @@ def _make_application(settings: ApiSettings, server: ApiServer) -> web.Applicati
     return application
 
 
-async def _open_knowledge(answers: ClientAnswers, deps: AnswerDependencies, client: str) -> Knowledge:
+async def _open_knowledge(answers: ClientAnswers, get_deps: Callable[[], AnswerDependencies], client: str) -> Knowledge:
     """Return what the tools of a client reach."""
+    # First: what is added meanwhile is not judged.
+    deps = get_deps()
     visible_sources = await answers.find_visible_sources(client)
 
     async def ask(text: str) -> Reply:

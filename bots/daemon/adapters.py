@@ -26,7 +26,7 @@ from core.settings import (
 )
 from core.storage.chat_history import ChatHistory
 from core.storage.messages import Journal
-from core.storage.overrides import LiveSettings, RuntimeOverrides
+from core.storage.overrides import LiveSettings
 from core.types import ConversationKey, Message
 
 _log = get_logger(__name__)
@@ -42,16 +42,17 @@ ALL_INTERFACES = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 (compared with, 
 START_PATIENCE_S = 5.0
 
 
-def make_adapters(settings: Settings, journal: Journal, *, read_only: bool = False) -> list[Adapter]:
+def make_adapters(live: LiveSettings, journal: Journal, *, read_only: bool = False) -> list[Adapter]:
     """Return an adapter per configured bot; `read_only` ones post nothing.
 
     Raises `UsageError` when there is neither a bot nor an API, or when two bots are the same one.
     """
+    settings = live.settings
     if conflicts := find_token_conflicts(settings):
         raise UsageError(conflicts[0])
     adapters: list[Adapter] = []
     for name, _, section in settings.get_bots():
-        adapter = _make_adapter(settings, section, journal, name, read_only=read_only)
+        adapter = _make_adapter(live, section, journal, name, read_only=read_only)
         adapters.append(NamespacedAdapter(name, adapter) if name else adapter)
     if not adapters and settings.api.port is None:
         raise UsageError(NO_PLATFORM)
@@ -137,8 +138,9 @@ def _get_listen_address(section: PlatformSettings) -> tuple[str, int]:
 
 
 def _make_adapter(
-    settings: Settings, section: PlatformSettings, journal: Journal, name: str, *, read_only: bool
+    live: LiveSettings, section: PlatformSettings, journal: Journal, name: str, *, read_only: bool
 ) -> Adapter:
+    settings = live.settings
     get_commented_chats = settings.auto_comment.get_chats
     if isinstance(section, TelegramSettings):
         # Each bot numbers its updates. The part of a token before the colon is the bot's id, not a secret.
@@ -153,7 +155,7 @@ def _make_adapter(
             section,
             positions,
             bot_message_chats=get_commented_chats("discord"),
-            get_sources=make_source_lookup(settings, journal),
+            get_sources=make_source_lookup(live),
             read_only=read_only,
         )
     if isinstance(section, SlackSettings):
@@ -174,13 +176,13 @@ def _make_adapter(
     return _load_class("..http.adapter:HttpAdapter")(section, read_only=read_only, is_unnamed=is_unnamed)
 
 
-def make_source_lookup(settings: Settings, journal: Journal) -> Callable[[Message], Sequence[str]]:
+def make_source_lookup(live: LiveSettings) -> Callable[[Message], Sequence[str]]:
     """Return what names the sources that may be suggested where a message stands."""
-    permissions = Permissions(LiveSettings(settings, RuntimeOverrides(journal.database)))
+    permissions = Permissions(live)
 
     def get_sources(message: Message) -> Sequence[str]:
         visible_sources = permissions.visible_sources(message)
-        return [name for name in settings.sources if visible_sources is None or name in visible_sources]
+        return [name for name in live.settings.sources if visible_sources is None or name in visible_sources]
 
     return get_sources
 

@@ -23,5 +23,5 @@ async def open_api(settings: Settings, daemon: Daemon) -> AsyncIterator[None]:
         return
     from bots.api.server import serve_api
 
-    async with serve_api(settings.api, daemon.live, daemon.answer, daemon.app.deps, settings.run.workers):
+    async with serve_api(settings.api, daemon.live, daemon.answer, daemon.app.get_deps, settings.run.workers):
         yield

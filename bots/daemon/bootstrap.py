@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -68,16 +69,19 @@ if TYPE_CHECKING:
     from core.storage.feedback import FeedbackRepository
     from core.storage.leases import Leases
     from core.storage.messages import Journal
-    from core.storage.overrides import LiveSettings
+    from core.storage.overrides import LiveSettings, TakeUp
     from core.storage.refresh_state import RefreshStateRepository
     from knowledge.ingestion.sync import SyncProgress
 
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class App:
-    """Everything that answers questions, opened and wired."""
+    """Everything that answers questions, opened and wired.
+
+    `shared_library` is for whoever keeps it longer than an answer takes: `take_up` renews it.
+    """
 
     settings: Settings
     deps: AnswerDependencies
@@ -87,6 +91,44 @@ class App:
     models: RoleChatModel | None
     answer_service: AnswerService
     parser: Parser
+    shared_library: Library
+    metrics_recorder: MetricsRecorder | None = None
+    _former_libraries: list[KnowledgeLibrary] = field(default_factory=list)
+
+    def get_deps(self) -> AnswerDependencies:
+        """Return what answers are made with."""
+        return self.deps
+
+    async def take_up(self, settings: Settings, live: LiveSettings) -> None:
+        """Answer from the sources and agents of other settings from now on, without the words that never leave now.
+
+        Answers in progress end as they began. Raises `KimasError`; then nothing has changed.
+        """
+        library = KnowledgeLibrary(settings, self.store, self.embedder, metrics_recorder=self.metrics_recorder)
+        try:
+            await library.load()
+            prompts = await _read_prompts(settings)
+        except BaseException:
+            await library.close()
+            raise
+        overridden_library = OverriddenLibrary(library, live.overrides, settings)
+        self.deps = replace(self.deps, settings=settings, library=overridden_library, prompts=prompts)
+        self.answer_service = _with_deps(self.answer_service, self.deps, self.store)
+        if isinstance(self.shared_library, OverriddenLibrary):
+            self.shared_library.follow(overridden_library)
+        # It has connections that answers in progress use.
+        self._former_libraries.append(self.library)
+        self.library = library
+        self.settings = settings
+
+    async def reload_library(self, sources: Collection[str]) -> None:
+        """Let questions see what has changed in sources."""
+        await self.library.reload(sources)
+
+    async def close(self) -> None:
+        """Close the libraries. Idempotent."""
+        for library in (self.library, *self._former_libraries):
+            await library.close()
 
     async def warm_up(self) -> None:
         """Load what the first question would otherwise wait for: the clients of the models, the passages in memory."""
@@ -140,8 +182,8 @@ class App:
 
         repository = RefreshStateRepository(database)
         context = replace(self._make_refresh_context(repository), throttled=True, leases=leases)
-        reload = self.library.reload
-        return RefreshScheduler(self.settings, context, repository, reload, metrics_recorder=metrics_recorder)
+        recorder = metrics_recorder
+        return RefreshScheduler(self.settings, context, repository, self.reload_library, metrics_recorder=recorder)
 
     def _make_refresh_context(self, refresh_repository: RefreshStateRepository) -> RefreshContext:
         settings = self.settings
@@ -199,7 +241,8 @@ async def open_app(
         if with_answers and not database:
             database = await _open_database_if_needed(settings, model, stack)
         live = live or (make_live_settings(settings, database) if database else None)
-        deps = await _make_deps(settings, OverriddenLibrary(library, live) if live else library, reranker, model, stack)
+        answer_library = OverriddenLibrary(library, live.overrides, settings) if live else library
+        deps = await _make_deps(settings, answer_library, reranker, model, stack)
         deps = replace(deps, head_starts=HeadStartPolicy(settings.context, metrics_recorder))
         outgoing = OutgoingFilter.open(settings.outgoing)
         stack.push_async_callback(outgoing.close)
@@ -207,7 +250,10 @@ async def open_app(
         answer_service = replace(answer_service, outgoing=outgoing)
         tune_interpreter()
         pool = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))
-        yield App(settings, deps, library, store, embedder, models, answer_service, parser or pool)
+        opened_parts = (deps, library, store, embedder, models, answer_service, parser or pool)
+        app = App(settings, *opened_parts, copy(answer_library), metrics_recorder)
+        stack.push_async_callback(app.close)
+        yield app
 
 
 def _make_answer_service(
@@ -216,9 +262,29 @@ def _make_answer_service(
     settings = deps.settings
     if not (database and live and (deps.model or settings.cache.enabled)):
         return AnswerService(deps)
+    return make_answer_service(deps, _make_get_versions(settings, store), database, live)
+
+
+def _make_get_versions(settings: Settings, store: Store) -> GetVersions:
     # An answer from results that are no longer shown must not be reused.
-    versions = SourceVersions(ExpiryFilteringStore(store, settings.sources, settings.data_dir))
-    return make_answer_service(deps, versions.get_versions, database, live)
+    return SourceVersions(ExpiryFilteringStore(store, settings.sources, settings.data_dir)).get_versions
+
+
+def _with_deps(service: AnswerService, deps: AnswerDependencies, store: Store) -> AnswerService:
+    """Return the service with other settings and another library, and what it counts as it is."""
+    settings = deps.settings
+    answers = service.cached_answers
+    if answers:
+        answers = replace(
+            answers,
+            cache=answers.cache.for_fingerprint(fingerprint(settings, deps.prompts)),
+            library=deps.library,
+            get_versions=_make_get_versions(settings, store),
+            sources=tuple(settings.sources),
+        )
+    outgoing = replace(service.outgoing, settings=settings.outgoing) if service.outgoing else None
+    deps = replace(deps, image_quota=service.deps.image_quota)
+    return replace(service, deps=deps, cached_answers=answers, outgoing=outgoing)
 
 
 async def _open_embedder(settings: Settings, stack: AsyncExitStack) -> Embedder:
@@ -233,9 +299,12 @@ async def _make_deps(
     if reranker is None:
         reranker = make_reranker(settings.knowledge.search, settings.data_dir / "models")
         stack.push_async_callback(reranker.close)
+    return AnswerDependencies(settings, library, reranker, model, await _read_prompts(settings), REWRITES)
+
+
+async def _read_prompts(settings: Settings) -> Prompts:
     agent_prompts = {name: agent.prompts for name, agent in settings.agents.items()}
-    prompts = await asyncio.to_thread(Prompts.read, settings.prompts, agent_prompts)
-    return AnswerDependencies(settings, library, reranker, model, prompts, REWRITES)
+    return await asyncio.to_thread(Prompts.read, settings.prompts, agent_prompts)
 
 
 async def _open_store(settings: Settings, embedder: Embedder, stack: AsyncExitStack, *, rebuild: bool) -> Store:
@@ -304,6 +373,7 @@ def make_dispatcher(
     *,
     refresher: SourceRefresher | None = None,
     reload_settings: SettingsLoader | None = None,
+    take_up: TakeUp | None = None,
     library: Library | None = None,
     moderator: Moderator | None = None,
     commands: Sequence[Command] | None = None,
@@ -317,7 +387,8 @@ def make_dispatcher(
     from core.storage.overrides import Audit
 
     audit = Audit(journal.database, lambda: live.settings.administration.audit_days)
-    context = CommandContext(live, journal, audit, Permissions(live), refresher, reload_settings, library, moderator)
+    steering = (refresher, reload_settings, take_up, library, moderator)
+    context = CommandContext(live, journal, audit, Permissions(live), *steering)
     return CommandDispatcher(context, COMMANDS if commands is None else commands, extra_handlers)
 
 
@@ -356,7 +427,7 @@ def make_inbox(
     stages = MessageStages(
         Gate(live, ChatHistory(database), library, permissions, second_opinion),
         dispatcher,
-        Commenter(settings, journal, answer, permissions, library),
+        Commenter(live, journal, answer, permissions, library),
         FeedbackHandler(settings, journal, feedback_repository, permissions),
         HandoffHandler(settings, journal, TaughtAnswerRepository(database), permissions),
     )
@@ -403,7 +474,7 @@ async def open_daemon(
     await live.publish_audiences(settings)
     if leases:
         leases.before_rejoin = live.overrides.republish_audiences
-    platform_adapters = make_adapters(settings, journal, read_only=dry_run)
+    platform_adapters = make_adapters(live, journal, read_only=dry_run)
     adapters = [DryRunAdapter(adapter) for adapter in platform_adapters] if dry_run else platform_adapters
     parser = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))
     feed_followers = make_feed_followers(settings, adapters, journal, parser)
@@ -411,13 +482,14 @@ async def open_daemon(
         startup_task = startup_tasks.create_task(start_opening(adapters, stack))
         make_app = partial(open_app, settings, database=journal.database, live=live, parser=parser)
         app = await enter_when_reachable(stack, partial(make_app, metrics_recorder=recorder))
-    library = app.deps.library
+    library = app.shared_library
     scheduler = app.make_refresh_scheduler(journal.database, recorder, leases)
     dispatcher = make_dispatcher(
         live,
         journal,
         refresher=scheduler,
         reload_settings=reload_settings,
+        take_up=partial(take_up_knowledge, app, scheduler, live, leases),
         library=library,
         moderator=app.answer_service.get_moderator(),
     )
@@ -429,6 +501,19 @@ async def open_daemon(
     alerts = make_alerts(live, journal.database, monitor, inbox.handler_for, startup_task.result())
     parts = (app, alerts.sender.adapters, feed_followers, inbox, journal, scheduler, monitor, alerts)
     return Daemon(*parts, live, answer, sharing)
+
+
+async def take_up_knowledge(
+    app: App, scheduler: RefreshScheduler, live: LiveSettings, leases: Leases | None, settings: Settings
+) -> None:
+    """Answer from the sources of other settings from now on: the new ones are read meanwhile. Raises `KimasError`."""
+    from bots.daemon.sharing import require_reachable_store
+
+    if leases and not stored_sources(app.settings.sources):
+        await require_reachable_store(settings, leases)
+    await scheduler.purge_passages_for_others(settings)
+    await app.take_up(settings, live)
+    await scheduler.take_up(settings)
 
 
 def require_knowledge(app: App) -> None:

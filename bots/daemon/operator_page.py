@@ -34,7 +34,7 @@ async def open_operator_page(settings: Settings, daemon: Daemon) -> AsyncIterato
     secrets = get_secret_values(settings)
     with buffered_logs(secrets) as log_buffer:
         context = make_context(
-            settings,
+            daemon.live,
             daemon.journal.database,
             daemon.refresh_scheduler,
             log_buffer,

@@ -66,14 +66,15 @@ async def join_daemons(settings: Settings, database: Database) -> AsyncIterator[
     """
     async with open_leases(database, settings.journal.lease_s) as leases:
         if leases:
-            await _check_store(settings, leases)
+            await require_reachable_store(settings, leases)
             await leases.acquire(DAEMON_PREFIX + leases.owner)
             database.owner = leases.owner
             _log.info("daemon.joined", owner=leases.owner, others=await leases.count_others())
         yield leases
 
 
-async def _check_store(settings: Settings, leases: Leases) -> None:
+async def require_reachable_store(settings: Settings, leases: Leases) -> None:
+    """Raise `UsageError` beside another daemon where passages are on this machine. Raises `StoreError`."""
     if settings.knowledge.store.provider == "weaviate" or not stored_sources(settings.sources):
         return
     if await leases.count_others():

@@ -167,6 +167,7 @@ def to_message(
             is_restricted=location.is_private_thread,
             is_shared=is_followed if location.thread and not bot_kind else None,
         ),
+        chat_title=reader.get_channel_title(location.chat),
     )
 
 

@@ -48,6 +48,11 @@ class Reader:
     own_roles: Collection[str] = ()
     names: Mapping[str, str] = field(default_factory=dict)
 
+    def get_channel_title(self, channel: str) -> str:
+        """Return what a channel is called, or "" for one that is not known."""
+        name = self.names.get(channel, "")
+        return f"#{name}" if name else ""
+
     def get_attached_text(self, message: Json) -> str:
         """Return what is shown below a message's own text, without what it forwards."""
         return self._join(message, _PARTS, self.resolve_mentions(message)[1])

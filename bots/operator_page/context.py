@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -19,7 +20,7 @@ from core.ports import SourceRefresher
 from core.settings import Settings
 from core.storage.engine import Database
 from core.storage.lessons import TaughtAnswerRepository
-from core.storage.overrides import Audit, LiveSettings, RuntimeOverrides
+from core.storage.overrides import Audit, LiveSettings
 from core.storage.reports import ReportRepository
 from core.storage.usage import UsageRepository
 
@@ -29,13 +30,15 @@ FindProblems = Callable[[], Awaitable[Sequence[str]]]
 
 SESSION = web.RequestKey("SESSION", Session)
 PROBLEMS = web.RequestKey("PROBLEMS", Sequence[str])
+# What chats are called, by platform and id.
+CHAT_TITLES = web.RequestKey("CHAT_TITLES", Mapping[tuple[str, str], str])
 
 
 @dataclass(frozen=True, slots=True)
 class PageContext:
     """The data of the page: the journal, the sources, the log, and what is wrong just now (`find_problems`)."""
 
-    settings: Settings
+    live: LiveSettings
     renderer: PageRenderer
     reports: ReportRepository
     usage: UsageRepository
@@ -48,9 +51,14 @@ class PageContext:
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     streams: set[asyncio.Task[Any]] = field(default_factory=set)
 
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self.live.settings
+
 
 def make_context(
-    settings: Settings,
+    live: LiveSettings,
     database: Database,
     source_refresher: SourceRefresher,
     log_buffer: LogBuffer,
@@ -60,13 +68,13 @@ def make_context(
 ) -> PageContext:
     """Return the context of a page over one database."""
     return PageContext(
-        settings,
-        PageRenderer(secrets, bot_name=settings.name),
+        live,
+        PageRenderer(secrets, bot_name=live.settings.name),
         ReportRepository(database),
         UsageRepository(database),
         TaughtAnswerRepository(database),
-        Permissions(LiveSettings(settings, RuntimeOverrides(database))),
-        Audit(database, lambda: settings.administration.audit_days),
+        Permissions(live),
+        Audit(database, lambda: live.settings.administration.audit_days),
         source_refresher,
         log_buffer,
         find_problems,
@@ -95,10 +103,22 @@ def show(
     notice = ""
     if session and status == 200:
         notice, session.notice = session.notice, ""
-    problems = request.get(PROBLEMS, ())
-    shared = {"session": session, "notice": notice, "problems": problems, "path": request.path, "problem": ""}
+    shared = {
+        "session": session,
+        "notice": notice,
+        "problems": request.get(PROBLEMS, ()),
+        "path": request.path,
+        "problem": "",
+        "name_chat": partial(name_chat, request),
+    }
     html = context.renderer.render(template, **{**shared, "status": status, **(values or {})})
     return web.Response(text=html, status=status, content_type="text/html", charset="utf-8")
+
+
+def name_chat(request: web.Request, platform: str, chat: str) -> str:
+    """Return what a chat is called; its id where nobody knows."""
+    titles: Mapping[tuple[str, str], str] = request.get(CHAT_TITLES, {})
+    return titles.get((platform, chat), chat)
 
 
 def get_days(request: web.Request, default: int) -> int:

@@ -17,6 +17,7 @@ from bots.common.markdown import MarkdownRenderer, is_web_url
 from core.formatting import (
     format_age,
     format_cost,
+    format_duration,
     format_wait,
     pluralize,
     replace_lone_surrogates,
@@ -80,6 +81,7 @@ def _make_environment(clean: Callable[[Any], Any]) -> Environment:
     environment.filters.update(
         age=format_age,
         wait=format_wait,
+        duration=format_duration,
         cost=format_cost,
         count=pluralize,
         ms=format_ms,

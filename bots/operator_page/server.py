@@ -5,14 +5,23 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from aiohttp import http_exceptions, web
 
 from bots.common.web_server import refuse_other_hosts, serve_application
-from bots.operator_page.context import CONTEXT, PROBLEMS, SESSION, PageContext, get_context, get_session, show
+from bots.operator_page.context import (
+    CHAT_TITLES,
+    CONTEXT,
+    PROBLEMS,
+    SESSION,
+    PageContext,
+    get_context,
+    get_session,
+    show,
+)
 from bots.operator_page.live_log import show_log, stream_log
 from bots.operator_page.sessions import COOKIE, Sessions, TooManyAttempts
 from bots.operator_page.teaching import review_answer, show_taught, show_teach_form, teach
@@ -29,6 +38,10 @@ from core.observability.logs import get_logger
 from core.settings import OperatorPageSettings
 
 _log = get_logger(__name__)
+
+# What the library says of an address that leads nowhere.
+UNEXPLAINED = "404: Not Found"
+NO_SUCH_PAGE = "There is no such page."
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -115,7 +128,7 @@ async def _show_errors(request: web.Request, handler: Handler) -> web.StreamResp
         raise
     except web.HTTPException as error:
         status = error.status
-        text = error.text or error.reason
+        text = NO_SUCH_PAGE if error.text == UNEXPLAINED else error.text or error.reason
     except StoreError as error:
         _log.error("operator_page.unreadable", error=str(error))
         status = 503
@@ -144,7 +157,11 @@ def _make_guard(sessions: Sessions) -> Callable[..., Awaitable[web.StreamRespons
         if session is None:
             raise web.HTTPForbidden(text="Sign in first.")
         if request.path != LOG_STREAM:
-            request[PROBLEMS] = await get_context(request).find_problems()
+            context = get_context(request)
+            request[PROBLEMS] = await context.find_problems()
+            # Where the journal cannot be read, those pages say so that need it.
+            with suppress(StoreError):
+                request[CHAT_TITLES] = await context.reports.get_chat_titles()
         if request.method == "POST" and not session.accepts(str((await request.post()).get("form_token", ""))):
             raise web.HTTPForbidden(text="This form is not from this page, or too old. Open it again.")
         return await handler(request)
@@ -201,7 +218,7 @@ def _make_sign_in(sessions: Sessions) -> Handler:
             return show(request, "sign_in.html", {"problem": problem}, status=429)
         if session_id is None:
             _log.warning("operator_page.sign_in_refused", peer=address)
-            return show(request, "sign_in.html", {"problem": "This token is not right."}, status=403)
+            return show(request, "sign_in.html", {"problem": "Wrong token."}, status=403)
         _log.info("operator_page.signed_in", peer=address)
         response = web.Response(status=303, headers={"Location": "/"})
         is_secure = "https" in (request.scheme, request.headers.get("X-Forwarded-Proto", ""))

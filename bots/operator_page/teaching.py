@@ -55,6 +55,9 @@ async def teach(request: web.Request) -> web.StreamResponse:
         # The audit outlives what people forget: it has no words of theirs.
         await context.audit.record(new_entry(replace(message, text=""), "changed", f"learned {number}"))
         session.notice = f"The answer is kept as number {number}. It is used once it is approved."
+        if form.get("action") == "approve":
+            await _decide(context, message.key, number, "approve")
+            session.notice = f"Answer {number} is approved."
     raise web.HTTPSeeOther("/taught")
 
 
@@ -79,16 +82,21 @@ async def review_answer(request: web.Request) -> web.StreamResponse:
     answers = [answer for answer in await context.taught_answers.list_answers() if answer.number == number]
     if not answers or action not in DECISIONS:
         raise web.HTTPNotFound(text="There is no such answer.")
-    state = DECISIONS[action]
-    message = _to_message(ConversationKey(answers[0].platform, answers[0].chat), "faq", f"{action} {number}")
-    session = await _require_owner(request, context, message)
+    key = ConversationKey(answers[0].platform, answers[0].chat)
+    session = await _require_owner(request, context, _to_message(key, "faq", f"{action} {number}"))
     try:
-        await context.taught_answers.decide(number, state, OPERATOR)
+        await _decide(context, key, number, action)
     except UsageError as error:
         raise web.HTTPNotFound(text=str(error)) from error
-    await context.audit.record(new_entry(message, "changed", f"faq {number}", "", action))
-    session.notice = f"Answer {number} is {state}."
+    session.notice = f"Answer {number} is {DECISIONS[action]}."
     raise web.HTTPSeeOther(f"/taught?{urlencode({'changed': number})}")
+
+
+async def _decide(context: PageContext, key: ConversationKey, number: int, action: str) -> None:
+    """Approve or reject an answer, and write that into the audit. Raises `UsageError`."""
+    await context.taught_answers.decide(number, DECISIONS[action], OPERATOR)
+    message = _to_message(key, "faq", f"{action} {number}")
+    await context.audit.record(new_entry(message, "changed", f"faq {number}", "", action))
 
 
 async def _require_question(request: web.Request) -> QuestionReport:

@@ -13,15 +13,23 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from bots.operator_page.context import clean_input, get_context, get_days, get_number, show
+from bots.operator_page.context import CHAT_TITLES, clean_input, get_context, get_days, get_number, name_chat, show
 from bots.operator_page.waterfall import get_total_ms, to_rows
 from core.formatting import today
 from core.language.topics import Topic, group_by_topic
 from core.settings import LiveSource
-from core.storage.reports import OUTCOMES, ListedQuestion, QuestionFilter, QuestionReport, RatingFilter, to_outcome
+from core.storage.details import WEAK_ANSWERS
+from core.storage.reports import (
+    OUTCOMES,
+    ListedQuestion,
+    QuestionFilter,
+    QuestionReport,
+    RatingFilter,
+    to_outcome,
+)
 from core.storage.usage import NO_ANSWERS, TokenUsage, UsageShare, first_day, group_by_agent, total_usage
 from core.types import DOWN, UP, Citation
-from core.types.replies import Trace
+from core.types.replies import MAX_EXCERPT_CHARS, Trace
 
 PAGE_SIZE = 50
 MAX_UNANSWERED = 500
@@ -40,8 +48,9 @@ async def show_questions(request: web.Request) -> web.StreamResponse:
     now = datetime.now(UTC)
     texts = {name: clean_input(query.get(name, "")[:MAX_FILTER_CHARS]) for name in ("platform", "chat", "text")}
     since = now - timedelta(days=days)
+    chat_id = _find_chat(request, texts["chat"])
     outcome = to_outcome(query.get("outcome", ""))
-    question_filter = QuestionFilter(since, outcome, texts["platform"], texts["chat"], texts["text"])
+    question_filter = QuestionFilter(since, outcome, texts["platform"], chat_id, texts["text"])
     before_number = int(query["before"]) if re.fullmatch("[0-9]{1,9}", query.get("before", "")) else None
     rows, counts = await asyncio.gather(
         reports.list_questions(question_filter, PAGE_SIZE + 1, before_number),
@@ -64,6 +73,12 @@ async def show_questions(request: web.Request) -> web.StreamResponse:
     return show(request, "questions.html", values)
 
 
+def _find_chat(request: web.Request, text: str) -> str:
+    """Return the id of the chat that is called so, if any is; else the text, which may be an id."""
+    titles = request.get(CHAT_TITLES, {})
+    return next((chat for (_, chat), title in titles.items() if title.casefold() == text.casefold()), text)
+
+
 async def show_question(request: web.Request) -> web.StreamResponse:
     """Show one question with its answer, and how that was made, or why there is none."""
     context = get_context(request)
@@ -84,6 +99,7 @@ async def show_question(request: web.Request) -> web.StreamResponse:
         "citations": citations,
         "trace": trace,
         "passages": passages,
+        "max_excerpt_chars": MAX_EXCERPT_CHARS,
         "cited": {item.passage_id: item.n for item in citations},
         "waterfall": to_rows(trace),
         "total_ms": get_total_ms(trace),
@@ -135,15 +151,23 @@ async def show_unanswered(request: web.Request) -> web.StreamResponse:
 
 def _to_group(topic: Topic, questions: Sequence[ListedQuestion]) -> Mapping[str, Any]:
     members = [questions[index] for index in topic.members]
-    reasons = Counter(question.detail or question.state for question in members)
+    reasons = Counter(_to_reason(question) for question in members)
     return {"words": topic.words, "typical": questions[topic.typical], "members": members, "reasons": reasons}
+
+
+def _to_reason(question: ListedQuestion) -> str:
+    """Return why a question counts as unanswered: an answer that lacks nothing was found bad by somebody."""
+    is_disliked = question.state == "answered" and question.detail not in WEAK_ANSWERS
+    return "thumbs down" if is_disliked else question.detail or question.state
 
 
 async def show_sources(request: web.Request) -> web.StreamResponse:
     """Show every source with its state."""
     context = get_context(request)
-    live = [(name, source.kind) for name, source in context.settings.sources.items() if isinstance(source, LiveSource)]
-    return show(request, "sources.html", {"states": await context.source_refresher.states(), "live": live})
+    settings = context.settings
+    live = [(name, source.kind) for name, source in settings.sources.items() if isinstance(source, LiveSource)]
+    states = await context.source_refresher.states()
+    return show(request, "sources.html", {"states": states, "live": live, "describe": settings.describe_source})
 
 
 async def show_feedback(request: web.Request) -> web.StreamResponse:
@@ -185,9 +209,12 @@ async def show_usage(request: web.Request) -> web.StreamResponse:
     by_chat = [replace(share, answers=0) if share.values[3] in NO_ANSWERS else share for share in usage_shares]
     by_day = _add_up(by_chat, lambda share: (share.values[0],))
     chats = sorted(_add_up(by_chat, lambda share: share.values[1:3]), key=lambda share: -share.answers)
+    named_chats = [
+        replace(share, values=(share.values[0], name_chat(request, *share.values))) for share in chats[:MAX_CHATS]
+    ]
     values = {
         "by_day": sorted(by_day, key=lambda share: share.values, reverse=True),
-        "chats": chats[:MAX_CHATS],
+        "chats": named_chats,
         "outcomes": outcomes,
         "no_answers": sum(outcomes[name] for name in NO_ANSWERS),
         "chat_count": len(chats),

@@ -21,6 +21,8 @@ from core.types.messages import PERSONAL_THREAD
 Json = Mapping[str, Any]
 
 OFFICIAL_API_URL = "https://slack.com/"
+# How Slack calls the channel of a command where it does not say its name.
+UNNAMED_CHANNELS = ("", "directmessage", "privategroup")
 # What people write themselves; every other subtype is a notice of something that happened.
 _USER_SUBTYPES = ("", "file_share", "thread_broadcast", "me_message")
 _LEADING_MENTION = re.compile(r"\s*<@([UW][A-Z0-9]+)(?:\|[^>]*)?>")
@@ -163,7 +165,9 @@ def from_command(payload: Mapping[str, Any], me: Identity) -> Message:
     response_url = _require_text(payload, "response_url")
     user = {"id": _require_text(payload, "user_id"), "name": payload.get("user_name")}
     message = to_interaction(_require_text(payload, "trigger_id"), channel, user, response_url, me)
-    return replace(message, command=command, text=text)
+    channel_name = str(payload.get("channel_name") or "")
+    title = "" if channel_name in UNNAMED_CHANNELS else f"#{channel_name}"
+    return replace(message, command=command, text=text, chat_title=title)
 
 
 def to_interaction(message_id: str, channel: str, user: Mapping[str, Any], response_url: str, me: Identity) -> Message:

@@ -214,6 +214,7 @@ def _build_message(event: TelegramMessage, content: _ParsedText, me: Identity, *
         quotes_bot=is_reply_to_bot,
         is_post=True if event.is_automatic_forward else None,
         language=_get_language(event),
+        chat_title=event.chat.title or "",
     )
 
 

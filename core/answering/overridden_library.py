@@ -7,17 +7,23 @@ from copy import copy
 from dataclasses import replace
 
 from core.ports import Library, WordMatch
-from core.storage.overrides import LiveSettings
+from core.settings import Settings
+from core.storage.overrides import RuntimeOverrides
 from core.types import AgentScore, Passage
 
 
 class OverriddenLibrary:
     """Implements `core.ports.Library` over another one: leaves out sources that are off, and weighs the others."""
 
-    def __init__(self, library: Library, live: LiveSettings) -> None:
+    def __init__(self, library: Library, overrides: RuntimeOverrides, settings: Settings) -> None:
         self._library = library
-        self._overrides = live.overrides
-        self._sources = {name: agent.sources for name, agent in live.settings.retrieval_agents().items()}
+        self._overrides = overrides
+        self._sources = {name: agent.sources for name, agent in settings.retrieval_agents().items()}
+
+    def follow(self, other: OverriddenLibrary) -> None:
+        """Know from now on what another one knows, for those who keep this one longer than an answer takes."""
+        self._library = other._library
+        self._sources = other._sources
 
     def restricted_to(self, sources: Collection[str]) -> OverriddenLibrary:
         """Restrict the wrapped library."""

@@ -25,4 +25,7 @@ def courtesy_reply(question: Question, settings: Settings, texts: Messages) -> s
     if kind == "greeting":
         return texts.greeting.format(name=settings.name, sources=sources)
     intro = texts.help_intro.format(name=settings.name)
-    return texts.self_description.format(intro=intro, sources=sources, how_to_ask=texts.help_how_to_ask)
+    # Only an adapter can spell its commands; Slack alone has a name before them that people need.
+    prefix = "/kimas " if question.key and question.key.platform == "slack" else "/"
+    how_to_ask = texts.help_how_to_ask.format(ask=f"`{prefix}ask`")
+    return texts.self_description.format(intro=intro, sources=sources, how_to_ask=how_to_ask, help=f"`{prefix}help`")

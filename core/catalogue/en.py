@@ -196,12 +196,11 @@ class English(PlatformTexts):
     greeting = "Hello! I am {name}. Ask me a question. I answer from these sources:\n\n{sources}"
     you_are_welcome = "You are welcome!"
     goodbye = "Goodbye!"
-    self_description = "{intro}\n\n{sources}\n\n{how_to_ask} `/help` lists my commands."
+    self_description = "{intro}\n\n{sources}\n\n{how_to_ask} {help} lists my commands."
     help_intro = "I am {name}. I answer questions from these sources and say where each statement comes from:"
     help_no_sources = "- no sources are configured yet"
     help_how_to_ask = (
-        "Ask me in a private chat; in a group mention me, reply to one of my messages, or write `/ask` with a question "
-        "(`/kimas ask` in Slack)."
+        "Ask me in a private chat; in a group mention me, reply to one of my messages, or write {ask} with a question."
     )
     help_commands = "I also understand:"
     nothing_to_forget = "Nothing to forget: I keep nothing of yours in this chat."
@@ -322,6 +321,8 @@ class English(PlatformTexts):
     source_refreshed = "refreshed {age}"
     source_never_refreshed = "not refreshed yet"
     source_refreshing = "being refreshed now"
+    source_reading = "being refreshed now: {done} of {total} documents read"
+    time_left = "{duration} left"
     source_failed = "the last refresh failed"
     source_failed_because = "the last refresh failed: {error}"
     source_on_request = "refreshed only on request"
@@ -339,6 +340,10 @@ class English(PlatformTexts):
     configuration_reloaded = "The configuration has been reloaded."
     changed_now = "- changed now: {names}"
     restart_needed = "- restart needed: {names}"
+    sources_added = "- reading now, in the background: {names}; `/sources` shows the progress"
+    restart_replaced = "- another source had the name before, so that a restart is needed: {names}"
+    restart_secrets = "- a secret that is new, which only a restart keeps out of the log: {names}"
+    kept_closed = "- closed to some until a restart: {names}"
 
     # /status, /stats, /audit
     in_all_chats = " in all chats"
@@ -366,7 +371,7 @@ class English(PlatformTexts):
     digest_messages = "- Messages: {messages}, of which {answered} answered, {silent} ignored, {failed} failed"
     digest_ratings = "- Ratings: 👍 {up}, 👎 {down}"
     digest_cost = "- Tokens: {tokens}, cost: {cost}"
-    digest_unanswered = "**Without a good answer: {count} questions**, by topic. `/learn` and `/faq` teach me."
+    digest_unanswered = "**Questions without a good answer: {count}**, by topic. `/learn` and `/faq` teach me."
     digest_all_answered = "Every question got a good answer."
     statistics_none = "Nothing happened{chat} since {day}."
     statistics_since = "Since {day}{chat}:"
@@ -386,8 +391,8 @@ class English(PlatformTexts):
         "start": "Say hello",
         "status": "My state: platforms, sources, today's answers and their cost",
         "refresh": "Refresh a source now, or all",
-        "pause": "Be silent in this chat, for some minutes or until /resume; or refresh a source only on request",
-        "resume": "Speak again in this chat, or refresh a source on schedule again",
+        "pause": "Be silent in this chat for a while; with a source, refresh that only on request",
+        "resume": "Speak again in this chat; with a source, refresh that on schedule again",
         "mode": "When I speak in this chat: off, when mentioned, or also unprompted (auto)",
         "threshold": "For the mode auto: how sure I must be to speak in this chat",
         "stats": "Questions, answers, tokens and cost by day",

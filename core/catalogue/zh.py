@@ -173,12 +173,10 @@ class Chinese(ChinesePlatformTexts, English):
     greeting = "你好！我是 {name}。有问题请直接问，我会根据以下资料回答：\n\n{sources}"
     you_are_welcome = "不客气！"
     goodbye = "再见！"
-    self_description = "{intro}\n\n{sources}\n\n{how_to_ask}`/help` 会列出我的命令。"
+    self_description = "{intro}\n\n{sources}\n\n{how_to_ask}{help} 会列出我的命令。"
     help_intro = "我是 {name}。我根据以下资料回答问题，并注明每句话的出处："
     help_no_sources = "- 尚未配置任何资料源"
-    help_how_to_ask = (
-        "可以在私聊里问我；在群里请提及我、回复我的消息，或者在 `/ask` 后面写上问题（Slack 里是 `/kimas ask`）。"
-    )
+    help_how_to_ask = "可以在私聊里问我；在群里请提及我、回复我的消息，或者在 {ask} 后面写上问题。"
     help_commands = "我还能听懂："
     nothing_to_forget = "没有需要忘记的内容：你在本聊天里说的话，我什么都没有保存。"
     forgotten = "已忘记：你在本聊天里的 {count}，以及我对它们的回答。平台上显示的内容会保留，直到你在那里删除。"
@@ -289,6 +287,8 @@ class Chinese(ChinesePlatformTexts, English):
     source_refreshed = "{age}更新"
     source_never_refreshed = "还没有更新过"
     source_refreshing = "正在更新"
+    source_reading = "正在更新：已读取 {total} 份文档中的 {done} 份"
+    time_left = "还需 {duration}"
     source_failed = "上次更新失败"
     source_failed_because = "上次更新失败：{error}"
     source_on_request = "只在有人要求时更新"
@@ -306,6 +306,10 @@ class Chinese(ChinesePlatformTexts, English):
     configuration_reloaded = "配置已重新读取。"
     changed_now = "- 已生效：{names}"
     restart_needed = "- 需要重启：{names}"
+    sources_added = "- 正在后台读取：{names}；用 `/sources` 可以查看进展"
+    restart_replaced = "- 这个名称之前属于另一个资料源，因此需要重启：{names}"
+    restart_secrets = "- 有新的密钥，重启后才能在日志中隐去：{names}"
+    kept_closed = "- 重启前仍对部分人不公开：{names}"
 
     # /status, /stats, /audit
     in_all_chats = "（所有聊天）"
@@ -349,8 +353,8 @@ class Chinese(ChinesePlatformTexts, English):
         "start": "打个招呼",
         "status": "我的状态：平台、资料源、今天的回答和费用",
         "refresh": "立即更新一个资料源，或全部",
-        "pause": "在本聊天里沉默几分钟，或直到 /resume；也可以让一个资料源只在有人要求时更新",
-        "resume": "在本聊天里恢复发言，或让一个资料源恢复按计划更新",
+        "pause": "在本聊天里沉默一段时间；加上资料源的名称，则它只在有人要求时更新",
+        "resume": "在本聊天里恢复发言；加上资料源的名称，则它恢复按计划更新",
         "mode": "我在本聊天里何时发言：从不（off）、被提及时（mention）、也会主动发言（auto）",
         "threshold": "auto 模式下：要有多大把握才在本聊天里发言",
         "stats": "每天的问题、回答、token 和费用",

@@ -233,6 +233,11 @@ class Settings(PlatformsSection):
             sources_by_agent.setdefault(source.of if isinstance(source, StandingSource) else name, []).append(name)
         return {name: AgentSettings(sources=tuple(sources)) for name, sources in sources_by_agent.items()}
 
+    def describe_source(self, name: str) -> str:
+        """Return what the agents that have a source say of what they know; empty where they say nothing."""
+        agents = self.agents.values()
+        return "; ".join(agent.description for agent in agents if name in agent.sources and agent.description)
+
     def without_models(self) -> Settings:
         """Return the same configuration for what needs no language model, so that no key of one is read."""
         return self.model_copy(update={"models": ModelsSettings()})

@@ -175,6 +175,11 @@ class Audiences:
         removed = {name: frozenset({frozenset({OWNERS})}) for name in former.by_source if name not in self.by_source}
         return replace(self, by_source={**self.by_source, **removed})
 
+    def extended_by(self, newer: Audiences) -> Audiences:
+        """Return these audiences with the sources that a newer configuration adds."""
+        by_source = {**newer.by_source, **self.by_source}
+        return Audiences(by_source, {**newer.labels, **self.labels}, self.learned | newer.learned)
+
     @property
     def has_closed_sources(self) -> bool:
         """Return whether any source is not for everyone."""

@@ -73,6 +73,10 @@ class AnswerCache:
         self._settings = settings
         self._fingerprint = fingerprint
 
+    def for_fingerprint(self, fingerprint: str) -> AnswerCache:
+        """Return the cache of another configuration in the same database."""
+        return AnswerCache(self._database, self._settings, fingerprint)
+
     async def find(self, key: CacheKey) -> Sequence[CacheEntry]:
         """Return current replies to the same words or to a question of the same meaning, best first."""
         columns = replies.c

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Row as ResultRow, Select, and_, insert, null, or_, select, update
+from sqlalchemy import Row as ResultRow, Select, and_, delete, insert, null, or_, select, update
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import ClaimLost, JournalError
 from core.formatting import with_image_description
@@ -28,6 +30,7 @@ from core.storage.erasure import ERASED_VALUES, FINISHED_STATES, PERSONAL_COLUMN
 from core.storage.tables import (
     bot_values,
     chat_values,
+    chats,
     cursors,
     identity_values,
     may_be_shown,
@@ -54,6 +57,8 @@ _log = get_logger(__name__)
 UNCERTAIN_REASON = "killed while the reply was being posted"
 UNFINISHED_STATES = ("received", "answering", "sending")
 ERASE_BATCH_SIZE = 200
+MAX_TITLE_CHARS = 200
+MAX_KNOWN_TITLES = 10_000
 _TURN_COLUMNS = ("text", "author", "author_id", "reply", "image_description", "visible_sources")
 _MESSAGE_COLUMNS = (
     "id",
@@ -87,6 +92,8 @@ class Journal:
         self.database = database
         self._metrics = metrics or MetricsRecorder()
         self._stopping = asyncio.Event()
+        # The titles that the database has, as far as this process wrote them.
+        self._chat_titles: dict[tuple[str, str], str] = {}
 
     @classmethod
     async def open(cls, path: Path) -> Journal:
@@ -125,6 +132,15 @@ class Journal:
                     await connection.execute(insert(messages).values(values))
             except IntegrityError:
                 return False
+            chat = (message.key.platform, message.key.chat)
+            title = message.chat_title[:MAX_TITLE_CHARS]
+            is_new_title = bool(title) and self._chat_titles.get(chat) != title
+            if is_new_title:
+                await _write_chat_title(connection, message.key, title)
+        if is_new_title:
+            if len(self._chat_titles) >= MAX_KNOWN_TITLES:
+                self._chat_titles.clear()
+            self._chat_titles[chat] = title
         return True
 
     async def record_edit(self, message: Message) -> bool:
@@ -432,3 +448,13 @@ def to_message(row: ResultRow[Any]) -> Message:
 def _to_turns(row: ResultRow[Any]) -> tuple[Turn, Turn]:
     text = with_image_description(row.text, row.image_description or "")
     return Turn("user", text, row.author, row.author_id), Turn("assistant", row.reply)
+
+
+async def _write_chat_title(connection: AsyncConnection, key: ConversationKey, title: str) -> None:
+    """Write what a chat is called, in the transaction of its message, which must not fail because of it."""
+    values = chat_values(key)
+    await connection.execute(delete(chats).filter_by(**values))
+    # Another daemon may write the same at this moment.
+    with suppress(IntegrityError):
+        async with connection.begin_nested():
+            await connection.execute(insert(chats).values(**values, title=title))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, cast
@@ -40,6 +40,12 @@ _IS_AUDIENCE = and_(
 
 # The sections that `/reload` applies at once. Every other section needs a restart.
 LIVE_SECTIONS = frozenset({"gate", "chats", "administration", "limits"})
+# Those that it applies where somebody takes them up: what is answered from, and what never leaves.
+KNOWLEDGE_SECTIONS = frozenset({"sources", "agents"})
+OUTGOING_SECTION = "outgoing"
+
+# Answers from other settings from now on. Raises `KimasError`; then nothing has changed.
+TakeUp = Callable[[Settings], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +253,22 @@ def get_chat_name(message: Message) -> str:
     return f"{message.key.platform}:{message.key.chat}"
 
 
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """What a reload did: the sections that changed now, and those that need a restart.
+
+    Of the sources: `added` are being read, and `kept_closed` are still closed to some whom the new settings let in.
+    `replaced` and `with_new_secrets` are why the sources need a restart.
+    """
+
+    live: Sequence[str]
+    restart: Sequence[str]
+    added: Sequence[str] = ()
+    kept_closed: Sequence[str] = ()
+    replaced: Sequence[str] = ()
+    with_new_secrets: Sequence[str] = ()
+
+
 class LiveSettings:
     """The settings in force, with `/reload` and the commands applied. Read this object; keep no copies of its values.
 
@@ -260,6 +282,7 @@ class LiveSettings:
         self._overrides = overrides
         self._published = frozenset[str]()
         self._audiences = self._started_audiences
+        self._reload_lock = asyncio.Lock()
 
     @property
     def overrides(self) -> RuntimeOverrides:
@@ -283,9 +306,7 @@ class LiveSettings:
         """Close for all daemons of the deployment what these settings close. Raises `StoreError`."""
         audiences = Audiences.from_settings(settings).without_removed(self._started_audiences)
         # What our own files closed stays closed here, whoever starts later with older ones.
-        self._started_audiences = self._started_audiences.closed_further(audiences)
-        self._audiences = self._started_audiences
-        self._published = frozenset()
+        self._set_started_audiences(self._started_audiences.closed_further(audiences))
         await self.overrides.publish_audiences(audiences.to_json())
 
     async def load(self) -> None:
@@ -293,18 +314,76 @@ class LiveSettings:
         if self._overrides:
             await self._overrides.load()
 
-    def reload(self, new_settings: Settings) -> tuple[list[str], list[str]]:
-        """Apply the live sections; return the sections that changed now, and those that need a restart.
+    async def reload(self, new_settings: Settings, take_up: TakeUp | None = None) -> Reloaded:
+        """Apply what can be applied now.
 
-        Call `publish_audiences` as well: what is closed further is closed now.
+        Where what is answered from changed, `take_up` gets the settings that come into force, before they do. Raises
+        what it raises; then nothing has changed. Call `publish_audiences` as well: what is closed further is closed
+        now.
         """
-        changed = [
-            name for name in Settings.model_fields if getattr(new_settings, name) != getattr(self.settings, name)
+        async with self._reload_lock:
+            changed = [
+                name for name in Settings.model_fields if getattr(new_settings, name) != getattr(self.settings, name)
+            ]
+            replaced = self._find_replaced(new_settings) if take_up else []
+            with_new_secrets = await asyncio.to_thread(self._find_new_secrets, new_settings) if take_up else []
+            applicable = set(LIVE_SECTIONS)
+            if take_up and not (replaced or with_new_secrets):
+                applicable |= KNOWLEDGE_SECTIONS
+            # What moderates has a connection.
+            if take_up and new_settings.outgoing.moderation == self.settings.outgoing.moderation:
+                applicable.add(OUTGOING_SECTION)
+            live = [name for name in changed if name in applicable]
+            # Sections that need a restart stay unchanged as a whole: a half-applied one would match neither file.
+            settings = self.settings.model_copy(update={name: getattr(new_settings, name) for name in live})
+            added = [name for name in settings.sources if name not in self.settings.sources]
+            if take_up and not LIVE_SECTIONS.issuperset(live):
+                await self._take_up(settings, take_up)
+            self.settings = settings
+            restart = [name for name in changed if name not in applicable]
+            kept_closed = self._find_kept_closed(new_settings)
+            return Reloaded(live, restart, added, kept_closed, replaced, with_new_secrets)
+
+    async def _take_up(self, settings: Settings, take_up: TakeUp) -> None:
+        """Let somebody take up settings; before, it is known who may see their sources."""
+        former_audiences = self._started_audiences
+        self._set_started_audiences(former_audiences.extended_by(Audiences.from_settings(settings)))
+        try:
+            await take_up(settings)
+        except BaseException:
+            self._set_started_audiences(former_audiences)
+            raise
+
+    def _find_replaced(self, new_settings: Settings) -> list[str]:
+        """Return the sources that have the name of another one: what was made from that could be taken for theirs."""
+        labels = Audiences.from_settings(new_settings).labels
+        known = self._started_audiences
+        return [
+            name
+            for name, label in labels.items()
+            if name in known.by_source and (name not in self.settings.sources or known.labels.get(name) != label)
         ]
-        live = [name for name in changed if name in LIVE_SECTIONS]
-        # Sections that need a restart stay unchanged as a whole: a half-applied one would match neither file.
-        self.settings = self.settings.model_copy(update={name: getattr(new_settings, name) for name in live})
-        return live, [name for name in changed if name not in LIVE_SECTIONS]
+
+    def _find_new_secrets(self, new_settings: Settings) -> list[str]:
+        """Return the sources with secrets that the log does not know, so that it could not hide them."""
+        known_values = {secret.value() for secret in self.settings.secrets().values() if not secret.missing_reason()}
+        paths = [
+            path.split(".")
+            for path, secret in new_settings.secrets().items()
+            if not secret.missing_reason() and secret.value() not in known_values
+        ]
+        return list(dict.fromkeys(path[1] for path in paths if path[0] == "sources"))
+
+    def _find_kept_closed(self, new_settings: Settings) -> list[str]:
+        """Return the sources that stay closed to some until the next start, although new settings let them in."""
+        known = self._started_audiences.by_source
+        configured = Audiences.from_settings(new_settings).by_source
+        return [name for name, audiences in configured.items() if not known.get(name, audiences) <= audiences]
+
+    def _set_started_audiences(self, audiences: Audiences) -> None:
+        self._started_audiences = audiences
+        self._audiences = audiences
+        self._published = frozenset()
 
     def mode(self, chat: str, *, private: bool) -> GateMode:
         """Return the mode of a chat (`platform:chat`)."""

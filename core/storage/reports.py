@@ -18,7 +18,7 @@ from core.storage.chat_history import is_readable_from, is_user_message
 from core.storage.details import UNSURE_SILENCES, WEAK_ANSWERS
 from core.storage.engine import Repository
 from core.storage.messages import UNFINISHED_STATES, to_message
-from core.storage.tables import feedback, messages
+from core.storage.tables import chats, feedback, messages
 from core.types import ASK_COMMANDS, DOWN, UP, Message
 
 Outcome = Literal["questions", "answered", "unanswered", "failed", "waiting", "silent", "all"]
@@ -190,6 +190,10 @@ class ReportRepository(Repository):
             query = query.where(columns.platform == chat[0], columns.chat == chat[1])
         rows = await self._database.fetch_all(query.group_by(columns.verdict, columns.reason))
         return {(verdict, reason): count for verdict, reason, count in rows}
+
+    async def get_chat_titles(self) -> Mapping[tuple[str, str], str]:
+        """Return what chats are called, by platform and id, as far as platforms say it."""
+        return {(row.platform, row.chat): row.title for row in await self._database.fetch_all(select(chats))}
 
     async def list_ratings(self, since: datetime, limit: int, verdict: RatingFilter = "") -> Sequence[RatedAnswer]:
         """Return the newest ratings since a time, newest first: all, or those with one verdict."""

@@ -114,6 +114,14 @@ leases = sa.Table(
     sa.Column("expires_at", UtcDateTime, nullable=False),
 )
 
+# What platforms call chats: groups and channels, where they say it.
+chats = sa.Table(
+    "chats",
+    metadata,
+    *(sa.Column(name, Text(128), primary_key=True) for name in ("platform", "chat")),
+    sa.Column("title", Text, nullable=False),
+)
+
 cursors = sa.Table(
     "cursors",
     metadata,

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,14 @@ from core.observability.metrics import MetricsRecorder
 from core.runtime.tasks import task_group
 from core.runtime.timers import wait_for_event
 from core.settings import Settings
+from core.settings.audience import Audiences
 from core.types import SourceState
+from knowledge.ingestion.pace import Pace
 from knowledge.ingestion.refresh import (
     ChangeCallback,
     RefreshContext,
     fill_source,
+    purge_passages_for_others,
     purge_removed_sources,
     refresh_source,
 )
@@ -90,10 +94,14 @@ class RefreshScheduler:
         self._reported_interrupted = set[str]()
         self._wake_events = {name: asyncio.Event() for name in self._source_names}
         self._changed_at: dict[str, datetime | None] = {}
+        self._paces: dict[str, Pace] = {}
         # The sources with passages, as far as they were announced. None: the store was not looked at yet.
         self._filled_sources: set[str] | None = None
         self._store_problem = ""
         self._started_at = datetime.now(UTC)
+        self._tasks: asyncio.TaskGroup | None = None
+        self._loops: dict[str, asyncio.Task[None]] = {}
+        self._purges_removed = False
 
     @property
     def store_problem(self) -> str:
@@ -103,7 +111,8 @@ class RefreshScheduler:
     async def states(self) -> Sequence[SourceState]:
         """Return the state of every stored source, in the order of the configuration. Raises `StoreError`."""
         states = await self._refresh_states.get_states()
-        return await asyncio.to_thread(source_states, self._settings, states, self._started_at)
+        listed_states = await asyncio.to_thread(source_states, self._settings, states, self._started_at)
+        return [self._with_pace(state) for state in listed_states]
 
     async def refresh(self, names: Sequence[str] = ()) -> None:
         """Request a refresh of the named sources (all when none is named).
@@ -143,13 +152,47 @@ class RefreshScheduler:
             with suppress(asyncio.CancelledError):
                 await task
 
+    async def purge_passages_for_others(self, settings: Settings) -> None:
+        """Delete what is stored for other readers than these settings let in. Raises `StoreError`."""
+        await purge_passages_for_others(self._context.store, settings, self._refresh_states)
+
+    async def take_up(self, settings: Settings) -> None:
+        """Keep the sources of other settings up to date from now on: new ones are read, removed ones deleted."""
+        names = stored_sources(settings.sources)
+        removed_names = [name for name in self._source_names if name not in names]
+        loops = [self._loops.pop(name) for name in removed_names if name in self._loops]
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+        for name in removed_names:
+            del self._wake_events[name]
+            self._changed_at.pop(name, None)
+        self._settings = settings
+        self._context = replace(self._context, sources=settings.sources, audiences=Audiences.from_settings(settings))
+        self._source_names = names
+        for name in names:
+            self._wake_events.setdefault(name, asyncio.Event())
+        if self._tasks:
+            self._start_loops(self._tasks)
+            if removed_names and self._purges_removed:
+                self._tasks.create_task(self._purge_removed())
+        # What changed of a source makes it due.
+        self._wake(names)
+
     async def _run(self, purge_removed: bool) -> None:
+        self._purges_removed = purge_removed
         async with task_group() as tasks:
             if purge_removed:
                 tasks.create_task(self._purge_removed())
             tasks.create_task(self._watch_store())
-            for name in self._source_names:
-                tasks.create_task(self._refresh_loop(name))
+            self._tasks = tasks
+            self._start_loops(tasks)
+
+    def _start_loops(self, tasks: asyncio.TaskGroup) -> None:
+        """Start the refreshes of the sources that have none."""
+        for name in self._source_names:
+            if name not in self._loops:
+                self._loops[name] = tasks.create_task(self._refresh_loop(name))
 
     async def _purge_removed(self) -> None:
         """Delete the sources that were configured at an earlier start; on failure, the next start tries again."""
@@ -212,15 +255,29 @@ class RefreshScheduler:
             return FILL_TURN_DELAY
         try:
             async with self._fill_slot:
-                await fill_source(self._context, name)
+                coverage = await fill_source(self._context, name, on_progress=self._get_pace(name).note)
+                if not coverage.unfilled:
+                    self._paces.pop(name, None)
         except StoreLocked as error:
             _log.info("source.busy", source=name, reason=str(error))
             return self._retry_delay
         except EmbeddingError as error:
             _log.error("source.not_filled", source=name, error=str(error))
+            self._paces.pop(name, None)
             self._fill_retry_at[name] = time.monotonic() + FILL_RETRY_DELAY.total_seconds()
             return FILL_RETRY_DELAY
         return timedelta()
+
+    def _get_pace(self, name: str) -> Pace:
+        return self._paces.setdefault(name, Pace())
+
+    def _with_pace(self, state: SourceState) -> SourceState:
+        """Return a state with how far this process is."""
+        pace = self._paces.get(state.name)
+        if pace is None:
+            return state
+        read, to_read = pace.documents
+        return replace(state, documents_read=read, documents_to_read=to_read, seconds_left=pace.seconds_left)
 
     def _next_refresh_at(self, name: str, state: RefreshState) -> tuple[datetime | None, datetime]:
         """Return when a source is due, and the current time."""
@@ -234,12 +291,20 @@ class RefreshScheduler:
         """Refresh a source, and count it whatever the outcome, unless another process is refreshing it."""
         started_at = time.monotonic()
         try:
-            report = await refresh_source(self._context, name, on_changed=self._notify, read_slots=self._index_slots)
+            report = await refresh_source(
+                self._context,
+                name,
+                on_progress=self._get_pace(name).note,
+                on_changed=self._notify,
+                read_slots=self._index_slots,
+            )
         except (asyncio.CancelledError, StoreLocked):
             raise
         except Exception:
             self._metrics_recorder.record_refresh(name, "failed", time.monotonic() - started_at)
             raise
+        finally:
+            self._paces.pop(name, None)
         self._metrics_recorder.record_refresh(name, "stale" if report.stale else "succeeded", report.seconds)
         _log_report(report)
 

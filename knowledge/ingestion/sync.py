@@ -188,6 +188,7 @@ class _Refresh:
         # A document that has only moved is a new one and a deleted one: both belong into one step.
         self.has_deletions = bool(deleted_paths)
         if changed_paths or deleted_paths:
+            self._report_stage("reading")
             await self._update(listing, changed_paths, deleted_paths)
         self._report_stage("done")
         coverage = get_coverage(await self.store.manifest(self.source.name))

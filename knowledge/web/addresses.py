@@ -13,7 +13,7 @@ SCHEMES = ("http", "https")
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 # Python calls these ranges global, but they lead to special hosts, or to other addresses that are not seen here:
 # RFC 6890 (protocol assignments), 7526 (6to4 relays), 9602 (segment routing), 6052 and 8215 (NAT64), 3879 (site-local),
-# 4291 (IPv4-compatible), 7915 (IPv4-translated).
+# 4291 (IPv4-compatible), 7915 (IPv4-translated). The last one is where virtual machines on Azure find their host.
 _SPECIAL_RANGES = tuple(
     ipaddress.ip_network(network)
     for network in (
@@ -25,6 +25,7 @@ _SPECIAL_RANGES = tuple(
         "fec0::/10",
         "::/96",
         "::ffff:0:0:0/96",
+        "168.63.129.16/32",
     )
 )
 
@@ -55,9 +56,9 @@ def check_address(host: str, address: Address) -> None:
     mapped_address = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None) or address
     is_special = any(address in network for network in _SPECIAL_RANGES)
     if not mapped_address.is_global or mapped_address.is_multicast or is_special:
+        name = f"{host} is a private address" if host == str(address) else f"{host} is the private address {address}"
         raise SourceError(
-            f"{host} is the private address {address}, which is not fetched. If it is meant, name the host under "
-            "allow_private of the source"
+            f"{name}, which is not fetched. If it is meant, name the host under allow_private of the source"
         )
 
 

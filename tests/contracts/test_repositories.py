@@ -29,7 +29,7 @@ from core.storage.erasure import PersonalRecords, count_on_platform, erase_on_pl
 from core.storage.feedback import FeedbackRepository, LabelledQuestion, Rating
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.message_lookup import MessageLookup
-from core.storage.messages import Journal
+from core.storage.messages import MAX_TITLE_CHARS, Journal
 from core.storage.overrides import Audit, LiveSettings, RuntimeOverrides, new_entry, override_key
 from core.storage.refresh_state import RefreshState, RefreshStateRepository
 from core.storage.reports import OUTCOMES, QuestionFilter, ReportRepository
@@ -600,6 +600,21 @@ class TestOverrides:
         fresh = new_entry(MESSAGE, "failed", "the disk is full")
         await Audit(database, lambda: 3).record(fresh)
         assert await Audit(database).get_newest(9) == [fresh]
+
+
+class TestChatTitles:
+    async def test_a_chat_is_called_as_its_last_message_says(self, database: Database) -> None:
+        journal = Journal(database)
+        reports = ReportRepository(database)
+        chat = (MESSAGE.key.platform, MESSAGE.key.chat)
+        for number, title in enumerate(("", "Team", "Team", "Team of two", "")):
+            await journal.record_message(replace(MESSAGE, id=f"title {number}", chat_title=title))
+        assert await reports.get_chat_titles() == {chat: "Team of two"}
+        # Another daemon does not know what is written.
+        other_journal = Journal(database)
+        await other_journal.record_message(replace(MESSAGE, id="other", chat_title="Team of two"))
+        await other_journal.record_message(replace(MESSAGE, id="long", chat_title="x" * 500))
+        assert await reports.get_chat_titles() == {chat: "x" * MAX_TITLE_CHARS}
 
 
 class TestRefreshState:

@@ -114,7 +114,7 @@ async def served(
         try:
             async with (
                 open_app(settings, embedder=WordEmbedder(), database=journal.database, live=live) as app,
-                serve_api(settings.api, live, app.answer, app.deps, 8) as port,
+                serve_api(settings.api, live, app.answer, app.get_deps, 8) as port,
             ):
                 await app.refresh()
                 yield Programs(f"http://127.0.0.1:{port}", Bot(app, journal, None, model, live))

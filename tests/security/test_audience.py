@@ -30,7 +30,7 @@ from core.errors import UsageError
 from core.llm import repetition
 from core.messaging.feedback import rating_buttons
 from core.ports import Sink
-from core.settings import Settings
+from core.settings import AgentSettings, Settings
 from core.settings.audience import Audiences
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
@@ -723,10 +723,11 @@ async def test_an_answer_is_judged_again_before_it_is_shown(
 
 @pytest.mark.parametrize("name", ["", "wombats"], ids=["removed", "renamed"])
 @pytest.mark.parametrize("audience", [["everyone"], AUDIENCE], ids=["open", "closed"])
+@pytest.mark.parametrize("is_taken_up", [False, True], ids=["found until a restart", "taken up"])
 async def test_a_source_that_the_file_has_no_more_is_told_of_no_more(
-    tmp_path: Path, ingested: Path, name: str, audience: Sequence[str]
+    tmp_path: Path, ingested: Path, name: str, audience: Sequence[str], *, is_taken_up: bool
 ) -> None:
-    """It can be found until the next start, but who removed it, or closed it under another name, did not mean that."""
+    """Who removed it, or closed it under another name, did not mean that it is told of, be it still there or not."""
     team = INSIDERS["member of the team's channel"]
     async with repeating_model() as model, opened(tmp_path, ingested, model, audience=audience) as bot:
         await bot.deliver(team, QUESTION)
@@ -736,9 +737,17 @@ async def test_a_source_that_the_file_has_no_more_is_told_of_no_more(
         moved = sources.pop("quokka")
         if name:
             sources[name] = moved.model_copy(update={"audience": ("owners",)})
-        bot.new_settings = settings.model_copy(update={"sources": sources})
+        agents = {
+            key: agent.model_copy(update={"sources": tuple(source for source in agent.sources if source != "quokka")})
+            for key, agent in settings.agents.items()
+        }
+        if name:
+            agents[name] = AgentSettings(sources=(name,))
+        bot.new_settings = settings.model_copy(update={"sources": sources, "agents": agents})
+        bot.dispatcher.context.take_up = bot.take_up if is_taken_up else None
         await bot.deliver(INSIDERS["owner in private"], "", "reload")
-        bot.output()
+        assert ("changed now: `sources`, `agents`" in bot.output()) == is_taken_up
+        await bot.app.refresh()
         bot.get_requests()
         for text in ("And what else is known about it?", QUESTION, f"{QUESTION} Please."):
             await bot.deliver(team, text)
@@ -792,7 +801,7 @@ async def test_names_are_suggested_on_discord_only_where_they_may_be_read(tmp_pa
         {"sources": sources, "discord": discord, "administration": {"owners": ["discord:1"]}}
     )
     journal = await Journal.open(tmp_path / "journal.db")
-    get_sources = make_source_lookup(settings, journal)
+    get_sources = make_source_lookup(make_live_settings(settings, journal.database))
     message = Message("1", ConversationKey("discord", "4"), OWNER, "Ann", "", datetime.now(UTC))
     assert get_sources(message) == ["docs"], "an owner, but others read along"
     assert get_sources(replace(message, private=True)) == ["docs", "quokka"]

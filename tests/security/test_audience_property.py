@@ -256,6 +256,7 @@ class AudienceMachine(RuleBasedStateMachine):
         assert self.bot.model
         self.bot.new_settings = self.configuration.make_settings(self.folder, self.documents, self.bot.model)
         self.truth.audiences.append(audience)
+        self.bot.dispatcher.context.take_up = self.bot.take_up
         self.run(self._deliver(IN_PRIVATE, "", "reload"))
         self.ask(sender)
 
@@ -267,6 +268,8 @@ class AudienceMachine(RuleBasedStateMachine):
         renamed = Configuration(audience, name, self.configuration.lessons)
         self.bot.new_settings = renamed.make_settings(self.folder, self.documents, self.bot.model)
         self.truth.audiences.append(("owners",))
+        # Taken up, the source of the new name would tell the same to its own readers.
+        self.bot.dispatcher.context.take_up = None
         self.run(self._deliver(IN_PRIVATE, "", "reload"))
         self.ask(sender)
 

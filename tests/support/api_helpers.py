@@ -68,7 +68,7 @@ async def served(
         live = LiveSettings(configuration)
         try:
             async with (
-                serve_api(configuration.api, live, service.answer, service.deps, 4) as port,
+                serve_api(configuration.api, live, service.answer, lambda: service.deps, 4) as port,
                 AsyncExitStack() as clients,
             ):
                 yield Api(f"http://127.0.0.1:{port}", peer, library, clients)

@@ -50,6 +50,8 @@ class FolderRefresher:
     requests: list[tuple[str, ...]] = field(default_factory=list)
     broken: bool = False
     paused: set[str] = field(default_factory=set)
+    # How many documents are read and are to be, and for how many more seconds.
+    progress: tuple[int, int, float | None] = (0, 0, None)
 
     async def states(self) -> Sequence[SourceState]:
         return [self._state(file) for file in sorted(self.folder.glob("*.md"))]
@@ -59,7 +61,9 @@ class FolderRefresher:
         at = datetime.fromtimestamp(file.stat().st_mtime, UTC)
         error = self.errors.get(file.stem, "")
         is_paused = file.stem in self.paused
-        return SourceState(file.stem, "files", len(paragraphs), 1, at, at, error, is_paused)
+        read, to_read, seconds_left = self.progress
+        state = SourceState(file.stem, "files", len(paragraphs), 1, at, at, error, is_paused, running=bool(to_read))
+        return replace(state, documents_read=read, documents_to_read=to_read, seconds_left=seconds_left)
 
     async def refresh(self, names: Sequence[str] = ()) -> None:
         if self.broken:

@@ -20,6 +20,7 @@ from core.settings.loader import load_settings
 from core.storage.engine import Database
 from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
+from core.storage.overrides import LiveSettings, RuntimeOverrides
 from core.storage.tables import messages
 from core.storage.usage import TokenUsage, UsageRepository
 from core.types import (
@@ -45,6 +46,7 @@ PAGES = ("/", "/unanswered", "/taught", "/sources", "/feedback", "/usage", "/log
 READER = "a-token-to-read-with"
 OWNER = "a-token-to-teach-with"
 GROUP = ConversationKey("telegram", "-1001957348")
+TITLES = {GROUP: "Rocket users"}
 CHANNEL = ConversationKey("discord", "1187345023")
 SPANS = (
     Span("understand", 4, 310),
@@ -112,7 +114,7 @@ async def operator_page(
     try:
         with buffered_logs(secrets) as log_buffer:
             context = make_context(
-                settings or load_settings([], (), {}),
+                LiveSettings(settings or load_settings([], (), {}), RuntimeOverrides(database)),
                 database,
                 FixedSources(states),
                 log_buffer,
@@ -126,7 +128,8 @@ async def operator_page(
 
 
 def make_message(number: int, text: str, key: ConversationKey = GROUP, author: str = "Ann") -> Message:
-    return Message(str(number), key, str(40 + number % 7), author, text, datetime.now(UTC), addressed=True, bot="9")
+    message = Message(str(number), key, str(40 + number % 7), author, text, datetime.now(UTC), addressed=True, bot="9")
+    return replace(message, chat_title=TITLES.get(key, ""))
 
 
 def make_passage(number: int, title: str, path: str, excerpt: str, score: float) -> TracedPassage:
@@ -229,6 +232,7 @@ STATES = (
     SourceState("code", "git", 1893, 120),
     SourceState("issues", "github", 640, 311, error="api.github.com answered 403: the rate limit is used up"),
     SourceState("website", "website", 77, 19, paused=True),
+    SourceState("forum", "website", 96, 12, running=True, documents_read=12, documents_to_read=60, seconds_left=130.0),
     SourceState("handbook", "files", 210, 16, unreadable={"minutes.pdf": "encrypted", "logo.docx": "empty"}),
 )
 

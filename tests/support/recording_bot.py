@@ -6,10 +6,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count
 from typing import Any
 
-from bots.daemon.bootstrap import App, make_dispatcher, make_inbox, make_live_settings
+from bots.daemon.bootstrap import App, make_dispatcher, make_inbox, make_live_settings, take_up_knowledge
 from core.errors import ConfigurationError
 from core.messaging.inbox import Inbox
 from core.ports import Adapter, Delivery, MessageHandler, Sink
@@ -94,15 +95,18 @@ class Bot:
         self.reload_error = ""
         # What the file says by now.
         self.new_settings = app.settings
+        scheduler = app.make_refresh_scheduler(journal.database)
+        # Not at every reload: tests that want it put it into the context of the commands.
+        self.take_up = partial(take_up_knowledge, app, scheduler, self.live, None)
         self.dispatcher = make_dispatcher(
             self.live,
             journal,
-            refresher=app.make_refresh_scheduler(journal.database),
+            refresher=scheduler,
             reload_settings=self.reload_settings,
-            library=app.deps.library,
+            library=app.shared_library,
             moderator=app.answer_service.get_moderator(),
         )
-        self.processor: Inbox = make_inbox(journal, app.answer, self.dispatcher, library=app.deps.library)
+        self.processor: Inbox = make_inbox(journal, app.answer, self.dispatcher, library=app.shared_library)
 
     async def reload_settings(self) -> Settings:
         if self.reload_error:

@@ -20,10 +20,10 @@ from core.messaging.policy.permissions import Permissions
 from core.messaging.redelivery import Undelivered
 from core.observability.logs import get_logger
 from core.ports import Adapter, AnswerFunction, Delivery, Library, Sink
-from core.settings import AutoCommentSettings, Settings
+from core.settings import AutoCommentSettings
 from core.storage.auto_comments import AutoCommentRepository
 from core.storage.messages import Journal
-from core.storage.overrides import get_chat_name
+from core.storage.overrides import LiveSettings, get_chat_name
 from core.types import Message, Question, Reply, ReplyOptions, Skip, SkipReason, skip
 from core.types.messages import MAX_QUESTION_CHARS
 
@@ -38,11 +38,11 @@ class Commenter:
     """Comments below posts of the configured chats and on entries of feeds; other bots' messages are only counted."""
 
     def __init__(
-        self, settings: Settings, journal: Journal, answer: AnswerFunction, policy: Permissions, library: Library | None
+        self, live: LiveSettings, journal: Journal, answer: AnswerFunction, policy: Permissions, library: Library | None
     ) -> None:
         self._permissions = policy
-        self._settings = settings.auto_comment
-        self._outgoing = settings.outgoing
+        self._live = live
+        self._settings = live.settings.auto_comment
         self._journal = journal
         self._repository = AutoCommentRepository(journal.database)
         self._answer = answer
@@ -158,7 +158,7 @@ class Commenter:
         if _age_s(post) >= self._settings.deadline_s:
             return self._too_late_reason()
         # Above the comment stands the entry's title, which no model wrote.
-        words = make_filter(self._outgoing, post.key.platform)
+        words = make_filter(self._live.settings.outgoing, post.key.platform)
         if words and (rule := await asyncio.to_thread(words.find, entry_heading(post))):
             return skip(SkipReason.WORD_WITHHELD, rule=f"outgoing.{rule}")
         rule_reason = reject_reason(post, self._settings, datetime.now(UTC).astimezone())

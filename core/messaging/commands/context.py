@@ -15,7 +15,7 @@ from core.messaging.policy.permissions import Permissions
 from core.ports import Adapter, Library, SourceRefresher
 from core.settings import Settings
 from core.storage.messages import Journal
-from core.storage.overrides import Audit, LiveSettings, RuntimeOverrides, get_chat_name
+from core.storage.overrides import Audit, LiveSettings, RuntimeOverrides, TakeUp, get_chat_name
 from core.types import Message, SourceState
 
 # How many days a command reports, unless it says so.
@@ -30,8 +30,9 @@ class CommandContext:
     """The state that the handlers of commands read and change.
 
     Without a `refresher` nobody knows the state of the sources, without `reload_settings` the configuration cannot be
-    read again, without a `library` no threshold can be fitted, without a `moderator` no answer is moderated. `session`
-    has the conversation, where that is not in the `journal`: the language of a command's author is looked up there.
+    read again, without `take_up` other sources need a restart, without a `library` no threshold can be fitted, without
+    a `moderator` no answer is moderated. `session` has the conversation, where that is not in the `journal`: the
+    language of a command's author is looked up there.
     """
 
     live: LiveSettings
@@ -40,6 +41,7 @@ class CommandContext:
     permissions: Permissions
     refresher: SourceRefresher | None = None
     reload_settings: SettingsLoader | None = None
+    take_up: TakeUp | None = None
     library: Library | None = None
     moderator: Moderator | None = None
     session: Journal | None = None

@@ -15,7 +15,7 @@ from core.observability.logs import get_logger
 from core.settings import Settings
 from core.settings.limits import AUTO, DAILY_LIMITS
 from core.storage.answer_cache import delete_replies
-from core.storage.overrides import GLOBAL_SCOPE, new_entry, override_key
+from core.storage.overrides import GLOBAL_SCOPE, Reloaded, new_entry, override_key
 from core.storage.usage import UsageRepository, UsageTotals
 from core.types import Question
 
@@ -128,14 +128,30 @@ async def reload(context: CommandContext, request: CommandRequest) -> str:
         error_lines = "\n".join(f"- {line}" for line in _format_errors(error.errors, request))
         return f"{request.texts.configuration_invalid}\n\n{error_lines}"
     await context.live.publish_audiences(new_settings)
-    live_sections, restart_sections = context.live.reload(new_settings)
-    subject = f"changed: {_format_names(live_sections)}; restart needed: {_format_names(restart_sections)}"
+    result = await context.live.reload(new_settings, context.take_up)
+    subject = f"changed: {_format_names(result.live)}; restart needed: {_format_names(result.restart)}"
     await context.audit.record(new_entry(request.message, "changed", subject))
-    if not live_sections and not restart_sections:
+    if not result.live and not result.restart:
         return request.texts.configuration_unchanged
-    lines = [request.texts.changed_now.format(names=_format_names(live_sections))] if live_sections else []
-    lines += [request.texts.restart_needed.format(names=_format_names(restart_sections))] if restart_sections else []
-    return f"{request.texts.configuration_reloaded}\n\n" + "\n".join(lines)
+    return f"{request.texts.configuration_reloaded}\n\n" + "\n".join(_format_reloaded(result, context, request))
+
+
+def _format_reloaded(result: Reloaded, context: CommandContext, request: CommandRequest) -> Sequence[str]:
+    """Return what became of a reload, one line each. In a group only sources are named that its members may see."""
+    texts = request.texts
+    sources = context.visible_settings(request).sources
+    parts = [
+        (texts.sources_added, result.added),
+        (texts.restart_replaced, result.replaced),
+        (texts.restart_secrets, result.with_new_secrets),
+        (texts.kept_closed, result.kept_closed),
+    ]
+    named_parts = [
+        (texts.changed_now, result.live),
+        (texts.restart_needed, result.restart),
+        *((text, [name for name in names if request.message.private or name in sources]) for text, names in parts),
+    ]
+    return [text.format(names=_format_names(names)) for text, names in named_parts if names]
 
 
 def _format_errors(errors: Sequence[str], request: CommandRequest) -> Sequence[str]:

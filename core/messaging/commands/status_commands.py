@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
+from collections.abc import Mapping
 from datetime import date
 
 from core.answering.introduction import describe_agents, suggest_questions
@@ -12,6 +14,7 @@ from core.formatting import format_age, format_code, format_cost, format_duratio
 from core.messaging.commands.context import DEFAULT_DAYS, CommandContext, CommandRequest
 from core.messaging.policy.command_table import help_text
 from core.storage.overrides import GLOBAL_SCOPE, AuditEntry, override_key
+from core.storage.reports import ReportRepository
 from core.storage.usage import DailyStatistics, StatisticsRepository, first_day
 from core.types import SourceState
 from core.version import get_version
@@ -87,7 +90,8 @@ async def show_statistics(context: CommandContext, request: CommandRequest) -> s
 
 async def show_sources(context: CommandContext, request: CommandRequest) -> str:
     """List the knowledge with its amount and age."""
-    sources = context.visible_settings(request).sources
+    settings = context.visible_settings(request)
+    sources = settings.sources
     texts = request.texts
     if not sources:
         return texts.sources_none
@@ -98,7 +102,9 @@ async def show_sources(context: CommandContext, request: CommandRequest) -> str:
         state_text = (
             _format_state(state, texts, show_errors=request.role != "everyone") if state else texts.source_unknown_state
         )
-        lines.append(f"- **{name}** ({source_settings.kind}): {state_text}{_format_overrides(context, name, texts)}")
+        description = settings.describe_source(name)
+        title = f"- **{name}** ({source_settings.kind})" + (f", {description}" if description else "")
+        lines.append(f"{title}: {state_text}{_format_overrides(context, name, texts)}")
     return f"{texts.sources_listed}\n\n" + "\n".join(lines)
 
 
@@ -110,10 +116,10 @@ async def show_audit(context: CommandContext, request: CommandRequest) -> str:
         for entry in await context.audit.get_newest(count, chat=request.chat_filter)
         if request.can_see_all_chats or not _is_about_hidden_source(context, entry, request)
     ]
-    return (
-        "\n".join(_format_entry(entry, request.texts, show_chat=request.can_see_all_chats) for entry in entries)
-        or request.texts.audit_empty
-    )
+    titles = None
+    if request.can_see_all_chats:
+        titles = await ReportRepository(context.journal.database).get_chat_titles()
+    return "\n".join(_format_entry(entry, request.texts, titles) for entry in entries) or request.texts.audit_empty
 
 
 async def show_help(context: CommandContext, request: CommandRequest) -> str:
@@ -134,7 +140,8 @@ async def show_help(context: CommandContext, request: CommandRequest) -> str:
     if request.message.origin.purpose != "welcome":
         return help_text(settings, request.role, texts, spell)
     sources = describe_agents(settings.retrieval_agents(), texts)
-    paragraphs = [texts.greeting.format(name=settings.name, sources=sources), texts.help_how_to_ask]
+    how_to_ask = texts.help_how_to_ask.format(ask=spell("ask"))
+    paragraphs = [texts.greeting.format(name=settings.name, sources=sources), how_to_ask]
     if setting := adapter.privacy_setting if adapter else "":
         paragraphs.append(texts.welcome_privacy.format(setting=setting))
     return "\n\n".join([*paragraphs, f"{spell('help')}: {texts.command_summaries['help']}"])
@@ -147,8 +154,13 @@ def _is_about_hidden_source(context: CommandContext, entry: AuditEntry, request:
     return is_gone or context.names_hidden_source(f"{entry.command} {entry.subject}", request)
 
 
-def _format_entry(entry: AuditEntry, texts: Messages, *, show_chat: bool) -> str:
-    chat_text = texts.audit_chat.format(chat=format_code(f"{entry.platform}:{entry.chat}")) if show_chat else ""
+def _format_entry(entry: AuditEntry, texts: Messages, titles: Mapping[tuple[str, str], str] | None) -> str:
+    """Return the line of an entry; its chat is in it where the titles of chats are given."""
+    chat_text = ""
+    if titles is not None:
+        chat = format_code(f"{entry.platform}:{entry.chat}")
+        title = titles.get((entry.platform, entry.chat), "")
+        chat_text = texts.audit_chat.format(chat=f"{chat} ({format_code(title)})" if title else chat)
     change = f": {format_code(entry.before)} → {format_code(entry.after)}" if entry.before or entry.after else ""
     subject = f", {format_code(entry.subject)}" if entry.subject else ""
     origin = f"{format_code(entry.author_id)}{chat_text}, {format_code('/' + entry.command)}"
@@ -205,13 +217,21 @@ def _format_state(state: SourceState, texts: Messages, *, show_errors: bool) -> 
         parts.append(template.format(count=f"{state.unfilled:,}", error=format_code(state.fill_error)))
     parts.append(age or texts.source_never_refreshed)
     if state.running:
-        parts.append(texts.source_refreshing)
+        parts.append(_format_progress(state, texts))
+    if state.seconds_left is not None:
+        parts.append(texts.time_left.format(duration=format_duration(math.ceil(state.seconds_left), texts)))
     if state.error:
         template = texts.source_failed_because if show_errors else texts.source_failed
         parts.append(template.format(error=format_code(state.error)))
     if state.paused:
         parts.append(texts.source_on_request)
     return ", ".join(parts)
+
+
+def _format_progress(state: SourceState, texts: Messages) -> str:
+    if not state.documents_to_read:
+        return texts.source_refreshing
+    return texts.source_reading.format(done=f"{state.documents_read:,}", total=f"{state.documents_to_read:,}")
 
 
 def _format_count(count: int, singular: str, plural: str) -> str:

@@ -132,6 +132,10 @@ class Command:
         """How it is written."""
         return f"/{self.name} {format_usage(self.arguments)}".rstrip()
 
+    def get_usage(self, role: UserRole) -> str:
+        """Return how people of a role write it: without the arguments, where these are for owners."""
+        return f"/{self.name}" if self.owner_only_values and role != "owner" else self.usage
+
 
 _TABLE = (
     Command("ask", arguments=(Argument("question", is_required=True),), is_ephemeral=False),
@@ -274,13 +278,14 @@ def help_text(
 ) -> str:
     """Return the Markdown that `/help` and `/start` show to people of a role; `spell` says how a command is given."""
     commands = "\n".join(
-        f"- {spell(command.usage.removeprefix('/'))}: {texts.command_summaries[command.name]}"
+        f"- {spell(command.get_usage(role).removeprefix('/'))}: {texts.command_summaries[command.name]}"
         for command in COMMANDS
         if command.name != "start" and has_role(role, command.required_role)
     )
     intro = texts.help_intro.format(name=settings.name)
     agents = describe_agents(settings.retrieval_agents(), texts)
-    paragraphs = (intro, agents, texts.help_how_to_ask, texts.help_commands, commands)
+    how_to_ask = texts.help_how_to_ask.format(ask=spell("ask"))
+    paragraphs = (intro, agents, how_to_ask, texts.help_commands, commands)
     return "\n\n".join(paragraphs)
 
 

@@ -127,7 +127,7 @@ async def test_a_stream_ends_when_what_it_may_tell_of_is_closed(journal: Journal
             async for chunk in stream:
                 texts.append(chunk.choices[0].delta.content or "")
 
-    async with serve_api(ApiSettings.model_validate(api_section), live, answer, parts(), 4) as port:
+    async with serve_api(ApiSettings.model_validate(api_section), live, answer, parts, 4) as port:
         reading = asyncio.create_task(read())
         await is_begun.wait()
         await live.publish_audiences(settings(sources=closed, api=api_section))
@@ -155,7 +155,7 @@ async def test_as_many_answers_are_written_at_once_as_are_allowed() -> None:
 
     configuration = ApiSettings.model_validate({"port": 0, "clients": CLIENTS})
     async with (
-        serve_api(configuration, LiveSettings(settings()), answer, parts(), 2) as port,
+        serve_api(configuration, LiveSettings(settings()), answer, parts, 2) as port,
         aiohttp.ClientSession() as session,
     ):
         statuses = await asyncio.gather(*map(ask, range(3)))
@@ -181,7 +181,7 @@ async def test_a_store_that_is_away_is_an_error_that_clients_read() -> None:
 
     configuration = ApiSettings.model_validate({"port": 0, "clients": CLIENTS})
     async with (
-        serve_api(configuration, Broken(settings()), answer, parts(), 2) as port,
+        serve_api(configuration, Broken(settings()), answer, parts, 2) as port,
         AsyncOpenAI(api_key=WEBUI, base_url=f"http://127.0.0.1:{port}/v1", max_retries=0) as client,
     ):
         with pytest.raises(openai.InternalServerError, match="the log says why"):
@@ -303,7 +303,7 @@ async def test_work_ends_when_the_client_has_gone(is_streaming: bool) -> None:
         raise AssertionError(question.text)
 
     configuration = ApiSettings.model_validate({"port": 0, "clients": CLIENTS})
-    async with serve_api(configuration, LiveSettings(settings()), answer, parts(), 4) as port:
+    async with serve_api(configuration, LiveSettings(settings()), answer, parts, 4) as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         body = json.dumps({"messages": QUESTION, "stream": is_streaming}).encode()
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {WEBUI}\r\n"
@@ -348,7 +348,7 @@ async def test_limits_and_failures_are_errors_that_clients_know(
         raise error
 
     configuration = ApiSettings.model_validate({"port": 0, "clients": CLIENTS})
-    async with serve_api(configuration, LiveSettings(settings()), answer, parts(), 4) as port:
+    async with serve_api(configuration, LiveSettings(settings()), answer, parts, 4) as port:
 
         async def ask() -> None:
             async with AsyncOpenAI(api_key=WEBUI, base_url=f"http://127.0.0.1:{port}/v1", max_retries=0) as client:

@@ -21,6 +21,7 @@ from bots.cli.probes import make_probes
 from bots.common.dry_run import DryRunAdapter
 from bots.common.namespaced import NamespacedAdapter
 from bots.daemon.adapters import find_port_conflicts, find_token_conflicts, make_adapters
+from bots.daemon.bootstrap import make_live_settings
 from core.errors import PlatformError, UsageError
 from core.messaging.gate.follow_up import is_follow_up, other_bot_reason
 from core.messaging.journaling import recover_pending
@@ -589,7 +590,7 @@ class TestConfiguration:
         clash = "bots.two.telegram.token is the same as bots.one.telegram.token: give each its own"
         assert find_token_conflicts(pair()) == [clash]
         with pytest.raises(UsageError, match="give each its own"):
-            make_adapters(pair(), journal)
+            make_adapters(make_live_settings(pair(), journal.database), journal)
 
     async def test_two_clients_of_the_api_with_one_token_are_no_bots(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -607,7 +608,8 @@ class TestConfiguration:
     ) -> None:
         for name, token in (("ZERO", "41:x"), ("ONE", "42:x"), ("TWO", "43:x")):
             monkeypatch.setenv(name, token)
-        adapters = make_adapters(pair(telegram={"token": {"env": "ZERO"}}), journal, read_only=True)
+        live = make_live_settings(pair(telegram={"token": {"env": "ZERO"}}), journal.database)
+        adapters = make_adapters(live, journal, read_only=True)
         assert [adapter.label for adapter in adapters] == ["telegram", "telegram:one", "telegram:two"]
         assert [DryRunAdapter(adapter).label for adapter in adapters] == ["telegram", "telegram:one", "telegram:two"]
 

@@ -339,7 +339,7 @@ async def test_what_was_closed_since_the_start_is_told_to_nobody_else(tmp_path: 
     sender = AlertSender(live, adapter.handler_for, {adapter: await _make_open_task()})
     values["administration"] = {"owners": ["telegram:7"]}
     reloaded = Settings.model_validate({**values, "sources": {"docs": {**source, "audience": "owners"}}})
-    live.reload(reloaded)
+    await live.reload(reloaded)
     await live.publish_audiences(reloaded)
     await sender.report({"source docs": "It fails."}, NOW)
     await journal.close()

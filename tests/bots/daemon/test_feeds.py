@@ -497,10 +497,10 @@ async def test_a_private_address_is_refused(
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert web.requests == []
-    assert "private address 127.0.0.1" in events(log, "feed.poll_failed")[0]["error"]
+    assert "127.0.0.1 is a private address" in events(log, "feed.poll_failed")[0]["error"]
     # Nor behind a redirect, from a host that is allowed.
     web.pages["/moved"] = Page("", 302, {"Location": web.url("/feed", "127.0.0.2")})
-    with pytest.raises(SourceError, match=r"private address 127\.0\.0\.2"):
+    with pytest.raises(SourceError, match=r"127\.0\.0\.2 is a private address"):
         await poll_feed(web.url("/moved"), ["127.0.0.1"])
 
 

@@ -54,9 +54,9 @@ def test_mentions(text: str, expected_text: str, is_addressed: bool) -> None:
 
 
 def test_names_are_those_of_the_server() -> None:
-    result = convert("x", member={"nick": "Annie"})
+    result = convert("x", member={"nick": "Annie"}, location=Location("55", "55", "", "7"))
     assert isinstance(result, Message)
-    assert result.author == "Annie"
+    assert (result.author, result.chat_title) == ("Annie", "#general")
     message = convert("x", author={"id": "1", "username": "bob", "global_name": None})
     assert isinstance(message, Message)
     assert message.author == "bob"

@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from bots.daemon.adapters import make_adapters
+from bots.daemon.bootstrap import make_live_settings
 from bots.http.adapter import HttpAdapter
 from core.errors import PlatformError
 from core.ports import Sink
@@ -296,7 +297,7 @@ async def test_a_taken_port_is_told(tmp_path: Path) -> None:
 async def test_the_wiring_knows_the_platform(tmp_path: Path) -> None:
     journal = await Journal.open(tmp_path / "journal.db")
     http = {"secret": {"env": "KIMAS_HTTP_SECRET"}, "callback_url": "https://network.example.org/kimas"}
-    adapters = make_adapters(settings(http=http), journal)
+    adapters = make_adapters(make_live_settings(settings(http=http), journal.database), journal)
     assert [adapter.name for adapter in adapters] == ["http"]
     with pytest.raises(PlatformError, match="not open"):
         await adapters[0].listen(lambda message: asyncio.sleep(0))

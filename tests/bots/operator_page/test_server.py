@@ -311,12 +311,22 @@ class TestWhatIsShown:
             assert "api.github.com answered 403" in sources
             assert "minutes.pdf" in sources
             assert "encrypted" in sources
+            assert "12 of 60 documents read, 2 min left" in to_text(html.fromstring(sources))
             feedback = await read(client, "/feedback?verdict=down")
             assert "Down: outdated" in feedback
             assert ">Up<" not in feedback
             usage = to_text(html.fromstring(await read(client, "/usage?days=30")))
             assert "qwen3:32b" in usage
-            assert "discord 1187345023" in usage
+            assert "discord 1187345023" in usage, "nobody said what it is called"
+            assert "telegram Rocket users" in usage
+            for path in ("/", "/unanswered", "/feedback"):
+                text = to_text(html.fromstring(await read(client, path)))
+                assert "telegram Rocket users" in text, path
+                assert GROUP.chat not in text, path
+            assert GROUP.chat in to_text(html.fromstring(await read(client, "/questions/2")))
+            lines = html.fromstring(await read(client, "/?chat=rocket%20users")).xpath("//ol[@class='list']/li")
+            assert lines
+            assert all("telegram Rocket users" in to_text(line) for line in lines)
             assert "Answers 28" in usage
             assert "answered nobody" not in usage
 
@@ -499,6 +509,16 @@ class TestTeaching:
             ("changed", "learned 1", "", "operator-page"),
         ]
         assert entries[0].chat == GROUP.chat
+
+    async def test_an_owner_approves_what_they_write_at_once(self, page: Page) -> None:
+        await answered(page.journal, make_message(1, "Does it use Redis?"), NOTHING)
+        async with browser(page, OWNER) as client:
+            form = {"form_token": await get_form_token(client), "question": "Is Redis used?", "answer": "No."}
+            async with client.post("/questions/1/teach", data={**form, "action": "approve"}) as response:
+                assert "Answer 1 is approved" in await response.text()
+        assert len(await TaughtAnswerRepository(page.journal.database).list_answers("approved")) == 1
+        entries = await Audit(page.journal.database).get_newest(9)
+        assert [(entry.subject, entry.after) for entry in entries] == [("faq 1", "approve"), ("learned 1", "")]
 
     async def test_an_answer_taught_to_a_closed_thread_stays_in_that_thread(self, page: Page) -> None:
         question = replace(make_message(1, "Whom do we lay off?"), key=replace(GROUP, thread="t"))

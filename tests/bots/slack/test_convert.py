@@ -169,6 +169,8 @@ def test_commands(text: str, expected: tuple[str, str]) -> None:
     results = from_command(values, ME)
     assert (results.command, results.text) == expected
     assert (results.id, results.key, results.addressed) == ("t.1", ConversationKey("slack", "C1", "command:U1"), True)
+    titles = {name: from_command({**values, "channel_name": name}, ME).chat_title for name in ("team", "directmessage")}
+    assert titles == {"team": "#team", "directmessage": ""}
     with pytest.raises(ValueError, match="response_url is missing"):
         from_command({**values, "response_url": None}, ME)
 

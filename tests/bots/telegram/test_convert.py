@@ -40,6 +40,7 @@ def test_a_private_chat_is_always_addressed() -> None:
     message = convert_text("how does it work?", chat={"id": 7, "type": "private", "first_name": "Ann"})
     assert (message.private, message.addressed, message.text) == (True, True, "how does it work?")
     assert message.key == ConversationKey("telegram", "7")
+    assert (message.chat_title, convert_text().chat_title) == ("", "Team")
     assert (message.author_id, message.author, message.id) == ("7", "Ann Lee", "5")
     assert message.sent_at.timestamp() == 1_760_000_000
     assert message.reference == {"chat_id": 7, "message_id": 5, "thread_id": None, "username": "ann"}

@@ -10,6 +10,8 @@ import pytest
 
 from core.answering.agents.conversation import get_asker_language
 from core.answering.service import AnswerService
+from core.answering.small_talk import courtesy_reply
+from core.catalogue import ENGLISH
 from core.language.courtesies import find_courtesy
 from core.language.questions import (
     QUESTION_THRESHOLD,
@@ -20,7 +22,7 @@ from core.language.questions import (
 from core.messaging.policy.command_table import help_text
 from core.settings import Settings, Strategy
 from core.storage.engine import Database
-from core.types import Question, Reply, Turn
+from core.types import ConversationKey, Question, Reply, Turn
 from tests.support.answering import answering
 from tests.support.fixtures import InMemoryLibrary, MemorySink, parts, settings
 from tests.support.scripted import ScriptedPeer, models
@@ -206,3 +208,11 @@ def test_a_message_without_language_is_answered_in_its_authors_last_one(text: st
 def test_a_short_question_in_latin_script_is_not_answered_in_chinese(text: str) -> None:
     own = Turn("user", "怎么安装？", author_id="1")
     assert get_asker_language(Question(text, history=(own,), author_id="1")) == ""
+
+
+@pytest.mark.parametrize(
+    ("platform", "expected"), [("telegram", "write `/ask` with"), ("slack", "write `/kimas ask` with")]
+)
+def test_what_it_can_do_says_how_to_ask_on_that_platform(platform: str, expected: str) -> None:
+    question = Question("What can you do?", key=ConversationKey(platform, "1"))
+    assert expected in courtesy_reply(question, settings(), ENGLISH)

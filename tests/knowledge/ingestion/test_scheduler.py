@@ -478,3 +478,15 @@ async def test_the_log_says_what_a_refresh_passed_over(
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     (line,) = [line for line in lines if line["event"] == "source.refreshed"]
     assert (line["added"], line["skipped"]) == (1, {"empty": 1, "binary": 1})
+
+
+async def test_a_state_says_how_far_a_running_refresh_is(knowledge_folder: KnowledgeFolder) -> None:
+    texts = {f"page{number}": f"Rocket {number} is out." for number in range(3)}
+    settings = Settings.model_validate({"sources": {"docs": knowledge_folder.files("docs", **texts)}})
+    knowledge_folder.parser.gate.clear()
+    async with knowledge_folder.run_scheduler(settings) as scheduler:
+        state = await until(scheduler, "docs", lambda state: state.documents_to_read)
+        assert (state.documents_read, state.documents_to_read) == (0, 3)
+        knowledge_folder.parser.gate.set()
+        state = await until(scheduler, "docs", lambda state: state.last_success and not state.unfilled)
+        assert (state.documents_read, state.documents_to_read, state.seconds_left) == (0, 0, None)

@@ -52,6 +52,7 @@ async def client() -> AsyncIterator[WebClient]:
         "http://[::ffff:127.0.0.1]/",
         "http://[2002:7f00:1::]/",
         "http://192.0.0.8/",
+        "http://168.63.129.16/",
         "http://192.88.99.1/",
         "http://[5f00::1]/",
         "http://[64:ff9b::7f00:1]/",

@@ -116,7 +116,7 @@ async def connected(url: str, mode: str = "auto", token: str = WEBUI) -> AsyncIt
 @asynccontextmanager
 async def serving(answer: AnswerFunction) -> AsyncIterator[str]:
     configuration = ApiSettings.model_validate({"port": 0, "clients": CLIENTS})
-    async with serve_api(configuration, LiveSettings(settings()), answer, parts(), 4) as port:
+    async with serve_api(configuration, LiveSettings(settings()), answer, parts, 4) as port:
         yield f"http://127.0.0.1:{port}"
 
 

@@ -66,7 +66,7 @@ async def asking(
 ) -> AsyncIterator[str]:
     section = {"port": 0, "page": {"enabled": True, "allowed_origins": origins, "per_minute": 1000}}
     configuration = ApiSettings.model_validate(section)
-    async with serve_api(configuration, live or LiveSettings(settings()), answer, parts(), 4) as port:
+    async with serve_api(configuration, live or LiveSettings(settings()), answer, parts, 4) as port:
         yield f"http://127.0.0.1:{port}"
 
 

@@ -155,7 +155,8 @@ def test_a_question_that_begins_with_a_commands_name_is_told_from_it(name: str, 
 def test_help_shows_what_its_reader_may_do() -> None:
     everyone = help_text(settings())
     owner = help_text(settings(), "owner")
-    assert "/sources" in everyone
+    assert "`/sources`" in everyone, "its arguments are for owners"
+    assert "`/sources [on|off|scale]" in owner
     assert "/pause" not in everyone
     assert "`/pause [MINUTES|SOURCE]`" in owner
     assert "/reload" in owner
@@ -673,6 +674,14 @@ async def test_sources_lists_amount_and_age(journal: Journal, refresher: FolderR
     output = await bot.deliver(says("sources", person=ANN))
     assert "- **docs** (faq): 3 passages in 1 document, refreshed 0 s ago" in output
     assert "- **live** (faq): queried live, or kept elsewhere" in output
+    agents = {"one": {"sources": ["docs"], "description": "how to build a rocket"}, "two": {"sources": ["live"]}}
+    described_bot = Bot.of(journal, refresher=refresher, sources=extra_sources, agents=agents)
+    output = await described_bot.deliver(says("sources", person=ANN))
+    assert "- **docs** (faq), how to build a rocket: 3 passages" in output
+    refresher.progress = (12, 60, 90.0)
+    output = await bot.deliver(says("sources", person=ANN))
+    assert "being refreshed now: 12 of 60 documents read, 2 min left" in output
+    refresher.progress = (0, 0, None)
     refresher.errors["docs"] = "https://secret-host answers 500"
     assert "the last refresh failed" in await bot.deliver(says("sources", person=ANN))
     assert "secret-host" not in await bot.deliver(says("sources", person=ANN))
@@ -745,7 +754,7 @@ async def test_a_source_that_is_off_is_not_searched_and_comes_back(journal: Jour
             return sorted(passages, key=lambda item: -item.score)[:limit]
 
     dispatcher = wire_dispatcher(configuration, journal)
-    library = OverriddenLibrary(AllOfIt(), dispatcher.context.live)
+    library = OverriddenLibrary(AllOfIt(), dispatcher.context.overrides, dispatcher.context.settings)
     bot = Bot(
         journal, make_processor(configuration, journal, echo, library, dispatcher), dispatcher, RecordingAdapter()
     )
@@ -817,7 +826,7 @@ async def test_a_quota_is_set_live_shown_and_taken_back(journal: Journal) -> Non
     paid = configured(models={"main": {"base_url": "https://api.example.org/v1", "model": "m"}})
     live_settings.settings = paid
     assert "`daily_tokens_per_user`: 301,440 (the default for a paid model)" in await bot.deliver(says("quota"))
-    live_settings.reload(paid.model_copy(update={"limits": LimitsSettings(daily_tokens=10)}))
+    await live_settings.reload(paid.model_copy(update={"limits": LimitsSettings(daily_tokens=10)}))
     with pytest.raises(UsageError):
         async with limits.reserve(question):
             pass
@@ -872,7 +881,7 @@ async def test_the_digest_groups_what_found_no_answer(journal: Journal) -> None:
     lines = (await bot.deliver(says("digest"))).splitlines()
     assert "- Messages: 3, of which 0 answered, 0 ignored, 3 failed" in lines
     assert "- Ratings: 👍 0, 👎 0" in lines
-    assert "**Without a good answer: 3 questions**, by topic. `/learn` and `/faq` teach me." in lines
+    assert "**Questions without a good answer: 3**, by topic. `/learn` and `/faq` teach me." in lines
     assert lines[-2].startswith("- 2× `")
     assert lines[-1] == "- 1× `Which licence?`"
     assert "- Ratings" not in await bot.deliver(says("digest", person=ANN)), "members are refused"
@@ -912,7 +921,7 @@ async def test_the_audit_says_who_when_where_what_before_and_after(journal: Jour
     bot = Bot.of(journal)
     await bot.deliver(says("mode", "auto"))
     await bot.deliver(says("mode", "off", person=ANN))
-    await bot.deliver(replace(says("mode", "off"), key=ConversationKey("test", "hall")))
+    await bot.deliver(replace(says("mode", "off"), key=ConversationKey("test", "hall"), chat_title="The `Hall`"))
     hall, refused_entry, changed_entry = await bot.entries()
     assert (changed_entry.subject, changed_entry.before, changed_entry.after) == ("test:room mode", "mention", "auto")
     assert (changed_entry.author_id, changed_entry.chat, changed_entry.outcome) == (OWNER, "room", "changed")
@@ -921,7 +930,7 @@ async def test_the_audit_says_who_when_where_what_before_and_after(journal: Jour
     chat_audit = await bot.deliver(says("audit"))
     assert "`1`, `/mode auto`: changed, `test:room mode`: `mention` → `auto`" in chat_audit
     assert "hall" not in chat_audit
-    assert "in `test:hall`" in await bot.deliver(says("audit", private=True))
+    assert "in `test:hall` (`The 'Hall'`)" in await bot.deliver(says("audit", private=True))
     assert len((await bot.deliver(says("audit", "1", private=True))).splitlines()) == 1
 
 
