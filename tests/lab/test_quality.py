@@ -14,6 +14,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from bots.evaluation.comparison.run import make_systems
+from bots.evaluation.datasets import ANSWERS_LINE_FORMAT, read_answers, read_cases as parse_cases
+from core.settings import GitSource
+from core.settings.loader import load_settings
 from core.types import Citation, Reply
 from tests.lab.quality import (
     __main__ as quality,
@@ -153,6 +157,23 @@ def test_the_conversations_are_about_a_project_of_no_other_part() -> None:
     assert Counter(len(case.question.history) for case in cases) == {0: 20, 2: 20, 4: 20}
     assert len({case.id for case in cases}) == len(cases)
     assert all(case.files and case.project in conversations.PROJECTS for case in cases)
+
+
+def test_the_conversations_can_be_put_to_systems_that_a_judge_compares() -> None:
+    """As docs/evaluate.md shows it: a preset, and the knowledge of the conversations over it."""
+    overlay = conversations.QUESTIONS.with_suffix(".yaml")
+    settings = load_settings([Path("config/presets/srsa.yaml"), overlay], (), {}, require_secrets=False)
+    source = settings.sources["docs"]
+    assert isinstance(source, GitSource)
+    project = conversations.PROJECTS["restic"]
+    assert source.url == f"https://github.com/{project.repository}.git"
+    assert source.include == project.sources["docs"]
+    assert len(parse_cases(conversations.QUESTIONS, read_answers, ANSWERS_LINE_FORMAT)) == 60
+    assert {system.name for system in make_systems(settings, ["router", "react", "simple"])} == {
+        "router",
+        "react",
+        "simple",
+    }
 
 
 def test_the_questions_about_unseen_projects_are_of_no_other_part() -> None:
