@@ -34,6 +34,7 @@ from tests.lab.quality import (
 from tests.lab.quality.drawing import draw
 from tests.lab.quality.figures import Figure
 from tests.lab.quality.repository_questions import read_cases
+from tests.support.deployment import git, make_repository
 
 RECALL = Figure("recall <@5>", 0.61, goal=0.6, baseline=0.4)
 # Of its projects only code is read.
@@ -52,6 +53,18 @@ def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quality, "DATA", tmp_path / "data")
     monkeypatch.setattr(quality, "PICTURES", tmp_path / "pictures")
     monkeypatch.setattr(figures, "COMMITTED", tmp_path / "figures.json")
+
+
+def test_missing_repositories_are_cloned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_repository(tmp_path / "public/owner/name")
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", f"url.{tmp_path}/public/.insteadOf")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "https://github.com/")
+    quality.fetch(tmp_path / "mirror", {"search": _part()})
+    clone = tmp_path / "mirror/owner+name/repo"
+    assert git(clone, "log", "--format=%s") == "Change"
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "https://example.org/")
+    quality.fetch(tmp_path / "mirror", {"search": _part()})
 
 
 def test_a_missing_repository_is_named_and_its_part_is_not_measured(
