@@ -73,12 +73,11 @@ async def serve_api(
     # Visitors, whom nobody knows, take no places from the clients.
     page_answers = ClientAnswers(live, RunningAnswers(answer, max(1, max_running // 2)))
     page = PageServer(settings.page, page_answers) if settings.page.enabled else None
-    words = make_filter(deps.settings.outgoing, API_PLATFORM)
     async with (
         open_endpoint(partial(_open_knowledge, answers, get_deps)) as mcp_endpoint,
         serve_application(
             _make_application(
-                settings, ApiServer(tokens, settings.allowed_origins, answers, mcp_endpoint, page, words=words)
+                settings, ApiServer(tokens, settings.allowed_origins, answers, mcp_endpoint, page, live=live)
             ),
             settings.host,
             settings.port or 0,
@@ -123,9 +122,9 @@ class ApiServer:
         mcp_endpoint: McpEndpoint,
         page: PageServer | None,
         *,
-        words: WordFilter | None,
+        live: LiveSettings,
     ) -> None:
-        self._words = words
+        self._live = live
         self._tokens = {name: token.encode() for name, token in tokens.items()}
         self._allowed_origins = allowed_origins
         self._answers = answers
@@ -211,7 +210,8 @@ class ApiServer:
         body = await read_body(request)
         text = read_text(read_json(body), "question")
         reply = await self._wait_for_reply(request, body, Question(text))
-        return web.json_response(await asyncio.to_thread(reply_as_json, text, reply, self._words))
+        words = make_filter(self._live.settings.outgoing, API_PLATFORM)
+        return web.json_response(await asyncio.to_thread(reply_as_json, text, reply, words))
 
     async def _serve_mcp(self, request: web.Request) -> web.StreamResponse:
         body = await read_body(request)

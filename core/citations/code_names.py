@@ -1,7 +1,7 @@
 """Names that the Python code of an answer takes from a package: what can be looked up with certainty.
 
-These are imported names, the modules on the way, and what stands behind the dot of an imported module. Attributes of
-objects and arguments of calls are left out: who made an object, and what a call passes on, no list of names tells.
+These are imported names, the modules on the way, what stands behind the dot of an imported module, and the arguments
+that calls of these name. Attributes of objects are left out: who made an object, no list of names tells.
 """
 
 from __future__ import annotations
@@ -25,8 +25,23 @@ _COMMENT_OR_STRING = re.compile(
     r"|(?P<quote>[\"'])(?:\\.|(?!(?P=quote))[^\\\n])*(?P=quote)?",
     re.DOTALL,
 )
-_NAME = re.compile(r"[A-Za-z_]\w{0,100}")
+_OBJECT = re.compile(r"(?P<name>[A-Za-z_]\w{0,100})(?:[ \t]+as[ \t]+(?P<alias>\w{1,100}))?")
 _DOTTED_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*+(?:\.[A-Za-z_]\w*+){1,8}")
+
+# Brackets, with what is called, and arguments that are named. A definition calls nothing.
+_CALL_PART = re.compile(
+    r"(?P<definition>\b(?:def|class)[ \t]+)?(?P<callee>(?<![\w.])[A-Za-z_][\w.]*+)?(?P<open>[(\[{])"
+    r"|(?P<close>[)\]}])"
+    r"|(?<![\w.])(?P<argument>[A-Za-z_]\w*+)[ \t]*+=(?!=)"
+)
+_CLASS = re.compile(r"^[ \t]*class\b", re.MULTILINE)
+_SIGNATURE_PART = re.compile(r"(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<comma>,)")
+_PARAMETER = re.compile(r"\s*+(\*{0,2})\s*+([A-Za-z_]\w*)")
+# From a definition to its brackets, and to their end.
+MAX_HEADER_CHARS = 200
+MAX_SIGNATURE_CHARS = 4000
+# Among the parameters of a definition: it takes any argument, or nobody can tell.
+ANY_ARGUMENT = "**"
 
 
 def find_package_names(text: str, packages: Collection[str]) -> list[str]:
@@ -39,15 +54,60 @@ def find_package_names(text: str, packages: Collection[str]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name.partition(".")[0] in packages]
 
 
+def find_named_arguments(text: str, packages: Collection[str]) -> list[tuple[str, str]]:
+    """Return what the Python blocks of an answer call of these packages with a named argument, and that, each once.
+
+    >>> find_named_arguments("```python\\nfrom flask import Flask as F\\nF('x', root_path=p(q=1))\\n```", {"flask"})
+    [('flask.Flask', 'root_path')]
+    """
+    arguments = [pair for block in _BLOCK.finditer(text) for pair in _iter_arguments(block[1])]
+    return [pair for pair in dict.fromkeys(arguments) if pair[0].partition(".")[0] in packages]
+
+
+def find_parameters(code: str, name: str) -> frozenset[str]:
+    """Return the parameters of the function or class of this name that Python code defines; empty if it defines none.
+
+    `ANY_ARGUMENT` is one of them where a definition takes any, or is not there in full, or is that of a class without
+    an initializer of its own.
+
+    >>> sorted(find_parameters("class A:\\n    def __init__(self, x: dict[str, int], *, y=(1, 2)): ...", "A"))
+    ['self', 'x', 'y']
+    """
+    code = _COMMENT_OR_STRING.sub(_get_placeholder, code)
+    parameters: set[str] = set()
+    for definition in re.finditer(rf"^[ \t]*(?:async )?(def|class) {re.escape(name)}\b", code, re.MULTILINE):
+        start = definition.end()
+        if definition[1] == "class":
+            following_class = _CLASS.search(code, start)
+            start = code.find("def __init__", start, following_class.start() if following_class else len(code))
+        opening = code.find("(", start, start + MAX_HEADER_CHARS) if start >= 0 else -1
+        parameters |= _read_parameters(code, opening) if opening >= 0 else {ANY_ARGUMENT}
+        if ANY_ARGUMENT in parameters:
+            break
+    return frozenset(parameters)
+
+
+def _read_parameters(code: str, start: int) -> set[str]:
+    """Return the parameters in the brackets that open at `start`."""
+    parameters: set[str] = set()
+    depth = 0
+    part_start = start + 1
+    for part in _SIGNATURE_PART.finditer(code, start, start + MAX_SIGNATURE_CHARS):
+        depth += bool(part["open"]) - bool(part["close"])
+        if depth == 0 or (depth == 1 and part["comma"]):
+            if parameter := _PARAMETER.match(code, part_start, part.start()):
+                parameters.add(ANY_ARGUMENT if parameter[1] == ANY_ARGUMENT else parameter[2])
+            part_start = part.end()
+        if depth == 0:
+            return parameters
+    return {ANY_ARGUMENT}
+
+
 def _iter_names(code: str) -> Iterator[str]:
     code = _COMMENT_OR_STRING.sub(_get_placeholder, code)
-    for match in _FROM.finditer(code):
-        for item in (match["lines"] or match["line"]).split(","):
-            if name := _NAME.match(item.strip()):
-                yield f"{match['module']}.{name[0]}"
-    items = [item.strip() for match in _IMPORT.finditer(code) for item in match["modules"].split(",")]
-    imports = [found for item in items if (found := _MODULE.fullmatch(item))]
-    modules = {match["alias"] or match["module"]: match["module"] for match in imports}
+    for _, name in _iter_objects(code):
+        yield name
+    modules = _find_modules(code)
     yield from modules.values()
     for match in _DOTTED_NAME.finditer(code):
         parts = match[0].split(".")
@@ -55,6 +115,38 @@ def _iter_names(code: str) -> Iterator[str]:
         length = next((n for n in range(len(parts) - 1, 0, -1) if ".".join(parts[:n]) in modules), 0)
         if length:
             yield f"{modules['.'.join(parts[:length])]}.{parts[length]}"
+
+
+def _iter_arguments(code: str) -> Iterator[tuple[str, str]]:
+    code = _COMMENT_OR_STRING.sub(_get_placeholder, code)
+    objects = dict(_iter_objects(code))
+    modules = _find_modules(code)
+    callees: list[str] = []
+    for part in _CALL_PART.finditer(code):
+        if part["open"]:
+            callees.append("" if part["definition"] else part["callee"] or "")
+        elif part["close"]:
+            del callees[-1:]
+        elif callees:
+            module, _, attribute = callees[-1].rpartition(".")
+            name = f"{modules[module]}.{attribute}" if module in modules else objects.get(callees[-1])
+            if name:
+                yield name, part["argument"]
+
+
+def _iter_objects(code: str) -> Iterator[tuple[str, str]]:
+    """Yield what the code imports from modules, behind its name in the code."""
+    for match in _FROM.finditer(code):
+        for item in (match["lines"] or match["line"]).split(","):
+            if found := _OBJECT.match(item.strip()):
+                yield found["alias"] or found["name"], f"{match['module']}.{found['name']}"
+
+
+def _find_modules(code: str) -> dict[str, str]:
+    """Return the modules that the code imports, by their names in the code."""
+    items = [item.strip() for match in _IMPORT.finditer(code) for item in match["modules"].split(",")]
+    imports = [found for item in items if (found := _MODULE.fullmatch(item))]
+    return {match["alias"] or match["module"]: match["module"] for match in imports}
 
 
 def _get_placeholder(match: re.Match[str]) -> str:

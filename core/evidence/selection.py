@@ -56,10 +56,10 @@ def apply_source_weights(
     ]
 
 
-def drop_far_below_best(passages: Sequence[Passage]) -> list[Passage]:
-    """Return the passages with at least `MIN_SCORE_SHARE` of the best score."""
+def drop_far_below_best(passages: Sequence[Passage], min_share: float = MIN_SCORE_SHARE) -> list[Passage]:
+    """Return the passages with at least this share of the best score."""
     best_score = max((passage.score for passage in passages), default=0.0)
-    return [passage for passage in passages if passage.score >= MIN_SCORE_SHARE * best_score]
+    return [passage for passage in passages if passage.score >= min_share * best_score]
 
 
 @dataclass(frozen=True, slots=True)

@@ -259,7 +259,11 @@ class Handler:
 
     def _guard(self, message: Message, sink: RecordedSink) -> Sink:
         """Return what lets only through what may leave. An alert is of our own words, and for the operator."""
-        return sink if message.origin.purpose == "alert" else guard_words(self._settings.outgoing, message, sink)
+        return (
+            sink
+            if message.origin.purpose == "alert"
+            else guard_words(self._dispatcher.context.settings.outgoing, message, sink)
+        )
 
     async def _finish_answer(
         self, message: Message, reply: Reply, decision: GateDecision, delivery: JournaledDelivery

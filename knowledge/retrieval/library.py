@@ -44,6 +44,8 @@ DEFINITION_BONUS = 0.3
 PASSAGE_MARGIN = 0.05
 # Below this cosine a passage has the words of the query in another sense: the "div" and the "center" of other pages.
 MIN_WORDS_SIMILARITY = 0.15
+# The least share of the best agent's words: with 0.7, two of 35 Chinese questions lose their page (docs/decisions.md).
+MIN_SHARE_BY_WORDS = 0.6
 # How far above the threshold the best agent must score for the others to be left out without comparing passages.
 SURE_MARGIN = 0.1
 # How long the start waits for the vectors of descriptions, and how often they are tried again, in seconds.
@@ -353,7 +355,8 @@ class KnowledgeLibrary:
     ) -> Sequence[AgentScore]:
         """Order agents by the best lexical share of a passage; those without come last, in the configured order.
 
-        With a threshold above 0 the latter are not asked: a search by words would find nothing there.
+        With a threshold above 0 the latter are not asked, for a search by words would find nothing there, nor are those
+        with far fewer of the query's words than the best.
         """
         sources = {source for index in indexes for source in self._agents[index.name].sources}
         # 怎么 and 什么 are in every text: they say nothing about which agent to ask.
@@ -368,7 +371,10 @@ class KnowledgeLibrary:
             if index.name not in self._live_agents
         ]
         if self._routing_settings.threshold > 0:
-            matching_scores = [score for score in scores if score.score > 0 or self._has_live_source(score.name)]
+            min_score = MIN_SHARE_BY_WORDS * max((score.score for score in scores), default=0.0)
+            matching_scores = [
+                score for score in scores if score.score >= min_score > 0 or self._has_live_source(score.name)
+            ]
             scores = matching_scores or scores[: int(at_least_one)]
         top_scores = sorted(scores, key=lambda score: -score.score)[: self._routing_settings.agents]
         return [*top_scores, *self._match_live(query)]

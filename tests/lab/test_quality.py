@@ -14,6 +14,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from bots.evaluation.comparison.run import make_systems
+from bots.evaluation.datasets import ANSWERS_LINE_FORMAT, read_answers, read_cases as parse_cases
+from core.settings import GitSource
+from core.settings.loader import load_settings
 from core.types import Citation, Reply
 from tests.lab.quality import (
     __main__ as quality,
@@ -31,6 +35,7 @@ from tests.lab.quality import (
 from tests.lab.quality.drawing import draw
 from tests.lab.quality.figures import Figure
 from tests.lab.quality.repository_questions import read_cases
+from tests.support.deployment import git, make_repository
 
 RECALL = Figure("recall <@5>", 0.61, goal=0.6, baseline=0.4)
 # Of its projects only code is read.
@@ -49,6 +54,18 @@ def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quality, "DATA", tmp_path / "data")
     monkeypatch.setattr(quality, "PICTURES", tmp_path / "pictures")
     monkeypatch.setattr(figures, "COMMITTED", tmp_path / "figures.json")
+
+
+def test_missing_repositories_are_cloned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_repository(tmp_path / "public/owner/name")
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", f"url.{tmp_path}/public/.insteadOf")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "https://github.com/")
+    quality.fetch(tmp_path / "mirror", {"search": _part()})
+    clone = tmp_path / "mirror/owner+name/repo"
+    assert git(clone, "log", "--format=%s") == "Change"
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "https://example.org/")
+    quality.fetch(tmp_path / "mirror", {"search": _part()})
 
 
 def test_a_missing_repository_is_named_and_its_part_is_not_measured(
@@ -154,6 +171,23 @@ def test_the_conversations_are_about_a_project_of_no_other_part() -> None:
     assert Counter(len(case.question.history) for case in cases) == {0: 20, 2: 20, 4: 20}
     assert len({case.id for case in cases}) == len(cases)
     assert all(case.files and case.project in conversations.PROJECTS for case in cases)
+
+
+def test_the_conversations_can_be_put_to_systems_that_a_judge_compares() -> None:
+    """As docs/evaluate.md shows it: a preset, and the knowledge of the conversations over it."""
+    overlay = conversations.QUESTIONS.with_suffix(".yaml")
+    settings = load_settings([Path("config/presets/srsa.yaml"), overlay], (), {}, require_secrets=False)
+    source = settings.sources["docs"]
+    assert isinstance(source, GitSource)
+    project = conversations.PROJECTS["restic"]
+    assert source.url == f"https://github.com/{project.repository}.git"
+    assert source.include == project.sources["docs"]
+    assert len(parse_cases(conversations.QUESTIONS, read_answers, ANSWERS_LINE_FORMAT)) == 60
+    assert {system.name for system in make_systems(settings, ["router", "react", "simple"])} == {
+        "router",
+        "react",
+        "simple",
+    }
 
 
 @pytest.mark.parametrize("part", [unseen_projects, second_unseen_projects])

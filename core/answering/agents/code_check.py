@@ -1,24 +1,30 @@
-"""The check of an answer's code: names that it takes from a package of the sources, and that nothing there mentions."""
+"""The check of an answer's code: names and arguments that a package of the sources is to have, and has not."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from core.answering.context import AnswerDependencies
 from core.catalogue import messages_for
-from core.citations.code_names import find_package_names
+from core.citations.code_names import ANY_ARGUMENT, find_named_arguments, find_package_names, find_parameters
 from core.errors import StoreError
 from core.language.tokens import query_tokens
 from core.observability.logs import get_logger
+from core.ports import Library
 from core.runtime.budget import Budget
 
 _log = get_logger(__name__)
 
+# Of the passages with a name, those that define it are among so many.
+MAX_DEFINITIONS = 50
+MAX_ARGUMENTS = 100
+
 
 async def mark_unknown_names(text: str, deps: AnswerDependencies, budget: Budget) -> str:
-    """Return an answer with a note on the names of its code that the sources do not have.
+    """Return an answer with a note on the names and arguments of its code that the sources do not have.
 
-    A name is unknown if no passage has it, whole, in any case. Where the store cannot count words, nothing is.
+    A name is unknown if no passage has it, whole, in any case; an argument if the definitions that passages have of
+    what is called name all of theirs, without this one. Where the store cannot count words, no name is.
     """
     modules = deps.library.modules()
     names = find_package_names(text, modules)
@@ -26,16 +32,31 @@ async def mark_unknown_names(text: str, deps: AnswerDependencies, budget: Budget
         return text
     try:
         weights = await deps.library.term_weights(" ".join(names).replace(".", " "))
+        unknown = [name for name in names if weights and not is_known(name, modules, weights)]
+        unknown += await _find_unknown_arguments(find_named_arguments(text, modules), deps.library)
     except StoreError as error:
         budget.degrade("names", "failed")
         _log.warning("names.not_checked", error=str(error))
         return text
-    unknown_names = [name for name in names if weights and not is_known(name, modules, weights)]
-    if not unknown_names:
+    if not unknown:
         return text
-    _log.info("names.unknown", names=unknown_names)
-    listed_names = ", ".join(f"`{name}`" for name in unknown_names)
+    _log.info("names.unknown", names=unknown)
+    listed_names = ", ".join(f"`{name}`" for name in unknown)
     return f"{text.rstrip()}\n\n{messages_for(deps.prompts.language).unknown_names.format(names=listed_names)}"
+
+
+async def _find_unknown_arguments(arguments: Sequence[tuple[str, str]], library: Library) -> list[str]:
+    unknown_arguments: list[str] = []
+    parameters: dict[str, frozenset[str]] = {}
+    for name, argument in arguments[:MAX_ARGUMENTS]:
+        if name not in parameters:
+            own_name = name.rpartition(".")[2]
+            match = await library.match_words(own_name, MAX_DEFINITIONS)
+            code = (passage.text for passage in match.passages if passage.kind == "python")
+            parameters[name] = frozenset[str]().union(*(find_parameters(text, own_name) for text in code))
+        if parameters[name] and parameters[name].isdisjoint((argument, ANY_ARGUMENT)):
+            unknown_arguments.append(f"{name}({argument}=)")
+    return unknown_arguments
 
 
 def is_known(name: str, modules: Mapping[str, Collection[str]], weights: Mapping[str, float]) -> bool:

@@ -84,10 +84,12 @@ async def look_back(
     The light model names the passage behind each sentence; when it fails or is too slow, shared words decide. An answer
     that the model marked as finding nothing costs no call. `known` needs no support.
     """
-    if cited_answer.citations or not passages or deps.model is None or cited_answer.finds_nothing:
-        return cited_answer
     text = cited_answer.text
     sentences = split_sentences(text)
+    # An answer of code alone states nothing.
+    has_nothing_to_cite = cited_answer.finds_nothing or not (sentences and passages)
+    if cited_answer.citations or has_nothing_to_cite or deps.model is None:
+        return cited_answer
     llm_support = await budget.run_stage("look_back", find_support(deps.model, sentences, passages, deps, budget), dict)
     is_degraded = "look_back" in budget.degraded
     support = (

@@ -31,6 +31,8 @@ _log = get_logger(__name__)
 
 MAX_HISTORY_TOKENS = 1500
 UPDATE_INTERVAL_S = 0.05
+# It stands beside the judgement, so that prompts without one are shorter.
+JUDGEMENT_RULE = "Give what it does say, and tell the asker plainly which part of the question it leaves open."
 NO_WORDS = "the model's reply has no words; one that thinks first may need more max_tokens"
 # The pause is at least so many times as long as the last update took: the event loop serves others meanwhile.
 UPDATE_PAUSE_FACTOR = 10
@@ -188,11 +190,9 @@ def build_prompt(question: Question, retrieval: RetrievalResult, deps: AnswerDep
     analysis = question.analysis if isinstance(question, ContextualQuestion) else ""
     # We put no markup into an analysis: whatever looks like a tag came from the conversation.
     guidance = f"<analysis>\n{_escape_angle_brackets(analysis)}\n</analysis>\n" if analysis else ""
-    guidance = (
-        f"<judgement>\nThe evidence is poor: {_escape_angle_brackets(low_quality_reason)}\n</judgement>\n{guidance}"
-        if low_quality_reason
-        else guidance
-    )
+    if low_quality_reason:
+        judgement = f"The evidence is poor: {_escape_angle_brackets(low_quality_reason)}\n{JUDGEMENT_RULE}"
+        guidance = f"<judgement>\n{judgement}\n</judgement>\n{guidance}"
     question_block = f"<question{to_asked_by_attribute(question)}>\n{escape_delimiters(question.text)}\n</question>"
     return system, [
         *_get_recent_turns(question),

@@ -131,7 +131,7 @@ class Commenter:
 
     async def _write_comment(self, post: Message, sink: BufferedSink, guarded_delivery: GuardedDelivery) -> Reply:
         if reply := guarded_delivery.final_reply:
-            await guard_words(self._outgoing, post, sink).finish(reply)
+            await guard_words(self._live.settings.outgoing, post, sink).finish(reply)
             return reply
         if reason := await self._reject_reason(post):
             raise CommentSuppressed(reason)

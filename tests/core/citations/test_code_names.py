@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.citations.code_names import find_package_names
+from core.citations.code_names import find_named_arguments, find_package_names, find_parameters
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,37 @@ def test_only_what_is_certain_is_found(code: str, names: list[str]) -> None:
     assert find_package_names(text, {"rocket"}) == names
     assert find_package_names(text.replace("```python", "```sh"), {"rocket"}) == []
     assert find_package_names(code, {"rocket"}) == [], "prose is no code"
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments"),
+    [
+        ("from rocket import run\nrun(1, port=2, host=f(x=1))", [("rocket.run", "port"), ("rocket.run", "host")]),
+        ("import rocket.web as w\nw.serve(\n    port = 1,  # no=2\n)", [("rocket.web.serve", "port")]),
+        ("from rocket import run\nrun([a := 1, (b == 2)], {'c=': d <= e})", []),
+        ("from rocket import run\ndef run(port=1): ...\nport = 2\nrun()", []),
+        ("import rocket\nrocket.app.run(port=1)\nserver.rocket.run(port=1)\nrun(port=1)", []),
+        ("from rocket import run\n))run(port=1", [("rocket.run", "port")]),
+        ("from flask import run\nrun(port=1)", []),
+    ],
+)
+def test_the_arguments_of_calls_are_found(code: str, arguments: list[tuple[str, str]]) -> None:
+    assert find_named_arguments(f"```python\n{code}\n```", {"rocket"}) == arguments
+
+
+@pytest.mark.parametrize(
+    ("code", "parameters"),
+    [
+        ("async def run(a, /, b: dict[str, int] = {'x': (1, 2)}, *c, d: str = '),(') -> None:", "a b c d"),
+        ("def run(\n    a,  # the first, of b\n    **others,\n): ...", "a **"),
+        ("def run(a, b", "**"),
+        ("def run_all(a): ...\nclass Run: ...", ""),
+        ("@overload\ndef run(a): ...\n\n\ndef run(b): ...", "a b"),
+        ("class run(Base):\n    x: int", "**"),
+        ("class run:\n    x: int\nclass Other:\n    def __init__(self, a): ...", "**"),
+        ("class run:\n    def go(self, a): ...\n    def __init__(self, b=()): ...", "self b"),
+        ("def run(): ...", ""),
+    ],
+)
+def test_the_parameters_of_definitions_are_found(code: str, parameters: str) -> None:
+    assert find_parameters(code, "run") == frozenset(parameters.split())

@@ -575,6 +575,16 @@ async def test_by_words_a_threshold_leaves_out_those_without_any(filled_store: S
     assert await scores(filled_store, embedder, "完全无关", knowledge=strict_settings) == {}
 
 
+async def test_by_words_an_agent_with_far_fewer_of_them_is_not_asked(store: Store, embedder: WordEmbedder) -> None:
+    texts = {"chinese": "语音识别可以用容器部署。", "fruit": "语音识别可以部署。", "tools": "容器里有锤子。"}
+    for name, text in texts.items():
+        await read_and_fill(DictSource(name, {"a.md": text}), store, embedder, SyncOptions(200))
+    strict_settings = {"routing": {"threshold": 0.2}}
+    asked = await scores(store, embedder, "语音识别可以部署在容器吗？", knowledge=strict_settings)
+    assert set(asked) == {"chinese", "cook"}
+    assert "smith" in await scores(store, embedder, "容器", knowledge=strict_settings)
+
+
 async def test_a_query_without_a_usable_vector_goes_by_words(filled_store: Store, embedder: WordEmbedder) -> None:
     library = KnowledgeLibrary(settings(), filled_store, embedder)
     await library.load()

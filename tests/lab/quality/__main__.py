@@ -1,10 +1,8 @@
 """`make quality`: measures judgement on public data, beside plain BM25, the goal and the figures of the last commit.
 
-    python -m tests.lab.quality repositories              which public repositories the data comes from
-    python -m tests.lab.quality build MIRROR [PART ...]   build the data from MIRROR/OWNER+NAME/repo (bare git folders)
-    python -m tests.lab.quality run [--save] [PART ...]   measure every part that is built
-
-A folder of MIRROR is made by `git clone --bare https://github.com/OWNER/NAME MIRROR/OWNER+NAME/repo`.
+python -m tests.lab.quality fetch MIRROR [PART ...]   clone the public repositories that MIRROR lacks
+python -m tests.lab.quality build MIRROR [PART ...]   build the data from MIRROR/OWNER+NAME/repo (bare git folders)
+python -m tests.lab.quality run [--save] [PART ...]   measure every part that is built
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import pkgutil
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -33,6 +32,16 @@ def parts() -> dict[str, ModuleType]:
     names = [module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_")]
     modules = {name: importlib.import_module(f"tests.lab.quality.{name}") for name in names}
     return {name: module for name, module in modules.items() if hasattr(module, "measure")}
+
+
+def fetch(mirror: Path, parts: dict[str, ModuleType]) -> None:
+    """Clone the repositories of these parts that are missing; raises `CalledProcessError` where one cannot be had."""
+    for repository in sorted({repository for part in parts.values() for repository in part.REPOSITORIES}):
+        clone = mirror / repository.replace("/", "+") / "repo"
+        if not clone.is_dir():
+            command = ["git", "clone", "--quiet", "--bare", f"https://github.com/{repository}", str(clone)]
+            subprocess.run(command, check=True)
+            print(f"{repository}: cloned")
 
 
 def build(mirror: Path, parts: dict[str, ModuleType]) -> None:
@@ -95,17 +104,18 @@ def main() -> None:
         prog="python -m tests.lab.quality", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("repositories")
+    fetch_parser = commands.add_parser("fetch")
     build_parser = commands.add_parser("build")
     run_parser = commands.add_parser("run")
-    build_parser.add_argument("mirror", type=Path)
     run_parser.add_argument("--save", action="store_true", help="keep the figures and the pictures for the next commit")
-    for command in (build_parser, run_parser):
+    for command in (fetch_parser, build_parser):
+        command.add_argument("mirror", type=Path)
+    for command in (fetch_parser, build_parser, run_parser):
         command.add_argument("parts", nargs="*", choices=[*all_parts, []], help="all of them unless named")
     options = parser.parse_args()
-    selected_parts = {name: all_parts[name] for name in getattr(options, "parts", []) or all_parts}
-    if options.command == "repositories":
-        print("\n".join(sorted({repository for part in all_parts.values() for repository in part.REPOSITORIES})))
+    selected_parts = {name: all_parts[name] for name in options.parts or all_parts}
+    if options.command == "fetch":
+        fetch(options.mirror, selected_parts)
     elif options.command == "build":
         build(options.mirror, selected_parts)
     else:

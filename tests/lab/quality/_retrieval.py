@@ -30,8 +30,9 @@ class RememberingEmbedder:
                 self._vectors = dict(zip(arrays["keys"].tolist(), arrays["vectors"], strict=True))
 
     @classmethod
-    async def open(cls, folder: Path) -> RememberingEmbedder:
-        return cls(await open_embedder(EmbeddingSettings(), folder / "models"), folder / "vectors.npz")
+    async def open(cls, folder: Path, settings: EmbeddingSettings | None = None) -> RememberingEmbedder:
+        settings = settings or EmbeddingSettings()
+        return cls(await open_embedder(settings, folder / "models"), folder / f"{settings.provider}.npz")
 
     async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         keys = [hashlib.sha256(text.encode()).hexdigest()[:24] for text in texts]

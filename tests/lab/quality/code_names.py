@@ -1,8 +1,8 @@
 """Names in code blocks: how often true code is marked, and how often a made-up name is noticed.
 
 True are the Python blocks in the documentation of eight projects, and those of the answers of `whole_prompts`. In a
-second run each name that the check looks up has another ending. A project's words and modules are those of its package
-alone, as an index of its code has them.
+second run each name that the check looks up has another ending. A project's words, modules and definitions are those of
+its package alone, as an index of its code has them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from core.answering.agents.code_check import is_known
-from core.citations.code_names import find_package_names
+from core.citations.code_names import ANY_ARGUMENT, find_named_arguments, find_package_names, find_parameters
 from core.language.tokens import lexical_tokens
 from knowledge.retrieval.agent_index import find_modules
 from tests.lab.quality.figures import Figure
@@ -52,6 +54,19 @@ class Package:
     name: str
     modules: Mapping[str, Collection[str]]
     weights: Mapping[str, float]
+    files: Mapping[str, str]
+
+    def count_arguments(self, code: str) -> tuple[int, int, int]:
+        """Return how many arguments of a block can be looked up, and how many are known as they are, and renamed."""
+        counts = [0, 0, 0]
+        for called, argument in find_named_arguments(f"```python\n{code}\n```", {self.name}):
+            name = called.rpartition(".")[2]
+            parameters = {item for text in self.files.values() if name in text for item in find_parameters(text, name)}
+            if parameters and ANY_ARGUMENT not in parameters:
+                counts[0] += 1
+                counts[1] += argument in parameters
+                counts[2] += f"{argument}{ENDING}" in parameters
+        return counts[0], counts[1], counts[2]
 
     def find_unknown(self, code: str) -> tuple[list[str], list[str]]:
         """Return the names that the check looks up in a block, and those that it would mark."""
@@ -66,15 +81,17 @@ def build(mirror: Path, data: Path) -> None:
 def measure(data: Path) -> list[Figure]:
     counts = {"documentation": [0, 0], "answers": [0, 0]}
     noticed: list[bool] = []
+    arguments = np.zeros(3, np.int64)
     for name, project in PROJECTS.items():
         files = dict(_read(data / f"{name}.git"))
         own_files = {path: text for path, text in files.items() if re.match(rf"(?:src/)?{name}/.*\.py$", path)}
         tokens = {token for text in own_files.values() for token in lexical_tokens(text).split()}
-        package = Package(name, find_modules(list(own_files)), dict.fromkeys(tokens, 1.0))
+        package = Package(name, find_modules(list(own_files)), dict.fromkeys(tokens, 1.0), own_files)
         blocks = {"documentation": list(_iter_blocks(files)), "answers": list(_iter_answers(project))}
         for kind, kind_blocks in blocks.items():
             for code in kind_blocks:
                 names, unknown_names = package.find_unknown(code)
+                arguments += package.count_arguments(code)
                 counts[kind][0] += bool(names)
                 counts[kind][1] += bool(unknown_names)
                 renamed = [f"{full}{ENDING}" for full in names if "." in full]
@@ -85,6 +102,9 @@ def measure(data: Path) -> list[Figure]:
         Figure("blocks of answers with names to look up", counts["answers"][0], is_count=True),
         Figure("answers: blocks marked", counts["answers"][1] / max(1, counts["answers"][0])),
         Figure("made-up names that are noticed", sum(noticed) / len(noticed), 0.9),
+        Figure("arguments to look up", int(arguments[0]), is_count=True),
+        Figure("arguments that are marked", 1 - arguments[1] / arguments[0]),
+        Figure("made-up arguments that are noticed", 1 - arguments[2] / arguments[0], 0.9),
     ]
 
 

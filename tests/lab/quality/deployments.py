@@ -2,7 +2,7 @@
 
 Everything of a preset stays as it is written, but for what cannot be had here: repositories are clones of those that
 the preset names; the documentation site of AgentScope is the one that its branch `gh-pages` holds, on the loopback;
-the built-in embedding model stands for a service, the fused order for a service that reranks, a peer for a search
+the embedding model `multilingual` stands for a service, the fused order for a service that reranks, a peer for a search
 engine. The language model is scripted: it echoes what it is asked to rephrase, keeps the order of passages and gives
 the translation that stands beside a question, so that every call counts and none helps. What a search engine finds
 stands beside the questions that it is to answer. Large documents that no question is about are left out.
@@ -131,23 +131,23 @@ def measure(data: Path) -> list[Figure]:
 async def measure_presets(data: Path, presets: Path) -> list[Figure]:
     """Read each deployment anew, ask its questions, print a table, and return the figures."""
     questions = [json.loads(line) for line in QUESTIONS.read_text("utf-8").splitlines()]
-    embedder = await RememberingEmbedder.open(data)
     outcomes: dict[str, list[Outcome]] = {}
-    try:
-        async with ScriptedPeer() as model, WebPeer() as web:
-            _serve_site(data / "site", web)
-            for name in DEPLOYMENTS:
-                asked = [question for question in questions if question["deployment"] == name]
-                settings = make_settings(data, presets / f"{name}.yaml", model, web)
-                shutil.rmtree(settings.data_dir, ignore_errors=True)
-                model.replies |= _script(asked)
+    async with ScriptedPeer() as model, WebPeer() as web:
+        _serve_site(data / "site", web)
+        for name in DEPLOYMENTS:
+            asked = [question for question in questions if question["deployment"] == name]
+            settings = make_settings(data, presets / f"{name}.yaml", model, web)
+            shutil.rmtree(settings.data_dir, ignore_errors=True)
+            model.replies |= _script(asked)
+            embedder = await RememberingEmbedder.open(data, settings.knowledge.embedding)
+            try:
                 async with open_app(settings, embedder=embedder) as app:
                     result = await app.refresh()
                     assert not result.failures, result.failures
                     await app.warm_up()
                     outcomes[name] = [await _ask(question, app, model, web) for question in asked]
-    finally:
-        await embedder.close()
+            finally:
+                await embedder.close()
     (data / "outcomes.json").write_text(
         json.dumps({o.id: [o.is_right, o.agent_count] for name in outcomes for o in outcomes[name]}, indent=1), "utf-8"
     )
@@ -188,8 +188,10 @@ def make_settings(data: Path, preset: Path, model: ScriptedPeer, web: WebPeer) -
         for fallback in written["models"][role].get("fallbacks", {}):
             changes["models"][role]["fallbacks"] = {fallback: {"base_url": model.base_url, "api_key": secret}}
     # In place of services.
-    search = {"rerank": "embedding"} if "search" in written.get("knowledge", {}) else {}
-    changes["knowledge"] = {"embedding": {"provider": "local"}, "search": search}
+    knowledge = written.get("knowledge", {})
+    search = {"rerank": "embedding"} if "search" in knowledge else {}
+    changes["knowledge"] = {"embedding": {"provider": "multilingual" if "embedding" in knowledge else "local"}}
+    changes["knowledge"]["search"] = search
     changes["cache"] = {"enabled": False}
     overlay = data / f"{preset.stem}.json"
     overlay.write_text(json.dumps(changes), "utf-8")

@@ -55,6 +55,13 @@ async def test_names_that_no_passage_has_are_named(app: App, peer: ScriptedPeer)
     assert reply.text.endswith("*在我所知的代码中没有找到，请核对：`rocket.launch_all`*")
 
 
+async def test_arguments_that_no_definition_has_are_named(app: App, peer: ScriptedPeer) -> None:
+    code = "from rocket.server import Server, rotate_keys as rotate\n\nServer(prot=1)\nrotate(keys=[], speed=2)"
+    text = await _answer(app, peer, code)
+    assert text.endswith(NOTE.format("`rocket.server.rotate_keys(speed=)`")), "a class without initializer says nothing"
+    assert (await _answer(app, peer, code.replace(", speed=2", ""))).endswith("```")
+
+
 async def test_who_may_not_see_the_code_learns_nothing_of_it(app: App) -> None:
     assert set(app.library.modules()) == {"rocket"}
     assert app.library.restricted_to(()).modules() == {}

@@ -6,8 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from core.answering.agents.look_back import look_back
 from core.answering.pipeline import answer
+from core.citations.markers import resolve_markers
 from core.llm.role_models import RoleChatModel
+from core.runtime.budget import Budget
 from core.settings import ModelsSettings, Settings
 from core.types import Question, Reply
 from tests.support.fixtures import InMemoryLibrary, MemorySink, parts, passage, settings
@@ -87,3 +90,16 @@ async def test_a_failed_call_keeps_the_marks(peer: ScriptedPeer) -> None:
 async def test_nobody_is_asked_without_a_light_model(peer: ScriptedPeer) -> None:
     _, _, cited_ids = await ask(peer, "1: {long}", has_light=False)
     assert (cited_ids, peer.sent("look_back")) == (["short", "log"], [])
+
+
+async def test_an_answer_of_code_alone_costs_no_call(peer: ScriptedPeer) -> None:
+    cited_answer = resolve_markers("```sh\nmake retry\n```", PASSAGES)
+    configuration = settings()
+    model = RoleChatModel.open(ModelsSettings.model_validate({"main": {"base_url": peer.base_url, "model": "main"}}))
+    assert model is not None
+    try:
+        deps = parts(InMemoryLibrary(PASSAGES), model, configuration)
+        assert await look_back(cited_answer, PASSAGES, deps, Budget(configuration.budget)) == cited_answer
+    finally:
+        await model.close()
+    assert peer.requests == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -34,10 +35,11 @@ def make_scored(
 
 
 PASSAGES = [
-    make_scored("weak", "Rockets fly.", 0.05, 0.0, 1.0),
+    make_scored("weak", "Rockets fly.", 0.5, 5.0, 1.0),
     make_scored("strong", "Rockets are installed with pip.", 0.9, 9.0, 1.0),
-    make_scored("middle", "Pip installs.", 0.5, 4.0, 0.1, "python"),
+    make_scored("middle", "Pip installs.", 0.6, 6.0, 0.1, "python"),
 ]
+FAR = make_scored("far", "Rockets are red.", 0.2, 1.0, 1.0)
 
 
 class Failing:
@@ -55,7 +57,7 @@ def parts(configuration: Settings, reranker: Reranker | None = None) -> AnswerDe
 
 @asynccontextmanager
 async def by_model(reply: str, **search: object) -> AsyncIterator[tuple[AnswerDependencies, Budget, LanguageModelPeer]]:
-    configuration = settings(knowledge={"search": {"rerank": "model", **search}})
+    configuration = settings(knowledge={"search": {"rerank": "model"} | search})
     async with LanguageModelPeer(reply=reply) as peer:
         model = models(peer)
         try:
@@ -91,7 +93,7 @@ async def test_a_model_that_names_nothing_leaves_the_fused_order_and_is_counted(
 async def test_a_model_that_fails_or_hangs_leaves_the_fused_order_and_is_counted() -> None:
     async with by_model("", kind_weights={"python": 0.1}) as (deps, budget, peer):
         peer.status = 500
-        assert ids(await rerank("How?", PASSAGES, deps, budget, by_model=True)) == ["strong", "middle", "weak"]
+        assert ids(await rerank("How?", PASSAGES, deps, budget, by_model=True)) == ["strong", "weak", "middle"]
         assert budget.degraded == ["rerank"]
         peer.status = None
         peer.hang = True
@@ -123,9 +125,24 @@ async def test_only_the_best_are_shown_to_the_model() -> None:
     assert "Rockets fly" not in peer.requests[0]["messages"][-1]["content"]
 
 
+async def test_what_is_far_below_the_best_is_not_put_to_the_model() -> None:
+    async with by_model('{"order": ["p2", "p1"]}', rerank="auto") as (deps, budget, peer):
+        ranked_passages = await rerank("How?", [FAR, *PASSAGES], deps, budget, by_model=True)
+    assert ids(ranked_passages) == ["middle", "strong", "weak", "far"], "the best that it does not name follow"
+    assert "Rockets are red" not in peer.requests[0]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(("named_count", "count"), [(2, 8), (10, 10)])
+async def test_what_the_model_does_not_name_fills_the_prompt_up_to_eight(named_count: int, count: int) -> None:
+    passages = [make_scored(f"page{number:02}", f"Page {number}.", 0.9, 9.0, 1.0) for number in range(20)]
+    order = [f"p{number}" for number in range(1, named_count + 1)]
+    async with by_model(json.dumps({"order": order}), rerank="auto") as (deps, budget, _):
+        assert len(await rerank("How?", passages, deps, budget, by_model=True)) == count
+
+
 async def test_the_weights_of_kinds_hold_over_the_model() -> None:
     async with by_model('{"order": ["p2", "p1", "p3"]}', kind_weights={"python": 0.2}) as (deps, budget, _):
-        assert ids(await rerank("How?", PASSAGES, deps, budget, by_model=True)) == ["strong", "middle", "weak"]
+        assert ids(await rerank("How?", PASSAGES, deps, budget, by_model=True)) == ["strong", "weak", "middle"]
 
 
 async def test_one_passage_costs_no_call() -> None:
@@ -170,10 +187,10 @@ def test_by_itself_the_light_model_orders_what_an_answer_is_written_from(
 
 
 async def test_a_passage_far_below_the_best_one_is_not_in_the_prompt() -> None:
-    async with by_model('{"order": ["p1", "p2", "p3"]}') as (deps, budget, _):
-        retrieval = RetrievalResult("pip install rockets", ("docs",), tuple(PASSAGES))
+    async with by_model("", rerank="embedding") as (deps, budget, _):
+        retrieval = RetrievalResult("pip install rockets", ("docs",), (FAR, *PASSAGES))
         selected = await select_evidence(retrieval, deps, budget)
-        assert {item.id for item in selected.passages} == {"strong", "middle"}
+        assert {item.id for item in selected.passages} == {item.id for item in PASSAGES}
 
 
 async def test_passages_of_several_searches_are_not_compared_by_their_scores() -> None:
