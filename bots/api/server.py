@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 
@@ -33,9 +33,6 @@ from core.settings import ApiSettings
 from core.settings.base import API_PLATFORM, PAGE_CLIENT
 from core.storage.overrides import LiveSettings
 from core.types import Question, Reply
-
-if TYPE_CHECKING:
-    from core.language.word_filter import WordFilter
 
 _log = get_logger(__name__)
 
