@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice, takewhile
 
+from core.evidence.ranking import weigh
 from core.evidence.rendering import MIN_PASSAGE_TOKENS, describe_standing, render_header
 from core.language.facts import count_negations, extract_numbers
 from core.language.tokens import CJK_CHARACTERS, estimate_tokens
@@ -44,16 +45,12 @@ def apply_source_weights(
     if not weights:
         return passages
 
-    def sort_key(ranked_passage: tuple[int, Passage]) -> float:
-        rank, passage = ranked_passage
-        weight = weights.get(passage.source, 1.0)
-        return (rank + 1) / weight if is_ranked else -passage.score * weight
-
-    return [
-        replace(passage, score=min(1.0, passage.score * weight), standing=describe_standing(weight) or passage.standing)
-        for _, passage in sorted(enumerate(passages), key=sort_key)
-        for weight in [weights.get(passage.source, 1.0)]
+    factors = [weights.get(passage.source, 1.0) for passage in passages]
+    standing_passages = [
+        replace(passage, standing=describe_standing(factor) or passage.standing)
+        for passage, factor in zip(passages, factors, strict=True)
     ]
+    return weigh(standing_passages, factors, by_rank=is_ranked)
 
 
 def drop_far_below_best(passages: Sequence[Passage], min_share: float = MIN_SCORE_SHARE) -> list[Passage]:

@@ -147,9 +147,10 @@ class LLMReranker:
             unnamed = [position for position in range(len(fused_passages)) if position not in order]
             order = (*order, *unnamed[: max(0, MIN_ORDERED - len(order))])
         # Only fused scores of different searches compare: by rank alone, the best of each search would score 1.
+        scores = sorted((passage.score for passage in fused_passages), reverse=True)
         reordered_passages = [
-            replace(fused_passages[position], score=fused_passages[rank].score)
-            for rank, position in enumerate(order or range(len(fused_passages)))
+            replace(fused_passages[position], score=score)
+            for score, position in zip(scores, order or range(len(fused_passages)), strict=False)
         ]
         return apply_kind_weights(reordered_passages, search_settings.kind_weights)
 
