@@ -238,10 +238,10 @@ class TestLeases:
         async with asyncio.timeout(10):
             while not await other.leases.count_others():
                 await asyncio.sleep(0.05)
-        renewal_task.cancel()
-        await asyncio.gather(renewal_task, return_exceptions=True)
         await other.journal.record_message(MESSAGE)
         assert await sleeper.claim() == ["1"]
+        renewal_task.cancel()
+        await asyncio.gather(renewal_task, return_exceptions=True)
 
 
 class TestClaims:
