@@ -10,7 +10,7 @@ from bots.cli.console import print_failures, redact_refresh_result
 from bots.common.terminal import ingest_progress, make_console
 from bots.daemon.bootstrap import App
 from core.errors import UsageError
-from core.formatting import pluralize
+from core.formatting import pluralize, strip_source_prefix
 from knowledge.ingestion.refresh import RefreshResult
 from knowledge.retrieval.library import KnowledgeLibrary
 
@@ -37,7 +37,12 @@ async def read_first(app: App, *, is_trial: bool = False) -> None:
             result = await app.refresh((), progress, is_filling=False)
             if 0 < library.unfilled_count <= MAX_FILLED_FIRST:
                 result = await _fill_in_time(app, progress, result)
-        print_failures(out, redact_refresh_result(result, app.settings))
+        result = redact_refresh_result(result, app.settings)
+        if library.is_empty and result.failures:
+            # Once: nothing else is known that the command could go on with.
+            reasons = (strip_source_prefix(name, reason) for name, reason in result.failures.items())
+            raise UsageError("\n".join(("there is nothing to answer from:", *reasons)))
+        print_failures(out, result)
     if library.is_empty:
         raise UsageError("there is nothing to answer from")
 

@@ -66,7 +66,8 @@ def test_a_conversation_about_a_folder_notices_what_is_new(folder: Path) -> None
 def test_a_folder_without_anything_to_read(folder: Path) -> None:
     (folder / "docs" / "rocket.md").unlink()
     result = call("ask", "--source", "docs", "Where?")
-    assert (result.exit_code, "there is nothing to answer from" in result.output) == (2, True)
+    assert (result.exit_code, "there is nothing to answer from:\n" in result.output) == (2, True)
+    assert "what was known of it is kept" not in result.output, "nothing was"
 
 
 def test_a_configuration_and_a_source_exclude_each_other(folder: Path) -> None:
