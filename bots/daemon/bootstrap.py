@@ -310,14 +310,18 @@ def make_dispatcher(
     extra_handlers: Mapping[str, CommandHandler] | None = None,
 ) -> CommandDispatcher:
     """Return the dispatcher of commands. `commands` replace the table, `extra_handlers` precede its handlers."""
+    from bots.daemon.posting import start_post
     from core.messaging.commands.context import CommandContext
     from core.messaging.commands.dispatcher import CommandDispatcher
+    from core.messaging.drafts import Drafts
     from core.messaging.policy.command_table import COMMANDS
     from core.messaging.policy.permissions import Permissions
     from core.storage.overrides import Audit
 
     audit = Audit(journal.database, lambda: live.settings.administration.audit_days)
-    context = CommandContext(live, journal, audit, Permissions(live), refresher, reload_settings, library, moderator)
+    permissions = Permissions(live)
+    drafts = Drafts(live, journal, permissions, start_post, moderator)
+    context = CommandContext(live, journal, audit, permissions, drafts, refresher, reload_settings, library, moderator)
     return CommandDispatcher(context, COMMANDS if commands is None else commands, extra_handlers)
 
 
@@ -357,7 +361,7 @@ def make_inbox(
         Gate(live, ChatHistory(database), library, permissions, second_opinion),
         dispatcher,
         Commenter(settings, journal, answer, permissions, library),
-        FeedbackHandler(settings, journal, feedback_repository, permissions),
+        FeedbackHandler(settings, journal, feedback_repository, permissions, dispatcher.dispatch),
         HandoffHandler(settings, journal, TaughtAnswerRepository(database), permissions),
     )
     return Inbox(settings, journal, answer, stages)

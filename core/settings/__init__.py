@@ -193,6 +193,10 @@ class Settings(PlatformsSection):
         """Return the mode of a chat (`platform:chat`). A private chat is off only if `chats` says so."""
         return self.get_chat(chat).mode or ("mention" if private else self.gate.mode)
 
+    def get_drafts_chat(self, chat: str) -> str | None:
+        """Return where the drafts of a chat (`platform:chat`) go; None: nowhere."""
+        return self.get_chat(chat).drafts_to or self.gate.drafts_to
+
     def get_threshold(self, chat: str) -> float:
         """Return the threshold of a chat (`platform:chat`)."""
         threshold = self.get_chat(chat).threshold
