@@ -30,6 +30,7 @@ from bots.common.terminal import make_console, print_json
 from bots.daemon.adapters import find_port_conflicts, find_token_conflicts
 from bots.daemon.alerts import find_alert_errors
 from bots.daemon.feeds import find_feed_errors
+from bots.daemon.posting import find_draft_errors
 from core.errors import SourceError, StoreError
 from core.formatting import pluralize, strip_source_prefix
 from core.observability.logs import make_redactor
@@ -129,6 +130,7 @@ async def check(
     exposed = await asyncio.to_thread(lambda: list(find_exposed(settings)))
     findings += [Finding("warning", path, problem) for path, problem in exposed]
     findings += _check_alerts(settings)
+    findings += [Finding("error", "drafts_to", error) for error in find_draft_errors(settings)]
     findings += _check_page(settings)
     conflicts = [*await asyncio.to_thread(find_token_conflicts, settings), *find_port_conflicts(settings)]
     findings += [Finding("error", "configuration", conflict) for conflict in conflicts]

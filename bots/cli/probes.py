@@ -37,6 +37,7 @@ from core.settings import (
     Settings,
     WebsiteSource,
 )
+from core.settings.messaging import UNPROMPTED_MODES
 from core.types import Passage, PlatformName
 from knowledge.embedding import name_model
 from knowledge.embedding.families import find_instructions
@@ -251,8 +252,10 @@ def get_scope(settings: Settings, bot_name: str, platform: str) -> Scope:
     """Return the chats that the configuration names for a bot, and whether it answers unprompted in one of them."""
     gate = settings.gate
     comments = settings.auto_comment.chats
-    auto_chats = [chat for chat, chat_settings in settings.chats.items() if chat_settings.mode == "auto"]
+    auto_chats = [chat for chat, chat_settings in settings.chats.items() if chat_settings.mode in UNPROMPTED_MODES]
     chats = [PlatformName.parse(entry) for entry in (*gate.chats, *auto_chats, *comments)]
     bot_chats = [chat.native_id for chat in chats if chat.platform == platform and chat.bot == bot_name]
-    reads_all = gate.mode == "auto" or any(entry.startswith(f"{platform}:") for entry in (*auto_chats, *comments))
+    reads_all = gate.mode in UNPROMPTED_MODES or any(
+        entry.startswith(f"{platform}:") for entry in (*auto_chats, *comments)
+    )
     return Scope(tuple(dict.fromkeys(bot_chats)), reads_all)

@@ -50,7 +50,9 @@ class GroupReplySink(FinalTextSink):
 
     async def _show(self, reply: Reply, *, is_error: bool) -> None:
         message = self._message
-        buttons = () if is_error else get_rating_buttons(self._message, reply)
+        # What decides about a draft is typed as a command.
+        has_buttons = not is_error and message.origin.purpose != "draft"
+        buttons = get_rating_buttons(message, reply) if has_buttons else ()
         if self._group_state.is_deleted(message):
             raise MessageDeleted(f"message {message.id} was deleted")
         message_id = self._group_state.next_message_id()

@@ -8,11 +8,11 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from bots.daemon.monitor import Monitor
-from bots.daemon.posting import find_chat_error, find_posting_adapter, make_reference, resolve_chat
+from bots.daemon.posting import find_chat_error, find_posting_adapter, make_post
 from core.catalogue import Messages, messages_for
 from core.errors import StoreError, UsageError
 from core.formatting import format_duration
@@ -27,16 +27,7 @@ from core.storage.activity import ActivityRepository
 from core.storage.engine import Database
 from core.storage.overrides import LiveSettings
 from core.storage.usage import UsageRepository
-from core.types import (
-    NETWORK_PLATFORM,
-    ConversationKey,
-    Message,
-    Origin,
-    PlatformName,
-    Question,
-    SourceState,
-    ThreadState,
-)
+from core.types import NETWORK_PLATFORM, Origin, PlatformName, Question, SourceState
 
 _log = get_logger(__name__)
 
@@ -254,21 +245,8 @@ class AlertSender:
             if not opening.done():
                 continue
             await opening
-            platform, chat, native_chat = resolve_chat(chat_name)
-            message = Message(
-                id=message_id,
-                key=ConversationKey(platform, chat, message_id),
-                author_id="kimas",
-                author=self.live.settings.name,
-                text=text,
-                sent_at=now,
-                addressed=True,
-                thread_state=ThreadState(in_main_chat=True),
-                bot=adapter.bot_id,
-                reference=make_reference(platform, native_chat),
-                origin=Origin(purpose="alert"),
-            )
-            await self.handler_for(adapter)(message)
+            message = make_post(adapter, chat_name, message_id)
+            await self.handler_for(adapter)(replace(message, text=text, sent_at=now, origin=Origin(purpose="alert")))
             told_chats.add(chat_name)
         return told_chats
 

@@ -380,15 +380,19 @@ def make_dispatcher(
     extra_handlers: Mapping[str, CommandHandler] | None = None,
 ) -> CommandDispatcher:
     """Return the dispatcher of commands. `commands` replace the table, `extra_handlers` precede its handlers."""
+    from bots.daemon.posting import start_post
     from core.messaging.commands.context import CommandContext
     from core.messaging.commands.dispatcher import CommandDispatcher
+    from core.messaging.drafts import Drafts
     from core.messaging.policy.command_table import COMMANDS
     from core.messaging.policy.permissions import Permissions
     from core.storage.overrides import Audit
 
     audit = Audit(journal.database, lambda: live.settings.administration.audit_days)
+    permissions = Permissions(live)
+    drafts = Drafts(live, journal, permissions, start_post, moderator)
     steering = (refresher, reload_settings, take_up, library, moderator)
-    context = CommandContext(live, journal, audit, Permissions(live), *steering)
+    context = CommandContext(live, journal, audit, permissions, drafts, *steering)
     return CommandDispatcher(context, COMMANDS if commands is None else commands, extra_handlers)
 
 
@@ -428,7 +432,7 @@ def make_inbox(
         Gate(live, ChatHistory(database), library, permissions, second_opinion),
         dispatcher,
         Commenter(live, journal, answer, permissions, library),
-        FeedbackHandler(settings, journal, feedback_repository, permissions),
+        FeedbackHandler(settings, journal, feedback_repository, permissions, dispatcher.dispatch),
         HandoffHandler(settings, journal, TaughtAnswerRepository(database), permissions),
     )
     return Inbox(settings, journal, answer, stages)

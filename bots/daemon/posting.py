@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from bots.common.namespaced import NAMESPACED_CHAT_PLATFORMS
 from core.ports import Adapter
 from core.settings import Settings
-from core.types import NETWORK_PLATFORM, PlatformName
+from core.settings.chats import can_be_private
+from core.types import NETWORK_PLATFORM, ConversationKey, Message, PlatformName, ThreadState
 
 # Where nothing can be posted but below what somebody wrote.
 THREADS_ONLY_PLATFORMS = ("github", "gitlab")
@@ -45,6 +47,48 @@ def find_posting_adapter(chat_name: str, adapters: Sequence[Adapter]) -> Adapter
     candidates = [adapter for adapter in adapters if adapter.name == chat.platform]
     by_name = {adapter.label.partition(":")[2]: adapter for adapter in candidates}
     return by_name.get(chat.bot, candidates[0])
+
+
+def make_post(adapter: Adapter, chat_name: str, message_id: str) -> Message:
+    """Return a message of the bot's own in a chat, without words."""
+    platform, chat, native_chat = resolve_chat(chat_name)
+    return Message(
+        id=message_id,
+        key=ConversationKey(platform, chat, message_id),
+        author_id="kimas",
+        author="KIMAs",
+        text="",
+        sent_at=datetime.now(UTC),
+        addressed=True,
+        thread_state=ThreadState(in_main_chat=True),
+        bot=adapter.bot_id,
+        reference=make_reference(platform, native_chat),
+    )
+
+
+def start_post(chat_name: str, message_id: str, adapters: Sequence[Adapter]) -> tuple[Adapter, Message] | None:
+    """Return the bot that writes to a chat, with its message there; None while none of the platform is open."""
+    if not any(adapter.name == PlatformName.parse(chat_name).platform for adapter in adapters):
+        return None
+    adapter = find_posting_adapter(chat_name, adapters)
+    return adapter, make_post(adapter, chat_name, message_id)
+
+
+def find_draft_errors(settings: Settings) -> Sequence[str]:
+    """Return an error for each chat whose drafts nobody could decide about."""
+    chats = [name for name, chat in settings.chats.items() if chat.mode == "draft"]
+    targets = {f"chats.{name}": settings.get_drafts_chat(name) for name in chats}
+    targets |= {"gate": settings.gate.drafts_to} if settings.gate.mode == "draft" else {}
+    errors = []
+    for path, target in targets.items():
+        setting = f"{path}.drafts_to"
+        if target is None:
+            errors.append(f"{path}.mode is draft, but nobody gets the drafts: name the team's chat as gate.drafts_to")
+        elif error := find_chat_error(settings, setting, target):
+            errors.append(error)
+        elif settings.get_mode(target, private=can_be_private(target)) == "draft":
+            errors.append(f"{setting} is {target}, whose own mode is draft: set chats.{target}.mode to another one")
+    return errors
 
 
 def make_reference(platform: str, chat: str) -> Mapping[str, Any]:

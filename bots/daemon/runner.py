@@ -17,6 +17,7 @@ from bots.daemon.monitor import open_monitor
 from bots.daemon.operator_page import open_operator_page
 from core.errors import JournalError, KimasError
 from core.messaging.commands.context import SettingsLoader
+from core.messaging.drafts import SWEEP_MINUTES
 from core.messaging.inbox import Inbox
 from core.observability.logs import get_logger
 from core.observability.tracing import open_tracing
@@ -93,6 +94,7 @@ async def _serve(
         )
         await stack.enter_async_context(run_periodically(CLOCK_MINUTES, daemon.monitor.clock.look))
         await stack.enter_async_context(daemon.alerts.run())
+        await stack.enter_async_context(run_periodically(SWEEP_MINUTES, inbox.drafts.sweep))
         errors: list[Exception] = []
         adapters_by_platform = [list(group) for _, group in groupby(sorted(adapters, key=_get_platform), _get_platform)]
         workers = [tasks.create_task(daemon.sharing.queue.run())] if daemon.sharing else []

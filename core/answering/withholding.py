@@ -46,13 +46,17 @@ class OutgoingFilter:
 
     def guard(self, question: Question, sink: Sink) -> Sink:
         """Return the sink of an answer, or one before it that lets only through what may leave."""
-        platform = question.key.platform if question.key else OPERATOR_PLATFORM
-        words = make_filter(self.settings, platform)
-        is_moderated = self.moderator is not None and platform in self.settings.moderation.platforms
-        if not (words or is_moderated):
+        judge = self.get_judge(question.key.platform if question.key else OPERATOR_PLATFORM)
+        if not (judge.words or judge.moderator):
             return sink
         text = self.settings.replacement or messages_for(get_asker_language(question)).answer_withheld
-        return GuardedSink(sink, words, self.moderator if is_moderated else None, platform, text)
+        return GuardedSink(sink, judge, text)
+
+    def get_judge(self, platform: str) -> OutgoingJudge:
+        """Return what judges whole answers on a platform."""
+        is_moderated = platform in self.settings.moderation.platforms
+        words = make_filter(self.settings, platform)
+        return OutgoingJudge(platform, words, self.moderator if is_moderated else None)
 
 
 def make_filter(settings: OutgoingSettings, platform: str) -> WordFilter | None:
@@ -73,7 +77,35 @@ def guard_words(settings: OutgoingSettings, message: Message, sink: Sink) -> Sin
     """
     words = make_filter(settings, message.key.platform)
     text = settings.replacement or messages_for(detect_language(message.text)).answer_withheld
-    return GuardedSink(sink, words, None, message.key.platform, text) if words else sink
+    return GuardedSink(sink, OutgoingJudge(message.key.platform, words, None), text) if words else sink
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingJudge:
+    """Judges whole answers on one platform."""
+
+    platform: str
+    words: WordFilter | None
+    moderator: Moderator | None
+
+    async def find_reason(self, reply: Reply) -> Skip | None:
+        """Return why a reply may not leave, or None."""
+        # What is shown of a citation leaves as well.
+        sources = [part for citation in reply.citations for part in (citation.title, citation.path, citation.url)]
+        text = "\n".join([reply.text, *sources])
+        if self.words and (rule := await asyncio.to_thread(self.words.find, text)):
+            return skip(SkipReason.WORD_WITHHELD, rule=f"outgoing.{rule}")
+        return await self._find_moderated_reason(self.moderator, text) if self.moderator and text.strip() else None
+
+    async def _find_moderated_reason(self, moderator: Moderator, text: str) -> Skip | None:
+        try:
+            categories = await moderator.judge(text)
+        except ServiceError as error:
+            is_withheld = moderator.settings.withholds_unjudged(self.platform)
+            _log.error("moderation.failed", platform=self.platform, withheld=is_withheld, error=str(error))
+            # Members may read the reason: the address stays in the log.
+            return skip(SkipReason.MODERATION_FAILED) if is_withheld else None
+        return skip(SkipReason.MODERATION_FLAGGED, categories=", ".join(categories)) if categories else None
 
 
 class GuardedSink:
@@ -83,13 +115,9 @@ class GuardedSink:
     be moderated, not before it is whole.
     """
 
-    def __init__(
-        self, sink: Sink, words: WordFilter | None, moderator: Moderator | None, platform: str, text: str
-    ) -> None:
+    def __init__(self, sink: Sink, judge: OutgoingJudge, text: str) -> None:
         self._sink = sink
-        self._words = words
-        self._moderator = moderator
-        self._platform = platform
+        self._judge = judge
         self._text = text
         self._next_search_chars = 0
 
@@ -99,37 +127,21 @@ class GuardedSink:
 
     async def update(self, text: str) -> None:
         """Show the settled part of the reply so far."""
-        if self._moderator or not self._words or len(text) < self._next_search_chars:
+        words = self._judge.words
+        if self._judge.moderator or not words or len(text) < self._next_search_chars:
             return
         self._next_search_chars = int(len(text) * GROWTH) + 1
-        settled_count = await asyncio.to_thread(self._words.count_settled, text)
+        settled_count = await asyncio.to_thread(words.count_settled, text)
         if settled_text := text[:settled_count].rstrip():
             await self._sink.update(settled_text)
 
     async def finish(self, reply: Reply) -> None:
         """Show the final reply. Raises `AnswerWithheld`."""
-        # What is shown of a citation leaves as well.
-        sources = [part for citation in reply.citations for part in (citation.title, citation.path, citation.url)]
-        if reason := await self._find_reason("\n".join([reply.text, *sources])):
-            _log.warning("answer.withheld", platform=self._platform, reason=str(reason))
+        if reason := await self._judge.find_reason(reply):
+            _log.warning("answer.withheld", platform=self._judge.platform, reason=str(reason))
             raise AnswerWithheld(self._text, reason)
         await self._sink.finish(reply)
 
     async def fail(self, text: str) -> None:
         """Show that the answer failed, in words of our own."""
         await self._sink.fail(text)
-
-    async def _find_reason(self, text: str) -> Skip | None:
-        if self._words and (rule := await asyncio.to_thread(self._words.find, text)):
-            return skip(SkipReason.WORD_WITHHELD, rule=f"outgoing.{rule}")
-        return await self._find_moderated_reason(self._moderator, text) if self._moderator and text.strip() else None
-
-    async def _find_moderated_reason(self, moderator: Moderator, text: str) -> Skip | None:
-        try:
-            categories = await moderator.judge(text)
-        except ServiceError as error:
-            is_withheld = moderator.settings.withholds_unjudged(self._platform)
-            _log.error("moderation.failed", platform=self._platform, withheld=is_withheld, error=str(error))
-            # Members may read the reason: the address stays in the log.
-            return skip(SkipReason.MODERATION_FAILED) if is_withheld else None
-        return skip(SkipReason.MODERATION_FLAGGED, categories=", ".join(categories)) if categories else None

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from core.catalogue.en_platforms import PlatformTexts
 from core.catalogue.en_silence import SKIP_PHRASES
-from core.types.messages import RETRY
+from core.types.messages import DROP, POST, RETRY
 from core.types.skips import SkipReason
 
 
@@ -114,6 +114,23 @@ class English(PlatformTexts):
         "unclear": "Unclear",
         RETRY: "🔁 Try harder",
     }
+    # Drafts, and what a team decides about them
+    draft = (
+        "**Draft {number}** for {author} in {chat} (message {message}):\n\n{question}\n\n---\n\n{answer}\n\n---\n\n"
+        "{post} posts it, {drop} does not. A reply with other words posts these."
+    )
+    draft_note = "Draft {number}: {note}."
+    draft_question_edited = "the question is now {question}"
+    draft_unknown = "There is no draft {number} here that waits for a decision."
+    draft_blocked = "Draft {number} cannot be posted: {reason}."
+    draft_platform_away = "that platform is not connected now"
+    draft_words_missing = "Write the number of the draft, and then the words to post in its place."
+    draft_decisions: Mapping[str, str] = {
+        POST: "Draft {number} is being posted.",
+        "edit": "Draft {number} is being posted in your words.",
+        DROP: "Draft {number} is dropped: nobody is answered.",
+    }
+    draft_buttons: Mapping[str, str] = {POST: "✅ Post", DROP: "🗑 Drop"}
     complaints: Mapping[str, str] = {
         "": "That answer did not help me.",
         "wrong": "That answer is wrong.",
@@ -247,6 +264,7 @@ class English(PlatformTexts):
     message_received = "That message is waiting for its answer."
     message_answering = "That message is being answered."
     message_sending = "The answer to that message is being posted."
+    message_drafted = "The answer to that message waits for the team to decide about it."
     silent_because = "I was silent because: {reason}."
     skip_reasons: Mapping[str, str] = {reason.name: reason.text for reason in SkipReason}
     skip_phrases: Mapping[str, str] = {phrase: phrase for phrase in SKIP_PHRASES}
@@ -393,7 +411,7 @@ class English(PlatformTexts):
         "refresh": "Refresh a source now, or all",
         "pause": "Be silent in this chat for a while; with a source, refresh that only on request",
         "resume": "Speak again in this chat; with a source, refresh that on schedule again",
-        "mode": "When I speak in this chat: off, when mentioned, or also unprompted (auto)",
+        "mode": "When I speak in this chat: off, when mentioned, unprompted (auto), or once a team agreed (draft)",
         "threshold": "For the mode auto: how sure I must be to speak in this chat",
         "stats": "Questions, answers, tokens and cost by day",
         "digest": "The last week in short: answers, ratings, cost, and the topics without an answer",
@@ -401,6 +419,9 @@ class English(PlatformTexts):
         "admins": "Who may give these commands in this chat; owners add and remove people",
         "learn": "Save the message that you reply to or link to, as an answer to be reviewed, if you are trusted",
         "faq": "Answers that people gave: list those that wait for a review, approve, reject or edit one",
+        "post": "Post a draft where it was asked",
+        "edit": "Post your words in place of a draft",
+        "drop": "Drop a draft: nobody is answered",
         "settings": "A menu of the settings that you can change in this chat",
         "reload": "Reload the configuration",
         "audit": "Who changed what, and who was refused",
@@ -428,6 +449,10 @@ class English(PlatformTexts):
         "faq action": "What to do; leave it out to list them",
         "faq number": "The number of the answer",
         "faq text": "For edit: the new answer",
+        "post number": "The number of the draft",
+        "edit number": "The number of the draft",
+        "edit text": "The words to post",
+        "drop number": "The number of the draft",
         "audit entries": "How many; 10 by default",
     }
 

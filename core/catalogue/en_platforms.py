@@ -38,7 +38,12 @@ class PlatformTexts:
     form_threshold = "How sure I must be to speak unprompted"
     form_threshold_hint = "0 to 1, or {default} for the configured value ({configured})"
     form_as_configured = "As configured ({configured})"
-    mode_names: Mapping[str, str] = {"off": "Never", "mention": "When I am mentioned", "auto": "Also unprompted"}
+    mode_names: Mapping[str, str] = {
+        "off": "Never",
+        "mention": "When I am mentioned",
+        "auto": "Also unprompted",
+        "draft": "After a team has looked at it",
+    }
     form_source_used = "{source}: used for answers"
     form_source_weight = "{source}: weight of its passages"
     form_weight_hint = "0.1 to 10; 1 is the normal weight"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from core.catalogue.en import English
 from core.catalogue.zh_platforms import ChinesePlatformTexts
 from core.catalogue.zh_silence import SKIP_PHRASES, SKIP_REASONS
-from core.types.messages import RETRY
+from core.types.messages import DROP, POST, RETRY
 
 
 class Chinese(ChinesePlatformTexts, English):
@@ -100,6 +100,23 @@ class Chinese(ChinesePlatformTexts, English):
         "unclear": "看不懂",
         RETRY: "🔁 再试一次",
     }
+    # 草稿
+    draft = (
+        "**草稿 {number}**，给 {chat} 的 {author}（消息 {message}）：\n\n{question}\n\n---\n\n{answer}\n\n---\n\n"
+        "{post} 发出，{drop} 放弃。用别的话回复，则发出你的话。"
+    )
+    draft_note = "草稿 {number}：{note}。"
+    draft_question_edited = "问题改成了 {question}"
+    draft_unknown = "这里没有等待决定的草稿 {number}。"
+    draft_blocked = "草稿 {number} 不能发出：{reason}。"
+    draft_platform_away = "那个平台现在没有连接"
+    draft_words_missing = "请写上草稿的编号，然后写上要发出的话。"
+    draft_decisions: Mapping[str, str] = {
+        POST: "正在发出草稿 {number}。",
+        "edit": "正在用你的话发出草稿 {number}。",
+        DROP: "已放弃草稿 {number}，不回答任何人。",
+    }
+    draft_buttons: Mapping[str, str] = {POST: "✅ 发出", DROP: "🗑 放弃"}
     complaints: Mapping[str, str] = {
         "": "这个回答没有帮到我。",
         "wrong": "这个回答有误。",
@@ -217,6 +234,7 @@ class Chinese(ChinesePlatformTexts, English):
     message_received = "那条消息正在等待回答。"
     message_answering = "那条消息正在回答中。"
     message_sending = "那条消息的回答正在发送。"
+    message_drafted = "那条消息的回答正在等团队决定。"
     silent_because = "我没有说话，原因是：{reason}。"
     skip_reasons: Mapping[str, str] = SKIP_REASONS
     skip_phrases: Mapping[str, str] = SKIP_PHRASES
@@ -355,7 +373,7 @@ class Chinese(ChinesePlatformTexts, English):
         "refresh": "立即更新一个资料源，或全部",
         "pause": "在本聊天里沉默一段时间；加上资料源的名称，则它只在有人要求时更新",
         "resume": "在本聊天里恢复发言；加上资料源的名称，则它恢复按计划更新",
-        "mode": "我在本聊天里何时发言：从不（off）、被提及时（mention）、也会主动发言（auto）",
+        "mode": "我在本聊天里何时发言：从不（off）、被提及时（mention）、也会主动发言（auto）、先由团队审阅（draft）",
         "threshold": "auto 模式下：要有多大把握才在本聊天里发言",
         "stats": "每天的问题、回答、token 和费用",
         "digest": "最近一周小结：回答、评价、费用，以及没有答案的主题",
@@ -363,6 +381,9 @@ class Chinese(ChinesePlatformTexts, English):
         "admins": "谁可以在本聊天里使用这些命令；所有者可以增减",
         "learn": "把所回复或所链接的消息存为待审核的回答（须受信任）",
         "faq": "成员给出的回答：列出待审核的，通过、拒绝或修改其中一条",
+        "post": "把草稿发到提问的地方",
+        "edit": "用你的话代替草稿发出",
+        "drop": "放弃草稿，不回答任何人",
         "settings": "本聊天里可以更改的设置及其现状，以菜单显示",
         "reload": "重新读取配置",
         "audit": "谁改了什么，谁被拒绝",
@@ -390,6 +411,10 @@ class Chinese(ChinesePlatformTexts, English):
         "faq action": "要做什么；不写则列出全部",
         "faq number": "回答的编号",
         "faq text": "用于 edit：新的回答",
+        "post number": "草稿的编号",
+        "edit number": "草稿的编号",
+        "edit text": "要发出的话",
+        "drop number": "草稿的编号",
         "audit entries": "多少条；不写则为 10",
     }
 

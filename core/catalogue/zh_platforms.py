@@ -32,7 +32,12 @@ class ChinesePlatformTexts:
     form_threshold = "主动发言所需的把握"
     form_threshold_hint = "0 到 1，或写 {default} 使用配置中的值（{configured}）"
     form_as_configured = "按配置（{configured}）"
-    mode_names: Mapping[str, str] = {"off": "从不", "mention": "被提及时", "auto": "也会主动发言"}
+    mode_names: Mapping[str, str] = {
+        "off": "从不",
+        "mention": "被提及时",
+        "auto": "也会主动发言",
+        "draft": "先由团队审阅",
+    }
     form_source_used = "{source}：是否用于回答"
     form_source_weight = "{source}：内容的权重"
     form_weight_hint = "0.1 到 10；正常权重为 1"

@@ -86,6 +86,7 @@ class Handler:
         self._commenter = stages.commenter
         self._feedback = stages.feedback
         self._handoff = stages.handoff
+        self._drafts = stages.dispatcher.context.drafts
         self._enqueue = enqueue
         self._wait_for_humans = wait_for_humans
         self._worker_slots = asyncio.Semaphore(settings.run.workers)
@@ -97,6 +98,7 @@ class Handler:
         People get time first to answer what nobody asked the bot. Raises `JournalError`, and `Undelivered` if the
         platform does not take the answer now.
         """
+        message = await self._drafts.to_command(message)
         if self._dispatcher.is_priority(message) or is_press(message):
             async with turn():
                 delivery = await self._open_delivery(message, previous_reply_id)
@@ -131,7 +133,7 @@ class Handler:
 
     def _watch_rights(self, message: Message, delivery: JournaledDelivery) -> None:
         """Let what is shown from now on be compared with what may be told of now."""
-        if message.origin.purpose != "alert":
+        if message.origin.purpose not in ("alert", "draft"):
             delivery.check_rights = partial(self._check_rights, message, self._permissions.visible_labels(message))
 
     async def _check_rights(self, message: Message, visible_labels: frozenset[str]) -> None:
@@ -185,13 +187,20 @@ class Handler:
     async def _respond(
         self, adapter: Adapter, message: Message, decision: GateDecision, delivery: JournaledDelivery
     ) -> None:
+        is_draft = self._drafts.takes(message) and not delivery.is_resumed
+        if is_draft and not decision.reason:
+            decision = replace(decision, reason=self._drafts.block_reason(message))
         if decision.reason:
             _log.debug("message.silent", reason=str(decision.reason))
             await self._journal.mark_skipped(message, decision.reason, self._permissions.visible_labels(message))
             return
         is_answerable = is_ask_command(message.command) and not decision.canned_reply and has_content(message)
         question = self._feedback.with_answer_buttons(message, is_question=is_answerable)
-        sink = RecordedSink(adapter.sink(question, delivery, delivery.previous_reply_id), delivery)
+        sink = (
+            self._drafts.make_sink(message, delivery)
+            if is_draft
+            else RecordedSink(adapter.sink(question, delivery, delivery.previous_reply_id), delivery)
+        )
         try:
             if reply := delivery.final_reply:
                 await (sink.deliver(reply) if reply.failure else self._guard(message, sink).finish(reply))
@@ -206,6 +215,8 @@ class Handler:
         except Exception as error:
             await self._end_without_answer(message, decision, delivery, sink, error)
         else:
+            if is_draft and not reply.failure:
+                return
             reply = replace(reply, trace=replace(reply.trace, opinion=decision.opinion))
             await self._finish_answer(message, reply, decision, delivery)
             if is_answerable and not (reply.is_stopped or reply.failure):
@@ -272,7 +283,8 @@ class Handler:
             self._release_cooldown(message, decision, delivery)
             await self._journal.mark_failed(message, reply.failure)
             return
-        await self._journal.mark_answered(message, reply)
+        # A notice has words that are kept, and forgotten, with the question alone.
+        await self._journal.mark_answered(message, Reply("") if message.origin.purpose == "draft" else reply)
         annotate(outcome="answered", strategy=reply.trace.strategy, citations=len(reply.citations))
         _log.info(
             "message.answered",

@@ -41,6 +41,8 @@ class Inbox:
         self._journal = journal
         self._dispatcher = stages.dispatcher
         self._commenter = stages.commenter
+        self.drafts = stages.dispatcher.context.drafts
+        self.drafts.start_answer = self._enqueue
         self._event_limit = EventLimit(stages.feedback.is_about_answer)
         self._handler = Handler(
             settings, journal, answer, stages, enqueue=self._enqueue, wait_for_humans=self._wait_for_humans
@@ -66,6 +68,7 @@ class Inbox:
         It returns once the message is in the journal.
         """
         self._dispatcher.context.platforms.add(adapter.name)
+        self.drafts.adapters[adapter.label] = adapter
         return partial(self._receive, adapter)
 
     async def resume(self, *adapters: Adapter) -> None:
@@ -116,6 +119,8 @@ class Inbox:
                 return
             is_accepted = await self._journal.record_edit(message)
             _log.debug("message.edited", message=message.id, in_time=is_accepted)
+            if is_accepted:
+                await self.drafts.note_edit(message)
         elif await self._event_limit.admits(message) and await self._journal.record_message(
             message, is_bound=is_bound(adapter, message)
         ):

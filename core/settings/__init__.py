@@ -176,10 +176,26 @@ class Settings(PlatformsSection):
         for chat, chat_settings in self.chats.items():
             for source in chat_settings.sources:
                 _require_known(f"chats.{chat}.sources", "source", source, self.sources)
+            self._check_whole_agents(chat, chat_settings.sources)
         for source in self.evidence.weights:
             _require_known("evidence.weights", "source", source, self.sources)
         check_audiences(self)
         return self
+
+    def _check_whole_agents(self, chat: str, sources: Collection[str]) -> None:
+        """Raise `ValueError` for a source whose agents all search something else, too: it would not be searched."""
+        agents = self.retrieval_agents()
+        searched = {
+            source for agent in agents.values() if set(sources).issuperset(agent.sources) for source in agent.sources
+        }
+        for source in sources:
+            if source not in searched:
+                others = {other for agent in agents.values() if source in agent.sources for other in agent.sources}
+                names = ", ".join(sorted(others - set(sources))) or "none"
+                raise ValueError(
+                    f"chats.{chat}.sources: {source} is searched together with {names}: name these too, or give "
+                    f"{source} an agent of its own"
+                )
 
     def secrets(self) -> dict[str, Secret]:
         """Return every configured secret by its dotted path, for example `models.main.api_key`."""
@@ -192,6 +208,10 @@ class Settings(PlatformsSection):
     def get_mode(self, chat: str, *, private: bool) -> GateMode:
         """Return the mode of a chat (`platform:chat`). A private chat is off only if `chats` says so."""
         return self.get_chat(chat).mode or ("mention" if private else self.gate.mode)
+
+    def get_drafts_chat(self, chat: str) -> str | None:
+        """Return where the drafts of a chat (`platform:chat`) go; None: nowhere."""
+        return self.get_chat(chat).drafts_to or self.gate.drafts_to
 
     def get_threshold(self, chat: str) -> float:
         """Return the threshold of a chat (`platform:chat`)."""

@@ -298,7 +298,9 @@ class LogSettings(Section):
     )
 
 
-GateMode = Literal["off", "mention", "auto"]
+GateMode = Literal["off", "mention", "auto", "draft"]
+# Those in which the bot also answers what nobody asked it.
+UNPROMPTED_MODES: tuple[GateMode, ...] = ("auto", "draft")
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -324,7 +326,10 @@ class GateSettings(Section):
     mode: GateMode = Field(
         "mention",
         description="in groups: `off`; `mention`: answer people who address the bot; `auto`: also answer others' "
-        "questions",
+        "questions; `draft`: as `auto`, once a team has agreed (docs/groups.md#drafts)",
+    )
+    drafts_to: Chat | None = Field(
+        None, description="for `draft`: the chat of the team that decides about the answers, as `platform:chat`"
     )
     threshold: Probability = Field(0.5, description="for `auto`: how sure the bot must be that it can help")
     grey: Literal["silent", "suggest", "clarify"] = Field(
@@ -366,6 +371,9 @@ class ChatSettings(Section):
     mode: GateMode | None = Field(None, description="when the bot speaks there; null: as `gate.mode` says")
     threshold: Probability | None = Field(
         None, description="for `auto`: how sure the bot must be there; null: as `gate.threshold` says"
+    )
+    drafts_to: Chat | None = Field(
+        None, description="for `draft`: the chat of the team that decides; null: as `gate.drafts_to` says"
     )
     persona: str = Field("", description="in place of `answer.persona` and `answer.personas`")
     language: str = Field(

@@ -10,7 +10,15 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, Select, Table, and_, func, or_, select, update
 
 from core.storage.engine import Repository
-from core.storage.tables import bot_values, chat_values, identity_values, may_be_shown, messages, within_last
+from core.storage.tables import (
+    DRAFTED,
+    bot_values,
+    chat_values,
+    identity_values,
+    may_be_shown,
+    messages,
+    within_last,
+)
 from core.types import ASK_COMMANDS, HANDOFF_COMMAND, PAGE_PURPOSES, RATING_COMMAND, ConversationKey, Message
 
 # The number of newest messages of all chats to scan: faster than an index, because only recent messages are needed.
@@ -107,14 +115,14 @@ class ChatHistory(Repository):
     async def count_answers_to(self, message: Message, seconds: float) -> int:
         """Return how many answers the message's author got in the chat in the last seconds.
 
-        To a question, those to questions count; to a command, those to commands. Answers in progress and failed ones
-        count too; pages of the bot that somebody opened do not.
+        To a question, those to questions count; to a command, those to commands. Answers in progress, drafts and failed
+        ones count too; pages of the bot that somebody opened do not.
         """
         columns = messages.c
         is_for_question = columns.command.in_(ASK_COMMANDS)
         query = _select_newest(message, "id").where(
             columns.author_id == message.author_id,
-            columns.state.in_((*_ANSWERING_STATES, "failed")),
+            columns.state.in_((*_ANSWERING_STATES, DRAFTED, "failed")),
             within_last(columns.received_at, seconds),
             columns.id != message.id,
             columns.purpose.not_in(PAGE_PURPOSES),

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Row, and_, case, delete, func, null, or_, select, update
+from sqlalchemy import Row, Text, and_, case, cast, delete, func, null, or_, select, update
 
 from core.language.tokens import lexical_tokens
 from core.runtime.tasks import uncancellable
-from core.storage.tables import answers, feedback, is_reply_in, messages, replies, taught_answers
+from core.storage.tables import DRAFTED, answers, feedback, is_reply_in, messages, replies, taught_answers
 from core.types import ASK_COMMANDS, RATING_COMMAND, ConversationKey, SkipReason
 from core.types.messages import MAX_QUESTION_CHARS, PERSONAL_THREAD
 
@@ -47,11 +47,12 @@ ERASED_VALUES: Mapping[str, Any] = {
 }
 # For how long what somebody said may be part of the conversation of others; `answer.history_hours` is 6 by default.
 CONVERSATION_TIME = timedelta(hours=24)
+_DROPPED_VALUES = {"state": "silent", "reason": SkipReason.DRAFT_FORGOTTEN.text, "delivery": null()}
 _WITHOUT_TEACHER = {"taught_by": "", "teacher": ""}
 # Bob's answer has words of Ann's where so many of hers follow each other in it; each of them alone is anybody's.
 COPIED_WORDS = 3
 # What is looked at in the messages of others.
-_COPY_COLUMNS = ("number", "received_at", "text", "reply_to", "quoted", "reply", "trace")
+_COPY_COLUMNS = ("number", "received_at", "text", "reply_to", "quoted", "reply", "trace", "state", "delivery")
 _WITHOUT_PERSON = dict.fromkeys(("chat", "author_id", "question_id"), "")
 
 
@@ -91,7 +92,7 @@ async def erase_on_platform(database: Database, platform: str, author_id: str, t
 async def count_on_platform(database: Database, platform: str, author_id: str) -> PersonalRecords:
     """Count an author's messages in all chats of a platform. Raises `StoreError`."""
     by_author = select(func.count()).select_from(messages).filter_by(platform=platform, author_id=author_id)
-    is_finished = messages.c.state.in_(FINISHED_STATES)
+    is_finished = messages.c.state.in_((*FINISHED_STATES, DRAFTED))
     async with database.connect() as connection:
         finished_count = await connection.scalar(by_author.where(is_finished))
         pending_count = await connection.scalar(by_author.where(~is_finished))
@@ -111,6 +112,7 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
     author's words; so do the traces of it.
     """
     by_person = {**place, "author_id": author_id}
+    await _erase_drafts(connection, by_person)
     await _erase_cached(connection, by_person)
     await _erase_copies(connection, place, author_id)
     # Earlier versions kept the reviewer's name: it is that of the messages, as long as these are there.
@@ -143,6 +145,14 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
         update(taught_answers).filter_by(**place).where(is_in_own_thread).values(thread=PERSONAL_THREAD)
     )
     return result.rowcount
+
+
+async def _erase_drafts(connection: AsyncConnection, by_person: Mapping[str, str]) -> None:
+    """Close what waits until a team decides, and erase what the team is still to be told of it."""
+    own_numbers = select(cast(messages.c.number, Text)).filter_by(**by_person)
+    notices = update(messages).filter_by(purpose="draft").where(messages.c.root_id.in_(own_numbers))
+    await connection.execute(notices.values(ERASED_VALUES))
+    await connection.execute(update(messages).filter_by(**by_person, state=DRAFTED).values(_DROPPED_VALUES))
 
 
 async def _erase_cached(connection: AsyncConnection, by_person: Mapping[str, str]) -> None:
@@ -179,8 +189,11 @@ class _Said:
             values |= {"quoted": "", "attachments": null(), "image_description": null()}
         if self._has_added_words(row):
             values |= {"trace": null(), "reason": _ERASED_REASON}
-        if row.reply and (_to_phrases(row.reply) - _to_phrases(row.text)) & self.phrases:
+        is_draft = row.state == DRAFTED
+        reply = row.delivery["text"] if is_draft else row.reply
+        if reply and (_to_phrases(reply) - _to_phrases(row.text)) & self.phrases:
             values |= {"reply": "", "citations": null(), "trace": null(), "delivery": null()}
+            values |= _DROPPED_VALUES if is_draft else {}
         return values
 
     def _has_added_words(self, row: Row[*tuple[Any, ...]]) -> bool:
@@ -207,7 +220,7 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
         others = (
             select(*(columns[name] for name in _COPY_COLUMNS))
             .filter_by(platform=place["platform"], chat=chat)
-            .where(columns.author_id != author_id, columns.state.in_(FINISHED_STATES))
+            .where(columns.author_id != author_id, columns.state.in_((*FINISHED_STATES, DRAFTED)))
             .where(columns.received_at >= said.times[0][0])
         )
         rows = (await connection.execute(others)).all()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
-from sqlalchemy import Row, and_, case, delete, func, insert, or_, select, update
+from sqlalchemy import Row, Text, and_, case, cast, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.runtime.tasks import uncancellable
@@ -150,23 +150,34 @@ class FeedbackRepository(Repository):
     async def get_labelled_questions(self, chat: tuple[str, str] | None = None) -> Sequence[LabelledQuestion]:
         """Return the rated questions in the order they were asked, with the majority's rating.
 
-        All, or those of one chat (its platform and its id), without ties and questions whose text was removed.
+        All, or those of one chat (its platform and its id), without ties and questions whose text was removed. Where
+        nobody rated an answer, it counts what a team decided about its draft.
         """
         columns = messages.c
         feedback_columns = feedback.c
         ups, downs = (func.sum(case((feedback_columns.verdict == verdict, 1), else_=0)) for verdict in (UP, DOWN))
-        names = ("platform", "chat", "id", "text")
-        query = (
-            select(*(columns[name] for name in names), ups.label("ups"), downs.label("downs"))
+        in_chat = () if chat is None else (columns.platform == chat[0], columns.chat == chat[1])
+        own_columns = [columns[name] for name in ("number", "platform", "chat", "id", "text")]
+        ratings_query = (
+            select(*own_columns, ups.label("ups"), downs.label("downs"))
             .join(feedback, and_(*(feedback_columns[name] == columns[name] for name in ("platform", "bot", "chat"))))
-            .where(feedback_columns.question == columns.id, columns.text != "")
+            .where(feedback_columns.question == columns.id, columns.text != "", *in_chat)
             .group_by(columns.number)
-            .order_by(columns.number)
+            .having(ups + downs > 0)
         )
-        if chat is not None:
-            query = query.where(columns.platform == chat[0], columns.chat == chat[1])
-        decided_rows = [row for row in await self._database.fetch_all(query) if row.ups != row.downs]
-        return [LabelledQuestion(row.platform, row.chat, row.id, row.text, row.ups > row.downs) for row in decided_rows]
+        is_posted = columns.state == "answered"
+        was_draft = cast(columns.number, Text).in_(select(columns.root_id).filter_by(purpose="draft"))
+        is_decided = or_(and_(is_posted, was_draft), columns.detail == SkipReason.DRAFT_DROPPED.label)
+        decisions_query = select(*own_columns, is_posted.label("ups"), (~is_posted).label("downs"))
+        decisions_query = decisions_query.where(columns.text != "", is_decided, *in_chat)
+        decisions, ratings = [await self._database.fetch_all(query) for query in (decisions_query, ratings_query)]
+        # A rating replaces what was decided about the draft, also where it is a tie.
+        rows_by_number = {row.number: row for row in (*decisions, *ratings)}
+        return [
+            LabelledQuestion(row.platform, row.chat, row.id, row.text, row.ups > row.downs)
+            for _, row in sorted(rows_by_number.items())
+            if row.ups != row.downs
+        ]
 
     async def erase_before(self, before: datetime) -> int:
         """Remove the ratings before a time; return how many."""

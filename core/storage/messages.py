@@ -28,6 +28,7 @@ from core.storage.details import get_detail
 from core.storage.engine import Database
 from core.storage.erasure import ERASED_VALUES, FINISHED_STATES, PERSONAL_COLUMNS, erase_in_chat
 from core.storage.tables import (
+    DRAFTED,
     bot_values,
     chat_values,
     chats,
@@ -60,6 +61,7 @@ ERASE_BATCH_SIZE = 200
 MAX_TITLE_CHARS = 200
 MAX_KNOWN_TITLES = 10_000
 _TURN_COLUMNS = ("text", "author", "author_id", "reply", "image_description", "visible_sources")
+_DELIVERED_NAMES = ("image_description", "failure")
 _MESSAGE_COLUMNS = (
     "id",
     "bot",
@@ -101,10 +103,18 @@ class Journal:
         return cls(await Database.open(path))
 
     @uncancellable
-    async def record_message(self, message: Message, *, is_bound: bool = False) -> bool:
+    async def record_message(
+        self,
+        message: Message,
+        *,
+        is_bound: bool = False,
+        reply: Reply | None = None,
+        visible_sources: Sequence[str] | None = None,
+    ) -> bool:
         """Store a message. Return false if it is stored already (the platform delivered it again).
 
-        `is_bound`: of several daemons, only this one can answer it.
+        `is_bound`: of several daemons, only this one can answer it. A message of the bot's own may come with its
+        `reply`, made from `visible_sources`, which is then delivered.
         """
         values = {
             **chat_values(message.key),
@@ -123,6 +133,8 @@ class Journal:
             "mentioned_users": list(message.origin.mentioned_users) or null(),
             "is_question_hidden": message.origin.is_question_hidden,
             "received_at": datetime.now(UTC),
+            "delivery": to_delivery(reply, {}) if reply else null(),
+            "visible_sources": null() if visible_sources is None else list(visible_sources),
             "state": "received",
             "owner": self.database.owner if is_bound else "",
         }
@@ -144,13 +156,13 @@ class Journal:
         return True
 
     async def record_edit(self, message: Message) -> bool:
-        """Store the new text of a message whose answer has not started. Return false if it is too late.
+        """Store the new text of a message whose answer has not started, or is a draft. Return false if it is too late.
 
         Only its author may change it: it is asked with their rights.
         """
         is_waiting = messages.c.command.in_(ASK_COMMANDS)
-        own_values = {**identity_values(message), "author_id": message.author_id, "state": "received"}
-        query = update(messages).filter_by(**own_values).where(is_waiting)
+        own_values = {**identity_values(message), "author_id": message.author_id}
+        query = update(messages).filter_by(**own_values).where(is_waiting, messages.c.state.in_(("received", DRAFTED)))
         return await self.database.write(query.values(text=message.text)) > 0
 
     @uncancellable
@@ -206,11 +218,8 @@ class Journal:
 
     async def mark_skipped(self, message: Message, skip: Skip, visible_labels: frozenset[str] | None = None) -> None:
         """Close a message without an answer, with the reason, which may name what has `visible_labels`."""
-        values = {name: value if isinstance(value, int | float) else str(value) for name, value in skip.values.items()}
-        trace = {"skip": skip.reason.name, "values": values}
         sources = {} if visible_labels is None else {"visible_sources": to_stored_labels(visible_labels)}
-        details = {"reason": str(skip), "trace": trace, "detail": skip.reason.label}
-        await self._complete(message, "silent", skip, **details, **sources)
+        await self._complete(message, "silent", skip, **get_skip_values(skip), **sources)
 
     async def mark_failed(self, message: Message, reason: str) -> None:
         """Close a message whose answer failed."""
@@ -230,11 +239,11 @@ class Journal:
 
     async def mark_delivery(self, message: Message, reply: Reply, parts: Mapping[int, str]) -> None:
         """Record the final reply before it is posted, and the ids of its further parts, "" for one being posted."""
-        citations = [asdict(citation) for citation in reply.citations]
-        values = {"text": reply.text, "citations": citations, "trace": reply.trace.to_json()}
-        parts_by_number = {str(number): part_id for number, part_id in parts.items()}
-        values |= {"image_description": reply.image_description, "failure": reply.failure, "parts": parts_by_number}
-        await self._update_row(message, delivery=values)
+        await self._update_row(message, delivery=to_delivery(reply, parts))
+
+    async def mark_drafted(self, message: Message, reply: Reply) -> None:
+        """Record that the reply waits until a team has decided about it."""
+        await self._update_row(message, state=DRAFTED, delivery=to_delivery(reply, {}), settled_at=datetime.now(UTC))
 
     async def get_delivery(
         self, message: Message, visible_labels: frozenset[str] | None = None
@@ -246,13 +255,12 @@ class Journal:
         row = await self.database.fetch_first(query)
         if row is None or row.delivery is None:
             return row is not None and row.state == "sending", None, {}
-        values = row.delivery
-        citations = tuple(Citation(**item) for item in values["citations"])
-        trace = trace_from_json(values["trace"])
-        optional_values = {name: values[name] for name in ("image_description", "failure")}
-        reply = Reply(values["text"], citations, trace=trace, **optional_values)
-        shown_reply = reply if may_be_shown(row.visible_sources, visible_labels) else None
-        return row.state == "sending", shown_reply, {int(number): part for number, part in values["parts"].items()}
+        shown_reply = read_delivery(row.delivery) if may_be_shown(row.visible_sources, visible_labels) else None
+        return (
+            row.state == "sending",
+            shown_reply,
+            {int(number): part for number, part in row.delivery["parts"].items()},
+        )
 
     async def restart_begun(self, platform: str) -> int:
         """Reset answers of which nothing was posted, so edits count again; return how many were being posted."""
@@ -443,6 +451,28 @@ def to_message(row: ResultRow[Any]) -> Message:
     values["origin"] = Origin(row.purpose, row.root_id, row.retry_reason, mentioned_users, row.is_question_hidden)
     values["attachments"] = tuple(Attachment(**attachment) for attachment in row.attachments or ())
     return Message(key=ConversationKey(row.platform, row.chat, row.thread), reference=row.reference, **values)
+
+
+def to_delivery(reply: Reply, parts: Mapping[int, str]) -> dict[str, Any]:
+    """Return a reply that is to be delivered, and the ids of its further parts, as a row keeps them."""
+    citations = [asdict(citation) for citation in reply.citations]
+    values = {"text": reply.text, "citations": citations, "trace": reply.trace.to_json()}
+    parts_by_number = {str(number): part_id for number, part_id in parts.items()}
+    return {**values, **{name: getattr(reply, name) for name in _DELIVERED_NAMES}, "parts": parts_by_number}
+
+
+def read_delivery(values: Mapping[str, Any]) -> Reply:
+    """Return the reply that `to_delivery` made these values of."""
+    citations = tuple(Citation(**item) for item in values["citations"])
+    optional_values = {name: values[name] for name in _DELIVERED_NAMES}
+    return Reply(values["text"], citations, trace=trace_from_json(values["trace"]), **optional_values)
+
+
+def get_skip_values(skip: Skip) -> dict[str, Any]:
+    """Return the columns that say why a message has no answer."""
+    values = {name: value if isinstance(value, int | float) else str(value) for name, value in skip.values.items()}
+    trace = {"skip": skip.reason.name, "values": values}
+    return {"reason": str(skip), "trace": trace, "detail": skip.reason.label}
 
 
 def _to_turns(row: ResultRow[Any]) -> tuple[Turn, Turn]:

@@ -96,7 +96,7 @@ class Audit:
     async def record(self, entry: AuditEntry) -> None:
         """Write an entry, and remove old ones."""
         async with self._database.transaction() as connection:
-            await _write_entry(connection, entry)
+            await write_entry(connection, entry)
             keep_days = self._get_keep_days()
             if keep_days is not None:
                 oldest = datetime.now(UTC) - timedelta(days=min(keep_days, MAX_DAYS))
@@ -111,7 +111,7 @@ class Audit:
         return [AuditEntry(*row) for row in await self._database.fetch_all(query)]
 
 
-async def _write_entry(connection: AsyncConnection, entry: AuditEntry) -> None:
+async def write_entry(connection: AsyncConnection, entry: AuditEntry) -> None:
     """Write an entry in a transaction."""
     await connection.execute(insert(audit).values({name: getattr(entry, name) for name in AuditEntry.__slots__}))
 
@@ -226,7 +226,7 @@ class RuntimeOverrides:
                 await connection.execute(insert(overrides).values(scope=scope, name=name, value=value))
             before = before if old_value is None else str(old_value)
             after = "as configured" if value is None else value
-            await _write_entry(connection, new_entry(message, "changed", f"{scope} {name}".strip(), before, after))
+            await write_entry(connection, new_entry(message, "changed", f"{scope} {name}".strip(), before, after))
         # After a read in progress, which may not include this change and must not overwrite it.
         async with self._load_lock:
             await self._read()

@@ -13,6 +13,8 @@ from core.types import ConversationKey, Message
 
 metadata = sa.MetaData()
 
+# The state of a question whose answer waits until a team has decided about it.
+DRAFTED = "drafted"
 # Another machine's clock may be ahead by so much.
 CLOCK_TOLERANCE = timedelta(minutes=1)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from core.types.messages import (
     ASK_COMMANDS as ASK_COMMANDS,
     DOWN as DOWN,
+    DROP as DROP,
     HANDOFF_COMMAND as HANDOFF_COMMAND,
     PAGE_PURPOSES as PAGE_PURPOSES,
+    POST as POST,
     RATING_COMMAND as RATING_COMMAND,
     RETRY as RETRY,
     STOP as STOP,

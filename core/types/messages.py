@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     # Worker processes load this module, and need no event loop.
     import asyncio
 
-# Why the bot made a message itself: a second answer, a handoff to people, the greeting in a new group, the content
-# of its own page, questions to suggest where a person begins to write.
-MessagePurpose = Literal["", "retry", "escalation", "alert", "welcome", "home", "prompts"]
+# Why the bot made a message itself: a second answer, a handoff to people, a draft for a team, the greeting in a new
+# group, the content of its own page, questions to suggest where a person begins to write.
+MessagePurpose = Literal["", "retry", "escalation", "alert", "draft", "welcome", "home", "prompts"]
 # The content of pages that a person opened: nobody wrote a message for it.
 PAGE_PURPOSES: tuple[MessagePurpose, ...] = ("home", "prompts")
 AttachmentKind = Literal["picture", "voice", "video", "file", "sticker", "other"]
@@ -27,6 +27,8 @@ UP = "up"
 DOWN = "down"
 RETRY = "again"
 STOP = "stop"
+POST = "post"
+DROP = "drop"
 # Longer questions are refused with a hint.
 MAX_QUESTION_CHARS = 4000
 
@@ -108,9 +110,9 @@ class ThreadState:
 class Origin:
     """Why the bot made a message itself: `purpose` is empty for one that a platform delivered.
 
-    `root_id` is the id of its question; the message's own id has no meaning then. It says what was wrong with the first
-    answer (`retry_reason`), or mentions people (`mentioned_users`); with `is_question_hidden` they cannot see the
-    question otherwise.
+    `root_id` is the id of its question, or the number of a draft; the message's own id has no meaning then. It says
+    what was wrong with the first answer (`retry_reason`), or mentions people (`mentioned_users`); with
+    `is_question_hidden` they cannot see the question otherwise.
     """
 
     purpose: MessagePurpose = ""

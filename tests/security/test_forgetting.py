@@ -27,7 +27,7 @@ from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.opening import open_database
 from core.storage.tables import answers, audit, messages, metadata
-from core.types import RATING_COMMAND, UP, Attachment, ConversationKey, Message, Reply, SkipReason, skip
+from core.types import RATING_COMMAND, UP, Attachment, ConversationKey, Message, Origin, Reply, SkipReason, skip
 from core.types.messages import PERSONAL_THREAD
 from core.types.replies import SearchRound, Trace
 from tests.support.knowledge import WordEmbedder
@@ -137,6 +137,13 @@ async def leave_traces(journal: Journal) -> None:
     await journal.mark_delivery(in_doubt, Reply(SAID), {})
     await journal.mark_posting(in_doubt)
     await journal.fail_uncertain("telegram")
+    for draft in (replace(own, id="draft"), replace(other, id="other draft")):
+        await journal.record_message(draft)
+        await journal.mark_drafted(draft, Reply(f"I think that the key of the launcher is {WORD}."))
+    number = await journal.database.fetch_value(select(messages.c.number).filter_by(id="draft"))
+    notice = replace(own, id="notice", key=ConversationKey("telegram", "-200"), author_id="kimas", author="", text="")
+    notice = replace(notice, origin=Origin(purpose="draft", root_id=str(number)))
+    await journal.record_message(notice, reply=Reply(SAID))
     opinion = skip(SkipReason.MODEL_DECLINED, opinion=f"asks for {WORD}", probability=0.1, threshold=0.5)
     await journal.mark_skipped(replace(other, id="other 0"), opinion)
     search_round = SearchRound((f"key {WORD}",), "good", "")

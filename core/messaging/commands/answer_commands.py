@@ -19,7 +19,7 @@ from core.settings.audience import ALL_OPEN
 from core.storage.lessons import ReviewState, TaughtAnswer, TaughtAnswerRepository
 from core.storage.message_lookup import MessageLookup, MessageOutcome
 from core.storage.overrides import new_entry
-from core.storage.tables import may_be_shown
+from core.storage.tables import DRAFTED, may_be_shown
 from core.storage.usage import total_usage
 
 # The values of a reason to be silent that are phrases in English.
@@ -68,6 +68,7 @@ def format_explanation(outcome: MessageOutcome, texts: Messages = ENGLISH, *, is
             "received": texts.message_received,
             "answering": texts.message_answering,
             "sending": texts.message_sending,
+            DRAFTED: texts.message_drafted,
         }
         return state_texts.get(outcome.state, texts.message_unknown)
     if not outcome.reply:
@@ -206,6 +207,11 @@ async def review_faq(context: CommandContext, request: CommandRequest) -> str:
     if action == "approve" and not any(audiences.accepts_lesson(name, *place) for name in learned_names):
         reply += texts.no_learned_source
     return reply
+
+
+async def decide_draft(context: CommandContext, request: CommandRequest) -> str:
+    """Post, replace or drop a draft."""
+    return await context.drafts.decide(request.message, request.arguments, request.texts)
 
 
 async def _apply_decision(

@@ -18,6 +18,7 @@ from core.messaging.policy.command_table import CALIBRATED_VALUE, CONFIGURED_VAL
 from core.ports import Library
 from core.settings import Settings
 from core.settings.chats import fold_person, has_handles, is_handle
+from core.settings.messaging import UNPROMPTED_MODES
 from core.storage.engine import Database
 from core.storage.feedback import FeedbackRepository
 from core.storage.overrides import RuntimeOverrides, get_chat_name, override_key
@@ -62,7 +63,7 @@ async def change_mode(context: CommandContext, request: CommandRequest) -> str:
 def _with_privacy(text: str, mode: str, request: CommandRequest) -> str:
     """Add why the mode has no effect where the platform does not deliver what people say to each other."""
     setting = request.adapter.privacy_setting if request.adapter else ""
-    if mode != "auto" or request.message.private or not setting:
+    if mode not in UNPROMPTED_MODES or request.message.private or not setting:
         return text
     return f"{text} {request.texts.welcome_privacy.format(setting=setting)}"
 

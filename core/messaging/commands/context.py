@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from core.catalogue import ENGLISH, Messages
 from core.errors import UsageError
@@ -17,6 +18,9 @@ from core.settings import Settings
 from core.storage.messages import Journal
 from core.storage.overrides import Audit, LiveSettings, RuntimeOverrides, TakeUp, get_chat_name
 from core.types import Message, SourceState
+
+if TYPE_CHECKING:
+    from core.messaging.drafts import Drafts
 
 # How many days a command reports, unless it says so.
 DEFAULT_DAYS = 7
@@ -39,6 +43,7 @@ class CommandContext:
     journal: Journal
     audit: Audit
     permissions: Permissions
+    drafts: Drafts
     refresher: SourceRefresher | None = None
     reload_settings: SettingsLoader | None = None
     take_up: TakeUp | None = None

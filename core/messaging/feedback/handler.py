@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from core.answering.retry import to_retry_question
 from core.catalogue import Messages, messages_for
-from core.errors import PlatformError
+from core.errors import PlatformError, UsageError
 from core.language.languages import detect_language
 from core.messaging.feedback.rating_buttons import (
     CHOICES,
+    DRAFT_CHOICES,
     REASONS,
     make_buttons,
     read_reaction,
@@ -35,7 +36,8 @@ ACKNOWLEDGE_TIMEOUT_S = 5.0
 
 # Begins to answer a message that is in the journal.
 StartAnswer = Callable[[Adapter, Message], None]
-# Whether the author of a message may do what only askers and administrators may.
+# Returns the reply to a command. Raises `UsageError`, also for an author who may not give it.
+GiveCommand = Callable[[Message, Adapter], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +54,22 @@ class _PressResult:
 class FeedbackHandler:
     """Handles presses of rating buttons. `permissions` say who is an administrator, and what may be told of.
 
-    `running_answers` are those that can be stopped.
+    A button below a draft is a command, for `give_command`. `running_answers` are those that can be stopped.
     """
 
     def __init__(
-        self, settings: Settings, journal: Journal, repository: FeedbackRepository, permissions: Permissions
+        self,
+        settings: Settings,
+        journal: Journal,
+        repository: FeedbackRepository,
+        permissions: Permissions,
+        give_command: GiveCommand,
     ) -> None:
         self._settings = settings.feedback
         self._journal = journal
         self._repository = repository
         self._permissions = permissions
+        self._give_command = give_command
         self.running_answers = RunningAnswers(repository)
 
     def with_answer_buttons(self, message: Message, *, is_question: bool) -> Message:
@@ -114,6 +122,8 @@ class FeedbackHandler:
         if answer is None or press.text not in CHOICES:
             texts = messages_for("")
             return _PressResult(texts.unknown_answer, skip(SkipReason.NOTHING_TO_RATE), is_rejected=True)
+        if answer.question.origin.purpose == "draft" or press.text in DRAFT_CHOICES:
+            return await self._decide_draft(adapter, press, answer.question.origin.root_id)
         texts = messages_for(detect_language(answer.question.text))
         if press.text == RETRY:
             return await self._retry(adapter, press, answer, texts)
@@ -129,6 +139,15 @@ class FeedbackHandler:
         buttons = self._follow_up_buttons(answer, rating, texts)
         reason_prompt = f" {texts.ask_reason}" if buttons and self._settings.ask_why and not rating.reason else ""
         return _PressResult(_format_rating(rating, reason, texts) + reason_prompt, outcome, buttons)
+
+    async def _decide_draft(self, adapter: Adapter, press: Message, number: str) -> _PressResult:
+        command = press.text if press.text in DRAFT_CHOICES else ""
+        outcome = skip(SkipReason.RATED, question=f"draft {number}", rating=press.text)
+        try:
+            text = await self._give_command(replace(press, command=command, text=number), adapter)
+        except UsageError as error:
+            return _PressResult(str(error), outcome, is_rejected=True)
+        return _PressResult(text, outcome)
 
     async def _apply_reaction(self, press: Message, answer: JournaledAnswer, choice: str, holds: bool) -> _PressResult:
         """Store an emoji as a rating, or take it back. What holds already stays: a thumb may have said the same."""

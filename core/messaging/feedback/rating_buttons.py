@@ -12,11 +12,12 @@ from dataclasses import replace
 
 from core.catalogue import messages_for
 from core.language.languages import detect_language
-from core.types import DOWN, RATING_COMMAND, RETRY, STOP, UP, Button, Message, Reply, ReplyOptions
+from core.types import DOWN, DROP, POST, RATING_COMMAND, RETRY, STOP, UP, Button, Message, Reply, ReplyOptions
 
 THREAD = "thumbs"
 REASONS = ("wrong", "outdated", "other", "unclear")
-CHOICES = (UP, DOWN, *REASONS, RETRY, STOP)
+DRAFT_CHOICES = (POST, DROP)
+CHOICES = (UP, DOWN, *REASONS, RETRY, STOP, *DRAFT_CHOICES)
 
 # The limit of Discord. Telegram takes 64 bytes, but its ids are short numbers.
 _PREFIX = "thumb"
@@ -29,7 +30,13 @@ _REMOVED = "off"
 
 
 def get_rating_buttons(message: Message, reply: Reply) -> tuple[Button, ...]:
-    """Return the buttons below the answer to a message; none where it is not to be rated."""
+    """Return the buttons below the answer to a message; none where it is not to be rated.
+
+    Below a draft are those that decide about it.
+    """
+    if message.origin.purpose == "draft":
+        labels = messages_for(detect_language(reply.text)).draft_buttons
+        return make_buttons(message.id, [(choice, labels[choice]) for choice in DRAFT_CHOICES])
     # The reply to a greeting answers no question, and one that was stopped is none yet.
     is_small_talk = reply.trace.strategy == "none" and bool(reply.trace.query)
     if not message.reply_options.has_rating_buttons or is_small_talk or reply.is_stopped:

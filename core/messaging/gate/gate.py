@@ -1,7 +1,7 @@
 """The gate: should the bot speak? Cheap tests first; every silence has a reason that goes into the journal.
 
-A message that addresses the bot is answered wherever the bot may speak. Others are answered in chats of the mode `auto`
-only: questions that are not for anybody else, that the knowledge covers, and that no human answers meanwhile.
+A message that addresses the bot is answered wherever the bot may speak. Others are answered only where the mode allows
+it: questions that are not for anybody else, that the knowledge covers, and that no human answers meanwhile.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from core.messaging.policy.permissions import ChatPolicy, Permissions, disabled_
 from core.observability.logs import get_logger
 from core.ports import Library
 from core.settings import GateSettings
+from core.settings.messaging import UNPROMPTED_MODES
 from core.storage.chat_history import ChatHistory, EarlierAnswer, HistoryMessage, get_thread
 from core.storage.overrides import LiveSettings, get_chat_name
 from core.types import Message, Skip, SkipReason, skip
@@ -104,8 +105,10 @@ class Gate:
 
         Raises `StoreError` when the journal cannot be read.
         """
-        if message.origin.purpose == "alert":
-            return GateDecision(True, canned_reply=message.text)
+        if message.origin.purpose in ("alert", "draft"):
+            # A draft without its words may not be told of there any more.
+            is_lost = message.origin.purpose == "draft" and not is_resumed
+            return _skip(SkipReason.RIGHTS_CHANGED) if is_lost else GateDecision(True, canned_reply=message.text)
         await self.chat_policy.refresh()
         if message.addressed and not is_resumed and (reason := await self.other_bot_reason(message)):
             return _skip(reason)
@@ -116,7 +119,7 @@ class Gate:
             return GateDecision(block is None, block)
         if decision := await self._judge_addressed(message):
             return decision
-        is_mute = self.chat_policy.mode(message) != "auto" or message.is_post
+        is_mute = self.chat_policy.mode(message) not in UNPROMPTED_MODES or message.is_post
         return _skip(SkipReason.NOT_ADDRESSED) if is_mute else await self._judge_unaddressed(message)
 
     async def recheck(self, message: Message, decision: GateDecision) -> GateDecision:

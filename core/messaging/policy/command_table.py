@@ -103,7 +103,7 @@ def _is_within(argument: Argument, word: str) -> bool:
 def _format_argument(argument: Argument) -> str:
     label = (
         "|".join(argument.choices)
-        if argument.kind == "choice" and len(argument.choices) <= 4
+        if argument.kind == "choice" and len(argument.choices) <= 5
         else argument.name.upper()
     )
     return label if argument.is_required else f"[{label}]"
@@ -137,6 +137,7 @@ class Command:
         return f"/{self.name}" if self.owner_only_values and role != "owner" else self.usage
 
 
+_DRAFT_NUMBER = Argument("number", kind="integer", is_required=True, min_value=1)
 _TABLE = (
     Command("ask", arguments=(Argument("question", is_required=True),), is_ephemeral=False),
     Command("help"),
@@ -167,7 +168,7 @@ _TABLE = (
     Command(
         "mode",
         required_role="admin",
-        arguments=(Argument("mode", kind="choice", choices=("off", "mention", "auto", "default")),),
+        arguments=(Argument("mode", kind="choice", choices=("off", "mention", "auto", "draft", "default")),),
     ),
     Command(
         "threshold",
@@ -203,6 +204,9 @@ _TABLE = (
             Argument("text"),
         ),
     ),
+    Command("post", required_role="admin", arguments=(_DRAFT_NUMBER,)),
+    Command("edit", required_role="admin", arguments=(_DRAFT_NUMBER, Argument("text", is_required=True))),
+    Command("drop", required_role="admin", arguments=(_DRAFT_NUMBER,)),
     Command("settings", required_role="admin"),
     Command("reload", required_role="owner"),
     Command(

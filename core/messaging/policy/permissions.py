@@ -88,6 +88,11 @@ class Permissions:
         """Return the labels of the same sources, by which the journal says what an answer was made from."""
         return self.audiences.visible_labels(self._make_asker(message))
 
+    def visible_labels_of(self, chat: str) -> frozenset[str]:
+        """Return the labels of the sources that everybody in a chat of the configuration may be told of."""
+        name = PlatformName.parse(chat)
+        return self.audiences.visible_labels(self.audiences.make_asker(name.platform, name.id))
+
     def closed_labels(self, message: Message) -> frozenset[str]:
         """Return the labels of the sources that are not for everyone and may be told of in the reply to a message.
 

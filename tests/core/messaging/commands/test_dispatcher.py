@@ -118,7 +118,7 @@ def test_arguments_are_read(name: str, argument_text: str, arguments: dict[str, 
     ("name", "argument_text", "error_text"),
     [
         ("ask", " ", "`question` is missing. Write it as `/ask QUESTION`."),
-        ("mode", "atuo", "one of `off`, `mention`, `auto`, `default`"),
+        ("mode", "atuo", "one of `off`, `mention`, `auto`, `draft`, `default`"),
         ("pause", "1.5", "a whole number"),
         ("pause", "0", "a whole number from 1 to 43200"),
         ("pause", "nan", "a whole number"),

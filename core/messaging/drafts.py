@@ -1,0 +1,267 @@
+"""Drafts: what the bot would answer goes to a team's chat, where people post it, replace it or drop it.
+
+A draft is kept in the journal with its question (`core.storage.drafts`). The team's notice is a message of the bot's
+own; a decision is a command, also where it was pressed or is a plain reply to that notice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from core.answering.withholding import OutgoingFilter
+from core.catalogue import Messages, messages_for
+from core.errors import StoreError, UsageError
+from core.formatting import format_code
+from core.language.languages import detect_language
+from core.llm.moderation import Moderator
+from core.messaging.feedback.handoff import MAX_QUESTION_CHARS, format_name
+from core.messaging.gate.human_activity import answered_meanwhile_reason
+from core.messaging.journaling import JournaledDelivery, RecordedSink
+from core.messaging.policy.command_table import is_ask_command
+from core.messaging.policy.permissions import ChatPolicy, Permissions
+from core.observability.logs import get_logger
+from core.ports import Adapter
+from core.storage.chat_history import ChatHistory
+from core.storage.drafts import Draft, DraftRepository
+from core.storage.message_lookup import MessageLookup
+from core.storage.messages import Journal
+from core.storage.overrides import LiveSettings, get_chat_name, new_entry
+from core.storage.tables import may_be_shown, to_stored_labels
+from core.types import DROP, POST, Citation, Message, Origin, Reply, Skip, SkipReason, skip
+
+if TYPE_CHECKING:
+    from core.messaging.feedback.handler import StartAnswer
+
+_log = get_logger(__name__)
+
+EDIT = "edit"
+DECISIONS = {POST: "posted", EDIT: "edited", DROP: "dropped"}
+# After it, a late answer helps nobody: people have moved on.
+MAX_HOURS = 24.0
+SWEEP_MINUTES = 1.0
+
+# Returns the bot that writes to a chat of the configuration, with its message of an id there, which has no words yet;
+# None while the platform is not connected. `bots.daemon.posting` knows how each platform does it.
+StartPost = Callable[[str, str, Sequence[Adapter]], tuple[Adapter, Message] | None]
+
+
+@dataclass(slots=True)
+class Drafts:
+    """Keeps drafts, tells the team of them, and does what it decides.
+
+    Without `start_post` there is no chat to send them to. The inbox adds its open `adapters`, and `start_answer`, which
+    begins to process a journalled message.
+    """
+
+    live: LiveSettings
+    journal: Journal
+    permissions: Permissions
+    start_post: StartPost | None = None
+    moderator: Moderator | None = None
+    adapters: dict[str, Adapter] = field(default_factory=dict)
+    start_answer: StartAnswer | None = None
+
+    @property
+    def _repository(self) -> DraftRepository:
+        return DraftRepository(self.journal.database)
+
+    def takes(self, message: Message) -> bool:
+        """Return whether the answer to a message becomes a draft. Call `LiveSettings.load` before."""
+        is_question = is_ask_command(message.command) and message.origin.purpose in ("", "retry")
+        return is_question and ChatPolicy(self.live).mode(message) == "draft"
+
+    def block_reason(self, question: Message) -> Skip | None:
+        """Return why the answer to a question must not become a draft now, or None."""
+        target = self.live.settings.get_drafts_chat(get_chat_name(question))
+        if self.start_post is None or target is None or target == get_chat_name(question):
+            return skip(SkipReason.DRAFTS_GO_NOWHERE)
+        labels = to_stored_labels(self.permissions.visible_labels(question))
+        is_open = may_be_shown(labels, self.permissions.visible_labels_of(target))
+        return None if is_open else skip(SkipReason.DRAFTS_SEEN_BY_OTHERS)
+
+    def make_sink(self, question: Message, delivery: JournaledDelivery) -> DraftSink:
+        """Return the sink of an answer that becomes a draft."""
+        return DraftSink(delivery, partial(self._keep, question))
+
+    async def note_edit(self, question: Message) -> None:
+        """Tell the team that the question of a draft was edited."""
+        if draft := await self._repository.find_of(question):
+            text = format_code(question.text, MAX_QUESTION_CHARS)
+            await self._note(
+                draft, f"edited {question.text}", _get_texts(draft).draft_question_edited.format(question=text)
+            )
+
+    async def sweep(self) -> None:
+        """Close what waited too long; tell the team of what it does not know yet, and of whom people have answered.
+
+        An error of the database is only logged.
+        """
+        try:
+            await self.live.load()
+            for draft in await self._repository.get_waiting():
+                if datetime.now(UTC) - draft.drafted_at > timedelta(hours=MAX_HOURS):
+                    await self._repository.drop(draft, skip(SkipReason.DRAFT_EXPIRED, hours=MAX_HOURS))
+                    continue
+                await self._announce(draft)
+                await self._note_replies(draft)
+        except StoreError as error:
+            _log.error("drafts.not_swept", error=str(error))
+
+    async def to_command(self, message: Message) -> Message:
+        """Return a reply to a draft as the command that it is, with the draft's number; any other message unchanged."""
+        is_reply = message.addressed and message.reply_to and not (message.is_by_bot or message.is_forwarded)
+        if not is_reply or message.command not in ("", *DECISIONS):
+            return message
+        replied_to = await MessageLookup(self.journal.database).find_replied_to(message)
+        origins = (stored.message.origin for stored in replied_to)
+        number = next((origin.root_id for origin in origins if origin.purpose == "draft"), "")
+        if not number or (message.command and message.text.split()[:1] == [number]):
+            return message
+        command = replace(message, command=message.command or EDIT, text=f"{number} {message.text}".strip())
+        await self._repository.note_command(command)
+        return command
+
+    async def decide(self, message: Message, arguments: Mapping[str, str], texts: Messages) -> str:
+        """Do what a command says about a draft, once, and return the reply. Raises `UsageError`."""
+        number = int(float(arguments["number"]))
+        draft = await self._repository.find(number)
+        if draft is None or not self._is_for(draft, message):
+            raise UsageError(texts.draft_unknown.format(number=number))
+        # The audit outlives what people forget: it has no words of theirs.
+        command = replace(message, text=str(number))
+        entry = new_entry(command, "changed", f"draft {number}", "waiting", DECISIONS[message.command])
+        if message.command == DROP:
+            is_decided = await self._repository.drop(draft, skip(SkipReason.DRAFT_DROPPED), entry)
+        else:
+            reply = draft.reply if message.command == POST else _replace_text(draft.reply, arguments["text"])
+            if reason := await self._find_fault(draft, reply, texts, is_edited=message.command == EDIT):
+                raise UsageError(texts.draft_blocked.format(number=number, reason=reason))
+            if is_decided := await self._repository.approve(draft, reply, entry):
+                self._start(self._find_adapter(draft.question), draft.question)
+        if not is_decided:
+            raise UsageError(texts.draft_unknown.format(number=number))
+        return texts.draft_decisions[message.command].format(number=number)
+
+    async def _keep(self, question: Message, reply: Reply) -> None:
+        await self.journal.mark_drafted(question, reply)
+        if draft := await self._repository.find_of(question):
+            _log.info("message.drafted", number=draft.number, citations=len(reply.citations))
+            await self._announce(draft)
+
+    async def _announce(self, draft: Draft) -> None:
+        texts = _get_texts(draft)
+        question = draft.question
+
+        def write(adapter: Adapter) -> str:
+            return texts.draft.format(
+                number=draft.number,
+                author=format_name(question.author),
+                chat=format_code(get_chat_name(question)),
+                message=format_code(question.id),
+                question=format_code(question.text, MAX_QUESTION_CHARS),
+                answer=draft.reply.text,
+                post=adapter.spell_command(f"{POST} {draft.number}"),
+                drop=adapter.spell_command(f"{DROP} {draft.number}"),
+            )
+
+        await self._tell(draft, "", write, draft.reply.citations)
+
+    async def _note_replies(self, draft: Draft) -> None:
+        age = datetime.now(UTC) - draft.question.sent_at
+        history = ChatHistory(self.journal.database)
+        recent_messages = await history.get_recent_messages(draft.question, age.total_seconds())
+        if reason := answered_meanwhile_reason(draft.question, recent_messages):
+            await self._note(draft, reason.name, _get_texts(draft).skip_reasons[reason.name])
+
+    async def _note(self, draft: Draft, key: str, note: str) -> None:
+        text = _get_texts(draft).draft_note.format(number=draft.number, note=note)
+        await self._tell(draft, key, lambda _: text)
+
+    async def _tell(
+        self, draft: Draft, key: str, write: Callable[[Adapter], str], citations: tuple[Citation, ...] = ()
+    ) -> None:
+        """Post into the team's chat, once for a key, as far as it may see the draft now."""
+        target = self.live.settings.get_drafts_chat(get_chat_name(draft.question))
+        if self.start_post is None or target is None or self.block_reason(draft.question):
+            return
+        identity = f"{draft.number} {draft.drafted_at.isoformat()} {key}"
+        # Discord takes 25 characters at most.
+        message_id = f"draft-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+        post = self.start_post(target, message_id, list(self.adapters.values()))
+        if post is None:
+            return
+        adapter, message = post
+        message = replace(message, origin=Origin(root_id=str(draft.number), purpose="draft"))
+        reply = Reply(write(adapter), citations)
+        if await self.journal.record_message(message, reply=reply, visible_sources=draft.visible_sources):
+            self._start(adapter, message)
+
+    def _is_for(self, draft: Draft, message: Message) -> bool:
+        """Return whether a message was written in the chat that decides about a draft."""
+        target = self.live.settings.get_drafts_chat(get_chat_name(draft.question))
+        post = self.start_post(target, "", list(self.adapters.values())) if self.start_post and target else None
+        return post is not None and get_chat_name(post[1]) == get_chat_name(message)
+
+    async def _find_fault(self, draft: Draft, reply: Reply, texts: Messages, *, is_edited: bool) -> str:
+        """Return why a reply cannot be posted where its question was asked, or an empty string."""
+        question = draft.question
+        reason = ChatPolicy(self.live).block_reason(question) or self.block_reason(question)
+        if reason is None and not may_be_shown(draft.visible_sources, self.permissions.visible_labels(question)):
+            reason = skip(SkipReason.RIGHTS_CHANGED)
+        if reason is None and is_edited:
+            outgoing = OutgoingFilter(self.live.settings.outgoing, self.moderator)
+            reason = await outgoing.get_judge(question.key.platform).find_reason(reply)
+        if reason:
+            return texts.skip_reasons[reason.reason.name].format(**reason.values)
+        return "" if self._find_adapter(question) else texts.draft_platform_away
+
+    def _find_adapter(self, message: Message) -> Adapter | None:
+        """Return the bot that received a message, or another one of its platform where that was removed."""
+        adapters = [adapter for adapter in self.adapters.values() if adapter.name == message.key.platform]
+        owner = next((adapter for adapter in adapters if adapter.bot_id == message.bot), None)
+        return owner or next((adapter for adapter in adapters if adapter.can_take_over), None)
+
+    def _start(self, adapter: Adapter | None, message: Message) -> None:
+        if self.start_answer and adapter:
+            self.start_answer(adapter, message)
+
+
+class DraftSink(RecordedSink):
+    """Keeps the final reply as a draft. Nothing is shown to who asked, also where the answer fails."""
+
+    def __init__(self, delivery: JournaledDelivery, keep: Callable[[Reply], Awaitable[None]]) -> None:
+        self._delivery = delivery
+        self._keep = keep
+        self.is_resumed = False
+
+    async def open(self) -> None:
+        """Show nothing: the answer may never come."""
+
+    async def update(self, text: str) -> None:
+        """Show nothing."""
+
+    async def finish(self, reply: Reply) -> None:
+        """Keep a reply, unless it only says why there is no answer."""
+        await self._delivery.require_rights()
+        if not reply.failure:
+            await self._keep(reply)
+
+    async def apologize(self, reply: Reply) -> None:
+        """Show nothing: the journal has the reason."""
+
+
+def _get_texts(draft: Draft) -> Messages:
+    return messages_for(detect_language(draft.question.text))
+
+
+def _replace_text(reply: Reply, text: str) -> Reply:
+    """Return a reply with other words, and with those of its citations that these have."""
+    numbers = set(re.findall(r"\[(\d+)\]", text))
+    citations = tuple(citation for citation in reply.citations if str(citation.n) in numbers)
+    return replace(reply, text=text, citations=citations)

@@ -1,0 +1,384 @@
+"""Drafts: what the bot would answer goes to a team first, which posts it once, replaces it or drops it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from bots.daemon.posting import find_draft_errors
+from core.catalogue import ENGLISH
+from core.messaging.drafts import MAX_HOURS
+from core.messaging.feedback.rating_buttons import get_rating_buttons, to_press
+from core.messaging.inbox import Inbox
+from core.ports import Adapter, Delivery, MessageHandler, Sink
+from core.settings import Settings
+from core.storage.feedback import FeedbackRepository
+from core.storage.messages import Journal
+from core.storage.overrides import Audit
+from core.storage.tables import messages
+from core.types import DROP, POST, Button, Citation, ConversationKey, Message, Question, Reply, SkipReason
+from core.types.replies import Trace
+from tests.support.fixtures import settings
+from tests.support.wiring import make_processor
+
+ASKED = ConversationKey("telegram", "-100")
+TEAM = ConversationKey("telegram", "-200")
+ANN = "42"
+BOSS = "1"
+CITED = (Citation(1, "install", "docs", "Install", "install.md", ""),)
+NUMBERS = count(1000)
+CONFIGURED: Mapping[str, Any] = {
+    "telegram": {"token": {"env": "TOKEN"}},
+    "gate": {"mode": "draft", "drafts_to": "telegram:-200", "wait_s": 0, "cooldown_s": 0},
+    "chats": {"telegram:-200": {"mode": "mention"}},
+    "administration": {"owners": [f"telegram:{BOSS}"]},
+}
+
+
+@dataclass(frozen=True)
+class Post:
+    """What is posted, as an answer to a message."""
+
+    id: str
+    message: Message
+    reply: Reply
+    buttons: tuple[Button, ...]
+
+
+@dataclass
+class PostingSink(Sink):
+    adapter: PostingAdapter
+    message: Message
+    delivery: Delivery
+
+    async def open(self) -> None:
+        return None
+
+    async def update(self, text: str) -> None:
+        return None
+
+    async def finish(self, reply: Reply) -> None:
+        await self.delivery.mark_posting()
+        post = Post(f"r{next(NUMBERS)}", self.message, reply, get_rating_buttons(self.message, reply))
+        self.adapter.posts.append(post)
+        await self.delivery.mark_posted(post.id)
+
+    async def fail(self, text: str) -> None:
+        await self.finish(Reply(text))
+
+
+@dataclass
+class PostingAdapter(Adapter):
+    """An adapter that posts, and tells the journal of it as all do."""
+
+    name: str = "telegram"
+    posts: list[Post] = field(default_factory=list)
+
+    async def open(self) -> None:
+        return None
+
+    async def listen(self, receive: MessageHandler) -> None:
+        return None
+
+    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
+        return PostingSink(self, message, delivery)
+
+    async def close(self) -> None:
+        return None
+
+
+async def answer(question: Question, sink: Sink) -> Reply:
+    await sink.open()
+    reply = Reply("With pip [1].", CITED, trace=Trace(question.text, "single", ("docs",), {}))
+    await sink.finish(reply)
+    return reply
+
+
+class Team:
+    """A bot whose answers in one chat a team decides about."""
+
+    def __init__(self, journal: Journal, **changes: Any) -> None:
+        self.journal = journal
+        self.settings: Settings = settings(**{**CONFIGURED, **changes})
+        self.adapter = PostingAdapter()
+        self.inbox: Inbox = make_processor(self.settings, journal, answer)
+        self.receive = self.inbox.handler_for(self.adapter)
+
+    async def say(self, text: str, key: ConversationKey = ASKED, author: str = ANN, **changes: Any) -> Message:
+        message = Message(str(next(NUMBERS)), key, author, "Ann", text, datetime.now(UTC), addressed=True)
+        message = replace(message, **changes)
+        await self.receive(message)
+        await self.inbox.join()
+        return message
+
+    async def ask(self, text: str = "How do I install it?", **changes: Any) -> int:
+        """Ask in the chat, and return the number of the draft."""
+        question = await self.say(text, **changes)
+        return (await self.get_row(question)).number
+
+    async def decide(self, command: str, text: object, author: str = BOSS, **changes: Any) -> str:
+        """Give a command in the team's chat, and return the reply."""
+        given = await self.say(str(text), TEAM, author, command=command, **changes)
+        return next(post.reply.text for post in reversed(self.adapter.posts) if post.message.id == given.id)
+
+    async def get_row(self, message: Message) -> Any:
+        query = select(messages).filter_by(platform=message.key.platform, chat=message.key.chat, id=message.id)
+        return await self.journal.database.fetch_first(query)
+
+    def posts(self, key: ConversationKey = ASKED) -> list[Post]:
+        return [post for post in self.adapter.posts if post.message.key.chat == key.chat]
+
+    def texts(self, key: ConversationKey = ASKED) -> list[str]:
+        return [post.reply.text for post in self.posts(key)]
+
+    async def get_labels(self) -> list[tuple[str, bool]]:
+        repository = FeedbackRepository(self.journal.database)
+        return [(label.text, label.is_good) for label in await repository.get_labelled_questions()]
+
+    async def get_reason(self, number: int) -> tuple[str, str]:
+        query = select(messages.c.state, messages.c.reason).filter_by(number=number)
+        row = await self.journal.database.fetch_first(query)
+        assert row
+        return row.state, row.reason
+
+
+async def test_the_team_gets_the_answer_and_posts_it_where_it_was_asked(journal: Journal) -> None:
+    team = Team(journal)
+    number = await team.ask()
+    assert team.texts() == []
+    [notice] = team.posts(TEAM)
+    for part in ("Ann", "telegram:-100", "How do I install it?", "With pip [1].", f"/post {number}", f"/drop {number}"):
+        assert part in notice.reply.text
+    assert notice.reply.citations == CITED
+    assert await team.decide(POST, number) == ENGLISH.draft_decisions[POST].format(number=number)
+    [post] = team.posts()
+    assert (post.reply.text, post.reply.citations) == ("With pip [1].", CITED)
+    assert (await team.get_reason(number))[0] == "answered"
+    assert await team.get_labels() == [("How do I install it?", True)]
+
+
+async def test_what_is_decided_twice_counts_once(journal: Journal) -> None:
+    team = Team(journal)
+    number = await team.ask()
+    await asyncio.gather(*(team.decide(POST, number) for _ in range(3)))
+    assert await team.decide(DROP, number) == ENGLISH.draft_unknown.format(number=number)
+    assert len(team.posts()) == 1
+    entries = await Audit(journal.database).get_newest(10)
+    assert [(entry.subject, entry.before, entry.after) for entry in entries] == [
+        (f"draft {number}", "waiting", "posted")
+    ]
+
+
+async def test_what_is_dropped_is_never_posted(journal: Journal) -> None:
+    team = Team(journal)
+    number = await team.ask()
+    await team.decide(DROP, number)
+    assert await team.decide(POST, number) == ENGLISH.draft_unknown.format(number=number)
+    assert team.texts() == []
+    assert await team.get_reason(number) == ("silent", SkipReason.DRAFT_DROPPED.text)
+    assert await team.get_labels() == [("How do I install it?", False)]
+
+
+async def test_a_reply_with_other_words_and_edit_post_these(journal: Journal) -> None:
+    team = Team(journal)
+    first = await team.ask()
+    await team.say("Ask Carl.", TEAM, BOSS, reply_to=team.posts(TEAM)[0].id)
+    second = await team.ask()
+    await team.decide("edit", f"{second} With apt, not as in [1].")
+    assert team.texts() == ["Ask Carl.", "With apt, not as in [1]."]
+    assert [post.reply.citations for post in team.posts()] == [(), CITED]
+    entries = await Audit(journal.database).get_newest(10)
+    assert {(entry.subject, entry.after) for entry in entries} == {(f"draft {n}", "edited") for n in (first, second)}
+    assert "Carl" not in repr(entries)
+
+
+async def test_a_reply_to_the_draft_needs_no_number(journal: Journal) -> None:
+    team = Team(journal)
+    await team.ask()
+    await team.decide(POST, "", reply_to=team.posts(TEAM)[0].id)
+    assert team.texts() == ["With pip [1]."]
+
+
+@pytest.mark.parametrize(("choice", "texts"), [(POST, ["With pip [1]."]), (DROP, [])])
+async def test_buttons_decide_as_the_commands_do(journal: Journal, choice: str, texts: list[str]) -> None:
+    team = Team(journal)
+    number = await team.ask()
+    [notice] = team.posts(TEAM)
+    assert [button.data for button in notice.buttons] == [f"thumb:{name}:{notice.message.id}" for name in (POST, DROP)]
+    for author in ("7", BOSS, BOSS):
+        press = Message(str(next(NUMBERS)), TEAM, author, author, "", datetime.now(UTC))
+        await team.receive(to_press(press, choice, notice.message.id))
+        await team.inbox.join()
+    replies = team.texts(TEAM)[1:]
+    unknown = ENGLISH.draft_unknown.format(number=number)
+    assert replies == [ENGLISH.only_admins, ENGLISH.draft_decisions[choice].format(number=number), unknown]
+    assert team.texts() == texts
+
+
+async def test_only_admins_of_the_teams_chat_decide_and_only_there(journal: Journal) -> None:
+    team = Team(journal)
+    number = await team.ask()
+    assert await team.decide(POST, number, author="7") == ENGLISH.only_admins
+    await team.say("Hello", TEAM, "7", reply_to=team.posts(TEAM)[0].id)
+    assert team.texts(TEAM)[-1] == ENGLISH.only_admins
+    await team.say(str(number), ASKED, BOSS, command=POST)
+    assert team.texts() == [ENGLISH.draft_unknown.format(number=number)]
+    outcomes = [(entry.outcome, entry.author_id) for entry in await Audit(journal.database).get_newest(10)]
+    assert outcomes == [("refused", "7")] * 2
+
+
+async def test_words_that_never_leave_are_not_posted_by_an_edit(journal: Journal) -> None:
+    team = Team(journal, outgoing={"words": ["quoll"]})
+    number = await team.ask()
+    assert "outgoing.words.0" in await team.decide("edit", f"{number} Ask the quoll.")
+    assert team.texts() == []
+    await team.decide(POST, number)
+    assert team.texts() == ["With pip [1]."]
+
+
+async def test_a_restart_loses_no_draft_and_posts_none_twice(tmp_path: Path) -> None:
+    journal = await Journal.open(tmp_path / "journal.db")
+    team = Team(journal)
+    number = await team.ask()
+    await journal.close()
+
+    # Killed between the decision and the post.
+    journal = await Journal.open(tmp_path / "journal.db")
+    team = Team(journal)
+    await team.inbox.resume(team.adapter)
+    await team.inbox.join()
+    await team.inbox.drafts.sweep()
+    assert team.adapter.posts == []
+    team.inbox.drafts.start_answer = lambda *_: None
+    await team.decide(POST, number)
+    assert team.texts() == []
+    await journal.close()
+
+    journal = await Journal.open(tmp_path / "journal.db")
+    for posts in (["With pip [1]."], []):
+        team = Team(journal)
+        await team.inbox.resume(team.adapter)
+        await team.inbox.join()
+        assert team.texts() == posts
+    await journal.close()
+
+
+async def test_a_draft_that_the_team_was_not_told_of_is_told_after_a_restart(journal: Journal) -> None:
+    team = Team(journal)
+    start_post = team.inbox.drafts.start_post
+    team.inbox.drafts.start_post = lambda *_: None
+    await team.ask()
+    team.inbox.drafts.start_post = start_post
+    for _ in range(2):
+        await team.inbox.drafts.sweep()
+        await team.inbox.join()
+    assert len(team.posts(TEAM)) == 1
+
+
+async def test_a_draft_expires_with_a_reason(journal: Journal) -> None:
+    team = Team(journal)
+    number = await team.ask()
+    old = datetime.now(UTC) - timedelta(hours=MAX_HOURS + 1)
+    await journal.database.write(update(messages).filter_by(number=number).values(settled_at=old))
+    await team.inbox.drafts.sweep()
+    assert await team.get_reason(number) == ("silent", SkipReason.DRAFT_EXPIRED.text.format(hours=MAX_HOURS))
+    assert await team.decide(POST, number) == ENGLISH.draft_unknown.format(number=number)
+    assert await team.get_labels() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "author", "reason"),
+    [
+        ("Never mind, I found it myself.", ANN, SkipReason.TAKEN_BACK),
+        ("You have to run the setup program twice.", "7", SkipReason.HUMAN_REPLIED),
+    ],
+)
+async def test_what_people_say_meanwhile_is_noted_once(
+    journal: Journal, text: str, author: str, reason: SkipReason
+) -> None:
+    team = Team(journal)
+    number = await team.ask()
+    await team.say(text, author=author, addressed=False)
+    for _ in range(2):
+        await team.inbox.drafts.sweep()
+        await team.inbox.join()
+    assert team.texts(TEAM)[1:] == [ENGLISH.draft_note.format(number=number, note=reason.text)]
+
+
+async def test_an_edited_question_is_noted_and_is_what_counts(journal: Journal) -> None:
+    team = Team(journal)
+    question = await team.say("How do I install it?")
+    await team.receive(replace(question, text="How do I remove it?", is_edit=True))
+    await team.inbox.join()
+    assert "How do I remove it?" in team.texts(TEAM)[1]
+    await team.decide(POST, "", reply_to=team.posts(TEAM)[1].id)
+    assert await team.get_labels() == [("How do I remove it?", True)]
+
+
+@pytest.mark.parametrize("target", [None, "telegram:-100"])
+async def test_without_a_chat_for_them_there_are_no_drafts(journal: Journal, target: str | None) -> None:
+    team = Team(journal, gate={"mode": "draft", "drafts_to": target})
+    number = await team.ask()
+    assert team.adapter.posts == []
+    assert await team.get_reason(number) == ("silent", SkipReason.DRAFTS_GO_NOWHERE.text)
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_the_team_has_to_see_what_the_chat_may_see(journal: Journal, tmp_path: Path, is_open: bool) -> None:
+    audience = ["telegram:-100", *(["telegram:-200"] if is_open else [])]
+    sources = {"docs": {"kind": "files", "path": str(tmp_path), "audience": audience}}
+    team = Team(journal, sources=sources)
+    number = await team.ask()
+    assert len(team.posts(TEAM)) == is_open
+    if not is_open:
+        assert await team.get_reason(number) == ("silent", SkipReason.DRAFTS_SEEN_BY_OTHERS.text)
+
+
+async def test_commands_are_answered_where_they_are_given(journal: Journal) -> None:
+    team = Team(journal)
+    await team.say("", command="help")
+    assert len(team.posts()) == 1
+    assert team.posts(TEAM) == []
+
+
+async def test_a_paused_chat_gets_no_draft_posted(journal: Journal) -> None:
+    team = Team(journal)
+    number = await team.ask()
+    await team.say("", ASKED, BOSS, command="pause")
+    assert "paused" in await team.decide(POST, number)
+    await team.say("", ASKED, BOSS, command="resume")
+    await team.decide(POST, number)
+    assert team.texts()[-1] == "With pip [1]."
+
+
+async def test_who_forgets_takes_back_the_draft(journal: Journal) -> None:
+    team = Team(journal)
+    number = await team.ask("Where is the numbat?")
+    await team.say("", command="forget")
+    assert await team.decide(POST, number) == ENGLISH.draft_unknown.format(number=number)
+    assert await team.get_reason(number) == ("silent", SkipReason.DRAFT_FORGOTTEN.text)
+    for row in await journal.database.fetch_all(select(messages)):
+        assert "numbat" not in repr(row)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({}, ""),
+        ({"gate": {"mode": "draft"}}, "nobody gets the drafts"),
+        ({"chats": {}}, "whose own mode is draft"),
+        ({"gate": {"mode": "draft", "drafts_to": "slack:C1"}}, "there is no slack bot"),
+        ({"gate": {"mode": "auto"}, "chats": {"telegram:-5": {"mode": "draft"}}}, "chats.telegram:-5.mode is draft"),
+    ],
+)
+def test_a_check_finds_drafts_that_nobody_can_decide_about(changes: dict[str, Any], error: str) -> None:
+    errors = find_draft_errors(settings(**{**CONFIGURED, **changes}))
+    assert errors == [] if not error else error in errors[0]
