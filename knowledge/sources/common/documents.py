@@ -60,6 +60,8 @@ _GENERATED = (
     "third_party/",
     "venv/",
 )
+# The theme of a site, whose pages are elsewhere; taken where an include glob names the folder.
+_THEMES = ("_templates", "_layouts", "_themes", ".vitepress", ".vuepress", ".dumi")
 _KINDS = {
     "markdown": ".md .markdown .mdx .mdown",
     "rst": ".rst .rest",
@@ -181,6 +183,8 @@ class PathFilter:
         uses_defaults = not settings.include
         self._generated = _compile_globs(name, "exclude", _INSTALLED + (_GENERATED if uses_defaults else ()))
         self._hidden = _compile_globs(name, "exclude", (".*",) if uses_defaults else ())
+        themes = set(_THEMES).difference(*(pattern.split("/") for pattern in settings.include))
+        self._themes = _compile_globs(name, "exclude", sorted(themes))
         self._included_suffixes = {PurePosixPath(pattern).suffix.lower() for pattern in settings.include} - {""}
         self._settings = settings
 
@@ -206,6 +210,8 @@ class PathFilter:
             return "generated"
         if self._hidden.match_file(path):
             return "hidden"
+        if self._themes.match_file(path):
+            return "theme"
         if not self.get_kind(path):
             return "unknown kind"
         return self.size_reason(path, size)
