@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
+from textwrap import dedent
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -444,24 +445,29 @@ class _Reader:
         if name == "eval-rst" and self._read_rst is not None and body_numbers:
             # Above it are as many lines as in the document.
             return self._read_rst("\n" * (body_numbers[0] - 1) + code)
-        title = ""
+        if name == "glossary":
+            return self._read_glossary(body, body_numbers)
         if name in _CARDS:
             body = ["" if _CARD_RULE.match(line) else line for line in body]
-        if name in VERSIONS:
-            version, _, argument = argument.partition(" ")
-            title = f"{VERSIONS[name]} {version}"
-            name = "note"
-        elif ":" in name and argument:
-            # What a domain describes, such as a function.
-            name = "card"
-            title = f"`{argument.replace('`', '')}`"
-            argument = ""
-        elif not ADMONITIONS.get(name):
-            title = argument
-            argument = ""
-        # Of others, what follows the name is the beginning of the text.
+        name, title, argument = _name_directive(name, argument)
         blocks = self.read([argument, "", *body], [numbers[0], numbers[0], *body_numbers])
         return self._wrap(name, title, blocks, numbers)
+
+    def _read_glossary(self, lines: Sequence[str], numbers: Sequence[int]) -> Sequence[Block]:
+        """Read terms, one a line, of which one or several have their meaning below them, indented."""
+        blocks: list[Block] = []
+        terms: list[str] = []
+        starts = [number for number, line in enumerate(lines) if line[:1].strip()]
+        for start, end in pairwise([*starts, len(lines)]):
+            # What a term is sorted by is not shown.
+            terms.append(self._clean(lines[start].partition(" : ")[0]))
+            body = dedent("\n".join(lines[start + 1 : end]))
+            if body.strip() or end == len(lines):
+                children = self.read(body.split("\n"), numbers[start + 1 : end]) if body.strip() else ()
+                term = ", ".join(terms)
+                terms = []
+                blocks.append(Block("definition", term, children, start_line=numbers[start], end_line=numbers[end - 1]))
+        return blocks
 
     def _read_table_directive(
         self, name: str, title: str, option_lines: str, body: list[str], numbers: list[int]
@@ -509,6 +515,17 @@ def _find_label(info: str) -> str:
 
 def _get_title(name: str) -> str:
     return ADMONITIONS.get(name.lower(), name.capitalize())
+
+
+def _name_directive(name: str, argument: str) -> tuple[str, str, str]:
+    """Return what a directive is read as, its title, and the beginning of its text."""
+    if name in VERSIONS:
+        version, _, text = argument.partition(" ")
+        return "note", f"{VERSIONS[name]} {version}", text
+    if ":" in name and argument:
+        # What a domain describes, such as a function.
+        return "card", f"`{argument.replace('`', '')}`", ""
+    return (name, "", argument) if ADMONITIONS.get(name) else (name, argument, "")
 
 
 def _skip_options(lines: Sequence[str], numbers: Sequence[int]) -> tuple[list[str], list[int]]:

@@ -56,6 +56,12 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("r[asm]\n\nText with r[0].", "Text with r[0]."),
         ("r[a-b]\n[The site](https://x.org) has `r[a]`.", "[The site](https://x.org) has `r[a]`."),
         ("See [the handler][panic.handler] and [`run`][crate::run].", "See the handler and `run`."),
+        ("Call [`run`], [`a`][], [a::Run] or [it][`b`]; see [x].", "Call `run`, `a`, a::Run or it; see [x]."),
+        (
+            "Give [`-v`] or [`x`].\n\n[`x`]: https://x.org",
+            "Give [`-v`] or [`x`](https://x.org).",
+        ),
+        ("A {{ macro('x') }}word{# no #}, `{{ f(x) }}`.", "A word, `{{ f(x) }}`."),
         ("Read [the start][getting-started], or `[a][b.c]`.", "Read the start, or `[a][b.c]`."),
         ("Use `cp [a][b.c]`, cmd [from][to], rows[i][j.k].", "Use `cp [a][b.c]`, cmd [from][to], rows[i][j.k]."),
         ("`a::b` is `a::{b}`, and `a::b as c` is short.", "`a::b` is `a::{b}`, and `a::b as c` is short."),
@@ -299,6 +305,44 @@ def test_html_for_code_is_code() -> None:
     assert kinds(f"<pre>tarn &#{'1' * 5000};run</pre>") == [("code", "tarn run")]
     fence = read("<pre><code>```\ncode\n```\nmore</code></pre>")
     assert fence == "````\n```\ncode\n```\nmore\n````"
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        "<div>\n<pre>\na\n\n# b\n</pre>\n</div>",
+        "<details>\n<p>\n<pre><code>a\n\n# b\n</code></pre></p>\n</details>",
+        "<div className={x.y}>\n      <pre>\na\n\n# b</pre>\n</div>",
+        "import B from 'b'\n\n<B>\n<pre>{`a\n\n# b`}</pre>\n</B>",
+    ],
+)
+def test_preformatted_text_keeps_its_blank_lines(markup: str) -> None:
+    assert kinds(f"{markup}\n\nAfter.") == [("code", "a\n\n# b"), ("paragraph", "After.")]
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("Done :white_check_mark: and :+1:", "Done ✅ and 👍"),
+        (
+            "At 10:30:45, `:key:` of std::key::x, :nothing:",
+            "At 10:30:45, `:key:` of std::key::x, :nothing:",
+        ),
+        ("[:material-download: Get it](https://x.org){ .md-button }", "[Get it](https://x.org)"),
+        ("- :octicons-tag-24:{ .lg .middle } 1.2", "- 1.2"),
+        (":fontawesome-brands-github:\n\nText.", "Text."),
+        ("# Go :rocket:", "# Go 🚀"),
+        ("<p>Go :rocket: with <code>:rocket:</code></p>", "Go 🚀 with `:rocket:`"),
+        ("{octicon}`tag;1em` Use {fas}`spinner` 1.2 {material-regular}`x`.", "Use 1.2 ."),
+    ],
+)
+def test_emoji_are_shown_and_icons_left_out(markup: str, text: str) -> None:
+    assert read(markup) == text
+
+
+def test_a_mark_in_a_cell_says_something() -> None:
+    [table] = read_markdown("| a | b |\n|---|---|\n| :heavy_check_mark: | :x: |")
+    assert table.rows == (("✔️", "❌"),)
 
 
 def test_details_keep_their_summary() -> None:
@@ -564,6 +608,13 @@ def test_code_of_directives_is_code() -> None:
         assert (block.kind, block.text, block.language) == ("code", "run()", "python")
 
 
+def test_the_terms_of_a_glossary_are_definitions() -> None:
+    text = "```{glossary}\n:sorted:\n\nfirst : a\n  Its *meaning*.\n\n  More.\n\nsecond\nother\n\n  Both.\nlast\n```"
+    assert read(text) == "**first**: Its *meaning*.\n\nMore.\n\n**second, other**: Both.\n\n**last**"
+    assert read(":::{glossary}\na\n  - one\n  - two\n:::") == "**a**:\n\n- one\n- two"
+    assert read("```{glossary}\n```") == ""
+
+
 def test_what_a_domain_describes_is_a_definition() -> None:
     assert read("```{py:function} run(x)\nRuns it.\n```") == "**`run(x)`**: Runs it."
     assert read("```{versionadded} 1.2 It is faster.\n```") == "> **Added in 1.2**\n>\n> It is faster."
@@ -652,6 +703,15 @@ HOSTILE = [
     "[a]{#",
     "<A rows={[[1],",
     "<A head={[",
+    ":a",
+    ":a:",
+    "[`a",
+    "[a::",
+    "{# ",
+    "{{ a(",
+    "<div>\n<pre>\n\n",
+    "<b><pre>",
+    "```{glossary}\na\n",
 ]
 
 
