@@ -59,6 +59,7 @@ _INDENTED = re.compile(r"(!!!|\?\?\?\+?|===[!+]?)[ \t]+(\S.*)$")
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:.+-]*)\}[ \t]*(.*)$")
 _CONTAINER = re.compile(r"\{?[ \t]*\.?(?:callout-)?([\w-]+)\}?[ \t]*(.*)$")
 _OPTION = re.compile(r":[\w-]+:(?:[ \t]|$)")
+_SENTENCE_OPTION = re.compile(r"^:[\w-]+:[ \t]+\"?([^\s\"]+[ ][^\n\"]+)", re.MULTILINE)
 _QUOTED = re.compile(r"[\"'\[]([^\"'\[\]]{1,200})[\"'\]]")
 _TITLE_ATTRIBUTE = re.compile(r"\b(?:title|label|tab|name)=[\"']([^\"']{1,200})[\"']")
 _ALERT = re.compile(r"\[!([A-Za-z][\w-]*)\][+-]?[ \t]*([^\n]*)(?:\n|$)")
@@ -80,7 +81,7 @@ _INCLUDE = re.compile(r"^[ \t]*\{\{#[a-z_]*include [^{}\n]{1,500}\}\}[ \t]*$", r
 _HIDDEN_INPUT = re.compile(r"\b(?:remove-(?:input|cell)|hide-code)\b")
 _LANGUAGE = re.compile(r"\{?[ ]?\.?([\w+#-]+)")
 _CODE_DIRECTIVES = frozenset(
-    ("code", "code-block", "code-cell", "sourcecode", "prompt", "parsed-literal", "doctest", "testcode")
+    ("code", "code-block", "code-cell", "sourcecode", "prompt", "parsed-literal", "doctest", "terminal", "testcode")
 )
 # Code of which the name says the language: the cells of R Markdown and Quarto, and drawings.
 _CELLS = frozenset(("r", "python", "julia", "bash", "sql", "js", "ojs", "math", "mermaid", "dot"))
@@ -103,6 +104,7 @@ _LABELLED: dict[str, BlockKind] = {
     "details": "tab",
     "dropdown": "tab",
     "grid-item-card": "definition",
+    "group-tab": "tab",
     "tab": "tab",
     "tab-item": "tab",
 }
@@ -449,6 +451,10 @@ class _Reader:
             return self._read_glossary(body, body_numbers)
         if name in _CARDS:
             body = ["" if _CARD_RULE.match(line) else line for line in body]
+        # Of what a domain describes, an option that is a sentence is shown.
+        sentences = _SENTENCE_OPTION.findall(options) if ":" in name else []
+        body = [*sentences, "", *body]
+        body_numbers = [*[numbers[0]] * (len(sentences) + 1), *body_numbers]
         name, title, argument = _name_directive(name, argument)
         blocks = self.read([argument, "", *body], [numbers[0], numbers[0], *body_numbers])
         return self._wrap(name, title, blocks, numbers)

@@ -13,7 +13,7 @@ from itertools import groupby, takewhile, zip_longest
 
 from core.language.tokens import estimate_tokens, measure_tokens
 from core.markup.document import Block, to_plain
-from core.markup.writer import write_markdown
+from core.markup.writer import write_markdown, write_title
 from knowledge.chunking.lines import (
     LineRange,
     Lines,
@@ -86,7 +86,9 @@ def _lift_headings(blocks: Sequence[Block]) -> Iterator[Block]:
     for block in blocks:
         if block.kind not in ("table", "list") and any(child.kind == "heading" for child in block.children):
             if block.text:
-                yield Block("paragraph", f"**{block.text}**", start_line=block.start_line, end_line=block.start_line)
+                yield Block(
+                    "paragraph", write_title(block.text), start_line=block.start_line, end_line=block.start_line
+                )
             yield from _lift_headings(block.children)
         else:
             yield block

@@ -414,6 +414,7 @@ def test_an_alert_of_a_kind_of_its_own_is_one(kind: str) -> None:
         "::: tabs\n== npm\n```sh\nnpm i\n```\n== pip\n```sh\npip i\n```\n:::",
         '=== "npm"\n\n    ```sh\n    npm i\n    ```\n\n=== "pip"\n\n    ```sh\n    pip i\n    ```\n',
         "````{tab-set}\n```{tab-item} npm\n    npm i\n```\n```{tab-item} pip\n    pip i\n```\n````",
+        "````{tabs}\n```{group-tab} npm\n    npm i\n```\n```{group-tab} pip\n    pip i\n```\n````",
         "::::{tab-set}\n:::{tab-item} npm\n```sh\nnpm i\n```\n:::\n:::{tab-item} pip\n```sh\npip i\n```\n:::\n::::",
         '{% tabs %}\n{% tab title="npm" %}\n```sh\nnpm i\n```\n{% endtab %}\n{% tab title="pip" %}\n'
         "```sh\npip i\n```\n{% endtab %}\n{% endtabs %}",
@@ -606,6 +607,17 @@ def test_code_of_directives_is_code() -> None:
     for opening in ("{code-block} python\n:caption: x\n", "{code-cell} python\n---\ntags: [a]\n---", "{.python}"):
         [block] = read_markdown(f"```{opening}\nrun()\n```")
         assert (block.kind, block.text, block.language) == ("code", "run()", "python")
+
+
+def test_an_option_that_is_a_sentence_is_shown() -> None:
+    options = ':type: "string"\n:shortdesc: "How `a` is mapped"\n:default: 5\n'
+    assert read(f"```{{config:option}} a\n{options}The mode.\n```") == "**`a`**: How `a` is mapped\n\nThe mode."
+    assert read(f"```{{config:option}} a\n{options}```") == "**`a`**: How `a` is mapped"
+    assert read(f"```{{note}}\n{options}The mode.\n```") == "> **Note**\n>\n> The mode."
+
+
+def test_what_a_terminal_shows_is_code() -> None:
+    assert kinds("```{terminal}\nrun\n\n# TYPE a\na  b\n```") == [("code", "run\n\n# TYPE a\na  b")]
 
 
 def test_the_terms_of_a_glossary_are_definitions() -> None:
