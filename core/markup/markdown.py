@@ -58,8 +58,8 @@ _Rule = Callable[[StateBlock, int, int, bool], bool]
 _INDENTED = re.compile(r"(!!!|\?\?\?\+?|===[!+]?)[ \t]+(\S.*)$")
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:.+-]*)\}[ \t]*(.*)$")
 _CONTAINER = re.compile(r"\{?[ \t]*\.?(?:callout-)?([\w-]+)\}?[ \t]*(.*)$")
-_OPTION = re.compile(r":[\w-]+:(?:[ \t]|$)")
-_SENTENCE_OPTION = re.compile(r"^:[\w-]+:[ \t]+\"?([^\s\"]+[ ][^\n\"]+)", re.MULTILINE)
+_OPTION = re.compile(r"[ \t]*:[\w-]+:(?:[ \t]|$)")
+_SENTENCE_OPTION = re.compile(r"^[ \t]*:[\w-]+:[ \t]+\"?([^\s\"]+[ ][^\n\"]+)", re.MULTILINE)
 _QUOTED = re.compile(r"[\"'\[]([^\"'\[\]]{1,200})[\"'\]]")
 _TITLE_ATTRIBUTE = re.compile(r"\b(?:title|label|tab|name)=[\"']([^\"']{1,200})[\"']")
 _ALERT = re.compile(r"\[!([A-Za-z][\w-]*)\][+-]?[ \t]*([^\n]*)(?:\n|$)")
@@ -67,7 +67,7 @@ _ALERT = re.compile(r"\[!([A-Za-z][\w-]*)\][+-]?[ \t]*([^\n]*)(?:\n|$)")
 # of an abbreviation, attributes, what a plug-in puts there, and a file that could not be included.
 _NO_TEXT = re.compile(
     r"(?:\([^()\n]{1,200}\)=|r\[[\w.-]{1,200}\]|\+{3}[^\n]*|%[ \t][^\n]*(?:\n%[^\n]*)*|\[\[?_?(?:toc|TOC)_?\]\]?"
-    r"|\*\[[^\[\]\n]{1,100}\]:[^\n]*|\{(?:[:#.]|[a-z]+=)[^{}\n]{0,200}\}|::[a-z][\w-]{0,50}(?:\{[^{}\n]{0,200}\})?"
+    r"|\*\[[^\[\]\n]{1,100}\]:[^\n]*|\{(?:[:#.]|[a-z-]+=)[^{}\n]{0,200}\}|::[a-z][\w-]{0,50}(?:\{[^{}\n]{0,200}\})?"
     r"|(?:<<<|-{2,}8<-{2,})[ \t][^\n]*)[ \t]*(?:\n|$)"
 )
 _NO_TEXT_SIGNS = tuple("(r+%[*{<-:")

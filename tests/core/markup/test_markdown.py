@@ -85,6 +85,7 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("{: .note }\nA note.", "A note."),
         ('<<< @/snippets/a.js\n\n--8<-- "a.md"\n\nText.', "Text."),
         (f"A ![plan](data:image/png;base64,{'iVBORw0KGgo' * 3000}) picture.", "A picture."),
+        ("{lineno-start=1}\nText.", "Text."),
         ("{.bg-primary}\nA [span]{#id .bg}, `code`{.lit}, `a){.b}` and {a}.", "A span, `code`, `a){.b}` and {a}."),
         ("::changelog\n\n::video{id=a}\n\nText.", "Text."),
         ("In \\(x^2\\) or $\\frac{a}{b}*c*$, not \\(this\\).", "In `x^2` or `\\frac{a}{b}*c*`, not (this)."),
@@ -614,6 +615,11 @@ def test_an_option_that_is_a_sentence_is_shown() -> None:
     assert read(f"```{{config:option}} a\n{options}The mode.\n```") == "**`a`**: How `a` is mapped\n\nThe mode."
     assert read(f"```{{config:option}} a\n{options}```") == "**`a`**: How `a` is mapped"
     assert read(f"```{{note}}\n{options}The mode.\n```") == "> **Note**\n>\n> The mode."
+
+
+def test_options_that_are_indented_are_none_of_the_text() -> None:
+    assert read("```{figure} a.png\n   :width: 690px\n   :alt: A plan\n\n   The plan.\n```").endswith("The plan.")
+    assert read("```{figure} a.png\n   :width: 690px\n   :alt: A plan\n```") == ""
 
 
 def test_what_a_terminal_shows_is_code() -> None:
