@@ -461,6 +461,7 @@ class _Reader:
 
     def _read_glossary(self, lines: Sequence[str], numbers: Sequence[int]) -> Sequence[Block]:
         """Read terms, one a line, of which one or several have their meaning below them, indented."""
+        lines = dedent("\n".join(lines)).split("\n")
         blocks: list[Block] = []
         terms: list[str] = []
         starts = [number for number, line in enumerate(lines) if line[:1].strip()]

@@ -630,6 +630,7 @@ def test_the_terms_of_a_glossary_are_definitions() -> None:
     text = "```{glossary}\n:sorted:\n\nfirst : a\n  Its *meaning*.\n\n  More.\n\nsecond\nother\n\n  Both.\nlast\n```"
     assert read(text) == "**first**: Its *meaning*.\n\nMore.\n\n**second, other**: Both.\n\n**last**"
     assert read(":::{glossary}\na\n  - one\n  - two\n:::") == "**a**:\n\n- one\n- two"
+    assert read("```{glossary}\n  a\n    One.\n```") == "**a**: One."
     assert read("```{glossary}\n```") == ""
 
 
