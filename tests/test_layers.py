@@ -52,6 +52,7 @@ VENDORS = {
     "ctranslate2": ["knowledge/embedding/ctranslate2_model.py"],
     "discord": ["bots/discord/"],
     "docutils": ["knowledge/formats/rst_parser.py"],
+    "emoji": ["core/markup/inline.py"],
     "feedparser": ["knowledge/sources/feed/"],
     "fastembed": ["knowledge/embedding/fastembed_models.py", "knowledge/reranking/cross_encoder.py"],
     "filelock": ["core/runtime/locks.py"],

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from core.markup.document import Block, BlockKind
-from core.markup.inline import HIDDEN_TAGS, HTML_TAGS, write_code
+from core.markup.inline import HIDDEN_TAGS, HTML_TAGS, write_code, write_short_codes
 
 # Python refuses to read a number of thousands of digits.
 _LONG_REFERENCE = re.compile(r"&#\d{8,};?")
@@ -211,6 +211,7 @@ class BlockCollector:
         if text.count("`") % 2:
             text = text.replace("`", "")
         if text:
+            text = write_short_codes(text)
             self._frames[-1].blocks.append(Block("paragraph", text, start_line=self._line, end_line=self._line))
 
     def _close_frame(self) -> None:

@@ -21,10 +21,10 @@ _TOKEN = re.compile(
     r"|(?P<ticks>`+)"
     r"|(?P<comment><!--|\{/\*)"
     r"|(?P<note>(?<!\S)%%(?=\S)[^%\n]{1,1000}%%(?!\S)|^%%[ \t]*\n(?>(?:(?!%%)[^\n]*+\n)*)%%[ \t]*$"
-    r"|\{>>[^{}\n]{0,1000}<<\}|\{--[^{}\n]{0,1000}--\})"
+    r"|\{>>[^{}\n]{0,1000}<<\}|\{--[^{}\n]{0,1000}--\}|\{#-?\s[^{}]{0,1000}#\})"
     r"|(?P<template>\{(?:%|\{[%<])-?[ \t]*+(?P<end>/|end)?(?P<block>[A-Za-z][\w-]*+)"
     r"(?P<arguments>[^{}\n]{0,500}?)-?[%>]\}\}?)"
-    r"|(?P<helper>\{\{[#%/][^{}\n]{1,500}\}\})"
+    r"|(?P<helper>\{\{(?:[#%/][^{}\n]{1,500}|-?[ ]*[A-Za-z_][\w.]{0,80}\([^{}\n]{0,500}\)[^{}\n]{0,200})\}\})"
     r"|^(?P<module>import\s(?:[^'\"<>`.()]{0,500}\sfrom\s*)?['\"][^'\"\n]{1,200}['\"]"
     r"|export\s+(?:(?:const|let|var)\s+[\w{\[]|(?:async\s+)?function\b|class\b|default\s+(?:function|class|[({\w.]+[({;])|[{*]))"
     r"|<(?P<close>/?)(?P<tag>[A-Za-z][\w.:-]*+)(?=[\s/>])"
@@ -67,7 +67,7 @@ _LABELS = (
 _TEXTS = ("description", "text", "caption", "content", "answer", "tip")
 _HIGHLIGHT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)highlight\b[^{}\n]*\}\}?")
 _CLOSING_TEMPLATE = re.compile(r"\{(?:%|\{[%<])-?[ \t]*+(?:/|end)[ \t]*+([A-Za-z][\w-]*+)")
-_STRING = re.compile(r"\{\s*([\"'`])([^\"'`]*)\1\s*\}")
+_STRING = re.compile(r"\{\s*(?:\"([^\"]*)\"|'([^']*)'|`([^`]*)`)\s*\}")
 _NAME = re.compile(r"\{{1,3}\s*\.?(?:[A-Za-z_$][\w$]*\.)*([A-Za-z_$][\w$]*)\s*\}{1,3}")
 _FRONT_KEY = re.compile(r"[A-Za-z_][\w -]*+[ \t]*+[:=]|#")
 _FRONT_TITLE = re.compile(r"title[ \t]*[:=][ \t]*(.+)")
@@ -151,6 +151,7 @@ class _Rewriter:
     _line_number: int = 0
     _closed: frozenset[str] = frozenset()
     _unclosed: set[str] = field(default_factory=set)
+    _is_preformatted: bool = False
 
     def run(self) -> None:
         self._closed = frozenset(_CLOSING_TEMPLATE.findall(self.text))
@@ -235,6 +236,8 @@ class _Rewriter:
         if rest is not None:
             starts_block = is_component and self._is_at_start() and self._ends_line(rest.end())
             self.has_components |= starts_block or "={" in rest[0]
+        if name.lower() == "pre":
+            self._begin_preformatted(token)
         if rest is None or not self.is_mdx or name.lower() in _RAW_TAGS:
             self._emit(token[0])
             return token.end()
@@ -268,6 +271,24 @@ class _Rewriter:
             attributes["title"] = label
         self._emit_tag(token.end(), name, bool(token["end"]), attributes)
         return token.end()
+
+    def _begin_preformatted(self, token: re.Match[str]) -> None:
+        """Begin a block with what is preformatted, or end it: in other HTML, it would end at a blank line within."""
+        if token["close"] or self._is_preformatted or "pre" in self._unclosed:
+            self._is_preformatted &= not token["close"]
+            return
+        end = self.text.find("</pre>", token.end())
+        self._is_preformatted = end >= 0
+        self._unclosed |= {"pre"} if end < 0 else set()
+        above = self._line or "".join(self.lines[-1:])
+        is_in_html = above.strip() and self._line.lstrip()[:1] in ("", "<")
+        if is_in_html and end >= 0 and _BLANK_LINE.search(self.text, token.end(), end):
+            indent = self._line[: len(self._line) - len(self._line.lstrip())]
+            if self._line.strip():
+                self._end_line()
+            self._line = ""
+            self._end_line()
+            self._line = indent if len(indent) < 4 else ""
 
     def _is_at_start(self) -> bool:
         return not self._line.strip(" \t>-*+")
@@ -320,10 +341,15 @@ class _Rewriter:
         if braces is None or braces[0][1:2] in ("#", ".", ":"):
             self._emit(token[0])
             return token.end()
-        self._skip(braces[0])
         shown = _STRING.fullmatch(braces[0])
         name = _NAME.fullmatch(braces[0])
-        self._line += shown[2].replace("\n", " ") if shown else name[1] if name else ""
+        text = next(filter(None, shown.groups()), "") if shown else name[1] if name else ""
+        if self._is_preformatted:
+            self._emit(text)
+            self.number += braces[0].count("\n") - text.count("\n")
+        else:
+            self._skip(braces[0])
+            self._line += text.replace("\n", " ")
         return braces.end()
 
     def _find_module_end(self, token: re.Match[str]) -> int:

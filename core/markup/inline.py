@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Brackets that nothing closes are looked for again and again: a longer text is left as it stands.
 MAX_INLINE_CHARS = 20_000
 # Only these begin markup that is changed: most paragraphs have none of them.
-_CHANGED_MARKUP = re.compile(r"[\[<\\&{$\u00a0]|==|\+\+|[ ]{2}\n")
+_CHANGED_MARKUP = re.compile(r"[\[<\\&{$\u00a0]|==|\+\+|[ ]{2}\n|:[a-z0-9_+-]{1,80}:")
 _ONE_LINK = r"\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)"
 # A link, or the way to a page: links with signs between them, and its own name at the end.
 ONLY_LINK = re.compile(
@@ -30,6 +30,7 @@ _OBJECT_ROLES = re.compile(r"func|class|meth|mod|attr|exc|data|obj|const|functio
 _CODE_ROLES = re.compile(
     rf"{_OBJECT_ROLES.pattern}|option|envvar|file|command|setting|signal|reqmeta|program|code|samp|kbd|guilabel"
 )
+_ICON_ROLES = re.compile(r"octicon|fa|fa[bsr]|material-\w+|bi|iconify")
 _WEB = ("http://", "https://")
 _REFERENCE_ROLES = ("ref", "numref", "doc")
 # Text that a plug-in of MDX shows in its own way: `:tooltip[text]`.
@@ -53,8 +54,17 @@ _FORMULA_SIGN = re.compile(r"\\[A-Za-z]|(?:\b[^\W_]|[})|])[\^_](?=[^\s_])|\d\^(?
 _TARGET = re.compile(r"(?<=\S)[ ]?<[^<>]{1,300}>$")
 # A role of MyST; what stands between two parts in code is none.
 _ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`(?!`)|`+[^`]*`+")
-# A link to a name that another tool knows, as those of mdBook and MkDocs do.
-_NAMED_LINK = re.compile(r"(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]\[([^\[\]\s]{0,200}[.:/#-][^\[\]\s]{1,200})\]|`+[^`]*`+")
+# A link to a name that another tool knows, as those of mdBook, MkDocs and rustdoc do; the text may be the name.
+_NAMED_LINK = re.compile(
+    r"(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]\[(`[^`\n]{1,200}`|[^\[\]\s]{0,200}[.:/#-][^\[\]\s]{1,200})\]"
+    r"|(?<![\w\]\\!])\[(?P<name>`[A-Za-z_][^`\n]{0,200}`|\w{1,100}(?:::\w{1,100}){1,10}(?:!|\(\))?)\](?:\[\])?(?![\[(:])"
+    r"|`+[^`]*`+"
+)
+# An emoji, or an icon of MkDocs, by its name.
+_SHORT_CODE = re.compile(
+    r"(?P<code>`+[^`]*`+)|(?<![\w:/\\]):(?:(?P<icon>(?:material|fontawesome|octicons|simple)-[a-z0-9-]{1,80})"
+    r"|(?P<emoji>[a-z0-9_+-]{1,60})):(?![\w:])(?:\{[^{}\n]{0,200}\})?(?(icon)[ ]?)"
+)
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:\s[^<>]*+)?/?>")
 _TAG_NAME = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]*)")
 # A browser shows none of their text.
@@ -114,7 +124,7 @@ def clean_inline(
     text = text.strip()
     if len(text) > MAX_INLINE_CHARS or not _CHANGED_MARKUP.search(text):
         return join_lines(text)
-    text = _join_wide_lines(text)
+    text = write_short_codes(_join_wide_lines(text))
     labels = environment.get("labels", {})
     if "{" in text:
         text = _ATTRIBUTES.sub("", text)
@@ -122,7 +132,7 @@ def clean_inline(
         text = _SUBSTITUTION.sub(r"\1\2", _ROLE.sub(lambda match: write_role(match, labels), text))
     if keeps_ways and ONLY_LINK.fullmatch(text) and not _OTHER_ADDRESS.search(text):
         return " ".join(text.split())
-    if "][" in text:
+    if "[" in text:
         references = environment.get("references", {})
         text = _NAMED_LINK.sub(lambda match: _write_named_link(match, references), text)
     if "\\(" in text or "$" in text:
@@ -134,6 +144,25 @@ def clean_inline(
     tokens: list[Token] = []
     parser.inline.parse(text, parser, environment, tokens)
     return "\n".join(" ".join(line.split()) for line in _write(tokens, labels).split("\n") if line.strip())
+
+
+def write_short_codes(text: str) -> str:
+    """Return a text with the emoji that are named in it; icons are left out, and what is no name of one stays.
+
+    >>> write_short_codes(":warning: It runs :material-run: at 10:30:45")
+    '⚠️ It runs at 10:30:45'
+    """
+    return _SHORT_CODE.sub(_write_short_code, text) if text.count(":") > 1 else text
+
+
+def _write_short_code(match: re.Match[str]) -> str:
+    from emoji import emojize  # most documents name none
+
+    if match["code"] or match["icon"]:
+        return match["code"] or ""
+    name = f":{match['emoji']}:"
+    sign = emojize(name, language="alias")
+    return sign if sign != name else match[0]
 
 
 def is_formula(text: str) -> bool:
@@ -149,7 +178,8 @@ def _write_formula(match: re.Match[str]) -> str:
 def _write_named_link(match: re.Match[str], references: Mapping[str, Any]) -> str:
     from markdown_it.common.utils import normalizeReference  # whoever only writes Markdown does without the parser
 
-    return match[1] if match[1] and normalizeReference(match[2]) not in references else match[0]
+    text = match[1] or match["name"]
+    return text if text and normalizeReference(match[2] or text) not in references else match[0]
 
 
 def _write_wiki(match: re.Match[str]) -> str:
@@ -258,6 +288,8 @@ def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyTyp
         return match[0]
     role = match[1].rpartition(":")[2]
     name = _TARGET.sub("", " ".join(match[2].split()))
+    if _ICON_ROLES.fullmatch(role):
+        return ""
     if role in _REFERENCE_ROLES:
         return labels.get(name) or name_label(name)
     if _OBJECT_ROLES.fullmatch(role):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
+from textwrap import dedent
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -57,7 +58,8 @@ _Rule = Callable[[StateBlock, int, int, bool], bool]
 _INDENTED = re.compile(r"(!!!|\?\?\?\+?|===[!+]?)[ \t]+(\S.*)$")
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:.+-]*)\}[ \t]*(.*)$")
 _CONTAINER = re.compile(r"\{?[ \t]*\.?(?:callout-)?([\w-]+)\}?[ \t]*(.*)$")
-_OPTION = re.compile(r":[\w-]+:(?:[ \t]|$)")
+_OPTION = re.compile(r"[ \t]*:[\w-]+:(?:[ \t]|$)")
+_SENTENCE_OPTION = re.compile(r"^[ \t]*:[\w-]+:[ \t]+\"?([^\s\"]+[ ][^\n\"]+)", re.MULTILINE)
 _QUOTED = re.compile(r"[\"'\[]([^\"'\[\]]{1,200})[\"'\]]")
 _TITLE_ATTRIBUTE = re.compile(r"\b(?:title|label|tab|name)=[\"']([^\"']{1,200})[\"']")
 _ALERT = re.compile(r"\[!([A-Za-z][\w-]*)\][+-]?[ \t]*([^\n]*)(?:\n|$)")
@@ -65,7 +67,7 @@ _ALERT = re.compile(r"\[!([A-Za-z][\w-]*)\][+-]?[ \t]*([^\n]*)(?:\n|$)")
 # of an abbreviation, attributes, what a plug-in puts there, and a file that could not be included.
 _NO_TEXT = re.compile(
     r"(?:\([^()\n]{1,200}\)=|r\[[\w.-]{1,200}\]|\+{3}[^\n]*|%[ \t][^\n]*(?:\n%[^\n]*)*|\[\[?_?(?:toc|TOC)_?\]\]?"
-    r"|\*\[[^\[\]\n]{1,100}\]:[^\n]*|\{(?:[:#.]|[a-z]+=)[^{}\n]{0,200}\}|::[a-z][\w-]{0,50}(?:\{[^{}\n]{0,200}\})?"
+    r"|\*\[[^\[\]\n]{1,100}\]:[^\n]*|\{(?:[:#.]|[a-z-]+=)[^{}\n]{0,200}\}|::[a-z][\w-]{0,50}(?:\{[^{}\n]{0,200}\})?"
     r"|(?:<<<|-{2,}8<-{2,})[ \t][^\n]*)[ \t]*(?:\n|$)"
 )
 _NO_TEXT_SIGNS = tuple("(r+%[*{<-:")
@@ -79,7 +81,7 @@ _INCLUDE = re.compile(r"^[ \t]*\{\{#[a-z_]*include [^{}\n]{1,500}\}\}[ \t]*$", r
 _HIDDEN_INPUT = re.compile(r"\b(?:remove-(?:input|cell)|hide-code)\b")
 _LANGUAGE = re.compile(r"\{?[ ]?\.?([\w+#-]+)")
 _CODE_DIRECTIVES = frozenset(
-    ("code", "code-block", "code-cell", "sourcecode", "prompt", "parsed-literal", "doctest", "testcode")
+    ("code", "code-block", "code-cell", "sourcecode", "prompt", "parsed-literal", "doctest", "terminal", "testcode")
 )
 # Code of which the name says the language: the cells of R Markdown and Quarto, and drawings.
 _CELLS = frozenset(("r", "python", "julia", "bash", "sql", "js", "ojs", "math", "mermaid", "dot"))
@@ -102,6 +104,7 @@ _LABELLED: dict[str, BlockKind] = {
     "details": "tab",
     "dropdown": "tab",
     "grid-item-card": "definition",
+    "group-tab": "tab",
     "tab": "tab",
     "tab-item": "tab",
 }
@@ -444,24 +447,34 @@ class _Reader:
         if name == "eval-rst" and self._read_rst is not None and body_numbers:
             # Above it are as many lines as in the document.
             return self._read_rst("\n" * (body_numbers[0] - 1) + code)
-        title = ""
+        if name == "glossary":
+            return self._read_glossary(body, body_numbers)
         if name in _CARDS:
             body = ["" if _CARD_RULE.match(line) else line for line in body]
-        if name in VERSIONS:
-            version, _, argument = argument.partition(" ")
-            title = f"{VERSIONS[name]} {version}"
-            name = "note"
-        elif ":" in name and argument:
-            # What a domain describes, such as a function.
-            name = "card"
-            title = f"`{argument.replace('`', '')}`"
-            argument = ""
-        elif not ADMONITIONS.get(name):
-            title = argument
-            argument = ""
-        # Of others, what follows the name is the beginning of the text.
+        # Of what a domain describes, an option that is a sentence is shown.
+        sentences = _SENTENCE_OPTION.findall(options) if ":" in name else []
+        body = [*sentences, "", *body]
+        body_numbers = [*[numbers[0]] * (len(sentences) + 1), *body_numbers]
+        name, title, argument = _name_directive(name, argument)
         blocks = self.read([argument, "", *body], [numbers[0], numbers[0], *body_numbers])
         return self._wrap(name, title, blocks, numbers)
+
+    def _read_glossary(self, lines: Sequence[str], numbers: Sequence[int]) -> Sequence[Block]:
+        """Read terms, one a line, of which one or several have their meaning below them, indented."""
+        lines = dedent("\n".join(lines)).split("\n")
+        blocks: list[Block] = []
+        terms: list[str] = []
+        starts = [number for number, line in enumerate(lines) if line[:1].strip()]
+        for start, end in pairwise([*starts, len(lines)]):
+            # What a term is sorted by is not shown.
+            terms.append(self._clean(lines[start].partition(" : ")[0]))
+            body = dedent("\n".join(lines[start + 1 : end]))
+            if body.strip() or end == len(lines):
+                children = self.read(body.split("\n"), numbers[start + 1 : end]) if body.strip() else ()
+                term = ", ".join(terms)
+                terms = []
+                blocks.append(Block("definition", term, children, start_line=numbers[start], end_line=numbers[end - 1]))
+        return blocks
 
     def _read_table_directive(
         self, name: str, title: str, option_lines: str, body: list[str], numbers: list[int]
@@ -509,6 +522,17 @@ def _find_label(info: str) -> str:
 
 def _get_title(name: str) -> str:
     return ADMONITIONS.get(name.lower(), name.capitalize())
+
+
+def _name_directive(name: str, argument: str) -> tuple[str, str, str]:
+    """Return what a directive is read as, its title, and the beginning of its text."""
+    if name in VERSIONS:
+        version, _, text = argument.partition(" ")
+        return "note", f"{VERSIONS[name]} {version}", text
+    if ":" in name and argument:
+        # What a domain describes, such as a function.
+        return "card", f"`{argument.replace('`', '')}`", ""
+    return (name, "", argument) if ADMONITIONS.get(name) else (name, argument, "")
 
 
 def _skip_options(lines: Sequence[str], numbers: Sequence[int]) -> tuple[list[str], list[int]]:

@@ -97,12 +97,19 @@ def _write_definition(block: Block) -> str:
     body = write_markdown(block.children)
     is_prose = bool(block.children) and block.children[0].kind == "paragraph"
     space = " " if is_prose else "\n\n"
-    return f"**{block.text}**:{space}{body}" if body else f"**{block.text}**"
+    title = write_title(block.text)
+    return f"{title}:{space}{body}" if body else title
+
+
+def write_title(text: str) -> str:
+    """Return a title in bold, which it may already be."""
+    is_bold = text.startswith("**") and text.endswith("**")
+    return text if is_bold or not text else f"**{text}**"
 
 
 def _write_container(block: Block) -> str:
     """Write what has a title and blocks: a tab, or what is quoted, a quotation or an admonition."""
-    title = f"**{block.text}**" if block.text else ""
+    title = write_title(block.text)
     text = "\n\n".join(filter(None, (title, write_markdown(block.children))))
     if block.kind == "tab":
         return text

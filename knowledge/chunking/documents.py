@@ -7,13 +7,15 @@ written as Markdown with what is around them: the header of the table, the label
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, takewhile, zip_longest
+from pathlib import PurePosixPath
 
 from core.language.tokens import estimate_tokens, measure_tokens
 from core.markup.document import Block, to_plain
-from core.markup.writer import write_markdown
+from core.markup.writer import write_markdown, write_title
 from knowledge.chunking.lines import (
     LineRange,
     Lines,
@@ -29,6 +31,8 @@ from knowledge.ports import Chunk, Document
 # The kind of all chunks: their text is Markdown, whatever the document was.
 KIND = "markdown"
 MAX_HEADING_LENGTH = 1_000
+# A number names no page: of several versions in a file, the first one is no title.
+_WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +57,25 @@ def chunk_blocks(document: Document, blocks: Sequence[Block], tokens: int) -> li
     # Each unit is a line whose size is known: sections are packed as those of other texts.
     lines = Lines([unit.text for unit in units])
     parts = [unit.block for unit in units]
-    sections = complete_paths(_make_sections(parts), get_root_title(document), allow_single_root=_is_title(parts[0]))
+    sections = _complete_paths(_make_sections(parts), parts[0], document)
     pieces = to_pieces(lines, sections, tokens, lambda section: _get_units(section.span))
     return [
         chunk
         for piece in _attach_headings(pieces, parts)
         for chunk in _make_chunks(units[piece.span.start - 1 : piece.span.end], piece.title, tokens)
     ]
+
+
+def _complete_paths(sections: Sequence[Section], first: Block, document: Document) -> list[Section]:
+    """Return sections below the title of the page: the heading above all others, or one that says what the file says.
+
+    Of several headings of the first level, the first one may be as much a part of the page as the others.
+    """
+    title = sections[0].path[:1] if _is_title(first) else ()
+    name = set(_WORD.findall(PurePosixPath(document.path).stem.lower()))
+    if not name or not name <= set(_WORD.findall("".join(title).lower())):
+        return complete_paths(sections, get_root_title(document), allow_single_root=bool(title))
+    return [replace(section, path=title + section.path[section.path[:1] == title :]) for section in sections]
 
 
 def _attach_headings(pieces: Sequence[Piece], blocks: Sequence[Block]) -> Iterator[Piece]:
@@ -86,7 +102,9 @@ def _lift_headings(blocks: Sequence[Block]) -> Iterator[Block]:
     for block in blocks:
         if block.kind not in ("table", "list") and any(child.kind == "heading" for child in block.children):
             if block.text:
-                yield Block("paragraph", f"**{block.text}**", start_line=block.start_line, end_line=block.start_line)
+                yield Block(
+                    "paragraph", write_title(block.text), start_line=block.start_line, end_line=block.start_line
+                )
             yield from _lift_headings(block.children)
         else:
             yield block

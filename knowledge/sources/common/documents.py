@@ -60,6 +60,8 @@ _GENERATED = (
     "third_party/",
     "venv/",
 )
+# The theme of a site, whose pages are elsewhere; taken where an include glob names the folder.
+_THEMES = ("_templates", "_layouts", "_themes")
 _KINDS = {
     "markdown": ".md .markdown .mdx .mdown",
     "rst": ".rst .rest",
@@ -180,7 +182,11 @@ class PathFilter:
         self._has_negation = any(pattern.startswith("!") for pattern in settings.exclude)
         uses_defaults = not settings.include
         self._generated = _compile_globs(name, "exclude", _INSTALLED + (_GENERATED if uses_defaults else ()))
-        self._hidden = _compile_globs(name, "exclude", (".*",) if uses_defaults else ())
+        named = {part for pattern in settings.include for part in pattern.split("/")}
+        names_hidden = any(part.startswith(".") for part in named)
+        self._hidden = _compile_globs(name, "exclude", () if names_hidden else (".*",))
+        themes = set(_THEMES) - named
+        self._themes = _compile_globs(name, "exclude", sorted(themes))
         self._included_suffixes = {PurePosixPath(pattern).suffix.lower() for pattern in settings.include} - {""}
         self._settings = settings
 
@@ -206,6 +212,8 @@ class PathFilter:
             return "generated"
         if self._hidden.match_file(path):
             return "hidden"
+        if self._themes.match_file(path):
+            return "theme"
         if not self.get_kind(path):
             return "unknown kind"
         return self.size_reason(path, size)

@@ -56,6 +56,12 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("r[asm]\n\nText with r[0].", "Text with r[0]."),
         ("r[a-b]\n[The site](https://x.org) has `r[a]`.", "[The site](https://x.org) has `r[a]`."),
         ("See [the handler][panic.handler] and [`run`][crate::run].", "See the handler and `run`."),
+        ("Call [`run`], [`a`][], [a::Run] or [it][`b`]; see [x].", "Call `run`, `a`, a::Run or it; see [x]."),
+        (
+            "Give [`-v`] or [`x`].\n\n[`x`]: https://x.org",
+            "Give [`-v`] or [`x`](https://x.org).",
+        ),
+        ("A {{ macro('x') }}word{# no #}, `{{ f(x) }}`.", "A word, `{{ f(x) }}`."),
         ("Read [the start][getting-started], or `[a][b.c]`.", "Read the start, or `[a][b.c]`."),
         ("Use `cp [a][b.c]`, cmd [from][to], rows[i][j.k].", "Use `cp [a][b.c]`, cmd [from][to], rows[i][j.k]."),
         ("`a::b` is `a::{b}`, and `a::b as c` is short.", "`a::b` is `a::{b}`, and `a::b as c` is short."),
@@ -79,6 +85,7 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("{: .note }\nA note.", "A note."),
         ('<<< @/snippets/a.js\n\n--8<-- "a.md"\n\nText.', "Text."),
         (f"A ![plan](data:image/png;base64,{'iVBORw0KGgo' * 3000}) picture.", "A picture."),
+        ("{lineno-start=1}\nText.", "Text."),
         ("{.bg-primary}\nA [span]{#id .bg}, `code`{.lit}, `a){.b}` and {a}.", "A span, `code`, `a){.b}` and {a}."),
         ("::changelog\n\n::video{id=a}\n\nText.", "Text."),
         ("In \\(x^2\\) or $\\frac{a}{b}*c*$, not \\(this\\).", "In `x^2` or `\\frac{a}{b}*c*`, not (this)."),
@@ -301,6 +308,44 @@ def test_html_for_code_is_code() -> None:
     assert fence == "````\n```\ncode\n```\nmore\n````"
 
 
+@pytest.mark.parametrize(
+    "markup",
+    [
+        "<div>\n<pre>\na\n\n# b\n</pre>\n</div>",
+        "<details>\n<p>\n<pre><code>a\n\n# b\n</code></pre></p>\n</details>",
+        "<div className={x.y}>\n      <pre>\na\n\n# b</pre>\n</div>",
+        "import B from 'b'\n\n<B>\n<pre>{`a\n\n# b`}</pre>\n</B>",
+    ],
+)
+def test_preformatted_text_keeps_its_blank_lines(markup: str) -> None:
+    assert kinds(f"{markup}\n\nAfter.") == [("code", "a\n\n# b"), ("paragraph", "After.")]
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("Done :white_check_mark: and :+1:", "Done ✅ and 👍"),
+        (
+            "At 10:30:45, `:key:` of std::key::x, :nothing:",
+            "At 10:30:45, `:key:` of std::key::x, :nothing:",
+        ),
+        ("[:material-download: Get it](https://x.org){ .md-button }", "[Get it](https://x.org)"),
+        ("- :octicons-tag-24:{ .lg .middle } 1.2", "- 1.2"),
+        (":fontawesome-brands-github:\n\nText.", "Text."),
+        ("# Go :rocket:", "# Go 🚀"),
+        ("<p>Go :rocket: with <code>:rocket:</code></p>", "Go 🚀 with `:rocket:`"),
+        ("{octicon}`tag;1em` Use {fas}`spinner` 1.2 {material-regular}`x`.", "Use 1.2 ."),
+    ],
+)
+def test_emoji_are_shown_and_icons_left_out(markup: str, text: str) -> None:
+    assert read(markup) == text
+
+
+def test_a_mark_in_a_cell_says_something() -> None:
+    [table] = read_markdown("| a | b |\n|---|---|\n| :heavy_check_mark: | :x: |")
+    assert table.rows == (("✔️", "❌"),)
+
+
 def test_details_keep_their_summary() -> None:
     text = "<details>\n<summary>How do I <b>stop</b> it?</summary>\n\nRun `stop`.\n\n</details>\n\nAfter."
     assert read(text) == "**How do I stop it?**\n\nRun `stop`.\n\nAfter."
@@ -370,6 +415,7 @@ def test_an_alert_of_a_kind_of_its_own_is_one(kind: str) -> None:
         "::: tabs\n== npm\n```sh\nnpm i\n```\n== pip\n```sh\npip i\n```\n:::",
         '=== "npm"\n\n    ```sh\n    npm i\n    ```\n\n=== "pip"\n\n    ```sh\n    pip i\n    ```\n',
         "````{tab-set}\n```{tab-item} npm\n    npm i\n```\n```{tab-item} pip\n    pip i\n```\n````",
+        "````{tabs}\n```{group-tab} npm\n    npm i\n```\n```{group-tab} pip\n    pip i\n```\n````",
         "::::{tab-set}\n:::{tab-item} npm\n```sh\nnpm i\n```\n:::\n:::{tab-item} pip\n```sh\npip i\n```\n:::\n::::",
         '{% tabs %}\n{% tab title="npm" %}\n```sh\nnpm i\n```\n{% endtab %}\n{% tab title="pip" %}\n'
         "```sh\npip i\n```\n{% endtab %}\n{% endtabs %}",
@@ -564,6 +610,30 @@ def test_code_of_directives_is_code() -> None:
         assert (block.kind, block.text, block.language) == ("code", "run()", "python")
 
 
+def test_an_option_that_is_a_sentence_is_shown() -> None:
+    options = ':type: "string"\n:shortdesc: "How `a` is mapped"\n:default: 5\n'
+    assert read(f"```{{config:option}} a\n{options}The mode.\n```") == "**`a`**: How `a` is mapped\n\nThe mode."
+    assert read(f"```{{config:option}} a\n{options}```") == "**`a`**: How `a` is mapped"
+    assert read(f"```{{note}}\n{options}The mode.\n```") == "> **Note**\n>\n> The mode."
+
+
+def test_options_that_are_indented_are_none_of_the_text() -> None:
+    assert read("```{figure} a.png\n   :width: 690px\n   :alt: A plan\n\n   The plan.\n```").endswith("The plan.")
+    assert read("```{figure} a.png\n   :width: 690px\n   :alt: A plan\n```") == ""
+
+
+def test_what_a_terminal_shows_is_code() -> None:
+    assert kinds("```{terminal}\nrun\n\n# TYPE a\na  b\n```") == [("code", "run\n\n# TYPE a\na  b")]
+
+
+def test_the_terms_of_a_glossary_are_definitions() -> None:
+    text = "```{glossary}\n:sorted:\n\nfirst : a\n  Its *meaning*.\n\n  More.\n\nsecond\nother\n\n  Both.\nlast\n```"
+    assert read(text) == "**first**: Its *meaning*.\n\nMore.\n\n**second, other**: Both.\n\n**last**"
+    assert read(":::{glossary}\na\n  - one\n  - two\n:::") == "**a**:\n\n- one\n- two"
+    assert read("```{glossary}\n  a\n    One.\n```") == "**a**: One."
+    assert read("```{glossary}\n```") == ""
+
+
 def test_what_a_domain_describes_is_a_definition() -> None:
     assert read("```{py:function} run(x)\nRuns it.\n```") == "**`run(x)`**: Runs it."
     assert read("```{versionadded} 1.2 It is faster.\n```") == "> **Added in 1.2**\n>\n> It is faster."
@@ -652,6 +722,15 @@ HOSTILE = [
     "[a]{#",
     "<A rows={[[1],",
     "<A head={[",
+    ":a",
+    ":a:",
+    "[`a",
+    "[a::",
+    "{# ",
+    "{{ a(",
+    "<div>\n<pre>\n\n",
+    "<b><pre>",
+    "```{glossary}\na\n",
 ]
 
 

@@ -39,3 +39,5 @@ def test_tables_quotations_tabs_and_definitions() -> None:
     assert write_markdown([warning]) == "> **Warning**\n>\n> Stop.\n>\n> ```\n> x\n> ```"
     assert write_markdown([Block("tab", "npm", (Block("code", "npm i"),))]) == "**npm**\n\n```\nnpm i\n```"
     assert write_markdown([Block("definition", "`--all`", (paragraph("Everything."),))]) == "**`--all`**: Everything."
+    assert write_markdown([Block("definition", "**All**", (paragraph("Everything."),))]) == "**All**: Everything."
+    assert write_markdown([Block("admonition", "**Note**", (paragraph("Stop."),))]) == "> **Note**\n>\n> Stop."

@@ -427,3 +427,17 @@ The end comes at noon."""
 def test_a_page_is_what_its_readers_see(path: str, text: str, passage: str) -> None:
     [piece] = chunk(Document(path, text, detect_kind(path)), 2000)
     assert piece.text == passage
+
+
+@pytest.mark.parametrize(
+    ("path", "titles"),
+    [
+        ("guides/call-package.md", ["Use of a call in the package", "Use of a call in the package > Overrides"]),
+        ("guides/Use_package2.md", ["Use of a call in the package", "Use of a call in the package > Overrides"]),
+        ("README.md", ["README.md > Use of a call in the package", "README.md > Overrides"]),
+        ("2.md", ["2.md > Use of a call in the package", "2.md > Overrides"]),
+    ],
+)
+def test_a_heading_that_says_what_the_file_says_is_the_title(path: str, titles: list[str]) -> None:
+    text = f"# Use of a call in the `package`\n\n{'Text. ' * 60}\n\n# Overrides\n\n{'More. ' * 60}"
+    assert [piece.title for piece in chunk(Document(path, text, "markdown"), 100)] == titles

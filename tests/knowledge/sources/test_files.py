@@ -110,6 +110,22 @@ async def test_bulk_and_unknown_files_are_skipped_and_counted(tmp_path: Path) ->
     }
 
 
+async def test_a_hidden_name_is_taken_where_a_glob_names_what_is_hidden(tmp_path: Path) -> None:
+    fill(tmp_path, "docs/a.md", "docs/.b.md")
+    assert (await listed(tmp_path, include=["docs/"])).skipped == {"hidden": 1}
+    assert set((await listed(tmp_path, include=["docs/*.md"])).fingerprints) == {"docs/a.md"}
+    assert set((await listed(tmp_path, include=["docs/", ".b.md"])).fingerprints) == {"docs/a.md", "docs/.b.md"}
+
+
+async def test_the_theme_of_a_site_is_skipped_unless_a_glob_names_it(tmp_path: Path) -> None:
+    fill(tmp_path, "docs/a.md", "docs/_templates/a.html", "docs/_layouts/a.html", "docs/_themes/x/a.rst")
+    listing = await listed(tmp_path, include=["docs/"])
+    assert (set(listing.fingerprints), listing.skipped) == ({"docs/a.md"}, {"theme": 3})
+    listing = await listed(tmp_path, include=["docs/", "docs/_layouts/*.html"])
+    assert (set(listing.fingerprints), listing.skipped) == ({"docs/a.md", "docs/_layouts/a.html"}, {"theme": 2})
+    assert (await listed(tmp_path)).skipped == {"theme": 3}
+
+
 async def test_an_include_glob_can_name_what_is_otherwise_skipped(tmp_path: Path) -> None:
     fill(tmp_path, "a.foo", "b.lock", "vendor/a.md")
     assert set((await listed(tmp_path, include=["*.foo", "*.lock", "vendor/"])).fingerprints) == {

@@ -88,7 +88,7 @@ async def test_what_is_skipped_is_counted(repository: Path, tmp_path: Path) -> N
         "symbolic link": 1,
         "submodule": 1,
     }
-    listing = await source(repository, tmp_path, include=["*.md"], max_file_kb=4).listing()
+    listing = await source(repository, tmp_path, include=["*.md", ".github/"], max_file_kb=4).listing()
     assert set(listing.fingerprints) == {"README.md", ".github/x.md"}
 
 
