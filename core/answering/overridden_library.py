@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 
+from core.evidence.ranking import weigh
 from core.ports import Library, WordMatch
 from core.settings import Settings
 from core.storage.overrides import RuntimeOverrides
@@ -58,13 +59,8 @@ class OverriddenLibrary:
             return await self._library.search(agent, query, limit, dense_query=dense_query)
         # Passages that are left out or weighed down make room for the next ones.
         passages = await self._library.search(agent, query, 2 * limit, dense_query=dense_query)
-        weighted_passages = [
-            (passage.score * overrides.scale(passage.source), passage)
-            for passage in passages
-            if not overrides.is_off(passage.source)
-        ]
-        best = sorted(weighted_passages, key=lambda pair: -pair[0])[:limit]
-        return [replace(passage, score=min(1.0, score)) for score, passage in best]
+        used_passages = [passage for passage in passages if not overrides.is_off(passage.source)]
+        return weigh(used_passages, [overrides.scale(passage.source) for passage in used_passages])[:limit]
 
     async def match_words(self, query: str, limit: int) -> WordMatch:
         """Return the match of the library, without passages of sources that are off."""

@@ -191,10 +191,10 @@ class Settings(PlatformsSection):
         for source in sources:
             if source not in searched:
                 others = {other for agent in agents.values() if source in agent.sources for other in agent.sources}
-                names = ", ".join(sorted(others - set(sources))) or "none"
+                names = ", ".join(sorted(others - set(sources)))
+                together = f"only together with {names}: name these too" if names else "by no agent"
                 raise ValueError(
-                    f"chats.{chat}.sources: {source} is searched together with {names}: name these too, or give "
-                    f"{source} an agent of its own"
+                    f"chats.{chat}.sources: {source} is searched {together}; or give {source} an agent of its own"
                 )
 
     def secrets(self) -> dict[str, Secret]:

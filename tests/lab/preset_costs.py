@@ -177,10 +177,7 @@ async def measure(preset: Path, folder: Path, repository: Path, embedder: Embedd
     async with ScriptedPeer() as model, WebPeer() as web:
         model.api_key = KEY
         model.replies |= REPLIES
-        text = (
-            "Result {} of the search engine says something about bots, groups and servers in two sentences. So it is."
-        )
-        web.hits = [Hit(f"Found {number}", f"https://e.org/{number}", text.format(number)) for number in range(6)]
+        web.hits = [Hit(f"Found {number}", f"https://e.org/{number}", FOUND.format(number)) for number in range(6)]
         web.pages["/"] = Page("<title>Guide</title><main><h1>Guide</h1><p>The server listens on port 8000.</p></main>")
         async with open_app(make_settings(preset, folder, repository, model, web), embedder=embedder) as app:
             result = await app.refresh()

@@ -122,11 +122,6 @@ def collect_results(outcomes: Iterable[SearchResult | KimasError]) -> list[Searc
     return results
 
 
-def sort_by_score(passages: Iterable[Passage]) -> list[Passage]:
-    """Return passages by their score, best first."""
-    return sorted(passages, key=lambda passage: -passage.score)
-
-
 def interleave(rankings: Iterable[Sequence[Passage]]) -> tuple[Passage, ...]:
     """Return the passages of several searches in one order: the best of each, then the second of each, none twice.
 

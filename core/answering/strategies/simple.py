@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from core.answering.agents.search import search, sort_by_score
+from core.answering.agents.search import search
 from core.answering.context import AnswerDependencies, RetrievalResult
+from core.evidence.ranking import fuse
 from core.runtime.budget import Budget
 from core.types import Question
 
@@ -14,6 +15,7 @@ def skip_search(question: Question) -> RetrievalResult:
 
 
 async def gather(question: Question, deps: AnswerDependencies, budget: Budget) -> RetrievalResult:
-    """Return the passages for the question as it was asked, in the order of their scores: the baseline."""
+    """Return the passages for the question as it was asked, in their fused order: the baseline."""
     result = await search(question.text, deps, budget, with_rewrites=False)
-    return RetrievalResult(result.query, result.agents, tuple(sort_by_score(result.passages)), "simple", is_ranked=True)
+    passages = fuse(result.passages, deps.settings.knowledge.search.alpha)
+    return RetrievalResult(result.query, result.agents, tuple(passages), "simple", is_ranked=True)

@@ -127,7 +127,7 @@ def test_a_source_that_is_not_configured_is_named(tmp_path: Path) -> None:
 def test_a_source_that_is_searched_with_others_only_is_named(tmp_path: Path) -> None:
     chats = {"telegram:-5": {"sources": ["docs"]}}
     agents = {"main": {"sources": ["docs", "forum"]}}
-    with pytest.raises(ValidationError, match=r"docs is searched together with forum: name these too"):
+    with pytest.raises(ValidationError, match=r"docs is searched only together with forum: name these too"):
         make_settings(tmp_path, "http://localhost", chats=chats, agents=agents)
     agents["docs"] = {"sources": ["docs"]}
     assert make_settings(tmp_path, "http://localhost", chats=chats, agents=agents)
