@@ -230,7 +230,8 @@ async def open_app(
                 from core.storage.refresh_state import RefreshStateRepository
 
                 # Without the journal, only the terminal asks: it sees everything.
-                await purge_passages_for_others(store, settings, RefreshStateRepository(database))
+                audiences = Audiences.from_settings(settings)
+                await purge_passages_for_others(store, settings, audiences, RefreshStateRepository(database))
         models = RoleChatModel.open(settings.models, metrics_recorder) if model is None else None
         if models:
             stack.push_async_callback(models.close)
@@ -511,9 +512,9 @@ async def take_up_knowledge(
 
     if leases and not stored_sources(app.settings.sources):
         await require_reachable_store(settings, leases)
-    await scheduler.purge_passages_for_others(settings)
+    await scheduler.purge_passages_for_others(settings, live.audiences)
     await app.take_up(settings, live)
-    await scheduler.take_up(settings)
+    await scheduler.take_up(settings, live.audiences)
 
 
 def require_knowledge(app: App) -> None:

@@ -152,12 +152,15 @@ class RefreshScheduler:
             with suppress(asyncio.CancelledError):
                 await task
 
-    async def purge_passages_for_others(self, settings: Settings) -> None:
-        """Delete what is stored for other readers than these settings let in. Raises `StoreError`."""
-        await purge_passages_for_others(self._context.store, settings, self._refresh_states)
+    async def purge_passages_for_others(self, settings: Settings, audiences: Audiences) -> None:
+        """Delete what is stored for other readers than these. Raises `StoreError`."""
+        await purge_passages_for_others(self._context.store, settings, audiences, self._refresh_states)
 
-    async def take_up(self, settings: Settings) -> None:
-        """Keep the sources of other settings up to date from now on: new ones are read, removed ones deleted."""
+    async def take_up(self, settings: Settings, audiences: Audiences) -> None:
+        """Keep the sources of other settings up to date from now on: new ones are read, removed ones deleted.
+
+        `audiences` are in force, which may keep closed what the settings open: taught answers are chosen for them.
+        """
         names = stored_sources(settings.sources)
         removed_names = [name for name in self._source_names if name not in names]
         loops = [self._loops.pop(name) for name in removed_names if name in self._loops]
@@ -168,7 +171,7 @@ class RefreshScheduler:
             del self._wake_events[name]
             self._changed_at.pop(name, None)
         self._settings = settings
-        self._context = replace(self._context, sources=settings.sources, audiences=Audiences.from_settings(settings))
+        self._context = replace(self._context, sources=settings.sources, audiences=audiences)
         self._source_names = names
         for name in names:
             self._wake_events.setdefault(name, asyncio.Event())
