@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -75,6 +75,9 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
+# Deletes passages, and returns the sources that had them. Raises `KimasError`.
+Purge = Callable[[], Awaitable[Sequence[str]]]
+
 
 @dataclass(slots=True)
 class App:
@@ -99,15 +102,19 @@ class App:
         """Return what answers are made with."""
         return self.deps
 
-    async def take_up(self, settings: Settings, live: LiveSettings) -> None:
+    async def take_up(self, settings: Settings, live: LiveSettings, purge: Purge) -> None:
         """Answer from the sources and agents of other settings from now on, without the words that never leave now.
 
-        Answers in progress end as they began. Raises `KimasError`; then nothing has changed.
+        Answers in progress end as they began. `purge` deletes from the store what must not be found by then. Raises
+        `KimasError`; then nothing has changed, but what was deleted has to be read again.
         """
         library = KnowledgeLibrary(settings, self.store, self.embedder, metrics_recorder=self.metrics_recorder)
         try:
             await library.load()
             prompts = await _read_prompts(settings)
+            # Last: all else that can fail has not.
+            if purged_names := await purge():
+                await library.reload(purged_names)
         except BaseException:
             await library.close()
             raise
@@ -512,8 +519,10 @@ async def take_up_knowledge(
 
     if leases and not stored_sources(app.settings.sources):
         await require_reachable_store(settings, leases)
-    await scheduler.purge_passages_for_others(settings, live.audiences)
-    await app.take_up(settings, live)
+    purge = partial(scheduler.purge_passages_for_others, settings, live.audiences)
+    # What is read meanwhile is announced to the library that answers then.
+    async with scheduler.notify_lock:
+        await app.take_up(settings, live, purge)
     await scheduler.take_up(settings, live.audiences)
 
 

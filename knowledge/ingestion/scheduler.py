@@ -83,7 +83,8 @@ class RefreshScheduler:
         self._poll_interval = poll_interval
         self._retry_delay = retry_delay
         self._store_poll_interval = store_poll_interval
-        self._notify_lock = asyncio.Lock()
+        # Whoever holds it postpones the announcements of changes.
+        self.notify_lock = asyncio.Lock()
         self._fetch_slots = asyncio.Semaphore(FETCH_CONCURRENCY)
         self._index_slots = asyncio.Semaphore(INDEX_CONCURRENCY)
         # One source alone keeps the embedding model busy.
@@ -152,9 +153,9 @@ class RefreshScheduler:
             with suppress(asyncio.CancelledError):
                 await task
 
-    async def purge_passages_for_others(self, settings: Settings, audiences: Audiences) -> None:
-        """Delete what is stored for other readers than these. Raises `StoreError`."""
-        await purge_passages_for_others(self._context.store, settings, audiences, self._refresh_states)
+    async def purge_passages_for_others(self, settings: Settings, audiences: Audiences) -> Sequence[str]:
+        """Delete what is stored for other readers than these; return the sources. Raises `StoreError`."""
+        return await purge_passages_for_others(self._context.store, settings, audiences, self._refresh_states)
 
     async def take_up(self, settings: Settings, audiences: Audiences) -> None:
         """Keep the sources of other settings up to date from now on: new ones are read, removed ones deleted.
@@ -366,7 +367,7 @@ class RefreshScheduler:
             self._changed_at[name] = state.changed_at
 
     async def _notify(self, names: Collection[str]) -> None:
-        async with self._notify_lock:
+        async with self.notify_lock:
             await self._on_changed(names)
         if self._filled_sources is not None:
             self._filled_sources.update(names)
