@@ -351,7 +351,8 @@ class LiveSettings:
         try:
             await take_up(settings)
         except BaseException:
-            self._set_started_audiences(former_audiences)
+            # What another reload has closed meanwhile stays closed.
+            self._set_started_audiences(former_audiences.closed_further(self._started_audiences))
             raise
 
     def _find_replaced(self, new_settings: Settings) -> list[str]:

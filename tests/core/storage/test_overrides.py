@@ -1,0 +1,53 @@
+"""What a reload applies at once, and what it leaves to a restart."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from core.errors import StoreError
+from core.settings import Settings
+from core.settings.audience import OWNERS
+from core.storage.engine import Database
+from core.storage.overrides import LiveSettings, RuntimeOverrides
+
+DOCS = {"kind": "faq", "path": "docs.yaml"}
+MORE = {"kind": "faq", "path": "more.yaml"}
+OTHER = {"kind": "faq", "path": "other.yaml"}
+WEB = {"kind": "search_api", "provider": "searxng", "base_url": "https://searx.example.org"}
+ROOM = "telegram:-100"
+
+
+def configured(sources: dict[str, dict[str, str]], **changes: object) -> Settings:
+    return Settings.model_validate({"sources": sources, "telegram": {"token": {"env": "TELEGRAM"}}, **changes})
+
+
+async def take_up(_: Settings) -> None:
+    return None
+
+
+@pytest_asyncio.fixture
+async def live(tmp_path: Path) -> AsyncIterator[LiveSettings]:
+    database = await Database.open(tmp_path / "journal.db")
+    try:
+        yield LiveSettings(configured({"docs": DOCS}), RuntimeOverrides(database, 0))
+    finally:
+        await database.close()
+
+
+async def test_a_failing_reload_leaves_closed_what_another_one_closed_meanwhile(live: LiveSettings) -> None:
+    closed = configured({"docs": {**DOCS, "audience": OWNERS}})
+
+    async def fail(_: Settings) -> None:
+        await live.publish_audiences(closed)
+        raise StoreError("the disk is full")
+
+    with pytest.raises(StoreError):
+        await live.reload(configured({"docs": DOCS, "more": MORE}), fail)
+    # What opens it needs a restart.
+    await live.publish_audiences(live.settings)
+    assert live.audiences.by_source == {"docs": {frozenset({OWNERS})}}
+    assert live.settings.sources.keys() == {"docs"}
