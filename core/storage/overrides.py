@@ -20,7 +20,7 @@ from core.formatting import INDEFINITELY, NO_LIMIT
 from core.runtime.tasks import uncancellable
 from core.settings import Settings
 from core.settings.audience import Audiences
-from core.settings.messaging import GateMode
+from core.settings.messaging import ChatSettings, GateMode
 from core.storage.engine import Database
 from core.storage.tables import audit, leases, overrides
 from core.types import Message
@@ -38,8 +38,10 @@ _IS_AUDIENCE = and_(
     overrides.c.scope == DEPLOYMENT_SCOPE, overrides.c.name.startswith(AUDIENCES_PREFIX, autoescape=True)
 )
 
+# It names sources, and waits with them.
+CHATS_SECTION = "chats"
 # The sections that `/reload` applies at once. Every other section needs a restart.
-LIVE_SECTIONS = frozenset({"gate", "chats", "administration", "limits"})
+LIVE_SECTIONS = frozenset({"gate", CHATS_SECTION, "administration", "limits"})
 # Those that it applies where somebody takes them up: what is answered from, and what never leaves.
 KNOWLEDGE_SECTIONS = frozenset({"sources", "agents"})
 OUTGOING_SECTION = "outgoing"
@@ -330,6 +332,8 @@ class LiveSettings:
             applicable = set(LIVE_SECTIONS)
             if take_up and not (replaced or with_new_secrets):
                 applicable |= KNOWLEDGE_SECTIONS
+            elif self._names_other_sources(new_settings.chats):
+                applicable.remove(CHATS_SECTION)
             # What moderates has a connection.
             if take_up and new_settings.outgoing.moderation == self.settings.outgoing.moderation:
                 applicable.add(OUTGOING_SECTION)
@@ -354,6 +358,10 @@ class LiveSettings:
             # What another reload has closed meanwhile stays closed.
             self._set_started_audiences(former_audiences.closed_further(self._started_audiences))
             raise
+
+    def _names_other_sources(self, chats: Mapping[str, ChatSettings]) -> bool:
+        """Return whether chats are to be searched in sources that are not in force."""
+        return any(not self.settings.sources.keys() >= set(chat.sources) for chat in chats.values())
 
     def _find_replaced(self, new_settings: Settings) -> list[str]:
         """Return the sources that have the name of another one: what was made from that could be taken for theirs."""

@@ -51,3 +51,16 @@ async def test_a_failing_reload_leaves_closed_what_another_one_closed_meanwhile(
     await live.publish_audiences(live.settings)
     assert live.audiences.by_source == {"docs": {frozenset({OWNERS})}}
     assert live.settings.sources.keys() == {"docs"}
+
+
+async def test_a_chat_is_searched_in_no_source_that_waits_for_a_restart(live: LiveSettings) -> None:
+    chats = {ROOM: {"sources": ["more"]}}
+    more = configured({"docs": OTHER, "more": MORE}, chats=chats)
+    for taker in (None, take_up):
+        result = await live.reload(more, taker)
+        assert (result.live, set(result.restart)) == ([], {"sources", "chats"})
+        assert not live.settings.chats
+    result = await live.reload(configured({"docs": DOCS, "more": MORE}, chats=chats), take_up)
+    assert (set(result.live), result.restart) == ({"sources", "chats"}, [])
+    result = await live.reload(configured({"docs": OTHER, "more": MORE}, chats={ROOM: {"sources": ["docs"]}}), take_up)
+    assert (result.live, result.restart) == (["chats"], ["sources"])
