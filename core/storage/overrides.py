@@ -367,11 +367,7 @@ class LiveSettings:
         """Return the sources that have the name of another one: what was made from that could be taken for theirs."""
         labels = Audiences.from_settings(new_settings).labels
         known = self._started_audiences
-        return [
-            name
-            for name, label in labels.items()
-            if name in known.by_source and (name not in self.settings.sources or known.labels.get(name) != label)
-        ]
+        return [name for name, label in labels.items() if name in known.by_source and known.labels.get(name) != label]
 
     def _find_new_secrets(self, new_settings: Settings) -> list[str]:
         """Return the sources with secrets that the log does not know, so that it could not hide them."""

@@ -64,3 +64,16 @@ async def test_a_chat_is_searched_in_no_source_that_waits_for_a_restart(live: Li
     assert (set(result.live), result.restart) == ({"sources", "chats"}, [])
     result = await live.reload(configured({"docs": OTHER, "more": MORE}, chats={ROOM: {"sources": ["docs"]}}), take_up)
     assert (result.live, result.restart) == (["chats"], ["sources"])
+
+
+async def test_a_source_that_comes_back_stays_closed_and_holds_nothing_up(live: LiveSettings) -> None:
+    both = configured({"docs": DOCS, "more": MORE})
+    for new_settings in (both, configured({"docs": DOCS}), both):
+        await live.publish_audiences(new_settings)
+        result = await live.reload(new_settings, take_up)
+        assert (result.live, result.restart, result.replaced) == (["sources"], [], [])
+    assert (result.added, result.kept_closed) == (["more"], ["more"])
+    assert live.audiences.by_source["more"] == {frozenset({OWNERS})}
+    await live.reload(configured({"docs": DOCS}), take_up)
+    result = await live.reload(configured({"docs": DOCS, "more": OTHER}), take_up)
+    assert (result.replaced, result.restart) == (["more"], ["sources"])
