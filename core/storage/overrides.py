@@ -21,6 +21,7 @@ from core.runtime.tasks import uncancellable
 from core.settings import Settings
 from core.settings.audience import Audiences
 from core.settings.messaging import ChatSettings, GateMode
+from core.settings.sources import LiveSource
 from core.storage.engine import Database
 from core.storage.tables import audit, leases, overrides
 from core.types import Message
@@ -259,8 +260,8 @@ def get_chat_name(message: Message) -> str:
 class Reloaded:
     """What a reload did: the sections that changed now, and those that need a restart.
 
-    Of the sources: `added` are being read, and `kept_closed` are still closed to some whom the new settings let in.
-    `replaced` and `with_new_secrets` are why the sources need a restart.
+    Of the sources: `added` are being read, which live ones are not, and `kept_closed` are still closed to some whom the
+    new settings let in. `replaced` and `with_new_secrets` are why the sources need a restart.
     """
 
     live: Sequence[str]
@@ -340,7 +341,11 @@ class LiveSettings:
             live = [name for name in changed if name in applicable]
             # Sections that need a restart stay unchanged as a whole: a half-applied one would match neither file.
             settings = self.settings.model_copy(update={name: getattr(new_settings, name) for name in live})
-            added = [name for name in settings.sources if name not in self.settings.sources]
+            added = [
+                name
+                for name, source in settings.sources.items()
+                if name not in self.settings.sources and not isinstance(source, LiveSource)
+            ]
             if take_up and not LIVE_SECTIONS.issuperset(live):
                 await self._take_up(settings, take_up)
             self.settings = settings

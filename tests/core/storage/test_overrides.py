@@ -77,3 +77,9 @@ async def test_a_source_that_comes_back_stays_closed_and_holds_nothing_up(live: 
     await live.reload(configured({"docs": DOCS}), take_up)
     result = await live.reload(configured({"docs": DOCS, "more": OTHER}), take_up)
     assert (result.replaced, result.restart) == (["more"], ["sources"])
+
+
+async def test_a_live_source_is_added_and_nobody_reads_it(live: LiveSettings) -> None:
+    result = await live.reload(configured({"docs": DOCS, "more": MORE, "web": WEB}), take_up)
+    assert (result.live, result.added) == (["sources"], ["more"])
+    assert "web" in live.settings.sources
