@@ -75,6 +75,8 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
+# After the latest end of the answers that a reload has overtaken, in seconds: their searches have ended by then.
+CLOSE_DELAY_S = 30.0
 # Deletes passages, and returns the sources that had them. Raises `KimasError`.
 Purge = Callable[[], Awaitable[Sequence[str]]]
 
@@ -96,7 +98,7 @@ class App:
     parser: Parser
     shared_library: Library
     metrics_recorder: MetricsRecorder | None = None
-    _former_libraries: list[KnowledgeLibrary] = field(default_factory=list)
+    _former_libraries: dict[KnowledgeLibrary, asyncio.Task[None]] = field(default_factory=dict)
 
     def get_deps(self) -> AnswerDependencies:
         """Return what answers are made with."""
@@ -123,8 +125,12 @@ class App:
         self.answer_service = _with_deps(self.answer_service, self.deps, self.store)
         if isinstance(self.shared_library, OverriddenLibrary):
             self.shared_library.follow(overridden_library)
-        # It has connections that answers in progress use.
-        self._former_libraries.append(self.library)
+        former_library = self.library
+        former_library.stop_loading()
+        # Second answers may take longer than first ones.
+        answer_s = self.settings.budget.deadline_s * self.settings.feedback.effort
+        close = self._close_former(former_library, answer_s + CLOSE_DELAY_S)
+        self._former_libraries[former_library] = asyncio.create_task(close)
         self.library = library
         self.settings = settings
 
@@ -132,8 +138,18 @@ class App:
         """Let questions see what has changed in sources."""
         await self.library.reload(sources)
 
+    async def _close_former(self, library: KnowledgeLibrary, delay_s: float) -> None:
+        """Close a library when the last answer that uses it has ended."""
+        await asyncio.sleep(delay_s)
+        await library.close()
+        del self._former_libraries[library]
+
     async def close(self) -> None:
         """Close the libraries. Idempotent."""
+        tasks = list(self._former_libraries.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for library in (self.library, *self._former_libraries):
             await library.close()
 
@@ -431,7 +447,9 @@ def make_inbox(
     feedback_repository = feedback_repository or FeedbackRepository(database)
     second_opinion = None
     if service and service.deps.model and service.quota_limiter and service.usage_repository:
-        second_opinion = SecondOpinion(live, service.deps, service.quota_limiter, service.usage_repository)
+        # It is kept longer than an answer takes, and needs no library of its own.
+        deps = replace(service.deps, library=library) if library else service.deps
+        second_opinion = SecondOpinion(live, deps, service.quota_limiter, service.usage_repository)
     stages = MessageStages(
         Gate(live, ChatHistory(database), library, permissions, second_opinion),
         dispatcher,

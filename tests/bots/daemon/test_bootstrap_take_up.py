@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+import gc
+import weakref
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from bots.daemon import bootstrap
 from bots.daemon.bootstrap import App, make_live_settings, open_app, take_up_knowledge
 from core.errors import ConfigurationError
 from core.settings import Settings
@@ -91,7 +94,7 @@ async def test_what_cannot_be_taken_up_deletes_nothing(
 async def test_a_library_that_is_taken_up_knows_what_was_deleted_before(
     settings: Settings, tmp_path: Path, store: Store, embedder: WordEmbedder
 ) -> None:
-    async def purge() -> Collection[str]:
+    async def purge() -> Sequence[str]:
         await store.replace("fruit", list(await store.manifest("fruit")), [])
         return ["fruit"]
 
@@ -99,3 +102,40 @@ async def test_a_library_that_is_taken_up_knows_what_was_deleted_before(
         assert app.library.passage_count == 2
         await app.take_up(make_settings(tmp_path, "fruit", "tools"), live, purge)
         assert app.library.passage_count == 1
+
+
+async def purge_nothing() -> Sequence[str]:
+    return []
+
+
+async def test_a_former_library_is_let_go_when_its_last_answer_has_ended(
+    settings: Settings, tmp_path: Path, store: Store, embedder: WordEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bootstrap, "CLOSE_DELAY_S", 0.2)
+    brief = {"budget": {"deadline_s": 0.1}}
+    async with opened(make_settings(tmp_path, "fruit", "tools", **brief), store, embedder) as (app, live):
+        first_library = app.library
+        await app.take_up(make_settings(tmp_path, "fruit", **brief), live, purge_nothing)
+        assert first_library.passage_count == 2, "an answer may still use it"
+        second_library = weakref.ref(app.library)
+        await app.take_up(make_settings(tmp_path, "fruit", "tools", **brief), live, purge_nothing)
+        async with asyncio.timeout(SOON_S):
+            while second_library():
+                await asyncio.sleep(0.1)
+                gc.collect()
+        assert (first_library.passage_count, app.library.passage_count) == (0, 2)
+        assert not app._former_libraries
+
+
+async def test_a_former_library_tries_no_more_to_load(
+    settings: Settings, tmp_path: Path, store: Store, embedder: WordEmbedder
+) -> None:
+    async with opened(settings, store, embedder) as (app, live):
+        embedder.broken = True
+        described = {"fruit": {"sources": ["fruit"], "description": "what grows on trees"}}
+        await app.take_up(make_settings(tmp_path, "fruit", agents=described), live, purge_nothing)
+        former_library = app.library
+        await app.take_up(make_settings(tmp_path, "fruit"), live, purge_nothing)
+        assert former_library._retry
+        await asyncio.gather(former_library._retry, return_exceptions=True)
+        assert former_library._retry.cancelled()
