@@ -234,7 +234,11 @@ class RefreshScheduler:
                 wait_s = round((refresh_at - now).total_seconds())
                 _log.warning("source.interrupted", source=name, tries=state.failures, retry_s=wait_s)
             delay = min(refresh_at - now, self._poll_interval) if refresh_at else self._poll_interval
-            return min(delay, await self._fill(name)) if state.counts.get(UNFILLED) else delay
+            if state.counts.get(UNFILLED):
+                return min(delay, await self._fill(name))
+            # Another process may have filled it.
+            self._paces.pop(name, None)
+            return delay
         try:
             async with self._fetch_slots:
                 # While it waited, it may have been paused, or refreshed by another process.
@@ -264,6 +268,7 @@ class RefreshScheduler:
                     self._paces.pop(name, None)
         except StoreLocked as error:
             _log.info("source.busy", source=name, reason=str(error))
+            self._paces.pop(name, None)
             return self._retry_delay
         except EmbeddingError as error:
             _log.error("source.not_filled", source=name, error=str(error))
