@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -75,6 +75,11 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
+# After the latest end of the answers that a reload has overtaken, in seconds: their searches have ended by then.
+CLOSE_DELAY_S = 30.0
+# Deletes passages, and returns the sources that had them. Raises `KimasError`.
+Purge = Callable[[], Awaitable[Sequence[str]]]
+
 
 @dataclass(slots=True)
 class App:
@@ -93,21 +98,25 @@ class App:
     parser: Parser
     shared_library: Library
     metrics_recorder: MetricsRecorder | None = None
-    _former_libraries: list[KnowledgeLibrary] = field(default_factory=list)
+    _former_libraries: dict[KnowledgeLibrary, asyncio.Task[None]] = field(default_factory=dict)
 
     def get_deps(self) -> AnswerDependencies:
         """Return what answers are made with."""
         return self.deps
 
-    async def take_up(self, settings: Settings, live: LiveSettings) -> None:
+    async def take_up(self, settings: Settings, live: LiveSettings, purge: Purge) -> None:
         """Answer from the sources and agents of other settings from now on, without the words that never leave now.
 
-        Answers in progress end as they began. Raises `KimasError`; then nothing has changed.
+        Answers in progress end as they began. `purge` deletes from the store what must not be found by then. Raises
+        `KimasError`; then nothing has changed, but what was deleted has to be read again.
         """
         library = KnowledgeLibrary(settings, self.store, self.embedder, metrics_recorder=self.metrics_recorder)
         try:
             await library.load()
             prompts = await _read_prompts(settings)
+            # Last: all else that can fail has not.
+            if purged_names := await purge():
+                await library.reload(purged_names)
         except BaseException:
             await library.close()
             raise
@@ -116,8 +125,12 @@ class App:
         self.answer_service = _with_deps(self.answer_service, self.deps, self.store)
         if isinstance(self.shared_library, OverriddenLibrary):
             self.shared_library.follow(overridden_library)
-        # It has connections that answers in progress use.
-        self._former_libraries.append(self.library)
+        former_library = self.library
+        former_library.stop_loading()
+        # Second answers may take longer than first ones.
+        answer_s = self.settings.budget.deadline_s * self.settings.feedback.effort
+        close = self._close_former(former_library, answer_s + CLOSE_DELAY_S)
+        self._former_libraries[former_library] = asyncio.create_task(close)
         self.library = library
         self.settings = settings
 
@@ -125,8 +138,18 @@ class App:
         """Let questions see what has changed in sources."""
         await self.library.reload(sources)
 
+    async def _close_former(self, library: KnowledgeLibrary, delay_s: float) -> None:
+        """Close a library when the last answer that uses it has ended."""
+        await asyncio.sleep(delay_s)
+        await library.close()
+        del self._former_libraries[library]
+
     async def close(self) -> None:
         """Close the libraries. Idempotent."""
+        tasks = list(self._former_libraries.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for library in (self.library, *self._former_libraries):
             await library.close()
 
@@ -230,7 +253,8 @@ async def open_app(
                 from core.storage.refresh_state import RefreshStateRepository
 
                 # Without the journal, only the terminal asks: it sees everything.
-                await purge_passages_for_others(store, settings, RefreshStateRepository(database))
+                audiences = Audiences.from_settings(settings)
+                await purge_passages_for_others(store, settings, audiences, RefreshStateRepository(database))
         models = RoleChatModel.open(settings.models, metrics_recorder) if model is None else None
         if models:
             stack.push_async_callback(models.close)
@@ -427,7 +451,9 @@ def make_inbox(
     feedback_repository = feedback_repository or FeedbackRepository(database)
     second_opinion = None
     if service and service.deps.model and service.quota_limiter and service.usage_repository:
-        second_opinion = SecondOpinion(live, service.deps, service.quota_limiter, service.usage_repository)
+        # It is kept longer than an answer takes, and needs no library of its own.
+        deps = replace(service.deps, library=library) if library else service.deps
+        second_opinion = SecondOpinion(live, deps, service.quota_limiter, service.usage_repository)
     stages = MessageStages(
         Gate(live, ChatHistory(database), library, permissions, second_opinion),
         dispatcher,
@@ -515,9 +541,11 @@ async def take_up_knowledge(
 
     if leases and not stored_sources(app.settings.sources):
         await require_reachable_store(settings, leases)
-    await scheduler.purge_passages_for_others(settings)
-    await app.take_up(settings, live)
-    await scheduler.take_up(settings)
+    purge = partial(scheduler.purge_passages_for_others, settings, live.audiences)
+    # What is read meanwhile is announced to the library that answers then.
+    async with scheduler.notify_lock:
+        await app.take_up(settings, live, purge)
+    await scheduler.take_up(settings, live.audiences)
 
 
 def require_knowledge(app: App) -> None:

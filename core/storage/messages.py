@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Row as ResultRow, Select, and_, delete, insert, null, or_, select, update
+from sqlalchemy import Row as ResultRow, Select, and_, delete, exists, insert, null, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -353,7 +353,8 @@ class Journal:
         `unanswered_before`.
 
         None keeps all of them. The row of a message stays, without its texts: a platform may deliver the message again,
-        and it must not count as new. Messages that still wait for an answer stay. Returns how many were emptied.
+        and it must not count as new. Messages that still wait for an answer stay. The name of a chat goes with its last
+        text. Returns how many messages were emptied.
         """
         columns = messages.c
         erased_count = 0
@@ -370,6 +371,11 @@ class Journal:
             erased_count += batch_count
             if batch_count < ERASE_BATCH_SIZE:
                 break
+        if expiries:
+            has_text = exists().where(columns.platform == chats.c.platform, columns.chat == chats.c.chat, has_content)
+            await self.database.write(delete(chats).where(~has_text))
+            # Who writes there again brings it back.
+            self._chat_titles.clear()
         return erased_count
 
     @uncancellable

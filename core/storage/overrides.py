@@ -20,7 +20,8 @@ from core.formatting import INDEFINITELY, NO_LIMIT
 from core.runtime.tasks import uncancellable
 from core.settings import Settings
 from core.settings.audience import Audiences
-from core.settings.messaging import GateMode
+from core.settings.messaging import ChatSettings, GateMode
+from core.settings.sources import LiveSource
 from core.storage.engine import Database
 from core.storage.tables import audit, leases, overrides
 from core.types import Message
@@ -38,8 +39,10 @@ _IS_AUDIENCE = and_(
     overrides.c.scope == DEPLOYMENT_SCOPE, overrides.c.name.startswith(AUDIENCES_PREFIX, autoescape=True)
 )
 
+# It names sources, and waits with them.
+CHATS_SECTION = "chats"
 # The sections that `/reload` applies at once. Every other section needs a restart.
-LIVE_SECTIONS = frozenset({"gate", "chats", "administration", "limits"})
+LIVE_SECTIONS = frozenset({"gate", CHATS_SECTION, "administration", "limits"})
 # Those that it applies where somebody takes them up: what is answered from, and what never leaves.
 KNOWLEDGE_SECTIONS = frozenset({"sources", "agents"})
 OUTGOING_SECTION = "outgoing"
@@ -257,8 +260,8 @@ def get_chat_name(message: Message) -> str:
 class Reloaded:
     """What a reload did: the sections that changed now, and those that need a restart.
 
-    Of the sources: `added` are being read, and `kept_closed` are still closed to some whom the new settings let in.
-    `replaced` and `with_new_secrets` are why the sources need a restart.
+    Of the sources: `added` are being read, which live ones are not, and `kept_closed` are still closed to some whom the
+    new settings let in. `replaced` and `with_new_secrets` are why the sources need a restart.
     """
 
     live: Sequence[str]
@@ -330,13 +333,19 @@ class LiveSettings:
             applicable = set(LIVE_SECTIONS)
             if take_up and not (replaced or with_new_secrets):
                 applicable |= KNOWLEDGE_SECTIONS
+            elif self._names_other_sources(new_settings.chats):
+                applicable.remove(CHATS_SECTION)
             # What moderates has a connection.
             if take_up and new_settings.outgoing.moderation == self.settings.outgoing.moderation:
                 applicable.add(OUTGOING_SECTION)
             live = [name for name in changed if name in applicable]
             # Sections that need a restart stay unchanged as a whole: a half-applied one would match neither file.
             settings = self.settings.model_copy(update={name: getattr(new_settings, name) for name in live})
-            added = [name for name in settings.sources if name not in self.settings.sources]
+            added = [
+                name
+                for name, source in settings.sources.items()
+                if name not in self.settings.sources and not isinstance(source, LiveSource)
+            ]
             if take_up and not LIVE_SECTIONS.issuperset(live):
                 await self._take_up(settings, take_up)
             self.settings = settings
@@ -351,18 +360,19 @@ class LiveSettings:
         try:
             await take_up(settings)
         except BaseException:
-            self._set_started_audiences(former_audiences)
+            # What another reload has closed meanwhile stays closed.
+            self._set_started_audiences(former_audiences.closed_further(self._started_audiences))
             raise
+
+    def _names_other_sources(self, chats: Mapping[str, ChatSettings]) -> bool:
+        """Return whether chats are to be searched in sources that are not in force."""
+        return any(not self.settings.sources.keys() >= set(chat.sources) for chat in chats.values())
 
     def _find_replaced(self, new_settings: Settings) -> list[str]:
         """Return the sources that have the name of another one: what was made from that could be taken for theirs."""
         labels = Audiences.from_settings(new_settings).labels
         known = self._started_audiences
-        return [
-            name
-            for name, label in labels.items()
-            if name in known.by_source and (name not in self.settings.sources or known.labels.get(name) != label)
-        ]
+        return [name for name, label in labels.items() if name in known.by_source and known.labels.get(name) != label]
 
     def _find_new_secrets(self, new_settings: Settings) -> list[str]:
         """Return the sources with secrets that the log does not know, so that it could not hide them."""

@@ -397,13 +397,12 @@ async def purge_removed_sources(
 
 
 async def purge_passages_for_others(
-    store: Store, settings: Settings, refresh_states: RefreshStateRepository
+    store: Store, settings: Settings, audiences: Audiences, refresh_states: RefreshStateRepository
 ) -> Sequence[str]:
-    """Delete what was stored for other readers of sources, before a question can find it, and return their names.
+    """Delete what was stored for other readers than `audiences`, before a question can find it; return the sources.
 
     A closed source may have been renamed, and its name be that of another one now. Raises `StoreError`.
     """
-    audiences = Audiences.from_settings(settings)
     states = await refresh_states.get_states()
     names = [
         name

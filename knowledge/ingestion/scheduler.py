@@ -83,7 +83,8 @@ class RefreshScheduler:
         self._poll_interval = poll_interval
         self._retry_delay = retry_delay
         self._store_poll_interval = store_poll_interval
-        self._notify_lock = asyncio.Lock()
+        # Whoever holds it postpones the announcements of changes.
+        self.notify_lock = asyncio.Lock()
         self._fetch_slots = asyncio.Semaphore(FETCH_CONCURRENCY)
         self._index_slots = asyncio.Semaphore(INDEX_CONCURRENCY)
         # One source alone keeps the embedding model busy.
@@ -152,12 +153,15 @@ class RefreshScheduler:
             with suppress(asyncio.CancelledError):
                 await task
 
-    async def purge_passages_for_others(self, settings: Settings) -> None:
-        """Delete what is stored for other readers than these settings let in. Raises `StoreError`."""
-        await purge_passages_for_others(self._context.store, settings, self._refresh_states)
+    async def purge_passages_for_others(self, settings: Settings, audiences: Audiences) -> Sequence[str]:
+        """Delete what is stored for other readers than these; return the sources. Raises `StoreError`."""
+        return await purge_passages_for_others(self._context.store, settings, audiences, self._refresh_states)
 
-    async def take_up(self, settings: Settings) -> None:
-        """Keep the sources of other settings up to date from now on: new ones are read, removed ones deleted."""
+    async def take_up(self, settings: Settings, audiences: Audiences) -> None:
+        """Keep the sources of other settings up to date from now on: new ones are read, removed ones deleted.
+
+        `audiences` are in force, which may keep closed what the settings open: taught answers are chosen for them.
+        """
         names = stored_sources(settings.sources)
         removed_names = [name for name in self._source_names if name not in names]
         loops = [self._loops.pop(name) for name in removed_names if name in self._loops]
@@ -168,7 +172,7 @@ class RefreshScheduler:
             del self._wake_events[name]
             self._changed_at.pop(name, None)
         self._settings = settings
-        self._context = replace(self._context, sources=settings.sources, audiences=Audiences.from_settings(settings))
+        self._context = replace(self._context, sources=settings.sources, audiences=audiences)
         self._source_names = names
         for name in names:
             self._wake_events.setdefault(name, asyncio.Event())
@@ -230,7 +234,11 @@ class RefreshScheduler:
                 wait_s = round((refresh_at - now).total_seconds())
                 _log.warning("source.interrupted", source=name, tries=state.failures, retry_s=wait_s)
             delay = min(refresh_at - now, self._poll_interval) if refresh_at else self._poll_interval
-            return min(delay, await self._fill(name)) if state.counts.get(UNFILLED) else delay
+            if state.counts.get(UNFILLED):
+                return min(delay, await self._fill(name))
+            # Another process may have filled it.
+            self._paces.pop(name, None)
+            return delay
         try:
             async with self._fetch_slots:
                 # While it waited, it may have been paused, or refreshed by another process.
@@ -260,6 +268,7 @@ class RefreshScheduler:
                     self._paces.pop(name, None)
         except StoreLocked as error:
             _log.info("source.busy", source=name, reason=str(error))
+            self._paces.pop(name, None)
             return self._retry_delay
         except EmbeddingError as error:
             _log.error("source.not_filled", source=name, error=str(error))
@@ -363,7 +372,7 @@ class RefreshScheduler:
             self._changed_at[name] = state.changed_at
 
     async def _notify(self, names: Collection[str]) -> None:
-        async with self._notify_lock:
+        async with self.notify_lock:
             await self._on_changed(names)
         if self._filled_sources is not None:
             self._filled_sources.update(names)

@@ -342,13 +342,20 @@ class KnowledgeLibrary:
         unknown_weight = weights.pop(UNKNOWN_WORD, math.inf)
         return {token: weight if weight < unknown_weight else 0.0 for token, weight in weights.items()}
 
-    async def close(self) -> None:
-        """Cancel embeddings that nobody waits for, and close the live sources' connections. Idempotent."""
+    def stop_loading(self) -> None:
+        """Try no more to embed what is mixed in: only answers in progress still need this library."""
         if self._retry:
             self._retry.cancel()
+
+    async def close(self) -> None:
+        """Cancel embeddings that nobody waits for, close the live sources' connections, forget the rest. Idempotent."""
+        self.stop_loading()
+        if self._retry:
             await asyncio.gather(self._retry, return_exceptions=True)
         await self._live_sources.close()
         await self._query_embedder.close()
+        self._index_entries = {}
+        self._store.forget_searches()
 
     async def _route_lexically(
         self, query: str, indexes: Sequence[AgentIndex], *, at_least_one: bool

@@ -616,6 +616,23 @@ class TestChatTitles:
         await other_journal.record_message(replace(MESSAGE, id="long", chat_title="x" * 500))
         assert await reports.get_chat_titles() == {chat: "x" * MAX_TITLE_CHARS}
 
+    async def test_the_name_of_a_chat_goes_with_its_last_text(self, database: Database) -> None:
+        journal = Journal(database)
+        reports = ReportRepository(database)
+        other_key = replace(MESSAGE.key, chat="-7")
+        for number, key in enumerate((MESSAGE.key, other_key)):
+            message = replace(MESSAGE, id=f"{number}", key=key, chat_title="Team")
+            await journal.record_message(message)
+        await journal.mark_skipped(message, skip(SkipReason.NOT_ADDRESSED))
+        chat = (MESSAGE.key.platform, MESSAGE.key.chat)
+        other_chat = (other_key.platform, other_key.chat)
+        await journal.erase_expired(None, None)
+        assert await reports.get_chat_titles() == dict.fromkeys((chat, other_chat), "Team")
+        await journal.erase_expired(None, later())
+        assert await reports.get_chat_titles() == {chat: "Team"}
+        await journal.record_message(replace(message, id="again"))
+        assert await reports.get_chat_titles() == dict.fromkeys((chat, other_chat), "Team")
+
 
 class TestRefreshState:
     async def test_a_refresh_from_request_to_end(self, database: Database) -> None:

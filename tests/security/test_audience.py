@@ -758,6 +758,33 @@ async def test_a_source_that_the_file_has_no_more_is_told_of_no_more(
         assert ("on the site" in bot.output()) == (audience == AUDIENCE)
 
 
+async def test_lessons_tell_nothing_of_what_a_reload_keeps_closed(tmp_path: Path, ingested: Path) -> None:
+    """The file opens all, but until the next start outsiders may learn nothing of it."""
+    outsider = Sender(PUBLIC)
+    async with opened(tmp_path, ingested, None) as bot:
+        await learn(bot, outsider)
+        settings = bot.app.settings
+        sources = {
+            name: source.model_copy(update={"audience": ("everyone",)}) for name, source in settings.sources.items()
+        }
+        bot.new_settings = settings.model_copy(update={"sources": sources})
+        bot.dispatcher.context.take_up = bot.take_up
+        await bot.deliver(INSIDERS["owner in private"], "", "reload")
+        assert "closed to some until a restart" in bot.output()
+        before = datetime.now(UTC)
+        await bot.scheduler.refresh(["taught"])
+        async with bot.scheduler.run(), asyncio.timeout(60):
+            while not await was_read_since(bot, "taught", before):
+                await asyncio.sleep(0.05)
+        await bot.deliver(outsider, "How long is the launcher's countdown?")
+        assert get_closed_texts(bot.output()) == set()
+
+
+async def was_read_since(bot: Bot, source: str, moment: datetime) -> bool:
+    (state,) = [state for state in await bot.scheduler.states() if state.name == source]
+    return bool(state.last_success and state.last_success >= moment and not state.running)
+
+
 async def test_without_an_asker_only_open_sources_and_the_terminal_gets_all(tmp_path: Path, ingested: Path) -> None:
     async with opened(tmp_path, ingested, None) as bot:
         reply = await bot.app.answer(Question(QUESTION, key=ConversationKey("telegram", TEAM)), MemorySink())

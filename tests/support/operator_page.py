@@ -229,7 +229,7 @@ UNANSWERED = (
 )
 STATES = (
     SourceState("docs", "git", 412, 38, None, None, next_run=None),
-    SourceState("code", "git", 1893, 120),
+    SourceState("code", "git", 1893, 120, running=True, seconds_left=50.0),
     SourceState("issues", "github", 640, 311, error="api.github.com answered 403: the rate limit is used up"),
     SourceState("website", "website", 77, 19, paused=True),
     SourceState("forum", "website", 96, 12, running=True, documents_read=12, documents_to_read=60, seconds_left=130.0),

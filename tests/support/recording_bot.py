@@ -95,13 +95,13 @@ class Bot:
         self.reload_error = ""
         # What the file says by now.
         self.new_settings = app.settings
-        scheduler = app.make_refresh_scheduler(journal.database)
+        self.scheduler = app.make_refresh_scheduler(journal.database)
         # Not at every reload: tests that want it put it into the context of the commands.
-        self.take_up = partial(take_up_knowledge, app, scheduler, self.live, None)
+        self.take_up = partial(take_up_knowledge, app, self.scheduler, self.live, None)
         self.dispatcher = make_dispatcher(
             self.live,
             journal,
-            refresher=scheduler,
+            refresher=self.scheduler,
             reload_settings=self.reload_settings,
             library=app.shared_library,
             moderator=app.answer_service.get_moderator(),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from core.catalogue import Messages
-from core.errors import ConfigurationError, UsageError
+from core.errors import ConfigurationError, KimasError, UsageError
 from core.formatting import NO_LIMIT, format_code, format_duration, today
 from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.policy.command_table import CONFIGURED_VALUE
@@ -128,7 +128,12 @@ async def reload(context: CommandContext, request: CommandRequest) -> str:
         error_lines = "\n".join(f"- {line}" for line in _format_errors(error.errors, request))
         return f"{request.texts.configuration_invalid}\n\n{error_lines}"
     await context.live.publish_audiences(new_settings)
-    result = await context.live.reload(new_settings, context.take_up)
+    try:
+        result = await context.live.reload(new_settings, context.take_up)
+    except KimasError as error:
+        # Its text may name what the chat must not read.
+        await context.audit.record(new_entry(request.message, "failed", type(error).__name__))
+        raise
     subject = f"changed: {_format_names(result.live)}; restart needed: {_format_names(result.restart)}"
     await context.audit.record(new_entry(request.message, "changed", subject))
     if not result.live and not result.restart:

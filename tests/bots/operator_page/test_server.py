@@ -312,6 +312,7 @@ class TestWhatIsShown:
             assert "minutes.pdf" in sources
             assert "encrypted" in sources
             assert "12 of 60 documents read, 2 min left" in to_text(html.fromstring(sources))
+            assert ">50 s left<" in sources
             feedback = await read(client, "/feedback?verdict=down")
             assert "Down: outdated" in feedback
             assert ">Up<" not in feedback

@@ -24,6 +24,7 @@ from core.storage.engine import Database
 from core.storage.refresh_state import RefreshStateRepository
 from core.types import SourceState
 from knowledge.ingestion.refresh import RefreshContext, refresh_source
+from knowledge.ingestion.schedule import UNFILLED
 from knowledge.ingestion.scheduler import FETCH_CONCURRENCY, RefreshScheduler
 from knowledge.ingestion.sync import SyncOptions, refresh
 from knowledge.ports import Store
@@ -490,3 +491,19 @@ async def test_a_state_says_how_far_a_running_refresh_is(knowledge_folder: Knowl
         knowledge_folder.parser.gate.set()
         state = await until(scheduler, "docs", lambda state: state.last_success and not state.unfilled)
         assert (state.documents_read, state.documents_to_read, state.seconds_left) == (0, 0, None)
+
+
+async def test_nobody_says_how_long_a_fill_takes_that_another_process_makes(knowledge_folder: KnowledgeFolder) -> None:
+    settings = Settings.model_validate({"sources": {"docs": knowledge_folder.files("docs", page="Rocket 1 is out.")}})
+    async with knowledge_folder.run_scheduler(settings, retry_delay=timedelta(seconds=0.1)) as scheduler:
+        await until(scheduler, "docs", is_filled)
+        await true(lambda: not scheduler._fill_slot.locked())
+        # As after a batch of ours.
+        scheduler._get_pace("docs")
+        scheduler._wake(["docs"])
+        await true(lambda: not scheduler._paces)
+        async with source_lock(knowledge_folder.folder, "docs"):
+            await knowledge_folder.record.update_counts("docs", {UNFILLED: 1}, changed=False)
+            scheduler._get_pace("docs")
+            scheduler._wake(["docs"])
+            await true(lambda: not scheduler._paces)

@@ -1045,6 +1045,19 @@ async def test_a_faulty_file_changes_nothing_and_is_told(journal: Journal, disk:
         await disk.read()
 
 
+async def test_what_cannot_be_taken_up_changes_nothing_and_is_told(journal: Journal, disk: OnDisk) -> None:
+    async def take_up(_: Settings) -> None:
+        raise StoreError("no such store: docs")
+
+    bot = await start_bot(journal, disk)
+    bot.dispatcher.context.take_up = take_up
+    faq = {"kind": "faq", "path": "faq.yaml"}
+    disk.write(gate={"mode": "off"}, sources={"docs": faq, "more": faq})
+    await bot.deliver(says("reload"))
+    assert [(entry.outcome, entry.subject) for entry in await bot.entries()] == [("failed", "StoreError")]
+    assert await bot.deliver(says("", "How?", person=ANN)) == "Answer to How?"
+
+
 async def test_an_owner_who_is_removed_is_none_at_once(journal: Journal, disk: OnDisk) -> None:
     bot = await start_bot(journal, disk)
     disk.write(administration={"owners": ["test:42"]})
