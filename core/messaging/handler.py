@@ -258,12 +258,14 @@ class Handler:
             return await self._answer(replace(question, stop=stop), UnpromptedSink(sink) if may_be_silent else sink)
 
     def _guard(self, message: Message, sink: RecordedSink) -> Sink:
-        """Return what lets only through what may leave. An alert is of our own words, and for the operator."""
-        return (
-            sink
-            if message.origin.purpose == "alert"
-            else guard_words(self._dispatcher.context.settings.outgoing, message, sink)
-        )
+        """Return what lets only through what of an answer may leave.
+
+        What commands say is not searched, nor what people write. An alert is of our own words, and for the operator.
+        """
+        is_answer = is_ask_command(message.command) and not self._handoff.should_handle(message)
+        if message.origin.purpose == "alert" or not is_answer:
+            return sink
+        return guard_words(self._dispatcher.context.settings.outgoing, message, sink)
 
     async def _finish_answer(
         self, message: Message, reply: Reply, decision: GateDecision, delivery: JournaledDelivery
