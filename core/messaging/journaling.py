@@ -200,6 +200,7 @@ def make_storable(message: Message) -> Message:
         author=replace_lone_surrogates(message.author),
         text=replace_lone_surrogates(message.text),
         quoted=replace_lone_surrogates(message.quoted),
+        chat_title=replace_lone_surrogates(message.chat_title),
         attachments=tuple(
             replace(attachment, name=replace_lone_surrogates(attachment.name)) for attachment in message.attachments
         ),

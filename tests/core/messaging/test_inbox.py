@@ -510,7 +510,7 @@ async def test_a_stop_does_not_wait_for_a_locked_journal(lockable: tuple[Journal
 
 
 async def test_half_a_character_blocks_no_message(journal: Journal) -> None:
-    surrogate_message = replace(MESSAGE, author="A\ud83d", text="How\udc00?", quoted="\ud800")
+    surrogate_message = replace(MESSAGE, author="A\ud83d", text="How\udc00?", quoted="\ud800", chat_title="\ud83d")
     adapter = await deliver(journal, echo, surrogate_message)
     assert [reply.text for reply in adapter.sinks["1"].replies] == ["1: How\ufffd?"]
     assert await get_state(journal, MESSAGE) == ("answered", "")
