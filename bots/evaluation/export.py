@@ -19,10 +19,11 @@ from bots.common.terminal import make_console
 from bots.daemon.bootstrap import App, open_app
 from bots.evaluation.comparison.results import ROUTER
 from bots.evaluation.datasets import ANSWERS_LINE_FORMAT, parse_chat, read_answers, read_cases
-from core.answering.agents.conversation import get_asker_language, strip_old_marks
+from core.answering.agents.conversation import strip_old_marks
 from core.answering.strategies.router import make_choice
 from core.errors import UsageError
 from core.language.keywords import content_words
+from core.language.languages import get_asker_language
 from core.observability.logs import make_redactor
 from core.settings import Settings
 from core.settings.loader import get_secret_values

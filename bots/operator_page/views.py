@@ -48,9 +48,9 @@ async def show_questions(request: web.Request) -> web.StreamResponse:
     now = datetime.now(UTC)
     texts = {name: clean_input(query.get(name, "")[:MAX_FILTER_CHARS]) for name in ("platform", "chat", "text")}
     since = now - timedelta(days=days)
-    chat_id = _find_chat(request, texts["chat"])
+    chats = _find_chats(request, texts["platform"], texts["chat"])
     outcome = to_outcome(query.get("outcome", ""))
-    question_filter = QuestionFilter(since, outcome, texts["platform"], chat_id, texts["text"])
+    question_filter = QuestionFilter(since, outcome, texts["platform"], chats, texts["text"])
     before_number = int(query["before"]) if re.fullmatch("[0-9]{1,9}", query.get("before", "")) else None
     rows, counts = await asyncio.gather(
         reports.list_questions(question_filter, PAGE_SIZE + 1, before_number),
@@ -62,6 +62,7 @@ async def show_questions(request: web.Request) -> web.StreamResponse:
         "rows": rows[:PAGE_SIZE],
         "counts": counts,
         "filter": question_filter,
+        "chat": texts["chat"],
         "days": days,
         "day_choices": DAY_CHOICES,
         "outcomes": OUTCOMES,
@@ -73,10 +74,18 @@ async def show_questions(request: web.Request) -> web.StreamResponse:
     return show(request, "questions.html", values)
 
 
-def _find_chat(request: web.Request, text: str) -> str:
-    """Return the id of the chat that is called so, if any is; else the text, which may be an id."""
-    titles = request.get(CHAT_TITLES, {})
-    return next((chat for (_, chat), title in titles.items() if title.casefold() == text.casefold()), text)
+def _find_chats(request: web.Request, platform: str, text: str) -> Sequence[str]:
+    """Return the ids of the chats of the platform, or of any, that are called so; else the text, which may be an id."""
+    if not text:
+        return ()
+    titles = request.get(CHAT_TITLES, {}).items()
+    name = _to_chat_name(text)
+    places = [place for place, title in titles if _to_chat_name(title) == name and platform in ("", place[0])]
+    return [chat for _, chat in places] or [text]
+
+
+def _to_chat_name(title: str) -> str:
+    return title.removeprefix("#").casefold()
 
 
 async def show_question(request: web.Request) -> web.StreamResponse:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import http.client
 import json
 import os
 import sqlite3
@@ -19,7 +20,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -57,7 +58,9 @@ class Network:
 
     def list_posts(self, after: str) -> list[Post]:
         """Return the posts that are newer than the one with this id, oldest first."""
-        return [Post(**post) for post in self._request(f"/posts?after={after}")]
+        names = [field.name for field in fields(Post)]
+        posts = self._request(f"/posts?after={after}")
+        return [Post(**{name: post[name] for name in names}) for post in posts]
 
     def count_bot_comments(self, post_id: str) -> int:
         """Return how many comments of bots stand below a post."""
@@ -77,8 +80,11 @@ def send(url: str, body: bytes | None, headers: Mapping[str, str]) -> Any:
     """Return the JSON that a server answers. Raises `OSError`, as `HTTPError` for any other status than 2xx."""
     all_headers = {"Content-Type": "application/json", **headers}
     request = urllib.request.Request(url, body, all_headers)  # noqa: S310 - the owner's own addresses
-    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310
-        return json.loads(response.read() or b"null")
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310
+            return json.loads(response.read() or b"null")
+    except (ValueError, http.client.HTTPException) as error:
+        raise OSError(f"{url} gave no readable answer: {error!r}") from error
 
 
 def sign(timestamp: str, body: bytes, secret: str) -> str:
@@ -163,8 +169,11 @@ class Bridge:
             comment_id = self._memory.get(key)
             if not comment_id:
                 limit = reply.get("bot_replies_below")
-                if limit is not None and self._network.count_bot_comments(post_id) >= limit:
+                # A comment whose response was lost may be below the post already: it would be counted.
+                was_tried = self._memory.get(f"tried {key}")
+                if not was_tried and limit is not None and self._network.count_bot_comments(post_id) >= limit:
                     return 412, {"error": "enough bots are below this post"}
+                self._memory.put(f"tried {key}", "yes")
                 comment_id = self._network.comment(post_id, write_comment(reply), key)
                 self._memory.put(key, comment_id)
         return 200, {"id": comment_id}

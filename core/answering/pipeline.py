@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import replace
 
 from core.answering.agents.code_check import mark_unknown_names
-from core.answering.agents.conversation import get_asker_language, strip_old_marks, validate_question
+from core.answering.agents.conversation import strip_old_marks, validate_question
 from core.answering.agents.history_selection import HistorySelector
 from core.answering.agents.look_back import get_known_text, look_back, verify_citations
 from core.answering.agents.quoting import say_nothing_found
@@ -23,6 +23,7 @@ from core.answering.strategies import router
 from core.catalogue import messages_for
 from core.citations.markers import resolve_markers
 from core.errors import AnswerStopped
+from core.language.languages import get_asker_language
 from core.ports import Sink
 from core.runtime.budget import Budget
 from core.runtime.tasks import ends_when, task_group

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from core.catalogue import Messages, messages_for
 from core.errors import QuotaExceeded, StoreError
-from core.language.languages import detect_language
+from core.language.languages import get_asker_language
 from core.llm.usage import TOKENS_PER_PRICE_UNIT
 from core.observability.logs import get_logger
 from core.runtime.budget import Budget
@@ -174,7 +174,7 @@ class QuotaLimiter:
         is_new = self._reported_refusals.add(
             now.date(), quota_usage.limit_name, reservation.chat, reservation.user, minute
         )
-        text = _format_refusal(quota_usage, now, messages_for(detect_language(question.text)))
+        text = _format_refusal(quota_usage, now, messages_for(get_asker_language(question)))
         return QuotaExceeded(text, is_repeated=bool(reservation.user[1]) and not is_new)
 
 

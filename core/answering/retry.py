@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 
 from core.answering.context import AnswerDependencies
 from core.catalogue import messages_for
-from core.language.languages import detect_language
+from core.language.languages import get_asker_language
 from core.ports import Library, Sink, WordMatch
 from core.types import AgentScore, Passage, Question, Reply, Turn
 
@@ -86,7 +86,7 @@ def to_retry_question(
     manager and the summarizer read them. An answer that was only unclear may use the same passages again.
     """
     history = tuple(turn for turn in question.history if turn not in previous_turns)
-    complaints = messages_for(detect_language(question.text)).complaints
+    complaints = messages_for(get_asker_language(question)).complaints
     complaint = Turn("user", complaints.get(reason, complaints[""]), question.author, question.author_id)
     excluded_ids = () if reason == UNCLEAR else tuple(passage_ids)
     values = {field.name: getattr(question, field.name) for field in fields(question)}
@@ -103,7 +103,7 @@ def is_better(reply: Reply, question: RetryQuestion) -> bool:
 
     It has to be cited and whole. It may not quote where a model wrote the first one, find nothing, or say the same.
     """
-    texts = messages_for(detect_language(question.text))
+    texts = messages_for(get_asker_language(question))
     was_quoted = any(note in question.first_answer for note in (texts.extractive, texts.fallback))
     is_worse = question.was_cited and not was_quoted and reply.is_extractive
     is_same = _to_words(reply.text) == _to_words(question.first_answer)

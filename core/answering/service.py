@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from core.answering.agents.conversation import get_asker_language
 from core.answering.cache import CachedAnswers, answer_with_cache
 from core.answering.context import AnswerDependencies
 from core.answering.pipeline import answer
@@ -15,6 +14,7 @@ from core.answering.small_talk import courtesy_reply
 from core.answering.withholding import OutgoingFilter
 from core.catalogue import messages_for
 from core.errors import PlatformError, ServiceError
+from core.language.languages import get_asker_language
 from core.llm.moderation import Moderator
 from core.observability.logs import get_logger
 from core.ports import Sink

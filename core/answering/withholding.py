@@ -6,16 +6,15 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from core.answering.agents.conversation import get_asker_language
 from core.catalogue import messages_for
 from core.errors import AnswerWithheld, ServiceError
-from core.language.languages import detect_language
+from core.language.languages import get_asker_language
 from core.llm.moderation import Moderator
 from core.observability.logs import get_logger
 from core.ports import Sink
 from core.settings import OutgoingSettings
 from core.settings.base import OPERATOR_PLATFORM
-from core.types import Message, Question, Reply, Skip, SkipReason, skip
+from core.types import Question, Reply, Skip, SkipReason, skip
 
 if TYPE_CHECKING:
     from core.language.word_filter import WordFilter
@@ -70,14 +69,14 @@ def make_filter(settings: OutgoingSettings, platform: str) -> WordFilter | None:
     return make_word_filter(settings.words, settings.patterns)
 
 
-def guard_words(settings: OutgoingSettings, message: Message, sink: Sink) -> Sink:
+def guard_words(settings: OutgoingSettings, platform: str, language: str, sink: Sink) -> Sink:
     """Return the sink of a text that no model writes now, or one before it that lets only through what may leave.
 
     The text has titles of documents or an earlier answer in it, which may be from before the words were configured.
     """
-    words = make_filter(settings, message.key.platform)
-    text = settings.replacement or messages_for(detect_language(message.text)).answer_withheld
-    return GuardedSink(sink, OutgoingJudge(message.key.platform, words, None), text) if words else sink
+    words = make_filter(settings, platform)
+    text = settings.replacement or messages_for(language).answer_withheld
+    return GuardedSink(sink, OutgoingJudge(platform, words, None), text) if words else sink
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,13 +28,23 @@ _COMMENT_OR_STRING = re.compile(
 _OBJECT = re.compile(r"(?P<name>[A-Za-z_]\w{0,100})(?:[ \t]+as[ \t]+(?P<alias>\w{1,100}))?")
 _DOTTED_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*+(?:\.[A-Za-z_]\w*+){1,8}")
 
-# Brackets, with what is called, and arguments that are named. A definition calls nothing.
+# Brackets, with what is called, and arguments that are named. A definition calls nothing; the parameters of a lambda
+# stand between it and its colon as arguments do in brackets.
+_LAMBDA = "lambda"
 _CALL_PART = re.compile(
+    rf"(?<![\w.])(?P<lambda>{_LAMBDA})\b|(?P<colon>:)|"
     r"(?P<definition>\b(?:def|class)[ \t]+)?(?P<callee>(?<![\w.])[A-Za-z_][\w.]*+)?(?P<open>[(\[{])"
     r"|(?P<close>[)\]}])"
     r"|(?<![\w.])(?P<argument>[A-Za-z_]\w*+)[ \t]*+=(?!=)"
 )
-_CLASS = re.compile(r"^[ \t]*class\b", re.MULTILINE)
+_DEFINITION = re.compile(
+    r"^[ \t]*(?:@[ \t]*(?P<decorator>[\w.]+)|(?:async[ \t]+)?(?P<kind>def|class)[ \t]+(?P<name>\w+))", re.MULTILINE
+)
+# After any other decorator, what is called may take other arguments than the definition has.
+_HARMLESS_DECORATORS = frozenset(
+    {"staticmethod", "classmethod", "property", "abstractmethod", "overload", "override", "final"}
+    | {"cache", "lru_cache", "contextmanager", "asynccontextmanager"}
+)
 _SIGNATURE_PART = re.compile(r"(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<comma>,)")
 _PARAMETER = re.compile(r"\s*+(\*{0,2})\s*+([A-Za-z_]\w*)")
 # From a definition to its brackets, and to their end.
@@ -67,24 +77,31 @@ def find_named_arguments(text: str, packages: Collection[str]) -> list[tuple[str
 def find_parameters(code: str, name: str) -> frozenset[str]:
     """Return the parameters of the function or class of this name that Python code defines; empty if it defines none.
 
-    `ANY_ARGUMENT` is one of them where a definition takes any, or is not there in full, or is that of a class without
-    an initializer of its own.
+    `ANY_ARGUMENT` is one of them where a definition takes any, is not there in full, has a decorator that may change
+    them, or is that of a class without an initializer of its own.
 
     >>> sorted(find_parameters("class A:\\n    def __init__(self, x: dict[str, int], *, y=(1, 2)): ...", "A"))
     ['self', 'x', 'y']
     """
     code = _COMMENT_OR_STRING.sub(_get_placeholder, code)
     parameters: set[str] = set()
-    for definition in re.finditer(rf"^[ \t]*(?:async )?(def|class) {re.escape(name)}\b", code, re.MULTILINE):
-        start = definition.end()
-        if definition[1] == "class":
-            following_class = _CLASS.search(code, start)
-            start = code.find("def __init__", start, following_class.start() if following_class else len(code))
-        opening = code.find("(", start, start + MAX_HEADER_CHARS) if start >= 0 else -1
-        parameters |= _read_parameters(code, opening) if opening >= 0 else {ANY_ARGUMENT}
-        if ANY_ARGUMENT in parameters:
-            break
-    return frozenset(parameters)
+    is_changed = False
+    is_in_class = False
+    for line in _DEFINITION.finditer(code):
+        if line["decorator"]:
+            is_changed |= line["decorator"].rpartition(".")[2] not in _HARMLESS_DECORATORS
+            continue
+        is_wanted = line["name"] == ("__init__" if is_in_class and line["kind"] == "def" else name)
+        if (is_changed and is_wanted) or (is_in_class and line["kind"] == "class"):
+            return frozenset({ANY_ARGUMENT})
+        is_changed = False
+        if is_wanted and line["kind"] == "def":
+            opening = code.find("(", line.end(), line.end() + MAX_HEADER_CHARS)
+            parameters |= _read_parameters(code, opening) if opening >= 0 else {ANY_ARGUMENT}
+            is_in_class = False
+        elif is_wanted:
+            is_in_class = True
+    return frozenset(parameters | {ANY_ARGUMENT} if is_in_class else parameters)
 
 
 def _read_parameters(code: str, start: int) -> set[str]:
@@ -125,8 +142,15 @@ def _iter_arguments(code: str) -> Iterator[tuple[str, str]]:
     for part in _CALL_PART.finditer(code):
         if part["open"]:
             callees.append("" if part["definition"] else part["callee"] or "")
+        elif part["lambda"]:
+            callees.append(_LAMBDA)
+        elif part["colon"]:
+            if callees[-1:] == [_LAMBDA]:
+                callees.pop()
         elif part["close"]:
-            del callees[-1:]
+            # A lambda without a colon ends as well.
+            while callees and callees.pop() == _LAMBDA:
+                pass
         elif callees:
             module, _, attribute = callees[-1].rpartition(".")
             name = f"{modules[module]}.{attribute}" if module in modules else objects.get(callees[-1])

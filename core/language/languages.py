@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from core.language.lexicon import get_words
 from core.language.prose import strip_code_and_links
 from core.language.tokens import HAN, HANGUL, KANA
+from core.types import Question
 
 # Of the texts whose language is known, a language needs this share to be one of theirs.
 MIN_LANGUAGE_SHARE = 0.2
@@ -162,6 +163,18 @@ def detect_language_of_any(texts: Iterable[str]) -> str | None:
         if code or _has_latin_prose(text[:MAX_CHARS]):
             return code
     return None
+
+
+def get_asker_language(question: Question) -> str:
+    """Return the language to answer in: the chat's, the question's, or that of the asker's last message.
+
+    A question may show none: a picture, `OOM?`.
+    """
+    if question.language:
+        return to_language_code(question.language)
+    own_turns = (turn for turn in reversed(question.history) if turn.role == "user")
+    own_texts = (turn.text for turn in own_turns if turn.author_id == question.author_id)
+    return detect_language_of_any((question.text, *own_texts)) or ""
 
 
 def _has_latin_prose(text: str) -> bool:

@@ -19,7 +19,6 @@ from core.errors import (
     PlatformUnavailable,
     QuotaExceeded,
 )
-from core.language.languages import detect_language
 from core.messaging.auto_comment.commenter import Commenter
 from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.feedback.handler import FeedbackHandler, StartAnswer
@@ -148,7 +147,7 @@ class Handler:
         find_block = policy.paused_reason if self._commenter.should_handle(message) else policy.block_reason
         block = find_block(message) if is_ask_command(message.command) else None
         if block or not visible_labels <= self._permissions.visible_labels(message):
-            raise RightsChanged(messages_for(detect_language(message.text)).rights_changed, block)
+            raise RightsChanged(messages_for(self._permissions.get_language(message)).rights_changed, block)
 
     async def _judge_and_respond(
         self, adapter: Adapter, message: Message, delivery: JournaledDelivery
@@ -269,12 +268,15 @@ class Handler:
             return await self._answer(replace(question, stop=stop), UnpromptedSink(sink) if may_be_silent else sink)
 
     def _guard(self, message: Message, sink: RecordedSink) -> Sink:
-        """Return what lets only through what may leave. An alert is of our own words, and for the operator."""
-        return (
-            sink
-            if message.origin.purpose == "alert"
-            else guard_words(self._dispatcher.context.settings.outgoing, message, sink)
-        )
+        """Return what lets only through what of an answer may leave.
+
+        What commands say is not searched, nor what people write. An alert is of our own words, and for the operator.
+        """
+        is_answer = is_ask_command(message.command) and not self._handoff.should_handle(message)
+        if message.origin.purpose == "alert" or not is_answer:
+            return sink
+        language = self._permissions.get_language(message)
+        return guard_words(self._dispatcher.context.settings.outgoing, message.key.platform, language, sink)
 
     async def _finish_answer(
         self, message: Message, reply: Reply, decision: GateDecision, delivery: JournaledDelivery
@@ -345,7 +347,7 @@ class Handler:
         self, message: Message, sink: RecordedSink | None, error: Exception, *, is_unprompted: bool
     ) -> None:
         """Report an error to the asker, if there is a sink. Raises `Undelivered` where the platform is away."""
-        apology = describe_error(message, error)
+        apology = describe_error(error, self._permissions.get_language(message))
         try:
             if sink:
                 await sink.apologize(apology)

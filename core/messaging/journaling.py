@@ -10,7 +10,6 @@ from dataclasses import replace
 from core.catalogue import messages_for
 from core.errors import AnswerWithheld, KimasError, ServiceError, UsageError
 from core.formatting import replace_lone_surrogates
-from core.language.languages import detect_language
 from core.observability.logs import get_logger, log_context
 from core.observability.tracing import make_trace_id, trace_context
 from core.ports import Adapter, Sink
@@ -172,10 +171,10 @@ class RecordedSink:
         await (self._sink.fail(reply.text) if reply.failure else self._sink.finish(reply))
 
 
-def describe_error(message: Message, error: Exception) -> Reply:
+def describe_error(error: Exception, language: str) -> Reply:
     """Log an error in full, and return what the asker reads: plain words."""
     is_expected = isinstance(error, KimasError)
-    texts = messages_for(detect_language(message.text))
+    texts = messages_for(language)
     error_text = str(error) or type(error).__name__
     if isinstance(error, UsageError):
         reason = str(error.skip) if isinstance(error, AnswerWithheld) else error_text
@@ -200,6 +199,7 @@ def make_storable(message: Message) -> Message:
         author=replace_lone_surrogates(message.author),
         text=replace_lone_surrogates(message.text),
         quoted=replace_lone_surrogates(message.quoted),
+        chat_title=replace_lone_surrogates(message.chat_title),
         attachments=tuple(
             replace(attachment, name=replace_lone_surrogates(attachment.name)) for attachment in message.attachments
         ),

@@ -7,7 +7,7 @@ with a hundred thousand questions as with a hundred.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -32,7 +32,7 @@ OUTCOMES: tuple[Outcome, ...] = ("questions", "answered", "unanswered", "failed"
 
 @dataclass(frozen=True, slots=True)
 class QuestionFilter:
-    """Which questions to list: received since a time, with an outcome, in a chat, of a platform, with a text.
+    """Which questions to list: received since a time, with an outcome, of a platform, in some chats, with a text.
 
     With a `reader`, only those that may be told of where that message was written.
     """
@@ -40,7 +40,7 @@ class QuestionFilter:
     since: datetime
     outcome: Outcome = "questions"
     platform: str = ""
-    chat: str = ""
+    chats: Collection[str] = ()
     text: str = ""
     reader: Message | None = None
 
@@ -108,7 +108,10 @@ class ReportRepository(Repository):
         """Return the newest `limit` questions of a filter, newest first; `before` is the number where to go on."""
         columns = messages.c
         conditions = [columns.number >= _first_number(question_filter.since), is_user_message()]
-        conditions += [columns[name] == value for name, value in _place_values(question_filter).items()]
+        if question_filter.platform:
+            conditions.append(columns.platform == question_filter.platform)
+        if question_filter.chats:
+            conditions.append(columns.chat.in_(question_filter.chats))
         if question_filter.text:
             conditions.append(columns.text.icontains(question_filter.text, autoescape=True))
         if question_filter.reader:
@@ -229,12 +232,6 @@ def _first_number(since: datetime) -> ColumnElement[int]:
 
 def _get_start(text: ColumnElement[str]) -> ColumnElement[str]:
     return func.coalesce(func.substr(text, 1, MAX_LISTED_CHARS), "")
-
-
-def _place_values(question_filter: QuestionFilter) -> Mapping[str, str]:
-    return {
-        name: value for name, value in (("platform", question_filter.platform), ("chat", question_filter.chat)) if value
-    }
 
 
 def _outcome_conditions(outcome: Outcome) -> Sequence[ColumnElement[bool]]:

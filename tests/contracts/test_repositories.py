@@ -741,12 +741,12 @@ class TestReports:
                 {"text": "redis"},
                 {"text": "0%"},
                 {"text": "%"},
-                {"chat": "-7"},
+                {"chats": ["-7"]},
                 {"platform": "slack"},
-                {"platform": "telegram", "chat": CHAT.chat, "outcome": "failed"},
+                {"platform": "telegram", "chats": ["-7", CHAT.chat], "outcome": "failed"},
             )
         ]
-        assert numbers == [[3, 2], [3], [3], [5], [], []]
+        assert numbers == [[3, 2], [3], [3], [5], [], [5]]
         first = await reports.list_questions(QuestionFilter(since), 2)
         assert [row.number for row in first] == [6, 5]
         assert [row.number for row in await reports.list_questions(QuestionFilter(since), 2, before=5)] == [3, 2]

@@ -16,7 +16,7 @@ from core.citations.markers import strip_numbers
 from core.errors import UsageError
 from core.evidence.rendering import escape_delimiters
 from core.language.follow_ups import depends_on_history, get_author_turns
-from core.language.languages import detect_language_of_any, to_language_code
+from core.language.languages import get_asker_language
 from core.types import Question, Turn
 from core.types.messages import MAX_QUESTION_CHARS
 
@@ -43,18 +43,6 @@ def strip_old_marks(question: Question) -> Question:
         replace(turn, text=strip_numbers(turn.text)) if turn.role == "assistant" else turn for turn in question.history
     )
     return replace(question, history=history)
-
-
-def get_asker_language(question: Question) -> str:
-    """Return the language to answer in: the chat's, the question's, or that of the asker's last message.
-
-    A question may show none: a picture, `OOM?`.
-    """
-    if question.language:
-        return to_language_code(question.language)
-    own_turns = (turn for turn in reversed(question.history) if turn.role == "user")
-    own_texts = (turn.text for turn in own_turns if turn.author_id == question.author_id)
-    return detect_language_of_any((question.text, *own_texts)) or ""
 
 
 def label_speakers(question: Question) -> dict[str, str]:

@@ -131,7 +131,8 @@ class Commenter:
 
     async def _write_comment(self, post: Message, sink: BufferedSink, guarded_delivery: GuardedDelivery) -> Reply:
         if reply := guarded_delivery.final_reply:
-            await guard_words(self._live.settings.outgoing, post, sink).finish(reply)
+            language = self._permissions.get_language(post)
+            await guard_words(self._live.settings.outgoing, post.key.platform, language, sink).finish(reply)
             return reply
         if reason := await self._reject_reason(post):
             raise CommentSuppressed(reason)

@@ -30,7 +30,7 @@ async def show_digest(context: CommandContext, request: CommandRequest) -> str:
     ratings = await reports.count_ratings(start, chat)
     platform, chat_id = chat or ("", "")
     reader = request.message if chat else None
-    question_filter = QuestionFilter(start, "unanswered", platform, chat_id, reader=reader)
+    question_filter = QuestionFilter(start, "unanswered", platform, (chat_id,) if chat_id else (), reader=reader)
     questions = [
         item.text for item in await reports.list_questions(question_filter, MAX_QUESTIONS) if item.text.strip()
     ]

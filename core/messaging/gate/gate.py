@@ -191,7 +191,10 @@ class Gate:
         """Judge messages to the bot, follow-ups, and attachments without text; None for all others."""
         if is_attachment_only(message):
             attachment_skip, canned_reply = await decide_attachment_only(
-                message, self._history, has_vision=self._live.settings.models.get_vision_model() is not None
+                message,
+                self._history,
+                self._permissions.get_language(message),
+                has_vision=self._live.settings.models.get_vision_model() is not None,
             )
             if attachment_skip:
                 return _skip(attachment_skip)
@@ -210,7 +213,7 @@ class Gate:
         answer_count = await self._history.count_answers_to(message, LOOP_WINDOW_S)
         if answer_count < limit:
             return decision
-        notice = limit_notice(message, limit)
+        notice = limit_notice(message, self._permissions.get_language(message), limit)
         if message.addressed and not await self._history.was_told(message, notice, LOOP_WINDOW_S):
             return GateDecision(True, canned_reply=notice)
         _log.warning("gate.answer_loop", chat=get_chat_name(message), author_id=message.author_id, answers=answer_count)
@@ -267,13 +270,14 @@ class Gate:
         ):
             if self._gate_settings.repeated == "silent":
                 return _skip(SkipReason.REPEATED)
-            return self._delayed(message, duplicate_notice(earlier_answer, message.text))
+            return self._delayed(message, duplicate_notice(earlier_answer, self._permissions.get_language(message)))
         learned_reason = None if probability >= threshold or is_grey else unsure_skip
         doubt = Doubt(assessment, threshold, learned_reason) if is_doubtful else None
         if probability >= threshold or not is_grey:
             return self._delayed(message, doubt=doubt)
         make_reply = offer_text if grey == "suggest" else clarifying_question
-        return self._delayed(message, make_reply(message.text, assessment.title), doubt=doubt)
+        reply = make_reply(self._permissions.get_language(message), assessment.title)
+        return self._delayed(message, reply, doubt=doubt)
 
     async def _assess(self, message: Message) -> GateAssessment | SkipReason:
         """Return how sure the gate is of a message, or why that is unknown."""

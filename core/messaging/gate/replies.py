@@ -30,24 +30,24 @@ KIND_NAMES: dict[AttachmentKind, str] = {
 }
 
 
-def offer_text(question: str, title: str) -> str:
+def offer_text(language: str, title: str) -> str:
     """Return an offer to answer, naming what was found."""
-    texts = messages_for(detect_language(question))
+    texts = messages_for(language)
     topic = _plain_title(title)
     return texts.offer.format(topic=texts.offer_topic.format(topic=topic) if topic else "")
 
 
-def clarifying_question(question: str, title: str) -> str:
+def clarifying_question(language: str, title: str) -> str:
     """Return a question for details, naming what was found."""
-    texts = messages_for(detect_language(question))
+    texts = messages_for(language)
     return texts.clarifying_question.format(topic=_plain_title(title) or texts.unnamed_topic)
 
 
-def duplicate_notice(earlier_answer: EarlierAnswer, question: str) -> str:
+def duplicate_notice(earlier_answer: EarlierAnswer, language: str) -> str:
     """Return where the same was answered before, and how that answer began."""
     text = " ".join(_CITATION_MARKS.sub("", earlier_answer.reply).split())
     excerpt = shorten(text, MAX_EXCERPT_CHARS)
-    texts = messages_for(detect_language(question))
+    texts = messages_for(language)
     elapsed = format_duration(max(60.0, earlier_answer.age_s), texts)
     return texts.answered_before.format(elapsed=elapsed, excerpt=excerpt)
 
@@ -59,7 +59,7 @@ def _plain_title(title: str) -> str:
 
 
 async def decide_attachment_only(
-    message: Message, history: ChatHistory, *, has_vision: bool
+    message: Message, history: ChatHistory, language: str, *, has_vision: bool
 ) -> tuple[Skip | None, str]:
     """Return why to be silent about what is attached, or what to say about it; neither where it is a question.
 
@@ -76,7 +76,7 @@ async def decide_attachment_only(
     # In a group that is a gesture.
     if kind == "sticker" and not message.private:
         return skip(SkipReason.STICKER, attachment=description), ""
-    text = unsupported_notice(message)
+    text = unsupported_notice(message, language)
     if await history.was_told(message, text, NOTICE_COOLDOWN_S):
         return skip(SkipReason.NOTICE_GIVEN, attachment=description), ""
     return None, text
@@ -107,16 +107,16 @@ def describe(message: Message) -> str:
     return KIND_NAMES[get_main_kind(message)]
 
 
-def unsupported_notice(message: Message) -> str:
-    """Return how the bot says that it cannot read what is attached, in the asker's language as far as it is known."""
-    texts = messages_for(detect_language(message.quoted) or message.language[:2].lower())
+def unsupported_notice(message: Message, language: str) -> str:
+    """Return how the bot says that it cannot read what is attached; without a language, in the asker's if known."""
+    texts = messages_for(language or detect_language(message.quoted) or message.language[:2].lower())
     notices = {"picture": texts.picture, "voice": texts.voice, "video": texts.video, "file": texts.file}
     return notices.get(get_main_kind(message), texts.other)
 
 
-def limit_notice(message: Message, limit: int) -> str:
+def limit_notice(message: Message, language: str, limit: int) -> str:
     """Return how the bot says that it answers an account no more for a while, after so many answers in ten minutes."""
-    texts = messages_for(detect_language(message.text) or message.language[:2].lower())
+    texts = messages_for(language or message.language[:2].lower())
     return texts.answer_limit.format(count=limit)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Collection
 
 from core.errors import PlatformError, UsageError
 from core.formatting import format_until
+from core.language.languages import detect_language, to_language_code
 from core.messaging.policy.command_table import UserRole, has_role
 from core.observability.logs import get_logger
 from core.ports import Adapter
@@ -72,6 +73,11 @@ class Permissions:
     def get_chat_settings(self, message: Message) -> ChatSettings:
         """Return what is configured for the message's chat."""
         return self._live.settings.get_chat(get_chat_name(message))
+
+    def get_language(self, message: Message) -> str:
+        """Return the language of what the bot itself says of a message: the chat's, else that of its text."""
+        chat_language = self.get_chat_settings(message).language
+        return to_language_code(chat_language) if chat_language else detect_language(message.text)
 
     def searched_sources(self, message: Message) -> frozenset[str] | None:
         """Return the sources that an answer to a message is made from: of the visible ones, those of its chat.

@@ -34,12 +34,15 @@ class PostNetwork:
         self.posts: list[dict[str, str]] = []
         self.comments: dict[str, dict[str, dict[str, Any]]] = {}
         self.loses_responses = 0
+        self.garbled_answers: list[web.Response] = []
         self.url = ""
 
     def post(self, text: str) -> str:
         number = str(len(self.posts) + 1)
         sent_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self.posts.append({"id": number, "author_id": "7", "author": "Ann", "text": text, "sent_at": sent_at})
+        # The bridge has no use for it.
+        self.posts[-1]["visibility"] = "public"
         self.comments[number] = {}
         return number
 
@@ -48,6 +51,8 @@ class PostNetwork:
 
     async def _list_posts(self, request: web.Request) -> web.Response:
         self._check(request)
+        if self.garbled_answers:
+            return self.garbled_answers.pop()
         return web.json_response(self.posts[int(request.query["after"] or 0) :])
 
     async def _list_comments(self, request: web.Request) -> web.Response:
@@ -138,9 +143,12 @@ class BridgeProcess:
 
 
 @asynccontextmanager
-async def bridged(folder: Path) -> AsyncIterator[tuple[PostNetwork, HttpBot, BridgeProcess, int]]:
+async def bridged(
+    folder: Path, **comment_changes: object
+) -> AsyncIterator[tuple[PostNetwork, HttpBot, BridgeProcess, int]]:
     port = free_port()
     bot = HttpBot(folder, port)
+    bot.changes["auto_comment"].update(comment_changes)
     bot.says = "The launcher needs Java [1]."
     bot.citations = [Citation(1, "p1", "docs", "Launcher", "launcher.md", url="https://example.org/launcher")]
     async with PostNetwork().serve() as network:
@@ -163,7 +171,8 @@ async def test_a_post_gets_one_comment_with_its_source(tmp_path: Path) -> None:
 
 
 async def test_a_lost_response_and_a_kill_make_no_second_comment(tmp_path: Path) -> None:
-    async with bridged(tmp_path) as (network, bot, bridge, _):
+    # The comment whose response is lost is a bot's too: it may not be counted against itself.
+    async with bridged(tmp_path, replies_per_post=1) as (network, bot, bridge, _):
         network.loses_responses = 2
         post = network.post("What does the launcher need?")
         assert await bot.outcome(post) == ("answered", "")
@@ -172,6 +181,15 @@ async def test_a_lost_response_and_a_kill_make_no_second_comment(tmp_path: Path)
         await bridge.start()
         assert await bot.outcome(later_post) == ("answered", "")
         assert [len(network.texts(number)) for number in (post, later_post)] == [1, 1]
+
+
+async def test_an_unreadable_answer_ends_nothing(tmp_path: Path) -> None:
+    async with bridged(tmp_path) as (network, bot, _, _):
+        cut_short = web.Response(text="[]", headers={"Content-Length": "9"})
+        network.garbled_answers = [web.Response(text="<html>Busy</html>"), web.Response(body=b"\xff"), cut_short]
+        post = network.post("What does the launcher need?")
+        assert await bot.outcome(post) == ("answered", "")
+        assert (len(network.texts(post)), network.garbled_answers) == (1, [])
 
 
 async def test_a_third_bot_says_nothing(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from core.storage.messages import Journal
 from core.storage.overrides import Audit
 from core.storage.tables import identity_values, messages
 from core.storage.usage import NO_ANSWERS, TokenUsage, UsageRepository
-from core.types import Citation, Question, Reply, SkipReason, ThreadState
+from core.types import Citation, ConversationKey, Question, Reply, SkipReason, ThreadState
 from tests.support.deployment import README, Deployment
 from tests.support.free_ports import free_port
 from tests.support.operator_page import (
@@ -330,6 +330,22 @@ class TestWhatIsShown:
             assert all("telegram Rocket users" in to_text(line) for line in lines)
             assert "Answers 28" in usage
             assert "answered nobody" not in usage
+
+    async def test_chats_of_one_name_are_found_together(self, page: Page) -> None:
+        places = [("discord", "1"), ("discord", "2"), ("slack", "3"), ("discord", "general")]
+        for number, (platform, chat) in enumerate(places):
+            message = make_message(number, f"Question in {chat}?", ConversationKey(platform, chat))
+            await page.journal.record_message(replace(message, chat_title="#General" if number < 3 else "#other"))
+        async with browser(page, READER) as client:
+            for query, chats in (
+                ("chat=general", "3 2 1"),
+                ("chat=%23general&platform=discord", "2 1"),
+                ("chat=2", "2"),
+                ("chat=general&platform=telegram", ""),
+            ):
+                text = await read(client, f"/?outcome=all&{query}")
+                assert re.findall(r"Question in (\w+)", text) == chats.split(), query
+            assert 'name="chat" value="#general"' in await read(client, "/?chat=%23general")
 
     async def test_calls_that_answered_nobody_are_no_answers(self, page: Page) -> None:
         question = Question("?", id="1", author_id="1", key=GROUP)

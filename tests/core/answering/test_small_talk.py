@@ -8,11 +8,11 @@ from typing import get_args
 
 import pytest
 
-from core.answering.agents.conversation import get_asker_language
 from core.answering.service import AnswerService
 from core.answering.small_talk import courtesy_reply
 from core.catalogue import ENGLISH
 from core.language.courtesies import find_courtesy
+from core.language.languages import get_asker_language
 from core.language.questions import (
     QUESTION_THRESHOLD,
     continues_question,

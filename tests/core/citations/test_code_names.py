@@ -50,6 +50,11 @@ def test_only_what_is_certain_is_found(code: str, names: list[str]) -> None:
         ("import rocket\nrocket.app.run(port=1)\nserver.rocket.run(port=1)\nrun(port=1)", []),
         ("from rocket import run\n))run(port=1", [("rocket.run", "port")]),
         ("from flask import run\nrun(port=1)", []),
+        (
+            "from rocket import run\nrun(lambda a, b=(1, 2), c={1: 2}: a, port=lambda: 1, host=2)",
+            [("rocket.run", "port"), ("rocket.run", "host")],
+        ),
+        ("from rocket import run\nrun(lambda a, b=1)\nc = 2", []),
     ],
 )
 def test_the_arguments_of_calls_are_found(code: str, arguments: list[tuple[str, str]]) -> None:
@@ -68,6 +73,11 @@ def test_the_arguments_of_calls_are_found(code: str, arguments: list[tuple[str, 
         ("class run:\n    x: int\nclass Other:\n    def __init__(self, a): ...", "**"),
         ("class run:\n    def go(self, a): ...\n    def __init__(self, b=()): ...", "self b"),
         ("def run(): ...", ""),
+        ("@click.command(\n    help='x',\n)\n@click.option('--count')\ndef run(count): ...", "**"),
+        ("@staticmethod\ndef run(a): ...\n@functools.lru_cache(maxsize=1)\nasync def run(b): ...", "a b"),
+        ("@changes\ndef go(a): ...\n\ndef run(b): ...", "b"),
+        ("@changes\nclass run:\n    def __init__(self, a): ...", "**"),
+        ("class run:\n    @changes\n    def __init__(self, a): ...", "**"),
     ],
 )
 def test_the_parameters_of_definitions_are_found(code: str, parameters: str) -> None:

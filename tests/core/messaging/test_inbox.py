@@ -16,7 +16,7 @@ from core.messaging.quotations import MAX_QUOTED_CHARS
 from core.ports import AnswerFunction, Sink
 from core.storage.messages import Journal
 from core.storage.tables import messages
-from core.types import Message, Question, Reply, Turn
+from core.types import Attachment, Message, Question, Reply, Turn
 from core.types.messages import MAX_QUESTION_CHARS
 from tests.support.fixtures import settings
 from tests.support.processing import (
@@ -510,7 +510,20 @@ async def test_a_stop_does_not_wait_for_a_locked_journal(lockable: tuple[Journal
 
 
 async def test_half_a_character_blocks_no_message(journal: Journal) -> None:
-    surrogate_message = replace(MESSAGE, author="A\ud83d", text="How\udc00?", quoted="\ud800")
+    surrogate_message = replace(MESSAGE, author="A\ud83d", text="How\udc00?", quoted="\ud800", chat_title="\ud83d")
     adapter = await deliver(journal, echo, surrogate_message)
     assert [reply.text for reply in adapter.sinks["1"].replies] == ["1: How\ufffd?"]
     assert await get_state(journal, MESSAGE) == ("answered", "")
+
+
+async def test_what_is_said_in_place_of_an_answer_is_in_the_chats_language(journal: Journal) -> None:
+    async def fail(question: Question, sink: Sink) -> Reply:
+        raise ServiceError("the endpoint is away")
+
+    changes = {"chats": {"test:room": {"language": "Chinese"}}, "gate": {"answers_in_10_min": 1}}
+    adapter = await deliver(journal, fail, MESSAGE, **changes)
+    assert "抱歉" in adapter.sinks["1"].failures[0]
+    sound = replace(MESSAGE, id="2", author_id="43", text="", attachments=(Attachment("voice", "a.ogg"),))
+    adapter = await deliver(journal, echo, sound, replace(MESSAGE, id="3"), **changes)
+    assert "语音" in adapter.sinks["2"].replies[0].text
+    assert "先到这里" in adapter.sinks["3"].replies[0].text

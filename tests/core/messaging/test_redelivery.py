@@ -256,3 +256,12 @@ def test_how_long_an_answer_is_worth_delivering(
     error = Undelivered(Unreachable("away"), is_unprompted=is_unprompted)
     seconds = redelivery_time_s(question(sent_at=now - timedelta(seconds=age_s)), error, hours)
     assert abs(seconds - expected_s) < 5
+
+
+async def test_the_late_reply_of_a_command_is_not_searched_for_words(journal: Journal) -> None:
+    platform = Platform(failures=[Unreachable("away")] * 2)
+    command = question(command="help", text="")
+    processor, _ = await receive(journal, platform, command, outgoing={"words": ["commands", "ask"]})
+    await processor.join()
+    assert "ask" in platform.posts[0]
+    assert await get_outcome(journal) == ("answered", "")

@@ -469,3 +469,12 @@ async def test_the_command_tells_estimates_and_head_starts(tmp_path: Path) -> No
     assert data["days"][0]["estimated"] == 806
     assert data["days"][0]["head_starts"] == {"begun": 4, "kept": 3}
     assert {row["agent"]: row.get("estimated") for row in data["agents"]} == {"main": None, "head_start": 806}
+
+
+async def test_a_chat_with_a_language_reads_its_limit_in_it(
+    database: Database, usage_repository: UsageRepository, model: RoleChatModel
+) -> None:
+    line = answering(database, model, limits={"daily_tokens": 100})
+    await usage_repository.record(HOW, "answered", make_usage(100), today())
+    with pytest.raises(QuotaExceeded, match="已达上限"):
+        await line.answer(replace(HOW, language="Chinese"), MemorySink())

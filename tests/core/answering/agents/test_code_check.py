@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bots.common.reply_sink import SilentSink
 from bots.daemon.bootstrap import App, open_app
-from core.settings import Settings
+from core.answering.agents.code_check import MAX_DEFINITIONS, mark_unknown_names
+from core.runtime.budget import Budget
+from core.settings import BudgetSettings, Settings
 from core.types import Question
 from tests.support.deployment import README, SERVER, make_repository
+from tests.support.fixtures import parts
 from tests.support.scripted import ScriptedPeer
 
 QUESTION = Question("How do I listen on a port with Rocket?")
@@ -25,15 +30,21 @@ async def peer() -> AsyncIterator[ScriptedPeer]:
         yield model_peer
 
 
+@asynccontextmanager
+async def opened_app(peer: ScriptedPeer, folder: Path, files: Mapping[str, str]) -> AsyncIterator[App]:
+    source = {"kind": "git", "url": str(make_repository(folder / "rocket", files))}
+    values = {"sources": {"code": source}, "models": {"main": {"base_url": peer.base_url, "model": "m"}}}
+    settings = Settings.model_validate({"data_dir": folder / "data", **values})
+    async with open_app(settings) as app:
+        assert not (await app.refresh()).failures
+        yield app
+
+
 @pytest.fixture
 async def app(peer: ScriptedPeer, tmp_path: Path) -> AsyncIterator[App]:
     files = {"README.md": README, "src/rocket/server.py": SERVER, "src/rocket/__init__.py": '"""Rocket."""\n'}
-    source = {"kind": "git", "url": str(make_repository(tmp_path / "rocket", files))}
-    values = {"sources": {"code": source}, "models": {"main": {"base_url": peer.base_url, "model": "m"}}}
-    settings = Settings.model_validate({"data_dir": tmp_path / "data", **values})
-    async with open_app(settings) as opened_app:
-        assert not (await opened_app.refresh()).failures
-        yield opened_app
+    async with opened_app(peer, tmp_path, files) as app:
+        yield app
 
 
 async def _answer(app: App, peer: ScriptedPeer, code: str) -> str:
@@ -60,6 +71,26 @@ async def test_arguments_that_no_definition_has_are_named(app: App, peer: Script
     text = await _answer(app, peer, code)
     assert text.endswith(NOTE.format("`rocket.server.rotate_keys(speed=)`")), "a class without initializer says nothing"
     assert (await _answer(app, peer, code.replace(", speed=2", ""))).endswith("```")
+
+
+async def test_a_look_up_that_is_late_names_nothing(app: App) -> None:
+    text = "```python\nfrom rocket.server import rotate_keys\nfrom rocket import no\nrotate_keys(speed=2)\n```"
+    deps = replace(parts(), library=app.library)
+    assert "speed=" in await mark_unknown_names(text, deps, Budget(BudgetSettings()))
+    budget = Budget(BudgetSettings(deadline_s=1e-6))
+    assert await mark_unknown_names(text, deps, budget) == text
+    assert budget.degrade_reasons == {"names": "late"}
+
+
+async def test_a_name_that_is_everywhere_may_be_defined_elsewhere(peer: ScriptedPeer, tmp_path: Path) -> None:
+    files = {f"src/rocket/part{n}.py": f"def use{n}():\n    return start({n})\n" for n in range(MAX_DEFINITIONS + 5)}
+    files |= {
+        "src/rocket/__init__.py": "",
+        "src/rocket/start.py": "def start(port):\n    return start(start(start(port)))\n",
+    }
+    async with opened_app(peer, tmp_path, {"README.md": README, **files}) as app:
+        text = await _answer(app, peer, "from rocket.start import start\nstart(speed=1)")
+        assert text.endswith("```")
 
 
 async def test_who_may_not_see_the_code_learns_nothing_of_it(app: App) -> None:

@@ -540,7 +540,7 @@ async def test_an_account_that_answers_our_answers_gets_silence_in_the_end(journ
             break
         notices.append(decision.canned_reply)
         await group.answered(text, Reply(decision.canned_reply or "So."))
-    assert notices == ["", "", "", limit_notice(message(1), 3)]
+    assert notices == ["", "", "", limit_notice(message(1), "", 3)]
     command = message(98, "", person="machine", addressed=True, command="why")
     assert await ChatHistory(journal.database).count_answers_to(command, 600) == 0, "why it is silent can be asked"
     assert (await group.judge(message(99, person="bob", addressed=True))).should_speak
@@ -783,19 +783,19 @@ def test_a_model_of_another_version_is_refused(tmp_path: Path) -> None:
 
 def test_what_it_says_unasked_is_short_and_in_the_askers_language() -> None:
     hostile = "Guide](javascript:x) <@everyone> `code` " * 9
-    for text in (offer_text("How?", hostile), clarifying_question("How?", hostile)):
+    for text in (offer_text("", hostile), clarifying_question("", hostile)):
         assert not set("<>[]`@") & set(text)
         assert len(text) < 300
-    assert "提及我" in offer_text("怎么安装？", "")
-    assert "版本" in clarifying_question("怎么安装？", "安装")
+    assert "提及我" in offer_text("zh", "")
+    assert "版本" in clarifying_question("zh", "安装")
     long_answer = EarlierAnswer("How?", "Long word " * 100 + "[1, 2] end [3].", 7200)
-    assert "2 h ago" in duplicate_notice(long_answer, "How?")
-    assert len(duplicate_notice(long_answer, "How?")) < MAX_EXCERPT_CHARS + 150
-    assert "[1" not in duplicate_notice(EarlierAnswer("How?", "So [1, 2].", 60), "怎么？")
+    assert "2 h ago" in duplicate_notice(long_answer, "")
+    assert len(duplicate_notice(long_answer, "")) < MAX_EXCERPT_CHARS + 150
+    assert "[1" not in duplicate_notice(EarlierAnswer("How?", "So [1, 2].", 60), "zh")
     # Chinese has few spaces: a text is not cut at the first of them.
     chinese_answer = EarlierAnswer("怎么安装？", "用 " + "先备份数据，再升级服务。" * 40, 60)
-    assert len(duplicate_notice(chinese_answer, "怎么安装？")) > MAX_EXCERPT_CHARS
-    assert "（一、准备：升级）" in offer_text("怎么安装？", "一、准备：升级")
+    assert len(duplicate_notice(chinese_answer, "zh")) > MAX_EXCERPT_CHARS
+    assert "（一、准备：升级）" in offer_text("zh", "一、准备：升级")
 
 
 def test_the_labelled_file_is_large_and_balanced() -> None:
