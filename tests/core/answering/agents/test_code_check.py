@@ -85,7 +85,7 @@ async def test_a_look_up_that_is_late_names_nothing(app: App) -> None:
 async def test_a_name_that_is_everywhere_may_be_defined_elsewhere(peer: ScriptedPeer, tmp_path: Path) -> None:
     files = {f"src/rocket/part{n}.py": f"def use{n}():\n    return start({n})\n" for n in range(MAX_DEFINITIONS + 5)}
     files |= {
-        "src/rocket/__init__.py": "",
+        "src/rocket/__init__.py": "import os\n",
         "src/rocket/start.py": "def start(port):\n    return start(start(start(port)))\n",
     }
     async with opened_app(peer, tmp_path, {"README.md": README, **files}) as app:
