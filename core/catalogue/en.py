@@ -124,7 +124,6 @@ class English(PlatformTexts):
     draft_unknown = "There is no draft {number} here that waits for a decision."
     draft_blocked = "Draft {number} cannot be posted: {reason}."
     draft_platform_away = "that platform is not connected now"
-    draft_words_missing = "Write the number of the draft, and then the words to post in its place."
     draft_decisions: Mapping[str, str] = {
         POST: "Draft {number} is being posted.",
         "edit": "Draft {number} is being posted in your words.",

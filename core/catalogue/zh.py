@@ -110,7 +110,6 @@ class Chinese(ChinesePlatformTexts, English):
     draft_unknown = "这里没有等待决定的草稿 {number}。"
     draft_blocked = "草稿 {number} 不能发出：{reason}。"
     draft_platform_away = "那个平台现在没有连接"
-    draft_words_missing = "请写上草稿的编号，然后写上要发出的话。"
     draft_decisions: Mapping[str, str] = {
         POST: "正在发出草稿 {number}。",
         "edit": "正在用你的话发出草稿 {number}。",
