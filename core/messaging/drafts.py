@@ -81,6 +81,8 @@ class Drafts:
         target = self.live.settings.get_drafts_chat(get_chat_name(question))
         if self.start_post is None or target is None or target == get_chat_name(question):
             return skip(SkipReason.DRAFTS_GO_NOWHERE)
+        if question.thread_state.is_restricted and not question.private:
+            return skip(SkipReason.DRAFTS_NOT_IN_CLOSED_PLACES)
         labels = to_stored_labels(self.permissions.visible_labels(question))
         is_open = may_be_shown(labels, self.permissions.visible_labels_of(target))
         return None if is_open else skip(SkipReason.DRAFTS_SEEN_BY_OTHERS)

@@ -24,7 +24,7 @@ from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
 from core.storage.overrides import Audit
 from core.storage.tables import messages
-from core.types import DROP, POST, Button, Citation, ConversationKey, Message, Question, Reply, SkipReason
+from core.types import DROP, POST, Button, Citation, ConversationKey, Message, Question, Reply, SkipReason, ThreadState
 from core.types.replies import Trace
 from tests.support.fixtures import settings
 from tests.support.wiring import make_processor
@@ -235,6 +235,13 @@ async def test_only_admins_of_the_teams_chat_decide_and_only_there(journal: Jour
     assert outcomes == [("refused", "7")] * 2
 
 
+@pytest.mark.parametrize("number", ["1.5", "abc", "0", "99999999999"])
+async def test_what_is_no_number_of_a_draft_is_said(journal: Journal, number: str) -> None:
+    team = Team(journal)
+    for command in (POST, DROP, "edit"):
+        assert "a whole number from 1 to 2147483647" in await team.decide(command, number)
+
+
 async def test_words_that_never_leave_are_not_posted_by_an_edit(journal: Journal) -> None:
     team = Team(journal, outgoing={"words": ["quoll"]})
     number = await team.ask()
@@ -340,6 +347,13 @@ async def test_the_team_has_to_see_what_the_chat_may_see(journal: Journal, tmp_p
     assert len(team.posts(TEAM)) == is_open
     if not is_open:
         assert await team.get_reason(number) == ("silent", SkipReason.DRAFTS_SEEN_BY_OTHERS.text)
+
+
+async def test_what_is_asked_in_a_closed_place_is_not_shown_to_the_team(journal: Journal) -> None:
+    team = Team(journal)
+    number = await team.ask(thread_state=ThreadState(is_restricted=True))
+    assert team.adapter.posts == []
+    assert await team.get_reason(number) == ("silent", SkipReason.DRAFTS_NOT_IN_CLOSED_PLACES.text)
 
 
 async def test_commands_are_answered_where_they_are_given(journal: Journal) -> None:
