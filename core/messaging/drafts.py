@@ -87,9 +87,9 @@ class Drafts:
         is_open = may_be_shown(labels, self.permissions.visible_labels_of(target))
         return None if is_open else skip(SkipReason.DRAFTS_SEEN_BY_OTHERS)
 
-    def make_sink(self, question: Message, delivery: JournaledDelivery) -> DraftSink:
-        """Return the sink of an answer that becomes a draft."""
-        return DraftSink(delivery, partial(self._keep, question))
+    def make_sink(self, question: Message, delivery: JournaledDelivery, opinion: str) -> DraftSink:
+        """Return the sink of an answer that becomes a draft; `opinion` is why a model decided to speak."""
+        return DraftSink(delivery, partial(self._keep, question, opinion))
 
     async def note_edit(self, question: Message) -> None:
         """Tell the team that the question of a draft was edited."""
@@ -150,7 +150,8 @@ class Drafts:
             raise UsageError(texts.draft_unknown.format(number=number))
         return texts.draft_decisions[message.command].format(number=number)
 
-    async def _keep(self, question: Message, reply: Reply) -> None:
+    async def _keep(self, question: Message, opinion: str, reply: Reply) -> None:
+        reply = replace(reply, trace=replace(reply.trace, opinion=opinion))
         await self.journal.mark_drafted(question, reply)
         if draft := await self._repository.find_of(question):
             _log.info("message.drafted", number=draft.number, citations=len(reply.citations))
@@ -263,7 +264,8 @@ def _get_texts(draft: Draft) -> Messages:
 
 
 def _replace_text(reply: Reply, text: str) -> Reply:
-    """Return a reply with other words, and with those of its citations that these have."""
+    """Return a reply with a person's words, and with those of its citations that these have. It lacks nothing."""
     numbers = set(re.findall(r"\[(\d+)\]", text))
     citations = tuple(citation for citation in reply.citations if str(citation.n) in numbers)
-    return replace(reply, text=text, citations=citations)
+    trace = replace(reply.trace, query="", degraded=())
+    return Reply(text, citations, trace=trace, image_description=reply.image_description)

@@ -197,7 +197,7 @@ class Handler:
         is_answerable = is_ask_command(message.command) and not decision.canned_reply and has_content(message)
         question = self._feedback.with_answer_buttons(message, is_question=is_answerable)
         sink = (
-            self._drafts.make_sink(message, delivery)
+            self._drafts.make_sink(message, delivery, decision.opinion)
             if is_draft
             else RecordedSink(adapter.sink(question, delivery, delivery.previous_reply_id), delivery)
         )
@@ -217,7 +217,7 @@ class Handler:
         else:
             if is_draft and not reply.failure:
                 return
-            reply = replace(reply, trace=replace(reply.trace, opinion=decision.opinion))
+            reply = replace(reply, trace=replace(reply.trace, opinion=decision.opinion or reply.trace.opinion))
             await self._finish_answer(message, reply, decision, delivery)
             if is_answerable and not (reply.is_stopped or reply.failure):
                 await self._handoff.hand_off_if_needed(adapter, message, reply, self._enqueue)

@@ -20,6 +20,7 @@ from core.messaging.feedback.rating_buttons import get_rating_buttons, to_press
 from core.messaging.inbox import Inbox
 from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.settings import Settings
+from core.storage.drafts import DraftRepository
 from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
 from core.storage.overrides import Audit
@@ -95,22 +96,24 @@ class PostingAdapter(Adapter):
         return None
 
 
-async def answer(question: Question, sink: Sink) -> Reply:
-    await sink.open()
-    reply = Reply("With pip [1].", CITED, trace=Trace(question.text, "single", ("docs",), {}))
-    await sink.finish(reply)
-    return reply
+REPLY = Reply("With pip [1].", CITED, trace=Trace("install", "single", ("docs",), {}))
 
 
 class Team:
     """A bot whose answers in one chat a team decides about."""
 
-    def __init__(self, journal: Journal, **changes: Any) -> None:
+    def __init__(self, journal: Journal, reply: Reply = REPLY, **changes: Any) -> None:
         self.journal = journal
+        self.reply = reply
         self.settings: Settings = settings(**{**CONFIGURED, **changes})
         self.adapter = PostingAdapter()
-        self.inbox: Inbox = make_processor(self.settings, journal, answer)
+        self.inbox: Inbox = make_processor(self.settings, journal, self._answer)
         self.receive = self.inbox.handler_for(self.adapter)
+
+    async def _answer(self, _: Question, sink: Sink) -> Reply:
+        await sink.open()
+        await sink.finish(self.reply)
+        return self.reply
 
     async def say(self, text: str, key: ConversationKey = ASKED, author: str = ANN, **changes: Any) -> Message:
         message = Message(str(next(NUMBERS)), key, author, "Ann", text, datetime.now(UTC), addressed=True)
@@ -198,6 +201,22 @@ async def test_a_reply_with_other_words_and_edit_post_these(journal: Journal) ->
     entries = await Audit(journal.database).get_newest(10)
     assert {(entry.subject, entry.after) for entry in entries} == {(f"draft {n}", "edited") for n in (first, second)}
     assert "Carl" not in repr(entries)
+
+
+async def test_a_posted_draft_keeps_what_it_lacks_and_own_words_lack_nothing(journal: Journal) -> None:
+    poor = replace(REPLY, is_extractive=True, found_nothing=True, nearest_pages=CITED)
+    team = Team(journal, reply=poor, handoff={"when": ["nothing_found"], "people": ["telegram:7"]})
+    first = await team.ask()
+    draft = await DraftRepository(journal.database).find(first)
+    assert draft
+    assert (draft.reply.is_extractive, draft.reply.nearest_pages) == (True, CITED)
+    await team.decide("edit", f"{first} Ask Carl.")
+    assert team.texts() == ["Ask Carl."]
+    second = await team.ask()
+    await team.decide(POST, second)
+    assert "your help" in team.texts()[-1]
+    query = select(messages.c.detail).filter(messages.c.number.in_((first, second))).order_by(messages.c.number)
+    assert [row.detail for row in await journal.database.fetch_all(query)] == ["", "nothing_found"]
 
 
 async def test_a_reply_to_the_draft_needs_no_number(journal: Journal) -> None:
