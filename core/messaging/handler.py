@@ -269,10 +269,10 @@ class Handler:
             return await self._answer(replace(question, stop=stop), UnpromptedSink(sink) if may_be_silent else sink)
 
     def _guard(self, message: Message, sink: RecordedSink) -> Sink:
-        """Return what lets only through what may leave. An alert is of our own words, and for the operator."""
+        """Return what lets only through what may leave. A notice of our own words has none, or hides them itself."""
         return (
             sink
-            if message.origin.purpose == "alert"
+            if message.origin.purpose in ("alert", "draft")
             else guard_words(self._dispatcher.context.settings.outgoing, message, sink)
         )
 

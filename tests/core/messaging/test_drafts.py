@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 
 from bots.daemon.posting import find_draft_errors
 from core.catalogue import ENGLISH
@@ -135,6 +135,11 @@ class Team:
     async def get_row(self, message: Message) -> Any:
         query = select(messages).filter_by(platform=message.key.platform, chat=message.key.chat, id=message.id)
         return await self.journal.database.fetch_first(query)
+
+    async def count_inserts(self) -> int:
+        row = await self.journal.database.fetch_first(select(func.max(messages.c.number)))
+        assert row
+        return int(row[0])
 
     def posts(self, key: ConversationKey = ASKED) -> list[Post]:
         return [post for post in self.adapter.posts if post.message.key.chat == key.chat]
@@ -270,6 +275,20 @@ async def test_words_that_never_leave_are_not_posted_by_an_edit(journal: Journal
     assert team.texts() == ["With pip [1]."]
 
 
+async def test_a_question_with_words_that_never_leave_can_be_decided_about(journal: Journal) -> None:
+    team = Team(journal, outgoing={"words": ["quoll"]})
+    question = await team.say("How do I install the quoll?")
+    [notice] = team.posts(TEAM)
+    for part in ("outgoing.words.0", "With pip [1]."):
+        assert part in notice.reply.text
+    await team.receive(replace(question, text="How do I remove the quoll?", is_edit=True))
+    await team.inbox.drafts.sweep()
+    await team.inbox.join()
+    assert all("quoll" not in text for text in team.texts(TEAM))
+    await team.decide(POST, "", reply_to=notice.id)
+    assert team.texts() == ["With pip [1]."]
+
+
 async def test_a_restart_loses_no_draft_and_posts_none_twice(tmp_path: Path) -> None:
     journal = await Journal.open(tmp_path / "journal.db")
     team = Team(journal)
@@ -331,8 +350,10 @@ async def test_what_people_say_meanwhile_is_noted_once(
     journal: Journal, text: str, author: str, reason: SkipReason
 ) -> None:
     team = Team(journal)
-    number = await team.ask()
-    await team.say(text, author=author, addressed=False)
+    question = await team.say("How do I install it?")
+    number = (await team.get_row(question)).number
+    await team.say("We all like it here very much.", author="8", addressed=False)
+    await team.say(text, author=author, addressed=False, reply_to=question.id)
     for _ in range(2):
         await team.inbox.drafts.sweep()
         await team.inbox.join()
@@ -342,9 +363,17 @@ async def test_what_people_say_meanwhile_is_noted_once(
 async def test_an_edited_question_is_noted_and_is_what_counts(journal: Journal) -> None:
     team = Team(journal)
     question = await team.say("How do I install it?")
-    await team.receive(replace(question, text="How do I remove it?", is_edit=True))
-    await team.inbox.join()
-    assert "How do I remove it?" in team.texts(TEAM)[1]
+    for text in ("How do I move it?", "How do I remove it?"):
+        await team.receive(replace(question, text=text, is_edit=True))
+    last_number = await team.count_inserts()
+    for _ in range(3):
+        await team.inbox.drafts.sweep()
+        await team.inbox.join()
+    assert await team.count_inserts() == last_number + 1
+    [_, note] = team.posts(TEAM)
+    assert "How do I remove it?" in note.reply.text
+    await team.say("Thanks, leave it.", TEAM, BOSS, reply_to=note.id)
+    assert team.texts() == []
     await team.decide(POST, "", reply_to=team.posts(TEAM)[1].id)
     assert await team.get_labels() == [("How do I remove it?", True)]
 
