@@ -22,6 +22,7 @@ from core.language.languages import detect_language
 from core.llm.moderation import Moderator
 from core.messaging.feedback.handoff import MAX_QUESTION_CHARS, format_name
 from core.messaging.gate.human_activity import answered_meanwhile_reason
+from core.messaging.gate.replies import has_content
 from core.messaging.journaling import JournaledDelivery, RecordedSink
 from core.messaging.policy.command_table import is_ask_command
 from core.messaging.policy.permissions import ChatPolicy, Permissions
@@ -78,6 +79,8 @@ class Drafts:
     def takes(self, message: Message) -> bool:
         """Return whether the answer to a message becomes a draft. Call `LiveSettings.load` before."""
         is_question = is_ask_command(message.command) and message.origin.purpose in ("", "retry")
+        # A command without a question gets help at once.
+        is_question = is_question and (has_content(message) or not message.command)
         return is_question and ChatPolicy(self.live).mode(message) == "draft"
 
     def block_reason(self, question: Message) -> Skip | None:

@@ -187,7 +187,7 @@ class Handler:
     async def _respond(
         self, adapter: Adapter, message: Message, decision: GateDecision, delivery: JournaledDelivery
     ) -> None:
-        is_draft = self._drafts.takes(message) and not delivery.is_resumed
+        is_draft = not decision.canned_reply and self._drafts.takes(message) and not delivery.is_resumed
         if is_draft and not decision.reason:
             decision = replace(decision, reason=self._drafts.block_reason(message))
         if decision.reason:

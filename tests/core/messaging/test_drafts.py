@@ -16,7 +16,7 @@ from sqlalchemy import func, select, update
 from bots.daemon.posting import find_draft_errors
 from core.catalogue import ENGLISH
 from core.messaging.drafts import MAX_HOURS
-from core.messaging.feedback.rating_buttons import get_rating_buttons, to_press
+from core.messaging.feedback.rating_buttons import get_rating_buttons, to_press, to_reaction
 from core.messaging.inbox import Inbox
 from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.settings import Settings
@@ -24,7 +24,7 @@ from core.storage.drafts import DraftRepository
 from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
 from core.storage.overrides import Audit
-from core.storage.tables import messages
+from core.storage.tables import feedback, messages
 from core.types import DROP, POST, Button, Citation, ConversationKey, Message, Question, Reply, SkipReason, ThreadState
 from core.types.replies import Trace
 from tests.support.fixtures import settings
@@ -411,6 +411,42 @@ async def test_commands_are_answered_where_they_are_given(journal: Journal) -> N
     assert team.posts(TEAM) == []
 
 
+async def test_too_many_questions_and_an_empty_one_make_no_drafts(journal: Journal) -> None:
+    team = Team(journal, gate={**CONFIGURED["gate"], "answers_in_10_min": 1})
+    await team.ask()
+    number = await team.ask()
+    assert (len(team.posts(TEAM)), team.texts()) == (1, [])
+    assert await team.get_reason(number) == ("silent", SkipReason.ANSWER_LOOP.text.format(count=1))
+    await team.say("", command="ask", author="8")
+    assert (len(team.posts(TEAM)), len(team.texts())) == (1, 1)
+
+
+async def test_a_reaction_below_a_notice_rates_nothing(journal: Journal) -> None:
+    team = Team(journal)
+    await team.ask()
+    [notice] = team.posts(TEAM)
+    press = Message(str(next(NUMBERS)), TEAM, BOSS, BOSS, "", datetime.now(UTC))
+    reaction = to_reaction(press, "\N{THUMBS UP SIGN}", notice.id)
+    assert reaction
+    await team.receive(reaction)
+    await team.inbox.join()
+    assert await journal.database.fetch_all(select(feedback)) == []
+
+
+@pytest.mark.parametrize(
+    ("target", "changes"),
+    [(None, {}), ("telegram:-100", {}), ("telegram:-200", {"private": True}), ("telegram:-200", {})],
+)
+async def test_drafts_begin_only_where_a_team_gets_them(
+    journal: Journal, target: str | None, changes: dict[str, Any]
+) -> None:
+    team = Team(journal, gate={"mode": "mention", "drafts_to": target})
+    await team.say("draft", ASKED, BOSS, command="mode", **changes)
+    [text] = team.texts()
+    is_possible = target == "telegram:-200" and not changes
+    assert (text == ENGLISH.mode_draft_impossible) is not is_possible
+
+
 async def test_a_paused_chat_gets_no_draft_posted(journal: Journal) -> None:
     team = Team(journal)
     number = await team.ask()
@@ -437,6 +473,10 @@ async def test_who_forgets_takes_back_the_draft(journal: Journal) -> None:
         ({}, ""),
         ({"gate": {"mode": "draft"}}, "nobody gets the drafts"),
         ({"chats": {}}, "whose own mode is draft"),
+        (
+            {"gate": {"mode": "draft", "drafts_to": "telegram:-200", "chats": ["telegram:-100"]}},
+            "not among gate.chats",
+        ),
         ({"gate": {"mode": "draft", "drafts_to": "slack:C1"}}, "there is no slack bot"),
         ({"gate": {"mode": "auto"}, "chats": {"telegram:-5": {"mode": "draft"}}}, "chats.telegram:-5.mode is draft"),
     ],
