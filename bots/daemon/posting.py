@@ -86,6 +86,8 @@ def find_draft_errors(settings: Settings) -> Sequence[str]:
             errors.append(f"{path}.mode is draft, but nobody gets the drafts: name the team's chat as gate.drafts_to")
         elif error := find_chat_error(settings, setting, target):
             errors.append(error)
+        elif settings.gate.chats and not can_be_private(target) and target not in settings.gate.chats:
+            errors.append(f"{setting} is {target}, which is not among gate.chats: add it there, or name another chat")
         elif settings.get_mode(target, private=can_be_private(target)) == "draft":
             errors.append(f"{setting} is {target}, whose own mode is draft: set chats.{target}.mode to another one")
     return errors

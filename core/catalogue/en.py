@@ -123,8 +123,11 @@ class English(PlatformTexts):
     draft_question_edited = "the question is now {question}"
     draft_unknown = "There is no draft {number} here that waits for a decision."
     draft_blocked = "Draft {number} cannot be posted: {reason}."
+    mode_draft_impossible = (
+        "There can be no drafts here. They need a team's chat, which the configuration names as `gate.drafts_to` or, "
+        "for one chat, as `chats.<chat>.drafts_to`; give `/mode draft` in a group other than that one."
+    )
     draft_platform_away = "that platform is not connected now"
-    draft_words_missing = "Write the number of the draft, and then the words to post in its place."
     draft_decisions: Mapping[str, str] = {
         POST: "Draft {number} is being posted.",
         "edit": "Draft {number} is being posted in your words.",

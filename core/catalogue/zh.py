@@ -109,8 +109,11 @@ class Chinese(ChinesePlatformTexts, English):
     draft_question_edited = "问题改成了 {question}"
     draft_unknown = "这里没有等待决定的草稿 {number}。"
     draft_blocked = "草稿 {number} 不能发出：{reason}。"
+    mode_draft_impossible = (
+        "这里不能有草稿。草稿需要一个团队的聊天，由配置中的 `gate.drafts_to` 指定，或为单个聊天用 "
+        "`chats.<chat>.drafts_to` 指定；请在那个聊天以外的群组里使用 `/mode draft`。"
+    )
     draft_platform_away = "那个平台现在没有连接"
-    draft_words_missing = "请写上草稿的编号，然后写上要发出的话。"
     draft_decisions: Mapping[str, str] = {
         POST: "正在发出草稿 {number}。",
         "edit": "正在用你的话发出草稿 {number}。",

@@ -61,6 +61,7 @@ SKIP_REASONS: Mapping[str, str] = {
     "DELETED": "问题在回答之前被删除",
     "DRAFTS_GO_NOWHERE": "没有配置接收草稿的聊天（gate.drafts_to），或者它就是本聊天",
     "DRAFTS_SEEN_BY_OTHERS": "接收草稿的聊天不能看到本聊天可见的全部资料（audience）",
+    "DRAFTS_NOT_IN_CLOSED_PLACES": "在不公开的讨论串中或只对关注者提出的问题，不会给团队看",
     "DRAFT_DROPPED": "团队放弃了草稿",
     "DRAFT_FORGOTTEN": "相关内容已被忘记",
     "DRAFT_EXPIRED": "团队在 {hours:g} 小时内没有处理草稿",

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from core.answering.withholding import OutgoingFilter
+from core.answering.withholding import OutgoingFilter, make_filter
 from core.catalogue import Messages, messages_for
 from core.errors import StoreError, UsageError
 from core.formatting import format_code
@@ -22,6 +22,7 @@ from core.language.languages import detect_language
 from core.llm.moderation import Moderator
 from core.messaging.feedback.handoff import MAX_QUESTION_CHARS, format_name
 from core.messaging.gate.human_activity import answered_meanwhile_reason
+from core.messaging.gate.replies import has_content
 from core.messaging.journaling import JournaledDelivery, RecordedSink
 from core.messaging.policy.command_table import is_ask_command
 from core.messaging.policy.permissions import ChatPolicy, Permissions
@@ -45,6 +46,10 @@ DECISIONS = {POST: "posted", EDIT: "edited", DROP: "dropped"}
 # After it, a late answer helps nobody: people have moved on.
 MAX_HOURS = 24.0
 SWEEP_MINUTES = 1.0
+# How the ids of the two kinds of notices begin. Plain words below an announcement replace the answer; those below a
+# note are said among people.
+ANNOUNCEMENT = "draft-"
+NOTE = "about-"
 
 # Returns the bot that writes to a chat of the configuration, with its message of an id there, which has no words yet;
 # None while the platform is not connected. `bots.daemon.posting` knows how each platform does it.
@@ -74,6 +79,8 @@ class Drafts:
     def takes(self, message: Message) -> bool:
         """Return whether the answer to a message becomes a draft. Call `LiveSettings.load` before."""
         is_question = is_ask_command(message.command) and message.origin.purpose in ("", "retry")
+        # A command without a question gets help at once.
+        is_question = is_question and (has_content(message) or not message.command)
         return is_question and ChatPolicy(self.live).mode(message) == "draft"
 
     def block_reason(self, question: Message) -> Skip | None:
@@ -81,21 +88,15 @@ class Drafts:
         target = self.live.settings.get_drafts_chat(get_chat_name(question))
         if self.start_post is None or target is None or target == get_chat_name(question):
             return skip(SkipReason.DRAFTS_GO_NOWHERE)
+        if question.thread_state.is_restricted and not question.private:
+            return skip(SkipReason.DRAFTS_NOT_IN_CLOSED_PLACES)
         labels = to_stored_labels(self.permissions.visible_labels(question))
         is_open = may_be_shown(labels, self.permissions.visible_labels_of(target))
         return None if is_open else skip(SkipReason.DRAFTS_SEEN_BY_OTHERS)
 
-    def make_sink(self, question: Message, delivery: JournaledDelivery) -> DraftSink:
-        """Return the sink of an answer that becomes a draft."""
-        return DraftSink(delivery, partial(self._keep, question))
-
-    async def note_edit(self, question: Message) -> None:
-        """Tell the team that the question of a draft was edited."""
-        if draft := await self._repository.find_of(question):
-            text = format_code(question.text, MAX_QUESTION_CHARS)
-            await self._note(
-                draft, f"edited {question.text}", _get_texts(draft).draft_question_edited.format(question=text)
-            )
+    def make_sink(self, question: Message, delivery: JournaledDelivery, opinion: str) -> DraftSink:
+        """Return the sink of an answer that becomes a draft; `opinion` is why a model decided to speak."""
+        return DraftSink(delivery, partial(self._keep, question, opinion))
 
     async def sweep(self) -> None:
         """Close what waited too long; tell the team of what it does not know yet, and of whom people have answered.
@@ -104,12 +105,17 @@ class Drafts:
         """
         try:
             await self.live.load()
+            notices = await self._repository.get_notices()
             for draft in await self._repository.get_waiting():
                 if datetime.now(UTC) - draft.drafted_at > timedelta(hours=MAX_HOURS):
                     await self._repository.drop(draft, skip(SkipReason.DRAFT_EXPIRED, hours=MAX_HOURS))
                     continue
-                await self._announce(draft)
-                await self._note_replies(draft)
+                known_ids = notices.get(draft.number, set())
+                if not any(known_id.startswith(ANNOUNCEMENT) for known_id in known_ids):
+                    await self._announce(draft)
+                else:
+                    await self._note_edit(draft, known_ids)
+                await self._note_replies(draft, known_ids)
         except StoreError as error:
             _log.error("drafts.not_swept", error=str(error))
 
@@ -119,9 +125,11 @@ class Drafts:
         if not is_reply or message.command not in ("", *DECISIONS):
             return message
         replied_to = await MessageLookup(self.journal.database).find_replied_to(message)
-        origins = (stored.message.origin for stored in replied_to)
-        number = next((origin.root_id for origin in origins if origin.purpose == "draft"), "")
-        if not number or (message.command and message.text.split()[:1] == [number]):
+        notice = next((stored.message for stored in replied_to if stored.message.origin.purpose == "draft"), None)
+        if notice is None or not (message.command or notice.id.startswith(ANNOUNCEMENT)):
+            return message
+        number = notice.origin.root_id
+        if message.command and message.text.split()[:1] == [number]:
             return message
         command = replace(message, command=message.command or EDIT, text=f"{number} {message.text}".strip())
         await self._repository.note_command(command)
@@ -148,7 +156,8 @@ class Drafts:
             raise UsageError(texts.draft_unknown.format(number=number))
         return texts.draft_decisions[message.command].format(number=number)
 
-    async def _keep(self, question: Message, reply: Reply) -> None:
+    async def _keep(self, question: Message, opinion: str, reply: Reply) -> None:
+        reply = replace(reply, trace=replace(reply.trace, opinion=opinion))
         await self.journal.mark_drafted(question, reply)
         if draft := await self._repository.find_of(question):
             _log.info("message.drafted", number=draft.number, citations=len(reply.citations))
@@ -161,38 +170,57 @@ class Drafts:
         def write(adapter: Adapter) -> str:
             return texts.draft.format(
                 number=draft.number,
-                author=format_name(question.author),
+                author=self._hide(draft, adapter, format_name(question.author)),
                 chat=format_code(get_chat_name(question)),
                 message=format_code(question.id),
-                question=format_code(question.text, MAX_QUESTION_CHARS),
-                answer=draft.reply.text,
+                question=self._hide(draft, adapter, format_code(question.text, MAX_QUESTION_CHARS)),
+                answer=self._hide(draft, adapter, draft.reply.text),
                 post=adapter.spell_command(f"{POST} {draft.number}"),
                 drop=adapter.spell_command(f"{DROP} {draft.number}"),
             )
 
-        await self._tell(draft, "", write, draft.reply.citations)
+        await self._tell(draft, _make_id(draft, ANNOUNCEMENT, question.text), write, draft.reply.citations)
 
-    async def _note_replies(self, draft: Draft) -> None:
+    def _hide(self, draft: Draft, adapter: Adapter, text: str) -> str:
+        """Return a part of a notice, or in its place why it may not be written where the team is."""
+        words = make_filter(self.live.settings.outgoing, adapter.name)
+        rule = words.find(text) if words else None
+        reason = _get_texts(draft).skip_reasons[SkipReason.WORD_WITHHELD.name]
+        return f"({reason.format(rule=f'outgoing.{rule}')})" if rule else text
+
+    async def _note_edit(self, draft: Draft, known_ids: Container[str]) -> None:
+        """Tell the team of a question that was edited: as it is now, it was not announced."""
+        if _make_id(draft, ANNOUNCEMENT, draft.question.text) not in known_ids:
+            text = format_code(draft.question.text, MAX_QUESTION_CHARS)
+
+            def write(adapter: Adapter) -> str:
+                return _get_texts(draft).draft_question_edited.format(question=self._hide(draft, adapter, text))
+
+            await self._note(draft, f"edited {draft.question.text}", write, known_ids)
+
+    async def _note_replies(self, draft: Draft, known_ids: Container[str]) -> None:
         age = datetime.now(UTC) - draft.question.sent_at
         history = ChatHistory(self.journal.database)
         recent_messages = await history.get_recent_messages(draft.question, age.total_seconds())
-        if reason := answered_meanwhile_reason(draft.question, recent_messages):
-            await self._note(draft, reason.name, _get_texts(draft).skip_reasons[reason.name])
+        if reason := answered_meanwhile_reason(draft.question, recent_messages, is_certain=True):
+            await self._note(draft, reason.name, lambda _: _get_texts(draft).skip_reasons[reason.name], known_ids)
 
-    async def _note(self, draft: Draft, key: str, note: str) -> None:
-        text = _get_texts(draft).draft_note.format(number=draft.number, note=note)
-        await self._tell(draft, key, lambda _: text)
+    async def _note(self, draft: Draft, key: str, write: Callable[[Adapter], str], known_ids: Container[str]) -> None:
+        """Tell the team something about a draft, once for a key."""
+        template = _get_texts(draft).draft_note
+        message_id = _make_id(draft, NOTE, key)
+        if message_id not in known_ids:
+            await self._tell(
+                draft, message_id, lambda adapter: template.format(number=draft.number, note=write(adapter))
+            )
 
     async def _tell(
-        self, draft: Draft, key: str, write: Callable[[Adapter], str], citations: tuple[Citation, ...] = ()
+        self, draft: Draft, message_id: str, write: Callable[[Adapter], str], citations: tuple[Citation, ...] = ()
     ) -> None:
-        """Post into the team's chat, once for a key, as far as it may see the draft now."""
+        """Post into the team's chat, once for an id, as far as it may see the draft now."""
         target = self.live.settings.get_drafts_chat(get_chat_name(draft.question))
         if self.start_post is None or target is None or self.block_reason(draft.question):
             return
-        identity = f"{draft.number} {draft.drafted_at.isoformat()} {key}"
-        # Discord takes 25 characters at most.
-        message_id = f"draft-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
         post = self.start_post(target, message_id, list(self.adapters.values()))
         if post is None:
             return
@@ -260,8 +288,15 @@ def _get_texts(draft: Draft) -> Messages:
     return messages_for(detect_language(draft.question.text))
 
 
+def _make_id(draft: Draft, kind: str, key: str) -> str:
+    identity = f"{draft.number} {draft.drafted_at.isoformat()} {key}"
+    # Discord takes 25 characters at most.
+    return f"{kind}{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+
+
 def _replace_text(reply: Reply, text: str) -> Reply:
-    """Return a reply with other words, and with those of its citations that these have."""
+    """Return a reply with a person's words, and with those of its citations that these have. It lacks nothing."""
     numbers = set(re.findall(r"\[(\d+)\]", text))
     citations = tuple(citation for citation in reply.citations if str(citation.n) in numbers)
-    return replace(reply, text=text, citations=citations)
+    trace = replace(reply.trace, query="", degraded=())
+    return Reply(text, citations, trace=trace, image_description=reply.image_description)

@@ -186,7 +186,7 @@ class Handler:
     async def _respond(
         self, adapter: Adapter, message: Message, decision: GateDecision, delivery: JournaledDelivery
     ) -> None:
-        is_draft = self._drafts.takes(message) and not delivery.is_resumed
+        is_draft = not decision.canned_reply and self._drafts.takes(message) and not delivery.is_resumed
         if is_draft and not decision.reason:
             decision = replace(decision, reason=self._drafts.block_reason(message))
         if decision.reason:
@@ -196,7 +196,7 @@ class Handler:
         is_answerable = is_ask_command(message.command) and not decision.canned_reply and has_content(message)
         question = self._feedback.with_answer_buttons(message, is_question=is_answerable)
         sink = (
-            self._drafts.make_sink(message, delivery)
+            self._drafts.make_sink(message, delivery, decision.opinion)
             if is_draft
             else RecordedSink(adapter.sink(question, delivery, delivery.previous_reply_id), delivery)
         )
@@ -216,7 +216,7 @@ class Handler:
         else:
             if is_draft and not reply.failure:
                 return
-            reply = replace(reply, trace=replace(reply.trace, opinion=decision.opinion))
+            reply = replace(reply, trace=replace(reply.trace, opinion=decision.opinion or reply.trace.opinion))
             await self._finish_answer(message, reply, decision, delivery)
             if is_answerable and not (reply.is_stopped or reply.failure):
                 await self._handoff.hand_off_if_needed(adapter, message, reply, self._enqueue)
@@ -270,10 +270,11 @@ class Handler:
     def _guard(self, message: Message, sink: RecordedSink) -> Sink:
         """Return what lets only through what of an answer may leave.
 
-        What commands say is not searched, nor what people write. An alert is of our own words, and for the operator.
+        What commands say is not searched, nor what people write. Nor are notices of our own: an alert has no other
+        words, and a draft's hides them itself.
         """
         is_answer = is_ask_command(message.command) and not self._handoff.should_handle(message)
-        if message.origin.purpose == "alert" or not is_answer:
+        if message.origin.purpose in ("alert", "draft") or not is_answer:
             return sink
         language = self._permissions.get_language(message)
         return guard_words(self._dispatcher.context.settings.outgoing, message.key.platform, language, sink)

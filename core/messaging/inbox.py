@@ -119,8 +119,6 @@ class Inbox:
                 return
             is_accepted = await self._journal.record_edit(message)
             _log.debug("message.edited", message=message.id, in_time=is_accepted)
-            if is_accepted:
-                await self.drafts.note_edit(message)
         elif await self._event_limit.admits(message) and await self._journal.record_message(
             message, is_bound=is_bound(adapter, message)
         ):

@@ -5,12 +5,13 @@ A draft is the unfinished row of its question. Posted, it is delivered like any 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, select, update
+from sqlalchemy import ColumnElement, Row, Text, cast, select, update
 
 from core.runtime.tasks import uncancellable
 from core.storage.engine import Repository
@@ -46,6 +47,15 @@ class DraftRepository(Repository):
         """Return the draft of a question, or None where none waits."""
         conditions = (messages.c[name] == value for name, value in identity_values(question).items())
         return next(iter(await self._find(*conditions)), None)
+
+    async def get_notices(self) -> Mapping[int, set[str]]:
+        """Return the ids of what the team was told, by the numbers of the drafts that wait."""
+        waiting = select(cast(messages.c.number, Text)).filter_by(state=DRAFTED)
+        query = select(messages.c.id, messages.c.root_id).filter_by(purpose="draft")
+        notices = defaultdict[int, set[str]](set)
+        for row in await self._database.fetch_all(query.where(messages.c.root_id.in_(waiting))):
+            notices[int(row.root_id)].add(row.id)
+        return notices
 
     async def approve(self, draft: Draft, reply: Reply, entry: AuditEntry) -> bool:
         """Leave a reply to be delivered in place of a draft; return False if something was decided before."""

@@ -61,7 +61,7 @@ ERASE_BATCH_SIZE = 200
 MAX_TITLE_CHARS = 200
 MAX_KNOWN_TITLES = 10_000
 _TURN_COLUMNS = ("text", "author", "author_id", "reply", "image_description", "visible_sources")
-_DELIVERED_NAMES = ("image_description", "failure")
+_DELIVERED_NAMES = ("image_description", "failure", "is_extractive", "found_nothing")
 _MESSAGE_COLUMNS = (
     "id",
     "bot",
@@ -461,17 +461,23 @@ def to_message(row: ResultRow[Any]) -> Message:
 
 def to_delivery(reply: Reply, parts: Mapping[int, str]) -> dict[str, Any]:
     """Return a reply that is to be delivered, and the ids of its further parts, as a row keeps them."""
-    citations = [asdict(citation) for citation in reply.citations]
-    values = {"text": reply.text, "citations": citations, "trace": reply.trace.to_json()}
+    values = {
+        "text": reply.text,
+        "citations": [asdict(citation) for citation in reply.citations],
+        "nearest_pages": [asdict(page) for page in reply.nearest_pages],
+        "trace": reply.trace.to_json(),
+    }
     parts_by_number = {str(number): part_id for number, part_id in parts.items()}
     return {**values, **{name: getattr(reply, name) for name in _DELIVERED_NAMES}, "parts": parts_by_number}
 
 
 def read_delivery(values: Mapping[str, Any]) -> Reply:
-    """Return the reply that `to_delivery` made these values of."""
+    """Return the reply that `to_delivery` made these values of, also an earlier version's."""
     citations = tuple(Citation(**item) for item in values["citations"])
-    optional_values = {name: values[name] for name in _DELIVERED_NAMES}
-    return Reply(values["text"], citations, trace=trace_from_json(values["trace"]), **optional_values)
+    pages = tuple(Citation(**item) for item in values.get("nearest_pages", ()))
+    optional_values = {name: values[name] for name in _DELIVERED_NAMES if name in values}
+    trace = trace_from_json(values["trace"])
+    return Reply(values["text"], citations, trace=trace, nearest_pages=pages, **optional_values)
 
 
 def get_skip_values(skip: Skip) -> dict[str, Any]:

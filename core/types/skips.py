@@ -66,6 +66,7 @@ class SkipReason(Enum):
     DELETED = "deleted", "the question was deleted before it was answered"
     DRAFTS_GO_NOWHERE = "switched_off", "no chat for drafts is configured (gate.drafts_to), or it is this one"
     DRAFTS_SEEN_BY_OTHERS = "switched_off", "the chat for drafts may not see all that this chat may (audience)"
+    DRAFTS_NOT_IN_CLOSED_PLACES = "switched_off", "a question in a closed thread, or for followers, gets no draft"
     DRAFT_DROPPED = "draft_dropped", "the team dropped the draft"
     DRAFT_FORGOTTEN = "deleted", "what it was about is forgotten"
     DRAFT_EXPIRED = "too_late", "the team did not decide about the draft within {hours:g} h"

@@ -117,12 +117,14 @@ class FeedbackHandler:
 
     async def _apply_press(self, adapter: Adapter, press: Message) -> _PressResult:
         answer = await self._repository.find_answer(press)
-        if answer and (reaction := read_reaction(press)):
+        is_notice = answer is not None and answer.question.origin.purpose == "draft"
+        reaction = read_reaction(press)
+        if answer and reaction and not is_notice:
             return await self._apply_reaction(press, answer, *reaction)
-        if answer is None or press.text not in CHOICES:
+        if answer is None or press.text not in CHOICES or (is_notice and press.text not in DRAFT_CHOICES):
             texts = messages_for("")
             return _PressResult(texts.unknown_answer, skip(SkipReason.NOTHING_TO_RATE), is_rejected=True)
-        if answer.question.origin.purpose == "draft" or press.text in DRAFT_CHOICES:
+        if press.text in DRAFT_CHOICES:
             return await self._decide_draft(adapter, press, answer.question.origin.root_id)
         texts = messages_for(detect_language(answer.question.text))
         if press.text == RETRY:
@@ -141,10 +143,9 @@ class FeedbackHandler:
         return _PressResult(_format_rating(rating, reason, texts) + reason_prompt, outcome, buttons)
 
     async def _decide_draft(self, adapter: Adapter, press: Message, number: str) -> _PressResult:
-        command = press.text if press.text in DRAFT_CHOICES else ""
         outcome = skip(SkipReason.RATED, question=f"draft {number}", rating=press.text)
         try:
-            text = await self._give_command(replace(press, command=command, text=number), adapter)
+            text = await self._give_command(replace(press, command=press.text, text=number), adapter)
         except UsageError as error:
             return _PressResult(str(error), outcome, is_rejected=True)
         return _PressResult(text, outcome)

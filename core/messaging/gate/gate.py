@@ -214,7 +214,9 @@ class Gate:
         if answer_count < limit:
             return decision
         notice = limit_notice(message, self._permissions.get_language(message), limit)
-        if message.addressed and not await self._history.was_told(message, notice, LOOP_WINDOW_S):
+        # Where a team decides, nobody is told of a limit to answers that nobody saw.
+        is_draft = is_ask_command(message.command) and self.chat_policy.mode(message) == "draft"
+        if message.addressed and not is_draft and not await self._history.was_told(message, notice, LOOP_WINDOW_S):
             return GateDecision(True, canned_reply=notice)
         _log.warning("gate.answer_loop", chat=get_chat_name(message), author_id=message.author_id, answers=answer_count)
         return _skip(skip(SkipReason.ANSWER_LOOP, count=answer_count))
@@ -307,7 +309,9 @@ class Gate:
     def _delayed(self, message: Message, canned_reply: str = "", doubt: Doubt | None = None) -> GateDecision:
         age_s = (datetime.now(UTC) - message.sent_at).total_seconds()
         wait_s = max(0.0, self._gate_settings.wait_s - max(0.0, age_s))
-        return GateDecision(True, canned_reply=canned_reply, is_unprompted=True, wait_s=wait_s, doubt=doubt)
+        # A team decides about whole answers, not about the offer of one.
+        shown_reply = "" if self.chat_policy.mode(message) == "draft" else canned_reply
+        return GateDecision(True, canned_reply=shown_reply, is_unprompted=True, wait_s=wait_s, doubt=doubt)
 
     def _cooldown_reason(self, message: Message, recent_messages: Sequence[HistoryMessage]) -> Skip | None:
         cooldown_s = self._gate_settings.cooldown_s

@@ -67,8 +67,13 @@ def dialogue_reason(message: Message, recent_messages: Sequence[HistoryMessage])
     return None
 
 
-def answered_meanwhile_reason(message: Message, recent_messages: Sequence[HistoryMessage]) -> SkipReason | None:
-    """Return a reason when, since the question, a human replied or the asker took it back."""
+def answered_meanwhile_reason(
+    message: Message, recent_messages: Sequence[HistoryMessage], *, is_certain: bool = False
+) -> SkipReason | None:
+    """Return a reason when, since the question, a human replied or the asker took it back.
+
+    With `is_certain`, only who replies to the asker or mentions them does; else also who seems to.
+    """
     for other in recent_messages:
         if not other.is_later or other.thread not in (get_thread(message), message.id):
             continue
@@ -76,7 +81,7 @@ def answered_meanwhile_reason(message: Message, recent_messages: Sequence[Histor
             # "Does it work on Windows?" is a further question.
             if is_resolution(other.text) and question_score(other.text) < QUESTION_THRESHOLD:
                 return SkipReason.TAKEN_BACK
-        elif other.reply_to == message.id or _mentions(other, message) or _may_be_answer(other):
+        elif other.reply_to == message.id or _mentions(other, message) or (not is_certain and _may_be_answer(other)):
             return SkipReason.HUMAN_REPLIED
     return None
 

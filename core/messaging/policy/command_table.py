@@ -23,6 +23,8 @@ ArgumentKind = Literal["text", "choice", "source", "integer", "number"]
 
 CONFIGURED_VALUE = "default"
 CALIBRATED_VALUE = "auto"
+# What an integer of every database holds.
+MAX_NUMBER = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,8 @@ def parse_value(argument: Argument, word: str, usage: str, texts: Messages) -> s
         raise UsageError(texts.choice_expected.format(name=argument.name, choices=choices_text, usage=usage))
     if argument.kind in ("integer", "number") and not _is_within(argument, word):
         template = texts.whole_number_expected if argument.kind == "integer" else texts.number_expected
-        has_bounds = argument.min_value is not None
-        bounds = texts.bounds.format(min=f"{argument.min_value:g}", max=f"{argument.max_value:g}") if has_bounds else ""
+        limits = [f"{limit:.10g}" for limit in (argument.min_value, argument.max_value) if limit is not None]
+        bounds = texts.bounds.format(min=limits[0], max=limits[-1]) if len(limits) == 2 else ""
         choices = "".join(texts.or_choice.format(choice=choice) for choice in argument.choices)
         raise UsageError(template.format(name=argument.name, bounds=bounds, choices=choices, usage=usage))
     return word
@@ -137,7 +139,7 @@ class Command:
         return f"/{self.name}" if self.owner_only_values and role != "owner" else self.usage
 
 
-_DRAFT_NUMBER = Argument("number", kind="integer", is_required=True, min_value=1)
+_DRAFT_NUMBER = Argument("number", kind="integer", is_required=True, min_value=1, max_value=MAX_NUMBER)
 _TABLE = (
     Command("ask", arguments=(Argument("question", is_required=True),), is_ephemeral=False),
     Command("help"),
@@ -200,7 +202,7 @@ _TABLE = (
         required_role="admin",
         arguments=(
             Argument("action", kind="choice", choices=("list", "approve", "reject", "edit")),
-            Argument("number", kind="integer", min_value=1),
+            Argument("number", kind="integer", min_value=1, max_value=MAX_NUMBER),
             Argument("text"),
         ),
     ),

@@ -11,20 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 
 from bots.daemon.posting import find_draft_errors
 from core.catalogue import ENGLISH
 from core.messaging.drafts import MAX_HOURS
-from core.messaging.feedback.rating_buttons import get_rating_buttons, to_press
+from core.messaging.feedback.rating_buttons import get_rating_buttons, to_press, to_reaction
 from core.messaging.inbox import Inbox
 from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.settings import Settings
+from core.storage.drafts import DraftRepository
 from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
 from core.storage.overrides import Audit
-from core.storage.tables import messages
-from core.types import DROP, POST, Button, Citation, ConversationKey, Message, Question, Reply, SkipReason
+from core.storage.tables import feedback, messages
+from core.types import DROP, POST, Button, Citation, ConversationKey, Message, Question, Reply, SkipReason, ThreadState
 from core.types.replies import Trace
 from tests.support.fixtures import settings
 from tests.support.wiring import make_processor
@@ -95,22 +96,24 @@ class PostingAdapter(Adapter):
         return None
 
 
-async def answer(question: Question, sink: Sink) -> Reply:
-    await sink.open()
-    reply = Reply("With pip [1].", CITED, trace=Trace(question.text, "single", ("docs",), {}))
-    await sink.finish(reply)
-    return reply
+REPLY = Reply("With pip [1].", CITED, trace=Trace("install", "single", ("docs",), {}))
 
 
 class Team:
     """A bot whose answers in one chat a team decides about."""
 
-    def __init__(self, journal: Journal, **changes: Any) -> None:
+    def __init__(self, journal: Journal, reply: Reply = REPLY, **changes: Any) -> None:
         self.journal = journal
+        self.reply = reply
         self.settings: Settings = settings(**{**CONFIGURED, **changes})
         self.adapter = PostingAdapter()
-        self.inbox: Inbox = make_processor(self.settings, journal, answer)
+        self.inbox: Inbox = make_processor(self.settings, journal, self._answer)
         self.receive = self.inbox.handler_for(self.adapter)
+
+    async def _answer(self, _: Question, sink: Sink) -> Reply:
+        await sink.open()
+        await sink.finish(self.reply)
+        return self.reply
 
     async def say(self, text: str, key: ConversationKey = ASKED, author: str = ANN, **changes: Any) -> Message:
         message = Message(str(next(NUMBERS)), key, author, "Ann", text, datetime.now(UTC), addressed=True)
@@ -132,6 +135,11 @@ class Team:
     async def get_row(self, message: Message) -> Any:
         query = select(messages).filter_by(platform=message.key.platform, chat=message.key.chat, id=message.id)
         return await self.journal.database.fetch_first(query)
+
+    async def count_inserts(self) -> int:
+        row = await self.journal.database.fetch_first(select(func.max(messages.c.number)))
+        assert row
+        return int(row[0])
 
     def posts(self, key: ConversationKey = ASKED) -> list[Post]:
         return [post for post in self.adapter.posts if post.message.key.chat == key.chat]
@@ -200,6 +208,22 @@ async def test_a_reply_with_other_words_and_edit_post_these(journal: Journal) ->
     assert "Carl" not in repr(entries)
 
 
+async def test_a_posted_draft_keeps_what_it_lacks_and_own_words_lack_nothing(journal: Journal) -> None:
+    poor = replace(REPLY, is_extractive=True, found_nothing=True, nearest_pages=CITED)
+    team = Team(journal, reply=poor, handoff={"when": ["nothing_found"], "people": ["telegram:7"]})
+    first = await team.ask()
+    draft = await DraftRepository(journal.database).find(first)
+    assert draft
+    assert (draft.reply.is_extractive, draft.reply.nearest_pages) == (True, CITED)
+    await team.decide("edit", f"{first} Ask Carl.")
+    assert team.texts() == ["Ask Carl."]
+    second = await team.ask()
+    await team.decide(POST, second)
+    assert "your help" in team.texts()[-1]
+    query = select(messages.c.detail).filter(messages.c.number.in_((first, second))).order_by(messages.c.number)
+    assert [row.detail for row in await journal.database.fetch_all(query)] == ["", "nothing_found"]
+
+
 async def test_a_reply_to_the_draft_needs_no_number(journal: Journal) -> None:
     team = Team(journal)
     await team.ask()
@@ -235,12 +259,33 @@ async def test_only_admins_of_the_teams_chat_decide_and_only_there(journal: Jour
     assert outcomes == [("refused", "7")] * 2
 
 
+@pytest.mark.parametrize("number", ["1.5", "abc", "0", "99999999999"])
+async def test_what_is_no_number_of_a_draft_is_said(journal: Journal, number: str) -> None:
+    team = Team(journal)
+    for command in (POST, DROP, "edit"):
+        assert "a whole number from 1 to 2147483647" in await team.decide(command, number)
+
+
 async def test_words_that_never_leave_are_not_posted_by_an_edit(journal: Journal) -> None:
     team = Team(journal, outgoing={"words": ["quoll"]})
     number = await team.ask()
     assert "outgoing.words.0" in await team.decide("edit", f"{number} Ask the quoll.")
     assert team.texts() == []
     await team.decide(POST, number)
+    assert team.texts() == ["With pip [1]."]
+
+
+async def test_a_question_with_words_that_never_leave_can_be_decided_about(journal: Journal) -> None:
+    team = Team(journal, outgoing={"words": ["quoll"]})
+    question = await team.say("How do I install the quoll?")
+    [notice] = team.posts(TEAM)
+    for part in ("outgoing.words.0", "With pip [1]."):
+        assert part in notice.reply.text
+    await team.receive(replace(question, text="How do I remove the quoll?", is_edit=True))
+    await team.inbox.drafts.sweep()
+    await team.inbox.join()
+    assert all("quoll" not in text for text in team.texts(TEAM))
+    await team.decide(POST, "", reply_to=notice.id)
     assert team.texts() == ["With pip [1]."]
 
 
@@ -305,8 +350,10 @@ async def test_what_people_say_meanwhile_is_noted_once(
     journal: Journal, text: str, author: str, reason: SkipReason
 ) -> None:
     team = Team(journal)
-    number = await team.ask()
-    await team.say(text, author=author, addressed=False)
+    question = await team.say("How do I install it?")
+    number = (await team.get_row(question)).number
+    await team.say("We all like it here very much.", author="8", addressed=False)
+    await team.say(text, author=author, addressed=False, reply_to=question.id)
     for _ in range(2):
         await team.inbox.drafts.sweep()
         await team.inbox.join()
@@ -316,9 +363,17 @@ async def test_what_people_say_meanwhile_is_noted_once(
 async def test_an_edited_question_is_noted_and_is_what_counts(journal: Journal) -> None:
     team = Team(journal)
     question = await team.say("How do I install it?")
-    await team.receive(replace(question, text="How do I remove it?", is_edit=True))
-    await team.inbox.join()
-    assert "How do I remove it?" in team.texts(TEAM)[1]
+    for text in ("How do I move it?", "How do I remove it?"):
+        await team.receive(replace(question, text=text, is_edit=True))
+    last_number = await team.count_inserts()
+    for _ in range(3):
+        await team.inbox.drafts.sweep()
+        await team.inbox.join()
+    assert await team.count_inserts() == last_number + 1
+    [_, note] = team.posts(TEAM)
+    assert "How do I remove it?" in note.reply.text
+    await team.say("Thanks, leave it.", TEAM, BOSS, reply_to=note.id)
+    assert team.texts() == []
     await team.decide(POST, "", reply_to=team.posts(TEAM)[1].id)
     assert await team.get_labels() == [("How do I remove it?", True)]
 
@@ -342,11 +397,54 @@ async def test_the_team_has_to_see_what_the_chat_may_see(journal: Journal, tmp_p
         assert await team.get_reason(number) == ("silent", SkipReason.DRAFTS_SEEN_BY_OTHERS.text)
 
 
+async def test_what_is_asked_in_a_closed_place_is_not_shown_to_the_team(journal: Journal) -> None:
+    team = Team(journal)
+    number = await team.ask(thread_state=ThreadState(is_restricted=True))
+    assert team.adapter.posts == []
+    assert await team.get_reason(number) == ("silent", SkipReason.DRAFTS_NOT_IN_CLOSED_PLACES.text)
+
+
 async def test_commands_are_answered_where_they_are_given(journal: Journal) -> None:
     team = Team(journal)
     await team.say("", command="help")
     assert len(team.posts()) == 1
     assert team.posts(TEAM) == []
+
+
+async def test_too_many_questions_and_an_empty_one_make_no_drafts(journal: Journal) -> None:
+    team = Team(journal, gate={**CONFIGURED["gate"], "answers_in_10_min": 1})
+    await team.ask()
+    number = await team.ask()
+    assert (len(team.posts(TEAM)), team.texts()) == (1, [])
+    assert await team.get_reason(number) == ("silent", SkipReason.ANSWER_LOOP.text.format(count=1))
+    await team.say("", command="ask", author="8")
+    assert (len(team.posts(TEAM)), len(team.texts())) == (1, 1)
+
+
+async def test_a_reaction_below_a_notice_rates_nothing(journal: Journal) -> None:
+    team = Team(journal)
+    await team.ask()
+    [notice] = team.posts(TEAM)
+    press = Message(str(next(NUMBERS)), TEAM, BOSS, BOSS, "", datetime.now(UTC))
+    reaction = to_reaction(press, "\N{THUMBS UP SIGN}", notice.id)
+    assert reaction
+    await team.receive(reaction)
+    await team.inbox.join()
+    assert await journal.database.fetch_all(select(feedback)) == []
+
+
+@pytest.mark.parametrize(
+    ("target", "changes"),
+    [(None, {}), ("telegram:-100", {}), ("telegram:-200", {"private": True}), ("telegram:-200", {})],
+)
+async def test_drafts_begin_only_where_a_team_gets_them(
+    journal: Journal, target: str | None, changes: dict[str, Any]
+) -> None:
+    team = Team(journal, gate={"mode": "mention", "drafts_to": target})
+    await team.say("draft", ASKED, BOSS, command="mode", **changes)
+    [text] = team.texts()
+    is_possible = target == "telegram:-200" and not changes
+    assert (text == ENGLISH.mode_draft_impossible) is not is_possible
 
 
 async def test_a_paused_chat_gets_no_draft_posted(journal: Journal) -> None:
@@ -375,6 +473,10 @@ async def test_who_forgets_takes_back_the_draft(journal: Journal) -> None:
         ({}, ""),
         ({"gate": {"mode": "draft"}}, "nobody gets the drafts"),
         ({"chats": {}}, "whose own mode is draft"),
+        (
+            {"gate": {"mode": "draft", "drafts_to": "telegram:-200", "chats": ["telegram:-100"]}},
+            "not among gate.chats",
+        ),
         ({"gate": {"mode": "draft", "drafts_to": "slack:C1"}}, "there is no slack bot"),
         ({"gate": {"mode": "auto"}, "chats": {"telegram:-5": {"mode": "draft"}}}, "chats.telegram:-5.mode is draft"),
     ],
