@@ -30,6 +30,7 @@ from core.observability.logs import get_logger
 from core.ports import Adapter
 from core.storage.chat_history import ChatHistory
 from core.storage.drafts import Draft, DraftRepository
+from core.storage.feedback import FeedbackRepository
 from core.storage.message_lookup import MessageLookup
 from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings, get_chat_name, new_entry
@@ -146,6 +147,7 @@ class Drafts:
         entry = new_entry(command, "changed", f"draft {number}", "waiting", DECISIONS[message.command])
         if message.command == DROP:
             is_decided = await self._repository.drop(draft, skip(SkipReason.DRAFT_DROPPED), entry)
+            await FeedbackRepository(self.journal.database).evict_cached_reply(draft.question)
         else:
             reply = draft.reply if message.command == POST else _replace_text(draft.reply, arguments["text"])
             if reason := await self._find_fault(draft, reply, texts, is_edited=message.command == EDIT):

@@ -37,7 +37,7 @@ _COLUMN_NAMES = (
     "is_by_bot",
     "in_main_chat",
 )
-_ANSWERING_STATES = ("answering", "sending", "answered")
+_ANSWERING_STATES = ("answering", "sending", DRAFTED, "answered")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class ChatHistory(Repository):
         is_for_question = columns.command.in_(ASK_COMMANDS)
         query = _select_newest(message, "id").where(
             columns.author_id == message.author_id,
-            columns.state.in_((*_ANSWERING_STATES, DRAFTED, "failed")),
+            columns.state.in_((*_ANSWERING_STATES, "failed")),
             within_last(columns.received_at, seconds),
             columns.id != message.id,
             columns.purpose.not_in(PAGE_PURPOSES),

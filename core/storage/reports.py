@@ -18,7 +18,7 @@ from core.storage.chat_history import is_readable_from, is_user_message
 from core.storage.details import UNSURE_SILENCES, WEAK_ANSWERS
 from core.storage.engine import Repository
 from core.storage.messages import UNFINISHED_STATES, to_message
-from core.storage.tables import chats, feedback, messages
+from core.storage.tables import DRAFTED, chats, feedback, messages
 from core.types import ASK_COMMANDS, DOWN, UP, Message
 
 Outcome = Literal["questions", "answered", "unanswered", "failed", "waiting", "silent", "all"]
@@ -251,7 +251,7 @@ def _outcome_conditions(outcome: Outcome) -> Sequence[ColumnElement[bool]]:
         "answered": [columns.state == "answered"],
         "unanswered": is_unanswered,
         "failed": [columns.state == "failed"],
-        "waiting": [columns.state.in_(UNFINISHED_STATES)],
+        "waiting": [columns.state.in_((*UNFINISHED_STATES, DRAFTED))],
         "silent": [columns.state == "silent"],
     }
     return [and_(is_question, condition) for condition in conditions[outcome]]

@@ -20,6 +20,7 @@ from core.messaging.feedback.rating_buttons import get_rating_buttons, to_press,
 from core.messaging.inbox import Inbox
 from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.settings import Settings
+from core.storage.chat_history import ChatHistory
 from core.storage.drafts import DraftRepository
 from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
@@ -193,6 +194,15 @@ async def test_what_is_dropped_is_never_posted(journal: Journal) -> None:
     assert team.texts() == []
     assert await team.get_reason(number) == ("silent", SkipReason.DRAFT_DROPPED.text)
     assert await team.get_labels() == [("How do I install it?", False)]
+
+
+async def test_a_draft_begins_the_cooldown_of_the_chat(journal: Journal) -> None:
+    team = Team(journal)
+    question = await team.say("How do I install it?")
+    await journal.database.write(update(messages).filter_by(id=question.id).values(addressed=False))
+    later = replace(question, id="later")
+    [message] = await ChatHistory(journal.database).get_recent_messages(later, 60)
+    assert message.has_unprompted_answer
 
 
 async def test_a_reply_with_other_words_and_edit_post_these(journal: Journal) -> None:
