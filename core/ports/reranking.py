@@ -12,5 +12,5 @@ class Reranker(Protocol):
     """Orders the passages of several searches by relevance to one query."""
 
     async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
-        """Return all passages, best first, with comparable scores."""
+        """Return the passages best first, with comparable scores. A model may leave out what it does not name."""
         ...
