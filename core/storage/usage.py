@@ -13,7 +13,7 @@ from sqlalchemy import Column, ColumnElement, String, Table, case, cast, func, i
 from core.runtime.tasks import uncancellable
 from core.storage.chat_history import is_user_message
 from core.storage.engine import Repository
-from core.storage.tables import answers, chat_values, messages, spending
+from core.storage.tables import DRAFTED, answers, chat_values, messages, spending
 from core.types import ASK_COMMANDS, Question
 
 # The last two are no answers: a model was asked whether to speak, or whether it is there (`kimas check --live`).
@@ -27,7 +27,7 @@ MAX_NAME_CHARS = 128
 # Their traces are read for the hits of sources.
 MAX_HIT_ANSWERS = 500
 ChatFilter = tuple[str, str] | None
-PENDING_STATES = ("received", "answering", "sending")
+PENDING_STATES = ("received", "answering", "sending", DRAFTED)
 # So much of a time's text, YYYY-MM-DD HH:M, is ten minutes: fine enough to find the local day of every time zone.
 TEN_MINUTE_CHARS = 15
 _COUNTED_COLUMNS = ("estimated", "head_starts", "head_starts_kept")

@@ -26,6 +26,7 @@ from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
 from core.storage.overrides import Audit
 from core.storage.tables import feedback, messages
+from core.storage.usage import StatisticsRepository
 from core.types import DROP, POST, Button, Citation, ConversationKey, Message, Question, Reply, SkipReason, ThreadState
 from core.types.replies import Trace
 from tests.support.fixtures import settings
@@ -203,6 +204,7 @@ async def test_a_draft_begins_the_cooldown_of_the_chat(journal: Journal) -> None
     later = replace(question, id="later")
     [message] = await ChatHistory(journal.database).get_recent_messages(later, 60)
     assert message.has_unprompted_answer
+    assert await StatisticsRepository(journal.database).count_pending() == 1
 
 
 async def test_a_reply_with_other_words_and_edit_post_these(journal: Journal) -> None:
