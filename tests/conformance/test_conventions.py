@@ -53,7 +53,7 @@ async def test_help_spells_commands_as_they_are_given_here(bot: Bot) -> None:
     channel = bot.private()
     await bot.command(channel, "help")
     [message] = bot.messages(channel)
-    spelled = {"telegram": r"^• /sources ", "discord": r"</sources:8\d+>", "slack": r"`/kimas sources "}
+    spelled = {"telegram": r"^• /sources\b", "discord": r"</sources:8\d+>", "slack": r"`/kimas sources\b"}
     text = message.text if bot.platform == "console" else message.raw
     assert re.search(spelled.get(bot.platform, "/sources"), text, re.MULTILINE)
 

@@ -460,7 +460,7 @@ async def test_where_there_are_no_forms_the_same_is_said_in_words(start: Start) 
     key = ConversationKey("slack", "C1")
     message = Message("1", key, OWNER, "Boss", "", datetime.now(UTC), addressed=True, command="settings")
     assert (await bot.dispatcher.dispatch(message, None)).splitlines() == [
-        "- When I speak in this chat: As configured (mention). `/mode default|off|mention|auto`",
+        "- When I speak in this chat: As configured (mention). `/mode default|off|mention|auto|draft`",
         "- How sure I must be to speak unprompted: 0.8. `/threshold VALUE` "
         "(0 to 1, or default for the configured value (0.5))",
         "- docs: used for answers: On. `/sources on|off docs`",

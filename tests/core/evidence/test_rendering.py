@@ -146,7 +146,8 @@ def test_every_fence_of_our_prompts_is_broken_in_data() -> None:
     tags = {
         tag
         for file in (ROOT / "core").rglob("*.py")
-        if file.name != "evidence.py"
+        # What reads markup writes no prompt.
+        if file.name != "evidence.py" and "markup" not in file.parts
         for tag in re.findall(r"</(\w+)>\\?n?", file.read_text("utf-8"))
     }
     assert {"passage", "evidence", "question", "conversation", "answer", "searches"} <= tags | {"passage"}
