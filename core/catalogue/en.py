@@ -120,6 +120,7 @@ class English(PlatformTexts):
         "{post} posts it, {drop} does not. A reply with other words posts these."
     )
     draft_note = "Draft {number}: {note}."
+    draft_lost = "it was not posted: {reason}"
     draft_question_edited = "the question is now {question}"
     draft_unknown = "There is no draft {number} here that waits for a decision."
     draft_blocked = "Draft {number} cannot be posted: {reason}."

@@ -106,6 +106,7 @@ class Chinese(ChinesePlatformTexts, English):
         "{post} 发出，{drop} 放弃。用别的话回复，则发出你的话。"
     )
     draft_note = "草稿 {number}：{note}。"
+    draft_lost = "没有发出：{reason}"
     draft_question_edited = "问题改成了 {question}"
     draft_unknown = "这里没有等待决定的草稿 {number}。"
     draft_blocked = "草稿 {number} 不能发出：{reason}。"

@@ -100,13 +100,13 @@ class Drafts:
         return DraftSink(delivery, partial(self._keep, question, opinion))
 
     async def sweep(self) -> None:
-        """Close what waited too long; tell the team of what it does not know yet, and of whom people have answered.
+        """Close what waited too long; tell the team what it does not know yet: drafts, answers of people, failures.
 
         An error of the database is only logged.
         """
         try:
             await self.live.load()
-            notices = await self._repository.get_notices()
+            notices = await self._repository.get_notices(2 * timedelta(hours=MAX_HOURS))
             for draft in await self._repository.get_waiting():
                 if datetime.now(UTC) - draft.drafted_at > timedelta(hours=MAX_HOURS):
                     await self._repository.drop(draft, skip(SkipReason.DRAFT_EXPIRED, hours=MAX_HOURS))
@@ -117,6 +117,8 @@ class Drafts:
                 else:
                     await self._note_edit(draft, known_ids)
                 await self._note_replies(draft, known_ids)
+            for draft, reason in await self._repository.get_lost(notices):
+                await self._note_lost(draft, reason, notices[draft.number])
         except StoreError as error:
             _log.error("drafts.not_swept", error=str(error))
 
@@ -146,8 +148,8 @@ class Drafts:
         command = replace(message, text=str(number))
         entry = new_entry(command, "changed", f"draft {number}", "waiting", DECISIONS[message.command])
         if message.command == DROP:
-            is_decided = await self._repository.drop(draft, skip(SkipReason.DRAFT_DROPPED), entry)
-            await FeedbackRepository(self.journal.database).evict_cached_reply(draft.question)
+            if is_decided := await self._repository.drop(draft, skip(SkipReason.DRAFT_DROPPED), entry):
+                await FeedbackRepository(self.journal.database).evict_cached_reply(draft.question)
         else:
             reply = draft.reply if message.command == POST else _replace_text(draft.reply, arguments["text"])
             if reason := await self._find_fault(draft, reply, texts, is_edited=message.command == EDIT):
@@ -206,6 +208,10 @@ class Drafts:
         recent_messages = await history.get_recent_messages(draft.question, age.total_seconds())
         if reason := answered_meanwhile_reason(draft.question, recent_messages, is_certain=True):
             await self._note(draft, reason.name, lambda _: _get_texts(draft).skip_reasons[reason.name], known_ids)
+
+    async def _note_lost(self, draft: Draft, reason: str, known_ids: Container[str]) -> None:
+        text = _get_texts(draft).draft_lost.format(reason=reason)
+        await self._note(draft, f"lost {reason}", lambda adapter: self._hide(draft, adapter, text), known_ids)
 
     async def _note(self, draft: Draft, key: str, write: Callable[[Adapter], str], known_ids: Container[str]) -> None:
         """Tell the team something about a draft, once for a key."""

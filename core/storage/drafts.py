@@ -6,19 +6,21 @@ A draft is the unfinished row of its question. Posted, it is delivered like any 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Text, cast, select, update
+from sqlalchemy import ColumnElement, Row, select, update
 
 from core.runtime.tasks import uncancellable
 from core.storage.engine import Repository
 from core.storage.messages import get_skip_values, read_delivery, to_delivery, to_message
 from core.storage.overrides import AuditEntry, write_entry
 from core.storage.tables import DRAFTED, identity_values, messages
-from core.types import Message, Reply, Skip
+from core.types import Message, Reply, Skip, SkipReason
+
+NOT_TO_BE_POSTED = (SkipReason.DRAFT_DROPPED.name, SkipReason.DRAFT_EXPIRED.name, SkipReason.DRAFT_FORGOTTEN.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +50,19 @@ class DraftRepository(Repository):
         conditions = (messages.c[name] == value for name, value in identity_values(question).items())
         return next(iter(await self._find(*conditions)), None)
 
-    async def get_notices(self) -> Mapping[int, set[str]]:
-        """Return the ids of what the team was told, by the numbers of the drafts that wait."""
-        waiting = select(cast(messages.c.number, Text)).filter_by(state=DRAFTED)
+    async def get_notices(self, max_age: timedelta) -> Mapping[int, set[str]]:
+        """Return the ids of what the team was told in the last time, by the numbers of the drafts."""
         query = select(messages.c.id, messages.c.root_id).filter_by(purpose="draft")
         notices = defaultdict[int, set[str]](set)
-        for row in await self._database.fetch_all(query.where(messages.c.root_id.in_(waiting))):
+        for row in await self._database.fetch_all(query.where(messages.c.received_at > datetime.now(UTC) - max_age)):
             notices[int(row.root_id)].add(row.id)
         return notices
+
+    async def get_lost(self, numbers: Collection[int]) -> Sequence[tuple[Draft, str]]:
+        """Return those of some drafts that the team let be posted and that could not be, with the reason."""
+        query = select(messages).where(messages.c.number.in_(numbers), messages.c.state.in_(("failed", "silent")))
+        rows = await self._database.fetch_all(query.order_by(messages.c.number))
+        return [(_to_draft(row, Reply("")), row.reason) for row in rows if not _is_decided_away(row)]
 
     async def approve(self, draft: Draft, reply: Reply, entry: AuditEntry) -> bool:
         """Leave a reply to be delivered in place of a draft; return False if something was decided before."""
@@ -84,8 +91,12 @@ class DraftRepository(Repository):
 
     async def _find(self, *conditions: ColumnElement[bool]) -> Sequence[Draft]:
         query = select(messages).filter_by(state=DRAFTED).where(*conditions).order_by(messages.c.number)
-        return [_to_draft(row) for row in await self._database.fetch_all(query)]
+        return [_to_draft(row, read_delivery(row.delivery)) for row in await self._database.fetch_all(query)]
 
 
-def _to_draft(row: Row[*tuple[Any, ...]]) -> Draft:
-    return Draft(row.number, to_message(row), read_delivery(row.delivery), row.visible_sources, row.settled_at)
+def _to_draft(row: Row[*tuple[Any, ...]], reply: Reply) -> Draft:
+    return Draft(row.number, to_message(row), reply, row.visible_sources, row.settled_at)
+
+
+def _is_decided_away(row: Row[*tuple[Any, ...]]) -> bool:
+    return (row.trace or {}).get("skip") in NOT_TO_BE_POSTED

@@ -15,6 +15,7 @@ from sqlalchemy import func, select, update
 
 from bots.daemon.posting import find_draft_errors
 from core.catalogue import ENGLISH
+from core.errors import PlatformError
 from core.messaging.drafts import MAX_HOURS
 from core.messaging.feedback.rating_buttons import get_rating_buttons, to_press, to_reaction
 from core.messaging.inbox import Inbox
@@ -69,6 +70,8 @@ class PostingSink(Sink):
         return None
 
     async def finish(self, reply: Reply) -> None:
+        if self.message.key.chat == self.adapter.refusing_chat:
+            raise PlatformError("the chat is closed to the bot")
         await self.delivery.mark_posting()
         post = Post(f"r{next(NUMBERS)}", self.message, reply, get_rating_buttons(self.message, reply))
         self.adapter.posts.append(post)
@@ -84,6 +87,7 @@ class PostingAdapter(Adapter):
 
     name: str = "telegram"
     posts: list[Post] = field(default_factory=list)
+    refusing_chat: str = ""
 
     async def open(self) -> None:
         return None
@@ -467,6 +471,23 @@ async def test_a_paused_chat_gets_no_draft_posted(journal: Journal) -> None:
     await team.say("", ASKED, BOSS, command="resume")
     await team.decide(POST, number)
     assert team.texts()[-1] == "With pip [1]."
+
+
+async def test_the_team_is_told_once_what_was_not_posted(journal: Journal) -> None:
+    team = Team(journal)
+    number = await team.ask()
+    dropped_number = await team.ask("How do I remove it?")
+    team.adapter.refusing_chat = ASKED.chat
+    assert await team.decide(POST, number) == ENGLISH.draft_decisions[POST].format(number=number)
+    await team.decide(DROP, dropped_number)
+    assert (await team.get_reason(number))[0] == "failed"
+    for _ in range(3):
+        await team.inbox.drafts.sweep()
+        await team.inbox.join()
+    assert team.texts() == []
+    [note] = [text for text in team.texts(TEAM) if "was not posted" in text]
+    assert note.startswith(f"Draft {number}: it was not posted: ")
+    assert "the chat is closed to the bot" in note
 
 
 async def test_who_forgets_takes_back_the_draft(journal: Journal) -> None:
