@@ -38,12 +38,6 @@ _QUANTITY = re.compile(
 _CHINESE_QUANTITY = re.compile(
     rf"((?<!\d)\d++(?:\.\d++)?|[{''.join(_CHINESE_NUMERALS)}])\s*+({'|'.join(_CHINESE_UNITS)})"
 )
-_IDENTIFIER = re.compile(
-    r"(?<![\w-])--?[a-z][\w-]+"
-    r"|(?<![\w.])[A-Za-z]\w*(?:\.[A-Za-z_]\w*)+"
-    r"|\b[A-Za-z]\w*_\w+|\b[a-z]+[A-Z]\w*|\b[A-Z][a-z0-9]+[A-Z]\w*"
-)
-_ABBREVIATIONS = frozenset({"e.g", "i.e", "a.m", "p.m", "u.s"})
 _NEGATION = re.compile(r"\b(?:not|no|never|cannot)\b|n[’']t\b|不|没有|无法|无需|未|勿|禁止", re.IGNORECASE)
 # Words such as "no" and "not" without a negation. What the reader has not done is no statement, but a case.
 _NON_NEGATION = re.compile(
@@ -150,17 +144,6 @@ def has_code_name(name: str, alnum_text: str) -> bool:
     file_name = name.rpartition("/")[2]
     is_file = _FILE_NAME.fullmatch(file_name)
     return to_alnum_key(file_name if is_file else re.split(r"[.:]", name.rstrip(".:"))[-1]) in alnum_text
-
-
-def extract_identifiers(text: str) -> set[str]:
-    """Return the identifiers of a text: options, functions, settings, and single words in backticks."""
-    code_spans = [span for span in CODE_SPAN.findall(text) if _is_bare(span)]
-    identifiers = {identifier.rstrip(".") for identifier in [*_IDENTIFIER.findall(strip_literals(text)), *code_spans]}
-    return {
-        identifier
-        for identifier in identifiers
-        if identifier.lower() not in _ABBREVIATIONS | _UNITS.keys() and re.search(r"[A-Za-z]{2}", identifier)
-    }
 
 
 def to_alnum_key(text: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from core.citations.contradictions import ClaimFacts, Facts, describe_passage
 from core.citations.support import SupportIndex
-from core.language.facts import extract_identifiers, extract_numbers, has_number
+from core.language.facts import extract_numbers, has_number
 from core.types import Passage
 from tests.support.fixtures import passage
 from tests.support.growth import FACTOR, MAX_RATIO, measure
@@ -172,11 +172,6 @@ def test_numbers_and_names_are_read_in_one_spelling() -> None:
     assert has_number("3.11", {"3.11.4"})
     assert has_number("2.0", {"2"})
     assert not has_number("2.1", {"2"})
-    assert extract_identifiers("Use `max_peers`, --dry-run or HttpServer, e.g. run.") == {
-        "max_peers",
-        "--dry-run",
-        "HttpServer",
-    }
 
 
 def hard_passage(share: float) -> Passage:
