@@ -58,7 +58,7 @@ test: $(VENV)/.dev  ## lint, types and every test
 # What fails beside others gets one more try alone, to tell a slow machine from a fault: its name stays above, for who
 # mends it or marks it `serial`. What is marked so comes last and alone, when the types have long been checked.
 parallel: $(VENV)/.dev
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not serial" || { \
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not serial" || { \
 		echo "FAILED BESIDE OTHERS: the tests named above. Tried once more, alone:"; \
 		$(BIN)/pytest --last-failed --last-failed-no-failures none --exitfirst --verbose -m "not serial"; }
 	$(BIN)/pytest -m serial $$(grep -rl --include='test_*.py' 'mark.serial' tests)

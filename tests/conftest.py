@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import shutil
+from collections import Counter
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -47,6 +48,14 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that no worker still has one when the others have nothing left."""
+    sizes = Counter(item.path for item in items)
+    slow_files = {item.path for item in items if item.get_closest_marker("slow")}
+    # Of the slow ones, those with few tests have the longest; of the others, many tests take the longest.
+    items.sort(key=lambda item: (0, sizes[item.path]) if item.path in slow_files else (1, -sizes[item.path]))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -19,6 +19,8 @@ from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.peers.telegram import TelegramPeer
 from tests.support.posted import posted
 
+pytestmark = pytest.mark.slow
+
 GROUP = -100200300
 READY_S = 60
 

@@ -24,6 +24,8 @@ from core.settings.loader import load_settings
 from core.settings.yaml_file import read_yaml
 from tests.support.deployment import ROOT
 
+pytestmark = pytest.mark.slow
+
 UV_VERSION = re.search(r"^UV_VERSION := (\S+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
 # Steps that change the machine, or bring a tool that is here already: exactly these do not run.
 SKIPPED = [

@@ -21,6 +21,8 @@ from packaging.utils import canonicalize_name
 from hatch_build import add_namespace
 from tests.support.deployment import ROOT
 
+pytestmark = pytest.mark.slow
+
 # As docs/install.md promises, with what `python -m venv` brings on Python 3.11: pip and setuptools with bytecode.
 MAX_MB = 470
 ENVIRONMENT_MB = 26

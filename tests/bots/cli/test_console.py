@@ -34,6 +34,8 @@ from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.slow_load import MAX_WAIT_S, load_slowly
 from tests.support.terminal import open_kimas
 
+pytestmark = pytest.mark.slow
+
 EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31mred\r\x08"
 HIDE = b"\x1b[?25l"
 SHOW = b"\x1b[?25h"

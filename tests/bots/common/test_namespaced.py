@@ -39,6 +39,8 @@ from tests.support.peers.slack import SlackPeer
 from tests.support.peers.telegram import TelegramPeer
 from tests.support.plain_bot import QUESTION, Plain, message
 
+pytestmark = pytest.mark.slow
+
 GROUP = -1001
 ANN = 5
 READY_S = 60.0

@@ -31,6 +31,8 @@ from tests.conformance.bot import Bot
 from tests.conformance.platforms import Discord, Driver, Slack, Telegram
 from tests.support.deployment import Deployment
 
+pytestmark = pytest.mark.slow
+
 DRIVERS: Mapping[str, Callable[[], Driver]] = {"telegram": Telegram, "discord": Discord, "slack": Slack}
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 PROBLEM = {"source docs": "The source `docs` could not be read yet: no route"}

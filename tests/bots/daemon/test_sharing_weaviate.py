@@ -19,7 +19,7 @@ from tests.support.deployment import make_repository
 from tests.support.peers.postgresql import PostgresServer
 from tests.support.peers.weaviate_server import BINARY, NO_BINARY, Node, weaviate_servers
 
-pytestmark = pytest.mark.skipif(not BINARY, reason=NO_BINARY)
+pytestmark = [pytest.mark.skipif(not BINARY, reason=NO_BINARY), pytest.mark.slow]
 QUESTION = "How do I install Rocket with pip, thing number {number}?"
 SHAPE = Shape(40, 10, 20, workers=8, model_s=0.3, lease_s=3, max_wait_s=60, question=QUESTION)
 INGEST_S = 120

@@ -31,7 +31,7 @@ from tests.support.operator_page import (
 
 ALL_PAGES = (*PAGES, "/questions/13", "/questions/6", "/questions/6/teach")
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.slow]
 
 
 @pytest.fixture

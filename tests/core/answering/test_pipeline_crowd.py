@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 
+import pytest
+
 from core.answering.pipeline import answer
 from core.types import Question
 from tests.support.fixtures import MemorySink, parts
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.scripted import Body, models
+
+pytestmark = pytest.mark.slow
 
 SIZE = 200
 

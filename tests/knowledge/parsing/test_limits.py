@@ -34,6 +34,8 @@ from tests.support.bombs import author_feed, make_docx, rewrite, wide_docx
 from tests.support.deployment import commit, make_repository
 from tests.support.knowledge import WordEmbedder
 
+pytestmark = pytest.mark.slow
+
 MAX_LOOP_S = 1.0
 MAX_MEMORY_BYTES = 300 << 20
 # Low, so that the tests are quick: what needs more than a document of its size should is refused.

@@ -29,6 +29,8 @@ from tests.support.deployment import ROOT, Deployment
 from tests.support.stores import StoreLocation, open_at, opened, random_rows, unit
 from tests.support.weaviate import connect_cluster, opened as opened_on_server
 
+pytestmark = pytest.mark.slow
+
 BATCH = 60
 DOCUMENTS = 60
 EACH = 10

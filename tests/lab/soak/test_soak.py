@@ -11,6 +11,8 @@ from tests.lab.soak.__main__ import Sample, judge_growth
 from tests.lab.soak.kills import Aim, kill_again_and_again, report
 from tests.lab.soak.world import PARAGRAPHS, judge_answer, open_world
 
+pytestmark = pytest.mark.slow
+
 REPLY = "\n\n".join(f"K00007 part {number:02} of 12. Words." for number in range(1, PARAGRAPHS + 1))
 PARTS = REPLY.split("\n\n")
 AIMS = (

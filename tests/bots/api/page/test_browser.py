@@ -22,7 +22,7 @@ from core.types import Citation, Question, Reply
 from tests.support.chromium import AXE, launched, needs_chromium
 from tests.support.fixtures import parts, settings
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.slow]
 
 QUESTION = "How do I install it?"
 CITATION = Citation(1, "p1", "docs", "Installation", "install.md", "https://example.org/install")

@@ -16,9 +16,10 @@ from tests.support.peers.web import Page, WebPeer
 
 TEXT = "The scheduler places jobs on nodes by priority and then by age, so that an old job is never starved. "
 
-pytestmark = pytest.mark.skipif(
-    not shutil.which("chromium"), reason="Chromium is not installed: apt-get install chromium"
-)
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("chromium"), reason="Chromium is not installed: apt-get install chromium"),
+    pytest.mark.slow,
+]
 
 
 def make_app(script: str) -> Page:

@@ -25,6 +25,8 @@ from tests.support.deployment import Deployment
 from tests.support.stores import DIMENSION, forget, put, row
 from tests.support.weaviate import connect_cluster, name_collections, opened, serve_bytes
 
+pytestmark = pytest.mark.slow
+
 OURS = StoreOwner("ours", frozenset({"docs"}))
 THEIRS = StoreOwner("theirs", frozenset({"docs"}))
 

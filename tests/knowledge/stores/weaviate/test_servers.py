@@ -27,7 +27,7 @@ from tests.support.peers.tls import authority, forwarded
 from tests.support.peers.weaviate_server import BINARY, NO_BINARY, Node, weaviate_servers
 from tests.support.stores import DIMENSION, put, random_rows, row, unit
 
-pytestmark = pytest.mark.skipif(not BINARY, reason=NO_BINARY)
+pytestmark = [pytest.mark.skipif(not BINARY, reason=NO_BINARY), pytest.mark.slow]
 KEY = "WEAVIATE_KEY_FOR_TESTS"
 KILLS = 3
 
