@@ -17,7 +17,7 @@ import click
 from bots.cli.check import check
 from bots.cli.env_file import get_env_path
 from bots.cli.init_template import MODEL_KEY, PAGE_KEY, TOKENS, Answers, check_is_new
-from bots.cli.model_trial import answers_at_all
+from bots.cli.model_trial import find_room
 from bots.cli.options import import_by_path
 from bots.cli.probes import diagnose
 from bots.cli.trial import guess_source, list_files
@@ -283,15 +283,15 @@ def _ask_model(answers: Answers) -> None:
         return
     if names:
         click.echo("  it has " + ", ".join(sorted(names)[:MAX_SHOWN_MODELS]))
-    model = _ask(
+    model, room = _ask(
         "Model's name (none: no model)",
         lambda name: _examine_model(name, base_url, key),
         default=names[0] if len(names) == 1 else None,
-        keep=str,
+        keep=lambda name: (name, None),
     )
     if model == NO_MODEL:
         return
-    answers.model = {"base_url": base_url, "model": model}
+    answers.model = {"base_url": base_url, "model": model} | ({"context_tokens": str(room)} if room else {})
     if key:
         answers.secrets[MODEL_KEY] = key
 
@@ -305,12 +305,15 @@ def _examine_address(address: str, key: str) -> tuple[str, Sequence[str]]:
     return address, asyncio.run(_list_models(address, key))
 
 
-def _examine_model(name: str, base_url: str, key: str) -> str:
-    """Return the name of a model that answers. Raises `ModelError`."""
-    if name != NO_MODEL:
-        result = asyncio.run(answers_at_all(base_url, name, key, CHECK_TIMEOUT_S))
-        click.secho(f"  ok: {result}", fg="green")
-    return name
+def _examine_model(name: str, base_url: str, key: str) -> tuple[str, int | None]:
+    """Return the name of a model that answers, and its `context_tokens` where it reads slowly. Raises `ModelError`."""
+    if name == NO_MODEL:
+        return name, None
+    room = asyncio.run(find_room(base_url, name, key, CHECK_TIMEOUT_S))
+    click.secho(f"  ok: {name} at {base_url} answers", fg="green")
+    if room:
+        click.echo(f"  it reads slowly here, so it gets no more than {room:,} tokens of passages (context_tokens)")
+    return name, room
 
 
 async def _list_models(base_url: str, key: str) -> Sequence[str]:

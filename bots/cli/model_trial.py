@@ -6,9 +6,10 @@ that cuts long prompts has lost it.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from bots.cli.console import Finding
 from bots.cli.endpoints import explain_failure
@@ -24,7 +25,7 @@ from core.llm.repetition import RepeatingReply, RepetitionDetector
 from core.llm.role_models import RoleChatModel
 from core.llm.structured_output import parse_structured_reply
 from core.runtime.budget import Budget
-from core.settings import FallbackSettings, Settings
+from core.settings import BudgetSettings, FallbackSettings, ModelSettings, Settings
 from core.types import Passage, Question, Turn
 
 # Who called a model, in `kimas usage`.
@@ -33,7 +34,9 @@ QUESTION = "On which port does the Lantern server listen?"
 ANSWER = "7413"
 EVIDENCE = f"The Lantern server listens on port {ANSWER}. The variable LANTERN_PORT changes it."
 FILLER = "Lamp {number} stands in hall {number}. Clean its glass every week, and store it dry in winter."
-_YES = [{"role": "user", "content": "Say yes."}]
+# Tokens of passages, tried until an answer begins after a third of its time; the least where none does.
+ROOMS: tuple[int, ...] = (ModelSettings.model_fields["context_tokens"].default, 2000, 1000, 500)
+READING_S = BudgetSettings().deadline_s / 3
 
 
 class ModelTrial:
@@ -167,15 +170,31 @@ def _make_passages(max_tokens: int) -> Iterator[Passage]:
         yield Passage(str(number), "docs", f"hall-{number}.md", f"Hall {number}", text)
 
 
-async def answers_at_all(base_url: str, model: str, api_key: str, timeout_s: float) -> str:
-    """Return that a model has begun to answer. Raises `ModelError`, also where nothing has come in time."""
+async def find_room(base_url: str, model: str, api_key: str, timeout_s: float) -> int | None:
+    """Return with how many tokens of passages a model begins to answer soon enough; None: with the usual number.
+
+    Raises `ModelError`, also where nothing has come in time.
+    """
     client = OpenAIClient.open(base_url, api_key, timeout_s)
     try:
-        async with aclosing(client.stream({"model": model, "messages": _YES})) as chunks:
-            async for _ in chunks:
+        # A server may load the model first, which is not its speed.
+        await _begin(client, model, "Say yes.")
+        for room in ROOMS:
+            # What the server keeps of an earlier prompt would make this one look quick: their beginnings differ.
+            passages = f"{room} tokens:\n{render_passages(list(_make_passages(room)), room)}"
+            with suppress(TimeoutError):
+                async with asyncio.timeout(READING_S):
+                    await _begin(client, model, passages)
                 break
     except ModelError as error:
         raise ModelError(await explain_failure(error, base_url, model, api_key, timeout_s)) from error
     finally:
         await client.close()
-    return f"{model} at {base_url} answers"
+    return None if room == ROOMS[0] else room
+
+
+async def _begin(client: OpenAIClient, model: str, prompt: str) -> None:
+    """Wait until a model begins to answer."""
+    async with aclosing(client.stream({"model": model, "messages": [{"role": "user", "content": prompt}]})) as chunks:
+        async for _ in chunks:
+            break

@@ -2,6 +2,7 @@
 
     python -m tests.lab.first_answer WHEEL          installs the wheel with pip and prints the record
     python -m tests.lab.first_answer WHEEL --save   also writes it into docs/telegram.md
+    python -m tests.lab.first_answer WHEEL --model http://127.0.0.1:8080/v1    with a model of this machine
 
 Telegram is the peer of the tests (`tests/support/peers/telegram.py`), over real HTTP; everything else is what a user
 has. `tests/lab/independent/first_answer.py` goes the same way with a server of others.
@@ -102,25 +103,36 @@ class Record:
 
 
 async def record(
-    kimas: Sequence[str], docs: Path, folder: Path, environment: Mapping[str, str], result: Record
+    kimas: Sequence[str],
+    docs: Path,
+    folder: Path,
+    environment: Mapping[str, str],
+    result: Record,
+    model_url: str = "",
 ) -> Record:
     """Set a bot up in an empty folder and ask it in a group. `docs` is what it answers from.
 
-    `kimas` is the command; where it is empty, this checkout is run.
+    `kimas` is the command; where it is empty, this checkout is run. `model_url` is an endpoint with one model.
     """
     async with TelegramPeer() as peer:
         peer.reads_all = True
-        await record_in(PeerGroup(peer), kimas, docs, folder, environment, result)
+        await record_in(PeerGroup(peer), kimas, docs, folder, environment, result, model_url)
     return result
 
 
 async def record_in(
-    group: Group, kimas: Sequence[str], docs: Path, folder: Path, environment: Mapping[str, str], result: Record
+    group: Group,
+    kimas: Sequence[str],
+    docs: Path,
+    folder: Path,
+    environment: Mapping[str, str],
+    result: Record,
+    model_url: str = "",
 ) -> None:
     """Do the same in a group that is there."""
     started_at = time.monotonic()
     async with _open(kimas, ["init", "--api-url", group.api_url], folder, environment) as terminal:
-        await _set_up(terminal, group, docs)
+        await _set_up(terminal, group, docs, model_url)
         assert await terminal.end() == 0, terminal.output
         result.add(started_at, "$ kimas init\n" + terminal.output)
     for arguments in (["check", "--live"], ["ingest"]):
@@ -151,7 +163,7 @@ def _open(
     return open_kimas(arguments, folder, environment)
 
 
-async def _set_up(terminal: Terminal, group: Group, docs: Path) -> None:
+async def _set_up(terminal: Terminal, group: Group, docs: Path, model_url: str) -> None:
     await terminal.answer("[telegram]:", "")
     await terminal.answer("not shown", group.token)
     await terminal.answer("s: skip", "")
@@ -161,7 +173,11 @@ async def _set_up(terminal: Terminal, group: Group, docs: Path) -> None:
     await terminal.answer("is that you", "")
     await terminal.answer("Source [.]:", str(docs))
     await terminal.answer("Another source", "")
-    await terminal.answer("Model (", "")
+    await terminal.answer("Model (", "other" if model_url else "")
+    if model_url:
+        await terminal.answer("API key", "")
+        await terminal.answer("Address of the endpoint", model_url)
+        await terminal.answer("Model's name", "")
 
 
 def install(wheel: Path, folder: Path, result: Record) -> Path:
@@ -173,8 +189,8 @@ def install(wheel: Path, folder: Path, result: Record) -> Path:
     return folder / "bin" / "kimas"
 
 
-async def record_installed(wheel: Path, group: Group | None = None) -> Record:
-    """Install the wheel and go the whole way, on our own server if no group is given."""
+async def record_installed(wheel: Path, group: Group | None = None, model_url: str = "") -> Record:
+    """Install the wheel and go the whole way, on our own server if no group is given, without a model if none is."""
     with tempfile.TemporaryDirectory(prefix="kimas-first-answer-") as directory:
         result = Record()
         home = Path(directory) / "home"
@@ -185,8 +201,8 @@ async def record_installed(wheel: Path, group: Group | None = None) -> Record:
         environment = {"HOME": str(home), "PYTHONPATH": "", "PATH": os.environ["PATH"]}
         docs = copy_docs(Path(directory))
         if group is None:
-            return await record(kimas, docs, folder, environment, result)
-        await record_in(group, kimas, docs, folder, environment, result)
+            return await record(kimas, docs, folder, environment, result, model_url)
+        await record_in(group, kimas, docs, folder, environment, result, model_url)
         return result
 
 
@@ -209,8 +225,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("wheel", type=Path)
     parser.add_argument("--save", action="store_true")
+    parser.add_argument("--model", default="", help="an OpenAI-compatible endpoint with one model; none: quotes")
     options = parser.parse_args()
-    result = asyncio.run(record_installed(options.wheel))
+    result = asyncio.run(record_installed(options.wheel, model_url=options.model))
     print(result.render())
     print(f"\n{len(result.steps)} steps, {sum(result.seconds):.0f} s")
     if options.save:

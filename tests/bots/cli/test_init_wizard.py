@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -9,11 +10,15 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
+import yaml
+from click.testing import CliRunner
 
+from bots.cli import model_trial
 from bots.cli.env_file import load_env_file
-from bots.cli.init_template import Answers, write_config
+from bots.cli.init_template import Answers, render_config, write_config
+from bots.cli.init_wizard import _ask_model
 from core.errors import ConfigurationError, UsageError
-from core.settings import FilesSource, GitSource
+from core.settings import FilesSource, GitSource, Settings
 from core.settings.loader import load_settings
 from tests.support.deployment import make_repository
 from tests.support.peers.discord import DiscordPeer
@@ -226,6 +231,19 @@ async def test_a_model_can_be_kept_although_it_does_not_answer(folder: Path) -> 
     main = load_settings([folder / "kimas.yaml"], (), {}).models.main
     assert main is not None
     assert (main.base_url, main.model) == ("http://127.0.0.1:9/v1", "later")
+
+
+async def test_a_model_that_reads_slowly_gets_fewer_passages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_trial, "READING_S", 0.1)
+    answers = Answers()
+    async with LanguageModelPeer(ttft_s=0.3) as models:
+        models.models = ("small",)
+        with CliRunner().isolation(input=f"other\n\n{models.base_url}\nsmall\n") as (output, *_):
+            await asyncio.to_thread(_ask_model, answers)
+            assert "it reads slowly here" in output.getvalue().decode()
+    settings = Settings.model_validate(yaml.safe_load(render_config(answers)))
+    assert settings.models.main is not None
+    assert settings.models.main.context_tokens == 500
 
 
 async def test_a_large_repository_shows_what_it_holds_and_is_read_in_part(folder: Path) -> None:

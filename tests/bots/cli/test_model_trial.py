@@ -9,8 +9,10 @@ import pytest
 
 from bots.cli.check import check
 from bots.cli.console import Finding
-from bots.cli.model_trial import ANSWER
+from bots.cli.model_trial import ANSWER, find_room
 from bots.cli.probes import make_probes
+from core.errors import ModelError
+from core.language.tokens import estimate_tokens
 from core.settings import Settings
 from tests.support.provider import DONE, Answer, Response, event, replaying
 
@@ -83,3 +85,34 @@ async def test_the_prompt_is_as_long_as_configured(tmp_path: Path) -> None:
     sizes = [len(prompt) for prompt in prompts if "<evidence>" in prompt]
     assert 10 < sizes[1] / sizes[0] < 20
     assert all(prompt.index(ANSWER) < 400 for prompt in prompts if "<evidence>" in prompt)
+
+
+@pytest.mark.parametrize(
+    ("loading_s", "tokens_per_s", "room"),
+    [(0.0, 10_000, None), (20.0, 10_000, None), (0.0, 250, 2000), (0.0, 120, 1000), (0.0, 30, 500)],
+    ids=["quick", "loaded first", "slow", "slower", "slowest"],
+)
+async def test_a_slow_model_gets_as_many_passages_as_it_can_read(
+    loading_s: float, tokens_per_s: float, room: int | None
+) -> None:
+    prompts: list[str] = []
+
+    def reply(body: dict[str, Any]) -> Answer:
+        prompts.append(body["messages"][-1]["content"])
+        reading_s = estimate_tokens(prompts[-1]) / tokens_per_s
+        return [reading_s if "Lantern" in prompts[-1] else loading_s, *CITED]
+
+    async with replaying(reply) as provider:
+        assert await find_room(provider.base_url, "m", "", 30) == room
+    assert len({prompt[:4] for prompt in prompts}) == len(prompts), "nothing comes from the cache of the server"
+
+
+async def test_a_model_without_room_for_passages_is_refused_in_its_own_words() -> None:
+    def reply(body: dict[str, Any]) -> Answer:
+        if "Lantern" not in body["messages"][-1]["content"]:
+            return CITED
+        return Response({"error": {"message": "the request exceeds the available context size"}}, status=400)
+
+    async with replaying(reply) as provider:
+        with pytest.raises(ModelError, match="available context size"):
+            await find_room(provider.base_url, "m", "", 30)

@@ -21,7 +21,7 @@ def main() -> None:
     """Go the whole way as `tests/lab/first_answer.py` does, and print it."""
     arguments = parse_arguments("telegram-mock-ai", "http://127.0.0.1:8081", admin=ADMIN, wheel="")
     group = Group(arguments.server, arguments.admin)
-    result = asyncio.run(record_installed(Path(arguments.wheel), group))
+    result = asyncio.run(record_installed(Path(arguments.wheel), group, arguments.model))
     print(result.render())
     is_short = len(result.steps) <= MAX_STEPS and sum(result.seconds) <= MAX_SECONDS
     print(f"\n{'ok  ' if is_short else 'failed:'} {len(result.steps)} steps, {sum(result.seconds):.0f} s")
