@@ -16,6 +16,9 @@ RUN_WORDS = 6
 WINDOW_RUNS = 60
 REPEATED_SHARE = 0.9
 REPEATED_TIMES = 3
+# So often no answer has the same line, one below the other.
+SAME_LINES = 6
+LINE_CHARACTERS = 200
 # An echo: this share of all runs of a reply is in the prompt. Shorter replies may well use the question's words.
 ECHO_SHARE = 0.7
 MIN_ECHO_RUNS = 8
@@ -35,6 +38,9 @@ class RepetitionDetector:
     def __init__(self, prompts: Iterable[str]) -> None:
         self._prompt_runs = {run for prompt in prompts for run in _iter_runs(_split(prompt))}
         self._pending = ""
+        self._line = ""
+        self._previous_line = ""
+        self._same_count = 0
         self._words = deque[str](maxlen=RUN_WORDS)
         self._counts = Counter[Run]()
         self._window = deque[bool](maxlen=WINDOW_RUNS)
@@ -44,6 +50,7 @@ class RepetitionDetector:
 
     def feed(self, piece: str) -> None:
         """Look at the next piece of a reply. Raises `RepeatingReply` when it goes round in a circle."""
+        self._note_lines(piece)
         text = self._pending + piece
         unfinished = _UNFINISHED_WORD.search(text)
         self._pending = unfinished[0] if unfinished else ""
@@ -55,6 +62,19 @@ class RepetitionDetector:
         self._pending = ""
         if self._run_count >= MIN_ECHO_RUNS and self._echo_count >= ECHO_SHARE * self._run_count:
             raise RepeatingReply("the model only repeated its instructions or the question")
+
+    def _note_lines(self, piece: str) -> None:
+        *ends, rest = piece.split("\n")
+        for end in ends:
+            line = f"{self._line}{end}"[:LINE_CHARACTERS].strip()
+            self._line = ""
+            if not _WORD.search(line):
+                continue
+            self._same_count = self._same_count + 1 if line == self._previous_line else 1
+            self._previous_line = line
+            if self._same_count == SAME_LINES:
+                raise RepeatingReply("the model only repeated itself")
+        self._line = f"{self._line}{rest}"[:LINE_CHARACTERS]
 
     def _read(self, text: str) -> None:
         for word in _split(text):

@@ -90,7 +90,7 @@ async def test_a_model_that_fails_is_told_with_quotes_from_the_sources(lined: Bo
 
 @runs_in_terminal
 async def test_an_answer_that_is_cut_says_so(lined: Bot, model: LanguageModelPeer) -> None:
-    model.reply = "It is quite simple to do this with pip and a virtual environment once it is there."
+    model.reply = "It is quite simple with pip [p1]. Then make a virtual environment once it is there."
     model.drop_after = 8
     text = await ask_in_private(lined)
     assert "It is quite simple" in text

@@ -13,7 +13,7 @@ from core.answering.agents.outgoing import OutgoingText
 from core.answering.agents.quoting import WrittenAnswer, quote_passages
 from core.answering.context import AnswerDependencies, AnswerInputs, RetrievalResult
 from core.catalogue import Messages, messages_for
-from core.citations.markers import resolve_markers, trim_partial_marker
+from core.citations.markers import find_markers, resolve_markers, trim_partial_marker
 from core.errors import AnswerStopped, KimasError, ModelError, ReplyCut
 from core.evidence.rendering import escape_delimiters, render_passages
 from core.language.languages import language_name, to_language_code
@@ -56,9 +56,9 @@ async def wait_for_open(opening: asyncio.Task[None], budget: Budget) -> None:
 async def write_answer(inputs: AnswerInputs, sink: Sink, deps: AnswerDependencies, budget: Budget) -> WrittenAnswer:
     """Write the answer into the sink, and return it.
 
-    When the model fails before its first word, or only repeats itself, the passages are quoted; when it fails later, or
-    somebody stops it, the answer says that it ends too soon. A question that is empty, as when nobody could look at its
-    picture, gets an empty answer.
+    When the model fails before it has cited anything, or only repeats itself, the passages are quoted; when it fails
+    later, or somebody stops it, the answer says that it ends too soon. A question that is empty, as when nobody could
+    look at its picture, gets an empty answer.
     """
     question = inputs.question
     retrieval = inputs.retrieval
@@ -77,12 +77,19 @@ async def write_answer(inputs: AnswerInputs, sink: Sink, deps: AnswerDependencie
             deps.head_starts.record_answer(tokens["summarizer.prompt"], tokens["summarizer.completion"])
         if isinstance(error, AnswerStopped):
             return WrittenAnswer(_mark_unfinished(trim_partial_marker(text), messages.answer_stopped))
-        if text.strip() and not isinstance(error, RepeatingReply):
+        if text.strip() and not _is_worse_than_quotes(text, error, retrieval):
             return WrittenAnswer(_mark_unfinished(text, _describe_end(error, budget, messages)) if error else text)
         budget.degrade("write", "unreadable")
         if not retrieval.was_searched:
             return WrittenAnswer(messages.llm_failed, failure=str(error or NO_WORDS))
         return await quote_passages(inputs, deps, budget, str(error or NO_WORDS))
+
+
+def _is_worse_than_quotes(text: str, error: KimasError | None, retrieval: RetrievalResult) -> bool:
+    """Return whether a text that came to no end helps less than what the passages say: it cites none of them yet."""
+    if error is None or isinstance(error, RepeatingReply):
+        return error is not None
+    return bool(retrieval.passages) and not isinstance(error, ReplyCut) and not any(find_markers(text))
 
 
 def _allow_read_text(inputs: AnswerInputs, deps: AnswerDependencies) -> OutgoingText:

@@ -32,6 +32,8 @@ def look_at(text: str, *prompts: str, size: int = 5) -> str:
         "First, a good sentence about rockets that says something.\n" + "- It is a rocket.\n" * 60,
         "You can install it, and then you can configure it, and then you can start it, " * 20,
         "可以安装它，然后配置它。" * 60,
+        "user\nassistant\n" + "user\n" * 10,
+        "Run it.\n\n" * 8,
     ],
 )
 @pytest.mark.parametrize("size", [1, 3, 1000])

@@ -91,3 +91,11 @@ async def test_an_answer_that_only_repeats_is_not_posted(text: str) -> None:
     assert reply.is_extractive
     assert "> Install the package with pip." in reply.text
     assert reply.text.endswith(QUOTED)
+
+
+@pytest.mark.parametrize("end", [[event(finish="error")], [0.1, ABORT], [0.5, event(" is")] * 60])
+async def test_what_ends_before_it_has_cited_anything_is_not_posted(end: list[bytes | float | str]) -> None:
+    reply = await ask([event("user\nassistant\nIt"), *end], deadline_s=6)
+    assert reply.is_extractive
+    assert "> Install the package with pip." in reply.text
+    assert reply.text.endswith(QUOTED)
