@@ -118,6 +118,8 @@ class Fleet:
             "run": {"workers": self.shape.workers, "grace_s": 2},
             "cache": {"enabled": False},
             "feedback": {"thumbs": False},
+            # One account asks all that comes from a chat.
+            "gate": {"answers_in_10_min": 200},
             "log": {"format": "json"},
             **self.shape.settings,
         }
