@@ -124,6 +124,16 @@ async def test_twenty_questions_and_four_systems(corpus: Path, tmp_path: Path) -
     assert re.search(r"^parallel against simple\s+100%", table, re.MULTILINE)
 
 
+async def test_writers_and_the_judge_leave_nothing_to_chance(data: Path, corpus: Path, tmp_path: Path) -> None:
+    async with Writer() as writer, ScriptedJudge() as judge:
+        await _compare(_deployment(tmp_path, writer, judge), data, corpus, "--systems", "single,planning,react")
+        assert {body.get("temperature") for body in (*writer.requests, *judge.requests)} == {0}
+        warm = ("--set", "models.main.temperature=0.7", "--fresh")
+        writer.requests.clear()
+        await _compare(_deployment(tmp_path, writer, judge), data, corpus, "--systems", "single,planning,react", *warm)
+        assert {body.get("temperature") for body in writer.requests} == {0.7}
+
+
 @pytest.mark.parametrize("bias", [(2, 1, 0, 0), (0, 0, 0, 2)])
 async def test_a_position_that_the_judge_prefers_changes_no_winner(
     bias: Sequence[int], data: Path, corpus: Path, tmp_path: Path
