@@ -30,6 +30,7 @@ _ROUTING_DESCRIPTIONS = {
     "vectors": "routed by meaning: score = scale x ((1 - weight) x centroid + weight x mix-in)",
     "words": "routed by words: the embedding model does not know the query's, or did not answer",
     "option": "not routed: --agent names the agent",
+    "off": "not routed: knowledge.routing is off, so every agent is asked",
 }
 
 
@@ -171,7 +172,8 @@ def format_explanation_lines(explanation: SearchExplanation, settings: Knowledge
     agents = explanation.agents
     description = _ROUTING_DESCRIPTIONS[explanation.routing_method]
     saved_text = f"{sum(not agent.is_selected for agent in agents)} of {len(agents)} searches saved"
-    lines = [f"{description}; {routing.agents} at most, threshold {routing.threshold:g}; {saved_text}"]
+    limits_text = f"{routing.agents} at most, threshold {routing.threshold:g}; {saved_text}"
+    lines = [description if explanation.routing_method == "off" else f"{description}; {limits_text}"]
     rows = [("agent", "score", "centroid", "mix-in", "weight", "mixed in", "scale", "asked"), *map(_agent_row, agents)]
     lines += ["", *format_table(rows), ""]
     lines += [_format_matched_text(agent) for agent in agents if agent.routing_score and agent.routing_score.best_text]

@@ -16,10 +16,11 @@ from core.llm.reply_parsing import extract_json
 from core.llm.role_models import RoleChatModel
 from core.ports import ChatModel
 from core.runtime.budget import Budget
-from core.settings import BudgetSettings, ModelSettings, Settings
+from core.settings import BudgetSettings, FallbackSettings, ModelSettings, Settings
 from core.storage.usage import TokenUsage, total_usage
 from core.types import Question, Turn
 
+S = TypeVar("S", bound=FallbackSettings)
 T = TypeVar("T")
 ATTEMPTS = 2
 # Every answer gets a reason: a reply is longer than those of the other roles.
@@ -98,7 +99,15 @@ def _parse(reply: str, parse: Callable[[Mapping[Any, Any]], T | None]) -> T | No
 
 
 def without_chance(settings: ModelSettings) -> ModelSettings:
-    """Return the settings of a model with temperature 0, unless they name another one: two runs are to say the same."""
+    """Return the settings of a model and its fallbacks with temperature 0, where they name none.
+
+    Two runs are to say the same.
+    """
+    fallbacks = {name: _at_zero(fallback) for name, fallback in settings.fallbacks.items()}
+    return _at_zero(settings).model_copy(update={"fallbacks": fallbacks})
+
+
+def _at_zero(settings: S) -> S:
     if "temperature" in settings.model_fields_set:
         return settings
     return settings.model_copy(update={"temperature": 0.0})

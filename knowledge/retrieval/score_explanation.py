@@ -17,7 +17,7 @@ from knowledge.retrieval.agent_index import make_indexes
 from knowledge.retrieval.query_embedder import MIN_VOCABULARY_COVERAGE
 from knowledge.retrieval.routing import RoutingScore, score_agent
 
-RoutingMethod = Literal["vectors", "words", "option"]
+RoutingMethod = Literal["vectors", "words", "option", "off"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,8 @@ async def explain_routing(
         )
         for name in (*scores, *unselected_names)
     ]
+    if not settings.knowledge.routing.enabled:
+        return "off", explanations
     return "vectors" if routing_scores else "words", explanations
 
 

@@ -21,6 +21,7 @@ from bots.evaluation.comparison.run import (
     judge_all,
     make_fingerprint,
     make_systems,
+    with_steady_writers,
 )
 from bots.evaluation.comparison.statistics import compare_judgements
 from bots.evaluation.datasets import ANSWERS_LINE_FORMAT, AnswerCase, read_answers, read_cases
@@ -59,7 +60,8 @@ async def compare(
     corpus_entries = await read_corpus_entries(corpus)
     names = [name.strip() for name in systems.split(",") if name.strip()]
     make_systems(settings, names)
-    async with open_judge(settings) as judge, open_knowledge(settings, corpus_entries) as app:
+    opened = open_knowledge(with_steady_writers(settings), corpus_entries)
+    async with open_judge(settings) as judge, opened as app:
         trial = await _open_trial(app, cases, names, is_fresh=is_fresh)
         _confirm(app.settings, judge, trial, is_confirmed=is_confirmed or as_json)
         answers, judgements = await _run(app, judge, trial, is_fresh=is_fresh)

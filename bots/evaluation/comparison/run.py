@@ -113,14 +113,17 @@ def _with_strategies(settings: Settings, allowed_strategies: tuple[Strategy, ...
         settings.strategies.default if settings.strategies.default in allowed_strategies else allowed_strategies[0]
     )
     strategies = settings.strategies.model_copy(update={"allowed": allowed_strategies, "default": default})
-    models = settings.models.model_copy(
-        update={
-            role: without_chance(model)
-            for role in ("main", "light")
-            if (model := getattr(settings.models, role)) is not None
-        }
-    )
-    return settings.model_copy(update={"strategies": strategies, "models": models})
+    return settings.model_copy(update={"strategies": strategies})
+
+
+def with_steady_writers(settings: Settings) -> Settings:
+    """Return the settings that a comparison is opened with: the models of the answers have temperature 0."""
+    models = {
+        role: without_chance(model)
+        for role in ("main", "light")
+        if (model := getattr(settings.models, role)) is not None
+    }
+    return settings.model_copy(update={"models": settings.models.model_copy(update=models)})
 
 
 async def answer_question(deps: AnswerDependencies, case: AnswerCase, system: System) -> SystemAnswer:

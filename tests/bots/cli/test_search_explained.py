@@ -84,6 +84,15 @@ def test_words_and_the_option_route_too(deployment: Deployment) -> None:
     assert [agent["name"] for agent in body["routing"]["agents"] if agent["asked"]] == ["gardener"]
 
 
+def test_without_routing_every_agent_is_asked_and_the_table_says_why(deployment: Deployment) -> None:
+    off = ("--set", "knowledge.routing.enabled=false")
+    routing = deployment.json("search", "default port of the server", "--explain", *off)["routing"]
+    assert routing["by"] == "off"
+    assert [agent["asked"] for agent in routing["agents"]] == [True, True]
+    lines = deployment.call("search", "default port of the server", "--explain", *off).stdout.splitlines()
+    assert lines[0] == "not routed: knowledge.routing is off, so every agent is asked"
+
+
 def test_below_the_threshold_the_best_agent_is_searched_all_the_same(deployment: Deployment) -> None:
     high = ("--set", "knowledge.routing.threshold=0.9")
     body = deployment.json("search", "default port of the server", "--explain", *high)

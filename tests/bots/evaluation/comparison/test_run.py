@@ -17,10 +17,11 @@ from bots.evaluation.comparison.result_cache import ResultCache
 from bots.evaluation.comparison.results import CRITERIA, Judgement
 from bots.evaluation.comparison.run import make_fingerprint, make_systems, order_systems, parse_scores
 from bots.evaluation.comparison.statistics import OVERALL, Pair, PairTest, TTest, compare_judgements, correct_by_holm
+from bots.evaluation.judge import without_chance
 from core.errors import UsageError
 from core.llm.prompts import Prompts
 from core.messaging.gate.classification_metrics import Estimate
-from core.settings import Settings
+from core.settings import ModelSettings, Settings
 from core.settings.loader import load_settings
 from core.storage.usage import TokenUsage
 from tests.support.deployment import Deployment
@@ -31,6 +32,7 @@ from tests.support.terminal import open_kimas
 ANSWER = re.compile(r'<answer id="(\w)">\n(.*?)\n</answer>', re.DOTALL)
 SYSTEMS = ("single", "parallel", "simple", "react")
 QUESTIONS = 6
+WARM = {"base_url": "http://127.0.0.1/v1", "model": "m", "temperature": 0.7}
 UNKNOWN = Estimate(None, None, None)
 
 
@@ -122,6 +124,19 @@ async def test_twenty_questions_and_four_systems(corpus: Path, tmp_path: Path) -
     assert comparison["judgements"][0]["reasons"]["simple"].endswith("characters")
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert re.search(r"^parallel against simple\s+100%", table, re.MULTILINE)
+
+
+async def test_writers_and_the_judge_leave_nothing_to_chance(data: Path, corpus: Path, tmp_path: Path) -> None:
+    async with Writer() as writer, ScriptedJudge() as judge:
+        await _compare(_deployment(tmp_path, writer, judge), data, corpus, "--systems", "single,planning,react")
+        assert {body.get("temperature") for body in (*writer.requests, *judge.requests)} == {0}
+        warm = ("--set", "models.main.temperature=0.7", "--fresh")
+        writer.requests.clear()
+        await _compare(_deployment(tmp_path, writer, judge), data, corpus, "--systems", "single,planning,react", *warm)
+        assert {body.get("temperature") for body in writer.requests} == {0.7}
+    fallbacks = {"cold": {"base_url": "http://127.0.0.1/v1", "model": "m"}, "warm": {**WARM, "temperature": 1}}
+    steady = without_chance(ModelSettings.model_validate({**WARM, "fallbacks": fallbacks}))
+    assert {name: fallback.temperature for name, fallback in steady.fallbacks.items()} == {"cold": 0, "warm": 1}
 
 
 @pytest.mark.parametrize("bias", [(2, 1, 0, 0), (0, 0, 0, 2)])
