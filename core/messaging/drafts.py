@@ -34,6 +34,7 @@ from core.storage.feedback import FeedbackRepository
 from core.storage.message_lookup import MessageLookup
 from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings, get_chat_name, new_entry
+from core.storage.reports import ReportRepository
 from core.storage.tables import may_be_shown, to_stored_labels
 from core.types import DROP, POST, Citation, Message, Origin, Reply, Skip, SkipReason, skip
 
@@ -170,12 +171,14 @@ class Drafts:
     async def _announce(self, draft: Draft) -> None:
         texts = _get_texts(draft)
         question = draft.question
+        title = await ReportRepository(self.journal.database).get_chat_title(question.key)
+        chat = format_code(get_chat_name(question))
 
         def write(adapter: Adapter) -> str:
             return texts.draft.format(
                 number=draft.number,
                 author=self._hide(draft, adapter, format_name(question.author)),
-                chat=format_code(get_chat_name(question)),
+                chat=f"{self._hide(draft, adapter, format_name(title))} ({chat})" if title else chat,
                 message=format_code(question.id),
                 question=self._hide(draft, adapter, format_code(question.text, MAX_QUESTION_CHARS)),
                 answer=self._hide(draft, adapter, draft.reply.text),

@@ -224,6 +224,15 @@ async def test_a_reply_with_other_words_and_edit_post_these(journal: Journal) ->
     assert "Carl" not in repr(entries)
 
 
+async def test_the_team_reads_what_the_chat_is_called(journal: Journal) -> None:
+    team = Team(journal, outgoing={"words": ["acme"]})
+    for title, shown in (("", "in `telegram:-100`"), ("Rocket users", "in Rocket users (`telegram:-100`)")):
+        await team.ask(chat_title=title)
+        assert f"for Ann {shown} (message" in team.texts(TEAM)[-1]
+    await team.ask(chat_title="Acme merger")
+    assert "Acme" not in team.texts(TEAM)[-1]
+
+
 async def test_a_posted_draft_keeps_what_it_lacks_and_own_words_lack_nothing(journal: Journal) -> None:
     poor = replace(REPLY, is_extractive=True, found_nothing=True, nearest_pages=CITED)
     team = Team(journal, reply=poor, handoff={"when": ["nothing_found"], "people": ["telegram:7"]})
