@@ -33,7 +33,7 @@ from core.storage.drafts import Draft, DraftRepository
 from core.storage.feedback import FeedbackRepository
 from core.storage.message_lookup import MessageLookup
 from core.storage.messages import Journal
-from core.storage.overrides import LiveSettings, get_chat_name, new_entry
+from core.storage.overrides import AuditEntry, LiveSettings, get_chat_name, new_entry
 from core.storage.reports import ReportRepository
 from core.storage.tables import may_be_shown, to_stored_labels
 from core.types import DROP, POST, Citation, Message, Origin, Reply, Skip, SkipReason, skip
@@ -110,7 +110,7 @@ class Drafts:
             notices = await self._repository.get_notices(2 * timedelta(hours=MAX_HOURS))
             for draft in await self._repository.get_waiting():
                 if datetime.now(UTC) - draft.drafted_at > timedelta(hours=MAX_HOURS):
-                    await self._repository.drop(draft, skip(SkipReason.DRAFT_EXPIRED, hours=MAX_HOURS))
+                    await self._drop(draft, skip(SkipReason.DRAFT_EXPIRED, hours=MAX_HOURS))
                     continue
                 known_ids = notices.get(draft.number, set())
                 if not any(known_id.startswith(ANNOUNCEMENT) for known_id in known_ids):
@@ -149,7 +149,7 @@ class Drafts:
         command = replace(message, text=str(number))
         entry = new_entry(command, "changed", f"draft {number}", "waiting", DECISIONS[message.command])
         if message.command == DROP:
-            if is_decided := await self._repository.drop(draft, skip(SkipReason.DRAFT_DROPPED), entry):
+            if is_decided := await self._drop(draft, skip(SkipReason.DRAFT_DROPPED), entry):
                 await FeedbackRepository(self.journal.database).evict_cached_reply(draft.question)
         else:
             reply = draft.reply if message.command == POST else _replace_text(draft.reply, arguments["text"])
@@ -160,6 +160,12 @@ class Drafts:
         if not is_decided:
             raise UsageError(texts.draft_unknown.format(number=number))
         return texts.draft_decisions[message.command].format(number=number)
+
+    async def _drop(self, draft: Draft, reason: Skip, entry: AuditEntry | None = None) -> bool:
+        """Close the question of a draft without an answer; return False if something was decided before."""
+        if is_dropped := await self._repository.drop(draft, reason, entry):
+            self.journal.count(draft.question, "silent", reason)
+        return is_dropped
 
     async def _keep(self, question: Message, opinion: str, reply: Reply) -> None:
         reply = replace(reply, trace=replace(reply.trace, opinion=opinion))

@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
+from bots.common.connection import Unreachable
 from bots.daemon.posting import find_draft_errors
 from core.catalogue import ENGLISH
 from core.errors import PlatformError
 from core.messaging.drafts import MAX_HOURS
 from core.messaging.feedback.rating_buttons import get_rating_buttons, to_press, to_reaction
 from core.messaging.inbox import Inbox
+from core.observability.metrics import DaemonStatus, PrometheusMetrics
 from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.settings import Settings
 from core.storage.chat_history import ChatHistory
@@ -72,6 +74,8 @@ class PostingSink(Sink):
     async def finish(self, reply: Reply) -> None:
         if self.message.key.chat == self.adapter.refusing_chat:
             raise PlatformError("the chat is closed to the bot")
+        if self.adapter.failures:
+            raise self.adapter.failures.pop()
         await self.delivery.mark_posting()
         post = Post(f"r{next(NUMBERS)}", self.message, reply, get_rating_buttons(self.message, reply))
         self.adapter.posts.append(post)
@@ -88,6 +92,7 @@ class PostingAdapter(Adapter):
     name: str = "telegram"
     posts: list[Post] = field(default_factory=list)
     refusing_chat: str = ""
+    failures: list[PlatformError] = field(default_factory=list)
 
     async def open(self) -> None:
         return None
@@ -470,6 +475,30 @@ async def test_drafts_begin_only_where_a_team_gets_them(
     [text] = team.texts()
     is_possible = target == "telegram:-200" and not changes
     assert (text == ENGLISH.mode_draft_impossible) is not is_possible
+
+
+async def test_a_posted_draft_is_delivered_for_hours_after_the_decision(journal: Journal, time_lapse: object) -> None:
+    team = Team(journal)
+    number = await team.ask(sent_at=datetime.now(UTC) - timedelta(hours=20))
+    # By the question's age, two minutes would be left of the six hours.
+    team.adapter.failures = [Unreachable("away") for _ in range(40)]
+    await team.decide(POST, number)
+    assert team.texts() == ["With pip [1]."]
+
+
+async def test_drafts_that_nobody_lets_be_posted_are_counted(journal: Journal) -> None:
+    metrics = PrometheusMetrics(30)
+    team = Team(Journal(journal.database, metrics))
+    await team.decide(DROP, await team.ask())
+    number = await team.ask()
+    old = datetime.now(UTC) - timedelta(hours=MAX_HOURS + 1)
+    await journal.database.write(update(messages).filter_by(number=number).values(settled_at=old))
+    await team.inbox.drafts.sweep()
+    counts = [
+        line for line in metrics.render(DaemonStatus()).decode().splitlines() if line.startswith("kimas_messages_total")
+    ]
+    for reason in (SkipReason.DRAFT_DROPPED, SkipReason.DRAFT_EXPIRED):
+        assert f'kimas_messages_total{{outcome="silent",platform="telegram",reason="{reason.label}"}} 1.0' in counts
 
 
 async def test_a_paused_chat_gets_no_draft_posted(journal: Journal) -> None:
