@@ -6,6 +6,7 @@ own; a decision is a command, also where it was pressed or is a plain reply to t
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
@@ -243,7 +244,8 @@ class Drafts:
             return
         adapter, message = post
         message = replace(message, origin=Origin(root_id=str(draft.number), purpose="draft"))
-        reply = Reply(write(adapter), citations)
+        # Words that may not leave are searched in it, which a pattern can make slow.
+        reply = Reply(await asyncio.to_thread(write, adapter), citations)
         if await self.journal.record_message(message, reply=reply, visible_sources=draft.visible_sources):
             self._start(adapter, message)
 

@@ -238,6 +238,23 @@ async def test_the_team_reads_what_the_chat_is_called(journal: Journal) -> None:
     assert "Acme" not in team.texts(TEAM)[-1]
 
 
+async def test_a_slow_pattern_in_a_notice_holds_up_nothing_else(journal: Journal) -> None:
+    team = Team(journal, reply=Reply(f"{'a' * 60}!"), outgoing={"patterns": ["(a|aa)+$"]})
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while not team.posts(TEAM):
+            await asyncio.sleep(0.01)
+            turns += 1
+
+    counting = asyncio.create_task(count_turns())
+    await team.ask()
+    await counting
+    assert "the search took too long" in team.texts(TEAM)[0]
+    assert turns > 20, "the search takes a second"
+
+
 async def test_a_posted_draft_keeps_what_it_lacks_and_own_words_lack_nothing(journal: Journal) -> None:
     poor = replace(REPLY, is_extractive=True, found_nothing=True, nearest_pages=CITED)
     team = Team(journal, reply=poor, handoff={"when": ["nothing_found"], "people": ["telegram:7"]})
