@@ -1046,7 +1046,7 @@ async def test_a_faulty_file_changes_nothing_and_is_told(journal: Journal, disk:
 
 
 async def test_what_cannot_be_taken_up_changes_nothing_and_is_told(journal: Journal, disk: OnDisk) -> None:
-    async def take_up(_: Settings) -> None:
+    async def take_up(*_: object) -> None:
         raise StoreError("no such store: docs")
 
     bot = await start_bot(journal, disk)
