@@ -176,7 +176,7 @@ class Drafts:
             await self._announce(draft)
 
     async def _announce(self, draft: Draft) -> None:
-        texts = _get_texts(draft)
+        texts = self._get_texts(draft)
         question = draft.question
         title = await ReportRepository(self.journal.database).get_chat_title(question.key)
         chat = format_code(get_chat_name(question))
@@ -199,7 +199,7 @@ class Drafts:
         """Return a part of a notice, or in its place why it may not be written where the team is."""
         words = make_filter(self.live.settings.outgoing, adapter.name)
         rule = words.find(text) if words else None
-        reason = _get_texts(draft).skip_reasons[SkipReason.WORD_WITHHELD.name]
+        reason = self._get_texts(draft).skip_reasons[SkipReason.WORD_WITHHELD.name]
         return f"({reason.format(rule=f'outgoing.{rule}')})" if rule else text
 
     async def _note_edit(self, draft: Draft, known_ids: Container[str]) -> None:
@@ -208,7 +208,7 @@ class Drafts:
             text = format_code(draft.question.text, MAX_QUESTION_CHARS)
 
             def write(adapter: Adapter) -> str:
-                return _get_texts(draft).draft_question_edited.format(question=self._hide(draft, adapter, text))
+                return self._get_texts(draft).draft_question_edited.format(question=self._hide(draft, adapter, text))
 
             await self._note(draft, f"edited {draft.question.text}", write, known_ids)
 
@@ -217,15 +217,15 @@ class Drafts:
         history = ChatHistory(self.journal.database)
         recent_messages = await history.get_recent_messages(draft.question, age.total_seconds())
         if reason := answered_meanwhile_reason(draft.question, recent_messages, is_certain=True):
-            await self._note(draft, reason.name, lambda _: _get_texts(draft).skip_reasons[reason.name], known_ids)
+            await self._note(draft, reason.name, lambda _: self._get_texts(draft).skip_reasons[reason.name], known_ids)
 
     async def _note_lost(self, draft: Draft, reason: str, known_ids: Container[str]) -> None:
-        text = _get_texts(draft).draft_lost.format(reason=reason)
+        text = self._get_texts(draft).draft_lost.format(reason=reason)
         await self._note(draft, f"lost {reason}", lambda adapter: self._hide(draft, adapter, text), known_ids)
 
     async def _note(self, draft: Draft, key: str, write: Callable[[Adapter], str], known_ids: Container[str]) -> None:
         """Tell the team something about a draft, once for a key."""
-        template = _get_texts(draft).draft_note
+        template = self._get_texts(draft).draft_note
         message_id = _make_id(draft, NOTE, key)
         if message_id not in known_ids:
             await self._tell(
@@ -243,11 +243,17 @@ class Drafts:
         if post is None:
             return
         adapter, message = post
-        message = replace(message, origin=Origin(root_id=str(draft.number), purpose="draft"))
+        origin = Origin(root_id=str(draft.number), purpose="draft")
+        message = replace(message, origin=origin, language=self._get_texts(draft).language)
         # Words that may not leave are searched in it, which a pattern can make slow.
         reply = Reply(await asyncio.to_thread(write, adapter), citations)
         if await self.journal.record_message(message, reply=reply, visible_sources=draft.visible_sources):
             self._start(adapter, message)
+
+    def _get_texts(self, draft: Draft) -> Messages:
+        """Return the texts in the language of the team's chat, else in that of the question."""
+        target = self.live.settings.get_drafts_chat(get_chat_name(draft.question)) or ""
+        return messages_for(self.permissions.get_chat_language(target) or detect_language(draft.question.text))
 
     def _is_for(self, draft: Draft, message: Message) -> bool:
         """Return whether a message was written in the chat that decides about a draft."""
@@ -301,10 +307,6 @@ class DraftSink(RecordedSink):
 
     async def apologize(self, reply: Reply) -> None:
         """Show nothing: the journal has the reason."""
-
-
-def _get_texts(draft: Draft) -> Messages:
-    return messages_for(detect_language(draft.question.text))
 
 
 def _make_id(draft: Draft, kind: str, key: str) -> str:

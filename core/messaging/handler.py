@@ -194,7 +194,7 @@ class Handler:
             await self._journal.mark_skipped(message, decision.reason, self._permissions.visible_labels(message))
             return
         is_answerable = is_ask_command(message.command) and not decision.canned_reply and has_content(message)
-        question = self._feedback.with_answer_buttons(message, is_question=is_answerable)
+        question = self._feedback.with_reply_options(message, is_question=is_answerable)
         sink = (
             self._drafts.make_sink(message, delivery, decision.opinion)
             if is_draft

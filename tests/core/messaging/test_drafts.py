@@ -15,7 +15,7 @@ from sqlalchemy import func, select, update
 
 from bots.common.connection import Unreachable
 from bots.daemon.posting import find_draft_errors
-from core.catalogue import ENGLISH
+from core.catalogue import ENGLISH, messages_for
 from core.errors import PlatformError
 from core.messaging.drafts import MAX_HOURS
 from core.messaging.feedback.rating_buttons import get_rating_buttons, to_press, to_reaction
@@ -236,6 +236,31 @@ async def test_the_team_reads_what_the_chat_is_called(journal: Journal) -> None:
         assert f"for Ann {shown} (message" in team.texts(TEAM)[-1]
     await team.ask(chat_title="Acme merger")
     assert "Acme" not in team.texts(TEAM)[-1]
+
+
+async def test_notices_and_labels_are_in_the_language_of_the_chat(journal: Journal) -> None:
+    chats = {
+        "telegram:-200": {"mode": "mention", "language": "zh"},
+        "telegram:-300": {"mode": "mention", "language": "zh"},
+    }
+    team = Team(journal, chats=chats)
+    chinese = messages_for("zh")
+    number = await team.ask()
+    [notice] = team.posts(TEAM)
+    assert notice.reply.text.startswith(f"**草稿 {number}**")
+    assert [button.label for button in notice.buttons] == list(chinese.draft_buttons.values())
+    assert await team.decide(POST, number) == chinese.draft_decisions[POST].format(number=number)
+    # Where it was asked, nothing is configured.
+    assert team.posts()[0].message.reply_options.stop_button.label == ENGLISH.stop_button
+    asked = ConversationKey("telegram", "-300")
+    question = await team.say("How do I install it?", asked)
+    options = team.posts(asked)[0].message.reply_options
+    assert (options.language, options.stop_button.label) == ("zh", chinese.stop_button)
+    press = replace(question, id="press", text="", command="", addressed=False)
+    await team.receive(to_press(press, "down", question.id))
+    await team.inbox.join()
+    rated = team.posts(asked)[-1]
+    assert [button.label for button in rated.message.reply_options.buttons] == list(chinese.buttons.values())
 
 
 async def test_a_slow_pattern_in_a_notice_holds_up_nothing_else(journal: Journal) -> None:
