@@ -61,6 +61,9 @@ from knowledge.embedding.fastembed_models import unusable_reason
 from knowledge.embedding.local import choose_runtime, find_package_dir, get_model_dir, get_shared_dir
 from knowledge.embedding.multilingual import find_unusable_reason
 from knowledge.live import open_live_source
+from knowledge.parsing.limits import FormatError
+from knowledge.parsing.pool import NETWORK_HINT, WorkerPool
+from knowledge.parsing.worker import do_nothing
 from knowledge.sources.factory import open_source
 from knowledge.sources.forge.source import ForgeProject
 from knowledge.sources.git.source import is_local
@@ -119,6 +122,7 @@ async def check(
     findings += await asyncio.gather(*source_checks)
     findings += _check_agents(settings)
     findings += await check_passages(settings)
+    findings += await _check_workers(settings)
     findings.append(await asyncio.to_thread(_check_embedding, settings))
     findings += _check_reranker(settings)
     findings += await check_languages(settings) if journal_finding.level != "error" else ()
@@ -155,6 +159,17 @@ def _check_data_dir(folder: Path) -> Finding:
     if free_bytes < LOW_DISK_BYTES:
         return Finding("error" if free_bytes < MIN_DISK_BYTES else "warning", subject, f"{folder}: only {space}")
     return Finding("ok", subject, f"{folder}: {space}" + ("" if folder == existing_folder else ", will be made"))
+
+
+async def _check_workers(settings: Settings) -> list[Finding]:
+    """Warn where a document that takes over the process that reads it would reach the network."""
+    async with WorkerPool(settings.knowledge.parsing) as pool:
+        try:
+            await pool.run(do_nothing)
+        except (FormatError, OSError) as error:
+            return [Finding("error", "knowledge.parsing", f"documents cannot be read: {error}")]
+        text = f"{NETWORK_HINT}: a malicious document that takes one over reaches the network"
+        return [Finding("warning", "knowledge.parsing", text)] if pool.has_network else []
 
 
 def _check_git_command(settings: Settings) -> list[Finding]:
