@@ -23,6 +23,7 @@ from core.settings.audience import Audiences
 from core.settings.messaging import ChatSettings, GateMode
 from core.settings.sources import LiveSource
 from core.storage.engine import Database
+from core.storage.leases import select_living
 from core.storage.tables import audit, leases, overrides
 from core.types import Message
 
@@ -210,6 +211,14 @@ class RuntimeOverrides:
             await connection.execute(insert(overrides).values(values))
         async with self._load_lock:
             await self._read()
+
+    async def has_other_daemons(self) -> bool:
+        """Return whether other daemons of the deployment are alive, which have files of their own."""
+        if not self._database.owner:
+            return False
+        return (
+            await self._database.fetch_first(select_living().where(leases.c.owner != self._database.owner)) is not None
+        )
 
     async def republish_audiences(self) -> None:
         """Say again what we said last: we were taken for dead, and it may be forgotten."""
