@@ -35,6 +35,7 @@ class English(PlatformTexts):
     )
     # What was streamed cannot be taken back.
     checked_answer = "*A citation above did not hold. The answer after the check of its sources:*"
+    uncited = "*This answer names no source, so please check it.*"
     unknown_names = "*Not in the code that I know, so please check: {names}*"
     nearest_pages = "I found no direct answer in the sources I know. These pages come closest:\n\n{pages}"
     see_also = "See also: {pages}"

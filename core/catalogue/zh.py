@@ -30,6 +30,7 @@ class Chinese(ChinesePlatformTexts, English):
         "而我没有可以翻译问题的语言模型：请用 {language} 提问。"
     )
     checked_answer = "*上面有一处引用不成立。核对来源之后的回答：*"
+    uncited = "*这个回答没有标明出处，请自行核实。*"
     unknown_names = "*在我所知的代码中没有找到，请核对：{names}*"
     nearest_pages = "在我所知的资料中没有找到直接的答案。下面这些页面与问题最接近：\n\n{pages}"
     see_also = "另见：{pages}"
