@@ -128,7 +128,7 @@ async def check(
     findings += await check_languages(settings) if journal_finding.level != "error" else ()
     findings += [*_check_models(settings), *_check_limits(settings)]
     findings += await asyncio.to_thread(_check_secrets, settings)
-    findings += _check_feeds(settings)
+    findings += [*_check_administration(settings), *_check_feeds(settings)]
     findings += [Finding("error", path, problem) for path, problem in find_unknown_networks(settings)]
     findings += [Finding("warning", path, problem) for path, problem in find_unmatchable(settings)]
     exposed = await asyncio.to_thread(lambda: list(find_exposed(settings)))
@@ -245,6 +245,19 @@ def _describe_file(path: Path) -> str:
     with path.open("rb") as file:
         file.read(1)
     return f"{path}: a file of {path.stat().st_size / 1000:.1f} kB"
+
+
+def _check_administration(settings: Settings) -> list[Finding]:
+    """Warn of a bot that obeys nobody, and of people whose answers go nowhere."""
+    findings = []
+    administration = settings.administration
+    if settings.get_bots() and not (administration.owners or administration.platform_admins):
+        text = "nobody may give commands such as /status or /pause: name yourself, such as telegram:123456789"
+        findings.append(Finding("warning", "administration.owners", text))
+    if settings.handoff.trusted and not Audiences.from_settings(settings).learned:
+        text = "what they answer is kept for review, but never used: add a source of the kind learned"
+        findings.append(Finding("warning", "handoff.trusted", text))
+    return findings
 
 
 def _check_feeds(settings: Settings) -> list[Finding]:

@@ -93,6 +93,36 @@ async def test_everything_in_order(tmp_path: Path, repository: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize(
+    ("changes", "subjects"),
+    [
+        ({}, {"administration.owners"}),
+        ({"administration": {"owners": ["telegram:1"]}}, set()),
+        ({"administration": {"platform_admins": True}}, set()),
+        (
+            {"administration": {"platform_admins": True}, "handoff": {"trusted": ["telegram:2"]}},
+            {"handoff.trusted"},
+        ),
+        (
+            {
+                "administration": {"platform_admins": True},
+                "handoff": {"trusted": ["telegram:2"]},
+                "sources": {"taught": {"kind": "learned"}},
+            },
+            set(),
+        ),
+    ],
+)
+async def test_a_bot_that_obeys_nobody_or_whose_teachers_teach_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], subjects: set[str]
+) -> None:
+    monkeypatch.setenv("TOKEN", "1:a")
+    parts = {"telegram": {"token": {"env": "TOKEN"}}, "sources": {"docs": {"kind": "faq", "path": tmp_path}}, **changes}
+    findings = await check(settings(tmp_path, **parts), live=False)
+    names = ("administration.owners", "handoff.trusted")
+    assert {finding.subject for finding in findings if finding.subject in names} == subjects
+
+
 @pytest.mark.parametrize("is_denied", [False, True])
 def test_readers_of_documents_that_keep_the_network_are_named(tmp_path: Path, is_denied: bool) -> None:
     """As in a container or under the systemd unit, where no namespaces can be made."""
