@@ -810,7 +810,7 @@ async def test_lessons_tell_nothing_of_what_a_reload_keeps_closed(tmp_path: Path
         bot.new_settings = settings.model_copy(update={"sources": sources})
         bot.dispatcher.context.take_up = bot.take_up
         await bot.deliver(INSIDERS["owner in private"], "", "reload")
-        assert "closed to some until a restart" in bot.output()
+        assert "closed to some people until a restart" in bot.output()
         before = datetime.now(UTC)
         await bot.scheduler.refresh(["taught"])
         async with bot.scheduler.run(), asyncio.timeout(60):

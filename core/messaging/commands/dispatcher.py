@@ -122,7 +122,7 @@ class CommandDispatcher:
                 _require(role, "owner", texts)
             reply = await handler(CommandRequest(message, command, arguments, role, adapter, texts))
         except PermissionDenied as error:
-            _log.warning("command.refused", command=message.command, author_id=message.author_id)
+            _log.info("command.refused", command=message.command, author_id=message.author_id)
             await self.context.audit.record(new_entry(message, "refused", error.audit_text))
             raise
         return await asyncio.to_thread(self._redact, reply) if role != "everyone" else reply

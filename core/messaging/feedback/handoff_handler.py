@@ -141,8 +141,10 @@ class HandoffHandler:
             raise UsageError(texts.learn_own_words)
         question_message = await self._find_answered_question(message, answer_message)
         question = message.text.strip() or (question_message.text if question_message else "")
-        if not (question and answer.strip()):
+        if not answer.strip():
             raise UsageError(texts.learn_usage)
+        if not question:
+            raise UsageError(texts.learn_question_missing)
         # A quotation from elsewhere replies to nothing here.
         taught_message = answer_message or replace(message, id=message.reply_to or message.id)
         if message.thread_state.is_restricted:
