@@ -109,7 +109,7 @@ class WorkerPool:
         if self.has_network is None:
             self.has_network = worker.has_network()
             if self.has_network:
-                _log.warning("worker.has_network", hint=NETWORK_HINT)
+                _log.info("worker.has_network", hint=NETWORK_HINT)
         self._release(worker)
         if kind == RESULT:
             return payload
