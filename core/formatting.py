@@ -107,7 +107,7 @@ def format_age(moment: datetime, texts: Messages = ENGLISH) -> str:
     """Return the time since a moment: "3 h ago". A time without a zone is UTC; one of a clock that was ahead is now."""
     zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     seconds = (datetime.now(UTC) - zoned).total_seconds()
-    return texts.ago.format(duration=format_duration(max(0.0, seconds), texts))
+    return texts.ago.format(duration=format_duration(seconds, texts)) if seconds >= 1 else texts.just_now
 
 
 def format_wait(moment: datetime, texts: Messages = ENGLISH) -> str:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
-EXIT_WORDS = frozenset({"exit", "quit", ":q"})
+EXIT_WORDS = frozenset({"exit", "quit", "/exit", "/quit", ":q"})
 WARM_UP_START_S = 0.01
 # How often it is looked whether a line was typed, while vectors are made.
 POLL_INTERVAL_S = 0.05

@@ -61,6 +61,9 @@ from knowledge.embedding.fastembed_models import unusable_reason
 from knowledge.embedding.local import choose_runtime, find_package_dir, get_model_dir, get_shared_dir
 from knowledge.embedding.multilingual import find_unusable_reason
 from knowledge.live import open_live_source
+from knowledge.parsing.limits import FormatError
+from knowledge.parsing.pool import NETWORK_HINT, WorkerPool
+from knowledge.parsing.worker import do_nothing
 from knowledge.sources.factory import open_source
 from knowledge.sources.forge.source import ForgeProject
 from knowledge.sources.git.source import is_local
@@ -119,12 +122,13 @@ async def check(
     findings += await asyncio.gather(*source_checks)
     findings += _check_agents(settings)
     findings += await check_passages(settings)
+    findings += await _check_workers(settings)
     findings.append(await asyncio.to_thread(_check_embedding, settings))
     findings += _check_reranker(settings)
     findings += await check_languages(settings) if journal_finding.level != "error" else ()
     findings += [*_check_models(settings), *_check_limits(settings)]
     findings += await asyncio.to_thread(_check_secrets, settings)
-    findings += _check_feeds(settings)
+    findings += [*_check_administration(settings), *_check_feeds(settings)]
     findings += [Finding("error", path, problem) for path, problem in find_unknown_networks(settings)]
     findings += [Finding("warning", path, problem) for path, problem in find_unmatchable(settings)]
     exposed = await asyncio.to_thread(lambda: list(find_exposed(settings)))
@@ -155,6 +159,17 @@ def _check_data_dir(folder: Path) -> Finding:
     if free_bytes < LOW_DISK_BYTES:
         return Finding("error" if free_bytes < MIN_DISK_BYTES else "warning", subject, f"{folder}: only {space}")
     return Finding("ok", subject, f"{folder}: {space}" + ("" if folder == existing_folder else ", will be made"))
+
+
+async def _check_workers(settings: Settings) -> list[Finding]:
+    """Warn where a document that takes over the process that reads it would reach the network."""
+    async with WorkerPool(settings.knowledge.parsing) as pool:
+        try:
+            await pool.run(do_nothing)
+        except (FormatError, OSError) as error:
+            return [Finding("error", "knowledge.parsing", f"documents cannot be read: {error}")]
+        text = f"{NETWORK_HINT}: a malicious document that takes one over reaches the network"
+        return [Finding("warning", "knowledge.parsing", text)] if pool.has_network else []
 
 
 def _check_git_command(settings: Settings) -> list[Finding]:
@@ -230,6 +245,19 @@ def _describe_file(path: Path) -> str:
     with path.open("rb") as file:
         file.read(1)
     return f"{path}: a file of {path.stat().st_size / 1000:.1f} kB"
+
+
+def _check_administration(settings: Settings) -> list[Finding]:
+    """Warn of a bot that obeys nobody, and of people whose answers go nowhere."""
+    findings = []
+    administration = settings.administration
+    if settings.get_bots() and not (administration.owners or administration.platform_admins):
+        text = "nobody may give commands such as /status or /pause: name yourself, such as telegram:123456789"
+        findings.append(Finding("warning", "administration.owners", text))
+    if settings.handoff.trusted and not Audiences.from_settings(settings).learned:
+        text = "what they answer is kept for review, but never used: add a source of the kind learned"
+        findings.append(Finding("warning", "handoff.trusted", text))
+    return findings
 
 
 def _check_feeds(settings: Settings) -> list[Finding]:

@@ -52,7 +52,7 @@ async def audit(settings: Settings, limit: int, *, as_json: bool) -> int:
     for entry in entries:
         _print_line(redact(_format_audit_entry(entry)))
     if not entries:
-        _print_line("the audit is empty")
+        _print_line("the audit log is empty")
     return 0
 
 

@@ -42,3 +42,7 @@ class TtlCache(Generic[Value]):
             self._values.clear()
         self._values[key] = (time.monotonic(), value)
         return value
+
+    def forget(self, key: str) -> None:
+        """Fetch the value of a key anew the next time."""
+        self._values.pop(key, None)

@@ -13,7 +13,7 @@ from bots.common.connection import Intervals, Refused, RetryLater, Unreachable
 from bots.common.delivery_retry import DeliveryRetry
 from bots.common.markdown import EMPTY_REPLY
 from bots.common.message_split import cut_markdown
-from core.catalogue import messages_for
+from core.catalogue import Messages, messages_for
 from core.errors import KimasError, PlatformError, PlatformUnavailable
 from core.language.languages import detect_language
 from core.messaging.feedback.rating_buttons import get_rating_buttons
@@ -63,11 +63,16 @@ class SilentSink(FinalTextSink):
         pass
 
 
+def get_texts(message: Message) -> Messages:
+    """Return the bot's own words beside the reply to a message, in its language."""
+    return messages_for(message.reply_options.language or detect_language(message.text))
+
+
 def cut_reply(message: Message, reply: Reply, max_chars: int) -> tuple[str, Sequence[Citation]]:
     """Return the text of a reply to a message and its citations; of a longer one, the beginning, and what it cites."""
     if len(reply.text) <= max_chars:
         return reply.text, reply.citations
-    text = cut_markdown(reply.text, max_chars, messages_for(detect_language(message.text)).answer_cut)
+    text = cut_markdown(reply.text, max_chars, get_texts(message).answer_cut)
     _log.warning("reply.shortened", chars=len(reply.text), max_chars=max_chars)
     return text, tuple(citation for citation in reply.citations if f"[{citation.n}]" in text)
 
@@ -166,8 +171,7 @@ class ReplySink(ABC):
                 elif len(smaller_pieces) > 1:
                     pieces.extendleft(reversed(smaller_pieces))
                 elif not has_notice:
-                    texts = messages_for(detect_language(self._message.text))
-                    await self._deliver_part(texts.passage_refused, piece_number)
+                    await self._deliver_part(get_texts(self._message).passage_refused, piece_number)
                     has_notice = True
                     shown_count = shown_count + 1
             else:

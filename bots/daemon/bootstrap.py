@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from core.messaging.policy.command_table import Command
     from core.observability.metrics import MetricsRecorder
     from core.ports import Adapter, AnswerFunction, SourceRefresher
+    from core.settings.audience import Audiences
     from core.storage.engine import Database
     from core.storage.feedback import FeedbackRepository
     from core.storage.leases import Leases
@@ -519,7 +520,7 @@ async def open_daemon(
         journal,
         refresher=scheduler,
         reload_settings=reload_settings,
-        take_up=partial(take_up_knowledge, app, scheduler, live, leases),
+        take_up=partial(take_up_knowledge, app, scheduler, live, leases=leases),
         library=library,
         moderator=app.answer_service.get_moderator(),
     )
@@ -534,18 +535,27 @@ async def open_daemon(
 
 
 async def take_up_knowledge(
-    app: App, scheduler: RefreshScheduler, live: LiveSettings, leases: Leases | None, settings: Settings
+    app: App,
+    scheduler: RefreshScheduler,
+    live: LiveSettings,
+    settings: Settings,
+    audiences: Audiences,
+    *,
+    leases: Leases | None = None,
 ) -> None:
-    """Answer from the sources of other settings from now on: the new ones are read meanwhile. Raises `KimasError`."""
+    """Answer from the sources of other settings from now on: the new ones are read meanwhile. Raises `KimasError`.
+
+    Taught answers are chosen for `audiences`.
+    """
     from bots.daemon.sharing import require_reachable_store
 
     if leases and not stored_sources(app.settings.sources):
         await require_reachable_store(settings, leases)
-    purge = partial(scheduler.purge_passages_for_others, settings, live.audiences)
+    purge = partial(scheduler.purge_passages_for_others, settings, audiences)
     # What is read meanwhile is announced to the library that answers then.
     async with scheduler.notify_lock:
         await app.take_up(settings, live, purge)
-    await scheduler.take_up(settings, live.audiences)
+    await scheduler.take_up(settings, audiences)
 
 
 def require_knowledge(app: App) -> None:

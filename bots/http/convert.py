@@ -34,6 +34,7 @@ EVENT_FIELDS = frozenset(
         "forwarded",
         "sent_at",
         "attachments",
+        "title",
     )
 )
 MAX_ID_CHARS = 128
@@ -156,6 +157,7 @@ def _to_user_message(fields: Mapping[str, Any], kind: EventKind, message_id: str
         is_by_bot=is_bot,
         is_forwarded=is_forwarded,
         is_post=kind == "post",
+        chat_title=" ".join(_get_text(fields, "title").split()),
     )
 
 

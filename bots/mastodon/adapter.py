@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bots.common.adapter import ClientAdapter, read_secret
@@ -16,7 +17,7 @@ from bots.common.positions import PositionStore
 from bots.common.reply_sink import SilentSink
 from bots.mastodon.client import PAGE_SIZE, Identity, MastodonClient, TooLarge
 from bots.mastodon.connection import MastodonIntervals
-from bots.mastodon.convert import mentions_bot, to_message, to_post, to_rating, with_edit
+from bots.mastodon.convert import mentions_bot, to_mention, to_message, to_post, to_rating, with_edit
 from bots.mastodon.sink import MastodonSink
 from core.errors import MessageDeleted, PlatformError
 from core.messaging.feedback.rating_buttons import read_reaction
@@ -50,6 +51,7 @@ class MastodonAdapter(ClientAdapter[MastodonClient]):
         "get_notifications",
         "get_status",
         "get_context",
+        "get_list_title",
         "stream",
         "download",
         "close",
@@ -71,6 +73,7 @@ class MastodonAdapter(ClientAdapter[MastodonClient]):
         self._timelines = timelines
         self._me = Identity()
         self._known_posts = BoundedDict[str, None](MAX_KNOWN_POSTS)
+        self._timeline_titles = dict[str, str]()
         self._last_id: int | None = None
         self._read_at = 0.0
 
@@ -143,6 +146,7 @@ class MastodonAdapter(ClientAdapter[MastodonClient]):
                 if connection:
                     # A server whose streams are down has notifications all the same.
                     await self._read_notifications(receive)
+                self._timeline_titles[timeline] = await self._get_title(timeline)
                 async with client.stream(stream, params) as events:
                     if connection:
                         await self._read_notifications(receive)
@@ -154,6 +158,19 @@ class MastodonAdapter(ClientAdapter[MastodonClient]):
                 if isinstance(error, TokenRefused):
                     await self._check_token(client.get_identity)
                 await retry_loop.wait(error)
+
+    async def _get_title(self, timeline: str) -> str:
+        """Return what a timeline is called. A list may have got another name since the last time."""
+        kind, _, value = timeline.partition("/")
+        if kind == "tag":
+            return f"#{value}"
+        if kind == HOME:
+            return f"{HOME} of {to_mention(self._me)}"
+        try:
+            return await self._get_client().get_list_title(value)
+        except PlatformError as error:
+            _log.info("mastodon.list_not_named", list=value, error=str(error))
+            return self._timeline_titles.get(timeline, "")
 
     async def _handle_event(self, kind: str, data: str, timeline: str, receive: MessageHandler) -> None:
         if timeline == HOME and (kind == "notification" or time.monotonic() - self._read_at > self._intervals.read_s):
@@ -240,7 +257,7 @@ class MastodonAdapter(ClientAdapter[MastodonClient]):
         if message.id in self._known_posts:
             return IgnoredEvent("a post of two timelines")
         self._known_posts[message.id] = None
-        return message
+        return replace(message, chat_title=self._timeline_titles.get(timeline, ""))
 
     def _convert(self, convert: Callable[[], Message | IgnoredEvent], kind: str) -> Message | IgnoredEvent:
         try:

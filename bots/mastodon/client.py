@@ -133,6 +133,10 @@ class MastodonClient:
         result: Sequence[Json] = await self._get(f"/api/v1/timelines/{quote(timeline)}", [("limit", "1")])
         return result
 
+    async def get_list_title(self, list_id: str) -> str:
+        """Return what a list of the account is called (scope read:lists)."""
+        return str((await self._get(f"/api/v1/lists/{quote(list_id)}")).get("title") or "")
+
     async def find_own_reply(self, question_id: str, text: str, account_id: str) -> str:
         """Return the id of the bot's reply to a status that has this text, or ""."""
         for status in (await self.get_context(question_id)).get("descendants") or ():

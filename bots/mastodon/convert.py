@@ -75,6 +75,7 @@ def to_message(status: Json, above: Sequence[Json], me: Identity, max_answers: i
             is_shared=True if any(_is_own(item, me) for item in above) else None,
         ),
         language=str(status.get("language") or ""),
+        chat_title="" if is_private else to_mention(me),
     )
 
 
@@ -124,6 +125,11 @@ def to_rating(notification: Json, me: Identity) -> Message | IgnoredEvent:
         reference=_make_reference(status),
     )
     return to_reaction(press, "👍", str(status["id"])) or IgnoredEvent("a favourite that rates nothing")
+
+
+def to_mention(me: Identity) -> str:
+    """Return how people everywhere mention the bot."""
+    return f"@{me.to_handle(me.username)}"
 
 
 def mentions_bot(status: Json, me: Identity) -> bool:

@@ -13,6 +13,7 @@ from bots.common.events import IgnoredEvent, MessageDeletion, record_ignored
 from bots.common.reply_sink import SilentSink
 from bots.slack.agent_view import AGENT_EVENTS, STOPPED_THREAD, StopSink, from_agent_event
 from bots.slack.app_home import HomeSink, MemberCache
+from bots.slack.channel_titles import RENAME_EVENTS, ChannelTitles
 from bots.slack.commands import ACKNOWLEDGEMENT, MESSAGE_ACTION, AdministratorCache, CommandSink, from_message_shortcut
 from bots.slack.connection import RateLimiter, SlackIntervals
 from bots.slack.convert import Identity, from_command, from_event, is_from_other_workspace, to_thread_messages
@@ -66,6 +67,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
     read_only_calls = (
         "get_identity",
         "get_socket_url",
+        "get_channel_title",
         "is_admin",
         "read_thread",
         "download_file",
@@ -94,6 +96,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         self._missing_capabilities = MissingCapabilities()
         self._administrators = AdministratorCache()
         self._members = MemberCache()
+        self._channel_titles = ChannelTitles()
         self._open_questions = BoundedDict[tuple[str, str], str](MAX_ENTRIES)
         self._untitled_threads = BoundedDict[tuple[str, str], None](MAX_ENTRIES)
         self._submissions = SubmissionHandler(self._intervals.submit_timeout_s)
@@ -231,10 +234,11 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
                 self._untitled_threads[message.key.chat, str(message.reference["thread_ts"])] = None
             await receive(message)
             return {"text": ACKNOWLEDGEMENT} if message.command == "ask" and not self._read_only else {}
-        elif message.is_by_bot:
-            await receive(message)
         else:
-            await receive(await self._thread_cache.with_thread_context(message))
+            message = await self._channel_titles.with_title(self._get_client(), message)
+            if not message.is_by_bot:
+                message = await self._thread_cache.with_thread_context(message)
+            await receive(message)
         return {}
 
     def _convert(self, payload: Mapping[str, Any]) -> Message | MessageDeletion | Submission | IgnoredEvent:
@@ -263,6 +267,9 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         event_type = (payload.get("event") or {}).get("type")
         if event_type in REACTION_EVENTS:
             return from_reaction(payload["event"], self._me)
+        if event_type in RENAME_EVENTS:
+            self._channel_titles.forget(str(payload["event"]["channel"]["id"]))
+            return IgnoredEvent("a channel that was renamed")
         if event_type in AGENT_EVENTS:
             return from_agent_event(payload["event"], self._me, self._open_questions)
         return from_event(payload, self._me, self._bot_message_chats)

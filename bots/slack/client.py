@@ -79,6 +79,13 @@ class SlackClient:
         """Read the newest message of a channel. Raises `NotAllowed` where the bot is not in it."""
         await _call(self.web.conversations_history(channel=channel, limit=1), "conversations.history")
 
+    async def get_channel_title(self, channel: str) -> str:
+        """Return what a channel is called (scope channels:read, of private ones groups:read); "" for conversations."""
+        info = (await _call(self.web.conversations_info(channel=channel), "conversations.info")).get("channel")
+        if not isinstance(info, dict) or info.get("is_im") or info.get("is_mpim") or not info.get("name"):
+            return ""
+        return f"#{info['name']}"
+
     async def get_socket_url(self) -> str:
         """Return the address of a new Socket Mode connection, good for one use within seconds."""
         call = self.web.apps_connections_open(app_token=self._app_token)

@@ -12,14 +12,12 @@ from bots.common.caches import TtlCache
 from bots.common.connection import Refused, Unreachable
 from bots.common.delivery_retry import DeliveryRetry
 from bots.common.events import IgnoredEvent
-from bots.common.reply_sink import FinalTextSink, cut_reply
+from bots.common.reply_sink import FinalTextSink, cut_reply, get_texts
 from bots.slack.connection import SlackIntervals
 from bots.slack.convert import Identity, is_own, to_interaction
 from bots.slack.feedback import are_rating_buttons, render_mentions, to_blocks
 from bots.slack.render import quote_question, render, to_plain
 from bots.slack.visible_text import get_own_text, get_visible_text
-from core.catalogue import messages_for
-from core.language.languages import detect_language
 from core.messaging.feedback.handoff import ASK_SHORTCUT_ID, SHORTCUT_ID, mentioned_users
 from core.messaging.feedback.rating_buttons import get_rating_buttons
 from core.observability.logs import get_logger
@@ -149,7 +147,7 @@ class CommandSink(FinalTextSink):
 
     def _mark(self, text: str) -> str:
         """Return a part that is posted again."""
-        return f"_{messages_for(detect_language(self._message.text)).posted_again}_\n{text}"
+        return f"_{get_texts(self._message).posted_again}_\n{text}"
 
     async def _post(self, number: int, text: str, buttons: Sequence[Button], in_channel: bool) -> str:
         if number in self._in_doubt:

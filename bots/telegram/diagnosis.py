@@ -31,15 +31,17 @@ async def diagnose(settings: TelegramSettings, scope: Scope) -> Diagnosis:
         statuses = {chat: await _get_status(client, chat, me.id) for chat in scope.chats if chat.startswith("-")}
     finally:
         await client.close()
+    in_groups = {chat: status for chat, status in statuses.items() if status in ("member", "administrator", "creator")}
     problems = [
         Problem(f"group {chat}: {status}; add it by {invitation}, and compare the id")
         for chat, status in statuses.items()
-        if status not in ("member", "administrator", "creator")
+        if chat not in in_groups
     ]
     all_admin = bool(statuses) and all(status == "administrator" for status in statuses.values())
     if scope.reads_all and not me.can_read_all and not all_admin:
         problems.append(Problem(_privacy_text(me.username), is_error=False))
-    return Diagnosis(f"@{me.username}", invitation, tuple(problems))
+    places = ", ".join(f"{status} of {chat}" for chat, status in in_groups.items())
+    return Diagnosis(f"@{me.username}{places and f', {places}'}", invitation, tuple(problems))
 
 
 async def find_chat(settings: TelegramSettings, timeout_s: float) -> FoundChat | None:

@@ -31,6 +31,9 @@ MAX_BODY_BYTES = 1 << 20
 TIMEOUT_S = 10
 # Events that KIMAs will not take at another time either.
 REFUSED = (400, 413, 415, 422)
+# From this status on, nobody knows what became of a request.
+SERVER_FAULT = 500
+ALREADY_THERE = 409
 
 
 @dataclass(frozen=True)
@@ -174,9 +177,18 @@ class Bridge:
                 if not was_tried and limit is not None and self._network.count_bot_comments(post_id) >= limit:
                     return 412, {"error": "enough bots are below this post"}
                 self._memory.put(f"tried {key}", "yes")
-                comment_id = self._network.comment(post_id, write_comment(reply), key)
+                comment_id = self._comment(post_id, reply, key)
                 self._memory.put(key, comment_id)
         return 200, {"id": comment_id}
+
+    def _comment(self, post_id: str, reply: Mapping[str, Any], key: str) -> str:
+        try:
+            return self._network.comment(post_id, write_comment(reply), key)
+        except urllib.error.HTTPError as error:
+            # Refused, so it is not below the post, and the bots there have to be counted again.
+            if error.code < SERVER_FAULT and error.code != ALREADY_THERE:
+                self._memory.put(f"tried {key}", "")
+            raise
 
 
 def write_comment(reply: Mapping[str, Any]) -> str:

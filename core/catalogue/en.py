@@ -24,8 +24,8 @@ class English(PlatformTexts):
     fallback = "*The language model could not answer. This is quoted from the sources.*"
     answer_interrupted = "*The answer was cut short: the language model stopped.*"
     answer_too_late = "*The answer was cut short: I ran out of time.*"
-    answer_too_long = "*The answer was cut short: the language model may not write more.*"
-    answer_filtered = "*The answer was cut short: a filter of the language model stopped it.*"
+    answer_too_long = "*The answer was cut short: it reached the length limit of the language model.*"
+    answer_filtered = "*The answer was cut short: the language model's filter stopped it.*"
     answer_stopped = "*Stopped on request.*"
     search_timed_out = "The sources did not answer in time. Please ask again in a moment."
     no_evidence = "I found nothing about this in the sources I know ({sources})."
@@ -34,7 +34,8 @@ class English(PlatformTexts):
         "model that could translate your question: please ask in {language}."
     )
     # What was streamed cannot be taken back.
-    checked_answer = "*A citation above did not hold. The answer after the check of its sources:*"
+    checked_answer = "*A citation above did not hold up. This is the answer with its sources checked:*"
+    uncited = "*This answer names no source, so please check it.*"
     unknown_names = "*Not in the code that I know, so please check: {names}*"
     nearest_pages = "I found no direct answer in the sources I know. These pages come closest:\n\n{pages}"
     see_also = "See also: {pages}"
@@ -44,9 +45,9 @@ class English(PlatformTexts):
         "The language model could not answer. Please try again in a moment. These pages come closest:\n\n{pages}"
     )
     answer_failed = "Sorry, I could not answer this. {reason}"
-    service_unavailable = "Something that I depend on is not available right now; please ask again in a few minutes."
+    service_unavailable = "Something I depend on is not available right now. Please ask again in a few minutes."
     rights_changed = "While I was answering, somebody changed what I may say here. Please ask again."
-    answer_withheld = "I may not answer this."
+    answer_withheld = "I am not allowed to answer this."
     internal_error = "Something went wrong on my side. The people who run me can find the reason in the log."
     posted_again = "Slack did not say whether this arrived, so here it is again."
     answer_cut = "*The answer is too long to show in full: this is its beginning.*"
@@ -107,6 +108,10 @@ class English(PlatformTexts):
     learn_usage = (
         "Reply to the answer with `/learn`, or give its link. If the answer replies to no question, add the question."
     )
+    learn_question_missing = (
+        "I cannot tell which question that answers. Write the question, too: "
+        "`/learn QUESTION` in reply to the answer, or `/learn LINK QUESTION`."
+    )
     buttons: Mapping[str, str] = {
         "wrong": "Wrong",
         "outdated": "Outdated",
@@ -117,16 +122,16 @@ class English(PlatformTexts):
     # Drafts, and what a team decides about them
     draft = (
         "**Draft {number}** for {author} in {chat} (message {message}):\n\n{question}\n\n---\n\n{answer}\n\n---\n\n"
-        "{post} posts it, {drop} does not. A reply with other words posts these."
+        "{post} posts it, {drop} drops it. To post other words, reply with them."
     )
     draft_note = "Draft {number}: {note}."
     draft_lost = "it was not posted: {reason}"
     draft_question_edited = "the question is now {question}"
-    draft_unknown = "There is no draft {number} here that waits for a decision."
+    draft_unknown = "No draft {number} is waiting for a decision here."
     draft_blocked = "Draft {number} cannot be posted: {reason}."
     mode_draft_impossible = (
-        "There can be no drafts here. They need a team's chat, which the configuration names as `gate.drafts_to` or, "
-        "for one chat, as `chats.<chat>.drafts_to`; give `/mode draft` in a group other than that one."
+        "Drafts are not possible here. They go to a team's chat, which the configuration names in `gate.drafts_to` or, "
+        "for one chat, in `chats.<chat>.drafts_to`. Give `/mode draft` in any other group."
     )
     draft_platform_away = "that platform is not connected now"
     draft_decisions: Mapping[str, str] = {
@@ -144,14 +149,14 @@ class English(PlatformTexts):
     }
 
     # Offers and notices of the gate
-    answer_limit = "These were {count} answers to you in ten minutes, and I stop there: I go on in a few minutes."
+    answer_limit = "That makes {count} answers to you in ten minutes, so I pause here. Ask again in a few minutes."
     offer = "I may know something about this{topic}. Reply to this message or mention me, and I will answer."
     offer_topic = " ({topic})"
     clarifying_question = (
         "Is this about {topic}? Reply with a few details (the version, the error message, "
         "what you want to do), and I will answer."
     )
-    unnamed_topic = "something that I know"
+    unnamed_topic = "something I know about"
     answered_before = (
         "This was answered here {elapsed} ago:\n\n> {excerpt}\n\nReply to this message or mention me to hear more."
     )
@@ -164,6 +169,7 @@ class English(PlatformTexts):
     minutes_short = "{amount} min"
     seconds_short = "{amount} s"
     ago = "{duration} ago"
+    just_now = "just now"
     ahead = "in {duration}"
     until = "until {moment} UTC"
     until_resumed = "until /resume"
@@ -185,9 +191,9 @@ class English(PlatformTexts):
     unknown_command = "I do not know `/{name}`. I understand: {commands}."
     argument_missing = "`{name}` is missing. Write it as `{usage}`."
     too_many_arguments = "Too many words after the command. Write it as `{usage}`."
-    choice_expected = "`{name}` is one of {choices}. Write it as `{usage}`."
-    number_expected = "`{name}` is a number{bounds}{choices}. Write it as `{usage}`."
-    whole_number_expected = "`{name}` is a whole number{bounds}{choices}. Write it as `{usage}`."
+    choice_expected = "`{name}` must be one of {choices}. Write it as `{usage}`."
+    number_expected = "`{name}` must be a number{bounds}{choices}. Write it as `{usage}`."
+    whole_number_expected = "`{name}` must be a whole number{bounds}{choices}. Write it as `{usage}`."
     bounds = " from {min} to {max}"
     or_choice = " or `{choice}`"
     unknown_source = "No source has that name. The sources are: {sources}."
@@ -239,13 +245,13 @@ class English(PlatformTexts):
     mode_changed = "The mode of this chat is now `{mode}`; it was `{before}`."
     threshold_shown = "The threshold of this chat is {threshold}; in the configuration it is {configured}."
     threshold_changed = "The threshold of this chat is now {threshold}; it was {before}."
-    already_admin = "{user} is already an administrator of this bot in this chat."
-    admin_added = "{user} may look after me in this chat now."
-    no_admin = "{user} is not an administrator of this bot in this chat."
-    admin_removed = "{user} may no longer look after me in this chat."
+    already_admin = "{user} is already an admin of this bot in this chat."
+    admin_added = "{user} is now an admin of this bot in this chat."
+    no_admin = "{user} is not an admin of this bot in this chat."
+    admin_removed = "{user} is no longer an admin of this bot in this chat."
     admins_listed = "- Named for this chat: {names}\n- {platform_admins}\n- Owners in the configuration: {owners}"
-    platform_admins_allowed = "The chat's own administrators may look after me too"
-    platform_admins_denied = "The chat's own administrators have no say (administration.platform_admins)"
+    platform_admins_allowed = "The chat's own administrators count as admins"
+    platform_admins_denied = "The chat's own administrators do not count as admins (administration.platform_admins)"
 
     # /threshold auto
     threshold_fitted = "The threshold of this chat is now {fitted}; it was {current}."
@@ -269,17 +275,17 @@ class English(PlatformTexts):
     message_answering = "That message is being answered."
     message_sending = "The answer to that message is being posted."
     message_drafted = "The answer to that message waits for the team to decide about it."
-    silent_because = "I was silent because: {reason}."
+    silent_because = "Why I was silent: {reason}."
     skip_reasons: Mapping[str, str] = {reason.name: reason.text for reason in SkipReason}
     skip_phrases: Mapping[str, str] = {phrase: phrase for phrase in SKIP_PHRASES}
     no_reason = "no reason is recorded"
     message_failed = "The answer to that message failed: {reason}."
     reason_in_log = "the people who run me can find the reason in the log"
     answer_forgotten = "That was answered, but the answer has been deleted."
-    no_search = "That took no search: I know this about myself."
+    no_search = "I answered that without a search."
     trace_strategy = "- How I searched: {strategy}"
     trace_agents = "- Asked: {agents}"
-    trace_saved = "; searches saved: {count}"
+    trace_saved = "; not asked: {count}"
     trace_no_agent = "no agent"
     trace_query = "- With the query: {query}"
     trace_cited = "- Cited: {sources}"
@@ -303,7 +309,7 @@ class English(PlatformTexts):
     # /faq
     no_pending_answers = "No answers are waiting for a review."
     pending_answers = "These answers are waiting for a review:"
-    pending_answer = "- **{number}** {question} by {teacher}: {answer}"
+    pending_answer = "- **{number}** {question}, by {teacher}: {answer}"
     more_answers = "And {count} more. "
     show_whole_answer = "`/faq list NUMBER` shows one in full."
     no_such_answer = "There is no answer {number} here. `/faq list` shows those that wait for a review."
@@ -312,7 +318,7 @@ class English(PlatformTexts):
     answer_approved = "Approved."
     answer_rejected = "Rejected."
     no_learned_source = (
-        " It is not used yet: no source of the kind `learned` may tell what can be seen where it was taught "
+        " It is not used yet: no source of the kind `learned` takes answers from where it was taught "
         "(docs/feedback.md)."
     )
     pending = "pending"
@@ -334,8 +340,8 @@ class English(PlatformTexts):
     sources_listed = "I answer from these sources:"
     source_unknown_state = "queried live, or kept elsewhere"
     source_amount = "{passages} in {documents}"
-    source_unfilled = "{count} of them by words only so far"
-    source_unfilled_because = "{count} of them by words only, because the embedding model fails: {error}"
+    source_unfilled = "{count} of them found by words only so far"
+    source_unfilled_because = "{count} of them found by words only, because the embedding model fails: {error}"
     passage_count_one = "1 passage"
     passage_count = "{count} passages"
     document_count_one = "1 document"
@@ -360,26 +366,28 @@ class English(PlatformTexts):
     configuration_invalid = "Nothing was changed, because the configuration has errors:"
     configuration_unchanged = "The configuration has not changed. Settings made by commands still override it."
     configuration_reloaded = "The configuration has been reloaded."
+    reloaded_here_only = "This holds for one daemon of several. The others still use what they read when they started."
     changed_now = "- changed now: {names}"
     restart_needed = "- restart needed: {names}"
     sources_added = "- reading now, in the background: {names}; `/sources` shows the progress"
-    restart_replaced = "- another source had the name before, so that a restart is needed: {names}"
-    restart_secrets = "- a secret that is new, which only a restart keeps out of the log: {names}"
-    kept_closed = "- closed to some until a restart: {names}"
+    restart_replaced = "- restart needed, because another source had the name before: {names}"
+    restart_secrets = "- restart needed for a new secret, to keep it out of the log: {names}"
+    kept_closed = "- closed to some people until a restart: {names}"
 
     # /status, /stats, /audit
     in_all_chats = " in all chats"
     in_this_chat = " in this chat"
     status_version = "- Version {version}, running for {duration}"
     status_platforms = "- Platforms: {platforms}"
-    status_platform = "{platform} (last message {age})"
-    status_not_heard = "nothing yet"
+    status_platform = "{platform} (last message: {age})"
+    status_not_heard = "none yet"
     status_today = "- Today{chat}: {answered} answered, {silent} silent, {failed} failed, {pending} pending"
     status_cost = "- Tokens today: {tokens}, cost: {cost}"
-    source_hits = "- Sources since {day}, answers that cite them of those that had them: {sources}"
+    source_hits = "- Answers since {day} that cite a source, of those that had it: {sources}"
     status_moderation = "- Moderation: answers on {platforms} are judged before they are shown"
     status_moderation_failed = (
-        "- Moderation: the last answer could not be judged: {error}; withheld: on {withheld}; let pass: on {passed}"
+        "- Moderation: the last answer could not be judged: {error}; "
+        "such answers are withheld on {withheld}, and shown on {passed}"
     )
     status_chat = "- This chat: mode `{mode}`"
     status_paused = ", paused {until}"
@@ -395,7 +403,7 @@ class English(PlatformTexts):
     digest_cost = "- Tokens: {tokens}, cost: {cost}"
     digest_unanswered = "**Questions without a good answer: {count}**, by topic. `/learn` and `/faq` teach me."
     digest_all_answered = "Every question got a good answer."
-    statistics_none = "Nothing happened{chat} since {day}."
+    statistics_none = "No messages{chat} since {day}."
     statistics_since = "Since {day}{chat}:"
     statistics_header = "| day | messages | answered | silent | failed | tokens | cost |"
     audit_empty = "The audit log is empty."
@@ -406,11 +414,11 @@ class English(PlatformTexts):
     command_summaries: Mapping[str, str] = {
         "ask": "Ask a question: /ask How do I install it?",
         "help": "What this bot knows and how to ask",
-        "sources": "My sources, their size and age; owners switch a source on or off, or change its weight",
+        "sources": "My sources, their size and age; owners can switch a source on or off, or change its weight",
         "why": "Explain my last answer here, or the message that you reply to",
         "forget": "Forget what you said to me and what I answered, in this chat",
         "escalate": "Call somebody who can help: use it in reply to the question, or write the question after it",
-        "start": "Say hello",
+        "start": "Who I am, and how to ask",
         "status": "My state: platforms, sources, today's answers and their cost",
         "refresh": "Refresh a source now, or all",
         "pause": "Be silent in this chat for a while; with a source, refresh that only on request",
@@ -419,8 +427,8 @@ class English(PlatformTexts):
         "threshold": "For the mode auto: how sure I must be to speak in this chat",
         "stats": "Questions, answers, tokens and cost by day",
         "digest": "The last week in short: answers, ratings, cost, and the topics without an answer",
-        "quota": "Show the daily limits; owners change one",
-        "admins": "Who may give these commands in this chat; owners add and remove people",
+        "quota": "Show the daily limits; owners can change them",
+        "admins": "Who may give these commands in this chat; owners can add and remove people",
         "learn": "Save the message that you reply to or link to, as an answer to be reviewed, if you are trusted",
         "faq": "Answers that people gave: list those that wait for a review, approve, reject or edit one",
         "post": "Post a draft where it was asked",

@@ -30,6 +30,7 @@ class Chinese(ChinesePlatformTexts, English):
         "而我没有可以翻译问题的语言模型：请用 {language} 提问。"
     )
     checked_answer = "*上面有一处引用不成立。核对来源之后的回答：*"
+    uncited = "*这个回答没有标明出处，请自行核实。*"
     unknown_names = "*在我所知的代码中没有找到，请核对：{names}*"
     nearest_pages = "在我所知的资料中没有找到直接的答案。下面这些页面与问题最接近：\n\n{pages}"
     see_also = "另见：{pages}"
@@ -69,14 +70,14 @@ class Chinese(ChinesePlatformTexts, English):
     rating_removed = "已撤回：👍 {up} · 👎 {down}。"
     ask_reason = "问题出在哪里？"
     reason_noted = "已记录，谢谢。"
-    unknown_answer = "我在这里没有与此对应的回答，未作任何更改。"
+    unknown_answer = "我不确定这指的是我的哪个回答，未作任何更改。"
     retrying = "我会多花些时间，再试一次。"
     already_retried = "这个问题我已经重答过一次，不能再重答了。"
     only_asker = "只有提问者可以要求重答。"
     question_erased = "我已不再保存这个问题，请重新提问。"
     answer_unfinished = "这个回答还没有写完。"
     stop_button = "⏹ 停止"
-    stopping = "已停止，这个回答不再继续。"
+    stopping = "正在停止这个回答。"
     only_asker_stops = "只有提问者可以停止这个回答。"
     nothing_to_stop = "这个回答已经写完，不需要停止。"
     retry_disabled = "这里没有开启重答。"
@@ -87,12 +88,15 @@ class Chinese(ChinesePlatformTexts, English):
     already_handed_off = "已经为这个问题请过人了。"
     handoff_cooldown = "刚刚已在这里请过人，请稍等几分钟。"
     question_unclear = "我不清楚你指的是哪个问题。请回复那条消息，或把问题写在命令后面。"
-    answer_submitted = "谢谢。这是第 {number} 条待审核的回答。"
+    answer_submitted = "谢谢，已存为第 {number} 条回答，等待审核。"
     answer_known = "这个回答我已经有了。"
     learn_own_words = "那是我自己说的话。请用 `/learn` 回复别人写的内容。"
     first_answer_stands = "我又试了一次，没有找到更好的内容：仍以第一次的回答为准。"
     not_trusted = "只有受信任的成员可以教我。"
     learn_usage = "请用 `/learn` 回复那条回答，或在命令后附上它的链接；如果它没有回复任何问题，请再写上问题。"
+    learn_question_missing = (
+        "我不清楚那回答的是哪个问题。请把问题也写上：用 `/learn QUESTION` 回复那条回答，或写 `/learn LINK QUESTION`。"
+    )
     buttons: Mapping[str, str] = {
         "wrong": "有误",
         "outdated": "已过时",
@@ -103,7 +107,7 @@ class Chinese(ChinesePlatformTexts, English):
     # 草稿
     draft = (
         "**草稿 {number}**，给 {chat} 的 {author}（消息 {message}）：\n\n{question}\n\n---\n\n{answer}\n\n---\n\n"
-        "{post} 发出，{drop} 放弃。用别的话回复，则发出你的话。"
+        "{post} 发出，{drop} 放弃。要发别的内容，请直接回复。"
     )
     draft_note = "草稿 {number}：{note}。"
     draft_lost = "没有发出：{reason}"
@@ -130,13 +134,13 @@ class Chinese(ChinesePlatformTexts, English):
     }
 
     # Offers and notices of the gate
-    answer_limit = "十分钟内我已经回答了你 {count} 次，先到这里；过几分钟我再继续。"
+    answer_limit = "十分钟内我已经回答了你 {count} 次，先到这里；请过几分钟再问。"
     offer = "我可能知道一些相关内容{topic}。回复这条消息或者提及我，我就来回答。"
     offer_topic = "（{topic}）"
     clarifying_question = "你问的是{topic}吗？请回复这条消息，补充一些细节（版本、报错信息、想做什么），我来回答。"
     unnamed_topic = "我所了解的内容"
     answered_before = (
-        "这个问题在本群里已经回答过了（{elapsed}前）：\n\n> {excerpt}\n\n回复这条消息或者提及我，可以再问一次。"
+        "这个问题在本群里已经回答过了（{elapsed}前）：\n\n> {excerpt}\n\n回复这条消息或者提及我，可以了解更多。"
     )
 
     # Amounts, times, and placeholders for nothing
@@ -147,6 +151,7 @@ class Chinese(ChinesePlatformTexts, English):
     minutes_short = "{amount} 分钟"
     seconds_short = "{amount} 秒"
     ago = "{duration}前"
+    just_now = "刚刚"
     ahead = "{duration}后"
     until = "到 {moment} UTC 为止"
     until_resumed = "直到 /resume 为止"
@@ -205,7 +210,7 @@ class Chinese(ChinesePlatformTexts, English):
     message_count = "{count} 条消息"
 
     # /pause, /resume, /mode, /threshold, /admins
-    paused = "我在本聊天里保持沉默，{until}。命令仍然有效；用 `/resume` 可以提前恢复。"
+    paused = "我在本聊天里保持沉默，{until}。命令仍然有效；用 `/resume` 可以恢复发言。"
     not_paused = "我在本聊天里没有处于暂停状态。"
     resumed = "我已在本聊天里恢复发言。"
     mode_shown = "本聊天的模式是 `{mode}`，配置中为 `{configured}`。"
@@ -217,8 +222,8 @@ class Chinese(ChinesePlatformTexts, English):
     no_admin = "{user} 不是我在本聊天里的管理员。"
     admin_removed = "{user} 不再能在本聊天里管理我。"
     admins_listed = "- 为本聊天指定：{names}\n- {platform_admins}\n- 配置中的所有者：{owners} 位"
-    platform_admins_allowed = "聊天自己的管理员也可以管理我"
-    platform_admins_denied = "聊天自己的管理员无权管理我（administration.platform_admins）"
+    platform_admins_allowed = "聊天自己的管理员也算我的管理员"
+    platform_admins_denied = "聊天自己的管理员不算我的管理员（administration.platform_admins）"
 
     # /threshold auto
     threshold_fitted = "本聊天的阈值现在是 {fitted}，之前是 {current}。"
@@ -234,7 +239,7 @@ class Chinese(ChinesePlatformTexts, English):
 
     # /why
     nothing_answered = "我不记得在这里回答过什么。"
-    message_unknown = "我不知道那条消息：它没有到达我这里，或者已被忘记。"
+    message_unknown = "我不知道那条消息：它没有到达我这里，或者已被删除。"
     message_received = "那条消息正在等待回答。"
     message_answering = "那条消息正在回答中。"
     message_sending = "那条消息的回答正在发送。"
@@ -245,12 +250,12 @@ class Chinese(ChinesePlatformTexts, English):
     no_reason = "没有记录原因"
     message_failed = "那条消息没能回答：{reason}。"
     reason_in_log = "原因记在后台日志里"
-    answer_forgotten = "那条消息已经回答过，但回答已被忘记。"
-    no_search = "那次没有检索：不查资料就能回答。"
+    answer_forgotten = "那条消息已经回答过，但回答已被删除。"
+    no_search = "那次回答没有用到检索。"
     trace_strategy = "- 检索方式：{strategy}"
     trace_agents = "- 询问了：{agents}"
-    trace_saved = "；省去检索 {count} 次"
-    trace_no_agent = "没有询问任何智能体"
+    trace_saved = "；没有询问 {count} 个"
+    trace_no_agent = "无"
     trace_query = "- 查询：{query}"
     trace_cited = "- 引用了：{sources}"
     trace_time = "- 用时：{times}"
@@ -281,14 +286,14 @@ class Chinese(ChinesePlatformTexts, English):
     answer_edited = "已修改，等待审核。"
     answer_approved = "已通过。"
     answer_rejected = "已拒绝。"
-    no_learned_source = "没有 `learned` 类型的资料源接收该聊天的回答，它不会被使用（docs/feedback.md）。"
+    no_learned_source = "目前还用不上：没有 `learned` 类型的资料源接收来自那里的回答（docs/feedback.md）。"
     pending = "待审核"
     approved = "已通过"
     rejected = "已拒绝"
 
     # /sources, /refresh, /pause SOURCE, /quota, /reload
     all_sources = "所有资料源"
-    refreshing = "我正在更新{source}。用 `/sources` 可以查看进展。"
+    refreshing = "我正在更新 {source}。用 `/sources` 可以查看进展。"
     source_paused = "从现在起，{source} 只在有人要求时更新：`/refresh {name}`。用 `/resume {name}` 恢复。"
     source_paused_already = "{source} 已经是只在有人要求时更新：`/refresh {name}`。用 `/resume {name}` 恢复。"
     source_not_paused = "{source} 没有被暂停。"
@@ -326,6 +331,7 @@ class Chinese(ChinesePlatformTexts, English):
     configuration_invalid = "未作任何更改，因为配置有错误："
     configuration_unchanged = "配置没有变化。命令所做的设置继续优先生效。"
     configuration_reloaded = "配置已重新读取。"
+    reloaded_here_only = "这只对多个守护进程中的一个生效，其他的仍按启动时读取的配置运行。"
     changed_now = "- 已生效：{names}"
     restart_needed = "- 需要重启：{names}"
     sources_added = "- 正在后台读取：{names}；用 `/sources` 可以查看进展"
@@ -339,12 +345,14 @@ class Chinese(ChinesePlatformTexts, English):
     status_version = "- 版本 {version}，已运行 {duration}"
     status_platforms = "- 平台：{platforms}"
     status_platform = "{platform}（上次收到消息：{age}）"
-    status_not_heard = "还没有"
+    status_not_heard = "还没有收到"
     status_today = "- 今天{chat}：回答 {answered}，沉默 {silent}，失败 {failed}，等待 {pending}"
     status_cost = "- 今天的 token：{tokens}，费用：{cost}"
-    source_hits = "- 自 {day} 起各来源被引用的回答数/出现的回答数：{sources}"
+    source_hits = "- 自 {day} 起用到各资料源的回答中，引用了它的有：{sources}"
     status_moderation = "- 审核：{platforms} 上的回答在发出前经过审核"
-    status_moderation_failed = "- 审核：上一个回答未能审核：{error}；扣下的平台：{withheld}；放行的平台：{passed}"
+    status_moderation_failed = (
+        "- 审核：上一个回答未能审核：{error}；这类回答在以下平台扣下：{withheld}；照常发出：{passed}"
+    )
     status_chat = "- 本聊天：模式 `{mode}`"
     status_paused = "，已暂停，{until}"
     status_sources = "- 资料源：已配置 {count} 个"
@@ -372,7 +380,7 @@ class Chinese(ChinesePlatformTexts, English):
         "why": "解释我在这里的上一个回答，或所回复的那条消息",
         "forget": "忘记你在本聊天里对我说的话和我的回答",
         "escalate": "请人来帮忙：用它回复那个问题，或把问题写在后面",
-        "start": "打个招呼",
+        "start": "我是谁，怎样提问",
         "status": "我的状态：平台、资料源、今天的回答和费用",
         "refresh": "立即更新一个资料源，或全部",
         "pause": "在本聊天里沉默一段时间；加上资料源的名称，则它只在有人要求时更新",
@@ -382,13 +390,13 @@ class Chinese(ChinesePlatformTexts, English):
         "stats": "每天的问题、回答、token 和费用",
         "digest": "最近一周小结：回答、评价、费用，以及没有答案的主题",
         "quota": "查看每日上限；所有者可以更改",
-        "admins": "谁可以在本聊天里使用这些命令；所有者可以增减",
+        "admins": "谁可以在本聊天里使用这些命令；所有者可以增减人员",
         "learn": "把所回复或所链接的消息存为待审核的回答（须受信任）",
         "faq": "成员给出的回答：列出待审核的，通过、拒绝或修改其中一条",
         "post": "把草稿发到提问的地方",
         "edit": "用你的话代替草稿发出",
         "drop": "放弃草稿，不回答任何人",
-        "settings": "本聊天里可以更改的设置及其现状，以菜单显示",
+        "settings": "用菜单查看和更改本聊天的设置",
         "reload": "重新读取配置",
         "audit": "谁改了什么，谁被拒绝",
     }

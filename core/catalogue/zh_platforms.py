@@ -60,8 +60,7 @@ class ChinesePlatformTexts:
     alert_endpoint = "模型 `{name}` 自 {since} 起没有回应。如有备用端点，正在使用备用端点。"
     alert_platform = "`{name}` 自 {since} 起无法连接。"
     alert_clock_ahead = (
-        "{moment}，本机时钟向前跳了 {duration}，或者机器曾休眠。时钟不对时请校准："
-        "签名的事件会被拒绝，问题会被当作过旧。"
+        "{moment}，本机时钟快进了 {duration}，或者机器曾休眠。时钟不对时请校准：签名的事件会被拒绝，问题会被当作过旧。"
     )
     alert_clock_back = (
         "{moment}，本机时钟被拨回了 {duration}。如果时间不对，请校准：签名的事件会被拒绝，按时刻进行的工作会推迟。"

@@ -6,6 +6,7 @@ own; a decision is a command, also where it was pressed or is a plain reply to t
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
@@ -33,7 +34,8 @@ from core.storage.drafts import Draft, DraftRepository
 from core.storage.feedback import FeedbackRepository
 from core.storage.message_lookup import MessageLookup
 from core.storage.messages import Journal
-from core.storage.overrides import LiveSettings, get_chat_name, new_entry
+from core.storage.overrides import AuditEntry, LiveSettings, get_chat_name, new_entry
+from core.storage.reports import ReportRepository
 from core.storage.tables import may_be_shown, to_stored_labels
 from core.types import DROP, POST, Citation, Message, Origin, Reply, Skip, SkipReason, skip
 
@@ -109,7 +111,7 @@ class Drafts:
             notices = await self._repository.get_notices(2 * timedelta(hours=MAX_HOURS))
             for draft in await self._repository.get_waiting():
                 if datetime.now(UTC) - draft.drafted_at > timedelta(hours=MAX_HOURS):
-                    await self._repository.drop(draft, skip(SkipReason.DRAFT_EXPIRED, hours=MAX_HOURS))
+                    await self._drop(draft, skip(SkipReason.DRAFT_EXPIRED, hours=MAX_HOURS))
                     continue
                 known_ids = notices.get(draft.number, set())
                 if not any(known_id.startswith(ANNOUNCEMENT) for known_id in known_ids):
@@ -148,7 +150,7 @@ class Drafts:
         command = replace(message, text=str(number))
         entry = new_entry(command, "changed", f"draft {number}", "waiting", DECISIONS[message.command])
         if message.command == DROP:
-            if is_decided := await self._repository.drop(draft, skip(SkipReason.DRAFT_DROPPED), entry):
+            if is_decided := await self._drop(draft, skip(SkipReason.DRAFT_DROPPED), entry):
                 await FeedbackRepository(self.journal.database).evict_cached_reply(draft.question)
         else:
             reply = draft.reply if message.command == POST else _replace_text(draft.reply, arguments["text"])
@@ -160,6 +162,12 @@ class Drafts:
             raise UsageError(texts.draft_unknown.format(number=number))
         return texts.draft_decisions[message.command].format(number=number)
 
+    async def _drop(self, draft: Draft, reason: Skip, entry: AuditEntry | None = None) -> bool:
+        """Close the question of a draft without an answer; return False if something was decided before."""
+        if is_dropped := await self._repository.drop(draft, reason, entry):
+            self.journal.count(draft.question, "silent", reason)
+        return is_dropped
+
     async def _keep(self, question: Message, opinion: str, reply: Reply) -> None:
         reply = replace(reply, trace=replace(reply.trace, opinion=opinion))
         await self.journal.mark_drafted(question, reply)
@@ -168,14 +176,16 @@ class Drafts:
             await self._announce(draft)
 
     async def _announce(self, draft: Draft) -> None:
-        texts = _get_texts(draft)
+        texts = self._get_texts(draft)
         question = draft.question
+        title = await ReportRepository(self.journal.database).get_chat_title(question.key)
+        chat = format_code(get_chat_name(question))
 
         def write(adapter: Adapter) -> str:
             return texts.draft.format(
                 number=draft.number,
                 author=self._hide(draft, adapter, format_name(question.author)),
-                chat=format_code(get_chat_name(question)),
+                chat=f"{self._hide(draft, adapter, format_name(title))} ({chat})" if title else chat,
                 message=format_code(question.id),
                 question=self._hide(draft, adapter, format_code(question.text, MAX_QUESTION_CHARS)),
                 answer=self._hide(draft, adapter, draft.reply.text),
@@ -189,7 +199,7 @@ class Drafts:
         """Return a part of a notice, or in its place why it may not be written where the team is."""
         words = make_filter(self.live.settings.outgoing, adapter.name)
         rule = words.find(text) if words else None
-        reason = _get_texts(draft).skip_reasons[SkipReason.WORD_WITHHELD.name]
+        reason = self._get_texts(draft).skip_reasons[SkipReason.WORD_WITHHELD.name]
         return f"({reason.format(rule=f'outgoing.{rule}')})" if rule else text
 
     async def _note_edit(self, draft: Draft, known_ids: Container[str]) -> None:
@@ -198,7 +208,7 @@ class Drafts:
             text = format_code(draft.question.text, MAX_QUESTION_CHARS)
 
             def write(adapter: Adapter) -> str:
-                return _get_texts(draft).draft_question_edited.format(question=self._hide(draft, adapter, text))
+                return self._get_texts(draft).draft_question_edited.format(question=self._hide(draft, adapter, text))
 
             await self._note(draft, f"edited {draft.question.text}", write, known_ids)
 
@@ -207,15 +217,15 @@ class Drafts:
         history = ChatHistory(self.journal.database)
         recent_messages = await history.get_recent_messages(draft.question, age.total_seconds())
         if reason := answered_meanwhile_reason(draft.question, recent_messages, is_certain=True):
-            await self._note(draft, reason.name, lambda _: _get_texts(draft).skip_reasons[reason.name], known_ids)
+            await self._note(draft, reason.name, lambda _: self._get_texts(draft).skip_reasons[reason.name], known_ids)
 
     async def _note_lost(self, draft: Draft, reason: str, known_ids: Container[str]) -> None:
-        text = _get_texts(draft).draft_lost.format(reason=reason)
+        text = self._get_texts(draft).draft_lost.format(reason=reason)
         await self._note(draft, f"lost {reason}", lambda adapter: self._hide(draft, adapter, text), known_ids)
 
     async def _note(self, draft: Draft, key: str, write: Callable[[Adapter], str], known_ids: Container[str]) -> None:
         """Tell the team something about a draft, once for a key."""
-        template = _get_texts(draft).draft_note
+        template = self._get_texts(draft).draft_note
         message_id = _make_id(draft, NOTE, key)
         if message_id not in known_ids:
             await self._tell(
@@ -233,10 +243,17 @@ class Drafts:
         if post is None:
             return
         adapter, message = post
-        message = replace(message, origin=Origin(root_id=str(draft.number), purpose="draft"))
-        reply = Reply(write(adapter), citations)
+        origin = Origin(root_id=str(draft.number), purpose="draft")
+        message = replace(message, origin=origin, language=self._get_texts(draft).language)
+        # Words that may not leave are searched in it, which a pattern can make slow.
+        reply = Reply(await asyncio.to_thread(write, adapter), citations)
         if await self.journal.record_message(message, reply=reply, visible_sources=draft.visible_sources):
             self._start(adapter, message)
+
+    def _get_texts(self, draft: Draft) -> Messages:
+        """Return the texts in the language of the team's chat, else in that of the question."""
+        target = self.live.settings.get_drafts_chat(get_chat_name(draft.question)) or ""
+        return messages_for(self.permissions.get_chat_language(target) or detect_language(draft.question.text))
 
     def _is_for(self, draft: Draft, message: Message) -> bool:
         """Return whether a message was written in the chat that decides about a draft."""
@@ -290,10 +307,6 @@ class DraftSink(RecordedSink):
 
     async def apologize(self, reply: Reply) -> None:
         """Show nothing: the journal has the reason."""
-
-
-def _get_texts(draft: Draft) -> Messages:
-    return messages_for(detect_language(draft.question.text))
 
 
 def _make_id(draft: Draft, kind: str, key: str) -> str:

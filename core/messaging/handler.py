@@ -194,7 +194,7 @@ class Handler:
             await self._journal.mark_skipped(message, decision.reason, self._permissions.visible_labels(message))
             return
         is_answerable = is_ask_command(message.command) and not decision.canned_reply and has_content(message)
-        question = self._feedback.with_answer_buttons(message, is_question=is_answerable)
+        question = self._feedback.with_reply_options(message, is_question=is_answerable)
         sink = (
             self._drafts.make_sink(message, delivery, decision.opinion)
             if is_draft
@@ -324,7 +324,7 @@ class Handler:
                 else:
                     await self._journal.mark_skipped(message, error.block or skip(SkipReason.RIGHTS_CHANGED))
             case PlatformUnavailable():
-                raise Undelivered(error, is_unprompted=is_unprompted) from error
+                raise Undelivered(error, delivery.due_at, is_unprompted=is_unprompted) from error
             case PlatformError():
                 _log.error("reply.refused", error=str(error))
                 await self._journal.mark_failed(message, str(error))
@@ -353,7 +353,7 @@ class Handler:
             if sink:
                 await sink.apologize(apology)
         except PlatformUnavailable as platform_error:
-            raise Undelivered(platform_error, is_unprompted=is_unprompted) from error
+            raise Undelivered(platform_error, message.sent_at, is_unprompted=is_unprompted) from error
         except PlatformError as platform_error:
             _log.error("reply.refused", error=str(platform_error))
         await self._journal.mark_failed(message, apology.failure)

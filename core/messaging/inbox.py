@@ -191,7 +191,7 @@ class Inbox:
                 is_first_try = False
                 wait_s = max(delay_s, error.cause.seconds)
                 now = asyncio.get_running_loop().time()
-                deadline = deadline or now + redelivery_time_s(message, error, self._settings.run.redeliver_hours)
+                deadline = deadline or now + redelivery_time_s(error, self._settings.run.redeliver_hours)
                 if now + wait_s > deadline:
                     _log.error("reply.given_up", error=str(error))
                     await self._journal.mark_failed(message, f"the platform did not take the answer in time: {error}")

@@ -39,6 +39,7 @@ class JournaledDelivery:
 
     `is_visible` says whether people can see anything of the reply, as far as is known. `is_in_doubt` is whether the
     last run ended while it posted the reply; `final_reply` is the reply that is to be delivered, once it is known.
+    `due_at` is when it was wanted: when the question was sent, or when a team let its draft be posted.
     """
 
     def __init__(self, journal: Journal, message: Message, previous_reply_id: str = "") -> None:
@@ -52,6 +53,7 @@ class JournaledDelivery:
         self.check_rights: Callable[[], Awaitable[None]] | None = None
         self.final_reply: Reply | None = None
         self.parts: dict[int, str] = {}
+        self.due_at = message.sent_at
 
     @property
     def is_resumed(self) -> bool:
@@ -68,7 +70,8 @@ class JournaledDelivery:
         """
         delivery = cls(journal, message, previous_reply_id)
         known_state = await journal.get_delivery(message, visible_labels)
-        delivery.is_in_doubt, delivery.final_reply, delivery.parts = known_state
+        delivery.is_in_doubt, delivery.final_reply, delivery.parts, approved_at = known_state
+        delivery.due_at = approved_at or message.sent_at
         delivery.is_visible = delivery.is_in_doubt
         return delivery
 

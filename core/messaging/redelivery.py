@@ -6,11 +6,11 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
 
 from core.errors import JournalError, PlatformUnavailable
 from core.ports import ConnectionStatus
 from core.runtime.tasks import wait_for
-from core.types import Message
 
 # How long an answer that nobody asked for is worth delivering, and the least time for any.
 UNPROMPTED_S = 600.0
@@ -22,22 +22,26 @@ MAX_HOLD_S = 600.0
 
 
 class Undelivered(Exception):
-    """A platform did not take an answer now: it waits in the journal. `cause` says why."""
+    """A platform did not take an answer now: it waits in the journal. `cause` says why.
 
-    def __init__(self, cause: PlatformUnavailable, *, is_unprompted: bool) -> None:
+    `due_at` is when the answer was wanted: when the question was sent, or when a team let its draft be posted.
+    """
+
+    def __init__(self, cause: PlatformUnavailable, due_at: datetime, *, is_unprompted: bool) -> None:
         super().__init__(str(cause))
         self.cause = cause
+        self.due_at = due_at
         self.is_unprompted = is_unprompted
 
 
-def redelivery_time_s(message: Message, error: Undelivered, max_hours: float) -> float:
+def redelivery_time_s(error: Undelivered, max_hours: float) -> float:
     """Return for how many seconds from now an answer is worth delivering.
 
-    That is until `max_hours` after the question, or some minutes if nobody asked. Two minutes remain in any case: the
+    That is until `max_hours` after it was wanted, or some minutes if nobody asked. Two minutes remain in any case: the
     question itself may have waited through the outage.
     """
     limit_s = min(3600 * max_hours, UNPROMPTED_S) if error.is_unprompted else 3600 * max_hours
-    age_s = max(0.0, time.time() - message.sent_at.timestamp())
+    age_s = max(0.0, time.time() - error.due_at.timestamp())
     return max(limit_s - age_s, min(limit_s, MIN_REDELIVERY_S))
 
 

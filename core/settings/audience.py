@@ -156,14 +156,24 @@ class Audiences:
         return cls({name: frozenset(map(frozenset, audiences)) for name, audiences in json.loads(text).items()})
 
     def closed_further(self, newer: Audiences) -> Audiences:
-        """Return these audiences with those that a newer configuration adds: its askers are in all of them.
+        """Return these audiences with those that a newer configuration adds: its askers are in all of them."""
+        by_source = {
+            name: audiences | newer.by_source.get(name, frozenset()) for name, audiences in self.by_source.items()
+        }
+        return replace(self, by_source=by_source)
 
-        What was taught may tell of each source that the readers of the taught answers see: it is closed with them.
+    def with_lessons_chosen_for(self, former: Audiences) -> Audiences:
+        """Return these audiences where taught answers were chosen for former ones.
+
+        They may tell of each source that their readers saw then: what was closed since closes them as well.
         """
-        added = {name: newer.by_source.get(name, frozenset()) - audiences for name, audiences in self.by_source.items()}
-        by_source = {name: audiences | added[name] for name, audiences in self.by_source.items()}
+        by_source = dict(self.by_source)
         for source in self.learned:
-            told_of = (added[name] for name in self.by_source if self.readers_see(source, name))
+            told_of = (
+                self.by_source[name] - audiences
+                for name, audiences in former.by_source.items()
+                if name in self.by_source and former.readers_see(source, name)
+            )
             by_source[source] = by_source[source].union(*told_of)
         return replace(self, by_source=by_source)
 

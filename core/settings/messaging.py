@@ -145,9 +145,9 @@ class RunSettings(Section):
     grace_s: PositiveFloat = Field(20, description="after SIGTERM: time to finish answers in progress, seconds")
     redeliver_hours: NonNegativeFloat = Field(
         6,
-        description="how many hours after the question KIMAs still tries to deliver an answer that the platform does "
-        "not take (docs/operate.md#outages); answers to questions that were not addressed to "
-        "the bot get at most ten minutes",
+        description="how many hours after the question, or after a team let its draft be posted, KIMAs still tries to "
+        "deliver an answer that the platform does not take (docs/operate.md#outages); answers to questions that were "
+        "not addressed to the bot get at most ten minutes",
     )
 
 

@@ -66,7 +66,8 @@ class DraftRepository(Repository):
 
     async def approve(self, draft: Draft, reply: Reply, entry: AuditEntry) -> bool:
         """Leave a reply to be delivered in place of a draft; return False if something was decided before."""
-        return await self._settle(draft, {"state": "answering", "delivery": to_delivery(reply, {})}, entry)
+        values = {"state": "answering", "delivery": to_delivery(reply, {}), "settled_at": datetime.now(UTC)}
+        return await self._settle(draft, values, entry)
 
     async def drop(self, draft: Draft, skip: Skip, entry: AuditEntry | None = None) -> bool:
         """Close the question of a draft without an answer; return False if something was decided before."""

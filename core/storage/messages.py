@@ -247,19 +247,23 @@ class Journal:
 
     async def get_delivery(
         self, message: Message, visible_labels: frozenset[str] | None = None
-    ) -> tuple[bool, Reply | None, dict[int, str]]:
-        """Return whether the first part is being posted (or was when the last run ended), and what `mark_delivery`
-        recorded: no reply that could be made from sources without `visible_labels`."""
-        columns = messages.c
-        query = select(columns.state, columns.delivery, columns.visible_sources).filter_by(**identity_values(message))
+    ) -> tuple[bool, Reply | None, dict[int, str], datetime | None]:
+        """Return whether the first part is being posted (or was when the last run ended), what `mark_delivery`
+        recorded, and when a team let it be posted, if it was a draft.
+
+        No reply that could be made from sources without `visible_labels`.
+        """
+        names = ("state", "delivery", "visible_sources", "settled_at")
+        query = select(*(messages.c[name] for name in names)).filter_by(**identity_values(message))
         row = await self.database.fetch_first(query)
         if row is None or row.delivery is None:
-            return row is not None and row.state == "sending", None, {}
+            return row is not None and row.state == "sending", None, {}, None
         shown_reply = read_delivery(row.delivery) if may_be_shown(row.visible_sources, visible_labels) else None
         return (
             row.state == "sending",
             shown_reply,
             {int(number): part for number, part in row.delivery["parts"].items()},
+            row.settled_at,
         )
 
     async def restart_begun(self, platform: str) -> int:
@@ -412,9 +416,13 @@ class Journal:
         if is_request_to_forget:
             values = {**ERASED_VALUES, **values}
         await self._update_row(message, **values)
-        self._metrics.record_message(message.key.platform, state, skip)
+        self.count(message, state, skip)
         if is_request_to_forget:
             await self.database.wipe()
+
+    def count(self, message: Message, state: ProcessingOutcome, skip: Skip | None = None) -> None:
+        """Count a message that is finished among the metrics."""
+        self._metrics.record_message(message.key.platform, state, skip)
 
     async def _update_row(self, message: Message, **values: Any) -> None:
         """Write values of a message. Raises `ClaimLost` when another daemon has taken it over."""

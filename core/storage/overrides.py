@@ -23,6 +23,7 @@ from core.settings.audience import Audiences
 from core.settings.messaging import ChatSettings, GateMode
 from core.settings.sources import LiveSource
 from core.storage.engine import Database
+from core.storage.leases import select_living
 from core.storage.tables import audit, leases, overrides
 from core.types import Message
 
@@ -48,7 +49,7 @@ KNOWLEDGE_SECTIONS = frozenset({"sources", "agents"})
 OUTGOING_SECTION = "outgoing"
 
 # Answers from other settings from now on. Raises `KimasError`; then nothing has changed.
-TakeUp = Callable[[Settings], Awaitable[None]]
+TakeUp = Callable[[Settings, Audiences], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +212,14 @@ class RuntimeOverrides:
         async with self._load_lock:
             await self._read()
 
+    async def has_other_daemons(self) -> bool:
+        """Return whether other daemons of the deployment are alive, which have files of their own."""
+        if not self._database.owner:
+            return False
+        return (
+            await self._database.fetch_first(select_living().where(leases.c.owner != self._database.owner)) is not None
+        )
+
     async def republish_audiences(self) -> None:
         """Say again what we said last: we were taken for dead, and it may be forgotten."""
         await self.publish_audiences(self._own_audiences)
@@ -282,6 +291,8 @@ class LiveSettings:
     def __init__(self, settings: Settings, overrides: RuntimeOverrides | None = None) -> None:
         self.settings = settings
         self._started_audiences = Audiences.from_settings(settings)
+        # Those that taught answers were chosen for.
+        self._lesson_audiences = self._started_audiences
         self._overrides = overrides
         self._published = frozenset[str]()
         self._audiences = self._started_audiences
@@ -299,10 +310,7 @@ class LiveSettings:
         """Who may see which source. A closing counts at once, whichever daemon has it; an opening needs a restart."""
         published = self._overrides.audiences if self._overrides else frozenset()
         if published != self._published:
-            self._published = published
-            self._audiences = self._started_audiences
-            for audiences in map(Audiences.from_json, published):
-                self._audiences = self._audiences.closed_further(audiences)
+            self._set_started_audiences(self._started_audiences, published)
         return self._audiences
 
     async def publish_audiences(self, settings: Settings) -> None:
@@ -320,9 +328,9 @@ class LiveSettings:
     async def reload(self, new_settings: Settings, take_up: TakeUp | None = None) -> Reloaded:
         """Apply what can be applied now.
 
-        Where what is answered from changed, `take_up` gets the settings that come into force, before they do. Raises
-        what it raises; then nothing has changed. Call `publish_audiences` as well: what is closed further is closed
-        now.
+        Where what is answered from changed, `take_up` gets the settings that come into force, before they do, and the
+        audiences that it has to choose taught answers for. Raises what it raises; then nothing has changed. Call
+        `publish_audiences` as well: what is closed further is closed now.
         """
         async with self._reload_lock:
             changed = [
@@ -354,15 +362,21 @@ class LiveSettings:
             return Reloaded(live, restart, added, kept_closed, replaced, with_new_secrets)
 
     async def _take_up(self, settings: Settings, take_up: TakeUp) -> None:
-        """Let somebody take up settings; before, it is known who may see their sources."""
+        """Let somebody take up settings; before, it is known who may see their sources.
+
+        Taught answers that were closed with a source, although they tell nothing of it, are open again afterwards.
+        """
         former_audiences = self._started_audiences
         self._set_started_audiences(former_audiences.extended_by(Audiences.from_settings(settings)))
+        lesson_audiences = self._close_further(self._started_audiences)
         try:
-            await take_up(settings)
+            await take_up(settings, lesson_audiences)
         except BaseException:
             # What another reload has closed meanwhile stays closed.
             self._set_started_audiences(former_audiences.closed_further(self._started_audiences))
             raise
+        self._lesson_audiences = lesson_audiences
+        self._set_started_audiences(self._started_audiences)
 
     def _names_other_sources(self, chats: Mapping[str, ChatSettings]) -> bool:
         """Return whether chats are to be searched in sources that are not in force."""
@@ -390,10 +404,16 @@ class LiveSettings:
         configured = Audiences.from_settings(new_settings).by_source
         return [name for name, audiences in configured.items() if not known.get(name, audiences) <= audiences]
 
-    def _set_started_audiences(self, audiences: Audiences) -> None:
+    def _set_started_audiences(self, audiences: Audiences, published: frozenset[str] | None = None) -> None:
+        """Take these audiences for those of the start, closed by what daemons have `published`; None: as before."""
         self._started_audiences = audiences
-        self._audiences = audiences
-        self._published = frozenset()
+        self._published = self._published if published is None else published
+        self._audiences = self._close_further(audiences).with_lessons_chosen_for(self._lesson_audiences)
+
+    def _close_further(self, audiences: Audiences) -> Audiences:
+        for closing in map(Audiences.from_json, self._published):
+            audiences = audiences.closed_further(closing)
+        return audiences
 
     def mode(self, chat: str, *, private: bool) -> GateMode:
         """Return the mode of a chat (`platform:chat`)."""

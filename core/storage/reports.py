@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select, true, union
+from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select, true, union
 
 from core.storage.chat_history import is_readable_from, is_user_message
 from core.storage.details import UNSURE_SILENCES, WEAK_ANSWERS
 from core.storage.engine import Repository
 from core.storage.messages import UNFINISHED_STATES, to_message
-from core.storage.tables import DRAFTED, chats, feedback, messages
-from core.types import ASK_COMMANDS, DOWN, UP, Message
+from core.storage.tables import DRAFTED, chat_values, chats, feedback, messages
+from core.types import ASK_COMMANDS, DOWN, UP, ConversationKey, Message
 
 Outcome = Literal["questions", "answered", "unanswered", "failed", "waiting", "silent", "all"]
 RatingFilter = Literal["", "up", "down"]
@@ -65,11 +65,12 @@ class QuestionReport:
 
     `verdicts` counts the ratings by verdict, `reasons` those of thumbs down. `attempts` are the numbers of the second
     answers and handoffs that belong to it. `visible_sources` are those that its answer could be made from; None: all
-    were for everyone.
+    were for everyone. `thread_start` is how the first message of its thread begins, "" where the journal has none.
     """
 
     number: int
     message: Message
+    thread_start: str
     received_at: datetime
     settled_at: datetime | None
     state: str
@@ -168,6 +169,7 @@ class ReportRepository(Repository):
         return QuestionReport(
             row.number,
             to_message(row),
+            await self._get_thread_start(row) if row.thread not in ("", row.id) else "",
             row.received_at,
             row.settled_at,
             row.state,
@@ -183,6 +185,11 @@ class ReportRepository(Repository):
             row.visible_sources,
         )
 
+    async def _get_thread_start(self, row: Row[Any]) -> str:
+        """Return how the first message of a thread begins: on most platforms, its id is the thread's."""
+        identity = {"platform": row.platform, "bot": row.bot, "chat": row.chat, "id": row.thread}
+        return await self._database.fetch_value(select(_get_start(messages.c.text)).filter_by(**identity)) or ""
+
     async def count_ratings(
         self, since: datetime, chat: tuple[str, str] | None = None
     ) -> Mapping[tuple[str, str], int]:
@@ -197,6 +204,11 @@ class ReportRepository(Repository):
     async def get_chat_titles(self) -> Mapping[tuple[str, str], str]:
         """Return what chats are called, by platform and id, as far as platforms say it."""
         return {(row.platform, row.chat): row.title for row in await self._database.fetch_all(select(chats))}
+
+    async def get_chat_title(self, key: ConversationKey) -> str:
+        """Return what a chat is called, or ""."""
+        row = await self._database.fetch_first(select(chats.c.title).filter_by(**chat_values(key)))
+        return row.title if row else ""
 
     async def list_ratings(self, since: datetime, limit: int, verdict: RatingFilter = "") -> Sequence[RatedAnswer]:
         """Return the newest ratings since a time, newest first: all, or those with one verdict."""

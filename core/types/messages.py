@@ -80,12 +80,14 @@ class ReplyOptions:
 
     `has_rating_buttons` puts thumbs below it, `stop_button` is shown while it is written, and `buttons` come with the
     answer to a press. Where a post has `max_bot_replies` replies of bots, a network that counts them adds none.
+    `language` is that of the bot's own words beside it, "" where the message shows it.
     """
 
     has_rating_buttons: bool = False
     stop_button: Button | None = None
     buttons: tuple[Button, ...] = ()
     max_bot_replies: int | None = None
+    language: str = ""
 
 
 @dataclass(frozen=True, slots=True)

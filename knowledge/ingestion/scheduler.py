@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from core.errors import EmbeddingError, JournalError, KimasError, SourceError, StoreError, StoreLocked
+from core.formatting import strip_source_prefix
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder
 from core.runtime.tasks import task_group
@@ -249,7 +250,7 @@ class RefreshScheduler:
             _log.info("source.busy", source=name, reason=str(error))
             return self._retry_delay
         except (SourceError, EmbeddingError) as error:
-            _log.error("source.failed", source=name, error=str(error))
+            _log.error("source.failed", source=name, error=strip_source_prefix(name, str(error)))
         # At once: the change must be announced, and another refresh may have been requested meanwhile.
         return timedelta()
 

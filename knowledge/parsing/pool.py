@@ -29,6 +29,7 @@ Result = TypeVar("Result")
 IDLE_S = 30.0
 # What one document may yield.
 MAX_OUTPUT_BYTES = 32 << 20
+NETWORK_HINT = "this system gives the processes that read documents no network namespace of their own"
 # Larger replies are decoded in a thread.
 INLINE_REPLY_BYTES = 16 * 1024
 _ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SYSTEMROOT")
@@ -46,11 +47,13 @@ class WorkerPool:
     """Implements `Parser` with worker processes. They are started when they are needed, and stopped when they idle.
 
     A document beyond a limit of `settings` ends its worker and raises `FormatError`; the next one gets a new worker.
-    Workers get no file and no secret of this process, and end with it.
+    Workers get no file and no secret of this process, and end with it. `has_network` says whether they reach its
+    network, which not every system can deny them; None before the first document.
     """
 
     def __init__(self, settings: ParsingSettings) -> None:
         self.max_passages = settings.max_passages
+        self.has_network: bool | None = None
         self._settings = settings
         self._slots = asyncio.Semaphore(settings.workers)
         self._idle: list[_Worker] = []
@@ -103,6 +106,10 @@ class WorkerPool:
         except BaseException:
             await asyncio.shield(worker.stop())
             raise
+        if self.has_network is None:
+            self.has_network = worker.has_network()
+            if self.has_network:
+                _log.info("worker.has_network", hint=NETWORK_HINT)
         self._release(worker)
         if kind == RESULT:
             return payload
@@ -171,6 +178,16 @@ class _Worker:
             raise
         _log.debug("worker.started", pid=process.pid)
         return cls(process, settings)
+
+    def has_network(self) -> bool:
+        """Return whether the process, which has replied, is in the same network as this one."""
+        if sys.platform != "linux":
+            return True
+        try:
+            return os.readlink(f"/proc/{self._process.pid}/ns/net") == os.readlink("/proc/self/ns/net")
+        except OSError:
+            # It has ended, or the system does not tell.
+            return False
 
     async def call(self, request: bytes) -> tuple[bytes, bytes]:
         """Return the kind and the content of the reply. Raises `_WorkerLost`."""

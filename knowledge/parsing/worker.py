@@ -53,6 +53,10 @@ def main() -> None:
             return
 
 
+def do_nothing() -> None:
+    """Reply, so that the parent sees how the system lets this process be confined."""
+
+
 def _confine(memory_bytes: int, parent: int) -> None:
     """Limit memory, write no files, reach no network, and end with the parent, as far as the system can do these."""
     lower_process_priority()

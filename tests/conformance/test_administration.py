@@ -60,7 +60,7 @@ async def test_the_last_answer_is_explained(bot: Bot) -> None:
     assert await run_command(bot, channel, "why") == "I do not remember answering anything here."
     await bot.ask(channel, "How do I install it?")
     # The scripted answer was made without a search.
-    assert await run_command(bot, channel, "why") == "That took no search: I know this about myself."
+    assert await run_command(bot, channel, "why") == "I answered that without a search."
 
 
 @pytest.mark.parametrize("words", ["/pause", "/mode off", "pause"])
@@ -151,7 +151,7 @@ async def test_a_silence_is_explained_to_who_replies_to_it(bot: Bot) -> None:
     chatter = await bot.say_and_wait(channel, "nice weather today", person=BEN)
     question = await bot.driver.say(channel, "/why@kimas_bot", person=ANN, reply_to=chatter.id)
     await bot.wait_until_finished(channel, question)
-    assert bot.texts(channel) == ["I was silent because: the bot was not addressed."]
+    assert bot.texts(channel) == ["Why I was silent: the bot was not addressed."]
 
 
 async def test_a_chat_that_is_paused_meanwhile_is_told_nothing_more(bot: Bot) -> None:

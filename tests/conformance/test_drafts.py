@@ -14,7 +14,7 @@ from tests.conformance.scenarios import NO_BUTTONS, cannot
 
 NO_TEAM = "nothing can be posted on a forge but below what somebody wrote: tests/core/messaging has its drafts"
 TYPED = "what decides about a draft is typed there"
-OFFER = "A reply with other words"
+OFFER = "To post other words, reply with them"
 QUESTION = "How do I install it?"
 
 

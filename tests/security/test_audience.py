@@ -751,11 +751,51 @@ async def test_a_source_that_the_file_has_no_more_is_told_of_no_more(
         bot.get_requests()
         for text in ("And what else is known about it?", QUESTION, f"{QUESTION} Please."):
             await bot.deliver(team, text)
-        # Lessons are of another source, which the file still has.
-        assert get_closed_texts(bot.output() + bot.get_requests()) <= {"live text", "live source", "live address"}
+        # Lessons are of another source, which the file still has, with the agent.
+        kept = {"live text", "live source", "live address", *(("agent",) if is_taken_up else ())}
+        assert get_closed_texts(bot.output() + bot.get_requests()) <= kept
         await bot.deliver(team, "Where is the release date announced?")
-        # What was taught while all was open may tell of it, and is closed with its agent.
-        assert ("on the site" in bot.output()) == (audience == AUDIENCE)
+        # What was taught while all was open may tell of it: it is closed with the source, as long as that can be found,
+        # and so is its agent.
+        assert ("on the site" in bot.output()) == (audience == AUDIENCE or is_taken_up)
+
+
+@pytest.mark.parametrize("audience", [["everyone"], AUDIENCE], ids=["open", "closed"])
+async def test_lessons_of_a_removed_source_go_with_it_and_others_stay(
+    tmp_path: Path, ingested: Path, audience: Sequence[str]
+) -> None:
+    """As after a restart."""
+    team = INSIDERS["member of the team's channel"]
+    lessons = {"How long is the countdown?": "It takes kultarr seconds.", "Who is the pilot?": "Quenda is the pilot."}
+    async with opened(tmp_path, ingested, None, audience=audience) as bot:
+        repository = TaughtAnswerRepository(bot.journal.database)
+        for number, (question, answer) in enumerate(lessons.items()):
+            message = Message(f"{number}", ConversationKey("telegram", TEAM), "8", "Cleo", answer, datetime.now(UTC))
+            # The first one tells of the source, as far as that was closed.
+            labels = [] if number else [label for label in get_closed_labels(bot, TEAM) if "quokka" in label]
+            taught = await repository.submit(message, MEMBER, question, answer, labels)
+            await repository.decide(taught or 0, "approved", OWNER)
+        await bot.app.refresh(["taught", "taught-team"])
+        settings = bot.app.settings
+        sources = {name: source for name, source in settings.sources.items() if name != "quokka"}
+        agents = {
+            key: agent.model_copy(update={"sources": tuple(source for source in agent.sources if source != "quokka")})
+            for key, agent in settings.agents.items()
+        }
+        bot.new_settings = settings.model_copy(update={"sources": sources, "agents": agents})
+        bot.dispatcher.context.take_up = bot.take_up
+        await bot.deliver(INSIDERS["owner in private"], "", "reload")
+        before = datetime.now(UTC)
+        await bot.scheduler.refresh(["taught", "taught-team"])
+        async with bot.scheduler.run(), asyncio.timeout(60):
+            while not all([await was_read_since(bot, name, before) for name in ("taught", "taught-team")]):
+                await asyncio.sleep(0.05)
+        bot.output()
+        for question in lessons:
+            await bot.deliver(team, question)
+        output = bot.output()
+        assert "Quenda" in output
+        assert ("kultarr" in output) == (audience != AUDIENCE)
 
 
 async def test_lessons_tell_nothing_of_what_a_reload_keeps_closed(tmp_path: Path, ingested: Path) -> None:
@@ -770,7 +810,7 @@ async def test_lessons_tell_nothing_of_what_a_reload_keeps_closed(tmp_path: Path
         bot.new_settings = settings.model_copy(update={"sources": sources})
         bot.dispatcher.context.take_up = bot.take_up
         await bot.deliver(INSIDERS["owner in private"], "", "reload")
-        assert "closed to some until a restart" in bot.output()
+        assert "closed to some people until a restart" in bot.output()
         before = datetime.now(UTC)
         await bot.scheduler.refresh(["taught"])
         async with bot.scheduler.run(), asyncio.timeout(60):

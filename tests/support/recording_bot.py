@@ -97,7 +97,7 @@ class Bot:
         self.new_settings = app.settings
         self.scheduler = app.make_refresh_scheduler(journal.database)
         # Not at every reload: tests that want it put it into the context of the commands.
-        self.take_up = partial(take_up_knowledge, app, self.scheduler, self.live, None)
+        self.take_up = partial(take_up_knowledge, app, self.scheduler, self.live)
         self.dispatcher = make_dispatcher(
             self.live,
             journal,

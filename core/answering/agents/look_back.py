@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from core.answering.context import AnswerDependencies
+from core.catalogue import messages_for
 from core.citations.check import CitationCheck, check_citations, find_support_by_overlap
 from core.citations.markers import CitationKey, ResolvedCitations, insert_markers, resolve_markers
 from core.evidence.rendering import escape_delimiters, render_to_budget
@@ -82,7 +83,8 @@ async def look_back(
     """Return an answer without citations with those that its sentences turn out to have; any other as it is.
 
     The light model names the passage behind each sentence; when it fails or is too slow, shared words decide. An answer
-    that the model marked as finding nothing costs no call. `known` needs no support.
+    that the model marked as finding nothing costs no call. `known` needs no support. One whose sentences no passage is
+    behind says so.
     """
     text = cited_answer.text
     sentences = split_sentences(text)
@@ -97,13 +99,15 @@ async def look_back(
         if is_degraded
         else llm_support
     )
-    if not any(support.values()):
-        return cited_answer
-    text = insert_markers(text, support)
-    with budget.timed("support"):
-        check = await deps.turnstile.run_in_thread(check_citations, text, passages, known=known)
-    marked_answer = resolve_markers(text, passages, check.changes)
-    return replace(marked_answer, dropped_count=cited_answer.dropped_count, moved_count=0)
+    if any(support.values()):
+        marked_text = insert_markers(text, support)
+        with budget.timed("support"):
+            check = await deps.turnstile.run_in_thread(check_citations, marked_text, passages, known=known)
+        marked_answer = resolve_markers(marked_text, passages, check.changes)
+        if marked_answer.citations:
+            return replace(marked_answer, dropped_count=cited_answer.dropped_count, moved_count=0)
+    note = messages_for(deps.prompts.language).uncited
+    return replace(cited_answer, text=f"{text}\n\n{note}")
 
 
 async def find_support(

@@ -88,7 +88,7 @@ class Commenter:
         sink = BufferedSink(platform_sink, self._unfit_reason, delivery, entry_heading(post))
         reply, error = await self._comment_before_deadline(post, sink, guarded_delivery)
         if isinstance(error, PlatformUnavailable) and delivery.final_reply:
-            raise Undelivered(error, is_unprompted=True) from error
+            raise Undelivered(error, post.sent_at, is_unprompted=True) from error
         if reply is None and guarded_delivery.is_posted:
             # Its first part was posted; a later part failed.
             reply = sink.reply

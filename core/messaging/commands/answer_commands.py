@@ -58,7 +58,7 @@ def _tells_of_knowledge(outcome: MessageOutcome) -> bool:
 
 
 def format_explanation(outcome: MessageOutcome, texts: Messages = ENGLISH, *, is_admin: bool = False) -> str:
-    """Return the explanation. With `is_admin` it has what is only for those who look after the bot: errors and cost."""
+    """Return the explanation. With `is_admin` it has what is only for those who look after the bot, such as errors."""
     if outcome.state == "silent":
         return texts.silent_because.format(reason=_format_skip(outcome, texts))
     if outcome.state == "failed":
@@ -105,15 +105,17 @@ def _format_lines(outcome: MessageOutcome, texts: Messages, is_admin: bool) -> l
     citation_counts = Counter(str(citation.get("source", "")) for citation in outcome.citations)
     sources = ", ".join(f"{format_code(name)} ({count})" for name, count in citation_counts.most_common())
     agents = ", ".join(map(format_code, trace.get("agents") or ()))
-    saved_text = texts.trace_saved.format(count=int(trace["saved_searches"])) if trace.get("saved_searches") else ""
+    saved_count = int(trace.get("saved_searches") or 0) if is_admin else 0
+    saved_text = texts.trace_saved.format(count=saved_count) if saved_count else ""
+    timings_ms = trace.get("timings_ms") or {}
     lines = [
-        texts.trace_strategy.format(strategy=format_code(str(trace.get("strategy") or "none"))),
         texts.trace_agents.format(agents=agents or texts.trace_no_agent) + saved_text,
         texts.trace_query.format(query=format_code(str(trace["query"]))),
         texts.trace_cited.format(sources=sources or texts.nothing),
-        texts.trace_time.format(times=_format_times(trace.get("timings_ms") or {}, texts)),
+        texts.trace_time.format(times=_format_times(timings_ms, texts, is_admin=is_admin)),
     ]
     if is_admin:
+        lines.insert(0, texts.trace_strategy.format(strategy=format_code(str(trace.get("strategy") or "none"))))
         lines += [line for search_round in trace.get("rounds") or () if (line := _format_round(search_round, texts))]
     if trace.get("cut"):
         cut_reasons: Mapping[str, str] = trace.get("why_cut") or {}
@@ -132,7 +134,10 @@ def _format_lines(outcome: MessageOutcome, texts: Messages, is_admin: bool) -> l
     return lines
 
 
-def _format_times(timings_ms: Mapping[str, float], texts: Messages) -> str:
+def _format_times(timings_ms: Mapping[str, float], texts: Messages, *, is_admin: bool) -> str:
+    """Return how long an answer took and, for those who look after the bot, each of its stages."""
+    if not is_admin:
+        return _format_seconds(timings_ms["total"]) if "total" in timings_ms else texts.trace_no_time
     stages = ", ".join(
         f"{name} {_format_seconds(spent_ms)}" for name, spent_ms in timings_ms.items() if name != "total"
     )

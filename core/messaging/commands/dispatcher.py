@@ -25,7 +25,7 @@ from core.observability.logs import get_logger, make_redactor
 from core.ports import Adapter
 from core.settings.loader import get_secret_values
 from core.storage.message_lookup import MessageLookup
-from core.storage.overrides import new_entry
+from core.storage.overrides import get_chat_name, new_entry
 from core.types import Message
 
 _log = get_logger(__name__)
@@ -106,7 +106,8 @@ class CommandDispatcher:
         """
         await self.context.live.load()
         conversation = self.context.session or self.context.journal
-        texts = messages_for(await MessageLookup(conversation.database).get_language(message))
+        language = self.context.permissions.get_chat_language(get_chat_name(message))
+        texts = messages_for(language or await MessageLookup(conversation.database).get_language(message))
         command = get_command(message.command, self._commands)
         handler = self._handlers.get(message.command)
         if command is None or handler is None:
@@ -121,7 +122,7 @@ class CommandDispatcher:
                 _require(role, "owner", texts)
             reply = await handler(CommandRequest(message, command, arguments, role, adapter, texts))
         except PermissionDenied as error:
-            _log.warning("command.refused", command=message.command, author_id=message.author_id)
+            _log.info("command.refused", command=message.command, author_id=message.author_id)
             await self.context.audit.record(new_entry(message, "refused", error.audit_text))
             raise
         return await asyncio.to_thread(self._redact, reply) if role != "everyone" else reply

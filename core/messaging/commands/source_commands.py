@@ -136,9 +136,13 @@ async def reload(context: CommandContext, request: CommandRequest) -> str:
         raise
     subject = f"changed: {_format_names(result.live)}; restart needed: {_format_names(result.restart)}"
     await context.audit.record(new_entry(request.message, "changed", subject))
-    if not result.live and not result.restart:
-        return request.texts.configuration_unchanged
-    return f"{request.texts.configuration_reloaded}\n\n" + "\n".join(_format_reloaded(result, context, request))
+    reply = request.texts.configuration_unchanged
+    if result.live or result.restart:
+        lines = "\n".join(_format_reloaded(result, context, request))
+        reply = f"{request.texts.configuration_reloaded}\n\n{lines}"
+    return (
+        f"{reply}\n\n{request.texts.reloaded_here_only}" if await context.live.overrides.has_other_daemons() else reply
+    )
 
 
 def _format_reloaded(result: Reloaded, context: CommandContext, request: CommandRequest) -> Sequence[str]:

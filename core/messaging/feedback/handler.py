@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from core.answering.retry import to_retry_question
 from core.catalogue import Messages, messages_for
 from core.errors import PlatformError, UsageError
-from core.language.languages import detect_language
 from core.messaging.feedback.rating_buttons import (
     CHOICES,
     DRAFT_CHOICES,
@@ -27,7 +26,22 @@ from core.settings import Settings
 from core.storage.feedback import FeedbackRepository, JournaledAnswer, Rating
 from core.storage.messages import Journal
 from core.storage.tables import may_be_shown
-from core.types import DOWN, RETRY, STOP, UP, Button, Message, Origin, Question, Reply, Skip, SkipReason, Turn, skip
+from core.types import (
+    DOWN,
+    RETRY,
+    STOP,
+    UP,
+    Button,
+    Message,
+    Origin,
+    Question,
+    Reply,
+    ReplyOptions,
+    Skip,
+    SkipReason,
+    Turn,
+    skip,
+)
 
 _log = get_logger(__name__)
 
@@ -72,9 +86,12 @@ class FeedbackHandler:
         self._give_command = give_command
         self.running_answers = RunningAnswers(repository)
 
-    def with_answer_buttons(self, message: Message, *, is_question: bool) -> Message:
+    def with_reply_options(self, message: Message, *, is_question: bool) -> Message:
         """Return the message for its sink: a question gets buttons that stop its answer, and that rate it."""
-        return with_answer_buttons(message, has_ratings=self._settings.thumbs) if is_question else message
+        language = self._permissions.get_language(message)
+        if not is_question:
+            return replace(message, reply_options=ReplyOptions(language=language))
+        return with_answer_buttons(message, language, has_ratings=self._settings.thumbs)
 
     async def is_about_answer(self, press: Message) -> bool:
         """Return whether a press or a reaction belongs to an answer that the journal has."""
@@ -122,11 +139,11 @@ class FeedbackHandler:
         if answer and reaction and not is_notice:
             return await self._apply_reaction(press, answer, *reaction)
         if answer is None or press.text not in CHOICES or (is_notice and press.text not in DRAFT_CHOICES):
-            texts = messages_for("")
+            texts = messages_for(self._permissions.get_language(press))
             return _PressResult(texts.unknown_answer, skip(SkipReason.NOTHING_TO_RATE), is_rejected=True)
         if press.text in DRAFT_CHOICES:
             return await self._decide_draft(adapter, press, answer.question.origin.root_id)
-        texts = messages_for(detect_language(answer.question.text))
+        texts = messages_for(self._permissions.get_language(answer.question))
         if press.text == RETRY:
             return await self._retry(adapter, press, answer, texts)
         if press.text == STOP:

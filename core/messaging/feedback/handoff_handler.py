@@ -24,6 +24,7 @@ from core.settings import Settings
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.message_lookup import MessageLookup
 from core.storage.messages import Journal
+from core.storage.overrides import get_chat_name
 from core.types import Message, Reply
 from core.types.replies import Shortfall
 
@@ -57,7 +58,8 @@ class HandoffHandler:
 
     async def answer(self, adapter: Adapter, message: Message, start_answer: StartAnswer) -> str:
         """Return the reply to a command. Raises `UsageError` for what cannot be done."""
-        texts = messages_for(await self._lookup.get_language(message))
+        language = self._permissions.get_chat_language(get_chat_name(message))
+        texts = messages_for(language or await self._lookup.get_language(message))
         if message.command == LEARN:
             return await self._learn(adapter, message, texts)
         if message.command == ESCALATE:
@@ -139,8 +141,10 @@ class HandoffHandler:
             raise UsageError(texts.learn_own_words)
         question_message = await self._find_answered_question(message, answer_message)
         question = message.text.strip() or (question_message.text if question_message else "")
-        if not (question and answer.strip()):
+        if not answer.strip():
             raise UsageError(texts.learn_usage)
+        if not question:
+            raise UsageError(texts.learn_question_missing)
         # A quotation from elsewhere replies to nothing here.
         taught_message = answer_message or replace(message, id=message.reply_to or message.id)
         if message.thread_state.is_restricted:

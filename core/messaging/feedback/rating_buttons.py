@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from core.catalogue import messages_for
-from core.language.languages import detect_language
 from core.types import DOWN, DROP, POST, RATING_COMMAND, RETRY, STOP, UP, Button, Message, Reply, ReplyOptions
 
 THREAD = "thumbs"
@@ -35,7 +34,7 @@ def get_rating_buttons(message: Message, reply: Reply) -> tuple[Button, ...]:
     Below a draft are those that decide about it.
     """
     if message.origin.purpose == "draft":
-        labels = messages_for(detect_language(reply.text)).draft_buttons
+        labels = messages_for(message.language).draft_buttons
         return make_buttons(message.id, [(choice, labels[choice]) for choice in DRAFT_CHOICES])
     # The reply to a greeting answers no question, and one that was stopped is none yet.
     is_small_talk = reply.trace.strategy == "none" and bool(reply.trace.query)
@@ -65,11 +64,11 @@ def with_buttons(message: Message, buttons: Sequence[Button]) -> Message:
     return replace(message, reply_options=ReplyOptions(buttons=tuple(buttons)))
 
 
-def with_answer_buttons(message: Message, *, has_ratings: bool) -> Message:
+def with_answer_buttons(message: Message, language: str, *, has_ratings: bool) -> Message:
     """Return a question whose sink offers to stop the answer while it is written, and thumbs below it in the end."""
-    label = messages_for(detect_language(message.text)).stop_button
-    stop_button = next(iter(make_buttons(message.id, ((STOP, label),))), None)
-    return replace(message, reply_options=ReplyOptions(has_rating_buttons=has_ratings, stop_button=stop_button))
+    stop_button = next(iter(make_buttons(message.id, ((STOP, messages_for(language).stop_button),))), None)
+    options = ReplyOptions(has_rating_buttons=has_ratings, stop_button=stop_button, language=language)
+    return replace(message, reply_options=options)
 
 
 def read_button(data: object) -> tuple[str, str] | None:

@@ -76,8 +76,11 @@ class Permissions:
 
     def get_language(self, message: Message) -> str:
         """Return the language of what the bot itself says of a message: the chat's, else that of its text."""
-        chat_language = self.get_chat_settings(message).language
-        return to_language_code(chat_language) if chat_language else detect_language(message.text)
+        return self.get_chat_language(get_chat_name(message)) or detect_language(message.text)
+
+    def get_chat_language(self, chat: str) -> str:
+        """Return the language that is configured for a chat (`platform:chat`), or ""."""
+        return to_language_code(self._live.settings.get_chat(chat).language)
 
     def searched_sources(self, message: Message) -> frozenset[str] | None:
         """Return the sources that an answer to a message is made from: of the visible ones, those of its chat.

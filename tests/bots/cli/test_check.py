@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,51 @@ async def test_everything_in_order(tmp_path: Path, repository: Path) -> None:
     ]
     assert "extractive" in findings[-1].text
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "subjects"),
+    [
+        ({}, {"administration.owners"}),
+        ({"administration": {"owners": ["telegram:1"]}}, set()),
+        ({"administration": {"platform_admins": True}}, set()),
+        (
+            {"administration": {"platform_admins": True}, "handoff": {"trusted": ["telegram:2"]}},
+            {"handoff.trusted"},
+        ),
+        (
+            {
+                "administration": {"platform_admins": True},
+                "handoff": {"trusted": ["telegram:2"]},
+                "sources": {"taught": {"kind": "learned"}},
+            },
+            set(),
+        ),
+    ],
+)
+async def test_a_bot_that_obeys_nobody_or_whose_teachers_teach_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], subjects: set[str]
+) -> None:
+    monkeypatch.setenv("TOKEN", "1:a")
+    parts = {"telegram": {"token": {"env": "TOKEN"}}, "sources": {"docs": {"kind": "faq", "path": tmp_path}}, **changes}
+    findings = await check(settings(tmp_path, **parts), live=False)
+    names = ("administration.owners", "handoff.trusted")
+    assert {finding.subject for finding in findings if finding.subject in names} == subjects
+
+
+@pytest.mark.parametrize("is_denied", [False, True])
+def test_readers_of_documents_that_keep_the_network_are_named(tmp_path: Path, is_denied: bool) -> None:
+    """As in a container or under the systemd unit, where no namespaces can be made."""
+    (tmp_path / "kimas.yaml").write_text(f"data_dir: {tmp_path}")
+    limit = "echo 0 > /proc/sys/user/max_user_namespaces && " if is_denied else ""
+    command = f'{limit}exec "{sys.executable}" -m kimas --config "{tmp_path}/kimas.yaml" check --json'
+    result = subprocess.run(
+        ["unshare", "-Ur", "sh", "-c", command], capture_output=True, text=True, timeout=60, check=False
+    )
+    if "unshare failed" in result.stderr:
+        pytest.skip("this system gives nobody a namespace")
+    findings = {finding["subject"]: finding["level"] for finding in json.loads(result.stdout)["findings"]}
+    assert findings.get("knowledge.parsing") == ("warning" if is_denied else None)
 
 
 async def test_nothing_to_answer_from(tmp_path: Path) -> None:

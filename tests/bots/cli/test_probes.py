@@ -55,7 +55,7 @@ class TestTelegram:
         async with TelegramPeer() as peer:
             peer.chat(GROUP)
             findings = await self.check(peer, tmp_path, chats=[f"telegram:{GROUP}"])
-            assert findings == [Finding("ok", "telegram", "the token belongs to @kimas_bot")]
+            assert findings == [Finding("ok", "telegram", "the token belongs to @kimas_bot, member of -1001234567890")]
             assert {call.method for call in peer.calls} == {"getMe", "getChatMember"}, "nothing is changed"
 
     async def test_privacy_mode_and_unasked_answers(self, tmp_path: Path) -> None:

@@ -70,6 +70,17 @@ def test_a_folder_without_anything_to_read(folder: Path) -> None:
     assert "what was known of it is kept" not in result.output, "nothing was"
 
 
+def test_a_source_that_fails_is_named_once(folder: Path) -> None:
+    result = call("ask", "--source", "https://127.0.0.1:9/none", "Where?")
+    assert (result.exit_code, "is a private address" in result.output) == (2, True)
+    assert "source source" not in result.output + result.stderr
+
+
+@pytest.mark.parametrize("word", ["/quit", "exit"])
+def test_a_conversation_ends_when_asked_to(folder: Path, word: str) -> None:
+    assert "blue safe" not in call("chat", "--source", "docs", stdin=f"{word}\nWhere is the launch key kept?\n").output
+
+
 def test_a_configuration_and_a_source_exclude_each_other(folder: Path) -> None:
     (folder / "kimas.yaml").write_text("sources: {docs: {kind: files, path: docs}}\n", "utf-8")
     result = call("ask", "--config", "kimas.yaml", "--source", "docs", "Where?")

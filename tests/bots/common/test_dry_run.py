@@ -30,7 +30,7 @@ GROUP = -100
 QUESTION_TEXT = "How do I change the signing key?"
 SHOWS_NOTHING = {
     "telegram": {"getMe", "getWebhookInfo", "getUpdates", "getFile", "getChatAdministrators"},
-    "slack": {"auth.test", "apps.connections.open", "files.info"},
+    "slack": {"auth.test", "apps.connections.open", "conversations.info", "files.info"},
 }
 
 

@@ -153,7 +153,7 @@ async def test_a_message_that_answers_nothing_on_discord_is_learned_by_its_link(
     channel_id = discord.channel()
     answer = await discord.say(channel_id, ANSWER, author=BEN)
     await wait_until_journaled(journal, answer)
-    assert await choose_entry(discord, channel_id, answer) == ENGLISH.learn_usage
+    assert await choose_entry(discord, channel_id, answer) == ENGLISH.learn_question_missing
     link = f"https://discord.com/channels/{discord.guild}/{channel_id}/{answer}"
     command = await discord.command(channel_id, "learn", CLEO, question=f"{link} {QUESTION}")
     await discord.wait_until(
@@ -215,7 +215,7 @@ async def test_slack_learns_by_the_link_of_a_message(slack: SlackPeer, journal: 
     await wait_until_journaled(journal, answer_message)
     for words, message in (
         (f"learn {QUESTION}", ENGLISH.learn_usage),
-        (f"learn {slack.link('C1', answer_message)}", ENGLISH.learn_usage),
+        (f"learn {slack.link('C1', answer_message)}", ENGLISH.learn_question_missing),
         (f"learn {slack.link('C1', answer_message)} {QUESTION}", ENGLISH.answer_submitted.format(number=1)),
     ):
         slack.command(words, user="U3CLEO")

@@ -244,7 +244,7 @@ async def test_a_value_that_makes_no_sense_changes_nothing(bot: Bot) -> None:
     client = bot.client
     menu = await client.menu(OWNER)
     notice = await client.choose(menu, "set:threshold 7", OWNER)
-    assert "value is a number from 0 to 1" in notice.replace("`", "")
+    assert "value must be a number from 0 to 1" in notice.replace("`", "")
     assert await bot.written() == []
 
 

@@ -159,7 +159,7 @@ async def test_what_was_rated_here_can_be_forgotten_here(configuration: Settings
 
 async def test_the_audit_is_shown(configuration: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     assert await audit(configuration, 5, as_json=False) == 0
-    assert capsys.readouterr().out == "the audit is empty\n"
+    assert capsys.readouterr().out == "the audit log is empty\n"
     assert not (configuration.data_dir / "journal.db").exists()
     await run_lines(configuration, "/mode auto", "/sources scale docs 2")
     assert await audit(configuration, 5, as_json=False) == 0

@@ -184,9 +184,9 @@ async def test_a_reload_says_what_it_cannot_do_to_sources(
         change(sources={"rocket": {**ROCKET, "path": "boats"}})
         reply_text = await send_command(telegram, "/reload")
         assert "restart needed: sources" in reply_text
-        assert "another source had the name before, so that a restart is needed: rocket" in reply_text
+        assert "restart needed, because another source had the name before: rocket" in reply_text
         change(sources={"rocket": ROCKET, "boats": git_source})
-        assert "keeps out of the log: boats" in await send_command(telegram, "/reload")
+        assert "keep it out of the log: boats" in await send_command(telegram, "/reload")
         change(sources={"rocket": ROCKET, "boats": owners})
         assert "changed now: sources" in await send_command(telegram, "/reload")
         await answer_with(telegram, MOORING, "grey bollard")
@@ -195,7 +195,7 @@ async def test_a_reload_says_what_it_cannot_do_to_sources(
         assert "boats" not in reply.text
         assert "bollard" not in reply.text
         change(sources={"rocket": ROCKET, "boats": BOATS})
-        assert "closed to some until a restart: boats" in await send_command(telegram, "/reload")
+        assert "closed to some people until a restart: boats" in await send_command(telegram, "/reload")
         telegram.say(STRANGER.id, MOORING, author=STRANGER)
         reply = await telegram.wait_for_reply(STRANGER.id, SOON_S, count=2)
         assert "bollard" not in reply.text

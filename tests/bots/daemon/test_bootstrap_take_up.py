@@ -68,7 +68,8 @@ async def test_a_refresh_that_ends_during_a_take_up_is_known_afterwards(
 
         monkeypatch.setattr(scheduler, "purge_passages_for_others", purge)
         async with scheduler.run(), asyncio.timeout(SOON_S):
-            await take_up_knowledge(app, scheduler, live, None, make_settings(tmp_path, "fruit", "tools", "boats"))
+            newer = make_settings(tmp_path, "fruit", "tools", "boats")
+            await take_up_knowledge(app, scheduler, live, newer, live.audiences)
             while app.library.passage_count < 4:
                 await asyncio.sleep(0.02)
 

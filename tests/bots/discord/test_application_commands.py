@@ -229,7 +229,7 @@ async def test_a_question_in_a_private_thread_is_not_explained_in_the_channel(pe
     await run_command(peer, thread, "ask", BOSS, question="And when?")
     explanation = await run_command(peer, thread, "why", BOSS)
     assert explanation.response_message is not None
-    assert "I know this about myself" in explanation.response_message.content
+    assert "without a search" in explanation.response_message.content
     outside = await run_command(peer, channel_id, "why", ANN)
     assert outside.response_message is not None
     assert outside.response_message.content == ENGLISH.nothing_answered

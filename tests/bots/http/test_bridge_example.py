@@ -34,6 +34,8 @@ class PostNetwork:
         self.posts: list[dict[str, str]] = []
         self.comments: dict[str, dict[str, dict[str, Any]]] = {}
         self.loses_responses = 0
+        # How many comments are refused; meanwhile, other bots are faster.
+        self.refusals = 0
         self.garbled_answers: list[web.Response] = []
         self.url = ""
 
@@ -63,6 +65,10 @@ class PostNetwork:
         self._check(request)
         below = self.comments[request.match_info["post"]]
         text = (await request.json())["text"]
+        if self.refusals:
+            self.refusals -= 1
+            below.update({f"other {number}": {"id": "x", "is_bot": True, "text": "Hi"} for number in (1, 2)})
+            raise web.HTTPTooManyRequests
         comment = below.setdefault(request.headers["Idempotency-Key"], {"id": f"c{len(below)}", "is_bot": True})
         comment.setdefault("text", text)
         if self.loses_responses:
@@ -201,6 +207,14 @@ async def test_a_third_bot_says_nothing(tmp_path: Path) -> None:
         bot.hold.set()
         assert (await bot.outcome(post))[0] == "silent"
         assert network.texts(post) == ["Hi", "Hi"]
+
+
+async def test_bots_are_counted_again_after_a_refused_try(tmp_path: Path) -> None:
+    async with bridged(tmp_path) as (network, bot, _, _):
+        network.refusals = 1
+        post = network.post("What does the launcher need?")
+        assert (await bot.outcome(post))[0] == "silent"
+        assert (network.refusals, network.texts(post)) == (0, ["Hi", "Hi"])
 
 
 async def test_what_kimas_did_not_sign_is_refused(tmp_path: Path) -> None:

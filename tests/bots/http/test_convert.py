@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bots.http.convert import to_message
+from bots.http.convert import MalformedEvent, to_message
 from core.types import Message
 
 EVENT = {
@@ -38,6 +38,13 @@ def convert(**fields: Any) -> Message:
 )
 def test_words_of_others_give_no_command(fields: dict[str, Any]) -> None:
     assert convert(**fields).command == ""
+
+
+def test_a_network_says_what_a_chat_is_called() -> None:
+    assert convert().chat_title == ""
+    assert convert(title=" Rocket\nusers ").chat_title == "Rocket users"
+    with pytest.raises(MalformedEvent, match="title must be a text"):
+        convert(title=5)
 
 
 def test_ones_own_words_give_one() -> None:

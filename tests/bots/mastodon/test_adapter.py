@@ -13,6 +13,7 @@ from bots.common.diagnosis import Scope
 from bots.mastodon.adapter import MastodonAdapter
 from bots.mastodon.diagnosis import diagnose
 from core.errors import PlatformError
+from core.types import Message
 from tests.support.journalled_bot import MemoryPositions
 from tests.support.mastodon_helpers import PACE, MastodonBot, settings
 from tests.support.peers.mastodon import BOT, MastodonPeer
@@ -306,6 +307,45 @@ async def test_posts_of_timelines_get_one_comment(bot: MastodonBot, peer: Mastod
     assert (await bot.outcome(old))[0] == "silent"
     assert await bot.outcome(await peer.say(ann, "@kimas who won it?")) == ("answered", "")
     assert len(peer.posts()) == 4
+
+
+async def test_mentions_and_timelines_have_names(peer: MastodonPeer, tmp_path: Path) -> None:
+    peer.lists = {"7": {"ben"}, "8": {"cleo"}}
+    peer.list_titles["7"] = "Divers"
+    peer.followed = {"ann"}
+    received = list[Message]()
+
+    async def receive(message: Message) -> None:
+        received.append(message)
+
+    timelines = ("home", "list/7", "list/8", "tag/diving")
+    adapter = MastodonAdapter(settings(peer, tmp_path), MemoryPositions(), timelines, PACE)
+    await adapter.open()
+    listening = asyncio.create_task(adapter.listen(receive))
+    for stream in ("user", "list 7", "list 8", "hashtag diving"):
+        await peer.until_streaming(stream)
+    for name, text in (
+        ("ann", "@kimas how was it?"),
+        ("ann", "A jump"),
+        ("ben", "Another"),
+        ("cleo", "One more"),
+        ("dan", "#diving"),
+    ):
+        await peer.say(peer.account(name), text)
+    await peer.say(peer.account("ann"), "@kimas in private?", visibility="direct")
+    async with asyncio.timeout(30):
+        while len(received) < 6:
+            await asyncio.sleep(0.005)
+    listening.cancel()
+    await adapter.close()
+    assert {message.key.chat: message.chat_title for message in received} == {
+        "mentions": "@kimas@social.example",
+        "home": "home of @kimas@social.example",
+        "list/7": "Divers",
+        "list/8": "",
+        "tag/diving": "#diving",
+        "ann@social.example": "",
+    }
 
 
 async def test_a_post_after_a_long_silence_is_not_lost(bot: MastodonBot, peer: MastodonPeer) -> None:

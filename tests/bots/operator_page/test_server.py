@@ -347,6 +347,16 @@ class TestWhatIsShown:
                 assert re.findall(r"Question in (\w+)", text) == chats.split(), query
             assert 'name="chat" value="#general"' in await read(client, "/?chat=%23general")
 
+    async def test_a_thread_is_called_by_its_first_message(self, page: Page) -> None:
+        thread = replace(GROUP, thread="issues/12")
+        first = replace(make_message(1, "Build fails\n\nOn Windows.", thread), id="issues/12")
+        for message in (first, make_message(2, "Any news?", thread)):
+            await page.journal.record_message(message)
+        async with browser(page, READER) as client:
+            texts = [to_text(html.fromstring(await read(client, f"/questions/{number}"))) for number in (1, 2)]
+        assert "Thread issues/12 Received" in texts[0]
+        assert "Thread issues/12 : Build fails Received" in texts[1]
+
     async def test_calls_that_answered_nobody_are_no_answers(self, page: Page) -> None:
         question = Question("?", id="1", author_id="1", key=GROUP)
         tokens = TokenUsage(700, 10)

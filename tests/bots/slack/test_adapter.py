@@ -102,6 +102,30 @@ async def test_in_a_thread_only_a_mention_addresses_and_the_rest_may_follow(
     assert all(message.thread_state.started_at is None for message in inbox.messages)
 
 
+async def test_a_channel_is_called_what_slack_says_even_after_a_new_name(
+    peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox
+) -> None:
+    peer.channel_names["C1"] = "general"
+    for count, channel in enumerate(("C1", "C1", "D1"), 1):
+        peer.say(channel, f"what is it, {count}?")
+        await inbox.until(count)
+    assert [message.chat_title for message in inbox.messages] == ["#general", "#general", ""]
+    assert len(peer.get_calls("conversations.info")) == 1
+    peer.rename("C1", "help")
+    peer.say("C1", "and now?")
+    assert (await inbox.until(4)).chat_title == "#help"
+
+
+async def test_without_a_scope_for_it_a_channel_has_no_name(
+    peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox
+) -> None:
+    peer.lacking.add("conversations.info")
+    for count in (1, 2):
+        peer.say("C1", f"what is it, {count}?")
+        assert (await inbox.until(count)).chat_title == ""
+    assert len(peer.get_calls("conversations.info")) == 1, "it would fail again"
+
+
 async def test_a_mention_in_a_thread_of_others_quotes_what_it_is_about(
     peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox
 ) -> None:
@@ -365,7 +389,7 @@ async def test_long_messages_of_members_hide_no_thread_and_no_answer(
     assert time.thread_time() - began_at < 3.0, "the peer's time is in it, which writes all that is read"
     assert timestamps == own_posts
     assert (messages[0]["ts"], len(messages)) == (root, 31)
-    limits = {int(call.parameters["limit"]) for call in peer.calls if call.method.startswith("conversations.")}
+    limits = {int(call.parameters["limit"]) for call in peer.calls if "limit" in call.parameters}
     assert (min(limits) < 200) is (letter == "\u4e2d"), "four megabytes are read at once"
 
 

@@ -221,7 +221,7 @@ async def test_an_agent_view_conversation_has_a_title_a_status_and_a_stream(agen
     adapter = SlackAdapter(slack_settings(agent, tmp_path), Threads().answered_in, PACE)
     async with listening(adapter, inbox):
         question = agent.say("D1", "How do I install it?")
-        sink = adapter.sink(with_answer_buttons(await inbox.until(1), has_ratings=True), DeliveryLog())
+        sink = adapter.sink(with_answer_buttons(await inbox.until(1), "", has_ratings=True), DeliveryLog())
         await sink.open()
         await agent.wait_until(lambda: agent.sessions == {("D1", question): "processing"}, 30)
         assert agent.titles == {("D1", question): "How do I install it?"}

@@ -109,7 +109,9 @@ async def test_an_owner_is_answered_for_their_eyes_alone(peer: SlackPeer, start:
     assert reply_text["response_type"] == "ephemeral"
     assert reply_text["text"] == "Only this bot's admins in this chat can do that."
     assert (await send_command(peer, "ask How?", ANN))["response_type"] == "in_channel"
-    assert (await send_command(peer, "admins add <@U42|ann>", OWNER))["text"].startswith("`U42` may look after me")
+    assert (await send_command(peer, "admins add <@U42|ann>", OWNER))["text"].startswith(
+        "`U42` is now an admin of this bot"
+    )
 
 
 async def test_two_people_in_a_direct_chat_cannot_read_each_others_commands(peer: SlackPeer, start: Start) -> None:
@@ -118,7 +120,7 @@ async def test_two_people_in_a_direct_chat_cannot_read_each_others_commands(peer
     question = "Where does the roadmap lead?"
     assert (await send_command(peer, f"ask {question}", OWNER, "D7"))["response_type"] == "ephemeral"
     assert (await send_command(peer, "why", ANN, "D7"))["text"] == "I do not remember answering anything here."
-    assert "took no search" in (await send_command(peer, "why", OWNER, "D7"))["text"]
+    assert "without a search" in (await send_command(peer, "why", OWNER, "D7"))["text"]
 
 
 async def test_administrators_of_the_workspace_are_looked_up_once_in_a_while(peer: SlackPeer, start: Start) -> None:

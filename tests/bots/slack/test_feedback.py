@@ -103,7 +103,7 @@ async def test_the_answer_to_a_command_has_its_buttons_in_blocks(tmp_path: Path)
     async with receiving(tmp_path, http=False) as (peer, adapter, inbox):
         peer.command("ask How?", channel="C1")
         message = await inbox.until(1)
-        await adapter.sink(with_answer_buttons(message, has_ratings=True), DeliveryLog()).finish(Reply("With pip."))
+        await adapter.sink(with_answer_buttons(message, "", has_ratings=True), DeliveryLog()).finish(Reply("With pip."))
         [response] = peer.responses
         assert [block["type"] for block in response["blocks"]] == ["section", "context_actions"]
         [element] = response["blocks"][1]["elements"]

@@ -191,11 +191,11 @@ async def test_what_nobody_touched_is_not_changed(start: Start) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "error"),
     [
-        (THRESHOLD, "1.2", "value is a number from 0 to 1"),
-        (THRESHOLD, "nan", "value is a number"),
+        (THRESHOLD, "1.2", "value must be a number from 0 to 1"),
+        (THRESHOLD, "nan", "value must be a number"),
         (THRESHOLD, "0.5 off", "Too many words"),
-        (SCALE, "0", "factor is a number from 0.1 to 10"),
-        (SCALE, "<!channel>", "factor is a number"),
+        (SCALE, "0", "factor must be a number from 0.1 to 10"),
+        (SCALE, "<!channel>", "factor must be a number"),
     ],
 )
 async def test_a_bad_value_is_told_at_its_field_and_changes_nothing(

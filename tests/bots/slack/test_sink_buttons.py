@@ -45,7 +45,7 @@ def ask(peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox) -> Ask:
     async def open_sink() -> Sink:
         count = len(inbox.messages) + 1
         peer.say("C1", f"<@{BOT}> what is it?")
-        return adapter.sink(with_answer_buttons(await inbox.until(count), has_ratings=True), DeliveryLog())
+        return adapter.sink(with_answer_buttons(await inbox.until(count), "", has_ratings=True), DeliveryLog())
 
     return open_sink
 
@@ -132,7 +132,7 @@ async def test_a_command_gets_other_thumbs_where_slack_refuses_its_own(
 ) -> None:
     peer.lacking = {"feedback_buttons"}
     peer.command("ask How?", channel="C1")
-    message = with_answer_buttons(await inbox.until(1), has_ratings=True)
+    message = with_answer_buttons(await inbox.until(1), "", has_ratings=True)
     await adapter.sink(message, DeliveryLog()).finish(Reply("With pip."))
     [response] = peer.responses
     assert [block["type"] for block in response["blocks"]] == ["section", "actions"]

@@ -135,7 +135,7 @@ async def test_another_bots_command_and_an_edited_one_do_nothing(peer: TelegramP
 async def test_a_replied_to_silence_is_explained(peer: TelegramPeer, start: Start) -> None:
     await start()
     message = peer.say(GROUP, "nice weather", author=ANN)
-    assert await send_command(peer, "/why", ANN, reply_to=message) == "I was silent because: the bot was not addressed."
+    assert await send_command(peer, "/why", ANN, reply_to=message) == "Why I was silent: the bot was not addressed."
 
 
 async def test_telegram_that_does_not_answer_makes_no_administrators(peer: TelegramPeer, start: Start) -> None:

@@ -32,7 +32,7 @@ from tests.support.recording_bot import Bot, Sender
 from tests.support.scripted import ScriptedPeer
 
 QUESTION = "When is the release date of the launcher?"
-WITHHELD = "I may not answer this."
+WITHHELD = "I am not allowed to answer this."
 GROUP = Sender("-100")
 TOOT = Sender("anna@example.org", platform="mastodon")
 OWNER = Sender("1", "1", is_private=True)

@@ -94,7 +94,7 @@ def test_every_silence_is_explained_in_the_language_of_whoever_asks() -> None:
     pause_skip = skip(SkipReason.PAUSED, chat="slack:C1", until=format_until(INDEFINITELY), moment=INDEFINITELY)
     trace = {"skip": "PAUSED", "values": dict(pause_skip.values)}
     outcome = MessageOutcome("silent", str(pause_skip), "", (), trace)
-    assert format_explanation(outcome) == f"I was silent because: {pause_skip}."
+    assert format_explanation(outcome) == f"Why I was silent: {pause_skip}."
     assert format_explanation(outcome, messages_for("zh")) == (
         "我没有说话，原因是：slack:C1 已暂停，直到 /resume 为止（/pause）。"
     )

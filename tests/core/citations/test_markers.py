@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from core.answering.pipeline import answer
+from core.catalogue import ENGLISH
 from core.citations.check import find_support_by_overlap
 from core.citations.markers import insert_markers, resolve_markers, strip_markers, trim_partial_marker
 from core.language.prose import split_sentences
@@ -138,9 +139,9 @@ def test_shared_words_support_a_sentence_and_marks_go_before_its_end() -> None:
         ("Why is not said. Install it with pip [p1].", "Why is not said. Install it with pip [1].", False, None),
         # Beside the question: the citation stays, and the question counts as unanswered.
         ("[p0] Only pip is described [p1].", "Only pip is described [1].", False, "nothing_found"),
-        # Models that know no mark: what no passage supports is no answer either.
-        ("The documentation does not mention it.", "The documentation does not mention it.", True, "nothing_found"),
-        ("Bananas are yellow.", "Bananas are yellow.", True, "nothing_found"),
+        # Models that know no mark: what no passage supports is no answer either, and says so.
+        ("It is not mentioned.", f"It is not mentioned.\n\n{ENGLISH.uncited}", True, "nothing_found"),
+        ("Bananas are yellow.", f"Bananas are yellow.\n\n{ENGLISH.uncited}", True, "nothing_found"),
         # Code is no mark.
         ("Install the package with pip, as in `rows[p0]` [p1].", None, False, None),
     ],

@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
+from bots.common.connection import Unreachable
 from bots.daemon.posting import find_draft_errors
-from core.catalogue import ENGLISH
+from core.catalogue import ENGLISH, messages_for
 from core.errors import PlatformError
 from core.messaging.drafts import MAX_HOURS
 from core.messaging.feedback.rating_buttons import get_rating_buttons, to_press, to_reaction
 from core.messaging.inbox import Inbox
+from core.observability.metrics import DaemonStatus, PrometheusMetrics
 from core.ports import Adapter, Delivery, MessageHandler, Sink
 from core.settings import Settings
 from core.storage.chat_history import ChatHistory
@@ -72,6 +74,8 @@ class PostingSink(Sink):
     async def finish(self, reply: Reply) -> None:
         if self.message.key.chat == self.adapter.refusing_chat:
             raise PlatformError("the chat is closed to the bot")
+        if self.adapter.failures:
+            raise self.adapter.failures.pop()
         await self.delivery.mark_posting()
         post = Post(f"r{next(NUMBERS)}", self.message, reply, get_rating_buttons(self.message, reply))
         self.adapter.posts.append(post)
@@ -88,6 +92,7 @@ class PostingAdapter(Adapter):
     name: str = "telegram"
     posts: list[Post] = field(default_factory=list)
     refusing_chat: str = ""
+    failures: list[PlatformError] = field(default_factory=list)
 
     async def open(self) -> None:
         return None
@@ -222,6 +227,57 @@ async def test_a_reply_with_other_words_and_edit_post_these(journal: Journal) ->
     entries = await Audit(journal.database).get_newest(10)
     assert {(entry.subject, entry.after) for entry in entries} == {(f"draft {n}", "edited") for n in (first, second)}
     assert "Carl" not in repr(entries)
+
+
+async def test_the_team_reads_what_the_chat_is_called(journal: Journal) -> None:
+    team = Team(journal, outgoing={"words": ["acme"]})
+    for title, shown in (("", "in `telegram:-100`"), ("Rocket users", "in Rocket users (`telegram:-100`)")):
+        await team.ask(chat_title=title)
+        assert f"for Ann {shown} (message" in team.texts(TEAM)[-1]
+    await team.ask(chat_title="Acme merger")
+    assert "Acme" not in team.texts(TEAM)[-1]
+
+
+async def test_notices_and_labels_are_in_the_language_of_the_chat(journal: Journal) -> None:
+    chats = {
+        "telegram:-200": {"mode": "mention", "language": "zh"},
+        "telegram:-300": {"mode": "mention", "language": "zh"},
+    }
+    team = Team(journal, chats=chats)
+    chinese = messages_for("zh")
+    number = await team.ask()
+    [notice] = team.posts(TEAM)
+    assert notice.reply.text.startswith(f"**草稿 {number}**")
+    assert [button.label for button in notice.buttons] == list(chinese.draft_buttons.values())
+    assert await team.decide(POST, number) == chinese.draft_decisions[POST].format(number=number)
+    # Where it was asked, nothing is configured.
+    assert team.posts()[0].message.reply_options.stop_button.label == ENGLISH.stop_button
+    asked = ConversationKey("telegram", "-300")
+    question = await team.say("How do I install it?", asked)
+    options = team.posts(asked)[0].message.reply_options
+    assert (options.language, options.stop_button.label) == ("zh", chinese.stop_button)
+    press = replace(question, id="press", text="", command="", addressed=False)
+    await team.receive(to_press(press, "down", question.id))
+    await team.inbox.join()
+    rated = team.posts(asked)[-1]
+    assert [button.label for button in rated.message.reply_options.buttons] == list(chinese.buttons.values())
+
+
+async def test_a_slow_pattern_in_a_notice_holds_up_nothing_else(journal: Journal) -> None:
+    team = Team(journal, reply=Reply(f"{'a' * 60}!"), outgoing={"patterns": ["(a|aa)+$"]})
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while not team.posts(TEAM):
+            await asyncio.sleep(0.01)
+            turns += 1
+
+    counting = asyncio.create_task(count_turns())
+    await team.ask()
+    await counting
+    assert "the search took too long" in team.texts(TEAM)[0]
+    assert turns > 20, "the search takes a second"
 
 
 async def test_a_posted_draft_keeps_what_it_lacks_and_own_words_lack_nothing(journal: Journal) -> None:
@@ -461,6 +517,30 @@ async def test_drafts_begin_only_where_a_team_gets_them(
     [text] = team.texts()
     is_possible = target == "telegram:-200" and not changes
     assert (text == ENGLISH.mode_draft_impossible) is not is_possible
+
+
+async def test_a_posted_draft_is_delivered_for_hours_after_the_decision(journal: Journal, time_lapse: object) -> None:
+    team = Team(journal)
+    number = await team.ask(sent_at=datetime.now(UTC) - timedelta(hours=20))
+    # By the question's age, two minutes would be left of the six hours.
+    team.adapter.failures = [Unreachable("away") for _ in range(40)]
+    await team.decide(POST, number)
+    assert team.texts() == ["With pip [1]."]
+
+
+async def test_drafts_that_nobody_lets_be_posted_are_counted(journal: Journal) -> None:
+    metrics = PrometheusMetrics(30)
+    team = Team(Journal(journal.database, metrics))
+    await team.decide(DROP, await team.ask())
+    number = await team.ask()
+    old = datetime.now(UTC) - timedelta(hours=MAX_HOURS + 1)
+    await journal.database.write(update(messages).filter_by(number=number).values(settled_at=old))
+    await team.inbox.drafts.sweep()
+    counts = [
+        line for line in metrics.render(DaemonStatus()).decode().splitlines() if line.startswith("kimas_messages_total")
+    ]
+    for reason in (SkipReason.DRAFT_DROPPED, SkipReason.DRAFT_EXPIRED):
+        assert f'kimas_messages_total{{outcome="silent",platform="telegram",reason="{reason.label}"}} 1.0' in counts
 
 
 async def test_a_paused_chat_gets_no_draft_posted(journal: Journal) -> None:

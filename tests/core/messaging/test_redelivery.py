@@ -227,7 +227,7 @@ async def test_an_answer_that_alone_is_not_taken_holds_up_the_others_for_a_while
     async def fail() -> None:
         with suppress(Undelivered):
             async with conversation.turn(first, connection):
-                raise Undelivered(Unreachable("error 500"), is_unprompted=False)
+                raise Undelivered(Unreachable("error 500"), datetime.now(UTC), is_unprompted=False)
 
     async def succeed() -> None:
         async with conversation.turn(second, connection):
@@ -253,9 +253,8 @@ def test_how_long_an_answer_is_worth_delivering(
     hours: float, is_unprompted: bool, age_s: float, expected_s: float
 ) -> None:
     now = datetime.now(UTC)
-    error = Undelivered(Unreachable("away"), is_unprompted=is_unprompted)
-    seconds = redelivery_time_s(question(sent_at=now - timedelta(seconds=age_s)), error, hours)
-    assert abs(seconds - expected_s) < 5
+    error = Undelivered(Unreachable("away"), now - timedelta(seconds=age_s), is_unprompted=is_unprompted)
+    assert abs(redelivery_time_s(error, hours) - expected_s) < 5
 
 
 async def test_the_late_reply_of_a_command_is_not_searched_for_words(journal: Journal) -> None:

@@ -231,15 +231,17 @@ def test_how_a_source_is_read_does_not_change_which_one_it_is() -> None:
 
 @pytest.mark.parametrize("lessons", ["everyone", "telegram:-1"])
 def test_what_was_taught_of_a_source_is_closed_with_it(lessons: str) -> None:
-    """Until the next start decides anew which taught answers its readers may have."""
+    """Until it is decided anew which taught answers its readers may have."""
     group = Asker("telegram", "telegram:-1")
     before = Audiences.from_settings(configured({"secret": lessons, "taught": lessons, "docs": "everyone"}))
     assert before.visible_sources(group) == {"secret", "taught", "docs"}
     newer = Audiences.from_settings(configured({"secret": "owners", "taught": lessons, "docs": "everyone"}))
-    assert before.closed_further(newer).visible_sources(group) == {"docs"}
+    closed = before.closed_further(newer)
+    assert closed.with_lessons_chosen_for(before).visible_sources(group) == {"docs"}
+    assert closed.with_lessons_chosen_for(closed).visible_sources(group) == {"taught", "docs"}
     # Of what its readers did not see, it holds nothing.
     apart = Audiences.from_settings(configured({"secret": "telegram:-2", "taught": "telegram:-1"}))
-    assert apart.closed_further(newer).visible_sources(group) == {"taught"}
+    assert apart.closed_further(newer).with_lessons_chosen_for(apart).visible_sources(group) == {"taught"}
 
 
 def test_where_nothing_is_closed_every_taught_answer_is_taken() -> None:

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import func, update
 
 from core.answering.quota import QuotaLimiter
+from core.catalogue import ENGLISH
 from core.errors import ClaimLost, QuotaExceeded, StoreLocked
 from core.settings import Settings
 from core.settings.messaging import JournalSettings
@@ -23,6 +24,8 @@ from core.storage.overrides import LiveSettings, RuntimeOverrides
 from core.storage.tables import leases
 from core.storage.usage import TokenUsage, UsageRepository
 from core.types import ConversationKey, Message, Question, Reply
+from tests.support.fixtures import settings
+from tests.support.wiring import wire_dispatcher
 
 CHAT = ConversationKey("telegram", "1", "")
 OTHER_CHAT = ConversationKey("telegram", "2", "")
@@ -69,6 +72,23 @@ async def join(postgres_journal: JournalSettings) -> AsyncIterator[Join]:
     yield make
     for member in members:
         await member.database.close()
+
+
+async def test_a_reload_says_that_other_daemons_have_not_read_their_files(join: Join) -> None:
+    first = await join()
+    configuration = settings(administration={"owners": ["telegram:1"]}, telegram={"token": {"env": "TOKEN"}})
+
+    async def read() -> Settings:
+        return configuration
+
+    dispatcher = wire_dispatcher(configuration, first.journal, reload_settings=read)
+    message = replace(MESSAGE, text="", command="reload", author_id="1", private=True)
+    replies = [await dispatcher.dispatch(message, None)]
+    second = await join()
+    replies.append(await dispatcher.dispatch(message, None))
+    await second.die()
+    replies.append(await dispatcher.dispatch(message, None))
+    assert [ENGLISH.reloaded_here_only in reply for reply in replies] == [False, True, False]
 
 
 class TestAudiences:

@@ -25,7 +25,7 @@ def configured(sources: dict[str, dict[str, str]], **changes: object) -> Setting
     return Settings.model_validate({"sources": sources, "telegram": {"token": {"env": "TELEGRAM"}}, **changes})
 
 
-async def take_up(_: Settings) -> None:
+async def take_up(*_: object) -> None:
     return None
 
 
@@ -41,7 +41,7 @@ async def live(tmp_path: Path) -> AsyncIterator[LiveSettings]:
 async def test_a_failing_reload_leaves_closed_what_another_one_closed_meanwhile(live: LiveSettings) -> None:
     closed = configured({"docs": {**DOCS, "audience": OWNERS}})
 
-    async def fail(_: Settings) -> None:
+    async def fail(*_: object) -> None:
         await live.publish_audiences(closed)
         raise StoreError("the disk is full")
 

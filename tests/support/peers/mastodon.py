@@ -97,6 +97,7 @@ class MastodonPeer:
         self.statuses: dict[str, Status] = {}
         self.notifications: list[dict[str, Any]] = []
         self.lists: dict[str, set[str]] = {}
+        self.list_titles = defaultdict[str, str](str)
         self.followed: set[str] = set()
         self.keys: dict[str, str] = {}
         self.used_keys: list[str] = []
@@ -124,6 +125,7 @@ class MastodonPeer:
         get("/api/v1/notifications", self._get_notifications)
         get("/api/v2/notifications/policy", self._get_policy)
         get("/api/v1/timelines/{timeline:.+}", self._get_timeline)
+        get("/api/v1/lists/{list}", self._get_list)
         get("/api/v1/statuses/{id}", self._get_status)
         get("/api/v1/statuses/{id}/context", self._get_context)
         get("/api/v1/statuses/{id}/source", self._get_source)
@@ -400,6 +402,12 @@ class MastodonPeer:
         if kind == "list" and value not in self.lists:
             return _error(404, "Record not found")
         return self._lacks("read:lists" if kind == "list" else "read:statuses") or web.json_response([])
+
+    async def _get_list(self, request: web.Request) -> web.Response:
+        name = request.match_info["list"]
+        if name not in self.lists:
+            return _error(404, "Record not found")
+        return self._lacks("read:lists") or web.json_response({"id": name, "title": self.list_titles[name]})
 
     def _find_visible(self, request: web.Request) -> Status | None:
         status = self.statuses.get(request.match_info["id"])

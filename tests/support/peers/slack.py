@@ -80,6 +80,7 @@ METHODS: dict[str, dict[str, type]] = {
     },
     # Called by GET: everything is text.
     "conversations.history": HISTORY,
+    "conversations.info": {"channel!": str},
     "conversations.replies": {**HISTORY, "ts!": str},
     "chat.delete": {"channel!": str, "ts!": str},
     "chat.postEphemeral": {"channel!": str, "user!": str, "text!": str, "thread_ts": str},
@@ -200,6 +201,8 @@ class SlackPeer:
         self.limits: dict[str, tuple[int, float]] = {}
         self.not_in: set[str] = set()
         self.administrators: set[str] = set()
+        # The names of channels that are not called by their ids.
+        self.channel_names: dict[str, str] = {}
         # People of other workspaces, who are here in a shared channel.
         self.guests: set[str] = set()
         # Called with the method and "before" it is done or "after", before the answer: to wait, or to kill the bot.
@@ -527,6 +530,7 @@ class SlackPeer:
             "chat.delete": self._delete,
             "chat.postEphemeral": self._post_ephemeral,
             "conversations.history": self._history,
+            "conversations.info": self._channel,
             "conversations.replies": self._history,
             "chat.startStream": self._start,
             "chat.appendStream": self._append,
@@ -569,6 +573,16 @@ class SlackPeer:
         team = "T0999" if user in self.guests else TEAM
         profile = {"id": user, "team_id": team, "name": "ann", "is_bot": user == self.bot, "deleted": False}
         return {"user": {**profile, "is_admin": user in self.administrators}}
+
+    def _channel(self, params: Json) -> Json:
+        channel = params["channel"]
+        name = self.channel_names.get(channel, channel.lower())
+        return {"channel": {"id": channel, "name": name, "is_channel": True}}
+
+    def rename(self, channel: str, name: str) -> None:
+        """Give a channel another name."""
+        self.channel_names[channel] = name
+        self.event({"type": "channel_rename", "channel": {"id": channel, "name": name}})
 
     def _limit(self, method: str) -> None:
         max_calls, seconds = self.limits.get(method, (1 << 30, 1.0))

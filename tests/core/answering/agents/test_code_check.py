@@ -12,6 +12,7 @@ import pytest
 from bots.common.reply_sink import SilentSink
 from bots.daemon.bootstrap import App, open_app
 from core.answering.agents.code_check import MAX_DEFINITIONS, mark_unknown_names
+from core.catalogue import ENGLISH
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings, Settings
 from core.types import Question
@@ -90,7 +91,7 @@ async def test_a_name_that_is_everywhere_may_be_defined_elsewhere(peer: Scripted
     }
     async with opened_app(peer, tmp_path, {"README.md": README, **files}) as app:
         text = await _answer(app, peer, "from rocket.start import start\nstart(speed=1)")
-        assert text.endswith("```")
+        assert text.endswith(f"```\n\n{ENGLISH.uncited}")
 
 
 async def test_who_may_not_see_the_code_learns_nothing_of_it(app: App) -> None:
