@@ -23,7 +23,7 @@ _TOKEN = re.compile(
     r"|(?P<note>(?<!\S)%%(?=\S)[^%\n]{1,1000}%%(?!\S)|^%%[ \t]*\n(?>(?:(?!%%)[^\n]*+\n)*)%%[ \t]*$"
     r"|\{>>[^{}\n]{0,1000}<<\}|\{--[^{}\n]{0,1000}--\}|\{#-?\s[^{}]{0,1000}#\})"
     r"|(?P<template>\{(?:%|\{[%<])-?[ \t]*+(?P<end>/|end)?(?P<block>[A-Za-z][\w-]*+)"
-    r"(?P<arguments>[^{}\n]{0,500}?)-?[%>]\}\}?)"
+    r"(?P<arguments>[^{}]{0,500}?)-?[%>]\}\}?)"
     r"|(?P<helper>\{\{(?:[#%/][^{}\n]{1,500}|-?[ ]*[A-Za-z_][\w.]{0,80}\([^{}\n]{0,500}\)[^{}\n]{0,200})\}\})"
     r"|^(?P<module>import\s(?:[^'\"<>`.()]{0,500}\sfrom\s*)?['\"][^'\"\n]{1,200}['\"]"
     r"|export\s+(?:(?:const|let|var)\s+[\w{\[]|(?:async\s+)?function\b|class\b|default\s+(?:function|class|[({\w.]+[({;])|[{*]))"
@@ -270,6 +270,7 @@ class _Rewriter:
         if name in self._closed and "=" not in arguments and "/" not in label and not label.endswith((".md", ".html")):
             attributes["title"] = label
         self._emit_tag(token.end(), name, bool(token["end"]), attributes)
+        self._skip(token[0])
         return token.end()
 
     def _begin_preformatted(self, token: re.Match[str]) -> None:

@@ -18,6 +18,7 @@ from knowledge.formats.asciidoc_inline import (
     MAX_VALUE_CHARS,
     resolve_attributes,
     resolve_code,
+    resolve_macros,
     resolve_quotes,
     write_inline,
 )
@@ -343,6 +344,8 @@ class _Reader:
             lines = [line._replace(text=resolve_code(line.text, self._attributes)) for line in lines]
         if "quotes" in subs or "normal" in subs:
             lines = [line._replace(text=resolve_quotes(line.text)) for line in lines]
+        if "macros" in subs or "normal" in subs:
+            lines = [line._replace(text=resolve_macros(line.text)) for line in lines]
         name = style.get_position(1) if style.name == "source" or not style.name else ""
         default = self._attributes.get("source-language", "") if style.name == "source" else ""
         code = _make_code(lines, (name or style.options.get("language", "") or language or default).lower())
@@ -396,6 +399,8 @@ class _Reader:
         text = self._inline(_join_lines([line.text for line in lines], keeps_lines=is_verse or style.has("hardbreaks")))
         first = lines[0].number
         last = lines[-1].number
+        if not text:
+            return
         paragraph = Block("paragraph", text, start_line=first, end_line=last)
         is_wrapped = style.name in (*_ADMONITION_STYLES, "quote") or is_verse
         self._blocks += self._wrap("", style, [paragraph], first, last) if is_wrapped else [*caption, paragraph]
@@ -501,6 +506,9 @@ class _Reader:
         marker = _get_marker(line)
         if line == "+" and number + 1 < len(self._lines):
             self._number = number + 1
+            if _get_marker(following) in markers:
+                # An item of a list around this one is attached to nothing.
+                return False
             self._read_one()
         elif marker:
             self._number = number

@@ -26,7 +26,7 @@ _MAX_FOLDERS = 8
 _MAX_TARGET_CHARS = 500
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
 # What a document that includes others has somewhere.
-_MARK = re.compile(r"include|--8<--|^import\s.*\.mdx?['\"]|\{\{#playground", re.MULTILINE)
+_MARK = re.compile(r"include|--8<--|\bfrom[ \t]+['\"][^'\"\n]{1,500}\.mdx?['\"]|\{\{#playground")
 # The description of a component of Antora, and the values in it, which its pages name.
 _COMPONENT = re.compile(r"(.*?)modules/[^/]+/")
 _COMPONENT_ATTRIBUTES = re.compile(r"^( *)attributes:[ \t]*\n((?:\1[ ]+.*\n?|[ \t]*\n)+)", re.MULTILINE)
@@ -46,7 +46,9 @@ _ASCIIDOC_HEADING = re.compile(r"={1,6}(?=[ \t]+\S)")
 _SNIPPET = re.compile(r"([ \t]*)-{1,}8<-{1,}[ \t]+[\"']([^\"'\n]+)[\"'][ \t]*$")
 _SNIPPET_FENCE = re.compile(r"([ \t]*)-{1,}8<-{1,}[ \t]*$")
 _MDBOOK = re.compile(r"(?<!\\)\{\{#(include|rustdoc_include|playground)[ \t]+([^{}\s][^{}\n]{0,300})\}\}")
-_MDX_IMPORT = re.compile(r"import[ \t]+([A-Z]\w*)[ \t]+from[ \t]+['\"]([^'\"\n]+\.mdx?)['\"];?[ \t]*$")
+_MDX_IMPORT = re.compile(
+    r"(?:^|;[ \t]*)import\s+([A-Z]\w*)[ \t]+from[ \t]+['\"]([^'\"\n]{1,500}\.mdx?)['\"]", re.MULTILINE
+)
 _MDX_USE = re.compile(r"([ \t]*)<([A-Z]\w*)(?:[ \t][^<>\n]*)?/>[ \t]*$")
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n.*?\n---[ \t]*\n", re.DOTALL)
 
@@ -153,12 +155,10 @@ class _Expander:
 
     def expand(self, lines: Sequence[str], path: str, outer_paths: tuple[str, ...]) -> Iterator[tuple[int, str]]:
         """Yield lines, each with the number of the line of this text that it comes from."""
-        components: dict[str, str] = {}
+        components = self._find_components(lines)
         number = 0
         while number < len(lines):
             line = lines[number]
-            if imported := _MDX_IMPORT.match(line):
-                components[imported[1]] = imported[2]
             if self._kind == "asciidoc" and (attribute := _ASCIIDOC_ATTRIBUTE.match(line)):
                 self._attributes[attribute[1]] = attribute[2].strip()[:_MAX_TARGET_CHARS]
             directive = self._match(lines, number, components)
@@ -170,6 +170,12 @@ class _Expander:
                 continue
             yield from ((number + 1, text) for part in parts for text in part or ())
             number += directive.size
+
+    def _find_components(self, lines: Sequence[str]) -> dict[str, str]:
+        """Return the files of the partials that a page of MDX imports, by the names that it gives them."""
+        imports = _MDX_IMPORT.findall("\n".join(lines)) if self._kind == "markdown" else ()
+        # An escaped sign of a string is the sign.
+        return {name: target.replace("\\", "") for name, target in imports}
 
     def _match(self, lines: Sequence[str], number: int, components: Mapping[str, str]) -> _Directive | None:
         line = lines[number]

@@ -62,6 +62,12 @@ def test_restructuredtext(text: str, expected: str) -> None:
         ("```rust\n{{#include lib.rs:b}}\n```", "```rust\nfn b() {}\n```"),
         ("{{#include lib.rs:1}} and \\{{#include lib.rs}}", "fn a() {} and \\{{#include lib.rs}}"),
         ("import P from './_part.mdx';\n\n<P name=\"x\" />\nB", "import P from './_part.mdx';\n\nShown *once*.\nB"),
+        (
+            "import T from 't'; import P from './_part.mdx'; import\nQ from './x.mdx'\n\n<P />",
+            "import T from 't'; import P from './_part.mdx'; import\nQ from './x.mdx'\n\nShown *once*.",
+        ),
+        ("import\nP from './\\_part.mdx';\n\n<P />", "import\nP from './\\_part.mdx';\n\nShown *once*."),
+        ('import P from "./_part.mdx" // b\n\n<P />', 'import P from "./_part.mdx" // b\n\nShown *once*.'),
         ("<P />", "<P />"),
         ('--8<-- "https://a.example/x.md"', '--8<-- "https://a.example/x.md"'),
     ],
