@@ -105,6 +105,11 @@ def read_source(text: str, *, is_mdx: bool = False) -> MarkdownSource:
     return MarkdownSource(rewriter.lines, rewriter.numbers, title, title_line, rewriter.is_mdx)
 
 
+def read_title(text: str) -> str:
+    """Return the title that the front matter of a document gives, or an empty string."""
+    return _read_front_matter(text.split("\n"))[1]
+
+
 def _read_front_matter(lines: list[str]) -> tuple[int, str, int]:
     """Return the number of the first line after front matter, and the title that it gives with its line."""
     fence = lines[0].rstrip()

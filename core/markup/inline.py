@@ -53,6 +53,7 @@ _FORMULA_SIGN = re.compile(r"\\[A-Za-z]|(?:\b[^\W_]|[})|])[\^_](?=[^\s_])|\d\^(?
 # Where a role leads to, behind what it shows.
 _TARGET = re.compile(r"(?<=\S)[ ]?<[^<>]{1,300}>$")
 # A role of MyST; what stands between two parts in code is none.
+_PROJECT = re.compile(r"^[\w.-]{1,60}:(?=[^\s:])")
 _ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`(?!`)|`+[^`]*`+")
 # A link to a name that another tool knows, as those of mdBook, MkDocs and rustdoc do; the text may be the name.
 _NAMED_LINK = re.compile(
@@ -92,7 +93,7 @@ _PART_ATTRIBUTES = re.compile(
     r"|(?<=[)*_>])\{[#.][a-z][^{}\n]{0,200}\}"
 )
 # An escaped sign that would be markup without the escape.
-_ESCAPED = frozenset("*_`]<\\~&")
+_ESCAPED = frozenset("*_`[]<\\~&")
 _SIGNS = frozenset(("strong_open", "strong_close", "em_open", "em_close", "s_open", "s_close"))
 _LINE_BREAKS = {"softbreak": " ", "hardbreak": "\n"}
 # Lines of Chinese and Japanese are joined without a blank.
@@ -257,10 +258,17 @@ def _write_tag(tag: str) -> str:
 def name_label(label: str) -> str:
     """Return what can be read of the name of a page, or of a part of another one.
 
-    >>> name_label("/guide/getting-started"), name_label("The guide")
-    ('getting started', 'The guide')
+    >>> name_label("/guide/getting-started"), name_label("The guide"), name_label("other:The guide")
+    ('getting started', 'The guide', 'The guide')
     """
+    # Another project may be named before it.
+    label = _PROJECT.sub("", label)
     return label if " " in label else label.rpartition("/")[2].replace("-", " ").replace("_", " ")
+
+
+def normalize_label(label: str) -> str:
+    """Return a label as it is compared: without regard to case and blanks."""
+    return " ".join(label.lower().split())
 
 
 def _name_target(address: str, labels: Mapping[str, str]) -> str:
@@ -268,7 +276,7 @@ def _name_target(address: str, labels: Mapping[str, str]) -> str:
     if address.startswith(_WEB):
         return ""
     page, _, part = address.partition("#")
-    return labels.get(part) or part or name_label(page.removesuffix(".md"))
+    return labels.get(address) or labels.get(part) or part or name_label(page.removesuffix(".md"))
 
 
 def _write_link(text: str, address: str) -> str:

@@ -9,6 +9,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from core.markup.document import Block, BlockKind, to_plain
@@ -44,7 +45,7 @@ _DELIMITER = re.compile(r"(?:-{4,}|\.{4,}|={4,}|\*{4,}|_{4,}|\+{4,}|/{4,}|--|[|,
 _MACRO = re.compile(r"(?:(?:image|audio|video)::[^\s\[][^\[]*|[a-z][\w-]*::[^\s\[]*)\[.*\]$")
 # The name of a part of the document, with the text of links to it, and a link that has none.
 _NAME = re.compile(r"\[(?:\[([^\[\],]+)(?:,([^\[\]]+))?\]|[\w-]*#([\w-]++)[^\[\]]*+|id=[\"']?([\w-]++)[^\[\]]*+)\]$")
-_BARE_REFERENCE = re.compile(r"<<#?([^<>,#\n]{1,200}),?>>|xref:#([^\s\[\]]{1,200})\[\]")
+_BARE_REFERENCE = re.compile(r"<<([^<>,\n]{1,300}),?>>|xref:([^\s\[\]]{1,300})\[\]")
 _ADMONITION = re.compile(r"(NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+(.*)$")
 _ITEM = re.compile(r"[ \t]*(?:(\*{1,5}|-|•|\.{1,5})|(\d+|[a-zA-Z])[.]|([ivxIVX]+)\)|<(?:\d+|\.)>)[ \t]+(\S.*)$")
 _TERM = re.compile(r"[ \t]*(\S.*?|\S)(:{2,4}|;;)(?:[ \t]+(.*))?$")
@@ -87,18 +88,22 @@ class _Style:
 
 
 @map_parser_errors
-def read_asciidoc(text: str) -> tuple[Block, ...]:
-    """Return the blocks of a document of AsciiDoc. Takes linear time. Raises `FormatError`."""
+def read_asciidoc(text: str, names: Mapping[str, str] = MappingProxyType({})) -> tuple[Block, ...]:
+    """Return the blocks of a document of AsciiDoc. Takes linear time. Raises `FormatError`.
+
+    `names` are the titles of what its references lead to elsewhere, by the references.
+    """
     attributes = dict(_ATTRIBUTES)
     lines = list(_choose_lines(text.splitlines(), dict(_ATTRIBUTES)))
-    return tuple(_Reader(lines, attributes, _find_titles(lines), 0).read())
+    titles = {**names, **find_titles(line.text for line in lines)}
+    return tuple(_Reader(lines, attributes, titles, 0).read())
 
 
-def _find_titles(lines: Iterable[_Line]) -> dict[str, str]:
+def find_titles(lines: Iterable[str]) -> dict[str, str]:
     """Return the titles of parts of a document by the names that references have."""
     titles: dict[str, str] = {}
     names: list[str] = []
-    for _, text in lines:
+    for text in lines:
         if anchor := _NAME.match(text):
             names.append(anchor[1] or anchor[3] or anchor[4])
             titles |= {anchor[1]: anchor[2]} if anchor[2] else {}
@@ -285,7 +290,8 @@ class _Reader:
     def _name(self, reference: re.Match[str]) -> str:
         """Return a reference with the title of what it leads to."""
         name = reference[1] or reference[2]
-        return f"<<{name},{self._titles[name]}>>" if name in self._titles else reference[0]
+        title = self._titles.get(name) or self._titles.get(name.removeprefix("#"))
+        return f"<<{name},{title}>>" if title else reference[0]
 
     def _read_inside(self, lines: Sequence[_Line]) -> list[Block]:
         """Return the blocks of lines within a block. Where these are too many, they are code as they are."""
@@ -370,7 +376,7 @@ class _Reader:
         if kind == "a":
             blocks = self._read_inside([_Line(0, line) for line in text.split("\n")])
             return join_texts(blocks)
-        written = self._inline(" ".join(text.split()) if kind not in ("l", "v") else text)
+        written = self._inline(_join_lines(text.split("\n")) if kind not in ("l", "v") else text)
         code = text if kind == "l" else to_plain(written) if kind == "m" else ""
         return f"`{code}`" if code and "`" not in text else written
 

@@ -36,6 +36,7 @@ _MARKS = re.compile(
       \[(?P<link_title>(?:\\\]|[^\[\]]|\[[^\[\]]{0,100}\]){0,300})\]
     | (?P<bare_address>https?://[^\s\[\]<>]{1,500})
     | \{[\w-]{1,100}\}[^\s\[\]]{0,300}\[(?P<unknown_title>[^\]\n]{1,300})\]
+    | (?<!\w)menu:(?P<menu>[^\s\[\]:][^\[\]\n]{0,200})\[(?P<menu_items>[^\[\]\n]{0,300})\]
     | (?P<macro>(?<!\w)[a-z][a-z0-9_-]{1,30}|footnote):(?:(?<=xref:):)?(?P<target>(?![\s:])[^\s\[\]]{0,300})
       \[(?P<attributes>(?:\\\]|[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]{0,100}\]){0,200}\]){0,500})\]
     | \(\(\((?P<hidden>[^()\n]{1,200})\)\)\) | \(\((?P<term>[^()\n]{1,200})\)\)
@@ -52,7 +53,7 @@ _DASHES = re.compile(r"(?<=\w)--(?=\w)|(?<= )--(?= )")
 _NAMED = re.compile(r",\s*[\w-]{1,30}=.*", re.DOTALL)
 _ESCAPED_REFERENCE = re.compile(r"\\(?=\{[\w-]{1,100}\})")
 _QUOTES = re.compile(r"__(?=\S)((?:[^_\n]|_(?!_)){1,200})__|\*\*(?=\S)([^*\n]{1,200})\*\*")
-_CODE_QUOTES = re.compile(r"(?<![\w;:}])([_*])(?=[\w<{])([^_*\n]{1,200})(?<=\S)\1(?!\w)")
+_CODE_QUOTES = re.compile(r"(?<![\w;:}])(?:\[\.[\w.-]{1,40}\])?([_*])(?=[\w<{])([^_*\n]{1,200})(?<=\S)\1(?!\w)")
 _COMMENT = re.compile(r"<!--(?:[^-]|-(?!->)){0,500}-->")
 _PASSED = re.compile(r"pass:[a-z,]{0,50}\[([^\[\]]{0,300})\]")
 # Of what is passed on, the marks are read nevertheless.
@@ -86,8 +87,8 @@ def resolve_macros(code: str) -> str:
 
 
 def resolve_quotes(code: str) -> str:
-    """Return code without the marks around what is set in bold or italics, wherever they may stand."""
-    return _QUOTES.sub(lambda match: match[1] or match[2], code)
+    """Return code without the marks around what is set in bold or italics."""
+    return _CODE_QUOTES.sub(r"\2", _QUOTES.sub(lambda match: match[1] or match[2], code))
 
 
 def write_inline(text: str, depth: int = 0) -> str:
@@ -110,9 +111,8 @@ def _write_mark(match: re.Match[str], depth: int) -> str:
     if name in ("literal", "code", "code_title", "constrained_code"):
         if name == "constrained_code":
             content = resolve_quotes(resolve_macros(_ESCAPED_IN_CODE.sub("", content))).strip("+") or content
-            content = _CODE_QUOTES.sub(r"\2", content)
         return make_code(_CHARACTER.sub(lambda match: html.unescape(match[0]), content))
-    if name in ("attributes", "link_title", "page", "page_title", "bare_address", "unknown_title"):
+    if name in ("attributes", "link_title", "page", "page_title", "bare_address", "unknown_title", "menu_items"):
         return _write_link(match, depth)
     if name == "escaped" and content in "*_`":
         return f"\\{content}"
@@ -133,6 +133,8 @@ def _write_link(match: re.Match[str], depth: int) -> str:
         return _write_title(match["unknown_title"], depth)
     if match["page"]:
         return _write_title(match["page_title"] or _name_page(match["page"]), depth)
+    if match["menu"]:
+        return escape(" → ".join(filter(None, [match["menu"], *map(str.strip, match["menu_items"].split(">"))])))
     if match["macro"]:
         return _write_macro(match["macro"], match["target"], match["attributes"], depth)
     address = (match["link"] or match["address"]).replace("++", "")
@@ -165,7 +167,6 @@ def _write_macro(name: str, target: str, attributes: str, depth: int) -> str:
         "xref": lambda: _write_title(attributes or _name_page(target), depth),
         "kbd": lambda: make_code(attributes),
         "btn": lambda: f"**{escape(attributes)}**",
-        "menu": lambda: escape(" → ".join(filter(None, [target, *map(str.strip, attributes.split(">"))]))),
         "pass": lambda: _write_title(attributes, depth) if _READ_ON.search(target) else _write_html(attributes),
         "footnote": lambda: f" ({_write_title(attributes, depth)})" if attributes else "",
         "indexterm2": lambda: escape(attributes),

@@ -136,9 +136,7 @@ class _Expander:
         description = self._load(self._component)
         if description is None:
             self.missing_paths.append(self._component)
-        values = _COMPONENT_ATTRIBUTES.search(description or "")
-        pairs = _COMPONENT_ATTRIBUTE.findall(values[2]) if values else []
-        self._component_attributes = {name: _read_value(value) for name, value in pairs}
+        self._component_attributes = read_component_attributes(description or "")
         self._attributes |= self._component_attributes
 
     def write_attributes(self, lines: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
@@ -213,7 +211,7 @@ class _Expander:
         if len(outer_paths) >= MAX_DEPTH or len(self.included_paths) >= MAX_INCLUDES:
             return None
         target, part = _split_part(directive.target) if self._kind == "markdown" else (directive.target, "")
-        for candidate in _find_candidates(target, path, self._page, self._kind):
+        for candidate in find_candidates(target, path, self._page, self._kind):
             if candidate in (path, *outer_paths):
                 continue
             text = self._load(candidate)
@@ -295,6 +293,13 @@ def _read_options(lines: Sequence[str], start: int, indent: int) -> tuple[dict[s
     return options, end
 
 
+def read_component_attributes(description: str) -> dict[str, str]:
+    """Return the attributes that the description of a component of Antora sets for its pages."""
+    values = _COMPONENT_ATTRIBUTES.search(description)
+    pairs = _COMPONENT_ATTRIBUTE.findall(values[2]) if values else []
+    return {name: _read_value(value) for name, value in pairs}
+
+
 def _read_value(text: str) -> str:
     """Return a value of YAML without its comment, without Antora's `@` (pages may set another) and without quotes."""
     value = re.split(r"[ \t]#", text, maxsplit=1)[0].strip()
@@ -313,7 +318,7 @@ def _split_part(target: str) -> tuple[str, str]:
     return file.strip(), part.strip()
 
 
-def _find_candidates(target: str, path: str, page: str, kind: str) -> Iterator[str]:
+def find_candidates(target: str, path: str, page: str, kind: str) -> Iterator[str]:
     """Yield the paths that a target may mean, none of which is outside the root."""
     folder = posixpath.dirname(path)
     target = target.strip()

@@ -557,7 +557,7 @@ def test_code_of_mdx_needs_no_blank_line_and_no_margin() -> None:
 )
 def test_a_formula_on_lines_of_its_own_is_code(formula: str) -> None:
     assert read(f"It is\n\n{formula}\n\nhere.") == "It is\n\n```math\nx = 1\n= y_2\n```\n\nhere."
-    assert kinds("\\[optional\\]") == [("paragraph", "[optional\\]")]
+    assert kinds("\\[optional\\]") == [("paragraph", "\\[optional\\]")]
     assert [block.kind for block in read_markdown("\\begin{align}\na &= b\n\\end{align}")] == ["code"]
 
 

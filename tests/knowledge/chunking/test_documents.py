@@ -458,3 +458,12 @@ def test_a_rule_between_passages_belongs_to_none() -> None:
     assert texts[0].startswith("# Guide\n\nOne.\n\n---\n\nTwo")
     assert all(text.endswith("word") for text in texts)
     assert chunk(Document("docs/b.md", "---\n\n***\n", "markdown")) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [("a.rst", "See :ref:`x-y`."), ("a.md", "See {ref}`x-y`."), ("a.mdx", "See [](x-y)."), ("a.adoc", "See <<x-y>>.")],
+)
+def test_passages_have_the_titles_that_their_document_was_given(path: str, text: str) -> None:
+    (piece,) = chunk(Document(path, text, detect_kind(path), names={"x-y": "The title"}))
+    assert piece.text == "See The title."

@@ -205,3 +205,16 @@ def test_a_document_that_is_nested_too_deeply_is_refused_with_its_reason() -> No
 
 def test_a_paragraph_of_marks_that_nothing_closes_keeps_its_text() -> None:
     assert read("*a " * 5000).count("a") == 5000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r"The set $\alpha_{nj}$ of :math:`x \cdot y`.", r"The set `\alpha_{nj}` of `x \cdot y`."),
+        (r"`\mathcal{S} = \{(r, \theta)\}` and `a\*b`", r"`\mathcal{S} = \{(r, \theta)\}` and `a*b`"),
+        ("$$\\sum_{j} A\n= 2$$", r"`\sum_{j} A = 2`"),
+        (r"It costs $5, not $6: ``$\x_1$``, $HOME/a_b, $A_B.", r"It costs $5, not $6: `$\x_1$`, $HOME/a_b, $A_B."),
+    ],
+)
+def test_formulas_keep_their_backslashes(text: str, expected: str) -> None:
+    assert read(text) == expected
