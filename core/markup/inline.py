@@ -276,7 +276,7 @@ def _name_target(address: str, labels: Mapping[str, str]) -> str:
     if address.startswith(_WEB):
         return ""
     page, _, part = address.partition("#")
-    return labels.get(address) or labels.get(part) or part or name_label(page.removesuffix(".md"))
+    return labels.get(address) or labels.get(part) or name_label(part or page.removesuffix(".md"))
 
 
 def _write_link(text: str, address: str) -> str:

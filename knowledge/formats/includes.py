@@ -36,7 +36,7 @@ _PARTIAL_FOLDERS = frozenset(
     ("includes", "include", "inc", "partials", "partial", "snippets", "fragments", "shared", "generated")
 )
 
-_RST = re.compile(r"([ \t]*)\.\.[ \t]+(include|literalinclude)::[ \t]+(\S.*)$")
+_RST = re.compile(r"([ \t]*)\.\.[ \t]+(include|literalinclude|mdinclude)::[ \t]+(\S.*)$")
 _OPTION = re.compile(r"[ \t]*:([\w-]+):(.*)$")
 _MYST = re.compile(r"([ \t]*)(`{3,}|~{3,}|:{3,})\{(include|literalinclude)\}[ \t]+(\S.*)$")
 _ASCIIDOC = re.compile(r"include::([^\[\]]*\S)\[(.*)\][ \t]*$")
@@ -232,6 +232,8 @@ class _Expander:
             language = options.get("language") or options.get("code") or get_language(path)
             code = textwrap.dedent("\n".join(lines)) if "dedent" in options else "\n".join(lines)
             return [directive.indent + line if line else line for line in self._write_code(code, language)]
+        if self._kind == "rst" and is_prose:
+            return ["", f"{directive.indent}.. markdown::", "", *(f"{directive.indent}   {line}" for line in lines), ""]
         inner_lines = [line for _, line in self.expand(lines, path, outer_paths)]
         if offset := options.get("leveloffset", ""):
             inner_lines = _shift_headings(inner_lines, offset)

@@ -14,7 +14,7 @@ from core.markup.components import read_title
 from core.markup.document import to_plain
 from core.markup.inline import normalize_label
 from knowledge.formats.asciidoc import find_titles
-from knowledge.formats.asciidoc_inline import resolve_attributes
+from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes
 from knowledge.formats.includes import find_candidates, read_component_attributes
 
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
@@ -23,7 +23,7 @@ _SETTINGS = {"antora.yml": "antora", "conf.py": "sphinx"}
 _MAX_TITLE_CHARS = 300
 # From a page to what it begins with, and so on.
 _MAX_HOPS = 3
-_RST_REFERENCE = re.compile(r":(?:ref|numref|doc):`([^`<>]{1,300})`|(?<![\w|])(\|\w[^|\n]{0,80}\|)(?![\w|])")
+_RST_REFERENCE = re.compile(r":(?:ref|numref|doc):`([^`<>]{1,300})`|(?<![\w|])(\|\w(?:[\w .+-]{0,60}\w)?\|)(?![\w|])")
 _RST_LABEL = re.compile(r"\.\. _(?:`([^`]+)`|([^:`]+)):[ \t]*$")
 _RST_UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*$")
 _RST_ROLE = re.compile(r":[\w:+-]{1,40}:`([^`<>]{1,200}?)[ ]?(?:<[^<>`]{0,200}>)?`")
@@ -119,32 +119,31 @@ class Names:
         paths = (posixpath.normpath(posixpath.join(base, target.lstrip("/"))) for base in folders)
         return next((self._pages[each].title for each in paths if each in self._pages), "")
 
-    def _find_title(self, path: str) -> str:
-        """Return the title of a page of AsciiDoc, or of the file that a page without one begins with."""
-        for _ in range(_MAX_HOPS):
-            page = self._pages.get(path, Outline())
-            if page.title or not page.include:
-                return page.title
-            path = next(find_candidates(page.include, f"{path}.adoc", f"{path}.adoc", "asciidoc"), "")
-            path = _SUFFIX.sub("", path)
-        return ""
-
     def _iter_values(self, path: str) -> Iterator[Mapping[str, str]]:
         return (self._values[folder] for folder in _iter_folders(posixpath.dirname(path)) if folder in self._values)
 
     def _find_asciidoc(self, path: str, reference: str) -> str:
         target, mark, part = reference.partition("#")
         if not mark and not target.endswith(".adoc"):
-            title = self._labels.get(target, "")
-        else:
-            page_path = _find_asciidoc_path(path, target)
-            page = self._pages.get(page_path, Outline())
-            title = page.labels.get(part, "") if part else self._find_title(page_path)
-            # Part of a page may be what it includes.
-            title = title or (self._labels.get(part, "") if part else "")
-        for values in self._iter_values(path):
-            title = resolve_attributes(resolve_attributes(title, values), values)
+            target, part = "", target
+        page = self._get_shown(_find_asciidoc_path(path, target))
+        title = page.labels.get(part, "") if part else page.title
+        if part and not title:
+            # What a page includes is part of it, and has a name that no other file has.
+            title = self._labels.get(part, "")
+        for values in (page.values, *self._iter_values(path)):
+            title = resolve_attributes(title, values) if len(title) <= _MAX_TITLE_CHARS else ""
         return title if len(title) <= _MAX_TITLE_CHARS else ""
+
+    def _get_shown(self, path: str) -> Outline:
+        """Return the outline of a page of AsciiDoc, or of the file that one without a title begins with."""
+        page = self._pages.get(path, Outline())
+        for _ in range(_MAX_HOPS):
+            if page.title or not page.include:
+                break
+            path = _SUFFIX.sub("", next(find_candidates(page.include, f"{path}.adoc", f"{path}.adoc", "asciidoc"), ""))
+            page = self._pages.get(path, Outline())
+        return page
 
 
 def _iter_folders(folder: str) -> Iterator[str]:
@@ -171,12 +170,12 @@ def _find_asciidoc_path(path: str, target: str) -> str:
 
 
 def _read_asciidoc(text: str) -> Outline:
-    attributes = {name.lower(): value for name, value in _ASCIIDOC_ENTRY.findall(text)}
-    titles = {name: resolve_attributes(title, attributes) for name, title in find_titles(text.split("\n")).items()}
     heading = _ASCIIDOC_TITLE.search(text)
-    title = resolve_attributes(heading[1], attributes) if heading else ""
-    include = _ASCIIDOC_INCLUDE.search(text)
-    return Outline(title, titles, {}, find_references("asciidoc", text), include[1] if include and not title else "")
+    include = None if heading else _ASCIIDOC_INCLUDE.search(text)
+    attributes = {name.lower(): value for name, value in _ASCIIDOC_ENTRY.findall(text) if len(value) < MAX_VALUE_CHARS}
+    references = find_references("asciidoc", text)
+    labels = find_titles(text.split("\n"))
+    return Outline(heading[1] if heading else "", labels, attributes, references, include[1] if include else "")
 
 
 def _read_markdown(text: str) -> Outline:

@@ -11,6 +11,7 @@ from typing import Any
 
 from core.markup.document import Block
 from core.markup.inline import join_lines, name_label, normalize_label
+from core.markup.markdown import read_markdown
 from core.markup.writer import MAX_HEADING_LEVEL
 from knowledge.formats.cells import join_texts
 from knowledge.formats.inline import escape, make_code, make_link
@@ -201,6 +202,8 @@ class _Reader:
         title = self._inline.write(node[0]) if node.children and node[0].tagname == "title" else ""
         if kind == "highlight":
             self._language = node["language"]
+        if kind == "markdown":
+            return list(read_markdown("\n" * (node[0].line - 1) + node[0].astext()))
         if kind == "list-table":
             return self._read_list_table(node, title)
         if kind == "glossary":

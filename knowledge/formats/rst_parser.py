@@ -208,6 +208,10 @@ class _AnyDirective(Directive):
             container = _make_container("highlight", self.lineno)
             container["language"] = " ".join(head).split(" ")[0]
             return [container]
+        if name == "markdown":
+            container = _make_container("markdown", self.lineno)
+            container += _make_code("\n".join(self.content), "", self.content_offset + 1)
+            return [container]
         if name == "autosummary":
             return self._make_summary(head_size)
         if full_name in CODES or name in CODES:

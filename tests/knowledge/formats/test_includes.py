@@ -40,6 +40,10 @@ def expand(path: str, kind: str, text: str) -> str:
         (".. include:: part.rst\n   :literal:\n   :start-line: 4", "\n.. code-block::\n\n   Two.\n"),
         (".. include:: /deep/a.rst", "\n\nDeep.\n\n"),
         (".. include:: missing.rst\n\nB", ".. include:: missing.rst\n\nB"),
+        (".. include:: part.md\n   :parser: myst_parser.sphinx_\n\nB",
+         "\n.. markdown::\n\n   One.\n   \n   Two.\n\n\nB"),
+        ("- a\n\n  .. mdinclude:: part.md\n     :end-before: Two", "- a\n\n\n  .. markdown::\n\n     One.\n     \n"),
+        (".. include:: part.md\n   :literal:\n   :end-before: Two", "\n.. code-block::\n\n   One.\n\n"),
     ],
 )  # fmt: skip
 def test_restructuredtext(text: str, expected: str) -> None:

@@ -218,3 +218,10 @@ def test_a_paragraph_of_marks_that_nothing_closes_keeps_its_text() -> None:
 )
 def test_formulas_keep_their_backslashes(text: str, expected: str) -> None:
     assert read(text) == expected
+
+
+def test_included_markdown_is_read_as_such() -> None:
+    text = "Title\n=====\n\n.. markdown::\n\n   ## Use [it](https://a.example) *now*\n\n   - `a` | b\n\nEnd."
+    assert read(text) == "# Title\n\n## Use [it](https://a.example) *now*\n\n- `a` | b\n\nEnd."
+    lines = {block.text: block.start_line for block in read_rst(text)}
+    assert (lines["Use [it](https://a.example) *now*"], lines["End."]) == (6, 10)
