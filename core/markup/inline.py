@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from core.language.tokens import HAN, KANA
+from core.markup.document import to_plain
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -253,6 +254,15 @@ def _write_tag(tag: str) -> str:
     match = _TAG_NAME.match(tag)
     name = match[2].lower() if match else ""
     return "`" if name in _CODE_TAGS else "\n" if name in _BLOCK_TAGS else ""
+
+
+def to_title(text: str) -> str:
+    """Return a heading of MyST as the plain title that references show.
+
+    >>> to_title("Speed up {func}`~a.solve` and `x`")
+    'Speed up solve and x'
+    """
+    return to_plain(_ROLE.sub(write_role, text))
 
 
 def name_label(label: str) -> str:

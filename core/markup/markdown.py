@@ -24,7 +24,7 @@ from mdit_py_plugins.footnote import footnote_plugin
 from core.markup.collector import ADMONITIONS, VERSIONS, BlockCollector, make_item
 from core.markup.components import read_source
 from core.markup.document import Block, BlockKind, to_plain
-from core.markup.inline import clean_inline, is_formula, write_code
+from core.markup.inline import clean_inline, is_formula, to_title, write_code
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
@@ -251,7 +251,7 @@ class _Reader:
         self, lines: Sequence[str], numbers: Sequence[int], names: Mapping[str, str]
     ) -> tuple[Block, ...]:
         """Return the blocks of all lines, to whose parts references may lead, as to what `names` has."""
-        labels = {name: to_plain(title) for name, title in _LABEL.findall("\n".join(lines))}
+        labels = {name: to_title(title) for name, title in _LABEL.findall("\n".join(lines))}
         self._environment["labels"] = {**names, **labels}
         return self.read(lines, numbers)
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from core.markup.components import read_title
-from core.markup.document import to_plain
-from core.markup.inline import normalize_label
+from core.markup.inline import normalize_label, to_title
 from knowledge.formats.asciidoc import find_titles
 from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes
 from knowledge.formats.includes import find_candidates, read_component_attributes
@@ -181,8 +180,8 @@ def _read_asciidoc(text: str) -> Outline:
 def _read_markdown(text: str) -> Outline:
     heading = _MARKDOWN_HEADING.search(text)
     title = read_title(text) or (heading[1] if heading else "")
-    labels = {normalize_label(name): to_plain(label_title) for name, label_title in _MYST_LABEL.findall(text)}
-    return Outline(to_plain(title), labels, {}, find_references("markdown", text))
+    labels = {normalize_label(name): to_title(label_title) for name, label_title in _MYST_LABEL.findall(text)}
+    return Outline(to_title(title), labels, {}, find_references("markdown", text))
 
 
 def _read_rst(text: str) -> Outline:

@@ -20,7 +20,7 @@ FILES = {
         ".. _ports:\n.. _The `list`:\n\nPorts of ``rocket``\n===================\n\n.. _no title:\n\nText.\n\n"
         ".. _deep:\n\nDeep :ref:`x <y>`\n------------------\n"
     ),
-    "docs/guide/themes.md": "---\ntitle: x\n---\n(colours)=\n## All `colours`\n",
+    "docs/guide/themes.md": "---\ntitle: x\n---\n(colours)=\n## All {term}`colours`\n",
     "docs/plain.md": "Text.\n\n# Plain *page*\n",
     "site/antora.yml": "name: a\nasciidoc:\n  attributes:\n    product: Rocket\n",
     "site/modules/ROOT/pages/index.adoc": ":page: first\n= The {page} page of {product}\n\n[#setup]\n== Set up\n",
