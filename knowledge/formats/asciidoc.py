@@ -91,10 +91,11 @@ class _Style:
 def read_asciidoc(text: str, names: Mapping[str, str] = MappingProxyType({})) -> tuple[Block, ...]:
     """Return the blocks of a document of AsciiDoc. Takes linear time. Raises `FormatError`.
 
-    `names` are the titles of what its references lead to elsewhere, by the references.
+    `names` are the titles and values of what its references lead to elsewhere, by the references.
     """
-    attributes = dict(_ATTRIBUTES)
-    lines = list(_choose_lines(text.splitlines(), dict(_ATTRIBUTES)))
+    values = {name.strip("{}").lower(): value for name, value in names.items() if name.startswith("{")}
+    attributes = _ATTRIBUTES | values
+    lines = list(_choose_lines(text.splitlines(), dict(attributes)))
     titles = {**names, **find_titles(line.text for line in lines)}
     return tuple(_Reader(lines, attributes, titles, 0).read())
 

@@ -14,6 +14,7 @@ MAX_VALUE_CHARS = 1000
 _MAX_DEPTH = 4
 # What stands for a plus that is text until the marks are read; no text has it.
 _PLUS = "\ue000"
+_PLUSES = re.compile(r"(?<=\w)\+\+(?!\w)")
 _REFERENCE = re.compile(r"(?<!\\)\{([\w-]{1,100})\}")
 _CHARACTERS = {
     "amp": "&", "apos": "'", "asterisk": "*", "backslash": "\\", "backtick": "`", "blank": "", "brvbar": "¦",
@@ -72,7 +73,8 @@ def resolve_attributes(text: str, attributes: Mapping[str, str]) -> str:
 
 def _get_value(reference: re.Match[str], attributes: Mapping[str, str]) -> str:
     name = reference[1].lower()
-    return attributes.get(name, _CHARACTERS.get(name, reference[0]))
+    # Behind a name, as that of a language, they are no marks.
+    return _PLUSES.sub(_PLUS * 2, attributes.get(name, _CHARACTERS.get(name, reference[0])))
 
 
 def resolve_code(text: str, attributes: Mapping[str, str]) -> str:

@@ -305,7 +305,7 @@ def read_component_attributes(description: str) -> dict[str, str]:
 def _read_value(text: str) -> str:
     """Return a value of YAML without its comment, without Antora's `@` (pages may set another) and without quotes."""
     value = re.split(r"[ \t]#", text, maxsplit=1)[0].strip()
-    return value.removesuffix("@").strip("'\"")
+    return value.removesuffix("@").strip("'\"").removesuffix("@")
 
 
 def _read_attributes(text: str) -> dict[str, str]:

@@ -18,7 +18,7 @@ from knowledge.formats.includes import find_candidates, read_component_attribute
 
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
 # The files that set what all pages below them may name, with what reads them.
-_SETTINGS = {"antora.yml": "antora", "conf.py": "sphinx"}
+_SETTINGS = re.compile(r"(?P<antora>antora\.yml|[\w-]*playbook[\w-]*\.ya?ml)|(?P<sphinx>conf\.py)")
 _MAX_TITLE_CHARS = 300
 # From a page to what it begins with, and so on.
 _MAX_HOPS = 3
@@ -35,7 +35,7 @@ _MARKDOWN_REFERENCE = re.compile(r"\{(?:ref|numref|doc)\}`([^`<>]{1,300})`|(?<!\
 _ASCIIDOC_TITLE = re.compile(r"^=[ \t]+(\S.*)$", re.MULTILINE)
 _ASCIIDOC_INCLUDE = re.compile(r"^include::([^\s\[\]]{1,300})\[", re.MULTILINE)
 _ASCIIDOC_ENTRY = re.compile(r"^:([\w-]+):[ \t]+(\S.*)$", re.MULTILINE)
-_ASCIIDOC_REFERENCE = re.compile(r"xref:([^\s\[\]]{1,300})\[\]|<<([^<>,\n]{1,300}),?>>")
+_ASCIIDOC_REFERENCE = re.compile(r"xref:([^\s\[\]]{1,300})\[\]|<<([^<>,\n]{1,300}),?>>|(\{[\w-]{1,100}\})")
 _SUFFIX = re.compile(r"\.(?:md|mdx|rst|adoc|asciidoc|html)$")
 _ANTORA_PLACE = re.compile(r"(?:(.*)/)?modules/([^/]+)/(?:pages|partials|examples)/(.*)")
 
@@ -54,7 +54,8 @@ class Outline:
 
 def get_outline_kind(path: str, kind: str) -> str:
     """Return what reads the outline of a file, or an empty string where it has none."""
-    return kind if kind in KINDS else _SETTINGS.get(posixpath.basename(path), "")
+    settings = _SETTINGS.fullmatch(posixpath.basename(path))
+    return (settings.lastgroup or "" if settings else "") if kind not in KINDS else kind
 
 
 def read_outline(kind: str, text: str) -> Outline:
@@ -74,7 +75,7 @@ def find_references(kind: str, text: str) -> tuple[str, ...]:
     """Return the references of a document that have no text of their own, each once, as they are written."""
     patterns = {"asciidoc": _ASCIIDOC_REFERENCE, "markdown": _MARKDOWN_REFERENCE, "rst": _RST_REFERENCE}
     found = patterns[kind].findall(text) if kind in patterns else ()
-    return tuple(dict.fromkeys(first or second for first, second in found))
+    return tuple(dict.fromkeys(map("".join, found)))
 
 
 class Names:
@@ -86,8 +87,9 @@ class Names:
         # By the folder that they are valid below.
         self._values: dict[str, Mapping[str, str]] = {}
         for path, outline in outlines.items():
-            if posixpath.basename(path) in _SETTINGS:
-                self._values[posixpath.dirname(path)] = outline.values
+            if get_outline_kind(path, "") and outline.values:
+                folder = posixpath.dirname(path)
+                self._values[folder] = {**self._values.get(folder, {}), **outline.values}
             for label, title in outline.labels.items():
                 self._labels.setdefault(label, title)
 
@@ -97,9 +99,12 @@ class Names:
         found = {reference: finder(path, reference) for reference in references}
         return {reference: title for reference, title in found.items() if title}
 
+    def _find_value(self, path: str, name: str) -> str:
+        return next((values[name] for values in self._iter_values(path) if name in values), "")
+
     def _find_sphinx(self, path: str, reference: str) -> str:
         if reference.startswith("|"):
-            return next((values[reference] for values in self._iter_values(path) if reference in values), "")
+            return self._find_value(path, reference)
         if title := self._labels.get(normalize_label(reference)):
             return title
         target, _, part = reference.partition("#")
@@ -122,6 +127,8 @@ class Names:
         return (self._values[folder] for folder in _iter_folders(posixpath.dirname(path)) if folder in self._values)
 
     def _find_asciidoc(self, path: str, reference: str) -> str:
+        if reference.startswith("{"):
+            return self._resolve(self._find_value(path, reference[1:-1]), path, {})
         target, mark, part = reference.partition("#")
         if not mark and not target.endswith(".adoc"):
             target, part = "", target
@@ -130,9 +137,13 @@ class Names:
         if part and not title:
             # What a page includes is part of it, and has a name that no other file has.
             title = self._labels.get(part, "")
-        for values in (page.values, *self._iter_values(path)):
-            title = resolve_attributes(title, values) if len(title) <= _MAX_TITLE_CHARS else ""
-        return title if len(title) <= _MAX_TITLE_CHARS else ""
+        return self._resolve(title, path, page.values)
+
+    def _resolve(self, text: str, path: str, values: Mapping[str, str]) -> str:
+        """Return a text with the values of a page and of the folders around; nothing for a long one."""
+        for each in (values, *self._iter_values(path)):
+            text = resolve_attributes(text, each) if len(text) <= _MAX_TITLE_CHARS else ""
+        return text if len(text) <= _MAX_TITLE_CHARS else ""
 
     def _get_shown(self, path: str) -> Outline:
         """Return the outline of a page of AsciiDoc, or of the file that one without a title begins with."""

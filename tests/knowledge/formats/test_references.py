@@ -23,6 +23,7 @@ FILES = {
     "docs/guide/themes.md": "---\ntitle: x\n---\n(colours)=\n## All {term}`colours`\n",
     "docs/plain.md": "Text.\n\n# Plain *page*\n",
     "site/antora.yml": "name: a\nasciidoc:\n  attributes:\n    product: Rocket\n",
+    "docs-playbook.yml": "site:\n  title: x\nasciidoc:\n  attributes:\n    product: Other\n    sql-name: 'SQL++@'\n    full: the {sql-name}\n",
     "site/modules/ROOT/pages/index.adoc": ":page: first\n= The {page} page of {product}\n\n[#setup]\n== Set up\n",
     "site/modules/ROOT/pages/shown.adoc": ":navtitle: x\n\ninclude::partial$proc_shown.adoc[]\n",
     "site/modules/ROOT/partials/proc_shown.adoc": '[id="shown_it"]\n= What is shown\n',
@@ -89,6 +90,10 @@ def test_myst(text: str, expected: str) -> None:
         ("site/modules/ROOT/pages/page.adoc", "xref:shown.adoc#shown_it[], xref:missing.adoc[], xref:index.adoc[mine].",
          "What is shown, missing, mine."),
         ("site/modules/ROOT/pages/page.adoc", "xref:a:admin:deep/users.adoc[] `xref:index.adoc[]`", None),
+        ("site/modules/ROOT/pages/page.adoc", "{product} has {full} `{sql-name}`, not {that} or /{id}.",
+         "Rocket has the SQL++ `SQL++`, not {that} or /{id}."),
+        ("site/modules/ROOT/pages/page.adoc", ":product: Mine\n\n{product} ifdef\n\nifdef::sql-name[{sql-name}]",
+         "Mine ifdef\n\nSQL++"),
         ("manual/b.adoc", "xref:a.adoc[], <<a.adoc#b>>, xref:#b[], <<b>>.", "Alpha, Beta, Beta, Beta."),
     ],
 )  # fmt: skip
