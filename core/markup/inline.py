@@ -91,7 +91,7 @@ _ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*\{:?[ ]?[#.][^{}\n]{0,200}\}[ \t]*$")
 # Attributes of a part of a text, which is in brackets where it is nothing else.
 _PART_ATTRIBUTES = re.compile(
     r"(`+[^`]*`+)(?:\{[#.][^{}\n]{0,200}\})?|(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]\{[#.][^{}\n]{0,200}\}"
-    r"|(?<=[)*_>])\{[#.][a-z][^{}\n]{0,200}\}"
+    r"|(?<=[)*_>])\{(?:[#.][a-z]|:?[ ]?[a-z-]{1,20}=)[^{}\n]{0,200}\}"
 )
 # An escaped sign that would be markup without the escape.
 _ESCAPED = frozenset("*_`[]<\\~&")

@@ -24,6 +24,7 @@ from mdit_py_plugins.footnote import footnote_plugin
 from core.markup.collector import ADMONITIONS, VERSIONS, BlockCollector, make_item
 from core.markup.components import read_source
 from core.markup.document import Block, BlockKind, to_plain
+from core.markup.hidden_code import strip_hidden
 from core.markup.inline import clean_inline, is_formula, to_title, write_code
 
 # Directives within directives that are read; nobody writes that many.
@@ -561,7 +562,7 @@ def _show_rust(code: str) -> str:
 
 
 def _strip_blank_lines(code: str) -> str:
-    lines = [line.rstrip() for line in code.split("\n")]
+    lines = [line.rstrip() for line in strip_hidden(code).split("\n")]
     while lines and not lines[-1]:
         lines.pop()
     start = next((number for number, line in enumerate(lines) if line), 0)

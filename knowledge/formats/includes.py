@@ -333,9 +333,11 @@ def find_candidates(target: str, path: str, page: str, kind: str) -> Iterator[st
     if target.startswith(("/", "@site/")) or kind == "markdown":
         parents = posixpath.dirname(page).split("/")
         folders += ["/".join(parts) for parts in (parents[:size] for size in range(len(parents) - 1, -1, -1))]
+        folders = folders[: _MAX_FOLDERS + 2]
+        folders += [posixpath.join(base, "snippets") for base in folders]
     relative_target = target.removeprefix("@site/").lstrip("/") if target.startswith(("/", "@site/")) else target
     seen: set[str] = set()
-    for base in folders[: _MAX_FOLDERS + 2]:
+    for base in folders:
         candidate = posixpath.normpath(posixpath.join(base, relative_target))
         if candidate not in seen and not candidate.startswith(("../", "/")) and candidate not in (".", ".."):
             seen.add(candidate)

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from core.markup.document import Block
+from core.markup.hidden_code import strip_hidden
 from core.markup.inline import join_lines, name_label, normalize_label
 from core.markup.markdown import read_markdown
 from core.markup.writer import MAX_HEADING_LEVEL
@@ -76,7 +77,7 @@ class _Reader:
             "container": self._read_container,
             "definition_list_item": self._read_definition,
             "block_quote": lambda it: self._wrap("quote", it),
-            "doctest_block": lambda it: [self._make("code", it, it.astext(), language="python")],
+            "doctest_block": lambda it: [self._make("code", it, strip_hidden(it.astext()), language="python")],
             "enumerated_list": self._read_list,
             "field": self._read_field,
             "line_block": self._read_line_block,
@@ -182,7 +183,7 @@ class _Reader:
                 yield self._inline.write(child)
 
     def _read_code(self, node: Any) -> list[Block]:
-        code = node.astext().strip("\n")
+        code = strip_hidden(node.astext().strip("\n"))
         language = node.get("language", self._language)
         return [self._make("code", node, code, language="" if language in _NO_LANGUAGES else language)] if code else []
 

@@ -502,6 +502,10 @@ def test_mdx_is_read_without_its_script() -> None:
         ('{% include note.html content="Mind the gap." %}', "Mind the gap."),
         ('{{< figure src="a.png" caption="The plan" >}}', "The plan"),
         ('{{< relref "a.md" >}}\n\nText.', "Text."),
+        (
+            'See [it](https://a.example/b){:target="_blank"} or [a](b.md){target=blank} of {x}.',
+            "See [it](https://a.example/b) or a of {x}.",
+        ),
         ('{{< gallery match="a/*"\n    order="desc"\n    last="yes" >}}\n\nText.', "Text."),
         ('A.\n\n{% include "a.html"\n   with="b" %}\n\nText.', "A.\n\nText."),
         ('{{% alert title="Mind"\n  color="red" %}}\nStop.\n{{% /alert %}}\n', "> **Mind**\n>\n> Stop."),
@@ -756,3 +760,17 @@ def test_reading_is_linear(piece: str) -> None:
 )
 def test_nested_directives_keep_their_text(opening: str) -> None:
     assert "Deep inside." in write_markdown(read_markdown(f"Before.\n\n{opening}Deep inside.\n"))
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        (">>> f(1)  # doctest: +SKIP\n<BLANKLINE>\n1", ">>> f(1)\n\n1"),
+        ("x = 1  # doctest: +SKIP\n<BLANKLINE>", "x = 1  # doctest: +SKIP\n<BLANKLINE>"),
+        ("a()\n  // highlight-next-line\nb()\n{/* highlight-start */}\nc\n<!-- highlight-end -->", "a()\nb()\nc"),
+        ("# highlight-start\na: 1\n# highlight-end\n# highlight-colour: red", "a: 1\n# highlight-colour: red"),
+        ("a // [!code ++]\nb # [!code focus:2]\nc <!-- [!code highlight] -->\n[!code]", "a\nb\nc\n[!code]"),
+    ],
+)
+def test_code_has_no_marks_for_the_tool_that_shows_it(code: str, shown: str) -> None:
+    assert [block.text for block in read_markdown(f"```js\n{code}\n```")] == [shown]

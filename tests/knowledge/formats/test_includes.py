@@ -19,6 +19,7 @@ FILES = {
     "docs/deep/b.rst": "Deep.",
     "docs/fence.md": "```\ncode\n```",
     "outer.md": "Outer.",
+    "docs/snippets/note.md": "A note.",
     "m/modules/ROOT/partials/p.adoc": "Partial.",
     "m/modules/other/examples/e.java": "int x;",
 }
@@ -61,6 +62,7 @@ def test_restructuredtext(text: str, expected: str) -> None:
         ('--8<-- "part.md"', "One.\n\nTwo."),
         ('--8<-- "rules.md"', "One.\n\n---\n\nTwo.\n\n---\n\nThree."),
         ('  --8<-- "docs/s.md:x"', "  b"),
+        ('--8<-- "note.md"', "A note."),
         ('--8<-- "s.md:1:1"', "a"),
         ("--8<--\npart.md\n../outer.md\n--8<--\nB", "One.\n\nTwo.\nOuter.\nB"),
         ("```rust\n{{#include lib.rs:b}}\n```", "```rust\nfn b() {}\n```"),

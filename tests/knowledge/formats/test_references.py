@@ -23,7 +23,9 @@ FILES = {
     "docs/guide/themes.md": "---\ntitle: x\n---\n(colours)=\n## All {term}`colours`\n",
     "docs/plain.md": "Text.\n\n# Plain *page*\n",
     "site/antora.yml": "name: a\nasciidoc:\n  attributes:\n    product: Rocket\n",
-    "docs-playbook.yml": "site:\n  title: x\nasciidoc:\n  attributes:\n    product: Other\n    sql-name: 'SQL++@'\n    full: the {sql-name}\n",
+    "docs-playbook.yml": (
+        "site:\n  title: x\nasciidoc:\n  attributes:\n    product: Other\n    sql-name: 'SQL++@'\n    full: the {sql-name}\n"
+    ),
     "site/modules/ROOT/pages/index.adoc": ":page: first\n= The {page} page of {product}\n\n[#setup]\n== Set up\n",
     "site/modules/ROOT/pages/shown.adoc": ":navtitle: x\n\ninclude::partial$proc_shown.adoc[]\n",
     "site/modules/ROOT/partials/proc_shown.adoc": '[id="shown_it"]\n= What is shown\n',

@@ -225,3 +225,19 @@ def test_included_markdown_is_read_as_such() -> None:
     assert read(text) == "# Title\n\n## Use [it](https://a.example) *now*\n\n- `a` | b\n\nEnd."
     lines = {block.text: block.start_line for block in read_rst(text)}
     assert (lines["Use [it](https://a.example) *now*"], lines["End."]) == (6, 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (">>> f()  # doctest: +ELLIPSIS\n<BLANKLINE>\n1", "```python\n>>> f()\n\n1\n```"),
+        (
+            ".. plot::\n   :include-source:\n\n   import a\n   # Draw\n   a.b()",
+            "```python\nimport a\n# Draw\na.b()\n```",
+        ),
+        (".. doctest-requires:: scipy\n\n   >>> f()", "```python\n>>> f()\n```"),
+        (".. plot:: pyplots/a.py", ""),
+    ],
+)
+def test_code_that_is_run_is_shown_as_code(text: str, expected: str) -> None:
+    assert read(text) == expected
