@@ -24,7 +24,8 @@ FILES = {
     "docs/plain.md": "Text.\n\n# Plain *page*\n",
     "site/antora.yml": "name: a\nasciidoc:\n  attributes:\n    product: Rocket\n",
     "docs-playbook.yml": (
-        "site:\n  title: x\nasciidoc:\n  attributes:\n    product: Other\n    sql-name: 'SQL++@'\n    full: the {sql-name}\n"
+        "site:\n  title: x\nasciidoc:\n  attributes:\n    product: Other\n"
+        "    sql-name: 'SQL++@'\n    full: the {sql-name}\n"
     ),
     "site/modules/ROOT/pages/index.adoc": ":page: first\n= The {page} page of {product}\n\n[#setup]\n== Set up\n",
     "site/modules/ROOT/pages/shown.adoc": ":navtitle: x\n\ninclude::partial$proc_shown.adoc[]\n",
