@@ -24,6 +24,9 @@ ONLY_LINK = re.compile(
     rf"[\s*_]*{_ONE_LINK}(?:[\s*_]*[/|>»›·•][\s*_]*{_ONE_LINK})*"
     r"(?:[\s*_]*[/|>»›·•][\s*_]*[^\s\[\]]{1,60}(?:[ ][^\s\[\]]{1,60}){0,2})?[\s*_.,;]*"
 )
+# What stands before a text that was only a link to another page.
+WAY = "→ "
+_LOCAL_ADDRESS = re.compile(r"\]\((?!https?://)")
 # An address that is neither that of another page here nor of one on the web.
 _OTHER_ADDRESS = re.compile(r"\]\((?!https?://)[^)]*[^)\w./#?=%-]")
 # What is in code, which a dot before its name says to look for everywhere.
@@ -117,9 +120,9 @@ def strip_tags(text: str, replacement: str = "") -> str:
 
 
 def clean_inline(
-    parser: MarkdownIt, text: str, environment: MutableMapping[str, Any], *, keeps_ways: bool = True
+    parser: MarkdownIt, text: str, environment: MutableMapping[str, Any], *, marks_ways: bool = True
 ) -> str:
-    """Return inline Markdown with only what a chat renders; with `keeps_ways`, what is only links stays as it is.
+    """Return inline Markdown with only what a chat renders; with `marks_ways`, what only leads elsewhere has an arrow.
 
     `environment` holds the links that names refer to, and as `labels` the titles of parts of the document.
     """
@@ -132,7 +135,8 @@ def clean_inline(
         text = _ATTRIBUTES.sub("", text)
         text = _PART_ATTRIBUTES.sub(r"\1\2", text)
         text = _SUBSTITUTION.sub(r"\1\2", _ROLE.sub(lambda match: write_role(match, labels), text))
-    if keeps_ways and ONLY_LINK.fullmatch(text) and not _OTHER_ADDRESS.search(text):
+    is_way = marks_ways and ONLY_LINK.fullmatch(text) and not _OTHER_ADDRESS.search(text)
+    if is_way and not _LOCAL_ADDRESS.search(text):
         return " ".join(text.split())
     if "[" in text:
         references = environment.get("references", {})
@@ -145,7 +149,8 @@ def clean_inline(
         text = _WIKI.sub(_write_wiki, text)
     tokens: list[Token] = []
     parser.inline.parse(text, parser, environment, tokens)
-    return "\n".join(" ".join(line.split()) for line in _write(tokens, labels).split("\n") if line.strip())
+    written = "\n".join(" ".join(line.split()) for line in _write(tokens, labels).split("\n") if line.strip())
+    return WAY + written if is_way and written else written
 
 
 def write_short_codes(text: str) -> str:

@@ -269,8 +269,8 @@ class _Reader:
         self._lines, self._numbers = outer_lines, outer_numbers
         return blocks
 
-    def _clean(self, text: str, *, keeps_ways: bool = True) -> str:
-        return clean_inline(self._parser, text, self._environment, keeps_ways=keeps_ways)
+    def _clean(self, text: str, *, marks_ways: bool = True) -> str:
+        return clean_inline(self._parser, text, self._environment, marks_ways=marks_ways)
 
     def _get_lines(self, token: Token) -> tuple[int, int]:
         """Return the first and the last line of a block in the document."""
@@ -307,7 +307,7 @@ class _Reader:
         return [Block(kind, text, start_line=start, end_line=end, **fields)]
 
     def _read_heading(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
-        text = self._clean(inner[0].content, keeps_ways=False)
+        text = self._clean(inner[0].content, marks_ways=False)
         return self._make("heading", token, text, level=int(token.tag[1:])) if text else ()
 
     def _read_indented_code(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:
@@ -361,7 +361,7 @@ class _Reader:
             if part.type == "tr_open":
                 rows.append([])
             elif part.type == "inline":
-                rows[-1].append(self._clean(part.content, keeps_ways=False).replace("\n", " "))
+                rows[-1].append(self._clean(part.content, marks_ways=False).replace("\n", " "))
         start, end = self._get_lines(token)
         return [replace(_make_table(rows), start_line=start, end_line=end)]
 

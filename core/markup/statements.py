@@ -11,7 +11,7 @@ from typing import Literal
 from core.language.tokens import HAN, KANA
 from core.markup.docstrings import translate_docstring
 from core.markup.document import Block, to_plain
-from core.markup.inline import ONLY_LINK
+from core.markup.inline import ONLY_LINK, WAY
 from core.markup.markdown import read_markdown
 from core.markup.tables import join_cells, name_cells
 from core.markup.writer import write_term, write_title
@@ -101,7 +101,7 @@ def _read_prose(text: str, *, is_item: bool) -> Iterator[Statement]:
     """Yield what a paragraph states: a table of contents, the signature of a function and a bare name state nothing."""
     line = " ".join(text.split())
     label = _LABEL.fullmatch(line)
-    if not line or ONLY_LINK.fullmatch(line):
+    if not line or line.startswith(WAY) or ONLY_LINK.fullmatch(line):
         return
     if label and not is_item and not label[1].endswith(_SENTENCE_ENDS):
         yield Statement("label", label[1])

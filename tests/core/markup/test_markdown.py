@@ -774,3 +774,16 @@ def test_nested_directives_keep_their_text(opening: str) -> None:
 )
 def test_code_has_no_marks_for_the_tool_that_shows_it(code: str, shown: str) -> None:
     assert [block.text for block in read_markdown(f"```js\n{code}\n```")] == [shown]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("- [Start](a.md)\n- [Web](https://a.example)", "- → Start\n- [Web](https://a.example)"),
+        ("[Docs](/) / [Guide](/guide) / Ports", "→ Docs / Guide / Ports"),
+        ("- [`run`](b.md#run)\n- Read [on](b.md).", "- → `run`\n- Read on."),
+        ("## [Start](a.md)", "## Start"),
+    ],
+)
+def test_what_only_leads_to_another_page_has_an_arrow_and_no_address(text: str, expected: str) -> None:
+    assert read(text) == expected
