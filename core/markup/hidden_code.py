@@ -12,6 +12,8 @@ _HIGHLIGHT = re.compile(
     r"(?:\*/[ ]?\}?|-->)?[ \t]*(?:\n|\Z)",
     re.MULTILINE,
 )
+# A number that leads to a remark below, as MkDocs writes it.
+_REMARK = re.compile(r"[ \t]*(?://|#|--|;|<!--|/\*)[ \t]*\(\d{1,3}\)!(?:[ \t]*(?:-->|\*/))?[ \t]*$", re.MULTILINE)
 # Those of VitePress, behind a line.
 _MARK = re.compile(
     r"[ \t]*(?://|#|--|<!--|/\*)[ \t]*\[!code [^\[\]\n]{1,60}\](?:[ \t]*(?:-->|\*/))?[ \t]*$", re.MULTILINE
@@ -28,4 +30,6 @@ def strip_hidden(code: str) -> str:
         code = _BLANK_LINE.sub("", _FLAG.sub("", code))
     if "highlight-" in code:
         code = _HIGHLIGHT.sub("", code)
+    if ")!" in code:
+        code = _REMARK.sub("", code)
     return _MARK.sub("", code) if "[!code" in code else code

@@ -90,12 +90,14 @@ _BLOCK_TAGS = frozenset(("br", "dd", "div", "dt", "hr", "li", "ol", "p", "table"
 # A name that a value takes the place of; code that has such names is left as it is.
 _SUBSTITUTION = re.compile(r"(`+[^`]*`+)|\{\{\{?-?[ ]*[.$]?([\w.-]{1,80}?)[ ]*-?\}?\}\}")
 # Attributes behind a heading or a paragraph, among them the name of its link.
-_ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*\{:?[ ]?[#.][^{}\n]{0,200}\}[ \t]*$")
+_ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*\{:?[ ]?(?:[#.]|[a-z-]{1,30}=|data-)[^{}\n]{0,200}\}[ \t]*$")
 # Attributes of a part of a text, which is in brackets where it is nothing else.
 _PART_ATTRIBUTES = re.compile(
     r"(`+[^`]*`+)(?:\{[#.][^{}\n]{0,200}\})?|(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]\{[#.][^{}\n]{0,200}\}"
     r"|(?<=[)*_>])\{(?:[#.][a-z]|:?[ ]?[a-z-]{1,20}=)[^{}\n]{0,200}\}"
 )
+# What says to MkDocs how code in a line is coloured.
+_LANGUAGE = re.compile(r"^#!\w{1,30}[ ](?=\S)")
 # An escaped sign that would be markup without the escape.
 _ESCAPED = frozenset("*_`[]<\\~&")
 _SIGNS = frozenset(("strong_open", "strong_close", "em_open", "em_close", "s_open", "s_close"))
@@ -234,7 +236,7 @@ def _is_placeholder(tag: str, name: str) -> bool:
 def _write_token(token: Token) -> str:
     """Return a token as Markdown; pictures and the marks of footnotes are no text."""
     if token.type == "code_inline":
-        return write_code(token.content)
+        return write_code(_LANGUAGE.sub("", token.content))
     if token.type == "html_inline":
         return _write_tag(token.content)
     if token.type in ("text", "text_special"):

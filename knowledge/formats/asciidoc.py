@@ -42,7 +42,7 @@ _TITLE = re.compile(r"\.(?![\s.])(.+)$")
 _ANCHOR = re.compile(r"\[\[[^\[\]]*\]\]$")
 _RULE = re.compile(r"(?:'{3,}|<{3,}|-{3}|\*{3}|(?:- ){2}-|(?:\* ){2}\*)$")
 _DELIMITER = re.compile(r"(?:-{4,}|\.{4,}|={4,}|\*{4,}|_{4,}|\+{4,}|/{4,}|--|[|,:!]={3,}|(```)[\w+#.,-]*)[ \t]*$")
-_MACRO = re.compile(r"(?:(?:image|audio|video)::[^\s\[][^\[]*|[a-z][\w-]*::[^\s\[]*)\[.*\]$")
+_MACRO = re.compile(r"(?:(?:image|audio|video)::[^\s\[][^\[]*|(?!(?:xref|link)::)[a-z][\w-]*::[^\s\[]*)\[.*\]$")
 # The name of a part of the document, with the text of links to it, and a link that has none.
 _NAME = re.compile(r"\[(?:\[([^\[\],]+)(?:,([^\[\]]+))?\]|[\w-]*#([\w-]++)[^\[\]]*+|id=[\"']?([\w-]++)[^\[\]]*+)\]$")
 _BARE_REFERENCE = re.compile(r"<<([^<>,\n]{1,300}),?>>|xref:([^\s\[\]]{1,300})\[\]")

@@ -769,6 +769,7 @@ def test_nested_directives_keep_their_text(opening: str) -> None:
         ("x = 1  # doctest: +SKIP\n<BLANKLINE>", "x = 1  # doctest: +SKIP\n<BLANKLINE>"),
         ("a()\n  // highlight-next-line\nb()\n{/* highlight-start */}\nc\n<!-- highlight-end -->", "a()\nb()\nc"),
         ("# highlight-start\na: 1\n# highlight-end\n# highlight-colour: red", "a: 1\n# highlight-colour: red"),
+        ("a # (1)!\nb <!-- (12)! -->\nf(1)!", "a\nb\nf(1)!"),
         ("a // [!code ++]\nb # [!code focus:2]\nc <!-- [!code highlight] -->\n[!code]", "a\nb\nc\n[!code]"),
     ],
 )
@@ -783,7 +784,8 @@ def test_code_has_no_marks_for_the_tool_that_shows_it(code: str, shown: str) -> 
         ("[Docs](/) / [Guide](/guide) / Ports", "→ Docs / Guide / Ports"),
         ("- [`run`](b.md#run)\n- Read [on](b.md).", "- → `run`\n- Read on."),
         ("## [Start](a.md)", "## Start"),
+        ('## 9.7 { id="9.7" }\n\nUse `#!css a {}`, `#!/bin/sh` { data-x }', "## 9.7\n\nUse `a {}`, `#!/bin/sh`"),
     ],
 )
-def test_what_only_leads_to_another_page_has_an_arrow_and_no_address(text: str, expected: str) -> None:
+def test_what_only_a_page_of_the_site_needs_is_left_out(text: str, expected: str) -> None:
     assert read(text) == expected
