@@ -58,7 +58,7 @@ def walk(blocks: Iterable[Block]) -> Iterator[Block]:
         ("menu:Apps and keys[Keys > New], menu:File[Quit], menu:Edit[]",
          "Apps and keys → Keys → New, File → Quit, Edit"),
         ("* a\n+\n** b", "- a\n  - b"),
-        ("|===\na| xref::b.adoc#c[Top]\n| 1\n|===", "| Top |\n|---|\n| 1 |"),
+        ("|===\na| xref::b.adoc#c[Top]\n| 1\n|===", "|  |\n|---|\n| Top |\n| 1 |"),
         ("WARNING: Mind\nthis.", "> **Warning**\n>\n> Mind this."),
         ("[TIP]\n.Faster\n====\nText.\n====", "> **Tip: Faster**\n>\n> Text."),
         ("image::a.png[Alt]\n\ntoc::[]\n\nvideo::x[]\n\n'''\n\n<<<\n\nText", "---\n\n---\n\nText"),
