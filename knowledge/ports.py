@@ -41,7 +41,8 @@ class Document:
     `url` may carry the placeholders `{start}` and `{end}`, filled with each chunk's line range. `edition` tells it from
     others of the same path, such as the same file in another branch; the titles of all its passages carry it.
     `unreadable_reason` is empty, or says why the document has no text. `lines` is empty; where the text holds other
-    files that the document includes, it has the line of the document for each line of the text.
+    files that the document includes, it has the line of the document for each line of the text. `names` are the titles
+    of what its references lead to in other files, by the references as they are written.
     """
 
     path: str
@@ -52,6 +53,7 @@ class Document:
     edition: str = ""
     unreadable_reason: str = ""
     lines: tuple[int, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def get_line(self, number: int) -> int:
         """Return the line of the document for a line of its text."""

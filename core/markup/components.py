@@ -23,7 +23,7 @@ _TOKEN = re.compile(
     r"|(?P<note>(?<!\S)%%(?=\S)[^%\n]{1,1000}%%(?!\S)|^%%[ \t]*\n(?>(?:(?!%%)[^\n]*+\n)*)%%[ \t]*$"
     r"|\{>>[^{}\n]{0,1000}<<\}|\{--[^{}\n]{0,1000}--\}|\{#-?\s[^{}]{0,1000}#\})"
     r"|(?P<template>\{(?:%|\{[%<])-?[ \t]*+(?P<end>/|end)?(?P<block>[A-Za-z][\w-]*+)"
-    r"(?P<arguments>[^{}\n]{0,500}?)-?[%>]\}\}?)"
+    r"(?P<arguments>[^{}]{0,500}?)-?[%>]\}\}?)"
     r"|(?P<helper>\{\{(?:[#%/][^{}\n]{1,500}|-?[ ]*[A-Za-z_][\w.]{0,80}\([^{}\n]{0,500}\)[^{}\n]{0,200})\}\})"
     r"|^(?P<module>import\s(?:[^'\"<>`.()]{0,500}\sfrom\s*)?['\"][^'\"\n]{1,200}['\"]"
     r"|export\s+(?:(?:const|let|var)\s+[\w{\[]|(?:async\s+)?function\b|class\b|default\s+(?:function|class|[({\w.]+[({;])|[{*]))"
@@ -103,6 +103,11 @@ def read_source(text: str, *, is_mdx: bool = False) -> MarkdownSource:
         rewriter = _Rewriter(body, first_line, is_mdx=True)
         rewriter.run()
     return MarkdownSource(rewriter.lines, rewriter.numbers, title, title_line, rewriter.is_mdx)
+
+
+def read_title(text: str) -> str:
+    """Return the title that the front matter of a document gives, or an empty string."""
+    return _read_front_matter(text.split("\n"))[1]
 
 
 def _read_front_matter(lines: list[str]) -> tuple[int, str, int]:
@@ -270,6 +275,7 @@ class _Rewriter:
         if name in self._closed and "=" not in arguments and "/" not in label and not label.endswith((".md", ".html")):
             attributes["title"] = label
         self._emit_tag(token.end(), name, bool(token["end"]), attributes)
+        self._skip(token[0])
         return token.end()
 
     def _begin_preformatted(self, token: re.Match[str]) -> None:

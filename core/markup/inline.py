@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from core.language.tokens import HAN, KANA
+from core.markup.document import to_plain
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -23,6 +24,9 @@ ONLY_LINK = re.compile(
     rf"[\s*_]*{_ONE_LINK}(?:[\s*_]*[/|>»›·•][\s*_]*{_ONE_LINK})*"
     r"(?:[\s*_]*[/|>»›·•][\s*_]*[^\s\[\]]{1,60}(?:[ ][^\s\[\]]{1,60}){0,2})?[\s*_.,;]*"
 )
+# What stands before a text that was only a link to another page.
+WAY = "→ "
+_LOCAL_ADDRESS = re.compile(r"\]\((?!https?://)")
 # An address that is neither that of another page here nor of one on the web.
 _OTHER_ADDRESS = re.compile(r"\]\((?!https?://)[^)]*[^)\w./#?=%-]")
 # What is in code, which a dot before its name says to look for everywhere.
@@ -53,6 +57,7 @@ _FORMULA_SIGN = re.compile(r"\\[A-Za-z]|(?:\b[^\W_]|[})|])[\^_](?=[^\s_])|\d\^(?
 # Where a role leads to, behind what it shows.
 _TARGET = re.compile(r"(?<=\S)[ ]?<[^<>]{1,300}>$")
 # A role of MyST; what stands between two parts in code is none.
+_PROJECT = re.compile(r"^[\w.-]{1,60}:(?=[^\s:])")
 _ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`(?!`)|`+[^`]*`+")
 # A link to a name that another tool knows, as those of mdBook, MkDocs and rustdoc do; the text may be the name.
 _NAMED_LINK = re.compile(
@@ -85,14 +90,16 @@ _BLOCK_TAGS = frozenset(("br", "dd", "div", "dt", "hr", "li", "ol", "p", "table"
 # A name that a value takes the place of; code that has such names is left as it is.
 _SUBSTITUTION = re.compile(r"(`+[^`]*`+)|\{\{\{?-?[ ]*[.$]?([\w.-]{1,80}?)[ ]*-?\}?\}\}")
 # Attributes behind a heading or a paragraph, among them the name of its link.
-_ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*\{:?[ ]?[#.][^{}\n]{0,200}\}[ \t]*$")
+_ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*\{:?[ ]?(?:[#.]|[a-z-]{1,30}=|data-)[^{}\n]{0,200}\}[ \t]*$")
 # Attributes of a part of a text, which is in brackets where it is nothing else.
 _PART_ATTRIBUTES = re.compile(
     r"(`+[^`]*`+)(?:\{[#.][^{}\n]{0,200}\})?|(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]\{[#.][^{}\n]{0,200}\}"
-    r"|(?<=[)*_>])\{[#.][a-z][^{}\n]{0,200}\}"
+    r"|(?<=[)*_>])\{(?:[#.][a-z]|:?[ ]?[a-z-]{1,20}=)[^{}\n]{0,200}\}"
 )
+# What says to MkDocs how code in a line is coloured.
+_LANGUAGE = re.compile(r"^#!\w{1,30}[ ](?=\S)")
 # An escaped sign that would be markup without the escape.
-_ESCAPED = frozenset("*_`]<\\~&")
+_ESCAPED = frozenset("*_`[]<\\~&")
 _SIGNS = frozenset(("strong_open", "strong_close", "em_open", "em_close", "s_open", "s_close"))
 _LINE_BREAKS = {"softbreak": " ", "hardbreak": "\n"}
 # Lines of Chinese and Japanese are joined without a blank.
@@ -115,9 +122,9 @@ def strip_tags(text: str, replacement: str = "") -> str:
 
 
 def clean_inline(
-    parser: MarkdownIt, text: str, environment: MutableMapping[str, Any], *, keeps_ways: bool = True
+    parser: MarkdownIt, text: str, environment: MutableMapping[str, Any], *, marks_ways: bool = True
 ) -> str:
-    """Return inline Markdown with only what a chat renders; with `keeps_ways`, what is only links stays as it is.
+    """Return inline Markdown with only what a chat renders; with `marks_ways`, what only leads elsewhere has an arrow.
 
     `environment` holds the links that names refer to, and as `labels` the titles of parts of the document.
     """
@@ -130,7 +137,8 @@ def clean_inline(
         text = _ATTRIBUTES.sub("", text)
         text = _PART_ATTRIBUTES.sub(r"\1\2", text)
         text = _SUBSTITUTION.sub(r"\1\2", _ROLE.sub(lambda match: write_role(match, labels), text))
-    if keeps_ways and ONLY_LINK.fullmatch(text) and not _OTHER_ADDRESS.search(text):
+    is_way = marks_ways and ONLY_LINK.fullmatch(text) and not _OTHER_ADDRESS.search(text)
+    if is_way and not _LOCAL_ADDRESS.search(text):
         return " ".join(text.split())
     if "[" in text:
         references = environment.get("references", {})
@@ -143,7 +151,8 @@ def clean_inline(
         text = _WIKI.sub(_write_wiki, text)
     tokens: list[Token] = []
     parser.inline.parse(text, parser, environment, tokens)
-    return "\n".join(" ".join(line.split()) for line in _write(tokens, labels).split("\n") if line.strip())
+    written = "\n".join(" ".join(line.split()) for line in _write(tokens, labels).split("\n") if line.strip())
+    return WAY + written if is_way and written else written
 
 
 def write_short_codes(text: str) -> str:
@@ -227,7 +236,7 @@ def _is_placeholder(tag: str, name: str) -> bool:
 def _write_token(token: Token) -> str:
     """Return a token as Markdown; pictures and the marks of footnotes are no text."""
     if token.type == "code_inline":
-        return write_code(token.content)
+        return write_code(_LANGUAGE.sub("", token.content))
     if token.type == "html_inline":
         return _write_tag(token.content)
     if token.type in ("text", "text_special"):
@@ -254,13 +263,29 @@ def _write_tag(tag: str) -> str:
     return "`" if name in _CODE_TAGS else "\n" if name in _BLOCK_TAGS else ""
 
 
+def to_title(text: str) -> str:
+    """Return a heading of MyST as the plain title that references show.
+
+    >>> to_title("Speed up {func}`~a.solve` and `x`")
+    'Speed up solve and x'
+    """
+    return to_plain(_ROLE.sub(write_role, text))
+
+
 def name_label(label: str) -> str:
     """Return what can be read of the name of a page, or of a part of another one.
 
-    >>> name_label("/guide/getting-started"), name_label("The guide")
-    ('getting started', 'The guide')
+    >>> name_label("/guide/getting-started"), name_label("The guide"), name_label("other:The guide")
+    ('getting started', 'The guide', 'The guide')
     """
+    # Another project may be named before it.
+    label = _PROJECT.sub("", label)
     return label if " " in label else label.rpartition("/")[2].replace("-", " ").replace("_", " ")
+
+
+def normalize_label(label: str) -> str:
+    """Return a label as it is compared: without regard to case and blanks."""
+    return " ".join(label.lower().split())
 
 
 def _name_target(address: str, labels: Mapping[str, str]) -> str:
@@ -268,7 +293,7 @@ def _name_target(address: str, labels: Mapping[str, str]) -> str:
     if address.startswith(_WEB):
         return ""
     page, _, part = address.partition("#")
-    return labels.get(part) or part or name_label(page.removesuffix(".md"))
+    return labels.get(address) or labels.get(part) or name_label(part or page.removesuffix(".md"))
 
 
 def _write_link(text: str, address: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from textwrap import dedent
+from types import MappingProxyType
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -23,7 +24,8 @@ from mdit_py_plugins.footnote import footnote_plugin
 from core.markup.collector import ADMONITIONS, VERSIONS, BlockCollector, make_item
 from core.markup.components import read_source
 from core.markup.document import Block, BlockKind, to_plain
-from core.markup.inline import clean_inline, is_formula, write_code
+from core.markup.hidden_code import strip_hidden
+from core.markup.inline import clean_inline, is_formula, to_title, write_code
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
@@ -115,12 +117,18 @@ _CARD_RULE = re.compile(r"(?:\^{3,}|\+{3,})[ \t]*$")
 
 
 def read_markdown(
-    text: str, read_rst: Reader | None = None, *, has_indented_code: bool = True, is_mdx: bool = False
+    text: str,
+    read_rst: Reader | None = None,
+    *,
+    has_indented_code: bool = True,
+    is_mdx: bool = False,
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Block, ...]:
     """Return the blocks of a document in Markdown; a title in its front matter is its heading where it has no other.
 
     Takes linear time for any text. `read_rst` reads what Markdown holds of reStructuredText. Without
-    `has_indented_code`, what is indented is prose.
+    `has_indented_code`, what is indented is prose. `names` are the titles of what its references lead to elsewhere, by
+    the references.
 
     >>> [block.text for block in read_markdown("# Start\\n\\nRead *on*, [here](a.md). <!-- no -->")]
     ['Start', 'Read *on*, here.']
@@ -130,7 +138,7 @@ def read_markdown(
     body = "\n".join(source.lines)
     absent = frozenset(rule for rule, sign in _SIGNS.items() if not sign.search(body))
     reader = _Reader(_make_parser(has_indented_code=has_indented_code, absent=absent), read_rst)
-    blocks = reader.read_document(source.lines, source.numbers)
+    blocks = reader.read_document(source.lines, source.numbers, names)
     top_headings = [block for block in blocks if block.kind == "heading" and block.level == 1]
     has_title = top_headings[:1] == [*blocks[:1]] or any(block.text == source.title for block in top_headings)
     if not source.title or (has_title and blocks):
@@ -240,9 +248,12 @@ class _Reader:
         self._lines: Sequence[str] = ()
         self._numbers: Sequence[int] = ()
 
-    def read_document(self, lines: Sequence[str], numbers: Sequence[int]) -> tuple[Block, ...]:
-        """Return the blocks of all lines, to whose parts references may lead."""
-        self._environment["labels"] = {name: to_plain(title) for name, title in _LABEL.findall("\n".join(lines))}
+    def read_document(
+        self, lines: Sequence[str], numbers: Sequence[int], names: Mapping[str, str]
+    ) -> tuple[Block, ...]:
+        """Return the blocks of all lines, to whose parts references may lead, as to what `names` has."""
+        labels = {name: to_title(title) for name, title in _LABEL.findall("\n".join(lines))}
+        self._environment["labels"] = {**names, **labels}
         return self.read(lines, numbers)
 
     def read(self, lines: Sequence[str], numbers: Sequence[int], group: str = "") -> tuple[Block, ...]:
@@ -258,8 +269,8 @@ class _Reader:
         self._lines, self._numbers = outer_lines, outer_numbers
         return blocks
 
-    def _clean(self, text: str, *, keeps_ways: bool = True) -> str:
-        return clean_inline(self._parser, text, self._environment, keeps_ways=keeps_ways)
+    def _clean(self, text: str, *, marks_ways: bool = True) -> str:
+        return clean_inline(self._parser, text, self._environment, marks_ways=marks_ways)
 
     def _get_lines(self, token: Token) -> tuple[int, int]:
         """Return the first and the last line of a block in the document."""
@@ -296,7 +307,7 @@ class _Reader:
         return [Block(kind, text, start_line=start, end_line=end, **fields)]
 
     def _read_heading(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
-        text = self._clean(inner[0].content)
+        text = self._clean(inner[0].content, marks_ways=False)
         return self._make("heading", token, text, level=int(token.tag[1:])) if text else ()
 
     def _read_indented_code(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:
@@ -350,7 +361,7 @@ class _Reader:
             if part.type == "tr_open":
                 rows.append([])
             elif part.type == "inline":
-                rows[-1].append(self._clean(part.content, keeps_ways=False).replace("\n", " "))
+                rows[-1].append(self._clean(part.content, marks_ways=False).replace("\n", " "))
         start, end = self._get_lines(token)
         return [replace(_make_table(rows), start_line=start, end_line=end)]
 
@@ -551,7 +562,7 @@ def _show_rust(code: str) -> str:
 
 
 def _strip_blank_lines(code: str) -> str:
-    lines = [line.rstrip() for line in code.split("\n")]
+    lines = [line.rstrip() for line in strip_hidden(code).split("\n")]
     while lines and not lines[-1]:
         lines.pop()
     start = next((number for number, line in enumerate(lines) if line), 0)

@@ -11,10 +11,10 @@ from typing import Literal
 from core.language.tokens import HAN, KANA
 from core.markup.docstrings import translate_docstring
 from core.markup.document import Block, to_plain
-from core.markup.inline import ONLY_LINK
+from core.markup.inline import ONLY_LINK, WAY
 from core.markup.markdown import read_markdown
 from core.markup.tables import join_cells, name_cells
-from core.markup.writer import write_title
+from core.markup.writer import write_term, write_title
 
 StatementKind = Literal["prose", "item", "row", "code", "heading", "label", "break"]
 
@@ -79,7 +79,8 @@ def _flatten_container(block: Block) -> Iterator[Statement]:
         yield from _read_prose(block.text, is_item=True)
     elif block.kind == "definition":
         first = children[0] if children and children[0].kind == "paragraph" else None
-        yield from _read_prose(write_title(block.text) + (f": {first.text}" if first else ""), is_item=False)
+        title = f"{write_term(block.text)} {first.text}" if first else write_title(block.text)
+        yield from _read_prose(title, is_item=False)
         children = children[1:] if first else children
     elif block.kind == "tab":
         yield Statement("label", block.text)
@@ -100,7 +101,7 @@ def _read_prose(text: str, *, is_item: bool) -> Iterator[Statement]:
     """Yield what a paragraph states: a table of contents, the signature of a function and a bare name state nothing."""
     line = " ".join(text.split())
     label = _LABEL.fullmatch(line)
-    if not line or ONLY_LINK.fullmatch(line):
+    if not line or line.startswith(WAY) or ONLY_LINK.fullmatch(line):
         return
     if label and not is_item and not label[1].endswith(_SENTENCE_ENDS):
         yield Statement("label", label[1])

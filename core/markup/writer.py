@@ -15,6 +15,7 @@ _BACKTICKS = re.compile(r"`+")
 _BLOCK_START = re.compile(
     r"(?=#{1,6}(?:\s|$)|>|[-+*](?:\s|$)|`{3}|~{3}|(?:[-_*][ \t]*){3,}$|=+[ \t]*$|-+[ \t]*$|\||<[A-Za-z!/?])"
 )
+_TERM_ENDS = (":", "?", "!", "：", "？", "！")
 _NUMBERED = re.compile(r"(\d{1,9})(?=[.)](?:\s|$))")
 
 
@@ -97,8 +98,17 @@ def _write_definition(block: Block) -> str:
     body = write_markdown(block.children)
     is_prose = bool(block.children) and block.children[0].kind == "paragraph"
     space = " " if is_prose else "\n\n"
-    title = write_title(block.text)
-    return f"{title}:{space}{body}" if body else title
+    return f"{write_term(block.text)}{space}{body}" if body else write_title(block.text)
+
+
+def write_term(text: str) -> str:
+    """Return what is explained, as it stands before that: with a colon, where it does not end a sentence itself.
+
+    >>> write_term("Speed"), write_term("From:")
+    ('**Speed**:', '**From:**')
+    """
+    title = write_title(text)
+    return title if title.rstrip("*").endswith(_TERM_ENDS) else f"{title}:"
 
 
 def write_title(text: str) -> str:

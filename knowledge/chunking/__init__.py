@@ -19,7 +19,7 @@ from knowledge.parsing.limits import FormatError
 from knowledge.ports import Chunk, Document
 
 # Documents that are read as blocks. Their passages are Markdown.
-READERS: dict[str, Callable[[str], tuple[Block, ...]]] = {
+READERS: dict[str, Callable[..., tuple[Block, ...]]] = {
     "markdown": partial(read_markdown, read_rst=read_rst),
     "mdx": partial(read_markdown, read_rst=read_rst, is_mdx=True),
     "rst": read_rst,
@@ -85,7 +85,7 @@ def chunk(document: Document, tokens: int = 200) -> list[Chunk]:
         return []
     kind = "mdx" if document.kind == "markdown" and document.path.lower().endswith(".mdx") else document.kind
     if kind in READERS:
-        return chunk_blocks(document, READERS[kind](document.text), tokens)
+        return chunk_blocks(document, READERS[kind](document.text, names=document.names), tokens)
     chunkers = {"python": chunk_python, "faq": chunk_faq}
     default_chunker = chunk_code if document.kind in LANGUAGES else chunk_plain
     return chunkers.get(document.kind, default_chunker)(document, tokens)

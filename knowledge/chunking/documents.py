@@ -98,9 +98,14 @@ def _get_units(span: LineRange) -> list[LineRange]:
 
 
 def _lift_headings(blocks: Sequence[Block]) -> Iterator[Block]:
-    """Yield blocks of which none holds a heading: what is below one belongs to it, wherever it stands."""
+    """Yield blocks of which none holds a heading: what is below one belongs to it, wherever it stands.
+
+    Those of a quotation or a note name nothing outside of it, and become text in bold.
+    """
     for block in blocks:
-        if block.kind not in ("table", "list") and any(child.kind == "heading" for child in block.children):
+        if block.kind in ("quote", "admonition"):
+            yield _lower_headings(block)
+        elif block.kind not in ("table", "list") and any(child.kind == "heading" for child in block.children):
             if block.text:
                 yield Block(
                     "paragraph", write_title(block.text), start_line=block.start_line, end_line=block.start_line
@@ -108,6 +113,12 @@ def _lift_headings(blocks: Sequence[Block]) -> Iterator[Block]:
             yield from _lift_headings(block.children)
         else:
             yield block
+
+
+def _lower_headings(block: Block) -> Block:
+    if block.kind == "heading":
+        return replace(block, kind="paragraph", text=write_title(block.text), level=0)
+    return replace(block, children=tuple(map(_lower_headings, block.children))) if block.children else block
 
 
 def _make_sections(blocks: Sequence[Block]) -> list[Section]:
@@ -170,10 +181,17 @@ def _cut_code(block: Block, tokens: int) -> Iterator[Block]:
 def _make_chunks(units: Sequence[_Unit], title: str, tokens: int) -> list[Chunk]:
     start = next((unit.block.start_line for unit in units if unit.block.start_line), 1)
     end = max(start, *(unit.block.end_line for unit in units))
-    text = write_markdown(_join(units, 0)).strip()
+    text = write_markdown(_strip_breaks(_join(units, 0))).strip()
     if estimate_tokens(text) <= 2 * tokens:
         return [Chunk(text, title, start, end, KIND)] if text else []
     return [Chunk(piece, title, start, end, KIND) for piece in split_line(text, tokens)]
+
+
+def _strip_breaks(blocks: list[Block]) -> list[Block]:
+    """Return blocks without the rules at their ends, which divide them from nothing."""
+    start = next((number for number, block in enumerate(blocks) if block.kind != "break"), len(blocks))
+    end = next((number for number in range(len(blocks), start, -1) if blocks[number - 1].kind != "break"), start)
+    return blocks[start:end]
 
 
 def _join(units: Iterable[_Unit], depth: int) -> list[Block]:

@@ -9,6 +9,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from core.markup.document import Block, BlockKind, to_plain
@@ -18,6 +19,7 @@ from knowledge.formats.asciidoc_inline import (
     MAX_VALUE_CHARS,
     resolve_attributes,
     resolve_code,
+    resolve_macros,
     resolve_quotes,
     write_inline,
 )
@@ -40,10 +42,10 @@ _TITLE = re.compile(r"\.(?![\s.])(.+)$")
 _ANCHOR = re.compile(r"\[\[[^\[\]]*\]\]$")
 _RULE = re.compile(r"(?:'{3,}|<{3,}|-{3}|\*{3}|(?:- ){2}-|(?:\* ){2}\*)$")
 _DELIMITER = re.compile(r"(?:-{4,}|\.{4,}|={4,}|\*{4,}|_{4,}|\+{4,}|/{4,}|--|[|,:!]={3,}|(```)[\w+#.,-]*)[ \t]*$")
-_MACRO = re.compile(r"(?:(?:image|audio|video)::[^\s\[][^\[]*|[a-z][\w-]*::[^\s\[]*)\[.*\]$")
+_MACRO = re.compile(r"(?:(?:image|audio|video)::[^\s\[][^\[]*|(?!(?:xref|link)::)[a-z][\w-]*::[^\s\[]*)\[.*\]$")
 # The name of a part of the document, with the text of links to it, and a link that has none.
 _NAME = re.compile(r"\[(?:\[([^\[\],]+)(?:,([^\[\]]+))?\]|[\w-]*#([\w-]++)[^\[\]]*+|id=[\"']?([\w-]++)[^\[\]]*+)\]$")
-_BARE_REFERENCE = re.compile(r"<<#?([^<>,#\n]{1,200}),?>>|xref:#([^\s\[\]]{1,200})\[\]")
+_BARE_REFERENCE = re.compile(r"<<([^<>,\n]{1,300}),?>>|xref:([^\s\[\]]{1,300})\[\]")
 _ADMONITION = re.compile(r"(NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+(.*)$")
 _ITEM = re.compile(r"[ \t]*(?:(\*{1,5}|-|•|\.{1,5})|(\d+|[a-zA-Z])[.]|([ivxIVX]+)\)|<(?:\d+|\.)>)[ \t]+(\S.*)$")
 _TERM = re.compile(r"[ \t]*(\S.*?|\S)(:{2,4}|;;)(?:[ \t]+(.*))?$")
@@ -86,18 +88,23 @@ class _Style:
 
 
 @map_parser_errors
-def read_asciidoc(text: str) -> tuple[Block, ...]:
-    """Return the blocks of a document of AsciiDoc. Takes linear time. Raises `FormatError`."""
-    attributes = dict(_ATTRIBUTES)
-    lines = list(_choose_lines(text.splitlines(), dict(_ATTRIBUTES)))
-    return tuple(_Reader(lines, attributes, _find_titles(lines), 0).read())
+def read_asciidoc(text: str, names: Mapping[str, str] = MappingProxyType({})) -> tuple[Block, ...]:
+    """Return the blocks of a document of AsciiDoc. Takes linear time. Raises `FormatError`.
+
+    `names` are the titles and values of what its references lead to elsewhere, by the references.
+    """
+    values = {name.strip("{}").lower(): value for name, value in names.items() if name.startswith("{")}
+    attributes = _ATTRIBUTES | values
+    lines = list(_choose_lines(text.splitlines(), dict(attributes)))
+    titles = {**names, **find_titles(line.text for line in lines)}
+    return tuple(_Reader(lines, attributes, titles, 0).read())
 
 
-def _find_titles(lines: Iterable[_Line]) -> dict[str, str]:
+def find_titles(lines: Iterable[str]) -> dict[str, str]:
     """Return the titles of parts of a document by the names that references have."""
     titles: dict[str, str] = {}
     names: list[str] = []
-    for _, text in lines:
+    for text in lines:
         if anchor := _NAME.match(text):
             names.append(anchor[1] or anchor[3] or anchor[4])
             titles |= {anchor[1]: anchor[2]} if anchor[2] else {}
@@ -284,7 +291,8 @@ class _Reader:
     def _name(self, reference: re.Match[str]) -> str:
         """Return a reference with the title of what it leads to."""
         name = reference[1] or reference[2]
-        return f"<<{name},{self._titles[name]}>>" if name in self._titles else reference[0]
+        title = self._titles.get(name) or self._titles.get(name.removeprefix("#"))
+        return f"<<{name},{title}>>" if title else reference[0]
 
     def _read_inside(self, lines: Sequence[_Line]) -> list[Block]:
         """Return the blocks of lines within a block. Where these are too many, they are code as they are."""
@@ -343,6 +351,8 @@ class _Reader:
             lines = [line._replace(text=resolve_code(line.text, self._attributes)) for line in lines]
         if "quotes" in subs or "normal" in subs:
             lines = [line._replace(text=resolve_quotes(line.text)) for line in lines]
+        if "macros" in subs or "normal" in subs:
+            lines = [line._replace(text=resolve_macros(line.text)) for line in lines]
         name = style.get_position(1) if style.name == "source" or not style.name else ""
         default = self._attributes.get("source-language", "") if style.name == "source" else ""
         code = _make_code(lines, (name or style.options.get("language", "") or language or default).lower())
@@ -367,7 +377,7 @@ class _Reader:
         if kind == "a":
             blocks = self._read_inside([_Line(0, line) for line in text.split("\n")])
             return join_texts(blocks)
-        written = self._inline(" ".join(text.split()) if kind not in ("l", "v") else text)
+        written = self._inline(_join_lines(text.split("\n")) if kind not in ("l", "v") else text)
         code = text if kind == "l" else to_plain(written) if kind == "m" else ""
         return f"`{code}`" if code and "`" not in text else written
 
@@ -396,6 +406,8 @@ class _Reader:
         text = self._inline(_join_lines([line.text for line in lines], keeps_lines=is_verse or style.has("hardbreaks")))
         first = lines[0].number
         last = lines[-1].number
+        if not text:
+            return
         paragraph = Block("paragraph", text, start_line=first, end_line=last)
         is_wrapped = style.name in (*_ADMONITION_STYLES, "quote") or is_verse
         self._blocks += self._wrap("", style, [paragraph], first, last) if is_wrapped else [*caption, paragraph]
@@ -501,6 +513,9 @@ class _Reader:
         marker = _get_marker(line)
         if line == "+" and number + 1 < len(self._lines):
             self._number = number + 1
+            if _get_marker(following) in markers:
+                # An item of a list around this one is attached to nothing.
+                return False
             self._read_one()
         elif marker:
             self._number = number

@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Callable, Mapping
 
-from core.markup.inline import name_label
+from core.markup.inline import name_label, strip_tags
 from knowledge.formats.inline import escape, make_code, make_link
 
 # What an attribute may hold: those that name each other would double it with every line.
@@ -14,6 +14,7 @@ MAX_VALUE_CHARS = 1000
 _MAX_DEPTH = 4
 # What stands for a plus that is text until the marks are read; no text has it.
 _PLUS = "\ue000"
+_PLUSES = re.compile(r"(?<=\w)\+\+(?!\w)")
 _REFERENCE = re.compile(r"(?<!\\)\{([\w-]{1,100})\}")
 _CHARACTERS = {
     "amp": "&", "apos": "'", "asterisk": "*", "backslash": "\\", "backtick": "`", "blank": "", "brvbar": "¦",
@@ -36,6 +37,7 @@ _MARKS = re.compile(
       \[(?P<link_title>(?:\\\]|[^\[\]]|\[[^\[\]]{0,100}\]){0,300})\]
     | (?P<bare_address>https?://[^\s\[\]<>]{1,500})
     | \{[\w-]{1,100}\}[^\s\[\]]{0,300}\[(?P<unknown_title>[^\]\n]{1,300})\]
+    | (?<!\w)menu:(?P<menu>[^\s\[\]:][^\[\]\n]{0,200})\[(?P<menu_items>[^\[\]\n]{0,300})\]
     | (?P<macro>(?<!\w)[a-z][a-z0-9_-]{1,30}|footnote):(?:(?<=xref:):)?(?P<target>(?![\s:])[^\s\[\]]{0,300})
       \[(?P<attributes>(?:\\\]|[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]{0,100}\]){0,200}\]){0,500})\]
     | \(\(\((?P<hidden>[^()\n]{1,200})\)\)\) | \(\((?P<term>[^()\n]{1,200})\)\)
@@ -52,6 +54,8 @@ _DASHES = re.compile(r"(?<=\w)--(?=\w)|(?<= )--(?= )")
 _NAMED = re.compile(r",\s*[\w-]{1,30}=.*", re.DOTALL)
 _ESCAPED_REFERENCE = re.compile(r"\\(?=\{[\w-]{1,100}\})")
 _QUOTES = re.compile(r"__(?=\S)((?:[^_\n]|_(?!_)){1,200})__|\*\*(?=\S)([^*\n]{1,200})\*\*")
+_CODE_QUOTES = re.compile(r"(?<![\w;:}])(?:\[\.[\w.-]{1,40}\])?([_*])(?=[\w<{])([^_*\n]{1,200})(?<=\S)\1(?!\w)")
+_COMMENT = re.compile(r"<!--(?:[^-]|-(?!->)){0,500}-->")
 _PASSED = re.compile(r"pass:[a-z,]{0,50}\[([^\[\]]{0,300})\]")
 # Of what is passed on, the marks are read nevertheless.
 _READ_ON = re.compile(r"\b(?:[mnq]|macros|normal|quotes)\b")
@@ -64,22 +68,29 @@ _HIDDEN_MACROS = frozenset(("anchor", "icon", "image", "indexterm", "toc"))
 
 def resolve_attributes(text: str, attributes: Mapping[str, str]) -> str:
     """Return a text with the values of the attributes that it names; what is not known stays."""
+    return _REFERENCE.sub(lambda match: _get_value(match, attributes), text)
 
-    def resolve(match: re.Match[str]) -> str:
-        name = match[1].lower()
-        return attributes.get(name, _CHARACTERS.get(name, match[0]))
 
-    return _REFERENCE.sub(resolve, text)
+def _get_value(reference: re.Match[str], attributes: Mapping[str, str]) -> str:
+    name = reference[1].lower()
+    # Behind a name, as that of a language, they are no marks.
+    return _PLUSES.sub(_PLUS * 2, attributes.get(name, _CHARACTERS.get(name, reference[0])))
 
 
 def resolve_code(text: str, attributes: Mapping[str, str]) -> str:
-    """Return code with the values of the attributes that it names."""
-    return _ESCAPED_REFERENCE.sub("", resolve_attributes(text, attributes)).replace(_PLUS, "+")
+    """Return code with the values of the attributes that it names, in which signs have names as in HTML."""
+    resolved = _REFERENCE.sub(lambda match: html.unescape(_get_value(match, attributes)), text)
+    return _ESCAPED_REFERENCE.sub("", resolved).replace(_PLUS, "+")
+
+
+def resolve_macros(code: str) -> str:
+    """Return code with what is passed on in place of the macro that does so."""
+    return _PASSED.sub(r"\1", code)
 
 
 def resolve_quotes(code: str) -> str:
-    """Return code without the marks around what is set in bold or italics, wherever they may stand."""
-    return _QUOTES.sub(lambda match: match[1] or match[2], code)
+    """Return code without the marks around what is set in bold or italics."""
+    return _CODE_QUOTES.sub(r"\2", _QUOTES.sub(lambda match: match[1] or match[2], code))
 
 
 def write_inline(text: str, depth: int = 0) -> str:
@@ -101,9 +112,9 @@ def _write_mark(match: re.Match[str], depth: int) -> str:
     content = match[name] if name else ""
     if name in ("literal", "code", "code_title", "constrained_code"):
         if name == "constrained_code":
-            content = resolve_quotes(_PASSED.sub(r"\1", _ESCAPED_IN_CODE.sub("", content))).strip("+") or content
+            content = resolve_quotes(resolve_macros(_ESCAPED_IN_CODE.sub("", content))).strip("+") or content
         return make_code(_CHARACTER.sub(lambda match: html.unescape(match[0]), content))
-    if name in ("attributes", "link_title", "page", "page_title", "bare_address", "unknown_title"):
+    if name in ("attributes", "link_title", "page", "page_title", "bare_address", "unknown_title", "menu_items"):
         return _write_link(match, depth)
     if name == "escaped" and content in "*_`":
         return f"\\{content}"
@@ -124,6 +135,8 @@ def _write_link(match: re.Match[str], depth: int) -> str:
         return _write_title(match["unknown_title"], depth)
     if match["page"]:
         return _write_title(match["page_title"] or _name_page(match["page"]), depth)
+    if match["menu"]:
+        return escape(" → ".join(filter(None, [match["menu"], *map(str.strip, match["menu_items"].split(">"))])))
     if match["macro"]:
         return _write_macro(match["macro"], match["target"], match["attributes"], depth)
     address = (match["link"] or match["address"]).replace("++", "")
@@ -147,13 +160,16 @@ def _name_page(target: str) -> str:
     return name_label(name.removesuffix(".adoc").lstrip("_"))
 
 
+def _write_html(text: str) -> str:
+    return escape(html.unescape(strip_tags(_COMMENT.sub("", text))))
+
+
 def _write_macro(name: str, target: str, attributes: str, depth: int) -> str:
     writers: dict[str, Callable[[], str]] = {
         "xref": lambda: _write_title(attributes or _name_page(target), depth),
         "kbd": lambda: make_code(attributes),
         "btn": lambda: f"**{escape(attributes)}**",
-        "menu": lambda: escape(" → ".join(filter(None, [target, *map(str.strip, attributes.split(">"))]))),
-        "pass": lambda: _write_title(attributes, depth) if _READ_ON.search(target) else escape(attributes),
+        "pass": lambda: _write_title(attributes, depth) if _READ_ON.search(target) else _write_html(attributes),
         "footnote": lambda: f" ({_write_title(attributes, depth)})" if attributes else "",
         "indexterm2": lambda: escape(attributes),
         "stem": lambda: make_code(attributes),

@@ -13,7 +13,7 @@ _MAX_REPEATS = 20
 _MAX_COLUMNS = 100
 _CELL_SPEC = re.compile(
     r"(?:^|(?<=\s))(?:(?=[\d.])(?P<columns>\d{1,3})?(?:\.(?P<rows>\d{1,3}))?\+|(?P<times>\d{1,3})\*)?"
-    r"[<^>]?(?:\.[<^>])?(?P<kind>[aehlmsdv]?)$"
+    r"[<^>]?(?:\.[<^>])?(?P<kind>[aehlmsdv]?)\Z"
 )
 _COLUMN_COUNT = re.compile(r"\s*+(\d{1,3})\s*+$")
 _COLUMN = re.compile(r"(?:(\d{1,3})\*)?[<^>]?(?:\.[<^>])?[\d~]*%?([aehlmsdv]?)$")
@@ -88,6 +88,8 @@ def _iter_cells(text: str, separator: str) -> Iterator[_Cell]:
         times, columns, rows = (
             max(1, min(int((spec and spec[name]) or 1), _MAX_REPEATS)) for name in ("times", "columns", "rows")
         )
-        cell = _Cell(content.strip("\n") if kind == "a" else content.strip(), kind, columns, rows)
+        # Below its mark, what is indented is code.
+        is_indented = kind == "a" and content.startswith("\n")
+        cell = _Cell(content.strip("\n") if is_indented else content.strip(), kind, columns, rows)
         yield from [cell] * times
         spec = next_spec

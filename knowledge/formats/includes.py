@@ -26,7 +26,7 @@ _MAX_FOLDERS = 8
 _MAX_TARGET_CHARS = 500
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
 # What a document that includes others has somewhere.
-_MARK = re.compile(r"include|--8<--|^import\s.*\.mdx?['\"]|\{\{#playground", re.MULTILINE)
+_MARK = re.compile(r"include|--8<--|\bfrom[ \t]+['\"][^'\"\n]{1,500}\.mdx?['\"]|\{\{#playground")
 # The description of a component of Antora, and the values in it, which its pages name.
 _COMPONENT = re.compile(r"(.*?)modules/[^/]+/")
 _COMPONENT_ATTRIBUTES = re.compile(r"^( *)attributes:[ \t]*\n((?:\1[ ]+.*\n?|[ \t]*\n)+)", re.MULTILINE)
@@ -36,7 +36,7 @@ _PARTIAL_FOLDERS = frozenset(
     ("includes", "include", "inc", "partials", "partial", "snippets", "fragments", "shared", "generated")
 )
 
-_RST = re.compile(r"([ \t]*)\.\.[ \t]+(include|literalinclude)::[ \t]+(\S.*)$")
+_RST = re.compile(r"([ \t]*)\.\.[ \t]+(include|literalinclude|mdinclude)::[ \t]+(\S.*)$")
 _OPTION = re.compile(r"[ \t]*:([\w-]+):(.*)$")
 _MYST = re.compile(r"([ \t]*)(`{3,}|~{3,}|:{3,})\{(include|literalinclude)\}[ \t]+(\S.*)$")
 _ASCIIDOC = re.compile(r"include::([^\[\]]*\S)\[(.*)\][ \t]*$")
@@ -46,7 +46,9 @@ _ASCIIDOC_HEADING = re.compile(r"={1,6}(?=[ \t]+\S)")
 _SNIPPET = re.compile(r"([ \t]*)-{1,}8<-{1,}[ \t]+[\"']([^\"'\n]+)[\"'][ \t]*$")
 _SNIPPET_FENCE = re.compile(r"([ \t]*)-{1,}8<-{1,}[ \t]*$")
 _MDBOOK = re.compile(r"(?<!\\)\{\{#(include|rustdoc_include|playground)[ \t]+([^{}\s][^{}\n]{0,300})\}\}")
-_MDX_IMPORT = re.compile(r"import[ \t]+([A-Z]\w*)[ \t]+from[ \t]+['\"]([^'\"\n]+\.mdx?)['\"];?[ \t]*$")
+_MDX_IMPORT = re.compile(
+    r"(?:^|;[ \t]*)import\s+([A-Z]\w*)[ \t]+from[ \t]+['\"]([^'\"\n]{1,500}\.mdx?)['\"]", re.MULTILINE
+)
 _MDX_USE = re.compile(r"([ \t]*)<([A-Z]\w*)(?:[ \t][^<>\n]*)?/>[ \t]*$")
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n.*?\n---[ \t]*\n", re.DOTALL)
 
@@ -134,9 +136,7 @@ class _Expander:
         description = self._load(self._component)
         if description is None:
             self.missing_paths.append(self._component)
-        values = _COMPONENT_ATTRIBUTES.search(description or "")
-        pairs = _COMPONENT_ATTRIBUTE.findall(values[2]) if values else []
-        self._component_attributes = {name: _read_value(value) for name, value in pairs}
+        self._component_attributes = read_component_attributes(description or "")
         self._attributes |= self._component_attributes
 
     def write_attributes(self, lines: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
@@ -153,12 +153,10 @@ class _Expander:
 
     def expand(self, lines: Sequence[str], path: str, outer_paths: tuple[str, ...]) -> Iterator[tuple[int, str]]:
         """Yield lines, each with the number of the line of this text that it comes from."""
-        components: dict[str, str] = {}
+        components = self._find_components(lines)
         number = 0
         while number < len(lines):
             line = lines[number]
-            if imported := _MDX_IMPORT.match(line):
-                components[imported[1]] = imported[2]
             if self._kind == "asciidoc" and (attribute := _ASCIIDOC_ATTRIBUTE.match(line)):
                 self._attributes[attribute[1]] = attribute[2].strip()[:_MAX_TARGET_CHARS]
             directive = self._match(lines, number, components)
@@ -170,6 +168,12 @@ class _Expander:
                 continue
             yield from ((number + 1, text) for part in parts for text in part or ())
             number += directive.size
+
+    def _find_components(self, lines: Sequence[str]) -> dict[str, str]:
+        """Return the files of the partials that a page of MDX imports, by the names that it gives them."""
+        imports = _MDX_IMPORT.findall("\n".join(lines)) if self._kind == "markdown" else ()
+        # An escaped sign of a string is the sign.
+        return {name: target.replace("\\", "") for name, target in imports}
 
     def _match(self, lines: Sequence[str], number: int, components: Mapping[str, str]) -> _Directive | None:
         line = lines[number]
@@ -207,7 +211,7 @@ class _Expander:
         if len(outer_paths) >= MAX_DEPTH or len(self.included_paths) >= MAX_INCLUDES:
             return None
         target, part = _split_part(directive.target) if self._kind == "markdown" else (directive.target, "")
-        for candidate in _find_candidates(target, path, self._page, self._kind):
+        for candidate in find_candidates(target, path, self._page, self._kind):
             if candidate in (path, *outer_paths):
                 continue
             text = self._load(candidate)
@@ -228,6 +232,8 @@ class _Expander:
             language = options.get("language") or options.get("code") or get_language(path)
             code = textwrap.dedent("\n".join(lines)) if "dedent" in options else "\n".join(lines)
             return [directive.indent + line if line else line for line in self._write_code(code, language)]
+        if self._kind == "rst" and is_prose:
+            return ["", f"{directive.indent}.. markdown::", "", *(f"{directive.indent}   {line}" for line in lines), ""]
         inner_lines = [line for _, line in self.expand(lines, path, outer_paths)]
         if offset := options.get("leveloffset", ""):
             inner_lines = _shift_headings(inner_lines, offset)
@@ -289,10 +295,17 @@ def _read_options(lines: Sequence[str], start: int, indent: int) -> tuple[dict[s
     return options, end
 
 
+def read_component_attributes(description: str) -> dict[str, str]:
+    """Return the attributes that the description of a component of Antora sets for its pages."""
+    values = _COMPONENT_ATTRIBUTES.search(description)
+    pairs = _COMPONENT_ATTRIBUTE.findall(values[2]) if values else []
+    return {name: _read_value(value) for name, value in pairs}
+
+
 def _read_value(text: str) -> str:
     """Return a value of YAML without its comment, without Antora's `@` (pages may set another) and without quotes."""
     value = re.split(r"[ \t]#", text, maxsplit=1)[0].strip()
-    return value.removesuffix("@").strip("'\"")
+    return value.removesuffix("@").strip("'\"").removesuffix("@")
 
 
 def _read_attributes(text: str) -> dict[str, str]:
@@ -307,7 +320,7 @@ def _split_part(target: str) -> tuple[str, str]:
     return file.strip(), part.strip()
 
 
-def _find_candidates(target: str, path: str, page: str, kind: str) -> Iterator[str]:
+def find_candidates(target: str, path: str, page: str, kind: str) -> Iterator[str]:
     """Yield the paths that a target may mean, none of which is outside the root."""
     folder = posixpath.dirname(path)
     target = target.strip()
@@ -320,9 +333,11 @@ def _find_candidates(target: str, path: str, page: str, kind: str) -> Iterator[s
     if target.startswith(("/", "@site/")) or kind == "markdown":
         parents = posixpath.dirname(page).split("/")
         folders += ["/".join(parts) for parts in (parents[:size] for size in range(len(parents) - 1, -1, -1))]
+        folders = folders[: _MAX_FOLDERS + 2]
+        folders += [posixpath.join(base, "snippets") for base in folders]
     relative_target = target.removeprefix("@site/").lstrip("/") if target.startswith(("/", "@site/")) else target
     seen: set[str] = set()
-    for base in folders[: _MAX_FOLDERS + 2]:
+    for base in folders:
         candidate = posixpath.normpath(posixpath.join(base, relative_target))
         if candidate not in seen and not candidate.startswith(("../", "/")) and candidate not in (".", ".."):
             seen.add(candidate)

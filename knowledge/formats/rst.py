@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice, zip_longest
+from types import MappingProxyType
 from typing import Any
 
 from core.markup.document import Block
-from core.markup.inline import join_lines, name_label
+from core.markup.hidden_code import strip_hidden
+from core.markup.inline import join_lines, name_label, normalize_label
+from core.markup.markdown import read_markdown
 from core.markup.writer import MAX_HEADING_LEVEL
 from knowledge.formats.cells import join_texts
 from knowledge.formats.inline import escape, make_code, make_link
@@ -36,15 +39,18 @@ _NO_LANGUAGES = ("default", "none", "text")
 
 
 @map_parser_errors
-def read_rst(text: str) -> tuple[Block, ...]:
-    """Return the blocks of a document of reStructuredText, with Sphinx's directives and roles. Raises `FormatError`."""
+def read_rst(text: str, names: Mapping[str, str] = MappingProxyType({})) -> tuple[Block, ...]:
+    """Return the blocks of a document of reStructuredText, with Sphinx's directives and roles. Raises `FormatError`.
+
+    `names` are the titles and values of what its references lead to elsewhere, by the references.
+    """
     # It takes half a second, and few sources need it.
     from knowledge.formats.rst_parser import parse
 
     lines = text.splitlines()
     if sum(_ADORNMENT.fullmatch(line) is not None for line in lines) > _MAX_ADORNMENTS:
         return tuple(_read_plain(lines))
-    return _Reader(parse(lines), lines).read()
+    return _Reader(parse(lines), lines, names).read()
 
 
 def _read_plain(lines: Sequence[str]) -> Iterator[Block]:
@@ -58,20 +64,20 @@ def _read_plain(lines: Sequence[str]) -> Iterator[Block]:
 class _Reader:
     """Turns docutils' nodes into blocks, in order. `_cursor` is the line up to which the source is read."""
 
-    def __init__(self, document: Any, lines: Sequence[str]) -> None:
+    def __init__(self, document: Any, lines: Sequence[str], names: Mapping[str, str]) -> None:
         self._document = document
         self._lines = lines
         self._cursor = 1
         self._level = 0
         self._language = ""
-        self._inline = _InlineWriter(document)
+        self._inline = _InlineWriter(document, names)
         self._readers: dict[str, Callable[[Any], Iterable[Block]]] = {
             "attribution": lambda it: [self._make("paragraph", it, f"— {self._inline.write(it)}")],
             "bullet_list": self._read_list,
             "container": self._read_container,
             "definition_list_item": self._read_definition,
             "block_quote": lambda it: self._wrap("quote", it),
-            "doctest_block": lambda it: [self._make("code", it, it.astext(), language="python")],
+            "doctest_block": lambda it: [self._make("code", it, strip_hidden(it.astext()), language="python")],
             "enumerated_list": self._read_list,
             "field": self._read_field,
             "line_block": self._read_line_block,
@@ -177,7 +183,7 @@ class _Reader:
                 yield self._inline.write(child)
 
     def _read_code(self, node: Any) -> list[Block]:
-        code = node.astext().strip("\n")
+        code = strip_hidden(node.astext().strip("\n"))
         language = node.get("language", self._language)
         return [self._make("code", node, code, language="" if language in _NO_LANGUAGES else language)] if code else []
 
@@ -197,6 +203,8 @@ class _Reader:
         title = self._inline.write(node[0]) if node.children and node[0].tagname == "title" else ""
         if kind == "highlight":
             self._language = node["language"]
+        if kind == "markdown":
+            return list(read_markdown("\n" * (node[0].line - 1) + node[0].astext()))
         if kind == "list-table":
             return self._read_list_table(node, title)
         if kind == "glossary":
@@ -291,7 +299,8 @@ def _find_labels(document: Any) -> dict[str, str]:
 class _InlineWriter:
     """Writes the text of a node as inline Markdown."""
 
-    def __init__(self, document: Any) -> None:
+    def __init__(self, document: Any, names: Mapping[str, str]) -> None:
+        self._names = names
         self._definitions = document.substitution_defs
         self._substitutions: dict[str, str] = {}
         self._depth = 0
@@ -302,7 +311,7 @@ class _InlineWriter:
             if target.get("anonymous"):
                 anonymous_targets.append(target)
         self._next_anonymous = iter(anonymous_targets)
-        self._labels = _find_labels(document)
+        self._labels = {normalize_label(name): title for name, title in names.items()} | _find_labels(document)
 
     def write(self, node: Any) -> str:
         """Return what is in a node, in one line."""
@@ -350,7 +359,7 @@ class _InlineWriter:
         name = node["refname"]
         definition = self._definitions.get(name)
         if definition is None or self._depth >= _MAX_SUBSTITUTION_DEPTH:
-            return node.astext() if definition is None else ""
+            return escape(self._names.get(f"|{name}|", node.astext())) if definition is None else ""
         if name not in self._substitutions:
             self._depth += 1
             text = self._write_children(definition)

@@ -45,7 +45,8 @@ VERSIONS = {
 # Of these the argument is no text: a layout, a condition, a class.
 CONTAINERS = frozenset(
     """
-    card-carousel class compound container cssclass div flat-table glossary grid hlist ifconfig only rst-class tab-set
+    card-carousel class compound container cssclass div doctest-remote-data doctest-requires doctest-skip
+    flat-table glossary grid hlist ifconfig only rst-class tab-set
     tab-set-code table tabs toggle unordered
     """.split()  # noqa: SIM905
 )
@@ -53,7 +54,7 @@ TABS = frozenset(("code-tab", "group-tab", "tab", "tab-item"))
 CODES = frozenset(
     """
     click:example click:run code code-block code-cell command-output console doctest ipython ipython3 jupyter-execute
-    parsed-literal productionlist program-output prompt sourcecode terminal testcode testoutput try_on_pyodide
+    parsed-literal plot productionlist program-output prompt sourcecode terminal testcode testoutput try_on_pyodide
     """.split()  # noqa: SIM905
 )
 # The language of code whose directive has no argument for it.
@@ -67,6 +68,7 @@ LANGUAGES = {
     "ipython3": "python",
     "jupyter-execute": "python",
     "parsed-literal": "",
+    "plot": "python",
     "productionlist": "",
     "program-output": "console",
     "prompt": "bash",

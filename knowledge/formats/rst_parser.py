@@ -17,6 +17,7 @@ from docutils.parsers.rst import Directive, Parser, directives, roles, states
 from docutils.parsers.rst.directives.tables import CSVTable
 from docutils.utils import new_document
 
+from core.markup.inline import is_formula
 from knowledge.formats.rst_names import (
     ADMONITIONS,
     CODE_ROLES,
@@ -35,6 +36,9 @@ _OPTION = re.compile(r":(?!:)([^:\n]+):(?:[ ]+(.*))?$")
 # Sphinx describes a class of Python by the directive with which docutils names a style.
 _PYTHON_CLASS = re.compile(r"[\w.]*[A-Z.(]")
 _HIDDEN_INPUT = (":hide-code:", ":hide-input:")
+# A formula as an extension of Sphinx reads it, and what only one has. The backslashes of others are those of an escape.
+_DOLLARS = re.compile(r"(``[^`]*``|`[^`]*`)|(?<![\\$\w])\${1,2}(?![\s$])([^$`]{1,300})(?<![\s\\])\${1,2}(?![$\w({])")
+_TEX = re.compile(r"\\[A-Za-z]{2}|\\\{")
 _TARGET = re.compile(r"(.+)<[^<>]*>", re.DOTALL)
 # docutils reads nothing of a document with a longer line; only marks in a text take longer than its length.
 _LINE_LENGTH_LIMIT = 1_000_000_000
@@ -115,8 +119,15 @@ class _BoundedInliner(states.Inliner):
         """Return the nodes of a text, and what is wrong with it."""
         if len(text) > _MAX_INLINE_CHARS:
             return [nodes.Text(text)], []
+        if "$" in text:
+            text = _DOLLARS.sub(_write_math, text)
         found_nodes, messages = super().parse(text, lineno, memo, parent)
         return list(found_nodes), list(messages)
+
+
+def _write_math(match: re.Match[str]) -> str:
+    formula = match[2]
+    return f":math:`{' '.join(formula.split())}`" if formula and is_formula(formula) else match[0]
 
 
 def _read_role(
@@ -131,12 +142,14 @@ def _read_role(
         return [], []
     if name in OBJECT_ROLES:
         title = title.removeprefix(".")
+    tex = nodes.unescape(text, restore_backslashes=True)
+    if name == "math" or (not name and _TEX.search(tex)):
+        return [nodes.math("", tex)], []
     if name in CODE_ROLES or not name:
         code = title.rpartition(".")[2] if title.startswith("~") else title
         return [nodes.literal("", code.translate({ord("{"): None, ord("}"): None}) if name == "samp" else code)], []
-    if name in ("strong", "emphasis", "math"):
-        kind = {"strong": nodes.strong, "emphasis": nodes.emphasis, "math": nodes.math}[name]
-        return [kind("", content)], []
+    if name in ("strong", "emphasis"):
+        return [(nodes.strong if name == "strong" else nodes.emphasis)("", content)], []
     if name in ("guilabel", "menuselection"):
         title = title.replace("&&", "\0").replace("&", "").replace("\0", "&").replace("-->", "→")
     prefix = {"pep": "PEP ", "rfc": "RFC "}.get(name, "")
@@ -194,6 +207,10 @@ class _AnyDirective(Directive):
         if name == "highlight":
             container = _make_container("highlight", self.lineno)
             container["language"] = " ".join(head).split(" ")[0]
+            return [container]
+        if name == "markdown":
+            container = _make_container("markdown", self.lineno)
+            container += _make_code("\n".join(self.content), "", self.content_offset + 1)
             return [container]
         if name == "autosummary":
             return self._make_summary(head_size)

@@ -8,6 +8,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterator
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import BinaryIO
 
@@ -16,6 +17,7 @@ from core.settings import FilesSource
 from knowledge.formats import parse_document
 from knowledge.formats.encoding import decode, unusable_reason
 from knowledge.formats.includes import KINDS as INCLUDING_KINDS, Expansion, expand_includes
+from knowledge.formats.references import Names, Outline, find_references, get_outline_kind, read_outline
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.documents import (
@@ -42,6 +44,7 @@ class FilesFolder:
         self._settings = settings
         self._path = settings.path.expanduser()
         self._path_filter = PathFilter(name, settings)
+        self._names = Names({})
 
     async def listing(self) -> Listing:
         """List and fingerprint the files. Raises `SourceError` when the path is missing or holds nothing usable."""
@@ -62,13 +65,15 @@ class FilesFolder:
                 expansion = await asyncio.to_thread(self._expand, path, kind, data)
                 data = expansion.text.encode() if expansion.lines else data
                 text, kind, reason = await parse_document(self._parser, path, kind, data)
+                names = self._names.find(path, kind, find_references(kind, text))
                 url = fill_template(self._settings.link, path)
-                yield Document(path, text, kind, url=url, unreadable_reason=reason, lines=expansion.lines)
+                yield Document(path, text, kind, "", url, unreadable_reason=reason, lines=expansion.lines, names=names)
 
     def _list(self) -> Listing:
         skipped_counts: Counter[str] = Counter()
         fingerprints: dict[str, str] = {}
         included_paths: set[str] = set()
+        outlines: dict[str, Outline] = {}
         for path in self._candidates(skipped_counts):
             try:
                 data = self._read_bytes(path)
@@ -83,6 +88,13 @@ class FilesFolder:
                 expansion = self._expand(path, kind, data)
                 included_paths.update(expansion.included_paths)
                 fingerprints[path] = fingerprint(expansion.text.encode() if expansion.lines else data)
+                if outline_kind := get_outline_kind(path, kind):
+                    outline = read_outline(outline_kind, decode(data))
+                    outlines[path] = replace(outline, references=find_references(kind, expansion.text))
+        self._names = Names(outlines)
+        for path, outline in outlines.items():
+            if titles := self._names.find(path, self._path_filter.get_kind(path), outline.references):
+                fingerprints[path] += f"+{fingerprint(chr(0).join(titles.values()).encode())}"
         skipped_counts.update(drop_partials(fingerprints, included_paths))
         if not fingerprints:
             raise SourceError(self._describe_nothing_usable(skipped_counts))

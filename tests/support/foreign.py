@@ -40,6 +40,7 @@ from core.types import Passage, Turn
 from knowledge.chunking import chunk
 from knowledge.formats.html import read_page
 from knowledge.formats.includes import expand_includes
+from knowledge.formats.references import Names, find_references, read_outline
 from knowledge.parsing.limits import FormatError
 from knowledge.ports import Document
 from knowledge.sources.feed.parsing import parse_entries
@@ -130,7 +131,22 @@ def including(kind: str) -> Function:
     return lambda text: expand_includes("docs/modules/a/pages/b", kind, text, INCLUDED.get)
 
 
+def outlining(path: str, kind: str) -> Function:
+    """Return a function that finds what a text refers to in itself."""
+
+    def outline(text: str) -> object:
+        names = Names({path: read_outline(kind, text)})
+        return names.find(path, kind, find_references(kind, text))
+
+    return outline
+
+
 OTHER_FUNCTIONS: Mapping[str, Function] = {
+    "read_outline rst": outlining("a/b.rst", "rst"),
+    "read_outline markdown": outlining("a/b.md", "markdown"),
+    "read_outline asciidoc": outlining("modules/a/pages/b.adoc", "asciidoc"),
+    "read_outline sphinx": outlining("a/conf.py", "sphinx"),
+    "read_outline antora": outlining("a/antora.yml", "antora"),
     "expand_includes rst": including("rst"),
     "expand_includes markdown": including("markdown"),
     "expand_includes asciidoc": including("asciidoc"),

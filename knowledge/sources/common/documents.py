@@ -32,11 +32,13 @@ _LINK_TEMPLATES = (
 # Never taken: installed or compiled by tools.
 _INSTALLED = ("node_modules/", "bower_components/", "__pycache__/", "site-packages/")
 
-# Taken only by a source that has include globs: written by tools, or by somebody else, or a menu of Antora or docsify.
+# Taken only by a source that has include globs: written by tools or by somebody else, or the menu of Antora, docsify,
+# mdBook or GitBook.
 _GENERATED = (
     "nav.adoc",
     "_sidebar.md",
     "_navbar.md",
+    "SUMMARY.md",
     "*.lock",
     "*-lock.json",
     "*-lock.yaml",

@@ -1,4 +1,4 @@
-"""What the pages of a commit include from it."""
+"""What the pages of a commit include from it, and what their references lead to in it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from knowledge.formats.encoding import decode, unusable_reason
-from knowledge.formats.includes import KINDS, MAX_DEPTH, Expansion, expand_includes, may_include
+from knowledge.formats.includes import MAX_DEPTH, Expansion, expand_includes, may_include
+from knowledge.formats.references import Outline, read_outline
 from knowledge.sources.common.documents import PathFilter
 from knowledge.sources.git.command import Git
 
@@ -26,25 +27,30 @@ class Page:
 
 
 class PageCache:
-    """The texts of the blobs that may include others; of all others it is known that they do not."""
+    """The outlines of the blobs that have one, and the texts of those that may include others."""
 
     def __init__(self) -> None:
-        self._pages: dict[str, Page | None] = {}
+        self._outlines: dict[str, Outline] = {}
+        self._pages: dict[str, Page] = {}
 
-    async def read(self, git: Git, kinds: Mapping[str, str]) -> Mapping[str, Page]:
-        """Return those of some blobs that may include others, from the kind of each. Raises `GitError`."""
-        wanted_kinds = {blob: kind for blob, kind in kinds.items() if kind in KINDS}
-        unknown_blobs = [blob for blob in wanted_kinds if blob not in self._pages]
+    async def read(self, git: Git, kinds: Mapping[str, str]) -> Mapping[str, Outline]:
+        """Return the outlines of some blobs, from what reads that of each. Raises `GitError`."""
+        unknown_blobs = [blob for blob, kind in kinds.items() if kind and blob not in self._outlines]
         async with aclosing(git.blobs(unknown_blobs)) as contents:
             async for blob, data in contents:
                 text = decode(data)
-                is_page = may_include(wanted_kinds[blob], text)
-                self._pages[blob] = Page(wanted_kinds[blob], text) if is_page else None
-        pages = {blob: self._pages.get(blob) for blob in wanted_kinds}
-        return {blob: page for blob, page in pages.items() if page is not None}
+                self._outlines[blob] = await asyncio.to_thread(read_outline, kinds[blob], text)
+                if may_include(kinds[blob], text):
+                    self._pages[blob] = Page(kinds[blob], text)
+        return {blob: self._outlines[blob] for blob in kinds if blob in self._outlines}
+
+    def get_page(self, blob: str) -> Page | None:
+        """Return a blob that was read if it may include others."""
+        return self._pages.get(blob)
 
     def keep(self, blobs: Collection[str]) -> None:
         """Forget all other blobs."""
+        self._outlines = {blob: outline for blob, outline in self._outlines.items() if blob in blobs}
         self._pages = {blob: page for blob, page in self._pages.items() if blob in blobs}
 
 

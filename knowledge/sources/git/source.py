@@ -15,6 +15,7 @@ from core.observability.logs import get_logger
 from core.settings import GitSource
 from knowledge.formats import parse_document
 from knowledge.formats.includes import Expansion
+from knowledge.formats.references import Names, find_references, get_outline_kind
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.documents import (
@@ -43,6 +44,14 @@ _MAX_LOGGED_SUBMODULES = 5
 # The listing of a commit, in which a path takes some 100 bytes; most of a repository's files may be no documents.
 _MIN_TREE_BYTES = 16 << 20
 _TREE_BYTES_PER_DOCUMENT = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a page takes from other files: what it includes, and the titles and values that its references lead to."""
+
+    expansion: Expansion
+    names: Mapping[str, str]
 
 
 @dataclass(slots=True)
@@ -109,7 +118,7 @@ def _is_utf8(name: bytes) -> bool:
 class GitRepository:
     """The committed files of branches or tags. A listing's fingerprints are blob ids, its revision is the commit.
 
-    That of a page with includes is its blob id with a hash of all its text behind a plus.
+    That of a page that takes something from other files has a hash of that behind its blob id and a plus.
 
     With several branches a path starts with its branch (`v1:docs/a.md`), and the revision names a commit for each. A
     file that an earlier branch holds unchanged is not listed again.
@@ -123,6 +132,8 @@ class GitRepository:
         self._path_filter = PathFilter(name, settings)
         self._display_url = redact_credentials(settings.url)
         self._page_cache = PageCache()
+        # Of the last listing: its revision, and the blobs of all files, also of those that it leaves out.
+        self._all_fingerprints: tuple[str, Mapping[str, str]] = ("", {})
         self._check_cache = BlobCheckCache(name, folder / f"{name}.json")
         for branch in self._branches:
             if branch and _BAD_IN_BRANCH.search(branch):
@@ -152,24 +163,25 @@ class GitRepository:
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield files as they are in the listing's commits."""
         paths_by_blob: dict[str, list[str]] = {}
-        including_paths: list[str] = []
         for path in paths:
             if path in listing.fingerprints:
-                blob, has_includes, _ = listing.fingerprints[path].partition("+")
-                paths_by_blob.setdefault(blob, []).append(path)
-                including_paths += [path] if has_includes else []
+                paths_by_blob.setdefault(listing.fingerprints[path].partition("+")[0], []).append(path)
+        incomplete_paths = {path for path in paths if "+" in listing.fingerprints.get(path, "")}
+        # What pages show of others may be in files that are no documents of their own.
+        revision, all_fingerprints = self._all_fingerprints
+        fingerprints = all_fingerprints if revision == listing.revision else listing.fingerprints
         git = self._git()
         template = self._settings.link or derive_template(await self._get_remote_url(git))
         commits = self._parse_revision(listing.revision)
         try:
-            expansions = await self._expand(
-                git, commits, {path: listing.fingerprints[path] for path in including_paths}
-            )
+            completions: Mapping[str, Completion] = {}
+            if incomplete_paths:
+                completions = await self._complete(git, commits, fingerprints, incomplete_paths)
             async with aclosing(git.blobs(list(paths_by_blob))) as blobs:
                 async for blob, data in blobs:
                     for path in paths_by_blob.pop(blob):
-                        expansion = expansions.get(path, Expansion(""))
-                        yield await self._to_document(path, data, expansion, template, commits)
+                        completion = completions.get(path, Completion(Expansion(""), {}))
+                        yield await self._to_document(path, data, completion, template, commits)
             if paths_by_blob and self._clone:
                 raise GitError(f"{len(paths_by_blob)} files are missing in the clone")
         except GitError as error:
@@ -186,25 +198,42 @@ class GitRepository:
         except GitError as error:
             raise self._read_error(error) from error
 
-    async def _expand(
-        self, git: Git, commits: Mapping[str, str], fingerprints: Mapping[str, str]
-    ) -> Mapping[str, Expansion]:
-        """Return the pages among some listed paths that include others, as they are then."""
-        places = {path: self._split_branch(path) for path in fingerprints}
+    async def _complete(
+        self, git: Git, commits: Mapping[str, str], fingerprints: Mapping[str, str], paths: Collection[str]
+    ) -> Mapping[str, Completion]:
+        """Return what some listed paths take from other files, of those that take anything. Raises `GitError`."""
         blobs = {path: text.partition("+")[0] for path, text in fingerprints.items()}
-        kinds = {blobs[path]: self._path_filter.get_kind(inner_path) for path, (_, inner_path) in places.items()}
-        pages = await self._page_cache.read(git, kinds)
-        expansions: dict[str, Expansion] = {}
+        places = {path: self._split_branch(path) for path in fingerprints}
+        kinds = {path: self._path_filter.get_kind(inner) for path, (_, inner) in places.items()}
+        outlines = await self._page_cache.read(
+            git, {blobs[path]: get_outline_kind(inner, kinds[path]) for path, (_, inner) in places.items()}
+        )
+        completions: dict[str, Completion] = {}
         for branch, commit in commits.items():
-            own_paths = {inner_path: path for path, (of_branch, inner_path) in places.items() if of_branch == branch}
-            own_pages = {inner: pages[blobs[path]] for inner, path in own_paths.items() if blobs[path] in pages}
-            expanded_pages = await expand_pages(git, commit, own_pages, self._path_filter)
-            expansions |= {own_paths[inner]: page for inner, page in expanded_pages.items() if page.lines}
-        return expansions
+            own_paths = {inner: path for path, (of_branch, inner) in places.items() if of_branch == branch}
+            names = Names(
+                {inner: outlines[blobs[path]] for inner, path in own_paths.items() if blobs[path] in outlines}
+            )
+            wanted_paths = {
+                inner: path for inner, path in own_paths.items() if path in paths and blobs[path] in outlines
+            }
+            pages = {inner: self._page_cache.get_page(blobs[path]) for inner, path in wanted_paths.items()}
+            expansions = await expand_pages(
+                git, commit, {inner: page for inner, page in pages.items() if page}, self._path_filter
+            )
+            for inner, path in wanted_paths.items():
+                expansion = expansions.get(inner, Expansion(""))
+                references = outlines[blobs[path]].references
+                if expansion.lines:
+                    references = await asyncio.to_thread(find_references, kinds[path], expansion.text)
+                if (found := names.find(inner, kinds[path], references)) or expansion.lines:
+                    completions[path] = Completion(expansion, found)
+        return completions
 
     async def _to_document(
-        self, path: str, data: bytes, expansion: Expansion, template: str, commits: Mapping[str, str]
+        self, path: str, data: bytes, completion: Completion, template: str, commits: Mapping[str, str]
     ) -> Document:
+        expansion = completion.expansion
         branch, inner_path = self._split_branch(path)
         kind = self._path_filter.get_kind(inner_path)
         data = expansion.text.encode() if expansion.lines else data
@@ -214,7 +243,7 @@ class GitRepository:
         title = "/".join(parts[-2:]) if is_multi_branch else ""
         url = fill_template(template, inner_path, commits[branch])
         edition = branch if is_multi_branch else ""
-        return Document(path, text, kind, title, url, edition, reason, expansion.lines)
+        return Document(path, text, kind, title, url, edition, reason, expansion.lines, completion.names)
 
     def _split_branch(self, path: str) -> tuple[str, str]:
         """Return the branch and the path in it of a listed path."""
@@ -222,6 +251,10 @@ class GitRepository:
             return self._branches[0], path
         branch, _, inner_path = path.partition(":")
         return branch, inner_path
+
+    def _format_revision(self, commits: Mapping[str, str]) -> str:
+        is_multi_branch = len(self._branches) > 1
+        return " ".join(f"{branch}={commit}" if is_multi_branch else commit for branch, commit in commits.items())
 
     def _parse_revision(self, revision: str) -> Mapping[str, str]:
         if len(self._branches) == 1:
@@ -267,19 +300,19 @@ class GitRepository:
             counts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped_counts.items())) or "nothing"
             problem = f"source {self.name}: {self._display_url} has no file that can be used (skipped: {counts})"
             raise SourceError(f"{problem}. Check branch, include and exclude.")
-        revision = " ".join(
-            f"{branch}={commit}" if is_multi_branch else commit for branch, commit in branch_commits.commits.items()
-        )
+        revision = self._format_revision(branch_commits.commits)
         return Listing(fingerprints, revision, dict(skipped_counts), branch_commits.stale_reason)
 
     async def _add_includes(self, git: Git, commits: Mapping[str, str], fingerprints: dict[str, str]) -> Counter[str]:
-        """Make the fingerprints cover what pages include, and leave out what is there for other pages only."""
+        """Make the fingerprints cover what pages take from others, and leave out what is there for other pages only."""
         included_paths: set[str] = set()
         self._page_cache.keep(set(fingerprints.values()))
-        for path, expansion in (await self._expand(git, commits, fingerprints)).items():
+        self._all_fingerprints = (self._format_revision(commits), dict(fingerprints))
+        for path, completion in (await self._complete(git, commits, fingerprints, fingerprints.keys())).items():
             branch = path.removesuffix(self._split_branch(path)[1])
-            fingerprints[path] += f"+{fingerprint(expansion.text.encode())}"
-            included_paths.update(branch + included_path for included_path in expansion.included_paths)
+            shown = "\0".join((completion.expansion.text, *completion.names.values()))
+            fingerprints[path] += f"+{fingerprint(shown.encode())}"
+            included_paths.update(branch + included_path for included_path in completion.expansion.included_paths)
         return drop_partials(fingerprints, included_paths)
 
     def _drop_repeated(self, fingerprints: dict[str, str]) -> Counter[str]:

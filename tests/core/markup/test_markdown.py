@@ -502,6 +502,13 @@ def test_mdx_is_read_without_its_script() -> None:
         ('{% include note.html content="Mind the gap." %}', "Mind the gap."),
         ('{{< figure src="a.png" caption="The plan" >}}', "The plan"),
         ('{{< relref "a.md" >}}\n\nText.', "Text."),
+        (
+            'See [it](https://a.example/b){:target="_blank"} or [a](b.md){target=blank} of {x}.',
+            "See [it](https://a.example/b) or a of {x}.",
+        ),
+        ('{{< gallery match="a/*"\n    order="desc"\n    last="yes" >}}\n\nText.', "Text."),
+        ('A.\n\n{% include "a.html"\n   with="b" %}\n\nText.', "A.\n\nText."),
+        ('{{% alert title="Mind"\n  color="red" %}}\nStop.\n{{% /alert %}}\n', "> **Mind**\n>\n> Stop."),
         ('{{< copyable "sql" >}}\n\nText.', "Text."),
         ('{{% lead "Intro" %}}\n\nText.', "Text."),
         ("{% lang 'en' %}\n\n{% tab 'npm' %}\nText.\n{% endtab %}", "**npm**\n\nText."),
@@ -554,7 +561,7 @@ def test_code_of_mdx_needs_no_blank_line_and_no_margin() -> None:
 )
 def test_a_formula_on_lines_of_its_own_is_code(formula: str) -> None:
     assert read(f"It is\n\n{formula}\n\nhere.") == "It is\n\n```math\nx = 1\n= y_2\n```\n\nhere."
-    assert kinds("\\[optional\\]") == [("paragraph", "[optional\\]")]
+    assert kinds("\\[optional\\]") == [("paragraph", "\\[optional\\]")]
     assert [block.kind for block in read_markdown("\\begin{align}\na &= b\n\\end{align}")] == ["code"]
 
 
@@ -753,3 +760,32 @@ def test_reading_is_linear(piece: str) -> None:
 )
 def test_nested_directives_keep_their_text(opening: str) -> None:
     assert "Deep inside." in write_markdown(read_markdown(f"Before.\n\n{opening}Deep inside.\n"))
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        (">>> f(1)  # doctest: +SKIP\n<BLANKLINE>\n1", ">>> f(1)\n\n1"),
+        ("x = 1  # doctest: +SKIP\n<BLANKLINE>", "x = 1  # doctest: +SKIP\n<BLANKLINE>"),
+        ("a()\n  // highlight-next-line\nb()\n{/* highlight-start */}\nc\n<!-- highlight-end -->", "a()\nb()\nc"),
+        ("# highlight-start\na: 1\n# highlight-end\n# highlight-colour: red", "a: 1\n# highlight-colour: red"),
+        ("a # (1)!\nb <!-- (12)! -->\nf(1)!", "a\nb\nf(1)!"),
+        ("a // [!code ++]\nb # [!code focus:2]\nc <!-- [!code highlight] -->\n[!code]", "a\nb\nc\n[!code]"),
+    ],
+)
+def test_code_has_no_marks_for_the_tool_that_shows_it(code: str, shown: str) -> None:
+    assert [block.text for block in read_markdown(f"```js\n{code}\n```")] == [shown]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("- [Start](a.md)\n- [Web](https://a.example)", "- → Start\n- [Web](https://a.example)"),
+        ("[Docs](/) / [Guide](/guide) / Ports", "→ Docs / Guide / Ports"),
+        ("- [`run`](b.md#run)\n- Read [on](b.md).", "- → `run`\n- Read on."),
+        ("## [Start](a.md)", "## Start"),
+        ('## 9.7 { id="9.7" }\n\nUse `#!css a {}`, `#!/bin/sh` { data-x }', "## 9.7\n\nUse `a {}`, `#!/bin/sh`"),
+    ],
+)
+def test_what_only_a_page_of_the_site_needs_is_left_out(text: str, expected: str) -> None:
+    assert read(text) == expected

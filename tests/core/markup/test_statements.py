@@ -72,3 +72,11 @@ def test_a_docstring_is_read_as_one() -> None:
         Statement("prose", "Runs:"),
         Statement("code", "x()"),
     )
+
+
+def test_a_term_that_ends_itself_gets_no_colon() -> None:
+    assert statements("Limit:\n: Two.\n\nWhy?\n: So.") == [("prose", "**Limit:** Two."), ("prose", "**Why?** So.")]
+
+
+def test_what_only_leads_to_another_page_states_nothing() -> None:
+    assert statements("- → Start\n- It runs → it stops") == [("item", "It runs → it stops")]

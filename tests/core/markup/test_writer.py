@@ -41,3 +41,10 @@ def test_tables_quotations_tabs_and_definitions() -> None:
     assert write_markdown([Block("definition", "`--all`", (paragraph("Everything."),))]) == "**`--all`**: Everything."
     assert write_markdown([Block("definition", "**All**", (paragraph("Everything."),))]) == "**All**: Everything."
     assert write_markdown([Block("admonition", "**Note**", (paragraph("Stop."),))]) == "> **Note**\n>\n> Stop."
+
+
+def test_a_term_that_ends_itself_gets_no_colon() -> None:
+    terms = {"Speed": "**Speed**: x", "From:": "**From:** x", "**Why?**": "**Why?** x", "作者：": "**作者：** x"}
+    for term, expected in terms.items():
+        assert write_markdown([Block("definition", term, (paragraph("x"),))]) == expected
+    assert write_markdown([Block("definition", "From:", (Block("code", "x"),))]) == "**From:**\n\n```\nx\n```"

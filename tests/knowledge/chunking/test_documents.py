@@ -441,3 +441,29 @@ def test_a_page_is_what_its_readers_see(path: str, text: str, passage: str) -> N
 def test_a_heading_that_says_what_the_file_says_is_the_title(path: str, titles: list[str]) -> None:
     text = f"# Use of a call in the `package`\n\n{'Text. ' * 60}\n\n# Overrides\n\n{'More. ' * 60}"
     assert [piece.title for piece in chunk(Document(path, text, "markdown"), 100)] == titles
+
+
+def test_a_heading_in_a_quotation_names_nothing_outside_of_it() -> None:
+    text = "# Guide\n\n> ## Old\n>\n> Slow.\n\nFast."
+    (piece,) = chunk(Document("docs/a.md", text, "markdown"))
+    assert (piece.title, piece.text) == ("Guide", "# Guide\n\n> **Old**\n>\n> Slow.\n\nFast.")
+    note = "# Guide\n\n:::note\n\n## Old\n\nSlow.\n\n:::\n\n## New\n\nFast."
+    assert [piece.title for piece in chunk(Document("docs/a.md", note, "markdown"), 5)][-1] == "Guide > New"
+
+
+def test_a_rule_between_passages_belongs_to_none() -> None:
+    words = "word " * 40
+    text = f"# Guide\n\nOne.\n\n---\n\nTwo {words}\n\n---\n\n## Next\n\n---\n\nThree {words}\n\n---\n"
+    texts = [piece.text for piece in chunk(Document("docs/a.md", text, "markdown"), 60)]
+    assert texts[0].startswith("# Guide\n\nOne.\n\n---\n\nTwo")
+    assert all(text.endswith("word") for text in texts)
+    assert chunk(Document("docs/b.md", "---\n\n***\n", "markdown")) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [("a.rst", "See :ref:`x-y`."), ("a.md", "See {ref}`x-y`."), ("a.mdx", "See [](x-y)."), ("a.adoc", "See <<x-y>>.")],
+)
+def test_passages_have_the_titles_that_their_document_was_given(path: str, text: str) -> None:
+    (piece,) = chunk(Document(path, text, detect_kind(path), names={"x-y": "The title"}))
+    assert piece.text == "See The title."

@@ -19,6 +19,7 @@ FILES = {
     "docs/deep/b.rst": "Deep.",
     "docs/fence.md": "```\ncode\n```",
     "outer.md": "Outer.",
+    "docs/snippets/note.md": "A note.",
     "m/modules/ROOT/partials/p.adoc": "Partial.",
     "m/modules/other/examples/e.java": "int x;",
 }
@@ -40,6 +41,10 @@ def expand(path: str, kind: str, text: str) -> str:
         (".. include:: part.rst\n   :literal:\n   :start-line: 4", "\n.. code-block::\n\n   Two.\n"),
         (".. include:: /deep/a.rst", "\n\nDeep.\n\n"),
         (".. include:: missing.rst\n\nB", ".. include:: missing.rst\n\nB"),
+        (".. include:: part.md\n   :parser: myst_parser.sphinx_\n\nB",
+         "\n.. markdown::\n\n   One.\n   \n   Two.\n\n\nB"),
+        ("- a\n\n  .. mdinclude:: part.md\n     :end-before: Two", "- a\n\n\n  .. markdown::\n\n     One.\n     \n"),
+        (".. include:: part.md\n   :literal:\n   :end-before: Two", "\n.. code-block::\n\n   One.\n\n"),
     ],
 )  # fmt: skip
 def test_restructuredtext(text: str, expected: str) -> None:
@@ -57,11 +62,18 @@ def test_restructuredtext(text: str, expected: str) -> None:
         ('--8<-- "part.md"', "One.\n\nTwo."),
         ('--8<-- "rules.md"', "One.\n\n---\n\nTwo.\n\n---\n\nThree."),
         ('  --8<-- "docs/s.md:x"', "  b"),
+        ('--8<-- "note.md"', "A note."),
         ('--8<-- "s.md:1:1"', "a"),
         ("--8<--\npart.md\n../outer.md\n--8<--\nB", "One.\n\nTwo.\nOuter.\nB"),
         ("```rust\n{{#include lib.rs:b}}\n```", "```rust\nfn b() {}\n```"),
         ("{{#include lib.rs:1}} and \\{{#include lib.rs}}", "fn a() {} and \\{{#include lib.rs}}"),
         ("import P from './_part.mdx';\n\n<P name=\"x\" />\nB", "import P from './_part.mdx';\n\nShown *once*.\nB"),
+        (
+            "import T from 't'; import P from './_part.mdx'; import\nQ from './x.mdx'\n\n<P />",
+            "import T from 't'; import P from './_part.mdx'; import\nQ from './x.mdx'\n\nShown *once*.",
+        ),
+        ("import\nP from './\\_part.mdx';\n\n<P />", "import\nP from './\\_part.mdx';\n\nShown *once*."),
+        ('import P from "./_part.mdx" // b\n\n<P />', 'import P from "./_part.mdx" // b\n\nShown *once*.'),
         ("<P />", "<P />"),
         ('--8<-- "https://a.example/x.md"', '--8<-- "https://a.example/x.md"'),
     ],

@@ -205,3 +205,39 @@ def test_a_document_that_is_nested_too_deeply_is_refused_with_its_reason() -> No
 
 def test_a_paragraph_of_marks_that_nothing_closes_keeps_its_text() -> None:
     assert read("*a " * 5000).count("a") == 5000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r"The set $\alpha_{nj}$ of :math:`x \cdot y`.", r"The set `\alpha_{nj}` of `x \cdot y`."),
+        (r"`\mathcal{S} = \{(r, \theta)\}` and `a\*b`", r"`\mathcal{S} = \{(r, \theta)\}` and `a*b`"),
+        ("$$\\sum_{j} A\n= 2$$", r"`\sum_{j} A = 2`"),
+        (r"It costs $5, not $6: ``$\x_1$``, $HOME/a_b, $A_B.", r"It costs $5, not $6: `$\x_1$`, $HOME/a_b, $A_B."),
+    ],
+)
+def test_formulas_keep_their_backslashes(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+def test_included_markdown_is_read_as_such() -> None:
+    text = "Title\n=====\n\n.. markdown::\n\n   ## Use [it](https://a.example) *now*\n\n   - `a` | b\n\nEnd."
+    assert read(text) == "# Title\n\n## Use [it](https://a.example) *now*\n\n- `a` | b\n\nEnd."
+    lines = {block.text: block.start_line for block in read_rst(text)}
+    assert (lines["Use [it](https://a.example) *now*"], lines["End."]) == (6, 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (">>> f()  # doctest: +ELLIPSIS\n<BLANKLINE>\n1", "```python\n>>> f()\n\n1\n```"),
+        (
+            ".. plot::\n   :include-source:\n\n   import a\n   # Draw\n   a.b()",
+            "```python\nimport a\n# Draw\na.b()\n```",
+        ),
+        (".. doctest-requires:: scipy\n\n   >>> f()", "```python\n>>> f()\n```"),
+        (".. plot:: pyplots/a.py", ""),
+    ],
+)
+def test_code_that_is_run_is_shown_as_code(text: str, expected: str) -> None:
+    assert read(text) == expected

@@ -360,3 +360,18 @@ async def test_a_page_holds_what_it_includes(tmp_path: Path) -> None:
     assert {path for path, value in changed.fingerprints.items() if listing.fingerprints[path] != value} == {
         "usage/page.rst"
     }
+
+
+async def test_a_changed_title_changes_the_pages_that_refer_to_it(tmp_path: Path) -> None:
+    (tmp_path / "a.rst").write_text(".. _ports:\n\nPorts\n=====\n", "utf-8")
+    (tmp_path / "b.rst").write_text(".. include:: c.inc\n", "utf-8")
+    (tmp_path / "c.inc").write_text("See :ref:`ports`.\n", "utf-8")
+    (tmp_path / "d.rst").write_text("See nothing.\n", "utf-8")
+    item = source(tmp_path)
+    listing = await item.listing()
+    assert (await read(item))["b.rst"].names == {"ports": "Ports"}
+    (tmp_path / "a.rst").write_text(".. _ports:\n\nAll ports\n=========\n", "utf-8")
+    changed = await item.listing()
+    different_paths = {path for path, text in changed.fingerprints.items() if listing.fingerprints[path] != text}
+    assert different_paths == {"a.rst", "b.rst"}
+    assert (await read(item))["b.rst"].names == {"ports": "All ports"}

@@ -80,3 +80,43 @@ async def test_what_is_kept_out_is_not_included(tmp_path: Path) -> None:
     text = (await read(item, await item.listing()))["page.md"].text
     assert "Here:" in text
     assert text.replace('"secret', "").count("secret") == 0
+
+
+async def test_a_changed_title_changes_the_pages_that_refer_to_it(tmp_path: Path) -> None:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    pages = {"docs/a.rst": ".. _ports:\n\nPorts\n=====\n", "docs/b.rst": "See :ref:`ports`.\n", "docs/c.rst": "No.\n"}
+    included = {"m/antora.yml": "name: m\n", "m/modules/ROOT/partials/p.adoc": "= Part\n\nxref:q.adoc[]\n"}
+    antora = {
+        "m/modules/ROOT/pages/p.adoc": "include::partial$p.adoc[]\n",
+        "m/modules/ROOT/pages/q.adoc": "xref:p.adoc[]\n",
+    }
+    commit(folder, {**pages, **included, **antora})
+    item = open_repository(folder)
+    listing = await item.listing()
+    documents = await read(item, listing)
+    assert documents["docs/b.rst"].names == {"ports": "Ports"}
+    assert documents["m/modules/ROOT/pages/q.adoc"].names == {"p.adoc": "Part"}
+    assert "+" not in listing.fingerprints["docs/c.rst"]
+    commit(folder, {"docs/a.rst": ".. _ports:\n\nAll ports\n=========\n"})
+    changed = await item.listing()
+    different_paths = {path for path, text in changed.fingerprints.items() if listing.fingerprints[path] != text}
+    assert different_paths == {"docs/a.rst", "docs/b.rst"}
+    assert (await read(item, changed))["docs/b.rst"].names == {"ports": "All ports"}
+    # Those of a listing are those of its commit, also for whoever lists nothing before.
+    assert (await read(item, listing))["docs/b.rst"].names == {"ports": "Ports"}
+    assert (await read(open_repository(folder), listing))["docs/b.rst"].names == {"ports": "Ports"}
+
+
+async def test_each_branch_has_its_own_titles(tmp_path: Path) -> None:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    commit(folder, {"a.rst": ".. _x:\n\nOne\n===\n", "b.rst": ":ref:`x`\n"})
+    git(folder, "checkout", "-qb", "v2")
+    commit(folder, {"a.rst": ".. _x:\n\nTwo\n===\n"})
+    item = open_repository(folder, branches=["main", "v2"])
+    documents = await read(item, await item.listing())
+    assert documents["main:b.rst"].names == {"x": "One"}
+    assert documents["v2:b.rst"].names == {"x": "Two"}

@@ -1,0 +1,234 @@
+"""What the references of a document lead to in other files of its source: titles of pages and of parts, and values.
+
+Each file is read once for its outline. Known are labels and substitutions of Sphinx, MyST and AsciiDoc with Antora.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from core.markup.components import read_title
+from core.markup.inline import normalize_label, to_title
+from knowledge.formats.asciidoc import find_titles
+from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes
+from knowledge.formats.includes import find_candidates, read_component_attributes
+
+KINDS = frozenset(("asciidoc", "markdown", "rst"))
+# The files that set what all pages below them may name, with what reads them.
+_SETTINGS = re.compile(r"(?P<antora>antora\.yml|[\w-]*playbook[\w-]*\.ya?ml)|(?P<sphinx>conf\.py)")
+_MAX_TITLE_CHARS = 300
+# From a page to what it begins with, and so on.
+_MAX_HOPS = 3
+_RST_REFERENCE = re.compile(r":(?:ref|numref|doc):`([^`<>]{1,300})`|(?<![\w|])(\|\w(?:[\w .+-]{0,60}\w)?\|)(?![\w|])")
+_RST_LABEL = re.compile(r"\.\. _(?:`([^`]+)`|([^:`]+)):[ \t]*$")
+_RST_UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*$")
+_RST_ROLE = re.compile(r":[\w:+-]{1,40}:`([^`<>]{1,200}?)[ ]?(?:<[^<>`]{0,200}>)?`")
+_RST_VALUE = re.compile(r"\.\. (\|[^|\n]{1,80}\|)[ \t]+replace::[ \t]+([^\n\"]{1,300})")
+_PYTHON_CONSTANT = re.compile(r"^(\w+)[ \t]*=[ \t]*[\"']([^\"'\n{}]{1,200})[\"'][ \t]*$", re.MULTILINE)
+_PYTHON_FIELD = re.compile(r"\{([^{}\n]{0,100})\}|%\(?\w")
+_MYST_LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^\n]+)", re.MULTILINE)
+_MARKDOWN_HEADING = re.compile(r"^#[ \t]+(\S.*)$", re.MULTILINE)
+_MARKDOWN_REFERENCE = re.compile(r"\{(?:ref|numref|doc)\}`([^`<>]{1,300})`|(?<!\w)\[\]\(([^()\s]{1,300})\)")
+_ASCIIDOC_TITLE = re.compile(r"^=[ \t]+(\S.*)$", re.MULTILINE)
+_ASCIIDOC_INCLUDE = re.compile(r"^include::([^\s\[\]]{1,300})\[", re.MULTILINE)
+_ASCIIDOC_ENTRY = re.compile(r"^:([\w-]+):[ \t]+(\S.*)$", re.MULTILINE)
+_ASCIIDOC_REFERENCE = re.compile(r"xref:([^\s\[\]]{1,300})\[\]|<<([^<>,\n]{1,300}),?>>|(\{[\w-]{1,100}\})")
+_SUFFIX = re.compile(r"\.(?:md|mdx|rst|adoc|asciidoc|html)$")
+_ANTORA_PLACE = re.compile(r"(?:(.*)/)?modules/([^/]+)/(?:pages|partials|examples)/(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a file gives to the references of others, and the references that it has, as they are written."""
+
+    title: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
+    references: tuple[str, ...] = ()
+    # The file that it shows in place of a title.
+    include: str = ""
+
+
+def get_outline_kind(path: str, kind: str) -> str:
+    """Return what reads the outline of a file, or an empty string where it has none."""
+    settings = _SETTINGS.fullmatch(posixpath.basename(path))
+    return (settings.lastgroup or "" if settings else "") if kind not in KINDS else kind
+
+
+def read_outline(kind: str, text: str) -> Outline:
+    """Return the outline of a text of a kind that `get_outline_kind` returned. Takes linear time."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    readers = {
+        "antora": lambda: Outline(values=read_component_attributes(text)),
+        "asciidoc": lambda: _read_asciidoc(text),
+        "markdown": lambda: _read_markdown(text),
+        "rst": lambda: _read_rst(text),
+        "sphinx": lambda: Outline(values=_read_sphinx_values(text)),
+    }
+    return readers[kind]()
+
+
+def find_references(kind: str, text: str) -> tuple[str, ...]:
+    """Return the references of a document that have no text of their own, each once, as they are written."""
+    patterns = {"asciidoc": _ASCIIDOC_REFERENCE, "markdown": _MARKDOWN_REFERENCE, "rst": _RST_REFERENCE}
+    found = patterns[kind].findall(text) if kind in patterns else ()
+    return tuple(dict.fromkeys(map("".join, found)))
+
+
+class Names:
+    """The outlines of a source by path: finds what references lead to."""
+
+    def __init__(self, outlines: Mapping[str, Outline]) -> None:
+        self._pages = {_SUFFIX.sub("", path): outline for path, outline in outlines.items()}
+        self._labels: dict[str, str] = {}
+        # By the folder that they are valid below.
+        self._values: dict[str, Mapping[str, str]] = {}
+        for path, outline in outlines.items():
+            if get_outline_kind(path, "") and outline.values:
+                folder = posixpath.dirname(path)
+                self._values[folder] = {**self._values.get(folder, {}), **outline.values}
+            for label, title in outline.labels.items():
+                self._labels.setdefault(label, title)
+
+    def find(self, path: str, kind: str, references: Iterable[str]) -> dict[str, str]:
+        """Return the titles and values that references of a page lead to, by the references; others are left out."""
+        finder = self._find_asciidoc if kind == "asciidoc" else self._find_sphinx
+        found = {reference: finder(path, reference) for reference in references}
+        return {reference: title for reference, title in found.items() if title}
+
+    def _find_value(self, path: str, name: str) -> str:
+        return next((values[name] for values in self._iter_values(path) if name in values), "")
+
+    def _find_sphinx(self, path: str, reference: str) -> str:
+        if reference.startswith("|"):
+            return self._find_value(path, reference)
+        if title := self._labels.get(normalize_label(reference)):
+            return title
+        target, _, part = reference.partition("#")
+        if part and part in self._labels:
+            return self._labels[part]
+        # The label that Sphinx makes of a title has its page in front.
+        page, colon, section = reference.partition(":")
+        if colon and self._find_page(path, page if page.startswith("/") else f"/{page}"):
+            return section
+        return "" if part or "://" in target else self._find_page(path, _SUFFIX.sub("", target))
+
+    def _find_page(self, path: str, target: str) -> str:
+        """Return the title of a page, which is named from the folder of another one or from a folder above that."""
+        folder = posixpath.dirname(path)
+        folders = list(_iter_folders(folder)) if target.startswith("/") else [folder]
+        paths = (posixpath.normpath(posixpath.join(base, target.lstrip("/"))) for base in folders)
+        return next((self._pages[each].title for each in paths if each in self._pages), "")
+
+    def _iter_values(self, path: str) -> Iterator[Mapping[str, str]]:
+        return (self._values[folder] for folder in _iter_folders(posixpath.dirname(path)) if folder in self._values)
+
+    def _find_asciidoc(self, path: str, reference: str) -> str:
+        if reference.startswith("{"):
+            return self._resolve(self._find_value(path, reference[1:-1]), path, {})
+        target, mark, part = reference.partition("#")
+        if not mark and not target.endswith(".adoc"):
+            target, part = "", target
+        page = self._get_shown(_find_asciidoc_path(path, target))
+        title = page.labels.get(part, "") if part else page.title
+        if part and not title:
+            # What a page includes is part of it, and has a name that no other file has.
+            title = self._labels.get(part, "")
+        return self._resolve(title, path, page.values)
+
+    def _resolve(self, text: str, path: str, values: Mapping[str, str]) -> str:
+        """Return a text with the values of a page and of the folders around; nothing for a long one."""
+        for each in (values, *self._iter_values(path)):
+            text = resolve_attributes(text, each) if len(text) <= _MAX_TITLE_CHARS else ""
+        return text if len(text) <= _MAX_TITLE_CHARS else ""
+
+    def _get_shown(self, path: str) -> Outline:
+        """Return the outline of a page of AsciiDoc, or of the file that one without a title begins with."""
+        page = self._pages.get(path, Outline())
+        for _ in range(_MAX_HOPS):
+            if page.title or not page.include:
+                break
+            path = _SUFFIX.sub("", next(find_candidates(page.include, f"{path}.adoc", f"{path}.adoc", "asciidoc"), ""))
+            page = self._pages.get(path, Outline())
+        return page
+
+
+def _iter_folders(folder: str) -> Iterator[str]:
+    """Yield a folder and those around it, from the inside."""
+    while folder:
+        yield folder
+        folder = posixpath.dirname(folder)
+    yield ""
+
+
+def _find_asciidoc_path(path: str, target: str) -> str:
+    """Return the path, without its suffix, that a reference from a page means; without a target, its own."""
+    target = _SUFFIX.sub("", target.rpartition("@")[2])
+    *modules, name = target.split(":")
+    place = _ANTORA_PLACE.match(path)
+    if not target:
+        return _SUFFIX.sub("", path)
+    if place is None:
+        return posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
+    component = f"{place[1]}/" if place[1] else ""
+    folder = f"{component}modules/{(modules[-1] if modules else '') or place[2]}/pages"
+    own_folder = posixpath.dirname(place[3]) if name.startswith("./") else ""
+    return posixpath.normpath(posixpath.join(folder, own_folder, name.removeprefix("page$")))
+
+
+def _read_asciidoc(text: str) -> Outline:
+    heading = _ASCIIDOC_TITLE.search(text)
+    include = None if heading else _ASCIIDOC_INCLUDE.search(text)
+    attributes = {name.lower(): value for name, value in _ASCIIDOC_ENTRY.findall(text) if len(value) < MAX_VALUE_CHARS}
+    references = find_references("asciidoc", text)
+    labels = find_titles(text.split("\n"))
+    return Outline(heading[1] if heading else "", labels, attributes, references, include[1] if include else "")
+
+
+def _read_markdown(text: str) -> Outline:
+    heading = _MARKDOWN_HEADING.search(text)
+    title = read_title(text) or (heading[1] if heading else "")
+    labels = {normalize_label(name): to_title(label_title) for name, label_title in _MYST_LABEL.findall(text)}
+    return Outline(to_title(title), labels, {}, find_references("markdown", text))
+
+
+def _read_rst(text: str) -> Outline:
+    labels: dict[str, str] = {}
+    names: list[str] = []
+    first_title = ""
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        following = lines[number + 1] if number + 1 < len(lines) else ""
+        if label := _RST_LABEL.match(line):
+            names.append(normalize_label((label[1] or label[2]).replace("\\", "")))
+        elif _is_rst_title(line, following):
+            title = _clean_rst(line)
+            first_title = first_title or title
+            labels |= {name: title for name in names if name not in labels}
+            names = []
+        elif line.strip() and not _RST_UNDERLINE.match(line):
+            names = []
+    return Outline(first_title, labels, {}, find_references("rst", text))
+
+
+def _is_rst_title(line: str, following: str) -> bool:
+    is_text = bool(line.strip()) and not line.startswith("..") and not _RST_UNDERLINE.match(line)
+    return is_text and len(following) >= len(line.rstrip()) - 2 and _RST_UNDERLINE.match(following) is not None
+
+
+def _read_sphinx_values(text: str) -> dict[str, str]:
+    """Return the substitutions that a configuration of Sphinx gives to each page. None of it is run."""
+    constants = dict(_PYTHON_CONSTANT.findall(text))
+    values = {f"|{name}|": constants[name] for name in ("release", "version") if name in constants}
+    for name, value in _RST_VALUE.findall(text):
+        resolved = _PYTHON_FIELD.sub(lambda match: constants.get(match[1], match[0]), value)
+        if not _PYTHON_FIELD.search(resolved):
+            values[name] = _clean_rst(resolved)
+    return values
+
+
+def _clean_rst(text: str) -> str:
+    return _RST_ROLE.sub(r"\1", text.strip()).replace("`", "").replace("*", "")

@@ -1,0 +1,112 @@
+"""References lead to the titles of other files, in the forms of each tool."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.markup.markdown import read_markdown
+from core.markup.writer import write_markdown
+from knowledge.formats.asciidoc import read_asciidoc
+from knowledge.formats.references import Names, find_references, get_outline_kind, read_outline
+from knowledge.formats.rst import read_rst
+
+FILES = {
+    "docs/conf.py": (
+        'version = "2.1"\nbrand = \'Rocket\'\nrst_prolog = f"""\n.. |app| replace:: {brand} *App*\n'
+        '.. |os| replace:: {platform.system()}\n"""\nrst_epilog = ".. |mail| replace:: a@b.example"\n'
+    ),
+    "docs/index.rst": "=====\nStart\n=====\n\nText.\n",
+    "docs/guide/ports.rst": (
+        ".. _ports:\n.. _The `list`:\n\nPorts of ``rocket``\n===================\n\n.. _no title:\n\nText.\n\n"
+        ".. _deep:\n\nDeep :ref:`x <y>`\n------------------\n"
+    ),
+    "docs/guide/themes.md": "---\ntitle: x\n---\n(colours)=\n## All {term}`colours`\n",
+    "docs/plain.md": "Text.\n\n# Plain *page*\n",
+    "site/antora.yml": "name: a\nasciidoc:\n  attributes:\n    product: Rocket\n",
+    "docs-playbook.yml": (
+        "site:\n  title: x\nasciidoc:\n  attributes:\n    product: Other\n"
+        "    sql-name: 'SQL++@'\n    full: the {sql-name}\n"
+    ),
+    "site/modules/ROOT/pages/index.adoc": ":page: first\n= The {page} page of {product}\n\n[#setup]\n== Set up\n",
+    "site/modules/ROOT/pages/shown.adoc": ":navtitle: x\n\ninclude::partial$proc_shown.adoc[]\n",
+    "site/modules/ROOT/partials/proc_shown.adoc": '[id="shown_it"]\n= What is shown\n',
+    "site/modules/admin/pages/deep/users.adoc": "= Users\n",
+    "manual/a.adoc": "= Alpha\n\n[[b]]\n== Beta\n",
+}
+
+
+def detect(path: str) -> str:
+    return get_outline_kind(path, {"rst": "rst", "md": "markdown", "adoc": "asciidoc"}.get(path.rpartition(".")[2], ""))
+
+
+def show(path: str, text: str, files: dict[str, str] = FILES) -> str:
+    """Return a page as its passages have it, with what the other files give."""
+    kind = detect(path)
+    names = Names({name: read_outline(detect(name), content) for name, content in {**files, path: text}.items()})
+    found = names.find(path, kind, find_references(kind, text))
+    readers = {"rst": read_rst, "asciidoc": read_asciidoc}
+    blocks = readers[kind](text, found) if kind in readers else read_markdown(text, names=found)
+    return write_markdown(blocks)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("See :ref:`ports`.", "See Ports of rocket."),
+        ("See :ref:`Deep` and :ref:`deep`.", "See Deep x and Deep x."),
+        ("See :ref:`colours`, :ref:`my own <ports>`.", "See All colours, my own."),
+        ("See :doc:`ports`, :doc:`/index`, :doc:`../plain`.", "See Ports of rocket, Start, Plain page."),
+        ("See :ref:`guide/ports:Deep things` of :ref:`python:the-list`.", "See Deep things of the list."),
+        ("See :ref:`no title` and :ref:`not-there`.", "See no title and not there."),
+        ("The |app| |version| for |mail| on |os| or |own|.\n\n.. |own| replace:: mine",
+         "The Rocket App 2.1 for a@b.example on os or mine."),
+    ],
+)  # fmt: skip
+def test_sphinx(text: str, expected: str) -> None:
+    assert show("docs/guide/page.rst", text) == expected
+
+
+def test_a_title_does_not_break_the_table_it_is_in() -> None:
+    table = "=====  ============\nName   See\n=====  ============\n|app|  :ref:`ports`\n=====  ============"
+    assert "| Rocket App | Ports of rocket |" in show("docs/guide/page.rst", table)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("See {ref}`ports` and {doc}`ports`.", "See Ports of rocket and Ports of rocket."),
+        ("See [](themes.md), [](#colours), [](/plain.md).", "See x, All colours, Plain page."),
+        ("See [](missing.md), [mine](themes.md).", "See missing, mine."),
+    ],
+)
+def test_myst(text: str, expected: str) -> None:
+    assert show("docs/guide/page.md", text) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("site/modules/admin/pages/page.adoc", "See xref:deep/users.adoc[] and xref:ROOT:index.adoc[].",
+         "See Users and The first page of Rocket."),
+        ("site/modules/ROOT/pages/page.adoc", "<<index.adoc#setup>>, xref:index.adoc#setup[], xref:1.2@shown.adoc[].",
+         "Set up, Set up, What is shown."),
+        ("site/modules/ROOT/pages/page.adoc", "xref:shown.adoc#shown_it[], xref:missing.adoc[], xref:index.adoc[mine].",
+         "What is shown, missing, mine."),
+        ("site/modules/ROOT/pages/page.adoc", "xref:a:admin:deep/users.adoc[] `xref:index.adoc[]`", None),
+        ("site/modules/ROOT/pages/page.adoc", "{product} has {full} `{sql-name}`, not {that} or /{id}.",
+         "Rocket has the SQL++ `SQL++`, not {that} or /{id}."),
+        ("site/modules/ROOT/pages/page.adoc", ":product: Mine\n\n{product} ifdef\n\nifdef::sql-name[{sql-name}]",
+         "Mine ifdef\n\nSQL++"),
+        ("manual/b.adoc", "xref:a.adoc[], <<a.adoc#b>>, xref:#b[], <<b>>.", "Alpha, Beta, Beta, Beta."),
+    ],
+)  # fmt: skip
+def test_asciidoc(path: str, text: str, expected: str | None) -> None:
+    shown = show(path, text)
+    assert shown == expected if expected else shown.startswith("Users")
+
+
+def test_what_names_itself_ends() -> None:
+    looped = {"m/modules/ROOT/pages/a.adoc": "include::page$a.adoc[]\n"}
+    assert show("m/modules/ROOT/pages/b.adoc", "xref:a.adoc[]", looped) == "a"
+    grown = {f"m/{name}.adoc": f"= {{x}}{{x}}\n:x: {'y' * 900}\n" for name in "ab"}
+    assert show("m/c.adoc", "xref:a.adoc[]", grown) == "a"
