@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 
-_FLAG = re.compile(r"[ \t]*#[ \t]*doctest:[ \t]*[+-][A-Z_]+[^\n]*")
+_FLAG = re.compile(r"(?<![ \t])[ \t]*#[ \t]*doctest:[ \t]*[+-][A-Z_]+[^\n]*")
 _BLANK_LINE = re.compile(r"^[ \t]*<BLANKLINE>[ \t]*$", re.MULTILINE)
 # Comments of Docusaurus that set lines apart, each on a line of its own.
 _HIGHLIGHT = re.compile(
-    r"^[ \t]*(?://|#|--|%|/\*|<!--|\{[ ]?/\*)[ \t]*highlight-(?:next-line|start|end)[ \t]*"
-    r"(?:\*/[ ]?\}?|-->)?[ \t]*(?:\n|\Z)",
+    r"^[ \t]*(?://|#|--|%|/\*|<!--|\{[ ]?/\*)[ \t]*highlight-(?:next-line|start|end)[ \t]*+"
+    r"(?:\*/[ ]?\}?|-->)?[ \t]*+(?:\n|\Z)",
     re.MULTILINE,
 )
 # A number that leads to a remark below, as MkDocs writes it.
-_REMARK = re.compile(r"[ \t]*(?://|#|--|;|<!--|/\*)[ \t]*\(\d{1,3}\)!(?:[ \t]*(?:-->|\*/))?[ \t]*$", re.MULTILINE)
+_REMARK = re.compile(
+    r"(?<![ \t])[ \t]*(?://|#|--|;|<!--|/\*)[ \t]*\(\d{1,3}\)!(?:[ \t]*(?:-->|\*/))?[ \t]*$", re.MULTILINE
+)
 # Those of VitePress, behind a line.
 _MARK = re.compile(
-    r"[ \t]*(?://|#|--|<!--|/\*)[ \t]*\[!code [^\[\]\n]{1,60}\](?:[ \t]*(?:-->|\*/))?[ \t]*$", re.MULTILINE
+    r"(?<![ \t])[ \t]*(?://|#|--|<!--|/\*)[ \t]*\[!code [^\[\]\n]{1,60}\](?:[ \t]*(?:-->|\*/))?[ \t]*$", re.MULTILINE
 )
 
 
