@@ -17,8 +17,6 @@ from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attribute
 from knowledge.formats.includes import find_candidates, read_component_attributes
 
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
-# The files that set what all pages below them may name, with what reads them.
-_SETTINGS = re.compile(r"(?P<antora>antora\.yml|[\w-]*playbook[\w-]*\.ya?ml)|(?P<sphinx>conf\.py)")
 _MAX_TITLE_CHARS = 300
 # From a page to what it begins with, and so on.
 _MAX_HOPS = 3
@@ -54,8 +52,14 @@ class Outline:
 
 def get_outline_kind(path: str, kind: str) -> str:
     """Return what reads the outline of a file, or an empty string where it has none."""
-    settings = _SETTINGS.fullmatch(posixpath.basename(path))
-    return (settings.lastgroup or "" if settings else "") if kind not in KINDS else kind
+    if kind in KINDS:
+        return kind
+    # The files that set what all pages below them may name.
+    name, suffix = posixpath.splitext(posixpath.basename(path))
+    if (name, suffix) == ("conf", ".py"):
+        return "sphinx"
+    is_antora = suffix in (".yml", ".yaml") and (name == "antora" or "playbook" in name)
+    return "antora" if is_antora else ""
 
 
 def read_outline(kind: str, text: str) -> Outline:

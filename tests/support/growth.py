@@ -98,8 +98,8 @@ class Growth:
     max_s: float = 1.0
 
 
-# A linear pattern takes some 20 ns a character; a quadratic one at least 0.3 ms for 800.
-PATTERN_LIMITS = Growth(400, 0.00005, 4000, 0.006)
+# A linear pattern takes 10 to 20 ns a character; a quadratic one at least 30 us for 400, on the fastest machine so far.
+PATTERN_LIMITS = Growth(400, 0.00002, 4000, 0.003)
 
 
 @dataclass(frozen=True)

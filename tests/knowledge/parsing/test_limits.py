@@ -46,7 +46,7 @@ LOWEST_LIMITS = LIMITS.model_copy(update={"cpu_s": 0})
 
 def long_docx() -> bytes:
     return rewrite(
-        make_docx(), "word/document.xml", lambda text: text.replace("<w:p>", "<w:p/>" * 400_000 + "<w:p>", 1)
+        make_docx(), "word/document.xml", lambda text: text.replace("<w:p>", "<w:p/>" * 1_600_000 + "<w:p>", 1)
     )
 
 
