@@ -57,6 +57,7 @@ from knowledge.stores import NOTHING_INGESTED, open_store
 if TYPE_CHECKING:
     from bots.daemon.alerts import Alerts
     from bots.daemon.feeds import FeedFollower
+    from bots.daemon.gap_report import GapReporter
     from bots.daemon.monitor import Monitor
     from bots.daemon.sharing import Sharing
     from core.messaging.commands.context import CommandHandler, SettingsLoader
@@ -476,6 +477,7 @@ class Daemon:
     refresh_scheduler: RefreshScheduler
     monitor: Monitor
     alerts: Alerts
+    gap_reporter: GapReporter
     live: LiveSettings
     answer: AnswerFunction
     # None where this is the only daemon.
@@ -495,7 +497,9 @@ async def open_daemon(
     from bots.daemon.adapters import make_adapters, start_opening
     from bots.daemon.alerts import make_alerts
     from bots.daemon.feeds import make_feed_followers
+    from bots.daemon.gap_report import GapReporter
     from bots.daemon.sharing import join_daemons, share_work
+    from core.storage.reports import ReportRepository
 
     recorder = monitor.metrics_recorder
     journal = await open_daemon_journal(settings, stack, recorder, dry_run=dry_run)
@@ -529,7 +533,8 @@ async def open_daemon(
     stack.push_async_callback(inbox.drain, 0)
     monitor.attach(platform_adapters, inbox, scheduler, app.models)
     alerts = make_alerts(live, journal.database, monitor, inbox.handler_for, startup_task.result())
-    parts = (app, alerts.sender.adapters, feed_followers, inbox, journal, scheduler, monitor, alerts)
+    gap_reporter = GapReporter(alerts.sender, ReportRepository(journal.database), library)
+    parts = (app, alerts.sender.adapters, feed_followers, inbox, journal, scheduler, monitor, alerts, gap_reporter)
     return Daemon(*parts, live, answer, sharing)
 
 

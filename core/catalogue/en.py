@@ -393,8 +393,12 @@ class English(PlatformTexts):
     digest_messages = "- Messages: {messages}, of which {answered} answered, {silent} ignored, {failed} failed"
     digest_ratings = "- Ratings: 👍 {up}, 👎 {down}"
     digest_cost = "- Tokens: {tokens}, cost: {cost}"
-    digest_unanswered = "**Questions without a good answer: {count}**, by topic. `/learn` and `/faq` teach me."
+    digest_unanswered = "**Questions without a good answer: {count}**, by meaning. `/learn` and `/faq` teach me."
     digest_all_answered = "Every question got a good answer."
+    gap_earlier = "before: {count}"
+    gap_page = "; nearest page: {page}"
+    gap_answered = "✅ {question}: answered since, {count}×"
+    gap_quiet = "💤 {question}: not asked since {day}"
     statistics_none = "Nothing happened{chat} since {day}."
     statistics_since = "Since {day}{chat}:"
     statistics_header = "| day | messages | answered | silent | failed | tokens | cost |"
@@ -418,7 +422,7 @@ class English(PlatformTexts):
         "mode": "When I speak in this chat: off, when mentioned, unprompted (auto), or once a team agreed (draft)",
         "threshold": "For the mode auto: how sure I must be to speak in this chat",
         "stats": "Questions, answers, tokens and cost by day",
-        "digest": "The last week in short: answers, ratings, cost, and the topics without an answer",
+        "digest": "The last week in short: answers, ratings, cost, and the questions without a good answer",
         "quota": "Show the daily limits; owners change one",
         "admins": "Who may give these commands in this chat; owners add and remove people",
         "learn": "Save the message that you reply to or link to, as an answer to be reviewed, if you are trusted",

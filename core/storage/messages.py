@@ -214,6 +214,9 @@ class Journal:
             "image_description": reply.image_description,
             "detail": get_detail(reply),
         }
+        if message.origin.purpose == "report":
+            # It quotes questions, each of which its author may want to be forgotten.
+            reply_values["text"] = ""
         await self._complete(message, "answered", **reply_values)
 
     async def mark_skipped(self, message: Message, skip: Skip, visible_labels: frozenset[str] | None = None) -> None:

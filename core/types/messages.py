@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 # Why the bot made a message itself: a second answer, a handoff to people, a draft for a team, the greeting in a new
 # group, the content of its own page, questions to suggest where a person begins to write.
-MessagePurpose = Literal["", "retry", "escalation", "alert", "draft", "welcome", "home", "prompts"]
+MessagePurpose = Literal["", "retry", "escalation", "alert", "draft", "report", "welcome", "home", "prompts"]
+# What the bot posts by itself, in words that are there already.
+NOTICE_PURPOSES: tuple[MessagePurpose, ...] = ("alert", "draft", "report")
 # The content of pages that a person opened: nobody wrote a message for it.
 PAGE_PURPOSES: tuple[MessagePurpose, ...] = ("home", "prompts")
 AttachmentKind = Literal["picture", "voice", "video", "file", "sticker", "other"]
