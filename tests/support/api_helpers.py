@@ -16,6 +16,7 @@ from bots.api.server import serve_api
 from core.answering.service import AnswerService
 from core.answering.withholding import OutgoingFilter
 from core.settings import Settings
+from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings
 from tests.support.fixtures import InMemoryLibrary, parts, settings
 from tests.support.scripted import ScriptedPeer, models
@@ -56,7 +57,11 @@ class Api:
 
 @asynccontextmanager
 async def served(
-    configuration: Settings | None = None, library: InMemoryLibrary | None = None, **replies: str
+    configuration: Settings | None = None,
+    library: InMemoryLibrary | None = None,
+    *,
+    journal: Journal | None = None,
+    **replies: str,
 ) -> AsyncIterator[Api]:
     configuration = configuration or settings(api={"port": 0, "clients": CLIENTS})
     library = library or InMemoryLibrary()
@@ -68,7 +73,7 @@ async def served(
         live = LiveSettings(configuration)
         try:
             async with (
-                serve_api(configuration.api, live, service.answer, lambda: service.deps, 4) as port,
+                serve_api(configuration.api, live, service.answer, lambda: service.deps, 4, journal=journal) as port,
                 AsyncExitStack() as clients,
             ):
                 yield Api(f"http://127.0.0.1:{port}", peer, library, clients)
