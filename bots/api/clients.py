@@ -61,6 +61,7 @@ class ClientAnswers:
             author=client,
             author_id=client,
             key=message.key,
+            files=question.files,
             visible_sources=self._permissions.visible_sources(message),
         )
         async with self._running.join((client, request_key), asked, may_tell) as joined:

@@ -20,7 +20,7 @@ from bots.api.mcp.knowledge import Knowledge
 from bots.api.page.ratings import VisitorRatings
 from bots.api.page.server import PageServer
 from bots.api.rejections import Rejected, to_rejection
-from bots.api.requests import InvalidRequest, answer_task, read_chat_request, read_json, read_text
+from bots.api.requests import InvalidRequest, answer_task, read_chat_request, read_files, read_json, read_text
 from bots.api.running import RunningAnswer, RunningAnswers
 from bots.api.streaming import CORS_HEADERS, STREAM_HEADERS, read_body, send, stream_text, wait_for_reply
 from bots.common.reply_json import reply_as_json
@@ -211,8 +211,9 @@ class ApiServer:
 
     async def _ask(self, request: web.Request) -> web.Response:
         body = await read_body(request)
-        text = read_text(read_json(body), "question")
-        reply = await self._wait_for_reply(request, body, Question(text))
+        values = read_json(body)
+        text = read_text(values, "question")
+        reply = await self._wait_for_reply(request, body, Question(text, files=read_files(values)))
         words = make_filter(self._live.settings.outgoing, API_PLATFORM)
         return web.json_response(await asyncio.to_thread(reply_as_json, text, reply, words))
 

@@ -37,6 +37,7 @@ from core.settings.audience import Audiences
 from core.settings.loader import get_secret_values
 from core.types import Question, Reply
 from knowledge.embedding import open_embedder
+from knowledge.formats.attached import AttachedFileReader
 from knowledge.ingestion.refresh import (
     RefreshContext,
     RefreshResult,
@@ -268,14 +269,19 @@ async def open_app(
         live = live or (make_live_settings(settings, database) if database else None)
         answer_library = OverriddenLibrary(library, live.overrides, settings) if live else library
         deps = await _make_deps(settings, answer_library, reranker, model, stack)
-        deps = replace(deps, head_starts=HeadStartPolicy(settings.context, metrics_recorder))
+        pool = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))
+        parser = parser or pool
+        deps = replace(
+            deps,
+            head_starts=HeadStartPolicy(settings.context, metrics_recorder),
+            file_reader=AttachedFileReader(parser),
+        )
         outgoing = OutgoingFilter.open(settings.outgoing)
         stack.push_async_callback(outgoing.close)
         answer_service = _make_answer_service(deps, store, database if with_answers else None, live)
         answer_service = replace(answer_service, outgoing=outgoing)
         tune_interpreter()
-        pool = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))
-        opened_parts = (deps, library, store, embedder, models, answer_service, parser or pool)
+        opened_parts = (deps, library, store, embedder, models, answer_service, parser)
         app = App(settings, *opened_parts, copy(answer_library), metrics_recorder)
         stack.push_async_callback(app.close)
         yield app

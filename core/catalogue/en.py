@@ -56,6 +56,17 @@ class English(PlatformTexts):
     images_left_out = "*I looked at the first {count} of {total} pictures.*"
     images_exhausted = "I have looked at enough of your pictures for now. I can look at more in {wait}."
     attachment_unsupported = "*I cannot read the attachment, so I answered only your text.*"
+    file_unread = "*I did not read {name}: it {problem}.*"
+    file_problems: Mapping[str, str] = {
+        "too_large": "is larger than 4 MB",
+        "locked": "is protected by a password",
+        "no_text": "holds no text, such as a scan",
+        "binary": "is no text and no PDF",
+        "no_model": "takes a language model to read it",
+        "failed": "could not be fetched or read",
+    }
+    file_read_partly = "*Of {name} I read {count} of {total} lines: errors, what you ask about, both ends.*"
+    files_left_out = "*I read the first {count} of {total} files.*"
     picture = "I cannot see pictures. Please write what it shows, for example the text of the error."
     voice = "I cannot listen to voice messages. Please write your question."
     video = "I cannot watch videos. Please write your question."

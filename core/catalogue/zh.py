@@ -49,6 +49,17 @@ class Chinese(ChinesePlatformTexts, English):
     images_left_out = "*{total} 张图片中，我看了前 {count} 张。*"
     images_exhausted = "你最近发的图片太多，我暂时不能再看；请在 {wait}后再发。"
     attachment_unsupported = "*我读不了附件，以上仅根据你的文字回答。*"
+    file_unread = "*我没有读 {name}：{problem}。*"
+    file_problems: Mapping[str, str] = {
+        "too_large": "文件超过 4 MB",
+        "locked": "文件有密码保护",
+        "no_text": "文件没有文字，例如是扫描件",
+        "binary": "它既不是文本也不是 PDF",
+        "no_model": "读文件需要语言模型",
+        "failed": "文件无法取得或读取",
+    }
+    file_read_partly = "*{name} 共 {total} 行，我读了其中 {count} 行：报错、与问题相关的内容以及首尾。*"
+    files_left_out = "*{total} 个文件中，我读了前 {count} 个。*"
     picture = "我看不到图片。请把图中的内容写出来，例如报错信息的文字。"
     voice = "我听不了语音消息。请把问题写成文字。"
     video = "我看不了视频。请把问题写成文字。"

@@ -19,7 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import ClaimLost, JournalError
-from core.formatting import with_image_description
+from core.formatting import with_description
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.runtime.tasks import iter_retry_delays, uncancellable, wait_for
@@ -487,7 +487,7 @@ def get_skip_values(skip: Skip) -> dict[str, Any]:
 
 
 def _to_turns(row: ResultRow[Any]) -> tuple[Turn, Turn]:
-    text = with_image_description(row.text, row.image_description or "")
+    text = with_description(row.text, row.image_description or "")
     return Turn("user", text, row.author, row.author_id), Turn("assistant", row.reply)
 
 

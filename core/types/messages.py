@@ -59,6 +59,35 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
+class AttachedFile:
+    """A file of a question: its name, its size in bytes (0 if unknown), and what fetches its content.
+
+    `fetch` raises `ServiceError`.
+    """
+
+    name: str
+    size: int
+    fetch: Callable[[], Awaitable[bytes]]
+
+
+FileProblem = Literal["", "too_large", "locked", "no_text", "binary", "no_model", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileExcerpt:
+    """The lines of a file that matter for a question, how many they are and of how many; or why there are none.
+
+    `key_line` is the one to search for; empty where none stands out.
+    """
+
+    text: str = ""
+    key_line: str = ""
+    shown_lines: int = 0
+    total_lines: int = 0
+    problem: FileProblem = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FeedEntry:
     """Where a post comes from that is an entry of a feed. `is_too_old`: it came while the feed was not polled."""
 
@@ -215,10 +244,11 @@ class Question:
     """A message that the gate let through, with its conversation (without the question itself).
 
     `key` is its conversation, None in the terminal, where one person asks. `in_restricted_thread` is true if only some
-    members of the chat can read its thread. `image_loaders` fetch its images, `unsupported_attachments` are the kinds
-    of attachments that cannot be read. `visible_sources` may be used for its answer; None: those for everyone.
-    `persona` and `language` are those of its chat; empty: the configured persona, and the asker's language. The answer
-    ends early when `stop` is set. With `is_unprompted`, the bot answers of its own accord.
+    members of the chat can read its thread. `image_loaders` fetch its images, `files` are its other files, `attached`
+    the lines of those that matter, for whoever writes the answer; `unsupported_attachments` are the kinds of
+    attachments that cannot be read. `visible_sources` may be used for its answer; None: those for everyone. `persona`
+    and `language` are those of its chat; empty: the configured persona, and the asker's language. The answer ends early
+    when `stop` is set. With `is_unprompted`, the bot answers of its own accord.
     """
 
     text: str
@@ -229,12 +259,19 @@ class Question:
     key: ConversationKey | None = None
     in_restricted_thread: bool = False
     image_loaders: tuple[ImageLoader, ...] = ()
+    files: tuple[AttachedFile, ...] = ()
+    attached: str = ""
     unsupported_attachments: tuple[AttachmentKind, ...] = ()
     visible_sources: frozenset[str] | None = None
     persona: str = ""
     language: str = ""
     stop: asyncio.Event | None = field(default=None, compare=False, repr=False)
     is_unprompted: bool = False
+
+    @property
+    def has_attachments(self) -> bool:
+        """Return whether it is more than its text."""
+        return bool(self.image_loaders or self.files or self.unsupported_attachments)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import aiohttp
@@ -18,6 +18,8 @@ from core.answering.withholding import OutgoingFilter
 from core.settings import Settings
 from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings
+from knowledge.formats.attached import AttachedFileReader
+from knowledge.parsing.parser import ThreadParser
 from tests.support.fixtures import InMemoryLibrary, parts, settings
 from tests.support.scripted import ScriptedPeer, models
 
@@ -68,8 +70,9 @@ async def served(
     async with ScriptedPeer(**{"write": "Install it with pip [p1].", **replies}) as peer:
         chat_model = models(peer)
         await chat_model.warm_up()
+        deps = replace(parts(library, chat_model, configuration), file_reader=AttachedFileReader(ThreadParser()))
         outgoing = OutgoingFilter.open(configuration.outgoing)
-        service = AnswerService(parts(library, chat_model, configuration), outgoing=outgoing)
+        service = AnswerService(deps, outgoing=outgoing)
         live = LiveSettings(configuration)
         try:
             async with (
