@@ -23,7 +23,7 @@ _log = get_logger(__name__)
 
 MAX_FILES = 3
 MAX_FILE_BYTES = 4 * 2**20
-# Fetching and reading one file.
+# Fetching and reading, and half of what is left before the deadline at most.
 MAX_SECONDS = 10.0
 MAX_NAME_CHARS = 80
 # Of all files together.
@@ -32,10 +32,15 @@ MAX_EXCERPT_CHARS = 4000
 
 async def describe_attachments(question: Question, deps: AnswerDependencies, budget: Budget) -> ImageDescription:
     """Read a question's files, and describe its pictures; the note says which of them nobody read, and why."""
+    if not question.files:
+        return await describe_images(question, deps, budget)
     texts = messages_for(deps.prompts.language)
     files = question.files[:MAX_FILES]
     with budget.timed("files"):
-        excerpts = [await _read(file, question.text, MAX_EXCERPT_CHARS // len(files), deps) for file in files]
+        timeout_s = min(MAX_SECONDS, budget.remaining() / 2)
+        max_chars = MAX_EXCERPT_CHARS // len(files)
+        reads = (_read(file, question.text, max_chars, timeout_s, deps) for file in files)
+        excerpts = await asyncio.gather(*reads)
     notes = [_make_note(file, excerpt, texts) for file, excerpt in zip(files, excerpts, strict=True)]
     if len(question.files) > MAX_FILES:
         notes.append(texts.files_left_out.format(count=MAX_FILES, total=len(question.files)))
@@ -49,7 +54,9 @@ async def describe_attachments(question: Question, deps: AnswerDependencies, bud
     return ImageDescription(pictures.question, description, note)
 
 
-async def _read(file: AttachedFile, question: str, max_chars: int, deps: AnswerDependencies) -> FileExcerpt:
+async def _read(
+    file: AttachedFile, question: str, max_chars: int, timeout_s: float, deps: AnswerDependencies
+) -> FileExcerpt:
     if file.size > MAX_FILE_BYTES:
         return FileExcerpt(problem="too_large")
     if deps.model is None:
@@ -57,7 +64,7 @@ async def _read(file: AttachedFile, question: str, max_chars: int, deps: AnswerD
     if deps.file_reader is None:
         return FileExcerpt(problem="failed")
     try:
-        async with asyncio.timeout(MAX_SECONDS):
+        async with asyncio.timeout(timeout_s):
             return await deps.file_reader.read(file.name, await file.fetch(), question, max_chars)
     except (ServiceError, TimeoutError) as error:
         # The names of files and their addresses are the asker's.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -109,6 +110,18 @@ async def test_what_was_not_read_is_told_and_the_words_are_answered(
         assert "example.org" not in shown
         assert shown.startswith("Install the package") == bool(text)
         assert sink.replies[0].image_description == ""
+
+
+async def test_files_that_never_come_delay_the_answer_once(peer: ScriptedPeer, time_lapse: None) -> None:
+    async def hang() -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    files = tuple(AttachedFile(f"{number}.log", 0, hang) for number in range(3))
+    sink = await ask(Question("How do I install it?", files=files), peer)
+    reply = sink.replies[0]
+    assert reply.text.count(ENGLISH.file_problems["failed"]) == 3
+    assert reply.text.startswith("Install the package")
 
 
 async def test_only_some_files_are_read(peer: ScriptedPeer) -> None:
