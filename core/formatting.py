@@ -27,7 +27,7 @@ _MARKUP = re.compile(r"([\\`*_\[\]<~|&])")
 # In running text a number in brackets is a citation, and what follows an @ may be somebody.
 _CITATION_OR_MENTION = re.compile(r"\[(?=\d)|@(?=\S)")
 _UNSAFE_URL_CHARS = re.compile(r"[\x00-\x20\x7f<>\\`]")
-DESCRIPTION_HEADER = "The attached picture shows:"
+DESCRIPTION_HEADER = "What is attached says:"
 INDEFINITELY = "until /resume"
 
 # The value of a limit that a command switched off.
@@ -154,8 +154,8 @@ def pluralize(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else f'{noun}s'}"
 
 
-def with_image_description(text: str, description: str) -> str:
-    """Return a message's text with the description of its images, quoted line by line."""
+def with_description(text: str, description: str) -> str:
+    """Return a message's text with what its attachments say, quoted line by line."""
     if not description:
         return text
     quoted_lines = "\n".join(f"> {line}" for line in description.splitlines())

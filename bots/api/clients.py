@@ -26,7 +26,17 @@ class ClientAnswers:
     async def find_visible_sources(self, client: str) -> frozenset[str] | None:
         """Return the sources that a client may see; None while all are for everyone. Raises `StoreError`."""
         await self._live.load()
-        return self._permissions.visible_sources(_make_message(client, ""))
+        return self._permissions.visible_sources(self.make_message(client, ""))
+
+    @staticmethod
+    def make_message(client: str, text: str) -> Message:
+        """Return a question as a message of the chat that stands for a client."""
+        key = ConversationKey(API_PLATFORM, client)
+        return Message(uuid.uuid4().hex, key, client, client, text, datetime.now(UTC), addressed=True)
+
+    def find_visible_labels(self, message: Message) -> frozenset[str]:
+        """Return the labels of the sources that may be told of in the reply to a message."""
+        return self._permissions.visible_labels(message)
 
     @asynccontextmanager
     async def join(
@@ -37,8 +47,8 @@ class ClientAnswers:
         Raises `TooManyAnswers`, `StoreError`.
         """
         await self._live.load()
-        message = _make_message(client, question.text)
-        visible_labels = self._permissions.visible_labels(message)
+        message = self.make_message(client, question.text)
+        visible_labels = self.find_visible_labels(message)
 
         async def may_tell() -> bool:
             await self._live.load()
@@ -51,13 +61,8 @@ class ClientAnswers:
             author=client,
             author_id=client,
             key=message.key,
+            files=question.files,
             visible_sources=self._permissions.visible_sources(message),
         )
         async with self._running.join((client, request_key), asked, may_tell) as joined:
             yield joined
-
-
-def _make_message(client: str, text: str) -> Message:
-    """Return a question as a message of the chat that stands for a client."""
-    key = ConversationKey(API_PLATFORM, client)
-    return Message(uuid.uuid4().hex, key, client, client, text, datetime.now(UTC), addressed=True)

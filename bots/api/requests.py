@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -10,11 +11,12 @@ from typing import Any
 
 from core.errors import UsageError
 from core.formatting import replace_lone_surrogates
-from core.types import MessageRole, Turn
+from core.types import AttachedFile, MessageRole, Turn
 
 MAX_TURNS = 40
 MAX_QUESTION_CHARS = 20_000
 MAX_TITLE_WORDS = 6
+MAX_NAME_CHARS = 200
 # What a client asks for on its own: a title for the chat, tags, further questions. It wants JSON with one key.
 _TASK = re.compile(r"\s*###\s*Task:")
 _TASK_KEY = re.compile(r'\{\s*"(\w{1,40})"\s*:\s*(\[|")')
@@ -59,6 +61,35 @@ def read_text(values: Mapping[str, Any], name: str) -> str:
     if not isinstance(text, str) or not text.strip():
         raise InvalidRequest(name, f"{name} has to be a text")
     return _limit(replace_lone_surrogates(text.strip()), name)
+
+
+def read_files(values: Mapping[str, Any]) -> tuple[AttachedFile, ...]:
+    """Return the files of a question: each has a `name`, and its `text` or its `data` in base64.
+
+    Raises `InvalidRequest`.
+    """
+    files = values.get("files", [])
+    if not isinstance(files, list):
+        raise InvalidRequest("files", "files has to be a list")
+    return tuple(_read_file(file) for file in files)
+
+
+def _read_file(file: object) -> AttachedFile:
+    values = file if isinstance(file, dict) else {}
+    name = values.get("name")
+    text = values.get("text")
+    data = values.get("data")
+    if not isinstance(name, str) or isinstance(text, str) == isinstance(data, str):
+        raise InvalidRequest("files", "each file has a name, and either its text, or its data in base64")
+    try:
+        content = text.encode() if isinstance(text, str) else base64.b64decode(str(data), validate=True)
+    except ValueError as error:
+        raise InvalidRequest("files", "the data of a file has to be base64") from error
+
+    async def fetch() -> bytes:
+        return content
+
+    return AttachedFile(name[:MAX_NAME_CHARS], len(content), fetch)
 
 
 def read_chat_request(body: Mapping[str, Any]) -> ChatRequest:

@@ -17,9 +17,10 @@ from bots.api.clients import ClientAnswers
 from bots.api.completions import Completion, finish_reason, to_markdown, to_usage
 from bots.api.mcp.endpoint import McpEndpoint, open_endpoint
 from bots.api.mcp.knowledge import Knowledge
+from bots.api.page.ratings import VisitorRatings
 from bots.api.page.server import PageServer
 from bots.api.rejections import Rejected, to_rejection
-from bots.api.requests import InvalidRequest, answer_task, read_chat_request, read_json, read_text
+from bots.api.requests import InvalidRequest, answer_task, read_chat_request, read_files, read_json, read_text
 from bots.api.running import RunningAnswer, RunningAnswers
 from bots.api.streaming import CORS_HEADERS, STREAM_HEADERS, read_body, send, stream_text, wait_for_reply
 from bots.common.reply_json import reply_as_json
@@ -31,6 +32,7 @@ from core.observability.logs import get_logger
 from core.ports import AnswerFunction
 from core.settings import ApiSettings
 from core.settings.base import API_PLATFORM, PAGE_CLIENT
+from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings
 from core.types import Question, Reply
 
@@ -55,10 +57,13 @@ async def serve_api(
     answer: AnswerFunction,
     get_deps: Callable[[], AnswerDependencies],
     max_running: int,
+    *,
+    journal: Journal | None = None,
 ) -> AsyncIterator[int]:
     """Serve inside the block, which receives the port. At most `max_running` answers are written at the same time.
 
-    `get_deps` returns those of answers, for searches.
+    `get_deps` returns those of answers, for searches. The `journal` keeps what visitors rate; without one they rate
+    nothing.
 
     Raises `UsageError` for an address that cannot be listened on, and for a token that is too short.
     """
@@ -69,7 +74,8 @@ async def serve_api(
     answers = ClientAnswers(live, RunningAnswers(answer, max_running))
     # Visitors, whom nobody knows, take no places from the clients.
     page_answers = ClientAnswers(live, RunningAnswers(answer, max(1, max_running // 2)))
-    page = PageServer(settings.page, page_answers) if settings.page.enabled else None
+    ratings = VisitorRatings(journal, page_answers) if journal and live.settings.feedback.thumbs else None
+    page = PageServer(settings.page, page_answers, ratings) if settings.page.enabled else None
     async with (
         open_endpoint(partial(_open_knowledge, answers, get_deps)) as mcp_endpoint,
         serve_application(
@@ -205,8 +211,9 @@ class ApiServer:
 
     async def _ask(self, request: web.Request) -> web.Response:
         body = await read_body(request)
-        text = read_text(read_json(body), "question")
-        reply = await self._wait_for_reply(request, body, Question(text))
+        values = read_json(body)
+        text = read_text(values, "question")
+        reply = await self._wait_for_reply(request, body, Question(text, files=read_files(values)))
         words = make_filter(self._live.settings.outgoing, API_PLATFORM)
         return web.json_response(await asyncio.to_thread(reply_as_json, text, reply, words))
 

@@ -40,7 +40,7 @@ from core.messaging.commands.answer_commands import explain_command
 from core.messaging.policy.command_table import forget_text, is_ask_command
 from core.observability.logs import get_logger, make_redactor
 from core.observability.metrics import ProcessingOutcome
-from core.ports import AnswerFunction, Sink, SourceRefresher
+from core.ports import AnswerFunction, Library, Sink, SourceRefresher
 from core.runtime.tasks import task_group
 from core.settings import HandoffSettings, Settings
 from core.settings.loader import get_secret_values
@@ -118,11 +118,14 @@ class Conversation:
         out: Console,
         make_source_refresher: Callable[[Database], SourceRefresher] | None = None,
         read_line: Callable[[], Awaitable[str | None]] = _read_nothing,
+        *,
+        library: Library | None = None,
     ) -> None:
         self._settings = _to_terminal_settings(settings)
         self._answer = answer
         self._out = out
         self._make_source_refresher = make_source_refresher
+        self._library = library
         self._redact = make_redactor(get_secret_values(settings))
         self._outcomes = OutcomePrinter(out)
         self._stack = AsyncExitStack()
@@ -180,6 +183,7 @@ class Conversation:
             make_live_settings(self._settings, deployment_journal.database),
             deployment_journal,
             refresher=self._make_source_refresher(deployment_journal.database) if self._make_source_refresher else None,
+            library=self._library,
             extra_handlers={"forget": self._forget, "why": self._explain},
         )
         self._context = dispatcher.context
@@ -238,7 +242,12 @@ async def chat(settings: Settings, *, is_trial: bool = False) -> int:
         await read_first(app, is_trial=is_trial)
         filling = tasks.create_task(_fill(app))
         async with Conversation(
-            settings, app.answer, out, app.make_refresh_scheduler, partial(_read_line, out, filling)
+            settings,
+            app.answer,
+            out,
+            app.make_refresh_scheduler,
+            partial(_read_line, out, filling),
+            library=app.shared_library,
         ) as conversation:
 
             async def receive(message: Message) -> None:

@@ -18,9 +18,13 @@ def get_kind(media_type: str) -> AttachmentKind:
     return kinds.get(media_type.partition("/")[0], "file")
 
 
-def select_pictures(attachments: tuple[Attachment, ...]) -> tuple[Attachment, ...]:
-    """Return the pictures among attachments: "what does this mean?" is about those of the message replied to."""
-    return tuple(attachment for attachment in attachments if attachment.kind == "picture")
+# What is fetched when a question is about it.
+READABLE_KINDS: tuple[AttachmentKind, ...] = ("picture", "file")
+
+
+def select_readable(attachments: tuple[Attachment, ...]) -> tuple[Attachment, ...]:
+    """Return what can be read of attachments: "what does this mean?" is about those of the message replied to."""
+    return tuple(attachment for attachment in attachments if attachment.kind in READABLE_KINDS)
 
 
 def check_file_url(url: str, api_url: str, official_api_url: str, is_official_host: Callable[[str], bool]) -> str:

@@ -22,12 +22,13 @@ from core.ports import Adapter, MessageHandler
 from core.runtime.clock import ClockWatch
 from core.runtime.timers import run_periodically
 from core.settings import AlertsSettings, Settings
+from core.settings.audience import Asker
 from core.settings.loader import get_secret_values
 from core.storage.activity import ActivityRepository
 from core.storage.engine import Database
 from core.storage.overrides import LiveSettings
 from core.storage.usage import UsageRepository
-from core.types import NETWORK_PLATFORM, Origin, PlatformName, Question, SourceState
+from core.types import NETWORK_PLATFORM, MessagePurpose, Origin, PlatformName, Question, SourceState
 
 _log = get_logger(__name__)
 
@@ -202,36 +203,35 @@ class AlertSender:
                 _log.warning("alert.raised", problem=key)
             text = texts.alert.format(problem=redact(problem))
             untold_chats = [chat for chat in self._get_chats(key) if chat not in self._told[key]]
-            self._told[key] |= await self._post(untold_chats, f"{key} {now:%Y-%m-%d}", text, now)
+            self._told[key] |= await self.post(untold_chats, f"{key} {now:%Y-%m-%d}", text, now)
         for key in [key for key in self.active if key not in problems]:
             _log.info("alert.resolved", problem=key)
             text = texts.alert_over.format(problem=redact(self.active[key]))
             told_chats = self._told.pop(key, set())
             chats = [chat for chat in self._get_chats(key) if chat in told_chats]
-            await self._post(chats, f"{key} {now:%Y-%m-%d} over", text, now)
+            await self.post(chats, f"{key} {now:%Y-%m-%d} over", text, now)
         self.active = dict(problems)
 
     def _get_chats(self, key: str) -> Sequence[str]:
         """Return the chats that may be told of a problem: of a source those alone that may see it."""
         kind, _, source = key.partition(" ")
         chats = self.live.settings.alerts.chats
-        # Those in force: a source may have been closed since the start.
-        audiences = self.live.audiences
-        if kind != "source" or not audiences.by_source.get(source):
+        if kind != "source" or not self.live.audiences.by_source.get(source):
             return chats
-        owners = self.live.settings.administration.owners
-        visible_chats = []
-        for chat_name in chats:
-            chat = PlatformName.parse(chat_name)
-            # What is posted to an owner's id is private. Over HTTP a chat of that name may be anybody's.
-            is_private = chat_name in owners and chat.platform != NETWORK_PLATFORM
-            role: UserRole = "owner" if is_private else "everyone"
-            asker = audiences.make_asker(chat.platform, chat.id, is_private=is_private, role=role)
-            if source in audiences.visible_sources(asker):
-                visible_chats.append(chat_name)
-        return visible_chats
+        return [chat for chat in chats if source in self.live.audiences.visible_sources(self.make_asker(chat))]
 
-    async def _post(self, chats: Sequence[str], reason: str, text: str, now: datetime) -> set[str]:
+    def make_asker(self, chat_name: str) -> Asker:
+        """Return who reads what is posted to a chat, by the audiences in force."""
+        chat = PlatformName.parse(chat_name)
+        # What is posted to an owner's id is private. Over HTTP a chat of that name may be anybody's.
+        owners = self.live.settings.administration.owners
+        is_private = chat_name in owners and chat.platform != NETWORK_PLATFORM
+        role: UserRole = "owner" if is_private else "everyone"
+        return self.live.audiences.make_asker(chat.platform, chat.id, is_private=is_private, role=role)
+
+    async def post(
+        self, chats: Sequence[str], reason: str, text: str, now: datetime, purpose: MessagePurpose = "alert"
+    ) -> set[str]:
         """Post a text once for a reason: the journal refuses a message with a known id. Return the chats that have it.
 
         A platform that is not open yet holds up no others.
@@ -246,7 +246,7 @@ class AlertSender:
                 continue
             await opening
             message = make_post(adapter, chat_name, message_id)
-            await self.handler_for(adapter)(replace(message, text=text, sent_at=now, origin=Origin(purpose="alert")))
+            await self.handler_for(adapter)(replace(message, text=text, sent_at=now, origin=Origin(purpose=purpose)))
             told_chats.add(chat_name)
         return told_chats
 

@@ -23,5 +23,6 @@ async def open_api(settings: Settings, daemon: Daemon) -> AsyncIterator[None]:
         return
     from bots.api.server import serve_api
 
-    async with serve_api(settings.api, daemon.live, daemon.answer, daemon.app.get_deps, settings.run.workers):
+    parts = (daemon.live, daemon.answer, daemon.app.get_deps, settings.run.workers)
+    async with serve_api(settings.api, *parts, journal=daemon.journal):
         yield

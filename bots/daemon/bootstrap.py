@@ -37,6 +37,7 @@ from core.settings.audience import Audiences
 from core.settings.loader import get_secret_values
 from core.types import Question, Reply
 from knowledge.embedding import open_embedder
+from knowledge.formats.attached import AttachedFileReader
 from knowledge.ingestion.refresh import (
     RefreshContext,
     RefreshResult,
@@ -57,6 +58,7 @@ from knowledge.stores import NOTHING_INGESTED, open_store
 if TYPE_CHECKING:
     from bots.daemon.alerts import Alerts
     from bots.daemon.feeds import FeedFollower
+    from bots.daemon.gap_report import GapReporter
     from bots.daemon.monitor import Monitor
     from bots.daemon.sharing import Sharing
     from core.messaging.commands.context import CommandHandler, SettingsLoader
@@ -268,14 +270,19 @@ async def open_app(
         live = live or (make_live_settings(settings, database) if database else None)
         answer_library = OverriddenLibrary(library, live.overrides, settings) if live else library
         deps = await _make_deps(settings, answer_library, reranker, model, stack)
-        deps = replace(deps, head_starts=HeadStartPolicy(settings.context, metrics_recorder))
+        pool = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))
+        parser = parser or pool
+        deps = replace(
+            deps,
+            head_starts=HeadStartPolicy(settings.context, metrics_recorder),
+            file_reader=AttachedFileReader(parser),
+        )
         outgoing = OutgoingFilter.open(settings.outgoing)
         stack.push_async_callback(outgoing.close)
         answer_service = _make_answer_service(deps, store, database if with_answers else None, live)
         answer_service = replace(answer_service, outgoing=outgoing)
         tune_interpreter()
-        pool = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))
-        opened_parts = (deps, library, store, embedder, models, answer_service, parser or pool)
+        opened_parts = (deps, library, store, embedder, models, answer_service, parser)
         app = App(settings, *opened_parts, copy(answer_library), metrics_recorder)
         stack.push_async_callback(app.close)
         yield app
@@ -477,6 +484,7 @@ class Daemon:
     refresh_scheduler: RefreshScheduler
     monitor: Monitor
     alerts: Alerts
+    gap_reporter: GapReporter
     live: LiveSettings
     answer: AnswerFunction
     # None where this is the only daemon.
@@ -496,7 +504,9 @@ async def open_daemon(
     from bots.daemon.adapters import make_adapters, start_opening
     from bots.daemon.alerts import make_alerts
     from bots.daemon.feeds import make_feed_followers
+    from bots.daemon.gap_report import GapReporter
     from bots.daemon.sharing import join_daemons, share_work
+    from core.storage.reports import ReportRepository
 
     recorder = monitor.metrics_recorder
     journal = await open_daemon_journal(settings, stack, recorder, dry_run=dry_run)
@@ -530,7 +540,8 @@ async def open_daemon(
     stack.push_async_callback(inbox.drain, 0)
     monitor.attach(platform_adapters, inbox, scheduler, app.models)
     alerts = make_alerts(live, journal.database, monitor, inbox.handler_for, startup_task.result())
-    parts = (app, alerts.sender.adapters, feed_followers, inbox, journal, scheduler, monitor, alerts)
+    gap_reporter = GapReporter(alerts.sender, ReportRepository(journal.database), library)
+    parts = (app, alerts.sender.adapters, feed_followers, inbox, journal, scheduler, monitor, alerts, gap_reporter)
     return Daemon(*parts, live, answer, sharing)
 
 

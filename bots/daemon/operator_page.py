@@ -37,6 +37,7 @@ async def open_operator_page(settings: Settings, daemon: Daemon) -> AsyncIterato
             daemon.live,
             daemon.journal.database,
             daemon.refresh_scheduler,
+            daemon.app.shared_library,
             log_buffer,
             secrets=secrets,
             find_problems=partial(find_problems, daemon.monitor, daemon.alerts.rules.at_once()),

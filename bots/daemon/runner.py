@@ -94,6 +94,7 @@ async def _serve(
         )
         await stack.enter_async_context(run_periodically(CLOCK_MINUTES, daemon.monitor.clock.look))
         await stack.enter_async_context(daemon.alerts.run())
+        await stack.enter_async_context(daemon.gap_reporter.run())
         await stack.enter_async_context(run_periodically(SWEEP_MINUTES, inbox.drafts.sweep))
         errors: list[Exception] = []
         adapters_by_platform = [list(group) for _, group in groupby(sorted(adapters, key=_get_platform), _get_platform)]

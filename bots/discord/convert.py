@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bots.common.attachments import check_file_url, get_kind, select_pictures
+from bots.common.attachments import READABLE_KINDS, check_file_url, get_kind, select_readable
 from bots.common.events import IgnoredEvent
 from bots.common.visible_text import join_paragraphs
 from bots.discord.application_commands import format_options, is_server_admin
@@ -65,7 +65,7 @@ def _to_attachment(file: Json, event: Json) -> Attachment:
     kind = get_kind(str(file.get("content_type") or "").split(";")[0])
     size = int(file.get("size") or 0)
     reference = {"channel": str(event.get("channel_id") or ""), "message": str(event["id"]), "id": str(file["id"])}
-    return Attachment(kind, str(file.get("filename") or ""), size, reference if kind == "picture" else {})
+    return Attachment(kind, str(file.get("filename") or ""), size, reference if kind in READABLE_KINDS else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def to_message(
         ),
         bot=me.id,
         reference={"channel": location.channel, "message": str(event["id"])},
-        attachments=get_attachments(event) or select_pictures(get_attachments(replied_message)),
+        attachments=get_attachments(event) or select_readable(get_attachments(replied_message)),
         is_edit=edited,
         is_forwarded=bool(get_snapshots(event)),
         quotes_bot=is_reply_to_bot,

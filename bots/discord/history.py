@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from bots.common.attachments import select_pictures
+from bots.common.attachments import select_readable
 from bots.common.caches import BoundedDict
 from bots.common.connection import RetryLater, TokenRefused, Unreachable
 from bots.common.events import IgnoredEvent, record_ignored
@@ -292,7 +292,7 @@ class EventReader:
             _log.debug("discord.thread_start_not_read", thread=location.thread, error=str(error))
             return message
         reader = Reader(self._channel_state.me.id, names=self._channel_state.names)
-        pictures = select_pictures(get_attachments(start))
+        pictures = select_readable(get_attachments(start))
         return replace(
             message,
             quoted=reader.get_visible_text(start),

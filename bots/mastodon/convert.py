@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
-from bots.common.attachments import select_pictures
+from bots.common.attachments import select_readable
 from bots.common.events import IgnoredEvent
 from bots.mastodon.client import Identity
 from bots.mastodon.visible_text import BOT_MENTION, get_text
@@ -68,7 +68,7 @@ def to_message(status: Json, above: Sequence[Json], me: Identity, max_answers: i
         bot=me.id,
         reference=_make_reference(status),
         attachments=get_attachments(status)
-        or (select_pictures(get_attachments(quoted_status)) if quoted_status else ()),
+        or (select_readable(get_attachments(quoted_status)) if quoted_status else ()),
         is_post=False,
         thread_state=ThreadState(
             is_restricted=visibility not in PUBLIC_VISIBILITIES,

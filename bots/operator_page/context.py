@@ -16,7 +16,7 @@ from bots.operator_page.sessions import Session
 from core.formatting import replace_lone_surrogates, strip_control_characters
 from core.messaging.policy.permissions import Permissions
 from core.observability.logs import LogBuffer
-from core.ports import SourceRefresher
+from core.ports import Library, SourceRefresher
 from core.settings import Settings
 from core.storage.engine import Database
 from core.storage.lessons import TaughtAnswerRepository
@@ -46,6 +46,7 @@ class PageContext:
     permissions: Permissions
     audit: Audit
     source_refresher: SourceRefresher
+    library: Library
     log_buffer: LogBuffer
     find_problems: FindProblems
     closing: asyncio.Event = field(default_factory=asyncio.Event)
@@ -61,6 +62,7 @@ def make_context(
     live: LiveSettings,
     database: Database,
     source_refresher: SourceRefresher,
+    library: Library,
     log_buffer: LogBuffer,
     *,
     secrets: Sequence[str] = (),
@@ -76,6 +78,7 @@ def make_context(
         Permissions(live),
         Audit(database, lambda: live.settings.administration.audit_days),
         source_refresher,
+        library,
         log_buffer,
         find_problems,
     )

@@ -60,11 +60,13 @@ class PageRenderer:
         """Return an answer as HTML; `[n]` leads to the citation's place on the page."""
         return Html(_AnswerRenderer(citations, self._redact).render(markdown))
 
+    def clean(self, text: str) -> str:
+        """Return a text as it may be shown: without secrets, and characters that deceive."""
+        return self._redact(strip_control_characters(replace_lone_surrogates(text)))
+
     def _clean(self, value: Any) -> Any:
         """Return a text as it may be shown; all other values as they are, and markup that was made here."""
-        if not isinstance(value, str) or hasattr(value, "__html__"):
-            return value
-        return self._redact(strip_control_characters(replace_lone_surrogates(value)))
+        return value if not isinstance(value, str) or hasattr(value, "__html__") else self.clean(value)
 
 
 def _make_environment(clean: Callable[[Any], Any]) -> Environment:

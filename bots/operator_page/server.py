@@ -26,6 +26,7 @@ from bots.operator_page.live_log import show_log, stream_log
 from bots.operator_page.sessions import COOKIE, Sessions, TooManyAttempts
 from bots.operator_page.teaching import review_answer, show_taught, show_teach_form, teach
 from bots.operator_page.views import (
+    download_patch,
     show_feedback,
     show_question,
     show_questions,
@@ -98,6 +99,7 @@ def _add_routes(application: web.Application, sessions: Sessions) -> None:
         "/": show_questions,
         r"/questions/{number:\d{1,9}}": show_question,
         "/unanswered": show_unanswered,
+        "/unanswered/patch": download_patch,
         r"/questions/{number:\d{1,9}}/teach": show_teach_form,
         "/taught": show_taught,
         "/sources": show_sources,

@@ -14,9 +14,10 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from bots.operator_page.context import CHAT_TITLES, clean_input, get_context, get_days, get_number, name_chat, show
+from bots.operator_page.gap_patch import make_patch
 from bots.operator_page.waterfall import get_total_ms, to_rows
 from core.formatting import today
-from core.language.topics import Topic, group_by_topic
+from core.messaging.gaps import MAX_QUESTIONS, GapReport, find_gaps
 from core.settings import LiveSource
 from core.storage.details import WEAK_ANSWERS
 from core.storage.reports import (
@@ -32,12 +33,11 @@ from core.types import DOWN, UP, Citation
 from core.types.replies import MAX_EXCERPT_CHARS, Trace
 
 PAGE_SIZE = 50
-MAX_UNANSWERED = 500
 MAX_RATINGS = 100
 MAX_CHATS = 20
 MAX_FILTER_CHARS = 200
 DAY_CHOICES = (1, 7, 30, 90)
-PLATFORMS = ("telegram", "discord", "slack", "mastodon", "github", "gitlab", "http", "terminal")
+PLATFORMS = ("telegram", "discord", "slack", "mastodon", "github", "gitlab", "http", "api", "terminal")
 
 
 async def show_questions(request: web.Request) -> web.StreamResponse:
@@ -141,27 +141,36 @@ def _to_citations(report: QuestionReport, passages: Sequence[Mapping[str, Any]])
 
 
 async def show_unanswered(request: web.Request) -> web.StreamResponse:
-    """Group the questions without an answer by topic, the largest first."""
+    """Show the questions without a good answer by meaning, the most frequent first, then those that stopped."""
     days = get_days(request, 30)
-    since = datetime.now(UTC) - timedelta(days=days)
-    question_filter = QuestionFilter(since, "unanswered")
-    questions = await get_context(request).reports.list_questions(question_filter, MAX_UNANSWERED)
-    readable_questions = [question for question in questions if question.text.strip()]
-    topics = await asyncio.to_thread(group_by_topic, [question.text for question in readable_questions])
+    report = await _find_gaps(request, days)
+    open_gaps = report.open_gaps
     values = {
-        "topics": [_to_group(topic, readable_questions) for topic in topics],
-        "question_count": len(readable_questions),
+        "gaps": [(gap, Counter(_to_reason(question) for question in gap.questions)) for gap in open_gaps],
+        "stopped": [gap for gap in report.gaps if not gap.is_open],
+        "question_count": sum(len(gap.questions) for gap in open_gaps),
         "days": days,
         "day_choices": DAY_CHOICES,
-        "is_cut": len(questions) == MAX_UNANSWERED,
+        "is_cut": report.is_cut,
+        "max_questions": MAX_QUESTIONS,
     }
     return show(request, "unanswered.html", values)
 
 
-def _to_group(topic: Topic, questions: Sequence[ListedQuestion]) -> Mapping[str, Any]:
-    members = [questions[index] for index in topic.members]
-    reasons = Counter(_to_reason(question) for question in members)
-    return {"words": topic.words, "typical": questions[topic.typical], "members": members, "reasons": reasons}
+async def download_patch(request: web.Request) -> web.StreamResponse:
+    """Send a patch of the FAQ file, or a Markdown file, with a place for the answer to each of these questions."""
+    context = get_context(request)
+    days = get_days(request, 30)
+    report = await _find_gaps(request, days)
+    name, text = await asyncio.to_thread(make_patch, report.open_gaps, context.settings, days, context.renderer.clean)
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return web.Response(text=text, content_type="text/plain", headers=headers)
+
+
+async def _find_gaps(request: web.Request, days: int) -> GapReport:
+    context = get_context(request)
+    period = timedelta(days=days)
+    return await find_gaps(context.reports, context.library, QuestionFilter(datetime.now(UTC) - period), period)
 
 
 def _to_reason(question: ListedQuestion) -> str:

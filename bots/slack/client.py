@@ -261,12 +261,17 @@ class SlackClient:
 
     async def download_file(self, file_id: str, max_bytes: int) -> bytes:
         """Return a file (scope files:read). Raises `PlatformError` for one of more than `max_bytes` bytes."""
-        file_info = (await _call(self.web.files_info(file=file_id), "files.info")).get("file")
-        url = get_file_url(file_info, self.web.base_url) if isinstance(file_info, dict) else ""
+        found = (await _call(self.web.files_info(file=file_id), "files.info")).get("file")
+        file_info = found if isinstance(found, dict) else {}
+        url = get_file_url(file_info, self.web.base_url)
         if not url:
             raise PlatformError("the file is gone, or not on Slack's servers")
         headers = {"Authorization": f"Bearer {self.web.token}"}
-        return await download(self.session, url, max_bytes, headers)
+        content = await download(self.session, url, max_bytes, headers)
+        is_page = content[:64].lstrip().lower().startswith(b"<!doctype html")
+        if is_page and file_info.get("mimetype") != "text/html":
+            raise PlatformError("Slack shows a page to log in: the app lacks the scope files:read")
+        return content
 
     async def is_admin(self, user_id: str) -> bool:
         """Return whether somebody is an administrator or owner of the workspace (scope users:read)."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from bots.common.attachments import select_pictures
+from bots.common.attachments import select_readable
 from bots.common.caches import BoundedDict
 from bots.common.events import MessageDeletion
 from bots.common.visible_text import join_paragraphs
@@ -79,7 +79,7 @@ class ThreadCache:
         thread_ts = message.key.thread
         carried_text = message.quoted[: QUOTED_CHARS // 2]
         self._texts[channel, message.id] = join_paragraphs(message.text, carried_text)[:QUOTED_CHARS]
-        if pictures := select_pictures(message.attachments):
+        if pictures := select_readable(message.attachments):
             self._pictures[channel, message.id] = pictures
         if message.private or not message.reply_to or await self._is_bot_thread(message.key):
             return message
@@ -90,7 +90,7 @@ class ThreadCache:
         if message.addressed and (messages := await self._read(message)):
             quotes_bot = messages[0].is_own
             quoted_text = _quote([item.text for item in messages], QUOTED_CHARS - len(carried_text))
-            pictures = select_pictures(messages[0].attachments)
+            pictures = select_readable(messages[0].attachments)
         quoted_text = join_paragraphs(quoted_text[: QUOTED_CHARS - len(carried_text)], carried_text)
         return replace(message, quoted=quoted_text, quotes_bot=quotes_bot, attachments=message.attachments or pictures)
 

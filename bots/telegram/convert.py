@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from bots.common.attachments import PICTURE_TYPES, select_pictures
+from bots.common.attachments import PICTURE_TYPES, select_readable
 from bots.common.events import IgnoredEvent
 from bots.telegram.visible_text import (
     get_quoted_text,
@@ -43,7 +43,7 @@ _COMMAND_NAMES = frozenset(command.name for command in commands.COMMANDS)
 
 
 def get_attachments(event: TelegramMessage) -> tuple[Attachment, ...]:
-    """Return the attachments of a message. `reference` holds the `file_id` of a picture."""
+    """Return the attachments of a message. `reference` holds the `file_id` of a picture or another file."""
     if event.photo:
         # The largest size that is small enough.
         sizes = [photo for photo in event.photo if (photo.file_size or 0) <= MAX_BYTES] or event.photo[:1]
@@ -57,9 +57,10 @@ def get_attachments(event: TelegramMessage) -> tuple[Attachment, ...]:
     if event.document is not None:
         name = event.document.file_name or ""
         size = event.document.file_size or 0
+        reference = {"file_id": event.document.file_id}
         if event.document.mime_type in PICTURE_TYPES:
-            return (Attachment("picture", name, size, {"file_id": event.document.file_id}),)
-        return (Attachment("file", name, size),)
+            return (Attachment("picture", name, size, reference),)
+        return (Attachment("file", name, size, reference),)
     return ()
 
 
@@ -208,7 +209,7 @@ def _build_message(event: TelegramMessage, content: _ParsedText, me: Identity, *
             **({ALBUM_KEY: event.media_group_id} if event.media_group_id else {}),
         },
         attachments=get_attachments(event)
-        or (select_pictures(get_attachments(replied_message)) if replied_message is not None else ()),
+        or (select_readable(get_attachments(replied_message)) if replied_message is not None else ()),
         is_edit=edited,
         is_forwarded=_is_forwarded(event),
         quotes_bot=is_reply_to_bot,

@@ -70,7 +70,7 @@ async def answer_with_cache(
     When the cache fails, or the lookup takes longer than the share `look_up` of the budget, the error is logged and the
     answer is made without the cache.
     """
-    if question.image_loaders or question.unsupported_attachments or not is_self_contained(question):
+    if question.has_attachments or not is_self_contained(question):
         return await make_answer(question, sink, budget)
     has_history = bool(get_author_turns(question.history, question.author_id))
     cache_key = _make_cache_key(question, with_canonical_form=not has_history)

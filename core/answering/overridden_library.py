@@ -75,6 +75,10 @@ class OverriddenLibrary:
         """Return how close each text is to the query."""
         return await self._library.similarity(query, texts)
 
+    async def group(self, texts: Sequence[str]) -> Sequence[Sequence[int]]:
+        """Return the groups of the wrapped library."""
+        return await self._library.group(texts)
+
     def languages(self) -> Mapping[str, Sequence[str]]:
         """Return the languages of the agents whose sources are not all off."""
         return {name: codes for name, codes in self._library.languages().items() if not self._is_disabled(name)}

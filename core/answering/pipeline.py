@@ -11,12 +11,12 @@ from dataclasses import replace
 
 from core.answering.agents.code_check import mark_unknown_names
 from core.answering.agents.conversation import strip_old_marks, validate_question
+from core.answering.agents.files import describe_attachments
 from core.answering.agents.history_selection import HistorySelector
 from core.answering.agents.look_back import get_known_text, look_back, verify_citations
 from core.answering.agents.quoting import say_nothing_found
 from core.answering.agents.reranker import select_evidence
 from core.answering.agents.summarizer import wait_for_open, write_answer
-from core.answering.agents.vision import describe_images
 from core.answering.context import AnswerDependencies, AnswerInputs, RetrievalResult
 from core.answering.head_start import HeadStart
 from core.answering.strategies import router
@@ -47,9 +47,9 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
             opening = tasks.create_task(sink.open())
             async with ends_when(question.stop):
                 # 1 look
-                image_description = await describe_images(question, deps, budget)
+                attached = await describe_attachments(question, deps, budget)
                 # 2 understand, 3 gather, 4 select
-                inputs = await _prepare(image_description.question, deps, budget, tasks)
+                inputs = await _prepare(attached.question, deps, budget, tasks)
                 await wait_for_open(opening, budget)
             # 5 write
             draft = await write_answer(inputs, sink, deps, budget)
@@ -59,7 +59,7 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
     if draft.is_extractive:
         cited_answer = resolve_markers(draft.text, retrieval.passages)
     else:
-        known = get_known_text(image_description.question, deps.settings)
+        known = get_known_text(attached.question, deps.settings)
         was_stopped = budget.degrade_reasons.get("write") == "stopped"
         # 6 cite
         show = None if was_stopped else sink.update
@@ -72,15 +72,15 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
     if cited_answer.finds_nothing and not cited_answer.text:
         cited_answer = replace(cited_answer, text=say_nothing_found(deps))
     trace = retrieval.to_trace(budget, cited_answer.dropped_count, cited_answer.moved_count)
-    reply_text = image_description.with_note(cited_answer.text)
-    images = image_description.description
+    reply_text = attached.with_note(cited_answer.text)
+    description = attached.description
     reply = Reply(
         reply_text,
         cited_answer.citations,
         retrieval.passages,
         draft.is_extractive,
         trace,
-        images,
+        description,
         failure=draft.failure,
         nearest_pages=draft.nearest_pages,
         found_nothing=cited_answer.finds_nothing,

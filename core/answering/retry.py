@@ -59,6 +59,10 @@ class ExcludingLibrary:
         """Return the similarities of the wrapped library."""
         return await self.library.similarity(query, texts)
 
+    async def group(self, texts: Sequence[str]) -> Sequence[Sequence[int]]:
+        """Return the groups of the wrapped library."""
+        return await self.library.group(texts)
+
     def languages(self) -> Mapping[str, Sequence[str]]:
         """Return the languages of the wrapped library."""
         return self.library.languages()

@@ -14,7 +14,7 @@ from core.types import Question
 
 def courtesy_reply(question: Question, settings: Settings, texts: Messages) -> str:
     """Return the reply to a courtesy or to a question about the bot itself; "" for every other message."""
-    kind = None if question.image_loaders or question.unsupported_attachments else find_courtesy(question.text)
+    kind = None if question.has_attachments else find_courtesy(question.text)
     if kind is None:
         return ""
     if kind == "thanks":

@@ -57,6 +57,17 @@ class English(PlatformTexts):
     images_left_out = "*I looked at the first {count} of {total} pictures.*"
     images_exhausted = "I have looked at enough of your pictures for now. I can look at more in {wait}."
     attachment_unsupported = "*I cannot read the attachment, so I answered only your text.*"
+    file_unread = "*I did not read {name}: it {problem}.*"
+    file_problems: Mapping[str, str] = {
+        "too_large": "is larger than 4 MB",
+        "locked": "is protected by a password",
+        "no_text": "holds no text, such as a scan",
+        "binary": "is no text and no PDF",
+        "no_model": "takes a language model to read it",
+        "failed": "could not be fetched or read",
+    }
+    file_read_partly = "*Of {name} I read {count} of {total} lines: errors, what you ask about, both ends.*"
+    files_left_out = "*I read the first {count} of {total} files.*"
     picture = "I cannot see pictures. Please write what it shows, for example the text of the error."
     voice = "I cannot listen to voice messages. Please write your question."
     video = "I cannot watch videos. Please write your question."
@@ -401,8 +412,12 @@ class English(PlatformTexts):
     digest_messages = "- Messages: {messages}, of which {answered} answered, {silent} ignored, {failed} failed"
     digest_ratings = "- Ratings: 👍 {up}, 👎 {down}"
     digest_cost = "- Tokens: {tokens}, cost: {cost}"
-    digest_unanswered = "**Questions without a good answer: {count}**, by topic. `/learn` and `/faq` teach me."
+    digest_unanswered = "**Questions without a good answer: {count}**, by meaning. `/learn` and `/faq` teach me."
     digest_all_answered = "Every question got a good answer."
+    gap_earlier = "before: {count}"
+    gap_page = "; nearest page: {page}"
+    gap_answered = "✅ {question}: answered since, {count}×"
+    gap_quiet = "💤 {question}: not asked since {day}"
     statistics_none = "No messages{chat} since {day}."
     statistics_since = "Since {day}{chat}:"
     statistics_header = "| day | messages | answered | silent | failed | tokens | cost |"
@@ -426,7 +441,7 @@ class English(PlatformTexts):
         "mode": "When I speak in this chat: off, when mentioned, unprompted (auto), or once a team agreed (draft)",
         "threshold": "For the mode auto: how sure I must be to speak in this chat",
         "stats": "Questions, answers, tokens and cost by day",
-        "digest": "The last week in short: answers, ratings, cost, and the topics without an answer",
+        "digest": "The last week in short: answers, ratings, cost, and the questions without a good answer",
         "quota": "Show the daily limits; owners can change them",
         "admins": "Who may give these commands in this chat; owners can add and remove people",
         "learn": "Save the message that you reply to or link to, as an answer to be reviewed, if you are trusted",

@@ -61,6 +61,10 @@ class PlatformTexts:
     # Alerts to whoever runs the bot
     alert = "⚠️ {problem}"
     alert_over = "✅ Resolved: {problem}"
+    gap_report = (
+        "**What people asked from {since} to {until} and I could not answer well**: {count} questions, "
+        "{earlier} in the week before. The operator's page has them all, and a patch to fill in."
+    )
     alert_source = "The source `{name}` was last refreshed {since} and is failing: {error}"
     alert_source_never = "The source `{name}` could not be read yet: {error}"
     alert_endpoint = "The model `{name}` has not answered since {since}. Its fallbacks are used, if any."

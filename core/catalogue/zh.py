@@ -50,6 +50,17 @@ class Chinese(ChinesePlatformTexts, English):
     images_left_out = "*{total} 张图片中，我看了前 {count} 张。*"
     images_exhausted = "你最近发的图片太多，我暂时不能再看；请在 {wait}后再发。"
     attachment_unsupported = "*我读不了附件，以上仅根据你的文字回答。*"
+    file_unread = "*我没有读 {name}：{problem}。*"
+    file_problems: Mapping[str, str] = {
+        "too_large": "文件超过 4 MB",
+        "locked": "文件有密码保护",
+        "no_text": "文件没有文字，例如是扫描件",
+        "binary": "它既不是文本也不是 PDF",
+        "no_model": "读文件需要语言模型",
+        "failed": "文件无法取得或读取",
+    }
+    file_read_partly = "*{name} 共 {total} 行，我读了其中 {count} 行：报错、与问题相关的内容以及首尾。*"
+    files_left_out = "*{total} 个文件中，我读了前 {count} 个。*"
     picture = "我看不到图片。请把图中的内容写出来，例如报错信息的文字。"
     voice = "我听不了语音消息。请把问题写成文字。"
     video = "我看不了视频。请把问题写成文字。"
@@ -363,8 +374,12 @@ class Chinese(ChinesePlatformTexts, English):
     digest_messages = "- 消息：{messages} 条，其中回答 {answered}，未发言 {silent}，失败 {failed}"
     digest_ratings = "- 评价：👍 {up}，👎 {down}"
     digest_cost = "- token：{tokens}，费用：{cost}"
-    digest_unanswered = "**没有好答案的问题：{count} 个**，按主题归类。可用 `/learn` 和 `/faq` 教我。"
+    digest_unanswered = "**没有好答案的问题：{count} 个**，按含义归类。可用 `/learn` 和 `/faq` 教我。"
     digest_all_answered = "这段时间没有缺少好答案的问题。"
+    gap_earlier = "上期 {count}"
+    gap_page = "；最接近的页面：{page}"
+    gap_answered = "✅ {question}：此后已有回答，{count} 次"
+    gap_quiet = "💤 {question}：自 {day} 起没有人再问"
     statistics_none = "自 {day} 以来没有任何消息{chat}。"
     statistics_since = "自 {day} 起{chat}："
     statistics_header = "| 日期 | 消息 | 回答 | 沉默 | 失败 | token | 费用 |"
@@ -388,7 +403,7 @@ class Chinese(ChinesePlatformTexts, English):
         "mode": "我在本聊天里何时发言：从不（off）、被提及时（mention）、也会主动发言（auto）、先由团队审阅（draft）",
         "threshold": "auto 模式下：要有多大把握才在本聊天里发言",
         "stats": "每天的问题、回答、token 和费用",
-        "digest": "最近一周小结：回答、评价、费用，以及没有答案的主题",
+        "digest": "最近一周小结：回答、评价、费用，以及没有好答案的问题",
         "quota": "查看每日上限；所有者可以更改",
         "admins": "谁可以在本聊天里使用这些命令；所有者可以增减人员",
         "learn": "把所回复或所链接的消息存为待审核的回答（须受信任）",

@@ -55,6 +55,10 @@ class ChinesePlatformTexts:
     # Alerts to whoever runs the bot
     alert = "⚠️ {problem}"
     alert_over = "✅ 已恢复：{problem}"
+    gap_report = (
+        "**{since} 至 {until} 期间大家问过而我没能答好的问题**：{count} 个，前一周 {earlier} 个。"
+        "运维页面列出了全部问题，并提供可填写的补丁。"
+    )
     alert_source = "资料源 `{name}` 上次更新于 {since}，目前更新失败：{error}"
     alert_source_never = "资料源 `{name}` 还没能读取：{error}"
     alert_endpoint = "模型 `{name}` 自 {since} 起没有回应。如有备用端点，正在使用备用端点。"

@@ -38,7 +38,7 @@ from core.observability.tracing import annotate
 from core.ports import Adapter, AnswerFunction, Sink
 from core.settings import Settings
 from core.storage.messages import Journal
-from core.types import Message, Question, Reply, SkipReason, skip
+from core.types import NOTICE_PURPOSES, Message, Question, Reply, SkipReason, skip
 
 _log = get_logger(__name__)
 
@@ -132,7 +132,7 @@ class Handler:
 
     def _watch_rights(self, message: Message, delivery: JournaledDelivery) -> None:
         """Let what is shown from now on be compared with what may be told of now."""
-        if message.origin.purpose not in ("alert", "draft"):
+        if message.origin.purpose not in NOTICE_PURPOSES:
             delivery.check_rights = partial(self._check_rights, message, self._permissions.visible_labels(message))
 
     async def _check_rights(self, message: Message, visible_labels: frozenset[str]) -> None:
@@ -274,7 +274,7 @@ class Handler:
         words, and a draft's hides them itself.
         """
         is_answer = is_ask_command(message.command) and not self._handoff.should_handle(message)
-        if message.origin.purpose in ("alert", "draft") or not is_answer:
+        if message.origin.purpose in NOTICE_PURPOSES or not is_answer:
             return sink
         language = self._permissions.get_language(message)
         return guard_words(self._dispatcher.context.settings.outgoing, message.key.platform, language, sink)
@@ -286,8 +286,9 @@ class Handler:
             self._release_cooldown(message, decision, delivery)
             await self._journal.mark_failed(message, reply.failure)
             return
-        # A notice has words that are kept, and forgotten, with the question alone.
-        await self._journal.mark_answered(message, Reply("") if message.origin.purpose == "draft" else reply)
+        # Such a notice has words of members, which are kept, and forgotten, with their questions alone.
+        has_foreign_words = message.origin.purpose in ("draft", "report")
+        await self._journal.mark_answered(message, Reply("") if has_foreign_words else reply)
         annotate(outcome="answered", strategy=reply.trace.strategy, citations=len(reply.citations))
         _log.info(
             "message.answered",

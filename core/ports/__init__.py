@@ -6,6 +6,7 @@ Every implementation passes the contract suite of its interface (`tests/contract
 from __future__ import annotations
 
 from core.ports.delivery import AnswerFunction as AnswerFunction, Delivery as Delivery, Sink as Sink
+from core.ports.files import FileReader as FileReader
 from core.ports.library import Library as Library, WordMatch as WordMatch
 from core.ports.models import ChatModel as ChatModel, ModelRole as ModelRole, RequestBudget as RequestBudget
 from core.ports.platforms import (

@@ -54,6 +54,13 @@ class Library(Protocol):
         """Return the cosine similarity of each text with the query (-1 to 1), to select sentences."""
         ...
 
+    async def group(self, texts: Sequence[str]) -> Sequence[Sequence[int]]:
+        """Return the places of the texts of each meaning, the most typical first, the largest group first.
+
+        Texts that the embedding model hardly knows are grouped by their words, and all of them while it fails.
+        """
+        ...
+
     def languages(self) -> Mapping[str, Sequence[str]]:
         """Return the codes of the languages that each agent's sources are in, most frequent first, where known."""
         ...

@@ -22,3 +22,6 @@ class AlertsSettings(Section):
     silent_hours: PositiveFloat | None = Field(
         24, description="hours without an unprompted answer, if there was at least one a day before; `null`: no alert"
     )
+    gap_report: bool = Field(
+        True, description="post to these chats, on Mondays, which questions of the week had no good answer"
+    )

@@ -19,7 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import ClaimLost, JournalError
-from core.formatting import with_image_description
+from core.formatting import with_description
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.runtime.tasks import iter_retry_delays, uncancellable, wait_for
@@ -117,22 +117,7 @@ class Journal:
         `reply`, made from `visible_sources`, which is then delivered.
         """
         values = {
-            **chat_values(message.key),
-            "thread": message.key.thread,
-            **{name: getattr(message, name) for name in _MESSAGE_COLUMNS},
-            "reference": dict(message.reference),
-            "attachments": [asdict(attachment) for attachment in message.attachments] or None,
-            "feed_entry": asdict(message.feed_entry) if message.feed_entry else null(),
-            "in_restricted_thread": message.thread_state.is_restricted,
-            "in_main_chat": message.thread_state.in_main_chat,
-            "is_shared_thread": message.thread_state.is_shared,
-            "thread_started_at": message.thread_state.started_at,
-            "purpose": message.origin.purpose,
-            "root_id": message.origin.root_id,
-            "retry_reason": message.origin.retry_reason,
-            "mentioned_users": list(message.origin.mentioned_users) or null(),
-            "is_question_hidden": message.origin.is_question_hidden,
-            "received_at": datetime.now(UTC),
+            **_to_message_values(message),
             "delivery": to_delivery(reply, {}) if reply else null(),
             "visible_sources": null() if visible_sources is None else list(visible_sources),
             "state": "received",
@@ -154,6 +139,25 @@ class Journal:
                 self._chat_titles.clear()
             self._chat_titles[chat] = title
         return True
+
+    @uncancellable
+    async def record_answered(self, message: Message, reply: Reply, visible_labels: frozenset[str]) -> None:
+        """Store a message that was answered without the journal, with its reply, unless it is stored already."""
+        values = {
+            **_to_message_values(message),
+            **_to_reply_values(reply),
+            "visible_sources": to_stored_labels(visible_labels),
+            "state": "answered",
+            "settled_at": datetime.now(UTC),
+        }
+        async with self.database.transaction() as connection:
+            with suppress(IntegrityError):
+                async with connection.begin_nested():
+                    await connection.execute(insert(messages).values(values))
+
+    async def discard(self, message: Message) -> None:
+        """Delete a message with its answer."""
+        await self.database.write(delete(messages).filter_by(**identity_values(message)))
 
     async def record_edit(self, message: Message) -> bool:
         """Store the new text of a message whose answer has not started, or is a draft. Return false if it is too late.
@@ -205,15 +209,10 @@ class Journal:
 
     async def mark_answered(self, message: Message, reply: Reply) -> None:
         """Close a message with its reply."""
-        names = ("n", "passage_id", "source", "path")
-        citations = [{name: getattr(citation, name) for name in names} for citation in reply.citations]
-        reply_values: dict[str, Any] = {
-            "reply": reply.text,
-            "citations": citations,
-            "trace": reply.trace.to_json(),
-            "image_description": reply.image_description,
-            "detail": get_detail(reply),
-        }
+        reply_values = _to_reply_values(reply)
+        if message.origin.purpose == "report":
+            # It quotes questions, each of which its author may want to be forgotten.
+            reply_values["text"] = ""
         await self._complete(message, "answered", **reply_values)
 
     async def mark_skipped(self, message: Message, skip: Skip, visible_labels: frozenset[str] | None = None) -> None:
@@ -496,8 +495,42 @@ def get_skip_values(skip: Skip) -> dict[str, Any]:
 
 
 def _to_turns(row: ResultRow[Any]) -> tuple[Turn, Turn]:
-    text = with_image_description(row.text, row.image_description or "")
+    text = with_description(row.text, row.image_description or "")
     return Turn("user", text, row.author, row.author_id), Turn("assistant", row.reply)
+
+
+def _to_message_values(message: Message) -> dict[str, Any]:
+    """Return the columns of a message that came just now."""
+    return {
+        **chat_values(message.key),
+        "thread": message.key.thread,
+        **{name: getattr(message, name) for name in _MESSAGE_COLUMNS},
+        "reference": dict(message.reference),
+        "attachments": [asdict(attachment) for attachment in message.attachments] or None,
+        "feed_entry": asdict(message.feed_entry) if message.feed_entry else null(),
+        "in_restricted_thread": message.thread_state.is_restricted,
+        "in_main_chat": message.thread_state.in_main_chat,
+        "is_shared_thread": message.thread_state.is_shared,
+        "thread_started_at": message.thread_state.started_at,
+        "purpose": message.origin.purpose,
+        "root_id": message.origin.root_id,
+        "retry_reason": message.origin.retry_reason,
+        "mentioned_users": list(message.origin.mentioned_users) or null(),
+        "is_question_hidden": message.origin.is_question_hidden,
+        "received_at": datetime.now(UTC),
+    }
+
+
+def _to_reply_values(reply: Reply) -> dict[str, Any]:
+    """Return the columns of a reply."""
+    names = ("n", "passage_id", "source", "path")
+    return {
+        "reply": reply.text,
+        "citations": [{name: getattr(citation, name) for name in names} for citation in reply.citations],
+        "trace": reply.trace.to_json(),
+        "image_description": reply.image_description,
+        "detail": get_detail(reply),
+    }
 
 
 async def _write_chat_title(connection: AsyncConnection, key: ConversationKey, title: str) -> None:

@@ -34,7 +34,8 @@ OUTCOMES: tuple[Outcome, ...] = ("questions", "answered", "unanswered", "failed"
 class QuestionFilter:
     """Which questions to list: received since a time, with an outcome, of a platform, in some chats, with a text.
 
-    With a `reader`, only those that may be told of where that message was written.
+    With a `reader`, only those that may be told of where that message was written; `is_public`: none of private chats
+    and closed threads. `until` is a time before which they came.
     """
 
     since: datetime
@@ -43,11 +44,16 @@ class QuestionFilter:
     chats: Collection[str] = ()
     text: str = ""
     reader: Message | None = None
+    is_public: bool = False
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ListedQuestion:
-    """One line of a list: `detail` says what an answer lacks, or is the label of a silence. `text` may be cut short."""
+    """One line of a list: `detail` says what an answer lacks, or is the label of a silence. `text` may be cut short.
+
+    `visible_sources` are the labels of those that an answer could be made from; None where all were for everyone.
+    """
 
     number: int
     platform: str
@@ -57,6 +63,8 @@ class ListedQuestion:
     received_at: datetime
     state: str
     detail: str
+    is_addressed: bool = True
+    visible_sources: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +125,10 @@ class ReportRepository(Repository):
             conditions.append(columns.text.icontains(question_filter.text, autoescape=True))
         if question_filter.reader:
             conditions.append(is_readable_from(question_filter.reader))
+        if question_filter.is_public:
+            conditions.append(~or_(columns.private, columns.in_restricted_thread))
+        if question_filter.until:
+            conditions.append(columns.received_at < question_filter.until)
         if before is not None:
             conditions.append(columns.number < before)
         numbers = [
@@ -135,6 +147,8 @@ class ReportRepository(Repository):
                 columns.received_at,
                 columns.state,
                 columns.detail,
+                columns.addressed,
+                columns.visible_sources,
             )
             .where(columns.number.in_(newest))
             .order_by(columns.number.desc())

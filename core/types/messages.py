@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 # Why the bot made a message itself: a second answer, a handoff to people, a draft for a team, the greeting in a new
 # group, the content of its own page, questions to suggest where a person begins to write.
-MessagePurpose = Literal["", "retry", "escalation", "alert", "draft", "welcome", "home", "prompts"]
+MessagePurpose = Literal["", "retry", "escalation", "alert", "draft", "report", "welcome", "home", "prompts"]
+# What the bot posts by itself, in words that are there already.
+NOTICE_PURPOSES: tuple[MessagePurpose, ...] = ("alert", "draft", "report")
 # The content of pages that a person opened: nobody wrote a message for it.
 PAGE_PURPOSES: tuple[MessagePurpose, ...] = ("home", "prompts")
 AttachmentKind = Literal["picture", "voice", "video", "file", "sticker", "other"]
@@ -54,6 +56,35 @@ class Attachment:
     name: str = ""
     size: int = 0
     reference: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedFile:
+    """A file of a question: its name, its size in bytes (0 if unknown), and what fetches its content.
+
+    `fetch` raises `ServiceError`.
+    """
+
+    name: str
+    size: int
+    fetch: Callable[[], Awaitable[bytes]]
+
+
+FileProblem = Literal["", "too_large", "locked", "no_text", "binary", "no_model", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileExcerpt:
+    """The lines of a file that matter for a question, how many they are and of how many; or why there are none.
+
+    `key_line` is the one to search for; empty where none stands out.
+    """
+
+    text: str = ""
+    key_line: str = ""
+    shown_lines: int = 0
+    total_lines: int = 0
+    problem: FileProblem = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,10 +246,11 @@ class Question:
     """A message that the gate let through, with its conversation (without the question itself).
 
     `key` is its conversation, None in the terminal, where one person asks. `in_restricted_thread` is true if only some
-    members of the chat can read its thread. `image_loaders` fetch its images, `unsupported_attachments` are the kinds
-    of attachments that cannot be read. `visible_sources` may be used for its answer; None: those for everyone.
-    `persona` and `language` are those of its chat; empty: the configured persona, and the asker's language. The answer
-    ends early when `stop` is set. With `is_unprompted`, the bot answers of its own accord.
+    members of the chat can read its thread. `image_loaders` fetch its images, `files` are its other files, `attached`
+    the lines of those that matter, for whoever writes the answer; `unsupported_attachments` are the kinds of
+    attachments that cannot be read. `visible_sources` may be used for its answer; None: those for everyone. `persona`
+    and `language` are those of its chat; empty: the configured persona, and the asker's language. The answer ends early
+    when `stop` is set. With `is_unprompted`, the bot answers of its own accord.
     """
 
     text: str
@@ -229,12 +261,19 @@ class Question:
     key: ConversationKey | None = None
     in_restricted_thread: bool = False
     image_loaders: tuple[ImageLoader, ...] = ()
+    files: tuple[AttachedFile, ...] = ()
+    attached: str = ""
     unsupported_attachments: tuple[AttachmentKind, ...] = ()
     visible_sources: frozenset[str] | None = None
     persona: str = ""
     language: str = ""
     stop: asyncio.Event | None = field(default=None, compare=False, repr=False)
     is_unprompted: bool = False
+
+    @property
+    def has_attachments(self) -> bool:
+        """Return whether it is more than its text."""
+        return bool(self.image_loaders or self.files or self.unsupported_attachments)
 
 
 @dataclass(frozen=True, slots=True)

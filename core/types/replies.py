@@ -154,9 +154,10 @@ def trace_from_json(values: Mapping[str, Any]) -> Trace:
 class Reply:
     """An answer: Markdown text in which [n] refers to `citations`, the passages behind it, and its trace.
 
-    `image_description` is a model's description of the images in the question. `failure` is set where the text is an
-    apology: why there is no answer. `nearest_pages` are links that the text names beside or in place of an answer. With
-    `found_nothing`, the model says that the passages do not answer the question; what it cites is beside it.
+    `image_description` is what the question's attachments say: lines of its files, and a model's description of its
+    images. `failure` is set where the text is an apology: why there is no answer. `nearest_pages` are links that the
+    text names beside or in place of an answer. With `found_nothing`, the model says that the passages do not answer the
+    question; what it cites is beside it.
     """
 
     text: str

@@ -23,6 +23,7 @@ from knowledge.ports import Embedder, Store, Vectors
 from knowledge.retrieval.agent_index import AgentIndexEntry, MixIn, embed_mix_in, index_agent, no_mix_in
 from knowledge.retrieval.definitions import find_identifiers, is_definition
 from knowledge.retrieval.expiry_filter import ExpiryFilteringStore
+from knowledge.retrieval.grouping import TextGrouper
 from knowledge.retrieval.query_embedder import EMBEDDER_COOLDOWN_S, QueryEmbedder
 from knowledge.retrieval.routing import AgentIndex, drop_weak, select_agents
 from knowledge.retrieval.unfilled import UnfilledPassages
@@ -85,6 +86,7 @@ class KnowledgeLibrary:
         self._query_embedder = QueryEmbedder(
             embedder, settings.knowledge.embedding.query_timeout_s, cooldown_s=embedder_cooldown_s
         )
+        self._grouper = TextGrouper(embedder)
         self._unfilled_passages = UnfilledPassages(
             embedder, settings.knowledge.embedding.query_timeout_s, embedder_cooldown_s
         )
@@ -331,6 +333,10 @@ class KnowledgeLibrary:
             _log.warning("texts.not_embedded", error=str(error))
             return _word_overlap(query, texts)
         return similarities
+
+    async def group(self, texts: Sequence[str]) -> Sequence[Sequence[int]]:
+        """Return the groups of texts of one meaning (`TextGrouper`)."""
+        return await self._grouper.group(texts)
 
     async def term_weights(self, query: str) -> Mapping[str, float]:
         """Return the IDF of each token of a query over all stored passages; empty where the store cannot count.

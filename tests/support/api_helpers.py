@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import aiohttp
@@ -16,7 +16,10 @@ from bots.api.server import serve_api
 from core.answering.service import AnswerService
 from core.answering.withholding import OutgoingFilter
 from core.settings import Settings
+from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings
+from knowledge.formats.attached import AttachedFileReader
+from knowledge.parsing.parser import ThreadParser
 from tests.support.fixtures import InMemoryLibrary, parts, settings
 from tests.support.scripted import ScriptedPeer, models
 
@@ -56,19 +59,24 @@ class Api:
 
 @asynccontextmanager
 async def served(
-    configuration: Settings | None = None, library: InMemoryLibrary | None = None, **replies: str
+    configuration: Settings | None = None,
+    library: InMemoryLibrary | None = None,
+    *,
+    journal: Journal | None = None,
+    **replies: str,
 ) -> AsyncIterator[Api]:
     configuration = configuration or settings(api={"port": 0, "clients": CLIENTS})
     library = library or InMemoryLibrary()
     async with ScriptedPeer(**{"write": "Install it with pip [p1].", **replies}) as peer:
         chat_model = models(peer)
         await chat_model.warm_up()
+        deps = replace(parts(library, chat_model, configuration), file_reader=AttachedFileReader(ThreadParser()))
         outgoing = OutgoingFilter.open(configuration.outgoing)
-        service = AnswerService(parts(library, chat_model, configuration), outgoing=outgoing)
+        service = AnswerService(deps, outgoing=outgoing)
         live = LiveSettings(configuration)
         try:
             async with (
-                serve_api(configuration.api, live, service.answer, lambda: service.deps, 4) as port,
+                serve_api(configuration.api, live, service.answer, lambda: service.deps, 4, journal=journal) as port,
                 AsyncExitStack() as clients,
             ):
                 yield Api(f"http://127.0.0.1:{port}", peer, library, clients)

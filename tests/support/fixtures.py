@@ -91,6 +91,19 @@ class InMemoryLibrary:
         query_words = set(content_words(query))
         return [len(query_words & set(content_words(text))) / max(1, len(query_words)) for text in texts]
 
+    async def group(self, texts: Sequence[str]) -> Sequence[Sequence[int]]:
+        """A text belongs to the first group with whose first text it shares a content word."""
+        groups: list[list[int]] = []
+        for place, text in enumerate(texts):
+            words = set(content_words(text))
+            near = (group for group in groups if words.intersection(content_words(texts[group[0]])))
+            group = next(near, None)
+            if group is None:
+                groups.append([place])
+            else:
+                group.append(place)
+        return sorted(groups, key=lambda places: -len(places))
+
     def languages(self) -> Mapping[str, Sequence[str]]:
         return {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlalchemy import select
@@ -18,6 +18,8 @@ from core.settings import Settings
 from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.types import Question, Reply
+from knowledge.formats.attached import AttachedFileReader
+from knowledge.parsing.parser import ThreadParser
 from tests.support.fixtures import InMemoryLibrary, parts, settings
 from tests.support.scripted import ScriptedPeer
 from tests.support.wiring import make_processor
@@ -62,7 +64,10 @@ async def open_harness(
         journal = await Journal.open(folder / "journal.db")
 
         async def answered(question: Question, sink: Sink) -> Reply:
-            return await answer(question, sink, parts(model=models, configuration=configuration))
+            deps = replace(
+                parts(model=models, configuration=configuration), file_reader=AttachedFileReader(ThreadParser())
+            )
+            return await answer(question, sink, deps)
 
         processor = make_processor(configuration, journal, answered, InMemoryLibrary())
         await adapter.open()

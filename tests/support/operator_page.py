@@ -37,6 +37,7 @@ from core.types import (
     skip,
 )
 from core.types.replies import Span, Trace, TracedPassage
+from tests.support.fixtures import InMemoryLibrary
 
 EVIL = (
     '<script>alert(1)</script><img src=x onerror=alert(2)> "><svg onload=alert(3)> '
@@ -117,6 +118,7 @@ async def operator_page(
                 LiveSettings(settings or load_settings([], (), {}), RuntimeOverrides(database)),
                 database,
                 FixedSources(states),
+                InMemoryLibrary(),
                 log_buffer,
                 secrets=secrets,
                 find_problems=find_problems,

@@ -30,7 +30,7 @@ _UNSAFE_IN_NAME = re.compile(r"[^\w .'\-]+")
 
 def validate_question(question: Question) -> None:
     """Raise `UsageError` for a question that is empty or has more than `MAX_QUESTION_CHARS` characters."""
-    if not question.text.strip() and not question.image_loaders:
+    if not (question.text.strip() or question.image_loaders or question.files):
         raise UsageError(messages_for(get_asker_language(question)).question_empty)
     if len(question.text) > MAX_QUESTION_CHARS:
         texts = messages_for(get_asker_language(question))

@@ -27,7 +27,9 @@ _PASSAGE_ID = re.compile(r"p\s?(\d{1,3})", re.IGNORECASE)
 
 def get_known_text(question: Question, settings: Settings) -> str:
     """Return what needs no support in an answer: the question, the conversation, and our own names."""
-    return "\n".join((question.text, *(turn.text for turn in question.history), settings.name, *settings.sources))
+    return "\n".join(
+        (question.text, question.attached, *(turn.text for turn in question.history), settings.name, *settings.sources)
+    )
 
 
 async def verify_citations(

@@ -16,6 +16,7 @@ from core.catalogue import Messages, messages_for
 from core.citations.markers import find_markers, resolve_markers, trim_partial_marker
 from core.errors import AnswerStopped, KimasError, ModelError, ReplyCut
 from core.evidence.rendering import escape_delimiters, render_passages
+from core.formatting import with_description
 from core.language.languages import language_name, to_language_code
 from core.language.tokens import estimate_tokens
 from core.llm.prompts import Prompts
@@ -200,7 +201,8 @@ def build_prompt(question: Question, retrieval: RetrievalResult, deps: AnswerDep
     if low_quality_reason:
         judgement = f"The evidence is poor: {_escape_angle_brackets(low_quality_reason)}\n{JUDGEMENT_RULE}"
         guidance = f"<judgement>\n{judgement}\n</judgement>\n{guidance}"
-    question_block = f"<question{to_asked_by_attribute(question)}>\n{escape_delimiters(question.text)}\n</question>"
+    asked = with_description(question.text, question.attached)
+    question_block = f"<question{to_asked_by_attribute(question)}>\n{escape_delimiters(asked)}\n</question>"
     return system, [
         *_get_recent_turns(question),
         Turn("user", f"{evidence}{guidance}{question_block}"),

@@ -15,7 +15,7 @@ from core.answering.context import AnswerDependencies
 from core.catalogue import messages_for
 from core.errors import ServiceError
 from core.evidence.rendering import escape_delimiters
-from core.formatting import format_duration, with_image_description
+from core.formatting import format_duration, with_description
 from core.llm.images import validate_image
 from core.llm.reply_parsing import strip_reasoning
 from core.observability.logs import get_logger
@@ -76,7 +76,7 @@ async def describe_images(question: Question, deps: AnswerDependencies, budget: 
             question, note=messages.image_failed_text_only if question_text else messages.image_failed
         )
     return ImageDescription(
-        replace(question, text=with_image_description(question.text, description)), description, _join_notes(notes)
+        replace(question, text=with_description(question.text, description)), description, _join_notes(notes)
     )
 
 
@@ -100,10 +100,15 @@ async def _describe(
 
 def sanitize_description(reply: str) -> str:
     """Return a model's description of a picture as lines of plain text, escaped and of bounded length."""
-    # Elsewhere NUL stands for what is left out.
-    lines = "\n".join(strip_reasoning(reply.replace("\0", " ")).splitlines())
-    text = escape_delimiters(_CONTROL.sub(" ", lines)).strip()
+    text = sanitize_text(strip_reasoning(reply.replace("\0", " ")))
     return text if len(text) <= MAX_DESCRIPTION_CHARS else f"{text[:MAX_DESCRIPTION_CHARS]} …"
+
+
+def sanitize_text(text: str) -> str:
+    """Return foreign text as lines of plain text, escaped."""
+    # Elsewhere NUL stands for what is left out.
+    lines = "\n".join(text.replace("\0", " ").splitlines())
+    return escape_delimiters(_CONTROL.sub(" ", lines)).strip()
 
 
 async def _fetch_images(image_loaders: Sequence[ImageLoader]) -> list[Image]:

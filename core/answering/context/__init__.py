@@ -15,7 +15,7 @@ from core.evidence.rendering import escape_delimiters
 from core.language.languages import language_name
 from core.llm.prompts import Prompts
 from core.observability.logs import get_logger
-from core.ports import ChatModel, Library, Reranker
+from core.ports import ChatModel, FileReader, Library, Reranker
 from core.runtime.budget import Budget, DegradeReason
 from core.runtime.tasks import CpuTurnstile
 from core.settings import AgentSettings, Settings
@@ -49,7 +49,8 @@ class AnswerDependencies:
     `model` is None when no language model is configured. `rewrites` are the built-in rewrite strategies by name.
     `turnstile` lets one answer at a time select evidence, write its prompt or check its citations. `head_starts` says
     whether a head start is worth its price, `image_quota` how many pictures are looked at. With `is_asked`, somebody
-    asked the bot itself: then a question that is near no agent is searched at the best one all the same.
+    asked the bot itself: then a question that is near no agent is searched at the best one all the same. Without a
+    `file_reader`, attached files are not read.
     """
 
     settings: Settings
@@ -62,6 +63,7 @@ class AnswerDependencies:
     head_starts: HeadStartPolicy = field(default_factory=lambda: HeadStartPolicy(ContextSettings()))
     image_quota: ImageQuota = field(default_factory=ImageQuota)
     is_asked: bool = True
+    file_reader: FileReader | None = None
 
     def restricted_to(self, sources: Collection[str]) -> AnswerDependencies:
         """Return the dependencies of an answer from these sources alone: no part of it learns of others."""

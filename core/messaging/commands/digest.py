@@ -1,28 +1,26 @@
-"""The command /digest: what happened in some days, and which topics found no answer."""
+"""The command /digest: what happened in some days, and what the knowledge lacks."""
 
 from __future__ import annotations
 
-import asyncio
-from datetime import UTC, datetime, time
+from datetime import UTC, datetime, time, timedelta
 
-from core.formatting import format_code, format_cost, today
-from core.language.topics import group_by_topic
+from core.formatting import format_cost, today
 from core.messaging.commands.context import DEFAULT_DAYS, CommandContext, CommandRequest
 from core.messaging.commands.status_commands import format_source_hits
+from core.messaging.gaps import find_gaps, format_gaps
 from core.storage.reports import QuestionFilter, ReportRepository
 from core.storage.usage import StatisticsRepository, first_day
 from core.types import DOWN, UP
 
-MAX_QUESTIONS = 300
-MAX_TOPICS = 8
-MAX_CHARS = 160
+MAX_GAPS = 8
 
 
 async def show_digest(context: CommandContext, request: CommandRequest) -> str:
-    """Show questions, answers, ratings and cost of some days, and the questions without an answer by topic."""
+    """Show questions, answers, ratings and cost of some days, and what the knowledge lacks."""
     texts = request.texts
     chat = request.chat_filter
-    since = first_day(int(float(request.arguments.get("days", DEFAULT_DAYS))), today())
+    days = int(float(request.arguments.get("days", DEFAULT_DAYS)))
+    since = first_day(days, today())
     start = datetime.combine(since, time()).astimezone(UTC)
     reports = ReportRepository(context.journal.database)
     statistics = (await StatisticsRepository(context.journal.database).get_daily_statistics(since, chat)).values()
@@ -31,9 +29,12 @@ async def show_digest(context: CommandContext, request: CommandRequest) -> str:
     platform, chat_id = chat or ("", "")
     reader = request.message if chat else None
     question_filter = QuestionFilter(start, "unanswered", platform, (chat_id,) if chat_id else (), reader=reader)
-    questions = [
-        item.text for item in await reports.list_questions(question_filter, MAX_QUESTIONS) if item.text.strip()
-    ]
+    visible_sources = context.permissions.visible_sources(request.message)
+    library = context.library
+    if library and visible_sources is not None:
+        library = library.restricted_to(visible_sources)
+    report = await find_gaps(reports, library, question_filter, timedelta(days=days))
+    question_count = sum(len(gap.questions) for gap in report.open_gaps)
     tokens = sum(day.tokens for day in statistics)
     cost = format_cost(sum(day.cost for day in statistics), texts)
     rating_counts = {
@@ -48,16 +49,7 @@ async def show_digest(context: CommandContext, request: CommandRequest) -> str:
         texts.digest_cost.format(tokens=f"{tokens:,}", cost=cost),
         *await format_source_hits(context, request, since),
         "",
-        *(await asyncio.to_thread(_format_topics, questions, texts.digest_unanswered, texts.digest_all_answered)),
+        texts.digest_unanswered.format(count=question_count) if question_count else texts.digest_all_answered,
+        *format_gaps(report.gaps[:MAX_GAPS], texts),
     ]
     return "\n".join(lines)
-
-
-def _format_topics(questions: list[str], title: str, empty_text: str) -> list[str]:
-    """Return the largest topics, each with its number of questions and a typical one."""
-    topics = group_by_topic(questions)[:MAX_TOPICS]
-    if not topics:
-        return [empty_text]
-    # Quoted as code: what members wrote is no mark-up of ours.
-    rows = (f"- {len(topic.members)}× {format_code(questions[topic.typical], MAX_CHARS)}" for topic in topics)
-    return [title.format(count=len(questions)), *rows]

@@ -36,11 +36,13 @@ def get_rating_buttons(message: Message, reply: Reply) -> tuple[Button, ...]:
     if message.origin.purpose == "draft":
         labels = messages_for(message.language).draft_buttons
         return make_buttons(message.id, [(choice, labels[choice]) for choice in DRAFT_CHOICES])
-    # The reply to a greeting answers no question, and one that was stopped is none yet.
+    return make_rating_buttons(message.id) if message.reply_options.has_rating_buttons and has_rating(reply) else ()
+
+
+def has_rating(reply: Reply) -> bool:
+    """Return whether a reply can be rated: that to a greeting answers no question, and one that was stopped is none."""
     is_small_talk = reply.trace.strategy == "none" and bool(reply.trace.query)
-    if not message.reply_options.has_rating_buttons or is_small_talk or reply.is_stopped:
-        return ()
-    return make_rating_buttons(message.id)
+    return not (is_small_talk or reply.is_stopped)
 
 
 def make_rating_buttons(question_id: str) -> tuple[Button, ...]:

@@ -35,7 +35,7 @@ from core.settings import GateSettings
 from core.settings.messaging import UNPROMPTED_MODES
 from core.storage.chat_history import ChatHistory, EarlierAnswer, HistoryMessage, get_thread
 from core.storage.overrides import LiveSettings, get_chat_name
-from core.types import Message, Skip, SkipReason, skip
+from core.types import NOTICE_PURPOSES, Message, Skip, SkipReason, skip
 
 _log = get_logger(__name__)
 
@@ -105,7 +105,7 @@ class Gate:
 
         Raises `StoreError` when the journal cannot be read.
         """
-        if message.origin.purpose in ("alert", "draft"):
+        if message.origin.purpose in NOTICE_PURPOSES:
             # A draft without its words may not be told of there any more.
             is_lost = message.origin.purpose == "draft" and not is_resumed
             return _skip(SkipReason.RIGHTS_CHANGED) if is_lost else GateDecision(True, canned_reply=message.text)

@@ -7,13 +7,14 @@ from dataclasses import replace
 from functools import partial
 from typing import get_args
 
+from core.answering.agents.files import MAX_FILE_BYTES
 from core.catalogue import messages_for
 from core.formatting import format_duration, shorten
 from core.language.languages import detect_language
 from core.llm.images import MAX_BYTES
 from core.ports import Adapter
 from core.storage.chat_history import ChatHistory, EarlierAnswer
-from core.types import AttachmentKind, Message, Question, Skip, SkipReason, skip
+from core.types import AttachedFile, Attachment, AttachmentKind, Message, Question, Skip, SkipReason, skip
 
 MAX_EXCERPT_CHARS = 240
 _CITATION_MARKS = re.compile(r"(?<!\s)\s*+\[\d+(?:,\s*\d+)*\]")
@@ -71,7 +72,8 @@ async def decide_attachment_only(
         return skip(SkipReason.ATTACHMENT_ONLY, attachment=description), ""
     # Words that came with it can be answered; to reply with a sound is to ask by it.
     is_about_words = bool(message.quoted) and (kind == "picture" or message.is_forwarded or not message.reply_to)
-    if is_about_words or (kind == "picture" and has_vision):
+    has_file = any(map(_is_readable_file, message.attachments))
+    if is_about_words or has_file or (kind == "picture" and has_vision):
         return None, ""
     # In a group that is a gesture.
     if kind == "sticker" and not message.private:
@@ -92,7 +94,7 @@ def has_content(message: Message) -> bool:
     return bool(
         message.text.strip()
         or message.quoted
-        or any(attachment.kind == "picture" for attachment in message.attachments)
+        or any(attachment.kind == "picture" or _is_readable_file(attachment) for attachment in message.attachments)
     )
 
 
@@ -121,17 +123,31 @@ def limit_notice(message: Message, language: str, limit: int) -> str:
 
 
 def with_attachments(question: Question, message: Message, adapter: Adapter) -> Question:
-    """Return the question with what fetches its pictures, and the kinds of what cannot be read."""
+    """Return the question with what fetches its pictures and files, and the kinds of what cannot be read."""
     if not message.attachments:
         return question
     images = [attachment for attachment in message.attachments if attachment.kind == "picture"]
+    files = [attachment for attachment in message.attachments if _is_readable_file(attachment)]
     unsupported_kinds = {
-        attachment.kind for attachment in message.attachments if attachment.kind not in ("picture", "sticker")
+        attachment.kind
+        for attachment in message.attachments
+        if attachment.kind not in ("picture", "sticker") and attachment not in files
     }
     if not adapter.can_fetch_attachments:
-        return replace(
-            question,
-            unsupported_attachments=tuple(sorted(unsupported_kinds | {attachment.kind for attachment in images})),
-        )
+        kinds = unsupported_kinds | {attachment.kind for attachment in (*images, *files)}
+        return replace(question, unsupported_attachments=tuple(sorted(kinds)))
     image_loaders = tuple(partial(adapter.fetch_attachment, attachment, MAX_BYTES) for attachment in images)
-    return replace(question, image_loaders=image_loaders, unsupported_attachments=tuple(sorted(unsupported_kinds)))
+    attached_files = tuple(
+        AttachedFile(file.name, file.size, partial(adapter.fetch_attachment, file, MAX_FILE_BYTES)) for file in files
+    )
+    return replace(
+        question,
+        image_loaders=image_loaders,
+        files=attached_files,
+        unsupported_attachments=tuple(sorted(unsupported_kinds)),
+    )
+
+
+def _is_readable_file(attachment: Attachment) -> bool:
+    """Return whether an attachment is a file whose content its adapter can fetch."""
+    return attachment.kind == "file" and bool(attachment.reference)

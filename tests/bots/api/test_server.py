@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ from bots.api.completions import finish_reason
 from bots.api.server import serve_api
 from bots.api.streaming import get_settled
 from bots.daemon.adapters import find_port_conflicts
+from core.catalogue import ENGLISH
 from core.errors import QuotaExceeded, StoreError
 from core.ports import Sink
 from core.settings import ApiSettings
@@ -428,3 +430,52 @@ def test_ports_that_two_parts_listen_on_are_named() -> None:
     assert find_port_conflicts(configuration) == [
         "api listens on port 8099 as operator_page does: give one of them another port"
     ]
+
+
+LOG = "INFO started\nERROR bad port, password=hunter22\n"
+
+
+async def test_a_question_may_come_with_files() -> None:
+    read_by_model = []
+    async with served(settings(api={"port": 0, "clients": CLIENTS})) as api:
+        for file in (
+            {"name": "error.log", "text": LOG},
+            {"name": "error.log", "data": base64.b64encode(LOG.encode()).decode()},
+        ):
+            status, reply = await api.post("/ask", {"question": "Why does it not start?", "files": [file]})
+            assert status == 200
+            assert reply["answer"].startswith("Install it with pip")
+            read_by_model.append(api.peer.sent("write")[-1]["messages"][-1]["content"])
+        assert all("> 2: ERROR bad port, password=[secret 1]" in prompt for prompt in read_by_model)
+        assert "hunter22" not in str(api.peer.requests)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        "error.log",
+        {"name": "error.log"},
+        ["error.log"],
+        [{"name": "error.log"}],
+        [{"text": "x"}],
+        [{"name": 1, "text": "x"}],
+        [{"name": "a", "text": "x", "data": "eA=="}],
+        [{"name": "a", "data": "not base64!"}],
+        [{"name": "a", "data": "é"}],
+    ],
+)
+async def test_what_is_no_file_is_refused(files: object) -> None:
+    async with served() as api:
+        status, error = await api.post("/ask", {"question": "Why?", "files": files})
+        assert (status, error["error"]["param"]) == (400, "files")
+        assert api.peer.requests == []
+
+
+async def test_an_unreadable_file_is_told() -> None:
+    async with served() as api:
+        data = base64.b64encode(b"PK\x03\x04" + bytes(range(256))).decode()
+        _, reply = await api.post("/ask", {"question": "How do I install it?", "files": [{"name": "a", "data": data}]})
+        assert reply["answer"].startswith("Install it with pip [1].")
+        assert ENGLISH.file_problems["binary"] in reply["answer"]
+        status, _ = await api.post("/ask", {"question": "Why?", "files": [{"name": "a", "text": "x" * 600_000}]})
+        assert status == 413

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from bots.discord.adapter import DiscordAdapter
 from bots.discord.convert import get_file_url as discord_address
@@ -19,6 +20,8 @@ from core.catalogue.zh import MESSAGES as CHINESE
 from core.errors import PlatformError
 from core.llm.images import MAX_BYTES
 from core.settings import Secret, TelegramSettings
+from core.storage.messages import to_message
+from core.storage.tables import messages
 from core.types import Attachment
 from tests.support import discord_helpers, slack_helpers
 from tests.support.http_helpers import QUICK, event, http_settings
@@ -109,8 +112,6 @@ async def test_the_parts_of_an_album_may_come_one_by_one(tmp_path: Path) -> None
     [
         ({"voice": {"file_id": "v", "file_unique_id": "v", "duration": 3}}, ENGLISH.voice),
         ({"video_note": {"file_id": "v", "file_unique_id": "v", "duration": 3, "length": 9}}, ENGLISH.video),
-        ({"document": {"file_id": "v", "file_unique_id": "v", "file_name": "a.log"}}, ENGLISH.file),
-        ({"document": {"file_id": "v", "file_unique_id": "v", "mime_type": "image/svg+xml"}}, ENGLISH.file),
         ({"location": {"latitude": 1.0, "longitude": 2.0}}, ENGLISH.other),
         ({"dice": {"emoji": "🎲", "value": 3}}, ENGLISH.other),
     ],
@@ -184,6 +185,103 @@ async def test_telegram_hands_over_no_more_than_asked_for_and_no_token_in_errors
             assert peer.token not in str(error_info.value)
         finally:
             await adapter.close()
+
+
+SERVED = [f"2026-11-01 08:{number // 60:02d}:{number % 60:02d} INFO request {number} served" for number in range(3600)]
+TRACEBACK = ["Traceback (most recent call last):", '  File "app.py", line 3', "ValueError: bad port, password=hunter22"]
+LOG = "\n".join([*SERVED, *TRACEBACK])
+READ_NOTE = "*Of `error.log` I read "
+
+
+def assert_read(harness: Harness) -> None:
+    """The model got the end of the log, as data, and nothing that is secret reached it or the journal."""
+    prompt = harness.model.sent("write")[-1]["messages"][-1]["content"]
+    assert "> 3603: ValueError: bad port, password=[secret 1]" in prompt
+    assert "hunter22" not in str(harness.model.requests)
+
+
+async def assert_forgotten(harness: Harness, word: str = "bad port") -> None:
+    """What was read is in the journal, until its author's words are forgotten."""
+    rows = await harness.journal.database.fetch_all(select(messages).order_by(messages.c.number))
+    assert word in str(rows)
+    assert "hunter22" not in str(rows)
+    for row in rows:
+        await harness.journal.erase_author(to_message(row))
+    assert word not in str(await harness.journal.database.fetch_all(select(messages)))
+
+
+async def test_telegram_documents_are_read(tmp_path: Path) -> None:
+    async with TelegramPeer() as peer, open_harness(tmp_path, telegram(peer, tmp_path)) as harness:
+        peer.files |= {"log": LOG.encode(), "zip": b"PK\x03\x04" + bytes(range(256)), "big": b""}
+        document = {"file_id": "log", "file_unique_id": "u", "mime_type": "text/x-log", "file_name": "error.log"}
+        peer.say(ANN, "", document=document, caption="Why does it not start?")
+        reply = await peer.wait_for_reply(ANN, 30)
+        assert "Of error.log I read" in reply.text.replace("`", "")
+        assert_read(harness)
+        # Nothing but a file, in a private chat; and what cannot be read.
+        peer.say(ANN, "", document=document)
+        await peer.wait_for_reply(ANN, 30, count=2)
+        assert_read(harness)
+        peer.say(ANN, "", document={**document, "file_id": "zip", "file_name": "a.log"})
+        await peer.wait_for_reply(ANN, 30, count=3)
+        assert ENGLISH.file_problems["binary"] in peer.messages(ANN)[-1].text
+        large = {**document, "file_id": "big", "file_size": 5 << 20}
+        peer.say(ANN, "", document=large, caption="How do I install it?")
+        await peer.wait_for_reply(ANN, 30, count=4)
+        text = peer.messages(ANN)[-1].text
+        assert ENGLISH.file_problems["too_large"] in text
+        assert "Install it" in text, "the words are answered all the same"
+        assert peer.fetched == ["log", "log", "zip"]
+        await harness.wait_until_finished(4)
+        await assert_forgotten(harness)
+
+
+async def test_a_question_about_somebodys_file_reads_it(tmp_path: Path) -> None:
+    async with TelegramPeer() as peer, open_harness(tmp_path, telegram(peer, tmp_path)) as harness:
+        peer.files["log"] = LOG.encode()
+        document = {"file_id": "log", "file_unique_id": "u", "mime_type": "text/plain", "file_name": "error.log"}
+        bea = Author(2002, "Bea", "bea")
+        number = peer.say(GROUP, "", author=bea, document=document)
+        chat = {"id": GROUP, "type": "supergroup", "title": "Team"}
+        hers = {"message_id": number, "date": 1, "chat": chat, "from": bea.user(), "document": document}
+        peer.say(GROUP, "@kimas_bot what does this mean?", reply_to_message=hers)
+        await peer.wait_for_reply(GROUP, 30)
+        assert_read(harness)
+        results = await harness.wait_until_finished(2)
+        assert results[0] == ("silent", "a file without text, and the bot was not addressed")
+
+
+async def test_discord_files_are_read(tmp_path: Path) -> None:
+    async with DiscordPeer() as peer:
+        settings = discord_helpers.settings(peer, tmp_path)
+        adapter = DiscordAdapter(settings, discord_helpers.Positions(), discord_helpers.PACE)
+        async with open_harness(tmp_path, adapter) as harness:
+            await peer.connected()
+            channel_id = peer.channel()
+            log = peer.add_attachment("error.log", LOG.encode(), "text/plain; charset=utf-8")
+            await peer.say(channel_id, f"{peer.mention} why does it not start?", attachments=[log])
+            await peer.wait_for_reply(channel_id, 30)
+            await harness.wait_until_finished(1)
+            assert READ_NOTE in peer.messages(channel_id)[-1].content
+            assert_read(harness)
+            await assert_forgotten(harness)
+
+
+async def test_slack_files_are_read_and_no_page_to_log_in(tmp_path: Path) -> None:
+    async with SlackPeer() as peer:
+        settings = slack_helpers.settings(peer, tmp_path)
+        adapter = SlackAdapter(settings, slack_helpers.Threads().answered_in, slack_helpers.PACE)
+        async with open_harness(tmp_path, adapter) as harness:
+            log = {**peer.add_attachment("F1", LOG.encode(), "text/plain"), "name": "error.log"}
+            peer.say("C1", "<@UBOT> why does it not start?", files=[log], subtype="file_share")
+            await peer.wait_for_reply("C1", 30, containing="error.log")
+            assert_read(harness)
+            peer.lacking.add("files:read")
+            peer.say("D2", "How do I install it?", files=[{**log, "id": "F1"}], subtype="file_share")
+            await peer.wait_for_reply("D2", 30, containing=ENGLISH.file_problems["failed"])
+            assert "Log in" not in str(harness.model.requests)
+            await harness.wait_until_finished(2)
+            await assert_forgotten(harness)
 
 
 async def test_discord_attachments(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import re
 import signal
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -306,7 +307,7 @@ class TestWhatIsShown:
         await fill(page.journal)
         async with browser(page, READER) as client:
             topics = html.fromstring(await read(client, "/unanswered")).xpath("//ol[@class='topics']/li")
-            assert "3 questions about redis, sessions" in to_text(topics[0])
+            assert "3 questions, 0 in the 30 days before" in to_text(topics[0])
             sources = await read(client, "/sources")
             assert "api.github.com answered 403" in sources
             assert "minutes.pdf" in sources
@@ -330,6 +331,46 @@ class TestWhatIsShown:
             assert all("telegram Rocket users" in to_text(line) for line in lines)
             assert "Answers 28" in usage
             assert "answered nobody" not in usage
+
+    async def test_what_is_unanswered_is_no_chatter_and_what_stopped_says_so(self, page: Page) -> None:
+        async def come(number: int, days_ago: float) -> None:
+            query = update(messages).filter_by(number=number)
+            await page.journal.database.write(query.values(received_at=datetime.now(UTC) - timedelta(days=days_ago)))
+
+        old = [
+            ("redis for sessions?", NOTHING, 40),
+            ("windows support?", NOTHING, 40),
+            ("windows support now?", ANSWERED_REPLY, 2),
+        ]
+        for number, (text, reply, days_ago) in enumerate(old, 1):
+            await answered(page.journal, make_message(number, text), reply)
+            await come(number, days_ago)
+        await silenced(page.journal, make_message(4, "lol same here, going for lunch"))
+        await answered(page.journal, make_message(5, f"licence {SECRET} {EVIL}?"), NOTHING)
+        async with browser(page, READER) as client:
+            document = html.fromstring(await read(client, "/unanswered?days=30"))
+            assert "lunch" not in to_text(document)
+            assert len(document.xpath("//ol[@class='topics']/li")) == 1
+            stopped = [to_text(line) for line in document.xpath("//ul[@class='list']/li")]
+            assert [re.findall("(redis|windows|Answered 1 time since|Not asked since)", line) for line in stopped] == [
+                ["windows", "Answered 1 time since"],
+                ["redis", "Not asked since"],
+            ]
+            async with client.get("/unanswered/patch?days=30") as response:
+                assert response.headers["Content-Disposition"] == 'attachment; filename="gaps.md"'
+                assert response.content_type == "text/plain"
+                assert response.headers["X-Content-Type-Options"] == "nosniff"
+                text = await response.text()
+            assert "redis" not in text, "that has stopped"
+            assert "licence" in text
+            assert SECRET not in text
+            assert "\u202e" not in text
+            assert re.search(r"(?<![\\(])<", text) is None, "no markup but links of ours"
+
+    async def test_a_patch_is_for_those_who_signed_in(self, page: Page) -> None:
+        await answered(page.journal, make_message(1, "What is the secret plan?"), NOTHING)
+        async with browser(page) as client:
+            assert "secret plan" not in await read(client, "/unanswered/patch", 303)
 
     async def test_chats_of_one_name_are_found_together(self, page: Page) -> None:
         places = [("discord", "1"), ("discord", "2"), ("slack", "3"), ("discord", "general")]

@@ -22,12 +22,12 @@ async def test_a_question_in_a_thread_is_about_the_picture_that_it_began_with(tm
             peer.say("C1", "<@UBOT> what is this?", thread=started_at, user="U2")
             await peer.wait_for_reply("C1", 30, containing="Install")
             assert peer.fetched == ["F1"]
-            # A picture of its own comes first; what is no picture, or is gone, is not brought up again.
+            # A picture of its own comes first; what cannot be looked at, or is gone, is not brought up again.
             other = peer.say("C1", "Me too", files=[peer.add_attachment("F2", png())], **share)
             own_files = [peer.add_attachment("F3", png())]
             peer.say("C1", "<@UBOT> and this?", thread=other, user="U2", files=own_files, **share)
             await peer.wait_for_reply("C1", 30, count=2, containing="Install")
-            log = peer.say("C1", "A log", files=[peer.add_attachment("F4", b"", "text/plain")], **share)
+            log = peer.say("C1", "A log", files=[peer.add_attachment("F4", b"", "audio/ogg")], **share)
             deleted_message = peer.say("C1", "Not this", files=[peer.add_attachment("F5", png())], **share)
             peer.delete("C1", deleted_message)
             for number, thread in ((3, log), (4, deleted_message)):

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from core.formatting import with_image_description
+from core.formatting import with_description
 from core.llm.images import MAX_BYTES, MAX_SIDE, ImageFormat, UnusableImage, detect_format, validate_image
 from tests.support.images import SVG, gif, jpeg, png, webp
 
@@ -55,6 +55,6 @@ def test_what_must_not_reach_a_model_is_refused(data: bytes, error_text: str) ->
 
 
 def test_what_was_seen_is_quoted_line_by_line() -> None:
-    assert with_image_description("Why? ", "a\nb") == "Why?\n\nThe attached picture shows:\n> a\n> b"
-    assert with_image_description("", "a") == "The attached picture shows:\n> a"
-    assert with_image_description("Why?", "") == "Why?"
+    assert with_description("Why? ", "a\nb") == "Why?\n\nWhat is attached says:\n> a\n> b"
+    assert with_description("", "a") == "What is attached says:\n> a"
+    assert with_description("Why?", "") == "Why?"

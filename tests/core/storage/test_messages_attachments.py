@@ -34,7 +34,7 @@ async def test_attachments_survive_a_restart_and_are_told_in_the_conversation(tm
         ((pending_message, _),) = await journal.get_pending("test")
         assert pending_message == MESSAGE
         await journal.mark_answered(MESSAGE, Reply("Install it.", image_description="No module\nnamed kimas"))
-        turn = Turn("user", "Why?\n\nThe attached picture shows:\n> No module\n> named kimas", "Ann", "42")
+        turn = Turn("user", "Why?\n\nWhat is attached says:\n> No module\n> named kimas", "Ann", "42")
         assert list(await journal.get_history(MESSAGE.key, 2)) == [turn, Turn("assistant", "Install it.")]
     finally:
         await journal.close()

@@ -5,14 +5,19 @@
   const script = document.currentScript;
   const isPage = script.dataset.page === "true";
   const address = new URL("answer", script.src).href;
+  const ratingAddress = new URL("rating", script.src).href;
   const TEXTS = {
     en: {
       open: "Ask a question", close: "Close", label: "Your question", send: "Ask", sources: "Sources",
       waiting: "Looking it up …", failed: "No answer came. Please try again.", you: "You asked:", log: "Conversation",
+      rate: "Did this help?", up: "Yes, it helped", down: "No, it did not help", rated: "Noted, thank you.",
+      unrated: "Taken back.", kept: "A rating keeps your question and this answer for those who run this page.",
     },
     zh: {
       open: "提问", close: "关闭", label: "你的问题", send: "提问", sources: "来源",
       waiting: "正在查找…", failed: "没有收到回答，请再试一次。", you: "你问：", log: "对话",
+      rate: "有帮助吗？", up: "有帮助", down: "没有帮助", rated: "已记录，谢谢。",
+      unrated: "已撤回。", kept: "评价后，你的问题和这条回答会保存给本页的管理者查看。",
     },
   };
   const lang = navigator.language.toLowerCase().startsWith("zh") ? "zh" : "en";
@@ -55,6 +60,10 @@
     a { color: var(--strong); }
     .host { color: var(--ink); font-size: 14px; }
     h2 { font-size: 16px; margin: 12px 0 4px; }
+    .rating { display: flex; flex-wrap: wrap; align-items: center; gap: 8px; margin: 12px 0; }
+    .rating button { background: var(--soft); color: var(--ink); border: 2px solid transparent; }
+    .rating button[aria-pressed="true"] { border-color: var(--strong); }
+    .note { font-size: 14px; flex-basis: 100%; margin: 0; }
     ol, ul { margin: 4px 0; padding-left: 28px; }
     form { display: flex; gap: 8px; padding: 12px 16px; align-items: flex-end; }
     textarea { flex: 1; font: 16px/1.4 system-ui, sans-serif; min-height: 44px; max-height: 30dvh; padding: 9px 12px;
@@ -221,6 +230,16 @@
   const turns = [];
   let isAsking = false;
 
+  const post = async (url, body, signal) => {
+    const headers = { "Content-Type": "application/json" };
+    const response = await fetch(url, { method: "POST", credentials: "omit", headers, body, signal });
+    if (!response.ok) throw new Error((await response.json()).error.message);
+    return response;
+  };
+
+  // No connection, or no answer of ours: a proxy's own page is no JSON.
+  const describe = (error) => (error instanceof TypeError || error instanceof SyntaxError ? texts.failed : error.message);
+
   const request = async (isStreaming, signal) => {
     const messages = turns.slice(-MAX_TURNS);
     const encode = () => new TextEncoder().encode(JSON.stringify({ messages, stream: isStreaming }));
@@ -230,10 +249,7 @@
       messages.shift();
       body = encode();
     }
-    const headers = { "Content-Type": "application/json" };
-    const response = await fetch(address, { method: "POST", credentials: "omit", headers, body, signal });
-    if (!response.ok) throw new Error((await response.json()).error.message);
-    return response;
+    return post(address, body, signal);
   };
 
   async function* readEvents(response) {
@@ -279,6 +295,27 @@
     }
   };
 
+  // Two thumbs, of which one may be pressed; pressed again, it is taken back.
+  const renderRating = (id) => {
+    if (!id) return [];
+    const note = make("p", { class: "note" }, texts.kept);
+    const thumbs = [["up", "👍"], ["down", "👎"]].map(([verdict, sign]) => {
+      const thumb = make("button", { type: "button", "aria-pressed": "false", "aria-label": texts[verdict] }, sign);
+      thumb.addEventListener("click", async () => {
+        const isPressed = thumb.getAttribute("aria-pressed") === "true";
+        try {
+          await post(ratingAddress, JSON.stringify({ id, verdict: isPressed ? "" : verdict }));
+          for (const one of thumbs) one.setAttribute("aria-pressed", String(one === thumb && !isPressed));
+          note.textContent = isPressed ? texts.unrated : texts.rated;
+        } catch (error) {
+          note.textContent = describe(error);
+        }
+      });
+      return thumb;
+    });
+    return [make("div", { class: "rating", role: "group", "aria-label": texts.rate }, texts.rate, ...thumbs, note)];
+  };
+
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const question = field.value.trim();
@@ -296,12 +333,11 @@
     try {
       const reply = await ask((text, citations) => answer.replaceChildren(...renderMarkdown(text, citations)));
       turns.push({ role: "assistant", content: reply.answer });
-      answer.replaceChildren(...renderMarkdown(reply.answer, reply.citations), ...renderSources(reply.citations));
+      answer.replaceChildren(...renderMarkdown(reply.answer, reply.citations), ...renderSources(reply.citations),
+        ...renderRating(reply.id));
     } catch (error) {
       turns.pop();
-      // No connection, or no answer of ours: a proxy's own page is no JSON.
-      const isForeign = error instanceof TypeError || error instanceof SyntaxError;
-      answer.replaceChildren(make("p", { role: "alert" }, isForeign ? texts.failed : error.message));
+      answer.replaceChildren(make("p", { role: "alert" }, describe(error)));
     } finally {
       log.removeAttribute("aria-busy");
       isAsking = false;

@@ -6,18 +6,23 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
-from playwright.async_api import Page as Tab, expect
+from playwright.async_api import Page as Tab, Route, expect
+from sqlalchemy import select
 
 from bots.api.server import serve_api
 from bots.common.web_server import serve_application
 from core.errors import UsageError
 from core.ports import AnswerFunction, Sink
 from core.settings import ApiSettings, Settings
+from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings
+from core.storage.tables import feedback, messages
 from core.types import Citation, Question, Reply
 from tests.support.chromium import AXE, launched, needs_chromium
 from tests.support.fixtures import parts, settings
@@ -62,11 +67,14 @@ async def site() -> AsyncIterator[Site]:
 
 @asynccontextmanager
 async def asking(
-    answer: AnswerFunction = answer_well, *origins: str, live: LiveSettings | None = None
+    answer: AnswerFunction = answer_well,
+    *origins: str,
+    live: LiveSettings | None = None,
+    journal: Journal | None = None,
 ) -> AsyncIterator[str]:
     section = {"port": 0, "page": {"enabled": True, "allowed_origins": origins, "per_minute": 1000}}
     configuration = ApiSettings.model_validate(section)
-    async with serve_api(configuration, live or LiveSettings(settings()), answer, parts, 4) as port:
+    async with serve_api(configuration, live or LiveSettings(settings()), answer, parts, 4, journal=journal) as port:
         yield f"http://127.0.0.1:{port}"
 
 
@@ -206,16 +214,100 @@ async def test_a_long_line_of_brackets_does_not_hang_the_page() -> None:
         await expect(tab.get_by_text("The end.")).to_be_visible(timeout=10_000)
 
 
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    journal = await Journal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
+
+
+async def read_verdicts(journal: Journal) -> list[str]:
+    return [row.verdict for row in await journal.database.fetch_all(select(feedback.c.verdict))]
+
+
+async def test_a_thumb_is_given_changed_and_taken_back_by_keyboard(journal: Journal) -> None:
+    async with asking(journal=journal) as url, opened(f"{url}/ask") as tab:
+        await ask(tab)
+        group = tab.get_by_role("group", name="Did this help?")
+        up, down = (group.get_by_role("button", name=name) for name in ("Yes, it helped", "No, it did not help"))
+        await expect(group.get_by_text("A rating keeps your question and this answer")).to_be_visible()
+        await up.focus()
+        await tab.keyboard.press("Enter")
+        await expect(up).to_have_attribute("aria-pressed", "true")
+        await expect(group.get_by_text("Noted, thank you.")).to_be_visible()
+        await expect(up).to_be_focused()
+        assert await read_verdicts(journal) == ["up"]
+        await tab.keyboard.press("Tab")
+        await expect(down).to_be_focused()
+        await tab.keyboard.press("Space")
+        await expect(down).to_have_attribute("aria-pressed", "true")
+        await expect(up).to_have_attribute("aria-pressed", "false")
+        assert await read_verdicts(journal) == ["down"]
+        await tab.keyboard.press("Space")
+        await expect(down).to_have_attribute("aria-pressed", "false")
+        await expect(group.get_by_text("Taken back.")).to_be_visible()
+        assert await read_verdicts(journal) == [""]
+
+
+async def test_each_answer_has_its_own_thumbs(journal: Journal) -> None:
+    async with asking(journal=journal) as url, opened(f"{url}/ask") as tab:
+        for number in range(1, 3):
+            await ask(tab, f"question {number}")
+            await expect(tab.get_by_role("group", name="Did this help?")).to_have_count(number)
+        await tab.get_by_role("button", name="No, it did not help").last.click()
+        await expect(tab.get_by_role("button", pressed=True)).to_have_count(1)
+    rows = await journal.database.fetch_all(select(messages.c.text))
+    assert [row.text for row in rows] == ["question 2"]
+
+
+async def fulfill(route: Route, *, status: int, body: str) -> None:
+    await route.fulfill(status=status, body=body)
+
+
+async def test_a_rating_that_fails_says_so_and_is_not_shown_as_given(journal: Journal) -> None:
+    async with asking(journal=journal) as url, launched() as browser:
+        tab = await browser.new_page()
+        await tab.goto(f"{url}/ask")
+        await ask(tab)
+        up = tab.get_by_role("button", name="Yes, it helped")
+        await expect(up).to_be_visible()
+        for status, body, text in (
+            (502, "<h1>Bad gateway</h1>", "No answer came. Please try again."),
+            (410, '{"error": {"message": "this answer can no longer be rated"}}', "can no longer be rated"),
+        ):
+            await tab.route("**/ask/rating", partial(fulfill, status=status, body=body))
+            await up.click()
+            await expect(tab.locator(".note")).to_contain_text(text)
+            await expect(up).to_have_attribute("aria-pressed", "false")
+            await tab.unroute("**/ask/rating")
+        await up.click()
+        await expect(up).to_have_attribute("aria-pressed", "true")
+
+
+async def test_thumbs_work_in_the_widget_of_another_site(journal: Journal) -> None:
+    async with site() as host, asking(answer_well, host.url, journal=journal) as url:
+        host.policy = f"default-src 'none'; script-src {url}; connect-src {url}"
+        host.html = f'<!doctype html><title>Docs</title><script src="{url}/ask/widget.js" defer></script>'
+        async with opened(host.url, lambda address: address.startswith(url)) as tab:
+            await tab.get_by_role("button", name="Ask a question").click()
+            await ask(tab)
+            await tab.get_by_role("button", name="Yes, it helped").click()
+            await expect(tab.get_by_role("button", pressed=True)).to_have_count(1)
+    assert await read_verdicts(journal) == ["up"]
+
+
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 360)])
-async def test_everybody_can_use_it(scheme: str, width: int) -> None:
+async def test_everybody_can_use_it(journal: Journal, scheme: str, width: int) -> None:
     viewport = {"width": width, "height": 800}
     async with (
-        asking() as url,
+        asking(journal=journal) as url,
         # The checker is a script of its own, which the page's policy would refuse.
         opened(f"{url}/ask", color_scheme=scheme, viewport=viewport, bypass_csp=True) as tab,
     ):
         await ask(tab)
         await expect(tab.get_by_role("link", name="[1]")).to_be_visible()
+        await tab.get_by_role("button", name="Yes, it helped").click()
+        await expect(tab.get_by_role("button", pressed=True)).to_have_count(1)
         await tab.add_script_tag(path=AXE)
         report = await tab.evaluate("axe.run(document, {resultTypes: ['violations']})")
         violations = [(item["id"], item["nodes"][0]["html"]) for item in report["violations"]]

@@ -871,6 +871,7 @@ async def test_status_and_stats_count_what_happened(journal: Journal, refresher:
 
 async def test_the_digest_groups_what_found_no_answer(journal: Journal) -> None:
     bot = Bot.of(journal)
+    bot.dispatcher.context.library = InMemoryLibrary()
     questions = ("How do I set a proxy?", "Does the proxy need a `password`?", "Which licence?")
     for number, question in enumerate(questions):
         failed_message = replace(says("", question, person=ANN), id=f"failed-{number}")
@@ -879,9 +880,9 @@ async def test_the_digest_groups_what_found_no_answer(journal: Journal) -> None:
     lines = (await bot.deliver(says("digest"))).splitlines()
     assert "- Messages: 3, of which 0 answered, 0 ignored, 3 failed" in lines
     assert "- Ratings: 👍 0, 👎 0" in lines
-    assert "**Questions without a good answer: 3**, by topic. `/learn` and `/faq` teach me." in lines
-    assert lines[-2].startswith("- 2× `")
-    assert lines[-1] == "- 1× `Which licence?`"
+    assert "**Questions without a good answer: 3**, by meaning. `/learn` and `/faq` teach me." in lines
+    assert lines[-2].startswith("- 2× (before: 0) `")
+    assert lines[-1] == "- 1× (before: 0) `Which licence?`"
     assert "- Ratings" not in await bot.deliver(says("digest", person=ANN)), "members are refused"
 
 

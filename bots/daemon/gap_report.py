@@ -1,0 +1,112 @@
+"""The weekly report: which questions had no good answer, to the chats that get the alerts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, time, timedelta
+
+from bots.daemon.alerts import AlertSender
+from core.catalogue import messages_for
+from core.errors import KimasError
+from core.messaging.gaps import find_gaps, format_gaps
+from core.observability.logs import get_logger, make_redactor
+from core.ports import Library
+from core.runtime.timers import run_periodically
+from core.settings.audience import Asker
+from core.settings.loader import get_secret_values
+from core.storage.reports import ListedQuestion, QuestionFilter, ReportRepository
+from core.storage.tables import may_be_shown
+
+_log = get_logger(__name__)
+
+CHECK_MINUTES = 10.0
+WEEK = timedelta(days=7)
+# On Mondays at this hour, local time, the report of the week before is due.
+DUE_AFTER = timedelta(hours=9)
+MAX_GAPS = 10
+
+
+@dataclass
+class GapReporter:
+    """Posts the report of each week once: the journal knows what was posted, also after a restart."""
+
+    sender: AlertSender
+    reports: ReportRepository
+    library: Library
+    _told: set[tuple[str, datetime]] = field(default_factory=set)
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Look every few minutes whether a report is due, while the block runs."""
+        async with run_periodically(CHECK_MINUTES, self.check):
+            yield
+
+    async def check(self) -> None:
+        """Post what is due now and not posted yet."""
+        await self.post_due(datetime.now(UTC))
+
+    async def post_due(self, now: datetime) -> None:
+        """Post what is due at a moment and not posted yet."""
+        monday = _get_monday(now)
+        settings = self.sender.live.settings.alerts
+        if not settings.gap_report or now < monday + DUE_AFTER:
+            return
+        for chat in settings.chats:
+            if (chat, monday) in self._told:
+                continue
+            try:
+                text = await self._write(chat, monday)
+            except KimasError as error:
+                _log.error("gap_report.not_made", error=str(error))
+                continue
+            reason = f"gaps {monday.astimezone():%Y-%m-%d}"
+            if not text or await self.sender.post([chat], reason, text, now, "report"):
+                self._told.add((chat, monday))
+
+    async def _write(self, chat: str, until: datetime) -> str:
+        """Return the report of the week before a moment, as the readers of a chat may see it; "" if nothing is open.
+
+        Raises `StoreError`.
+        """
+        live = self.sender.live
+        await live.load()
+        texts = messages_for(live.settings.alerts.language)
+        asker = self.sender.make_asker(chat)
+        is_owner = asker.is_private and asker.role == "owner"
+        question_filter = QuestionFilter(until - WEEK, until=until, is_public=not is_owner)
+        library = self.library
+        if live.audiences.has_closed_sources:
+            library = library.restricted_to(live.audiences.visible_sources(asker))
+        report = await find_gaps(
+            self.reports, library, question_filter, WEEK, lambda question: is_owner or self._may_show(question, asker)
+        )
+        if not report.open_gaps:
+            return ""
+        title = texts.gap_report.format(
+            since=_format_day(until - WEEK),
+            until=_format_day(until - timedelta(hours=1)),
+            count=sum(len(gap.questions) for gap in report.open_gaps),
+            earlier=sum(gap.earlier_count for gap in report.gaps),
+        )
+        lines = "\n".join((title, *format_gaps(report.gaps[:MAX_GAPS], texts)))
+        return make_redactor(get_secret_values(live.settings))(lines)
+
+    def _may_show(self, question: ListedQuestion, reader: Asker) -> bool:
+        """Return whether a reader sees all that those see who read the question, and what its answer was made from."""
+        audiences = self.sender.live.audiences
+        asker = audiences.make_asker(question.platform, question.chat)
+        sees_all = audiences.visible_sources(asker) <= audiences.visible_sources(reader)
+        labels = question.visible_sources
+        return sees_all and (labels is None or may_be_shown(labels, audiences.visible_labels(reader)))
+
+
+def _get_monday(now: datetime) -> datetime:
+    """Return the beginning of the week, in local time."""
+    today = now.astimezone().date()
+    return datetime.combine(today - timedelta(days=today.weekday()), time()).astimezone()
+
+
+def _format_day(moment: datetime) -> str:
+    return f"{moment.astimezone():%Y-%m-%d}"

@@ -1,0 +1,106 @@
+"""Masks secrets and personal data in technical text: what is certain to be one, and nothing else.
+
+Times, versions, paths and names of modules stay as they are: without them nobody can answer.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+# What keys of known services begin with, and tokens of Telegram's bots.
+_KEY = re.compile(
+    r"(?<![\w-])(?:(?:gh[pousr]_|github_pat_|glpat-|xox[abeposr]-|xapp-|sk-|[rs]k_live_|AKIA|ASIA|AIza|ya29\.|eyJ|hf_"
+    r"|npm_|pypi-|dop_v1_|SG\.)[\w.+/=-]{10,500}|\d{6,12}:[\w-]{30,60}(?![\w-]))"
+)
+# The value behind a name that says that it is secret. What stands for no value is none.
+_ASSIGNMENT = re.compile(
+    r"((?:pass(?:word|wd|phrase)|secret|token|credential|api[_-]?key|access[_-]?key|private[_-]?key|authorization)"
+    r"[\"']?[ \t]{0,3}[:=][ \t]{0,3}[\"']?(?:(?:bearer|basic)[ \t]{1,3})?)"
+    r"(?!\[|\$|%|(?:true|false|null|none|yes|no|bearer|basic)\b)([^\s\"',;&]{3,500})",
+    re.IGNORECASE,
+)
+_BEARER = re.compile(r"(\bbearer[ \t]{1,3})([\w.+/=~-]{10,500})", re.IGNORECASE)
+_URL_PASSWORD = re.compile(r"(://[^/\s:@]{1,100}:)(?!\[)([^/\s@]{1,200})(?=@)")
+_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[A-Za-z]{2,24}\b")
+_CARD = re.compile(r"(?<![\w.-])[3-6](?:[ -]?\d){12,18}(?![\w-])")
+_PHONE = re.compile(r"(?<=[\s:(=\"'])\+\d[\d ()-]{7,18}\d(?!\w)")
+_IPV4 = re.compile(r"(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}(?![\w-]|\.\d)")
+_IPV6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])")
+_KEY_BEGIN = "-----BEGIN "
+_KEY_END = "-----END "
+MAX_KEY_LINES = 200
+
+
+@dataclass(slots=True)
+class Masker:
+    """Masks the lines of one text. The same value gets the same mark, which means nothing anywhere else."""
+
+    _marks: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def mask(self, line: str) -> str:
+        """Return a line with marks such as `[email 1]` for what is secret or personal."""
+        line = _URL_PASSWORD.sub(self._replace_value("secret"), line)
+        line = _KEY.sub(self._replace("key"), line)
+        for pattern in (_BEARER, _ASSIGNMENT):
+            line = pattern.sub(self._replace_value("secret"), line)
+        line = _EMAIL.sub(self._replace("email"), line)
+        line = _CARD.sub(self._replace("card", _is_card), line)
+        line = _PHONE.sub(self._replace("phone", _is_phone), line)
+        for pattern in (_IPV4, _IPV6):
+            line = pattern.sub(self._replace("address", _is_public_address), line)
+        return line
+
+    def _replace(self, kind: str, is_one: Callable[[str], bool] = bool) -> Callable[[re.Match[str]], str]:
+        return lambda match: self._get_mark(kind, match[0]) if is_one(match[0]) else match[0]
+
+    def _replace_value(self, kind: str) -> Callable[[re.Match[str]], str]:
+        return lambda match: f"{match[1]}{self._get_mark(kind, match[2])}"
+
+    def _get_mark(self, kind: str, value: str) -> str:
+        marks = self._marks.setdefault(kind, {})
+        return marks.setdefault(value, f"[{kind} {len(marks) + 1}]")
+
+
+def mask_secrets(text: str) -> str:
+    r"""Return a text with marks for what is secret or personal.
+
+    >>> mask_secrets("03/22 08:51:06 INFO read_netif: 9.22.22.222 for ann@example.org")
+    '03/22 08:51:06 INFO read_netif: [address 1] for [email 1]'
+    """
+    masker = Masker()
+    return "\n".join(masker.mask(line) for line in drop_private_keys(text.split("\n")))
+
+
+def drop_private_keys(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines; those of a private key are empty, also where its end is missing."""
+    left = 0
+    for line in lines:
+        if _KEY_BEGIN in line and "PRIVATE KEY" in line:
+            # On one line, as in JSON, the end follows.
+            left = 0 if _KEY_END in line else MAX_KEY_LINES
+            yield f"{line.partition(_KEY_BEGIN)[0]}[private key]"
+        elif left:
+            left = 0 if _KEY_END in line else left - 1
+            yield ""
+        else:
+            yield line
+
+
+def _is_card(text: str) -> bool:
+    digits = [int(character) for character in text if character.isdigit()][::-1]
+    doubled = (sum(divmod(2 * digit, 10)) for digit in digits[1::2])
+    return (sum(digits[::2]) + sum(doubled)) % 10 == 0
+
+
+def _is_phone(text: str) -> bool:
+    return 8 <= sum(character.isdigit() for character in text) <= 15
+
+
+def _is_public_address(text: str) -> bool:
+    try:
+        return ipaddress.ip_address(text).is_global
+    except ValueError:
+        return False
