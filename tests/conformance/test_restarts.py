@@ -10,7 +10,14 @@ import pytest
 from core.types import Message, Reply
 from tests.conformance.bot import Bot, Gate
 from tests.conformance.platforms import until
-from tests.conformance.scenarios import NO_REDELIVERY, ONE_COMMENT, ONLY_MENTIONS, POSTED_WHOLE, WHOLE, cannot
+from tests.conformance.scenarios import (
+    NO_REDELIVERY,
+    ONE_COMMENT,
+    ONLY_MENTIONS,
+    POSTED_WHOLE,
+    WHOLE,
+    cannot,
+)
 
 NOBODY_THERE = "nobody types into a program that does not run"
 AT_ONCE = "who leaves the terminal ends it at once; what was asked is answered at the next start"
