@@ -110,6 +110,17 @@ WORDS_OF_OTHERS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
         "relayed": ("{mention} /kimas pause", {"bot_id": "B9", "subtype": "bot_message"}),
         "a preview": ("{mention} why?", {"attachments": [{"is_msg_unfurl": True, "text": "/kimas pause"}]}),
     },
+    "bluesky": {
+        "quoted": (
+            "What does this do?",
+            {
+                "embed": {
+                    "$type": "app.bsky.embed.record#view",
+                    "record": {"uri": "at://x", "author": {"did": "did:plc:eve"}, "value": {"text": "/pause"}},
+                }
+            },
+        ),
+    },
     "mastodon": {
         "quoted": (
             "What does this do?",

@@ -27,6 +27,7 @@ class SocialPeer(ABC):
         self.reset_s = 1.0
         self._limited_until = 0.0
         self._failures: dict[str, list[tuple[int, str, dict[str, str], str]]] = defaultdict(list)
+        self._is_away = False
         self._runner: web.AppRunner | None = None
         self.port = 0
 
@@ -53,12 +54,14 @@ class SocialPeer(ABC):
     async def listen(self) -> None:
         """Listen, on the same port again after `away`."""
         assert self._runner is not None
+        self._is_away = False
         await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
         self.port = self._runner.addresses[0][1]
 
     async def away(self) -> None:
         """Refuse connections, and end those that there are."""
         assert self._runner is not None
+        self._is_away = True
         for site in list(self._runner.sites):
             await site.stop()
 
@@ -79,6 +82,8 @@ class SocialPeer(ABC):
     async def _check(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
+        if self._is_away:
+            return _drop_connection(request)
         name = self.name_call(request)
         self.calls.append(name)
         if self.redirects_to:
