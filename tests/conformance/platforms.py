@@ -894,7 +894,8 @@ class Bluesky(Driver):
         await self.say(channel, text, embed={"$type": "app.bsky.embed.images#view", "images": [picture]})
 
     async def say_as_bot(self, channel: Channel, text: str) -> None:
-        self.peer.say(bluesky.BOT, text)
+        message = self.peer.say(bluesky.BOT, text)
+        self.peer.notify("mention", bluesky.BOT, message, {})
 
     async def edit(self, channel: Channel, message: str, text: str) -> None:
         raise NotImplementedError

@@ -61,7 +61,7 @@ async def is_told(bot: Bot, channel: Channel, person: Person = ANN, **fields: An
     return CLOSED in visible_sources
 
 
-@cannot(console=SEES_ALL, github=NOTHING_PRIVATE)
+@cannot(bluesky=NOTHING_PRIVATE, console=SEES_ALL, github=NOTHING_PRIVATE)
 async def test_an_owner_is_told_in_private_and_nobody_else_is(bot: Bot) -> None:
     await close_source(bot, "owners")
     assert await is_told(bot, bot.private(ANN))
