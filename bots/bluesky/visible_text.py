@@ -34,7 +34,7 @@ def mentions(record: Json, did: str) -> bool:
 
 
 def get_quoted(view: Json) -> Json:
-    """Return the view of the post that a post quotes, with its `author` and its record as `value`, or nothing."""
+    """Return the post that a post quotes, as the server shows it: its author, and its record as the value; or {}."""
     quoted = (view.get("embed") or {}).get("record") or {}
     # Beside pictures it stands one level deeper.
     quoted = quoted if "value" in quoted else quoted.get("record") or {}
