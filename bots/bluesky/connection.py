@@ -32,11 +32,11 @@ class RecordExists(Refused):
 class BlueskyIntervals(Intervals):
     """All intervals in seconds.
 
-    Notifications and feeds are read every `poll_s`: a server takes 3,000 calls in five minutes. `timeout_s` bounds a
-    call.
+    Notifications and feeds are each read every `poll_s`: a server takes 3,000 calls in five minutes, so about fifteen
+    feeds. `timeout_s` bounds a call.
     """
 
-    poll_s: float = 3.0
+    poll_s: float = 2.0
     timeout_s: float = 20.0
 
 

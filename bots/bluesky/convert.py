@@ -20,8 +20,11 @@ PLATFORM = "bluesky"
 # The chat of all that mentions the bot, or replies to it: everything is public.
 MENTIONS_CHAT = "mentions"
 BOT_LABEL = "bot"
+BLOCKED = "of somebody who blocks the bot, or whom it blocks"
 _URI = re.compile(r"at://did:[a-z]+:[\w.:%-]{1,250}/[\w.-]{1,250}/[\w.~:-]{1,512}", re.ASCII)
-_CID = re.compile(r"[a-z0-9]{20,200}", re.IGNORECASE | re.ASCII)
+# Of a record, in the only form that servers give.
+_CID = re.compile(r"bafyrei[a-z2-7]{52}")
+_LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[A-Za-z0-9]{1,8}){0,3}")
 
 
 def to_message(thread: Json, me: Identity, max_answers: int) -> Message | IgnoredEvent:
@@ -29,6 +32,8 @@ def to_message(thread: Json, me: Identity, max_answers: int) -> Message | Ignore
 
     `reference` holds what a reply needs. Posts of bots are ignored, and those below `max_answers` answers of ours.
     """
+    if thread.get("blocked"):
+        return IgnoredEvent(BLOCKED)
     post = thread["post"]
     record = post["record"]
     above = _list_above(thread)
@@ -112,10 +117,10 @@ def count_other_bots(thread: Json, me: Identity) -> int:
 def get_closed_reason(thread: Json) -> str:
     """Return what keeps the bot from replying to a post, or ""."""
     if thread.get("blocked"):
-        return "of somebody who blocks the bot, or whom it blocks"
+        return BLOCKED
     viewer = (thread["post"]["author"].get("viewer") or {}) | (thread["post"].get("viewer") or {})
     if viewer.get("blockedBy") or viewer.get("blocking"):
-        return "of somebody who blocks the bot, or whom it blocks"
+        return BLOCKED
     return "closed to replies" if viewer.get("replyDisabled") else ""
 
 
@@ -140,7 +145,7 @@ def _get_common(post: Json, me: Identity) -> dict[str, Any]:
     """Return what any post says of itself and its author."""
     author = post["author"]
     root = _get_root(post)
-    languages = post["record"].get("langs") or [""]
+    language = str((post["record"].get("langs") or [""])[0])
     return {
         "id": str(post["uri"]),
         "author_id": str(author["did"]),
@@ -148,7 +153,8 @@ def _get_common(post: Json, me: Identity) -> dict[str, Any]:
         # Its author's clock may say anything.
         "sent_at": datetime.fromisoformat(str(post["indexedAt"])),
         "bot": me.did,
-        "language": str(languages[0]),
+        # An answer in it may name it, and must be in form.
+        "language": language if _LANGUAGE.fullmatch(language) else "",
         "reference": {
             "uri": str(post["uri"]),
             "cid": str(post["cid"]),

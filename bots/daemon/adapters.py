@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib import import_module
+from urllib.parse import urlsplit
 
 from bots.common.namespaced import NamespacedAdapter
 from core.errors import UsageError
@@ -99,7 +100,7 @@ def find_token_conflicts(settings: Settings) -> list[str]:
     path_by_secret: dict[str, str] = {}
     conflicts = []
     for path, secret in settings.secrets().items():
-        if not path.endswith((".token", ".bot_token")) or secret.missing_reason():
+        if not path.endswith((".token", ".bot_token", ".app_password")) or secret.missing_reason():
             continue
         first_path = path_by_secret.setdefault(secret.value(), path)
         if first_path != path:
@@ -180,7 +181,8 @@ def _make_social_adapter(
     positions = JournalPositions(journal, platform)
     if isinstance(section, MastodonSettings):
         return _load_class("..mastodon.adapter:MastodonAdapter")(section, positions, timelines, read_only=read_only)
-    session_file = settings.data_dir / f"bluesky-{section.handle}.session"
+    # After a move to another server, the old session is of no use.
+    session_file = settings.data_dir / f"bluesky-{section.handle}@{urlsplit(section.url).netloc}.session"
     return _load_class("..bluesky.adapter:BlueskyAdapter")(
         section, positions, timelines, session_file, read_only=read_only
     )

@@ -245,7 +245,15 @@ async def test_a_reply_names_the_first_post_of_its_thread(bot: BlueskyBot, peer:
     assert peer.violations == []
 
 
-@pytest.mark.parametrize("root", [{}, {"uri": "at://x", "cid": "y"}, {"uri": "javascript:", "cid": make_cid({})}])
+@pytest.mark.parametrize(
+    "root",
+    [
+        {},
+        {"uri": "at://x", "cid": "y"},
+        {"uri": "javascript:", "cid": make_cid({})},
+        {"uri": f"at://{BOT.did}/app.bsky.feed.post/3kzzzzzzzzzzz", "cid": "a" * 59},
+    ],
+)
 async def test_a_root_that_is_none_is_not_passed_on(bot: BlueskyBot, peer: BlueskyPeer, root: object) -> None:
     question = peer.say(peer.account("ann"), f"{AT}how?", reply={"root": root, "parent": root})
     assert await bot.outcome(question) == ("answered", "")

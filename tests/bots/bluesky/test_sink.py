@@ -123,6 +123,12 @@ async def test_an_answer_says_its_language(bot: BlueskyBot, question: str, answe
     assert (await bot.ask(f"{AT}{question}", langs=["de"])).record["langs"] == [language]
 
 
+@pytest.mark.parametrize("language", ["english please", "x", "de_DE", "en-" + "x" * 9])
+async def test_a_language_that_is_none_is_not_passed_on(bot: BlueskyBot, language: str) -> None:
+    bot.says = "pip"
+    assert "langs" not in (await bot.ask(langs=[language])).record
+
+
 def test_a_key_is_a_timestamp_in_form_and_always_the_same() -> None:
     keys = {make_key("did", "mentions", f"at://{number}", 0) for number in range(1000)}
     assert len(keys) == 1000
