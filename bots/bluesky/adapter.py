@@ -36,8 +36,6 @@ HOME = "home"
 # Who follows the bot has agreed to its comments, where the settings say so.
 FOLLOWERS = "followers"
 MAX_KNOWN_POSTS = 10_000
-# Of a feed no more is read at once: older posts get no comment.
-MAX_FEED_PAGES = 4
 _QUESTION_REASONS = ("mention", "reply", "quote")
 _RATING_REASONS = ("like", "repost")
 Json = Mapping[str, Any]
@@ -99,7 +97,7 @@ class BlueskyAdapter(ClientAdapter[BlueskyClient]):
             for feed in self._feeds:
                 kind, _, key = feed.partition("/")
                 fetch = client.get_timeline if kind == HOME else partial(client.get_list_feed, key)
-                posts = NewItems(f"{self._me.did}:{feed}", self._positions, fetch, MAX_FEED_PAGES)
+                posts = NewItems(f"{self._me.did}:{feed}", self._positions, fetch, is_feed=True)
                 tasks.create_task(self._follow(kind, posts, partial(self._handle_post, receive, feed)))
 
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:

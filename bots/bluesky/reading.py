@@ -14,6 +14,8 @@ from bots.common.positions import PositionStore
 # A post may appear below those that were there before it: its place is the time that its author's client says.
 REWIND_MS = 600_000
 MAX_KNOWN_ITEMS = 20_000
+# Of a feed no more is read at once: older posts get no comment.
+MAX_FEED_PAGES = 4
 
 FetchPage = Callable[[str, int], Awaitable[Page]]
 Deliver = Callable[[Json], Awaitable[None]]
@@ -23,17 +25,16 @@ class NewItems:
     """One list. The position that is kept is the time of the newest item, in milliseconds since 1970.
 
     Each time all of the last minutes is read anew; what was delivered in this run is known, what was delivered before
-    it the journal knows. Of a list with `max_pages` no more than that is read at once.
+    it the journal knows. Not so for a feed (`is_feed`): its last posts may be in the journal as those of another one.
     """
 
-    def __init__(
-        self, name: str, positions: PositionStore, fetch_page: FetchPage, max_pages: int | None = None
-    ) -> None:
+    def __init__(self, name: str, positions: PositionStore, fetch_page: FetchPage, *, is_feed: bool = False) -> None:
         self._name = name
         self._positions = positions
         self._fetch_page = fetch_page
-        self._max_pages = max_pages
+        self._is_feed = is_feed
         self._position: int | None = None
+        self._not_before = 0
         self._known = BoundedDict[str, None](MAX_KNOWN_ITEMS)
 
     async def deliver(self, deliver: Deliver) -> None:
@@ -43,12 +44,14 @@ class NewItems:
         """
         if self._position is None:
             self._position = await self._positions.load(self._name)
+            self._not_before = (self._position or 0) + 1 if self._is_feed else 0
         if self._position is None:
-            items = list((await self._fetch("")).items)
+            newest = max(map(_get_time, (await self._fetch("")).items), default=0)
             # Nothing as old as the newest one is ever delivered.
-            await self._move(max(map(_get_time, items), default=0) + 1 + REWIND_MS)
+            self._not_before = newest + 1
+            await self._move(newest if self._is_feed else newest + 1 + REWIND_MS)
             return
-        start = self._position - REWIND_MS
+        start = max(self._position - REWIND_MS, self._not_before)
         items = [item for item in await self._list_since(start) if _get_time(item) >= start]
         for item in sorted(items, key=_get_time):
             if (key := _get_key(item)) not in self._known:
@@ -61,7 +64,7 @@ class NewItems:
         items: list[Json] = []
         cursor = ""
         page_count = 0
-        while page_count != self._max_pages:
+        while not self._is_feed or page_count < MAX_FEED_PAGES:
             page = await self._fetch(cursor)
             items += page.items
             cursor = page.cursor

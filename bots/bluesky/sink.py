@@ -133,5 +133,6 @@ class BlueskySink(SocialThreadSink):
         return ref.uri
 
     def _make_key(self, number: int) -> str:
-        # An alert has one id in all its chats.
-        return make_key(self._me.did, self._message.key.chat, self._message.id, number)
+        # A post is one in all its feeds; an alert, which replies to nothing, has one id in all its chats.
+        place = "" if self._question_id else self._message.key.chat
+        return make_key(self._me.did, place, self._message.id, number)

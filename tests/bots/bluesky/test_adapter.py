@@ -288,6 +288,42 @@ async def test_posts_of_feeds_get_one_comment_where_their_author_agreed(bot: Blu
     assert len(bot.questions) == 3, "nothing is written for who has not agreed"
 
 
+async def test_a_post_that_comes_by_another_feed_after_a_restart_has_one_comment(
+    bot: BlueskyBot, peer: BlueskyPeer
+) -> None:
+    ann = peer.account("ann")
+    peer.lists["one"] = peer.lists["two"] = {ann.handle}
+    bot.comment_below = (ann.did,)
+    for chats in (["bluesky:list/one"], ["bluesky:list/two"]):
+        await bot.restart(auto_comment={"chats": chats, "needs_citation": False})
+        await peer.until_polled("GET getListFeed")
+    await bot.restart(auto_comment={"chats": ["bluesky:list/one"], "needs_citation": False})
+    post = peer.say(ann, "The final was won by Brazil")
+    assert await bot.outcome(post) == ("answered", "")
+    bot.says = "Another comment."
+    await bot.restart(auto_comment={"chats": ["bluesky:list/two"], "needs_citation": False})
+    await peer.until_polled("GET getListFeed")
+    async with asyncio.timeout(30):
+        while len(bot.questions) < 2:
+            await asyncio.sleep(0.01)
+    await bot.restart()
+    assert [comment.text for comment in peer.posts()] == ["Use pip."]
+
+
+async def test_a_feed_that_was_quiet_at_the_first_start_is_followed_after_the_next(
+    bot: BlueskyBot, peer: BlueskyPeer
+) -> None:
+    ann = peer.account("ann")
+    peer.followed = {ann.handle}
+    bot.comment_below = (ann.did,)
+    old = peer.say(ann, "What a jump in the final")
+    for _ in range(2):
+        await bot.restart(auto_comment={"chats": ["bluesky:home"], "needs_citation": False})
+        await peer.until_polled("GET getTimeline")
+    assert await bot.outcome(peer.say(ann, "The final was won by Brazil")) == ("answered", "")
+    assert old not in await bot.list_messages()
+
+
 @pytest.mark.parametrize(
     ("agreed", "follows", "state"),
     [
