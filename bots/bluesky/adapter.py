@@ -76,7 +76,8 @@ class BlueskyAdapter(ClientAdapter[BlueskyClient]):
         self._feeds = feeds
         self._session_file = SessionFile(session_file)
         self._me = Identity()
-        self._known_posts = BoundedDict[str, None](MAX_KNOWN_POSTS)
+        # By which feed a post came first.
+        self._feed_by_post = BoundedDict[str, str](MAX_KNOWN_POSTS)
 
     @property
     def bot_id(self) -> str:
@@ -166,8 +167,15 @@ class BlueskyAdapter(ClientAdapter[BlueskyClient]):
 
     async def _convert_question(self, notification: Json) -> Message | IgnoredEvent:
         """Convert a post that concerns the bot, with the thread above it."""
+        uri = str(notification.get("uri"))
+        client = self._get_client()
         try:
-            thread = await self._get_client().get_thread(str(notification.get("uri")), above=MAX_ABOVE)
+            try:
+                thread = await client.get_thread(uri, above=MAX_ABOVE)
+            except MessageDeleted:
+                # What the server tells of, it may show a moment later.
+                await asyncio.sleep(self._intervals.poll_s)
+                thread = await client.get_thread(uri, above=MAX_ABOVE)
         except MessageDeleted:
             return IgnoredEvent("deleted before it was read")
         except TooLarge:
@@ -184,9 +192,9 @@ class BlueskyAdapter(ClientAdapter[BlueskyClient]):
         message = to_feed_post(item, self._me, feed)
         if isinstance(message, IgnoredEvent):
             return message
-        if message.id in self._known_posts:
+        if self._feed_by_post.get(message.id, feed) != feed:
             return IgnoredEvent("a post of two feeds")
-        self._known_posts[message.id] = None
+        self._feed_by_post[message.id] = feed
         return message
 
     def _convert(self, convert: Callable[[], Message | IgnoredEvent], kind: str) -> Message | IgnoredEvent:

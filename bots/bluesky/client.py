@@ -93,7 +93,7 @@ class BlueskyClient(JsonClient):
     async def get_thread(self, uri: str, *, above: int = 0, below: int = 0) -> Json:
         """Return a post with so many levels of what is above and below it. Raises `MessageDeleted` and `TooLarge`."""
         levels = [("parentHeight", str(above)), ("depth", str(below))]
-        thread: Json = (await self._get("app.bsky.feed.getPostThread", [("uri", uri), *levels]))["thread"]
+        thread: Json = (await self._get("app.bsky.feed.getPostThread", [("uri", uri), *levels])).get("thread") or {}
         if thread.get("notFound"):
             raise MessageDeleted("the post is gone")
         return thread

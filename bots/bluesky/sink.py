@@ -121,12 +121,17 @@ class BlueskySink(SocialThreadSink):
 
     async def _make_reply(self, parent_id: str) -> dict[str, dict[str, str]]:
         """Return what a post replies to: its parent, and the first post of the thread."""
-        parent = self._refs.get(parent_id) or await self._client.find_post(parent_id.rpartition("/")[2])
-        if parent is None:
-            raise MessageDeleted("the post before this one is gone")
         # What the bot posts by itself begins a thread.
-        root = self._root if self._root.uri else Ref(self._reply_id, self._refs[self._reply_id].cid)
-        return {"root": root.to_json(), "parent": parent.to_json()}
+        root = self._root if self._root.uri else await self._get_ref(self._reply_id)
+        return {"root": root.to_json(), "parent": (await self._get_ref(parent_id)).to_json()}
+
+    async def _get_ref(self, uri: str) -> Ref:
+        """Return the version of the question or of a post of ours. Raises `MessageDeleted`."""
+        ref = self._refs.get(uri) or await self._client.find_post(uri.rpartition("/")[2])
+        if ref is None:
+            raise MessageDeleted("the post before this one is gone")
+        self._remember(ref)
+        return ref
 
     def _remember(self, ref: Ref) -> str:
         self._refs[ref.uri] = ref

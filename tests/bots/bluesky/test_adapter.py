@@ -83,6 +83,15 @@ async def test_the_first_start_answers_nothing_of_old(peer: BlueskyPeer, tmp_pat
     assert len(peer.posts()) == 2
 
 
+async def test_a_post_that_is_shown_later_than_its_notification_is_answered(bot: BlueskyBot, peer: BlueskyPeer) -> None:
+    peer.fail("GET getPostThread", 400, error="NotFound")
+    await bot.ask()
+    peer.fail("GET getPostThread", 400, error="NotFound", times=2)
+    peer.say(peer.account("ann"), f"{AT}how?")
+    await bot.skipped("deleted before it was read")
+    await bot.ask()
+
+
 async def test_a_notification_that_is_shown_again_changes_nothing(bot: BlueskyBot, peer: BlueskyPeer) -> None:
     answer = await bot.ask()
     question = peer.posts_by_uri[answer.reply_to]

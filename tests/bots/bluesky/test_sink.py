@@ -247,6 +247,17 @@ async def test_a_chat_that_nobody_wrote_in_is_posted_to(bot: BlueskyBot, peer: B
     assert peer.violations == []
 
 
+async def test_the_rest_of_a_post_of_its_own_follows_after_a_crash(bot: BlueskyBot, peer: BlueskyPeer) -> None:
+    key = ConversationKey("bluesky", "home")
+    message = Message("entry-1", key, "", "", "", datetime.now(UTC), reference=make_reference("bluesky", "home"))
+    await bot.adapter.sink(message, DeliveryLog()).finish(Reply("News."))
+    [first] = peer.posts()
+    await bot.adapter.sink(message, DeliveryLog(), first.uri).finish(Reply("News. " * 90))
+    assert {post.root for post in peer.posts()} == {first.uri}
+    assert len(peer.posts()) > 1
+    assert peer.violations == []
+
+
 async def test_a_call_mentions_who_is_configured_and_nobody_else(bot: BlueskyBot, peer: BlueskyPeer) -> None:
     helper, gone = peer.account("helper"), "did:plc:" + "z" * 24
     await bot.restart(handoff={"people": [f"bluesky:{helper.did}", f"bluesky:{gone}", "telegram:@somebody"]})
