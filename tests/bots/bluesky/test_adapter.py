@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,9 @@ from bots.bluesky.diagnosis import diagnose
 from bots.bluesky.reading import REWIND_MS
 from bots.common.bounded_response import BoundedResponse
 from bots.common.diagnosis import Scope
+from bots.common.namespaced import NamespacedAdapter
 from core.errors import PlatformError
+from core.types import ConversationKey, Message, SkipReason, skip
 from tests.support.bluesky_helpers import AT, PACE, BlueskyBot, settings
 from tests.support.journalled_bot import MemoryPositions
 from tests.support.peers.bluesky import BOT, BlueskyPeer, make_cid
@@ -353,6 +357,17 @@ async def test_who_follows_the_bot_has_agreed_where_the_settings_say_so(
     assert (await bot.outcome(peer.say(ann, "The final was won by Brazil")))[0] == state
     # Whoever asks is answered.
     assert await bot.outcome(peer.say(ann, f"{AT}who won it?")) == ("answered", "")
+
+
+async def test_a_named_bot_asks_for_consent_as_well(bot: BlueskyBot, peer: BlueskyPeer) -> None:
+    named = NamespacedAdapter("sky", bot.adapter)
+    reference = {"uri": "at://a", "follows": True}
+    post = Message(
+        "1", ConversationKey("bluesky", "home@sky"), "did:plc:a", "", "", datetime.now(UTC), reference=reference
+    )
+    assert named.refuse_comment(post) == skip(SkipReason.AUTHOR_NOT_AGREED)
+    # What the bot posts by itself is below nobody's post.
+    assert named.refuse_comment(replace(post, reference={"uri": ""})) is None
 
 
 @pytest.mark.parametrize("others", [0, 1, 2, 3])
