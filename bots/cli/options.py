@@ -56,6 +56,7 @@ PLATFORM_SECTIONS = (
     "discord",
     "slack",
     "mastodon",
+    "bluesky",
     "github",
     "gitlab",
     "http",

@@ -61,6 +61,7 @@ IDENTITY_PREFIXES = {
     "discord": "the token belongs to ",
     "slack": "the tokens belong to ",
     "mastodon": "the token belongs to ",
+    "bluesky": "the password belongs to ",
     "github": "the token belongs to ",
     "gitlab": "the token belongs to ",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.ports import Adapter, Delivery, MessageHandler, Sink
-from core.types import Attachment, ConversationKey, Message
+from core.types import Attachment, ConversationKey, Message, Skip
 from core.types.forms import SettingsForm
 
 
@@ -64,6 +64,10 @@ class ForwardingAdapter(Adapter):
     def is_typing(self, key: ConversationKey) -> bool:
         """Ask the adapter."""
         return self._adapter.is_typing(key)
+
+    def refuse_comment(self, post: Message) -> Skip | None:
+        """Ask the adapter."""
+        return self._adapter.refuse_comment(post)
 
     async def show_form(self, message: Message, form: SettingsForm) -> bool:
         """Show the form as the adapter does."""

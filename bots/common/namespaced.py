@@ -9,13 +9,13 @@ from bots.common.forwarding import ForwardingAdapter
 from core.errors import PlatformError
 from core.observability.logs import log_context
 from core.ports import Adapter, Delivery, MessageHandler, Sink
-from core.types import NETWORK_PLATFORM, ConversationKey, Message
+from core.types import NETWORK_PLATFORM, ConversationKey, Message, Skip
 from core.types.forms import SettingsForm
 
 # On Telegram a private chat has the id of the person, whichever bot they write to.
 SHARED_PRIVATE_CHATS_PLATFORM = "telegram"
-# Every account on Mastodon has its own mentions, lists and timelines. People's names hold their server.
-NAMESPACED_CHAT_PLATFORMS = (NETWORK_PLATFORM, "mastodon")
+# Every account on Mastodon and Bluesky has its own mentions, lists and timelines. People's names hold their server.
+NAMESPACED_CHAT_PLATFORMS = (NETWORK_PLATFORM, "mastodon", "bluesky")
 
 
 class NamespacedAdapter(ForwardingAdapter):
@@ -71,6 +71,10 @@ class NamespacedAdapter(ForwardingAdapter):
     def is_typing(self, key: ConversationKey) -> bool:
         """Ask the adapter, in its own terms."""
         return self._adapter.is_typing(self._to_native_key(key))
+
+    def refuse_comment(self, post: Message) -> Skip | None:
+        """Ask the adapter, in its own terms."""
+        return self._adapter.refuse_comment(self._to_native(post))
 
     async def show_form(self, message: Message, form: SettingsForm) -> bool:
         """Show the form as the adapter does."""

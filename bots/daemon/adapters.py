@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib import import_module
+from urllib.parse import urlsplit
 
 from bots.common.namespaced import NamespacedAdapter
 from core.errors import UsageError
@@ -14,6 +15,7 @@ from core.messaging.policy.permissions import Permissions
 from core.observability.logs import get_logger
 from core.ports import Adapter
 from core.settings import (
+    BlueskySettings,
     DiscordSettings,
     GithubSettings,
     GitlabSettings,
@@ -32,9 +34,9 @@ from core.types import ConversationKey, Message
 _log = get_logger(__name__)
 
 NO_PLATFORM = (
-    "no platform is configured: add a telegram, discord, slack, mastodon, github, gitlab or http section, or an api "
-    "(docs/telegram.md, docs/discord.md, docs/slack.md, docs/mastodon.md, docs/forges.md, docs/http.md and docs/api.md "
-    "say how)"
+    "no platform is configured: add a telegram, discord, slack, mastodon, bluesky, github, gitlab or http section, or "
+    "an api (docs/telegram.md, docs/discord.md, docs/slack.md, docs/mastodon.md, docs/bluesky.md, docs/forges.md, "
+    "docs/http.md and docs/api.md say how)"
 )
 ALL_INTERFACES = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 (compared with, not listened on)
 
@@ -98,7 +100,7 @@ def find_token_conflicts(settings: Settings) -> list[str]:
     path_by_secret: dict[str, str] = {}
     conflicts = []
     for path, secret in settings.secrets().items():
-        if not path.endswith((".token", ".bot_token")) or secret.missing_reason():
+        if not path.endswith((".token", ".bot_token", ".app_password")) or secret.missing_reason():
             continue
         first_path = path_by_secret.setdefault(secret.value(), path)
         if first_path != path:
@@ -160,20 +162,30 @@ def _make_adapter(
         )
     if isinstance(section, SlackSettings):
         return _make_slack_adapter(settings, section, journal, read_only=read_only)
-    if isinstance(section, MastodonSettings):
-        suffix = f"@{name}" if name else ""
-        timelines = [chat.removesuffix(suffix) for chat in get_commented_chats("mastodon") if chat.endswith(suffix)]
-        return _load_class("..mastodon.adapter:MastodonAdapter")(
-            section,
-            JournalPositions(journal, "mastodon"),
-            [timeline for timeline in timelines if "@" not in timeline],
-            read_only=read_only,
-        )
+    if isinstance(section, MastodonSettings | BlueskySettings):
+        return _make_social_adapter(settings, section, journal, name, read_only=read_only)
     if isinstance(section, GithubSettings | GitlabSettings):
         positions = JournalPositions(journal, "github" if isinstance(section, GithubSettings) else "gitlab")
         return _load_class("..forges.adapter:ForgeAdapter")(section, positions, read_only=read_only)
     is_unnamed = section is settings.http
     return _load_class("..http.adapter:HttpAdapter")(section, read_only=read_only, is_unnamed=is_unnamed)
+
+
+def _make_social_adapter(
+    settings: Settings, section: MastodonSettings | BlueskySettings, journal: Journal, name: str, *, read_only: bool
+) -> Adapter:
+    platform = "mastodon" if isinstance(section, MastodonSettings) else "bluesky"
+    suffix = f"@{name}" if name else ""
+    chats = [chat.removesuffix(suffix) for chat in settings.auto_comment.get_chats(platform) if chat.endswith(suffix)]
+    timelines = [chat for chat in chats if "@" not in chat]
+    positions = JournalPositions(journal, platform)
+    if isinstance(section, MastodonSettings):
+        return _load_class("..mastodon.adapter:MastodonAdapter")(section, positions, timelines, read_only=read_only)
+    # After a move to another server, the old session is of no use.
+    session_file = settings.data_dir / f"bluesky-{section.handle}@{urlsplit(section.url).netloc}.session"
+    return _load_class("..bluesky.adapter:BlueskyAdapter")(
+        section, positions, timelines, session_file, read_only=read_only
+    )
 
 
 def make_source_lookup(live: LiveSettings) -> Callable[[Message], Sequence[str]]:

@@ -109,5 +109,7 @@ def make_reference(platform: str, chat: str) -> Mapping[str, Any]:
             # A person is written to in private.
             person = chat if "@" in chat else ""
             return {"status": "", "acct": person, "visibility": "direct" if person else "public"}
+        case "bluesky":
+            return {"uri": ""}
         case _:
             return {"event": ""}

@@ -13,9 +13,10 @@ from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.caches import BoundedDict
 from bots.common.connection import TokenRefused
 from bots.common.events import IgnoredEvent, record_ignored
+from bots.common.json_client import TooLarge
 from bots.common.positions import PositionStore
 from bots.common.reply_sink import SilentSink
-from bots.mastodon.client import PAGE_SIZE, Identity, MastodonClient, TooLarge
+from bots.mastodon.client import PAGE_SIZE, Identity, MastodonClient
 from bots.mastodon.connection import MastodonIntervals
 from bots.mastodon.convert import mentions_bot, to_mention, to_message, to_post, to_rating, with_edit
 from bots.mastodon.sink import MastodonSink

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import quote, urlsplit
 
-from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
+from aiohttp import ClientError, ClientTimeout
 
-from bots.common.bounded_response import BoundedResponse, ResponseTooLarge
-from bots.common.connection import RetryLater, Unreachable
-from bots.mastodon.connection import MastodonIntervals, to_platform_error
+from bots.common.connection import Unreachable
+from bots.common.json_client import JsonClient, to_platform_error
+from bots.mastodon.connection import MAX_RETRY_AFTER_S, MastodonIntervals
 from core.errors import MessageDeleted, PlatformError
-from core.version import get_version
-from knowledge.web.client import Request, WebClient
 
 Json = Mapping[str, Any]
 PAGE_SIZE = 40
@@ -54,32 +50,13 @@ class Post:
     language: str = ""
 
 
-class TooLarge(Unreachable):
-    """A response holds more than is read. `newest_id` is the id of its first item, "" if the server names none."""
-
-    def __init__(self, text: str, newest_id: str) -> None:
-        super().__init__(text)
-        self.newest_id = newest_id
-
-
-class MastodonClient:
-    """One account. Calls raise a `PlatformError` (`bots/mastodon/connection.py`); no redirect gets the token."""
+class MastodonClient(JsonClient):
+    """One account. Calls raise a `PlatformError`; no redirect gets the token."""
 
     def __init__(self, url: str, token: str, intervals: MastodonIntervals) -> None:
-        self._url = url.rstrip("/")
+        super().__init__(url, intervals.timeout_s, MAX_RETRY_AFTER_S, {"Authorization": f"Bearer {token}"})
         self._streaming_url = self._url
         self._intervals = intervals
-        # The rate limit counts all calls of the account.
-        self._not_before = 0.0
-        self._session = ClientSession(
-            headers={"Authorization": f"Bearer {token}", "User-Agent": f"KIMAs/{get_version()}"},
-            response_class=BoundedResponse,
-            trust_env=True,
-        )
-
-    async def close(self) -> None:
-        """Close the connections. Idempotent."""
-        await self._session.close()
 
     async def get_identity(self) -> Identity:
         """Return who the bot is, and what its server takes."""
@@ -160,15 +137,6 @@ class MastodonClient:
         """Post nothing, which no server takes: raises `Refused`, or `NotAllowed` where the token may not post."""
         await self._call("POST", "/api/v1/statuses", body={"status": ""})
 
-    async def download(self, url: str, max_bytes: int) -> bytes:
-        """Return a file that the server names: from a public address, or from the server's own."""
-        hosts = [urlsplit(self._url).hostname or ""]
-        async with WebClient(hosts) as web:
-            response = await web.fetch(Request(url, max_kb=max_bytes // 1024, timeout_s=self._intervals.timeout_s))
-        if response.status != 200:
-            raise Unreachable(f"the file was not handed over: status {response.status}")
-        return response.content
-
     @asynccontextmanager
     async def stream(self, name: str, params: Mapping[str, str]) -> AsyncIterator[AsyncIterator[tuple[str, str]]]:
         """Open a stream: an iterator of events, each its kind and its data, "" and "" for a sign of life.
@@ -194,49 +162,12 @@ class MastodonClient:
     async def _call(
         self, method: str, path: str, *, params: Sequence[tuple[str, str]] = (), body: Any = None, key: str = ""
     ) -> Any:
-        self._check_pause()
-        try:
-            async with self._session.request(
-                method,
-                self._url + path,
-                params=params,
-                json=body,
-                headers={"Idempotency-Key": key} if key else None,
-                timeout=ClientTimeout(total=self._intervals.timeout_s),
-                allow_redirects=False,
-            ) as response:
-                if not 200 <= response.status < 300:
-                    raise await self._read_error(f"{method} {path}", response)
-                try:
-                    return await response.json(content_type=None)
-                except ResponseTooLarge as error:
-                    raise TooLarge(f"{method} {path} failed: {error}", _get_newest_id(response)) from error
-        except (ClientError, OSError, ValueError, TimeoutError) as error:
-            raise Unreachable(f"{method} {path} failed: {type(error).__name__}") from error
+        headers = {"Idempotency-Key": key} if key else None
+        return await self._request(method, self._url + path, params=params, body=body, headers=headers)
 
-    def _check_pause(self) -> None:
-        """Raise `RetryLater` while the server wants a pause: a call would be refused, and count."""
-        wait_s = self._not_before - time.monotonic()
-        if wait_s > 0:
-            raise RetryLater("the server's rate limit is used up", wait_s)
-
-    async def _read_error(self, call: str, response: Any) -> PlatformError:
-        try:
-            values = json.loads(await response.text())
-        except (ValueError, RecursionError):
-            values = None
-        reason = str(values.get("error") or "") if isinstance(values, dict) else ""
-        error = to_platform_error(call, response.status, response.headers, reason)
-        if response.status == 429 and isinstance(error, RetryLater):
-            self._not_before = time.monotonic() + error.seconds
-        return error
-
-
-def _get_newest_id(response: ClientResponse) -> str:
-    """Return the id of the first item of a page, as its headers name it, or ""."""
-    link = response.links.get("prev")
-    query = parse_qs(urlsplit(str(link["url"])).query) if link else {}
-    return query.get("min_id", [""])[0]
+    def _to_error(self, call: str, status: int, headers: Mapping[str, str], values: Json) -> PlatformError:
+        reason = str(values.get("error") or "")
+        return to_platform_error("mastodon.url", call, status, headers, reason, max_wait_s=self._max_wait_s)
 
 
 def _to_body(post: Post) -> dict[str, Any]:

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import pairwise
 from typing import Any
 
 from bots.common.attachments import select_readable
 from bots.common.events import IgnoredEvent
+from bots.common.social_thread import count_answers, split_command
 from bots.mastodon.client import Identity
 from bots.mastodon.visible_text import BOT_MENTION, get_text
 from core.messaging.feedback.rating_buttons import to_reaction
@@ -24,7 +24,6 @@ MENTIONS_CHAT = "mentions"
 PUBLIC_VISIBILITIES = ("public", "unlisted")
 DIRECT = "direct"
 _KINDS: dict[str, AttachmentKind] = {"image": "picture", "audio": "voice", "video": "video", "gifv": "video"}
-_COMMAND = re.compile(r"/([A-Za-z0-9_]+)(?:\s+(.*))?", re.DOTALL)
 _LEADING_MENTIONS = re.compile(rf"(?:(?:{BOT_MENTION}|@[\w.@-]++)[\s,:;]*+)*")
 
 
@@ -38,7 +37,7 @@ def to_message(status: Json, above: Sequence[Json], me: Identity, max_answers: i
     parent = above[-1] if above else None
     if reason := _get_ignore_reason(account, me):
         return IgnoredEvent(reason)
-    if _count_answers(above, me) >= max_answers:
+    if count_answers(_is_own(item, me) for item in above) >= max_answers:
         return IgnoredEvent(f"{max_answers} answers in this thread already", is_expected=False)
     visibility = str(status.get("visibility"))
     is_private = visibility not in (*PUBLIC_VISIBILITIES, "private")
@@ -48,7 +47,7 @@ def to_message(status: Json, above: Sequence[Json], me: Identity, max_answers: i
     thread = root_id if visibility in PUBLIC_VISIBILITIES else f"{PERSONAL_THREAD}{handle}:{root_id}"
     text = get_text(status, me.id)
     is_addressed = is_private or _is_addressed(text, parent, me)
-    command, text = _split_command(_remove_mentions(text, is_reply=parent is not None))
+    command, text = split_command(_remove_mentions(text, is_reply=parent is not None))
     quoted_status = (status.get("quote") or {}).get("quoted_status") or parent
     if quoted_status and not _may_read(quoted_status, handle, me):
         quoted_status = None
@@ -179,12 +178,6 @@ def _may_read(status: Json, handle: str, me: Identity) -> bool:
     )
 
 
-def _count_answers(above: Sequence[Json], me: Identity) -> int:
-    """Return how many answers of the bot stand in a thread; one of several posts counts once."""
-    own_flags = [False, *(_is_own(status, me) for status in above)]
-    return sum(is_own and not was_own for was_own, is_own in pairwise(own_flags))
-
-
 def _is_addressed(text: str, parent: Json | None, me: Identity) -> bool:
     """Return whether a mention means the bot: a reply begins with the names of all who were mentioned before."""
     if parent is None or _is_own(parent, me) or not mentions_bot(parent, me):
@@ -197,11 +190,6 @@ def _remove_mentions(text: str, *, is_reply: bool) -> str:
     """Return a text without mentions of the bot, and without those that a reply begins with."""
     pattern = _LEADING_MENTIONS if is_reply else re.compile(rf"(?:{BOT_MENTION}[\s,:;]*)*")
     return re.sub(rf" ?{BOT_MENTION}", "", pattern.sub("", text, count=1)).strip()
-
-
-def _split_command(text: str) -> tuple[str, str]:
-    match = _COMMAND.fullmatch(text)
-    return (match[1].lower(), match[2] or "") if match else ("", text)
 
 
 def _make_reference(status: Json) -> dict[str, str]:

@@ -8,16 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from bots.common.markdown import MarkdownRenderer, is_web_url
 from bots.common.message_split import MarkdownSplitter
+from bots.common.plain_text import ZERO_WIDTH_SPACE, PlainTextRenderer
 from core.types import Citation
 
-if TYPE_CHECKING:
-    from markdown_it.tree import SyntaxTreeNode
-
-ZERO_WIDTH_SPACE = "\u200b"
 # What any address counts, whatever its length.
 URL_CHARS = "x" * 23
 # An address as far as a server surely takes it for one; what stands behind it counts by its length.
@@ -31,7 +26,6 @@ _REMOTE_MENTION = re.compile(r"(?<![=/\w])@(\w[\w.-]{0,63})@[\w.-]{1,253}\w")
 _MENTION_SIGN = re.compile(r"(?<![=/\w])@(?=\w)")
 _WEB_ADDRESS = re.compile(r"https?://\S+")
 _SPLITTER_ATOM = re.compile(r"\S+|\s+")
-FENCE = "```"
 # Stands behind an address until it is known what follows: a server takes all but a few characters for a part of it.
 _ADDRESS_END = "\ue000"
 _IS_PART_OF_ADDRESS = re.compile(rf"{_ADDRESS_END}(?=[^\s),.:;!?\"'{_ADDRESS_END}])")
@@ -74,12 +68,8 @@ def to_plain(part: str, max_chars: int) -> list[str]:
     return MarkdownSplitter(_SPLITTER_ATOM).split(part, max(max_chars, MIN_LIMIT))
 
 
-class _TextRenderer(MarkdownRenderer):
-    """Writes a syntax tree as text."""
-
-    sources_heading = "Sources:"
-    # A telephone shows about so many letters in a line, and not all of them as wide as others.
-    max_table_width = 40
+class _TextRenderer(PlainTextRenderer):
+    """Writes a syntax tree as text, with whole addresses."""
 
     def render(self, markdown: str) -> str:
         return _end_addresses(super().render(markdown))
@@ -90,29 +80,6 @@ class _TextRenderer(MarkdownRenderer):
     def sanitize(self, text: str) -> str:
         return super().sanitize(text).replace(_ADDRESS_END, "")
 
-    def escape(self, text: str) -> str:
-        return text
-
-    def render_title(self, title: str) -> str:
-        # A server makes a link of any address that it finds.
-        return title.replace("://", f":{ZERO_WIDTH_SPACE}//")
-
-    def heading(self, node: SyntaxTreeNode, text: str) -> str:
-        return text
-
-    def quote(self, text: str) -> str:
-        return "\n".join(f"> {line}" for line in text.split("\n"))
-
-    def code_block(self, code: str, language: str) -> str:
-        body = code.strip("\n").replace(FENCE, f"``{ZERO_WIDTH_SPACE}`")
-        return f"{FENCE}\n{body}\n{FENCE}" if body.strip() else ""
-
-    def code_span(self, code: str, *, in_link: bool) -> str:
-        return code
-
-    def mark(self, node_type: str, text: str) -> str:
-        return text
-
     def render_citation(self, match: re.Match[str], *, in_link: bool) -> str:
         # The address stands in the list of sources, and would count each time.
         return match[0]
@@ -120,10 +87,6 @@ class _TextRenderer(MarkdownRenderer):
     def link(self, url: str, label: str) -> str:
         address = f"{url}{_ADDRESS_END}"
         return address if label == url else f"{label} ({address})"
-
-    def render_link(self, node: SyntaxTreeNode, url: str, in_link: bool) -> str:
-        label = self.render_inline(node.children, in_link=True) or node.content
-        return label if in_link or not is_web_url(url) or not label.strip() else self.link(url, label)
 
 
 def _end_addresses(text: str) -> str:

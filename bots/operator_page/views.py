@@ -37,7 +37,7 @@ MAX_RATINGS = 100
 MAX_CHATS = 20
 MAX_FILTER_CHARS = 200
 DAY_CHOICES = (1, 7, 30, 90)
-PLATFORMS = ("telegram", "discord", "slack", "mastodon", "github", "gitlab", "http", "api", "terminal")
+PLATFORMS = ("telegram", "discord", "slack", "mastodon", "bluesky", "github", "gitlab", "http", "api", "terminal")
 
 
 async def show_questions(request: web.Request) -> web.StreamResponse:

@@ -48,6 +48,7 @@ SKIP_REASONS: Mapping[str, str] = {
     "TOPIC_NOT_INCLUDED": "话题不符：帖子里没有 auto_comment.include 中的任何词",
     "TOPIC_EXCLUDED": "帖子提到了 {word!r}（auto_comment.exclude）",
     "COMPETITORS": "帖子下已有 {count} 条机器人的回复（最多 {limit} 条）",
+    "AUTHOR_NOT_AGREED": "作者没有同意接收评论（bluesky.comment_below）",
     "COMPETITORS_ON_NETWORK": "该平台上这条帖子下的机器人回复已经够多",
     "EMPTY_COMMENT": "评论是空的",
     "UNFINISHED_COMMENT": "语言模型没有写完",

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from core.errors import PlatformError
 from core.ports.delivery import Delivery, Sink
-from core.types import Attachment, ConversationKey, Message
+from core.types import Attachment, ConversationKey, Message, Skip
 from core.types.forms import SettingsForm
 
 NOT_CONNECTED = "is not connected"
@@ -114,6 +114,10 @@ class Adapter(ABC):
     def is_typing(self, key: ConversationKey) -> bool:
         """Return whether a person is typing there now, as far as the platform reports it."""
         return False
+
+    def refuse_comment(self, post: Message) -> Skip | None:
+        """Return why the network's own rules forbid the bot a comment below a post, or None."""
+        return None
 
     async def show_form(self, message: Message, form: SettingsForm) -> bool:
         """Show a form only to the author of a command; False if that is not possible. Raises `PlatformError`."""

@@ -48,6 +48,7 @@ from core.settings.messaging import (
     AdministrationSettings as AdministrationSettings,
     ApiSettings as ApiSettings,
     AutoCommentSettings as AutoCommentSettings,
+    BlueskySettings as BlueskySettings,
     BotSettings as BotSettings,
     ChatSettings as ChatSettings,
     DiscordSettings as DiscordSettings,
@@ -150,8 +151,8 @@ class Settings(PlatformsSection):
                 "partners": {"discord": {"token": {"env": "PARTNERS_BOT_TOKEN"}}},
             }
         ],
-        description="further bots beside the sections `telegram`, `discord`, `slack`, `mastodon`, `github`, `gitlab` "
-        "and `http`, see docs/groups.md#several-bots",
+        description="further bots beside the sections `telegram`, `discord`, `slack`, `mastodon`, `bluesky`, `github`, "
+        "`gitlab` and `http`, see docs/groups.md#several-bots",
     )
     auto_comment: AutoCommentSettings = AutoCommentSettings()
     outgoing: OutgoingSettings = OutgoingSettings()

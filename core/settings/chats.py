@@ -20,12 +20,15 @@ ENTRY_PATTERN = r"^[a-z]+:\S{1,256}$"
 _BOT_NAME = r"(?:@[a-z0-9][a-z0-9_-]*)?"
 # Somebody's name on Mastodon with its server. A bot's name has no full stop.
 _HANDLE = r"\w[\w.-]*@[\w-]+(?:\.[\w-]+)+"
+# What somebody on Bluesky keeps, whatever their name becomes.
+_DID = r"did:(?:plc:[a-z2-7]{24}|web:[\w.%-]+)"
 # Ids as the platforms give them. Those of groups and channels on Telegram begin with a minus, so they are no person.
 _PERSON_FORMS = {
     "telegram": r"\d+",
     "discord": r"\d+",
     "slack": r"[A-Z0-9]+",
     "mastodon": _HANDLE,
+    "bluesky": _DID,
     # Those of managed users end in an underscore and the name of the enterprise.
     "github": r"[A-Za-z0-9][A-Za-z0-9_-]*",
     "gitlab": r"\w[\w.-]*",
@@ -35,17 +38,18 @@ _CHAT_FORMS = {
     **_PERSON_FORMS,
     "telegram": r"-?\d+",
     "mastodon": rf"(?:mentions|home|list/\d+|tag/\w+|{_HANDLE})",
+    "bluesky": r"(?:mentions|home|list/[\w.~-]+)",
     "github": r"[\w-]+/[\w.-]+",
     "gitlab": r"[\w.-]+(?:/[\w.-]+)+",
 }
 _CONTACT_FORMS = {**_PERSON_FORMS, "telegram": r"\d+|@\w+"}
 # Where people's names are unique, and their ids.
-_HANDLE_PLATFORMS = ("mastodon", "github", "gitlab")
+_HANDLE_PLATFORMS = ("mastodon", "bluesky", "github", "gitlab")
 _CASELESS_PLATFORMS = ("github", "gitlab")
 # Where a chat may carry the name of a further bot.
-BOT_NAMING_PLATFORMS = ("telegram", "mastodon")
+BOT_NAMING_PLATFORMS = ("telegram", "mastodon", "bluesky")
 CHAT_EXAMPLES = (
-    "telegram:-1001234567890, discord:123456789012345678, slack:C0123456789, mastodon:mentions, "
+    "telegram:-1001234567890, discord:123456789012345678, slack:C0123456789, mastodon:mentions, bluesky:mentions, "
     "github:example/project or http:lobby"
 )
 _PERSON_EXAMPLES = (
@@ -69,7 +73,7 @@ def is_chat(entry: str) -> bool:
 
 
 def has_handles(platform: str) -> bool:
-    """Return whether people of a platform are known by their names: logins, on Mastodon with the server."""
+    """Return whether people of a platform are known by their names: logins, names with their server, DIDs."""
     return platform in _HANDLE_PLATFORMS
 
 
@@ -182,7 +186,7 @@ def find_network_fault(entry: str, networks: Container[str]) -> str:
 def _find_bot_name_fault(entry: str) -> str:
     """Return why no chat is named so, or an empty string.
 
-    Those of Mastodon do, and private chats of Telegram, which are the same for several bots.
+    Those of Mastodon and Bluesky do, and private chats of Telegram, which are the same for several bots.
     """
     name = PlatformName.parse(entry)
     is_named = bool(name.bot) and name.platform != NETWORK_PLATFORM

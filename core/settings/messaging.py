@@ -454,6 +454,28 @@ class MastodonSettings(Section):
     )
 
 
+class BlueskySettings(Section):
+    """An account on Bluesky, or on another server of the AT Protocol (docs/bluesky.md)."""
+
+    url: WebAddress = Field("https://bsky.social", description="the server of the account (its PDS), if it is another")
+    handle: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*\.[A-Za-z]+$",
+        examples=["kimas.bsky.social"],
+        description="the account's name, without the `@`",
+    )
+    app_password: Secret = Field(
+        examples=[{"env": "BLUESKY_APP_PASSWORD"}], description="from the account's settings, *Privacy and security*"
+    )
+    answers_per_thread: PositiveInt = Field(
+        5, description="answers in one thread at most: two programs that answer each other stop there"
+    )
+    comment_below: tuple[Annotated[str, Field(pattern=r"^(?:followers|did:(?:plc|web):[\w.%-]+)$")], ...] = Field(
+        (),
+        examples=[["followers"]],
+        description="who agreed to comments below posts, each as a DID; `followers`: whoever follows the bot",
+    )
+
+
 def require_different(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of projects. Raises `ValueError` where two are the same one: case does not count."""
     counts = Counter(name.casefold() for name in names)
@@ -528,12 +550,13 @@ class GitlabSettings(ForgeSettings):
     _check_names = field_validator("projects")(require_different)
 
 
-Platform = Literal["telegram", "discord", "slack", "mastodon", "github", "gitlab", "http"]
+Platform = Literal["telegram", "discord", "slack", "mastodon", "bluesky", "github", "gitlab", "http"]
 PlatformSettings = (
     TelegramSettings
     | DiscordSettings
     | SlackSettings
     | MastodonSettings
+    | BlueskySettings
     | GithubSettings
     | GitlabSettings
     | HttpSettings
@@ -547,6 +570,7 @@ class PlatformsSection(Section):
     discord: DiscordSettings | None = None
     slack: SlackSettings | None = None
     mastodon: MastodonSettings | None = None
+    bluesky: BlueskySettings | None = None
     github: GithubSettings | None = None
     gitlab: GitlabSettings | None = None
     http: HttpSettings | None = None
@@ -558,7 +582,7 @@ class BotSettings(PlatformsSection):
     @model_validator(mode="after")
     def _check_exactly_one_platform(self) -> BotSettings:
         if len(list(self.iter_platforms())) != 1:
-            raise ValueError("give exactly one of telegram, discord, slack, mastodon, github, gitlab or http")
+            raise ValueError("give exactly one of telegram, discord, slack, mastodon, bluesky, github, gitlab or http")
         return self
 
     def iter_platforms(self) -> Iterator[tuple[Platform, PlatformSettings]]:

@@ -12,7 +12,7 @@ from core.settings.messaging import Platform
 # Where an answer can leave: platforms, programs that ask, the terminal.
 Exit = Platform | Literal["api", "console"]
 # What a bot says there, strangers read: it cannot be called back.
-SOCIAL_NETWORKS: tuple[Exit, ...] = ("mastodon", "http")
+SOCIAL_NETWORKS: tuple[Exit, ...] = ("mastodon", "bluesky", "http")
 MAX_WORDS = 5000
 MAX_PATTERNS = 100
 
@@ -52,7 +52,7 @@ class ModerationSettings(Section):
     on_failure: Literal["auto", "pass", "withhold"] = Field(
         "auto",
         description="what becomes of an answer that could not be judged; `auto`: it is withheld on social networks "
-        "(`mastodon`, `http`), and passes elsewhere",
+        "(`mastodon`, `bluesky`, `http`), and passes elsewhere",
     )
 
     def withholds_unjudged(self, platform: str) -> bool:

@@ -51,6 +51,7 @@ class SkipReason(Enum):
     BEFORE_RESTART = "too_late", "the comment was posted before a restart"
     TOPIC_NOT_INCLUDED = "topic", "another topic: none of auto_comment.include is in the post"
     TOPIC_EXCLUDED = "topic", "the post mentions {word!r} (auto_comment.exclude)"
+    AUTHOR_NOT_AGREED = "not_addressed", "its author has not agreed to comments (bluesky.comment_below)"
     COMPETITORS = "competing_bots", "{count} replies of bots below the post already ({limit} at most)"
     COMPETITORS_ON_NETWORK = "competing_bots", "the network has enough replies of bots below this post"
     EMPTY_COMMENT = "unfit", "the comment is empty"

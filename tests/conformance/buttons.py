@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.conformance.bot import Bot
-from tests.conformance.platforms import ANN, Channel, Discord, Github, Mastodon, Person, Slack, Telegram, until
+from tests.conformance.platforms import ANN, Bluesky, Channel, Discord, Github, Mastodon, Person, Slack, Telegram, until
 from tests.conformance.played import Played
 
 
@@ -34,7 +34,7 @@ def get_feedback_buttons(bot: Bot, channel: Channel, at: int = -1) -> dict[str, 
         return {message["text"]: message["callback_data"] for row in rows for message in row}
     if isinstance(driver, Discord):
         return of_rows(driver.peer.messages(channel_id)[at].components)
-    if isinstance(driver, Mastodon | Github):
+    if isinstance(driver, Mastodon | Bluesky | Github):
         return {}
     assert isinstance(driver, Slack)
     return {button["text"]["text"]: button["value"] for button in driver.peer.messages(channel_id)[at].buttons()}

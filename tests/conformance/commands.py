@@ -5,6 +5,7 @@ from __future__ import annotations
 from core.messaging.policy.command_table import get_command
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import ANN, Channel, until
+from tests.support.peers import bluesky
 
 # Ann gives the commands: every driver's `command` is hers.
 OWNERS = [
@@ -13,6 +14,7 @@ OWNERS = [
     "slack:U1ANN",
     "slack:U1001",
     "mastodon:person1@social.example",
+    f"bluesky:{bluesky.make_account(f'person1.{bluesky.HOST}').did}",
     "github:Ann",
     "console:ann",
 ]

@@ -12,7 +12,7 @@ import pytest
 
 from core.storage.messages import Journal
 from tests.conformance.bot import Bot, Terminal
-from tests.conformance.platforms import Discord, Driver, Github, Mastodon, Slack, Telegram
+from tests.conformance.platforms import Bluesky, Discord, Driver, Github, Mastodon, Slack, Telegram
 from tests.conformance.played import Played
 from tests.conformance.scenarios import PLATFORMS, does_run_in_terminal, reasons
 
@@ -21,6 +21,7 @@ DRIVERS: dict[str, Callable[[], Driver]] = {
     "discord": Discord,
     "slack": Slack,
     "mastodon": Mastodon,
+    "bluesky": Bluesky,
     "github": Github,
     "console": Played,
 }

@@ -14,6 +14,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any, Literal
 
+from bots.bluesky.adapter import BlueskyAdapter
 from bots.console.adapter import ConsoleGroupAdapter
 from bots.daemon.adapters import JournalOffsets, JournalPositions
 from bots.discord.adapter import DiscordAdapter
@@ -25,8 +26,8 @@ from bots.telegram.connection import TelegramIntervals as TelegramPace
 from core.messaging.feedback.handoff import ASK_ABOUT_THIS, ASK_SHORTCUT_ID
 from core.storage.messages import Journal
 from core.types import ConversationKey
-from tests.support import discord_helpers, forge_helpers, mastodon_helpers, slack_helpers
-from tests.support.peers import discord, github, mastodon, slack, telegram
+from tests.support import bluesky_helpers, discord_helpers, forge_helpers, mastodon_helpers, slack_helpers
+from tests.support.peers import bluesky, discord, github, mastodon, slack, telegram
 from tests.support.telegram_helpers import settings as telegram_settings
 
 Step = Literal["post", "begin", "grow", "finish"]
@@ -86,7 +87,15 @@ async def until(true: Callable[[], bool], description: str, timeout_s: float = 3
 
 
 # Adapters that count what became no message, by reason.
-Skipping = TelegramAdapter | DiscordAdapter | SlackAdapter | MastodonAdapter | ForgeAdapter | ConsoleGroupAdapter
+Skipping = (
+    TelegramAdapter
+    | DiscordAdapter
+    | SlackAdapter
+    | MastodonAdapter
+    | BlueskyAdapter
+    | ForgeAdapter
+    | ConsoleGroupAdapter
+)
 
 
 class Driver(ABC):
@@ -806,6 +815,144 @@ class Mastodon(Driver):
 
     def get_notified(self, channel: Channel) -> list[str]:
         return [name for status in self.peer.posts() for name in self.peer.notified(status)]
+
+    def signs(self) -> int:
+        return 0
+
+
+class Bluesky(Driver):
+    """A group is a set of threads, as on Mastodon.
+
+    Nothing is private: a private chat is a thread that its person goes on with, always mentioning the bot.
+    """
+
+    name = "bluesky"
+    mention = bluesky_helpers.AT
+    knows_doubles = True
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        self.peer = await stack.enter_async_context(bluesky.BlueskyPeer())
+        self.peer.lists["news"] = {self._author(ANN).handle}
+        self._groups: dict[str, str] = {}
+
+    def adapter(self, journal: Journal, folder: Path) -> BlueskyAdapter:
+        return BlueskyAdapter(
+            bluesky_helpers.settings(self.peer, folder, answers_per_thread=100, comment_below=(self._author(ANN).did,)),
+            JournalPositions(journal, "bluesky"),
+            [self.board().chat],
+            folder / "bluesky.session",
+            bluesky_helpers.PACE,
+        )
+
+    async def ready(self) -> None:
+        await self.peer.until_polled()
+        await self.peer.until_polled("GET getListFeed")
+
+    def private(self, person: Person = ANN) -> Channel:
+        return Channel(f"person{person.number}", "mentions", private=True)
+
+    def group(self, number: int = 1) -> Channel:
+        return Channel(f"group {number}", "mentions")
+
+    async def thread(self, channel: Channel) -> Channel:
+        return replace(channel, thread=await self.say(channel, "let us talk about this below", person=Person(9, "Zoe")))
+
+    def get_mention(self, person: Person) -> str:
+        return f"@{self._author(person).handle} "
+
+    def board(self) -> Channel:
+        return Channel("news", "list/news")
+
+    async def post(self, board: Channel, text: str) -> tuple[str, Channel]:
+        message = self.peer.say(self._author(ANN), text)
+        self._groups[message] = board.id
+        return message, replace(board, chat="mentions", thread=message)
+
+    def _author(self, person: Person) -> bluesky.Account:
+        return self.peer.account(f"person{person.number}", display_name=person.name, bot=person.robot)
+
+    async def say(
+        self, channel: Channel, text: str, *, person: Person = ANN, reply_to: str = "", **extra_fields: Any
+    ) -> str:
+        text = f"{self.mention}{text}" if channel.private else text
+        # In a thread people reply to what was said last.
+        above = [post.uri for post in self.peer.posts_by_uri.values() if self._is_in(channel, post)]
+        parent = reply_to or (above[-1] if above and (channel.thread or channel.private) else "")
+        message = self.peer.say(self._author(person), text, reply_to=parent, **extra_fields)
+        self._groups.setdefault(self.peer.posts_by_uri[message].root, channel.id)
+        return message
+
+    async def reply(self, channel: Channel, message: PostedMessage, text: str, person: Person = ANN) -> str:
+        return await self.say(channel, text, person=person, reply_to=message.id)
+
+    async def command(self, channel: Channel, name: str, text: str = "") -> str:
+        to = "" if channel.private else self.mention
+        return await self.say(channel, f"{to}/{name} {text}".strip())
+
+    async def attach(self, channel: Channel, text: str = "") -> None:
+        picture = {"fullsize": f"{self.peer.url}/screen.png", "alt": ""}
+        await self.say(channel, text, embed={"$type": "app.bsky.embed.images#view", "images": [picture]})
+
+    async def say_as_bot(self, channel: Channel, text: str) -> None:
+        message = self.peer.say(bluesky.BOT, text)
+        self.peer.notify("mention", bluesky.BOT, message, {})
+
+    async def edit(self, channel: Channel, message: str, text: str) -> None:
+        raise NotImplementedError
+
+    async def delete(self, channel: Channel, message: str) -> None:
+        self.peer.delete(message)
+
+    async def redeliver(self, channel: Channel, message: str) -> None:
+        post = self.peer.posts_by_uri[message]
+        self.peer.notify("mention", post.author, post.uri, post.record)
+
+    async def malformed(self) -> None:
+        author = self._author(ANN)
+        message = self.peer.say(author, "nothing")
+        self.peer.posts_by_uri[message].record["facets"] = [{"index": 7}]
+        self.peer.notify("mention", author, message, {})
+        self.peer.notify("like", {"did": 7}, f"{message}x", "text")
+        self.peer.notify("mention", 5, "no address", [])
+
+    async def lose_connection(self) -> None:
+        self.peer.fail("GET listNotifications", drop="before")
+        self.peer.fail("GET listNotifications", 502)
+
+    def fail(self, step: Step, how: How, times: int = 1) -> None:
+        name = "POST putRecord"
+        match how:
+            case "rate limit":
+                self.peer.fail(name, 429, times=times, error="RateLimitExceeded", Retry_After="0.2")
+            case "server error":
+                self.peer.fail(name, 503, times=times)
+            case "dropped before":
+                self.peer.fail(name, times=times, drop="before")
+            case "refused":
+                self.peer.fail(name, 400, times=times, error="InvalidRequest")
+            case _:
+                self.peer.fail(name, times=times, drop="after")
+
+    async def react(self, channel: Channel, reply: str, *, is_removed: bool = False) -> None:
+        self.peer.like(self._author(ANN), self.peer.posts_by_uri[reply])
+
+    def bar(self, channel: Channel, *, out: bool) -> None:
+        raise NotImplementedError
+
+    def messages(self, channel: Channel) -> list[PostedMessage]:
+        return [self._to_posted_message(post) for post in self.peer.posts() if self._is_in(channel, post)]
+
+    def _is_in(self, channel: Channel, post: bluesky.Post) -> bool:
+        return self._groups.get(post.root) == channel.id and channel.thread in ("", post.root)
+
+    def _to_posted_message(self, post: bluesky.Post) -> PostedMessage:
+        text = WORD_JOINERS.sub("", post.text)
+        code = re.findall(r"^```\n(.*?)\n```$", text, re.DOTALL | re.MULTILINE)
+        links = tuple(target for _, target in post.links() if not target.startswith("did:"))
+        return PostedMessage(post.uri, text, links, tuple(code), post.text, post.root, post.reply_to)
+
+    def get_notified(self, channel: Channel) -> list[str]:
+        return [did for post in self.peer.posts() for did in post.mentioned()]
 
     def signs(self) -> int:
         return 0

@@ -7,15 +7,21 @@ from typing import Any, TypeVar
 
 Scenario = TypeVar("Scenario", bound=Callable[..., Any])
 
-PLATFORMS = ("telegram", "discord", "slack", "mastodon", "github", "console")
+PLATFORMS = ("telegram", "discord", "slack", "mastodon", "bluesky", "github", "console")
+# Where a reply is posted once, and whole.
+POSTING_WHOLE = ("mastodon", "bluesky", "github")
 ONE_GROUP = "one group is played, with its threads and with private talks beside it"
 ONLY_TEXT = "a line that is typed has nothing attached"
 NO_REDELIVERY = "a line is read once: nothing is ever delivered again"
 NO_POSTS = "the group that is played has no channel with posts"
 WHOLE = "a reply is printed when it is whole: somebody may be typing meanwhile"
-ONLY_MENTIONS = "only what mentions the bot reaches it on Mastodon"
+ONLY_MENTIONS = "only what mentions the bot reaches it on a social network"
 ONE_PUBLIC_CHAT = "all that mentions the bot in public is one chat there"
 POSTED_WHOLE = "people are told of each edit there, so a reply is posted once, and whole"
+SHORT_POSTS = "an answer is at most ten posts of 300 letters there; tests/bots/bluesky splits shorter ones"
+NO_EDITS = "posts cannot be edited there"
+QUOTED_REPLY = "what follows in a thread replies to the bot there, and quotes it"
+SHORTENED = "addresses are shown short there, and are whole behind it; tests/bots/bluesky has them"
 NO_BUTTONS = "a status has no buttons: a favourite is a thumb up, and nothing takes it back"
 LINKED_ONCE = "addresses count in the length of a status there, so each stands once, in the list of sources"
 NO_RIGHTS = "a thread has no rights of its own: posts of who blocks the bot are gone for it"
@@ -25,7 +31,7 @@ LONG_ISSUES = "issues hold logs of any length: of a long one the beginning and t
 NO_POSTS_THERE = "nothing is posted on a forge but what is commented on"
 OWN_MARKUP = "a forge shows headings and tables itself, of any width"
 ONE_COMMENT = "a comment holds 65,536 characters, and an answer is one comment"
-NOTHING_PRIVATE = "nothing is private on a forge"
+NOTHING_PRIVATE = "nothing is private there"
 ONLY_LOGINS = "people have no names on a forge but their logins, which are unique"
 EDITS_UNSEEN = "who changes the text of an issue is not noticed; tests/bots/forges has the edits of comments"
 NO_NETWORK = "a terminal has no connection that could break or be limited"
@@ -55,4 +61,5 @@ def does_run_in_terminal(scenario: Callable[..., Any]) -> bool:
 def reasons(scenario: Callable[..., Any]) -> Mapping[str, str]:
     """Return why platforms cannot have a scenario, by platform."""
     results: Mapping[str, str] = scenario.__dict__.get("cannot", {})
-    return results
+    # What one social network cannot have, another one hardly has.
+    return {"bluesky": results["mastodon"], **results} if "mastodon" in results else results

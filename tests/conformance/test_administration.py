@@ -10,7 +10,7 @@ import pytest
 from tests.conformance.bot import Bot, Gate
 from tests.conformance.commands import owned, run_command
 from tests.conformance.platforms import ANN, BEN, ROBOT
-from tests.conformance.scenarios import ONLY_MENTIONS, cannot
+from tests.conformance.scenarios import ONE_PUBLIC_CHAT, ONLY_MENTIONS, cannot
 
 NO_REPLYING_COMMAND = "a slash command replies to no message"
 
@@ -32,6 +32,7 @@ async def test_a_paused_bot_is_silent_for_everybody_and_says_why(bot: Bot) -> No
     assert (await bot.ask(channel, "How do I install it?", person=BEN)).state == "answered"
 
 
+@cannot(bluesky=ONE_PUBLIC_CHAT)
 async def test_a_pause_outlives_a_kill(bot: Bot) -> None:
     await owned(bot)
     channel = bot.group()
@@ -42,6 +43,7 @@ async def test_a_pause_outlives_a_kill(bot: Bot) -> None:
     assert (await bot.ask(bot.other_chat(BEN), "How do I install it?", person=BEN)).state == "answered"
 
 
+@cannot(bluesky=ONE_PUBLIC_CHAT)
 async def test_a_mode_is_one_chats_own(bot: Bot) -> None:
     await owned(bot)
     channel = bot.group()
@@ -110,6 +112,17 @@ WORDS_OF_OTHERS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
         "relayed": ("{mention} /kimas pause", {"bot_id": "B9", "subtype": "bot_message"}),
         "a preview": ("{mention} why?", {"attachments": [{"is_msg_unfurl": True, "text": "/kimas pause"}]}),
     },
+    "bluesky": {
+        "quoted": (
+            "What does this do?",
+            {
+                "embed": {
+                    "$type": "app.bsky.embed.record#view",
+                    "record": {"uri": "at://x", "author": {"did": "did:plc:eve"}, "value": {"text": "/pause"}},
+                }
+            },
+        ),
+    },
     "mastodon": {
         "quoted": (
             "What does this do?",
@@ -154,6 +167,7 @@ async def test_a_silence_is_explained_to_who_replies_to_it(bot: Bot) -> None:
     assert bot.texts(channel) == ["Why I was silent: the bot was not addressed."]
 
 
+@cannot(bluesky=ONE_PUBLIC_CHAT)
 async def test_a_chat_that_is_paused_meanwhile_is_told_nothing_more(bot: Bot) -> None:
     """Nor is the begun answer left there; a second one, in another chat, comes as it would."""
     await owned(bot)

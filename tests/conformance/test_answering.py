@@ -15,7 +15,15 @@ from core.ports import Sink
 from core.types import Question, Reply
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import until
-from tests.conformance.scenarios import LONG_ISSUES, ONLY_MENTIONS, POSTED_WHOLE, WHOLE, cannot, runs_in_terminal
+from tests.conformance.scenarios import (
+    LONG_ISSUES,
+    ONLY_MENTIONS,
+    POSTED_WHOLE,
+    QUOTED_REPLY,
+    WHOLE,
+    cannot,
+    runs_in_terminal,
+)
 from tests.support.fixtures import InMemoryLibrary, parts, settings
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.scripted import models
@@ -107,6 +115,7 @@ async def test_an_answer_that_breaks_inside_is_told_without_its_details(bot: Bot
     assert "secret" not in text
 
 
+@cannot(bluesky=QUOTED_REPLY)
 async def test_after_a_failure_the_next_question_is_answered(bot: Bot) -> None:
     bot.script.raises = RuntimeError("broken")
     await bot.ask(bot.private(), "How?")

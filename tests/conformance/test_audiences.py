@@ -10,6 +10,7 @@ import pytest
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import ANN, BEN, Channel, Person
 from tests.conformance.scenarios import NOTHING_PRIVATE, ONE_PUBLIC_CHAT, cannot
+from tests.support.peers import bluesky
 
 SEES_ALL = "whoever uses the terminal runs the bot, and sees everything"
 # Ann is the owner; on Slack she gives commands under a second id.
@@ -18,6 +19,7 @@ OWNERS = {
     "discord": ("1001",),
     "slack": ("U1001", "U1ANN"),
     "mastodon": ("person1@social.example",),
+    "bluesky": (bluesky.make_account(f"person1.{bluesky.HOST}").did,),
     "github": ("Ann",),
 }
 SECTIONS: Mapping[str, dict[str, Any]] = {
@@ -25,6 +27,7 @@ SECTIONS: Mapping[str, dict[str, Any]] = {
     "discord": {"token": {"env": "DISCORD"}},
     "slack": {"bot_token": {"env": "SLACK"}, "app_token": {"env": "SLACK_APP"}},
     "mastodon": {"url": "https://social.example", "token": {"env": "MASTODON"}},
+    "bluesky": {"handle": "kimas.bsky.example", "app_password": {"env": "BLUESKY"}},
     "github": {"token": {"env": "GITHUB"}, "repositories": ["example/group-1", "example/group-2", "example/private"]},
 }
 CLOSED = "quokka"
@@ -58,7 +61,7 @@ async def is_told(bot: Bot, channel: Channel, person: Person = ANN, **fields: An
     return CLOSED in visible_sources
 
 
-@cannot(console=SEES_ALL, github=NOTHING_PRIVATE)
+@cannot(bluesky=NOTHING_PRIVATE, console=SEES_ALL, github=NOTHING_PRIVATE)
 async def test_an_owner_is_told_in_private_and_nobody_else_is(bot: Bot) -> None:
     await close_source(bot, "owners")
     assert await is_told(bot, bot.private(ANN))

@@ -52,9 +52,9 @@ async def test_a_message_is_asked_about_in_its_menu(bot: Bot) -> None:
 async def test_help_spells_commands_as_they_are_given_here(bot: Bot) -> None:
     channel = bot.private()
     await bot.command(channel, "help")
-    [message] = bot.messages(channel)
     spelled = {"telegram": r"^• /sources\b", "discord": r"</sources:8\d+>", "slack": r"`/kimas sources\b"}
-    text = message.text if bot.platform == "console" else message.raw
+    is_printed = bot.platform == "console"
+    text = "\n".join(message.text if is_printed else message.raw for message in bot.messages(channel))
     assert re.search(spelled.get(bot.platform, "/sources"), text, re.MULTILINE)
 
 

@@ -10,7 +10,7 @@ from tests.conformance.bot import Bot
 from tests.conformance.buttons import get_feedback_buttons, press
 from tests.conformance.commands import owned, run_command
 from tests.conformance.platforms import BEN, Channel, until
-from tests.conformance.scenarios import NO_BUTTONS, cannot
+from tests.conformance.scenarios import NO_BUTTONS, ONE_PUBLIC_CHAT, cannot
 
 NO_TEAM = "nothing can be posted on a forge but below what somebody wrote: tests/core/messaging has its drafts"
 TYPED = "what decides about a draft is typed there"
@@ -49,7 +49,7 @@ async def ask(bot: Bot, channel: Channel, team: Channel) -> str:
     return found[1]
 
 
-@cannot(github=NO_TEAM)
+@cannot(bluesky=ONE_PUBLIC_CHAT, github=NO_TEAM)
 async def test_a_team_posts_replaces_and_drops_drafts(bot: Bot) -> None:
     team = await open_team(bot)
     channel = bot.group()

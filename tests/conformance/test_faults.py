@@ -10,7 +10,7 @@ import pytest
 from core.catalogue import ENGLISH
 from tests.conformance.bot import Bot, Gate
 from tests.conformance.platforms import BEN, Channel, How, Step, until
-from tests.conformance.scenarios import NO_NETWORK, NO_RIGHTS, POSTED_WHOLE, cannot
+from tests.conformance.scenarios import NO_NETWORK, NO_RIGHTS, POSTED_WHOLE, POSTING_WHOLE, cannot
 
 PASSING: list[How] = ["rate limit", "server error", "dropped before"]
 
@@ -69,10 +69,10 @@ def shows_all(bot: Bot, channel: Channel) -> bool:
 @pytest.mark.parametrize("step", ["post", "begin", "grow", "finish"])
 @cannot(console=NO_NETWORK)
 async def test_an_answer_that_is_refused_is_shown_in_another_way(bot: Bot, step: Step, times: int) -> None:
-    if step in ("grow", "finish") and bot.platform in ("mastodon", "github"):
+    if step in ("grow", "finish") and bot.platform in POSTING_WHOLE:
         pytest.skip(POSTED_WHOLE)
-    if times == 2 and bot.platform == "github":
-        pytest.skip("a comment has one other form, plain text in pieces")
+    if times == 2 and bot.platform in ("bluesky", "github"):
+        pytest.skip("a reply has one other form, plain text in pieces")
     channel = bot.group()
     bot.script.pieces = ["The answer"]
     bot.script.midway = Gate()
@@ -158,7 +158,7 @@ async def test_an_outage_of_several_tries_is_outlasted(bot: Bot) -> None:
 @pytest.mark.parametrize("step", ["post", "begin", "finish"])
 @cannot(console=NO_NETWORK)
 async def test_after_a_long_outage_a_reply_is_delivered_from_the_journal(bot: Bot, step: Step) -> None:
-    if step == "finish" and bot.platform in ("mastodon", "github"):
+    if step == "finish" and bot.platform in POSTING_WHOLE:
         pytest.skip(POSTED_WHOLE)
     channel = bot.private() if step == "post" else bot.group()
     bot.adapter._intervals = replace(bot.adapter._intervals, retry_timeout_s=0.2)  # type: ignore[union-attr, type-var]

@@ -16,6 +16,8 @@ from tests.conformance.scenarios import (
     ONE_COMMENT,
     OWN_MARKUP,
     POSTED_WHOLE,
+    SHORT_POSTS,
+    SHORTENED,
     WHOLE,
     cannot,
     runs_in_terminal,
@@ -104,7 +106,7 @@ FRAMES = ["See {} for more.", "({})", "看{}。", "**{}**", "- {},\n- it", "{}"]
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-@cannot(console=NO_ADDRESSES)
+@cannot(bluesky=SHORTENED, console=NO_ADDRESSES)
 async def test_an_address_is_a_link_as_it_stands(bot: Bot, address: str) -> None:
     if bot.platform == "mastodon" and address.endswith("]"):
         pytest.skip("Mastodon ends an address before this sign")
@@ -152,7 +154,7 @@ async def test_a_wide_table_is_read_row_by_row(bot: Bot) -> None:
         assert re.search(rf"column number 7: cell {row} in column 7\n", text)
 
 
-@cannot(github=ONE_COMMENT, console=NO_SPLIT)
+@cannot(bluesky=SHORT_POSTS, github=ONE_COMMENT, console=NO_SPLIT)
 async def test_the_words_before_a_long_code_block_stay_with_it(bot: Bot) -> None:
     lines = [f"value_{number} = compute({number})" for number in range(200)]
     bot.script.says = lambda _: "Run this:\n\n```python\n" + "\n".join(lines) + "\n```"
@@ -339,7 +341,7 @@ async def test_a_mention_after_wide_characters_is_found(bot: Bot) -> None:
 
 @pytest.mark.parametrize(("blocks", "lines"), [(6, 30), (1, 250)], ids=["many blocks", "one long block"])
 @runs_in_terminal
-@cannot(github=ONE_COMMENT)
+@cannot(bluesky=SHORT_POSTS, github=ONE_COMMENT)
 async def test_a_long_answer_is_split_with_its_code_whole(bot: Bot, blocks: int, lines: int) -> None:
     markdown, code = long_answer(blocks, lines)
     bot.script.says = lambda _: f"{markdown}\n\nThe end."
@@ -356,7 +358,7 @@ async def test_a_long_answer_is_split_with_its_code_whole(bot: Bot, blocks: int,
         assert all(message.raw.count("```") % 2 == 0 for message in messages)
 
 
-@cannot(github=ONE_COMMENT, console=NO_SPLIT)
+@cannot(bluesky=SHORT_POSTS, github=ONE_COMMENT, console=NO_SPLIT)
 async def test_a_long_answer_is_split_between_its_paragraphs(bot: Bot) -> None:
     paragraphs = [f"Paragraph {number} begins. " + "word " * 120 + f"Paragraph {number} ends." for number in range(14)]
     bot.script.says = lambda _: "\n\n".join(paragraphs)
@@ -371,7 +373,7 @@ async def test_a_long_answer_is_split_between_its_paragraphs(bot: Bot) -> None:
     )
 
 
-@cannot(console=NO_SPLIT)
+@cannot(bluesky=SHORT_POSTS, console=NO_SPLIT)
 async def test_a_word_without_end_is_split_and_lost_nowhere(bot: Bot) -> None:
     word = "".join(f"x{number}" for number in range(2500))
     bot.script.says = lambda _: word
@@ -379,7 +381,7 @@ async def test_a_word_without_end_is_split_and_lost_nowhere(bot: Bot) -> None:
     assert "".join(bot.texts(bot.private())) == word
 
 
-@cannot(github=ONE_COMMENT, console=NO_SPLIT)
+@cannot(bluesky=SHORT_POSTS, github=ONE_COMMENT, console=NO_SPLIT)
 async def test_the_parts_of_a_long_answer_stay_in_one_chat_and_in_order(bot: Bot) -> None:
     thread = await bot.driver.thread(bot.group())
     bot.script.says = lambda _: "\n\n".join(f"{number}. " + "word " * 150 for number in range(12))

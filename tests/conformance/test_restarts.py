@@ -10,7 +10,15 @@ import pytest
 from core.types import Message, Reply
 from tests.conformance.bot import Bot, Gate
 from tests.conformance.platforms import until
-from tests.conformance.scenarios import NO_REDELIVERY, ONE_COMMENT, ONLY_MENTIONS, POSTED_WHOLE, WHOLE, cannot
+from tests.conformance.scenarios import (
+    NO_REDELIVERY,
+    ONE_COMMENT,
+    ONLY_MENTIONS,
+    POSTED_WHOLE,
+    POSTING_WHOLE,
+    WHOLE,
+    cannot,
+)
 
 NOBODY_THERE = "nobody types into a program that does not run"
 AT_ONCE = "who leaves the terminal ends it at once; what was asked is answered at the next start"
@@ -76,7 +84,7 @@ async def test_a_kill_before_the_confirmation_causes_no_second_answer(bot: Bot) 
 @pytest.mark.parametrize("piece", ["", "It begins"])
 @cannot(console=NO_REDELIVERY)
 async def test_a_kill_before_the_confirmation_leaves_an_answer_to_complete(bot: Bot, piece: str) -> None:
-    if piece and bot.platform in ("mastodon", "github"):
+    if piece and bot.platform in POSTING_WHOLE:
         pytest.skip(POSTED_WHOLE)
     channel = bot.group()
     bot.script.pieces = [piece] if piece else []

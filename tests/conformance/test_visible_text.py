@@ -30,6 +30,12 @@ FORWARDED: dict[str, dict[str, Any]] = {
     "mastodon": {
         "quote": {"state": "accepted", "quoted_status": {"content": f"<p>{WORDS}</p>", "visibility": "public"}}
     },
+    "bluesky": {
+        "embed": {
+            "$type": "app.bsky.embed.record#view",
+            "record": {"uri": "at://x", "author": {"did": "did:plc:eve"}, "value": {"text": WORDS}},
+        }
+    },
     "github": {"body": f"> {WORDS}"},
 }
 # A message whose words are all in something else than its text.

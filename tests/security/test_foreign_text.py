@@ -20,6 +20,8 @@ import pytest
 from aiogram.types import Update
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from bots.bluesky import convert as bluesky, render as bluesky_render
+from bots.bluesky.client import Identity as BlueskyIdentity
 from bots.common.message_split import split_html, strip_tags, utf16_length
 from bots.console.adapter import parse_line
 from bots.discord import convert as discord, render as discord_render
@@ -162,6 +164,7 @@ RENDERERS = {
     "discord": (discord_render.render, 2000, utf16_length),
     "slack": (slack_render.render, slack_render.MAX_CHARS, len),
     "forges": (forges_render.render, 65_536, len),
+    "bluesky": (lambda text: bluesky_render.render(text, ()), 300, bluesky_render.count_chars),
     "mastodon": (lambda text: mastodon_render.render(text, (), 500), 500, mastodon_render.count_chars),
 }
 NOW = datetime(2026, 3, 5, tzinfo=UTC)
@@ -478,6 +481,31 @@ def test_a_status_of_mastodon_is_a_message_or_ignored(text: str, name: str, data
     me = MastodonIdentity("1", "kimas", "e.org")
     message = mastodon.to_message({**status, "account": account, "content": text, "spoiler_text": name}, above, me, 5)
     assert not isinstance(message, Message) or message.key.chat in ("mentions", "ann@b.example")
+
+
+@given(text=TEXTS, name=TEXTS, start=st.integers(-3, 9), end=st.integers(-3, 9), uri=TEXTS)
+def test_a_post_of_bluesky_is_a_message(text: str, name: str, start: int, end: int, uri: str) -> None:
+    author = {"did": "did:plc:ann", "handle": "ann.example", "displayName": name}
+    facets = [
+        {"index": {"byteStart": start + shift, "byteEnd": end}, "features": [{"uri": uri}, {"did": "did:plc:bot"}]}
+        for shift in range(2)
+    ]
+    record = {"text": text, "facets": facets, "langs": [name], "embed": {"external": {"uri": uri}}}
+    post = {"uri": "at://a", "cid": "b", "author": author, "record": record, "indexedAt": "2026-03-05T10:00:00.000Z"}
+    quoted = {**post, "embed": {"record": {"author": author, "value": record}}}
+    for thread in ({"post": post}, {"post": quoted, "parent": {"post": post, "parent": {"notFound": True}}}):
+        message = bluesky.to_message(thread, BlueskyIdentity("did:plc:bot", "kimas.example"), 5)
+        assert isinstance(message, Message)
+        assert message.key.chat == "mentions"
+
+
+@given(text=TEXTS)
+def test_what_is_a_link_on_bluesky_stands_in_the_text(text: str) -> None:
+    for part in bluesky_render.render(f"{text} [{text}](https://e.org) {text}", ()):
+        shown_text, facets = bluesky_render.to_post(part)
+        content = shown_text.encode()
+        for facet in facets:
+            assert content[facet["index"]["byteStart"] : facet["index"]["byteEnd"]].decode()
 
 
 @given(text=TEXTS, name=TEXTS, data=st.data())

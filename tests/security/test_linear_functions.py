@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from bots.bluesky.render import render as render_posts
 from bots.discord.render import render as render_for_discord
 from bots.forges.render import render as render_for_forges
 from bots.mastodon.render import render as render_statuses
@@ -151,6 +152,10 @@ def render_for_mastodon(text: str) -> list[str]:
     return render_statuses(text, (), 500)
 
 
+def render_for_bluesky(text: str) -> list[str]:
+    return render_posts(text, ())
+
+
 def count_pairs(text: str) -> int:
     """Quadratic for every text: for each character it reads all before it."""
     return sum(text[index] == other for index in range(len(text)) for other in text[:index])
@@ -231,7 +236,14 @@ def test_a_reply_full_of_citations_is_read_in_time(function: Function) -> None:
 
 @pytest.mark.parametrize(
     "render",
-    [render_for_telegram, render_for_discord, render_for_slack, render_for_mastodon, render_for_forges],
+    [
+        render_for_telegram,
+        render_for_discord,
+        render_for_slack,
+        render_for_mastodon,
+        render_for_bluesky,
+        render_for_forges,
+    ],
 )
 def test_a_table_with_one_long_cell_is_written_in_time(render: Function) -> None:
     def render_table(text: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from bots.bluesky.render import render as render_bluesky
 from bots.discord.render import render as render_discord
 from bots.forges.render import render as render_forge
 from bots.mastodon.render import render as render_mastodon
@@ -18,6 +19,7 @@ from core.types import Citation
 
 Render = Callable[[str, Sequence[Citation]], list[str]]
 PLATFORMS: dict[str, Render] = {
+    "bluesky": render_bluesky,
     "discord": render_discord,
     "forges": render_forge,
     "mastodon": lambda text, citations: render_mastodon(text, citations, 500),

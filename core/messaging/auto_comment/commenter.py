@@ -62,6 +62,8 @@ class Commenter:
             await self._journal.mark_skipped(message, skip(SkipReason.WRITTEN_BY_BOT))
         elif previous_reply_id and delivery.final_reply is None:
             await self._journal.mark_skipped(message, skip(SkipReason.BEFORE_RESTART))
+        elif refusal := adapter.refuse_comment(message):
+            await self._journal.mark_skipped(message, refusal)
         else:
             try:
                 await self._comment(adapter, message, delivery, previous_reply_id)

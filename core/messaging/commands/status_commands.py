@@ -6,12 +6,12 @@ import math
 import re
 import time
 from collections.abc import Mapping
-from datetime import date
 
 from core.answering.introduction import describe_agents, suggest_questions
 from core.catalogue import Messages
 from core.formatting import format_age, format_code, format_cost, format_duration, format_until, today
 from core.messaging.commands.context import DEFAULT_DAYS, CommandContext, CommandRequest
+from core.messaging.commands.source_hits import format_source_hits
 from core.messaging.policy.command_table import help_text
 from core.storage.overrides import GLOBAL_SCOPE, AuditEntry, override_key
 from core.storage.reports import ReportRepository
@@ -59,14 +59,6 @@ async def show_status(context: CommandContext, request: CommandRequest) -> str:
         texts.status_chat.format(mode=mode) + _format_pause(context, request),
     ]
     return "\n".join(lines)
-
-
-async def format_source_hits(context: CommandContext, request: CommandRequest, since: date) -> list[str]:
-    """Return a line with how often each source that may be named here was cited of the answers that it was shown to."""
-    hits = await StatisticsRepository(context.journal.database).count_source_hits(since, request.chat_filter)
-    visible_sources = context.visible_settings(request).sources
-    shares = [f"{name} {hits[name].cited}/{hits[name].shown}" for name in hits if name in visible_sources]
-    return [request.texts.source_hits.format(day=since, sources=", ".join(shares))] if shares else []
 
 
 async def show_statistics(context: CommandContext, request: CommandRequest) -> str:

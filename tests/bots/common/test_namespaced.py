@@ -536,6 +536,7 @@ class TestNamed:
             ("slack", True, "5", "7"),
             ("mastodon", False, "5@two", "7"),
             ("mastodon", True, "5@two", "7"),
+            ("bluesky", False, "5@two", "7"),
             ("http", False, "5@two", "7@two"),
         ],
     )

@@ -495,6 +495,7 @@ def test_of_every_section_it_is_decided_whether_it_makes_answers() -> None:
         "discord",
         "slack",
         "mastodon",
+        "bluesky",
         "github",
         "gitlab",
         "http",

@@ -1,7 +1,6 @@
 """A Mastodon server with people, as far as a bot uses it: strict where a real one is, over real sockets.
 
-`fail` makes the next calls of a name fail, such as `POST statuses` or `GET notifications`; `watch` is called with the
-name of a call and "before" or "after" it is done. `banned` is a word that no status may hold.
+`banned` is a word that no status may hold.
 """
 
 from __future__ import annotations
@@ -11,13 +10,14 @@ import json
 import re
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from html import escape
 from typing import Any
 
 from aiohttp import web
+
+from tests.support.peers.social import SocialPeer, make_error
 
 DOMAIN = "social.example"
 TOKEN = "a-token-of-the-account"
@@ -85,14 +85,14 @@ def find_addresses(text: str) -> list[re.Match[str]]:
     return list(_URL.finditer(text))
 
 
-class MastodonPeer:
+class MastodonPeer(SocialPeer):
     def __init__(self, max_chars: int = 500) -> None:
+        super().__init__()
         self.max_chars = max_chars
         self.scopes = SCOPES
         self.token = TOKEN
         self.policy = dict.fromkeys(("for_not_following", "for_new_accounts", "for_private_mentions"), "accept")
         self.is_old = False
-        self.redirects_to = ""
         self.accounts: dict[str, Account] = {BOT.acct: BOT}
         self.statuses: dict[str, Status] = {}
         self.notifications: list[dict[str, Any]] = []
@@ -101,24 +101,13 @@ class MastodonPeer:
         self.followed: set[str] = set()
         self.keys: dict[str, str] = {}
         self.used_keys: list[str] = []
-        self.calls: list[str] = []
-        self.violations: list[str] = []
         self.banned = ""
-        self.watch: Callable[[str, str], Awaitable[None]] | None = None
         self.thump_s: float | None = 0.5
-        # What is left of a rate limit, None without one, and when it is reset.
-        self.calls_left: int | None = None
-        self.reset_s = 1.0
-        self._limited_until = 0.0
         self.streams: dict[str, list[web.StreamResponse]] = defaultdict(list)
-        self._failures: dict[str, list[tuple[int, str, dict[str, str], str]]] = defaultdict(list)
         self._next_id = 1000
-        self._runner: web.AppRunner | None = None
-        self.port = 0
 
-    async def __aenter__(self) -> MastodonPeer:
-        app = web.Application(middlewares=[self._check])
-        get, router = app.router.add_get, app.router
+    def add_routes(self, router: web.UrlDispatcher) -> None:
+        get = router.add_get
         get("/api/v1/instance", self._instance)
         get("/api/v2/instance", self._instance)
         get("/api/v1/accounts/verify_credentials", self._me)
@@ -132,32 +121,15 @@ class MastodonPeer:
         router.add_post("/api/v1/statuses", self._post_status)
         router.add_put("/api/v1/statuses/{id}", self._edit_status)
         get("/api/v1/streaming/{name}", self._stream)
-        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.01, access_log=None)
-        await self._runner.setup()
-        await self.listen()
-        return self
-
-    async def listen(self) -> None:
-        """Listen, on the same port again after `away`."""
-        assert self._runner is not None
-        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
-        self.port = self._runner.addresses[0][1]
 
     async def away(self) -> None:
         """Refuse connections, and end those that there are."""
-        assert self._runner is not None
         self.drop_streams()
-        for site in list(self._runner.sites):
-            await site.stop()
+        await super().away()
 
     async def __aexit__(self, *exception: object) -> None:
         self.drop_streams()
-        if self._runner is not None:
-            await self._runner.cleanup()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        await super().__aexit__(*exception)
 
     # What people do.
 
@@ -251,11 +223,6 @@ class MastodonPeer:
         parents = [self.statuses[status.reply_to].author.acct] if status.reply_to in self.statuses else []
         return [account.acct for account in status.mentions if account.acct not in parents]
 
-    def fail(
-        self, name: str, status: int = 0, *, times: int = 1, error: str = "failed", drop: str = "", **headers: str
-    ) -> None:
-        self._failures[name] += [(status, error, headers, drop)] * times
-
     def to_json(self, status: Status) -> dict[str, Any]:
         mentions = [
             {"id": account.id, "username": account.username, "acct": account.acct, "url": account.url}
@@ -315,54 +282,24 @@ class MastodonPeer:
         name = f"@<span>{mentioned[0].username}</span>"
         return f'<span class="h-card"><a href="{mentioned[0].url}" class="u-url mention">{name}</a></span>'
 
-    @web.middleware
-    async def _check(
-        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
+    def name_call(self, request: web.Request) -> str:
         path = re.sub(r"^/api/v\d/", "", request.path)
-        name = f"{request.method} {re.sub(r'[0-9]+', '{}', path)}"
-        self.calls.append(name)
-        if self.redirects_to:
-            return web.Response(status=301, headers={"Location": self.redirects_to + request.path})
-        if refusal := self._check_limit(name):
-            return refusal
-        if request.headers.get("Authorization") != f"Bearer {self.token}":
-            return _error(401, "The access token is invalid")
-        if self.watch:
-            await self.watch(name, "before")
-        status, error, headers, drop = self._failures[name].pop(0) if self._failures[name] else (0, "", {}, "")
-        if drop == "before":
-            return _drop_connection(request)
-        if status:
-            header_names = {key.replace("_", "-"): value for key, value in headers.items()}
-            return web.json_response({"error": error}, status=status, headers=header_names)
-        answer = await handler(request)
-        if self.watch:
-            await self.watch(name, "after")
-        return _drop_connection(request) if drop == "after" else answer
+        return f"{request.method} {re.sub(r'[0-9]+', '{}', path)}"
 
-    def _check_limit(self, name: str) -> web.Response | None:
-        """Count a call; the first one too many is told when the limit is reset, and further ones are violations."""
-        now = time.monotonic()
-        if now < self._limited_until:
-            self.violations.append(f"{name} while the rate limit is used up")
-        elif self.calls_left is None or self.calls_left > 0:
-            self.calls_left = None if self.calls_left is None else self.calls_left - 1
-            return None
-        else:
-            self._limited_until = now + self.reset_s
-            self.calls_left = None
-        reset = datetime.now(UTC) + timedelta(seconds=self._limited_until - now)
-        headers = {"X-RateLimit-Limit": "300", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": reset.isoformat()}
-        return web.json_response({"error": "Too many requests"}, status=429, headers=headers)
+    def check_access(self, request: web.Request) -> web.Response | None:
+        is_known = request.headers.get("Authorization") == f"Bearer {self.token}"
+        return None if is_known else make_error(401, "The access token is invalid")
+
+    def make_limit_headers(self, reset: datetime) -> dict[str, str]:
+        return {"X-RateLimit-Limit": "300", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": reset.isoformat()}
 
     def _lacks(self, scope: str) -> web.Response | None:
         has_scope = bool({scope, scope.partition(":")[0]} & set(self.scopes))
-        return None if has_scope else _error(403, "This action is outside the authorized scopes")
+        return None if has_scope else make_error(403, "This action is outside the authorized scopes")
 
     async def _instance(self, request: web.Request) -> web.Response:
         if self.is_old and "v2" in request.path:
-            return _error(404, "Record not found")
+            return make_error(404, "Record not found")
         statuses = {"max_characters": self.max_chars, "characters_reserved_per_url": 23}
         urls = {"streaming": f"ws://127.0.0.1:{self.port}"}
         if self.is_old:
@@ -400,13 +337,13 @@ class MastodonPeer:
     async def _get_timeline(self, request: web.Request) -> web.Response:
         kind, _, value = request.match_info["timeline"].partition("/")
         if kind == "list" and value not in self.lists:
-            return _error(404, "Record not found")
+            return make_error(404, "Record not found")
         return self._lacks("read:lists" if kind == "list" else "read:statuses") or web.json_response([])
 
     async def _get_list(self, request: web.Request) -> web.Response:
         name = request.match_info["list"]
         if name not in self.lists:
-            return _error(404, "Record not found")
+            return make_error(404, "Record not found")
         return self._lacks("read:lists") or web.json_response({"id": name, "title": self.list_titles[name]})
 
     def _find_visible(self, request: web.Request) -> Status | None:
@@ -416,18 +353,18 @@ class MastodonPeer:
 
     async def _get_status(self, request: web.Request) -> web.Response:
         status = self._find_visible(request)
-        return web.json_response(self.to_json(status)) if status else _error(404, "Record not found")
+        return web.json_response(self.to_json(status)) if status else make_error(404, "Record not found")
 
     async def _get_source(self, request: web.Request) -> web.Response:
         status = self._find_visible(request)
         if status is None or status.author != BOT:
-            return _error(404, "Record not found")
+            return make_error(404, "Record not found")
         return web.json_response({"id": status.id, "text": status.text, "spoiler_text": status.spoiler_text})
 
     async def _get_context(self, request: web.Request) -> web.Response:
         status = self._find_visible(request)
         if status is None:
-            return _error(404, "Record not found")
+            return make_error(404, "Record not found")
         ancestors = list[Status]()
         top = status
         while top.reply_to in self.statuses:
@@ -452,7 +389,7 @@ class MastodonPeer:
             return refusal
         reply_to = str(body.get("in_reply_to_id") or "")
         if reply_to and reply_to not in self.statuses:
-            return _error(404, "The post you are trying to reply to does not appear to exist.")
+            return make_error(404, "The post you are trying to reply to does not appear to exist.")
         status_id = await self.say(
             BOT,
             body["status"],
@@ -472,7 +409,7 @@ class MastodonPeer:
         status = self.statuses.get(request.match_info["id"])
         body = await request.json()
         if status is None or status.author != BOT:
-            return _error(404, "Record not found")
+            return make_error(404, "Record not found")
         if refusal := self._lacks("write:statuses") or self._find_fault(body):
             return refusal
         status.edits += (status.text, status.spoiler_text) != (body["status"], body.get("spoiler_text") or "")
@@ -484,13 +421,13 @@ class MastodonPeer:
     def _find_fault(self, body: dict[str, Any]) -> web.Response | None:
         text = str(body.get("status") or "")
         if not text.strip() and not body.get("spoiler_text"):
-            return _error(422, "Validation failed: Text can't be blank")
+            return make_error(422, "Validation failed: Text can't be blank")
         if count(text, str(body.get("spoiler_text") or "")) > self.max_chars:
-            return _error(422, f"Validation failed: Character limit of {self.max_chars} exceeded")
+            return make_error(422, f"Validation failed: Character limit of {self.max_chars} exceeded")
         if body.get("visibility", "public") not in VISIBILITIES:
-            return _error(422, "Validation failed: Visibility is not included in the list")
+            return make_error(422, "Validation failed: Visibility is not included in the list")
         if self.banned and self.banned in text:
-            return _error(422, "Validation failed: Text is not allowed")
+            return make_error(422, "Validation failed: Text is not allowed")
         return None
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
@@ -524,13 +461,3 @@ class MastodonPeer:
         while not self.streams[name]:
             assert time.monotonic() < deadline, f"nobody follows the stream {name}"
             await asyncio.sleep(0.005)
-
-
-def _error(status: int, text: str) -> web.Response:
-    return web.json_response({"error": text}, status=status)
-
-
-def _drop_connection(request: web.Request) -> web.Response:
-    assert request.transport is not None
-    request.transport.abort()
-    return web.Response()

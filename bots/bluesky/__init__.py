@@ -1,0 +1,1 @@
+"""Bluesky, and other servers of the AT Protocol: `adapter` polls, `convert` makes messages, `sink` posts."""
