@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from typing import TYPE_CHECKING
 
 from core.catalogue import ENGLISH, Messages
@@ -17,6 +18,7 @@ from core.ports import Adapter, Library, SourceRefresher
 from core.settings import Settings
 from core.storage.messages import Journal
 from core.storage.overrides import Audit, LiveSettings, RuntimeOverrides, TakeUp, get_chat_name
+from core.storage.usage import StatisticsRepository
 from core.types import Message, SourceState
 
 if TYPE_CHECKING:
@@ -128,3 +130,11 @@ class CommandRequest:
 
 # Returns what the bot says, as Markdown. Raises `UsageError` for arguments that make no sense.
 CommandHandler = Callable[[CommandRequest], Awaitable[str]]
+
+
+async def format_source_hits(context: CommandContext, request: CommandRequest, since: date) -> list[str]:
+    """Return a line with how often each source that may be named here was cited of the answers that it was shown to."""
+    hits = await StatisticsRepository(context.journal.database).count_source_hits(since, request.chat_filter)
+    visible_sources = context.visible_settings(request).sources
+    shares = [f"{name} {hits[name].cited}/{hits[name].shown}" for name in hits if name in visible_sources]
+    return [request.texts.source_hits.format(day=since, sources=", ".join(shares))] if shares else []

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, time, timedelta
 
 from core.formatting import format_cost, today
-from core.messaging.commands.context import DEFAULT_DAYS, CommandContext, CommandRequest
-from core.messaging.commands.source_hits import format_source_hits
+from core.messaging.commands.context import DEFAULT_DAYS, CommandContext, CommandRequest, format_source_hits
 from core.messaging.gaps import find_gaps, format_gaps
 from core.storage.reports import QuestionFilter, ReportRepository
 from core.storage.usage import StatisticsRepository, first_day

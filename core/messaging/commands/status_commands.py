@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from core.answering.introduction import describe_agents, suggest_questions
 from core.catalogue import Messages
 from core.formatting import format_age, format_code, format_cost, format_duration, format_until, today
-from core.messaging.commands.context import DEFAULT_DAYS, CommandContext, CommandRequest
-from core.messaging.commands.source_hits import format_source_hits
+from core.messaging.commands.context import DEFAULT_DAYS, CommandContext, CommandRequest, format_source_hits
 from core.messaging.policy.command_table import help_text
 from core.storage.overrides import GLOBAL_SCOPE, AuditEntry, override_key
 from core.storage.reports import ReportRepository
