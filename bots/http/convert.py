@@ -157,7 +157,8 @@ def _to_user_message(fields: Mapping[str, Any], kind: EventKind, message_id: str
         is_by_bot=is_bot,
         is_forwarded=is_forwarded,
         is_post=kind == "post",
-        chat_title=" ".join(_get_text(fields, "title").split()),
+        # A private chat is called after a person.
+        chat_title="" if is_private else " ".join(_get_text(fields, "title").split()),
     )
 
 

@@ -9,7 +9,7 @@ _BLANK_LINE = re.compile(r"^[ \t]*<BLANKLINE>[ \t]*$", re.MULTILINE)
 # Comments of Docusaurus that set lines apart, each on a line of its own.
 _HIGHLIGHT = re.compile(
     r"^[ \t]*(?://|#|--|%|/\*|<!--|\{[ ]?/\*)[ \t]*highlight-(?:next-line|start|end)[ \t]*+"
-    r"(?:\*/[ ]?\}?|-->)?[ \t]*+(?:\n|\Z)",
+    r"(?:\*/[ ]?\}?|-->)?[ \t]*+$",
     re.MULTILINE,
 )
 # A number that leads to a remark below, as MkDocs writes it.
@@ -26,7 +26,7 @@ def strip_hidden(code: str) -> str:
     """Return code without the flags of doctest and the marks of what is highlighted.
 
     >>> strip_hidden(">>> x  # doctest: +SKIP\\n<BLANKLINE>\\n// highlight-next-line\\ny // [!code ++]")
-    '>>> x\\n\\ny'
+    '>>> x\\n\\n\\ny'
     """
     if ">>>" in code:
         code = _BLANK_LINE.sub("", _FLAG.sub("", code))

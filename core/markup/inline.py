@@ -90,11 +90,11 @@ _BLOCK_TAGS = frozenset(("br", "dd", "div", "dt", "hr", "li", "ol", "p", "table"
 # A name that a value takes the place of; code that has such names is left as it is.
 _SUBSTITUTION = re.compile(r"(`+[^`]*`+)|\{\{\{?-?[ ]*[.$]?([\w.-]{1,80}?)[ ]*-?\}?\}\}")
 # Attributes behind a heading or a paragraph, among them the name of its link.
-_ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*\{:?[ ]?(?:[#.]|[a-z-]{1,30}=|data-)[^{}\n]{0,200}\}[ \t]*$")
+_ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*\{(?::[ ]?|[ ]?(?:[#.]|data-|[a-z-]{1,30}=[\"']))[^{}\n]{0,200}\}[ \t]*$")
 # Attributes of a part of a text, which is in brackets where it is nothing else.
 _PART_ATTRIBUTES = re.compile(
     r"(`+[^`]*`+)(?:\{[#.][^{}\n]{0,200}\})?|(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]\{[#.][^{}\n]{0,200}\}"
-    r"|(?<=[)*_>])\{(?:[#.][a-z]|:?[ ]?[a-z-]{1,20}=)[^{}\n]{0,200}\}"
+    r"|(?<=[)*_>])\{(?:[#.][a-z]|:[ ]?|[ ]?(?:target|rel|class|width|height)=|[ ]?[a-z-]{1,20}=[\"'])[^{}\n]{0,200}\}"
 )
 # What says to MkDocs how code in a line is coloured.
 _LANGUAGE = re.compile(r"^#!\w{1,30}[ ](?=\S)")

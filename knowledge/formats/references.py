@@ -34,6 +34,14 @@ _ASCIIDOC_TITLE = re.compile(r"^=[ \t]+(\S.*)$", re.MULTILINE)
 _ASCIIDOC_INCLUDE = re.compile(r"^include::([^\s\[\]]{1,300})\[", re.MULTILINE)
 _ASCIIDOC_ENTRY = re.compile(r"^:([\w-]+):[ \t]+(\S.*)$", re.MULTILINE)
 _ASCIIDOC_REFERENCE = re.compile(r"xref:([^\s\[\]]{1,300})\[\]|<<([^<>,\n]{1,300}),?>>|(\{[\w-]{1,100}\})")
+# What the reader of a page does not see, or is no heading: comments and code.
+_MARKDOWN_HIDDEN = re.compile(
+    r"^(?P<fence>`{3,10}|~{3,10})[^\n]*\n(?>(?:(?!(?P=fence))[^\n]*\n)*)(?:(?P=fence)[^\n]*)?"
+    r"|<!--(?>(?:[^-]|-(?!->))*)(?:-->)?",
+    re.MULTILINE,
+)
+_ASCIIDOC_DELIMITER = re.compile(r"/{4,}|-{4,}|\.{4,}|\+{4,}")
+_ASCIIDOC_CONDITION = re.compile(r"if(?:n?def::[^\[\]]*\[\]|eval::.*)")
 _SUFFIX = re.compile(r"\.(?:md|mdx|rst|adoc|asciidoc|html)$")
 _ANTORA_PLACE = re.compile(r"(?:(.*)/)?modules/([^/]+)/(?:pages|partials|examples)/(.*)")
 
@@ -48,6 +56,7 @@ class Outline:
     references: tuple[str, ...] = ()
     # The file that it shows in place of a title.
     include: str = ""
+    has_includes: bool = False
 
 
 def get_outline_kind(path: str, kind: str) -> str:
@@ -95,7 +104,8 @@ class Names:
                 folder = posixpath.dirname(path)
                 self._values[folder] = {**self._values.get(folder, {}), **outline.values}
             for label, title in outline.labels.items():
-                self._labels.setdefault(label, title)
+                # Which of two titles is meant, nobody knows.
+                self._labels[label] = title if self._labels.get(label, title) == title else ""
 
     def find(self, path: str, kind: str, references: Iterable[str]) -> dict[str, str]:
         """Return the titles and values that references of a page lead to, by the references; others are left out."""
@@ -123,9 +133,15 @@ class Names:
     def _find_page(self, path: str, target: str) -> str:
         """Return the title of a page, which is named from the folder of another one or from a folder above that."""
         folder = posixpath.dirname(path)
-        folders = list(_iter_folders(folder)) if target.startswith("/") else [folder]
+        folders = self._find_roots(folder) if target.startswith("/") else [folder]
         paths = (posixpath.normpath(posixpath.join(base, target.lstrip("/"))) for base in folders)
         return next((self._pages[each].title for each in paths if each in self._pages), "")
+
+    def _find_roots(self, folder: str) -> list[str]:
+        """Return where absolute names begin: at the configuration of Sphinx, else as far out as possible."""
+        folders = list(_iter_folders(folder))
+        project = next((each for each in folders if posixpath.join(each, "conf") in self._pages), None)
+        return [project] if project is not None else folders[::-1]
 
     def _iter_values(self, path: str) -> Iterator[Mapping[str, str]]:
         return (self._values[folder] for folder in _iter_folders(posixpath.dirname(path)) if folder in self._values)
@@ -138,7 +154,7 @@ class Names:
             target, part = "", target
         page = self._get_shown(_find_asciidoc_path(path, target))
         title = page.labels.get(part, "") if part else page.title
-        if part and not title:
+        if part and not title and (not target or page.has_includes):
             # What a page includes is part of it, and has a name that no other file has.
             title = self._labels.get(part, "")
         return self._resolve(title, path, page.values)
@@ -184,19 +200,45 @@ def _find_asciidoc_path(path: str, target: str) -> str:
 
 
 def _read_asciidoc(text: str) -> Outline:
-    heading = _ASCIIDOC_TITLE.search(text)
-    include = None if heading else _ASCIIDOC_INCLUDE.search(text)
-    attributes = {name.lower(): value for name, value in _ASCIIDOC_ENTRY.findall(text) if len(value) < MAX_VALUE_CHARS}
     references = find_references("asciidoc", text)
+    text = "\n".join(_iter_shown_lines(text))
+    heading = _ASCIIDOC_TITLE.search(text)
+    include = _ASCIIDOC_INCLUDE.search(text)
+    attributes = {name.lower(): value for name, value in _ASCIIDOC_ENTRY.findall(text) if len(value) < MAX_VALUE_CHARS}
     labels = find_titles(text.split("\n"))
-    return Outline(heading[1] if heading else "", labels, attributes, references, include[1] if include else "")
+    title = heading[1] if heading else ""
+    start = include[1] if include and not heading else ""
+    return Outline(title, labels, attributes, references, start, has_includes=include is not None)
+
+
+def _iter_shown_lines(text: str) -> Iterator[str]:
+    """Yield the lines of AsciiDoc without comments, code and what depends on a condition."""
+    delimiter = ""
+    depth = 0
+    previous = ""
+    for line in text.split("\n"):
+        bare = line.rstrip()
+        if delimiter:
+            delimiter = "" if bare == delimiter else delimiter
+        elif _ASCIIDOC_CONDITION.fullmatch(bare):
+            depth += 1
+        elif bare.startswith("endif::"):
+            depth = max(0, depth - 1)
+        elif _ASCIIDOC_DELIMITER.fullmatch(bare) and (not previous or previous[0] in "[.+"):
+            # Below a line of text it would underline a title.
+            delimiter = bare
+        elif not depth and not bare.startswith("//"):
+            yield line
+        previous = bare
 
 
 def _read_markdown(text: str) -> Outline:
+    references = find_references("markdown", text)
+    text = _MARKDOWN_HIDDEN.sub("", text)
     heading = _MARKDOWN_HEADING.search(text)
     title = read_title(text) or (heading[1] if heading else "")
     labels = {normalize_label(name): to_title(label_title) for name, label_title in _MYST_LABEL.findall(text)}
-    return Outline(to_title(title), labels, {}, find_references("markdown", text))
+    return Outline(to_title(title), labels, {}, references)
 
 
 def _read_rst(text: str) -> Outline:

@@ -65,7 +65,8 @@ class FilesFolder:
                 expansion = await asyncio.to_thread(self._expand, path, kind, data)
                 data = expansion.text.encode() if expansion.lines else data
                 text, kind, reason = await parse_document(self._parser, path, kind, data)
-                names = self._names.find(path, kind, find_references(kind, text))
+                references = await asyncio.to_thread(find_references, kind, text)
+                names = await asyncio.to_thread(self._names.find, path, kind, references)
                 url = fill_template(self._settings.link, path)
                 yield Document(path, text, kind, "", url, unreadable_reason=reason, lines=expansion.lines, names=names)
 
@@ -94,7 +95,8 @@ class FilesFolder:
         self._names = Names(outlines)
         for path, outline in outlines.items():
             if titles := self._names.find(path, self._path_filter.get_kind(path), outline.references):
-                fingerprints[path] += f"+{fingerprint(chr(0).join(titles.values()).encode())}"
+                shown = chr(0).join(part for pair in sorted(titles.items()) for part in pair)
+                fingerprints[path] += f"+{fingerprint(shown.encode())}"
         skipped_counts.update(drop_partials(fingerprints, included_paths))
         if not fingerprints:
             raise SourceError(self._describe_nothing_usable(skipped_counts))

@@ -226,7 +226,8 @@ class GitRepository:
                 references = outlines[blobs[path]].references
                 if expansion.lines:
                     references = await asyncio.to_thread(find_references, kinds[path], expansion.text)
-                if (found := names.find(inner, kinds[path], references)) or expansion.lines:
+                found = await asyncio.to_thread(names.find, inner, kinds[path], references) if references else {}
+                if found or expansion.lines:
                     completions[path] = Completion(expansion, found)
         return completions
 
@@ -310,7 +311,8 @@ class GitRepository:
         self._all_fingerprints = (self._format_revision(commits), dict(fingerprints))
         for path, completion in (await self._complete(git, commits, fingerprints, fingerprints.keys())).items():
             branch = path.removesuffix(self._split_branch(path)[1])
-            shown = "\0".join((completion.expansion.text, *completion.names.values()))
+            pairs = (part for pair in sorted(completion.names.items()) for part in pair)
+            shown = "\0".join((completion.expansion.text, *pairs))
             fingerprints[path] += f"+{fingerprint(shown.encode())}"
             included_paths.update(branch + included_path for included_path in completion.expansion.included_paths)
         return drop_partials(fingerprints, included_paths)

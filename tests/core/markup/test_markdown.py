@@ -109,6 +109,16 @@ def test_references_show_the_title_of_a_part_of_the_page() -> None:
     assert read_markdown(text)[-1].text == "See The start, here and The start."
 
 
+def test_braces_with_a_value_are_text() -> None:
+    for text in ("The pattern is {key=value}", "The route is {id=int}", "f(x){y=2}"):
+        assert write_markdown(read_markdown(text)) == text
+
+
+def test_code_keeps_its_lines_where_marks_are_removed() -> None:
+    (block,) = read_markdown("```js\na()\n// highlight-next-line\nb()\n```")
+    assert len(block.text.split("\n")) == 3
+
+
 @pytest.mark.parametrize(
     ("code", "shown"),
     [
@@ -767,8 +777,8 @@ def test_nested_directives_keep_their_text(opening: str) -> None:
     [
         (">>> f(1)  # doctest: +SKIP\n<BLANKLINE>\n1", ">>> f(1)\n\n1"),
         ("x = 1  # doctest: +SKIP\n<BLANKLINE>", "x = 1  # doctest: +SKIP\n<BLANKLINE>"),
-        ("a()\n  // highlight-next-line\nb()\n{/* highlight-start */}\nc\n<!-- highlight-end -->", "a()\nb()\nc"),
-        ("# highlight-start\na: 1\n# highlight-end\n# highlight-colour: red", "a: 1\n# highlight-colour: red"),
+        ("a()\n  // highlight-next-line\nb()\n{/* highlight-start */}\nc\n<!-- highlight-end -->", "a()\n\nb()\n\nc"),
+        ("# highlight-start\na: 1\n# highlight-end\n# highlight-colour: red", "a: 1\n\n# highlight-colour: red"),
         ("a # (1)!\nb <!-- (12)! -->\nf(1)!", "a\nb\nf(1)!"),
         ("a // [!code ++]\nb # [!code focus:2]\nc <!-- [!code highlight] -->\n[!code]", "a\nb\nc\n[!code]"),
     ],

@@ -110,3 +110,32 @@ def test_what_names_itself_ends() -> None:
     assert show("m/modules/ROOT/pages/b.adoc", "xref:a.adoc[]", looped) == "a"
     grown = {f"m/{name}.adoc": f"= {{x}}{{x}}\n:x: {'y' * 900}\n" for name in "ab"}
     assert show("m/c.adoc", "xref:a.adoc[]", grown) == "a"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("docs/x.md", "<!--\n# Internal: layoffs\n-->\n"),
+        ("docs/x.md", "Setext\n======\n\n```bash\n# apt is needed\n```\n"),
+        ("docs/x.adoc", "////\n= Internal: layoffs\n////\n"),
+        ("docs/x.adoc", "ifdef::internal[]\nifdef::more[]\nendif::[]\n= Internal: layoffs\nendif::[]\n"),
+        ("docs/x.adoc", "----\n= Not a title\n----\n"),
+    ],
+)
+def test_what_a_page_does_not_show_is_not_its_title(name: str, text: str) -> None:
+    assert read_outline(detect(name), text).title == ""
+
+
+def test_a_label_of_two_titles_is_shown_as_it_is_written() -> None:
+    files = {name: f".. _install:\n\nInstall {name[0]}\n{'=' * 20}\n" for name in ("a/a.rst", "b/b.rst")}
+    assert show("b/c.rst", "See :ref:`install`.", files) == "See install."
+
+
+def test_a_page_has_no_label_of_a_file_that_it_does_not_include() -> None:
+    files = {"b.adoc": "= B\n", "other/c.adoc": "= C\n\n[#install]\n== Install the printer\n"}
+    assert "printer" not in show("a.adoc", "xref:b.adoc#install[] xref:gone.adoc#install[]", files)
+
+
+def test_an_absolute_page_is_named_from_the_configuration() -> None:
+    files = {"docs/conf.py": "", "docs/index.rst": "Home\n====\n", "docs/guide/index.rst": "The guide\n=========\n"}
+    assert show("docs/guide/a.rst", "See :doc:`/index`.", files) == "See Home."

@@ -375,3 +375,12 @@ async def test_a_changed_title_changes_the_pages_that_refer_to_it(tmp_path: Path
     different_paths = {path for path, text in changed.fingerprints.items() if listing.fingerprints[path] != text}
     assert different_paths == {"a.rst", "b.rst"}
     assert (await read(item))["b.rst"].names == {"ports": "All ports"}
+
+
+async def test_titles_that_change_places_change_the_page(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text("{doc}`one` and {doc}`two`\n", "utf-8")
+    (tmp_path / "one.md").write_text("# Plan\n", "utf-8")
+    item = source(tmp_path)
+    before = (await item.listing()).fingerprints["page.md"]
+    (tmp_path / "one.md").rename(tmp_path / "two.md")
+    assert (await item.listing()).fingerprints["page.md"] != before
