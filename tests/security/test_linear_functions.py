@@ -83,7 +83,7 @@ def get_limits(run: Function) -> Growth:
         seconds := min(measure(run, BENIGN.make(size), time.perf_counter) for _ in range(5))
     ) > TARGET_S and size > MIN_SIZE:
         size = max(MIN_SIZE, size // 2)
-    return Growth(size, SUSPICIOUS * max(seconds, TARGET_S / 4), FACTOR * size, 0.01, max_s=4.0)
+    return Growth(size, SUSPICIOUS * max(seconds, TARGET_S / 4), FACTOR * size, 0.005, max_s=4.0)
 
 
 def measure_benign(run: Function, size: int) -> float:
