@@ -16,7 +16,7 @@ from bots.bluesky.session import SessionFile
 from bots.bluesky.sink import BlueskySink
 from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.caches import BoundedDict
-from bots.common.connection import TokenRefused
+from bots.common.connection import NotAllowed, Refused, TokenRefused, Unreachable
 from bots.common.events import IgnoredEvent, record_ignored
 from bots.common.json_client import TooLarge
 from bots.common.positions import PositionStore
@@ -36,6 +36,8 @@ HOME = "home"
 # Who follows the bot has agreed to its comments, where the settings say so.
 FOLLOWERS = "followers"
 MAX_KNOWN_POSTS = 10_000
+# So often a thread is asked for that its server cannot show now.
+MAX_TRIES = 5
 _QUESTION_REASONS = ("mention", "reply", "quote")
 _RATING_REASONS = ("like", "repost")
 Json = Mapping[str, Any]
@@ -78,6 +80,7 @@ class BlueskyAdapter(ClientAdapter[BlueskyClient]):
         self._me = Identity()
         # By which feed a post came first.
         self._feed_by_post = BoundedDict[str, str](MAX_KNOWN_POSTS)
+        self._tries = BoundedDict[str, int](MAX_KNOWN_POSTS)
 
     @property
     def bot_id(self) -> str:
@@ -181,6 +184,14 @@ class BlueskyAdapter(ClientAdapter[BlueskyClient]):
         except TooLarge:
             # Without the thread nobody could tell how many answers there are in it.
             return IgnoredEvent("in a thread that is too large to be read", is_expected=False)
+        except (Refused, NotAllowed) as error:
+            return IgnoredEvent(f"in a thread that is not shown: {error}", is_expected=False)
+        except Unreachable as error:
+            # One thread that its server cannot show holds up nobody else for long.
+            self._tries[uri] = self._tries.get(uri, 0) + 1
+            if self._tries[uri] < MAX_TRIES:
+                raise
+            return IgnoredEvent(f"in a thread that could not be read: {error}", is_expected=False)
         answers_per_thread = self._settings.answers_per_thread
         return self._convert(lambda: to_message(thread, self._me, answers_per_thread), "mention")
 

@@ -15,7 +15,8 @@ from core.errors import MessageDeleted, PlatformError
 
 Json = Mapping[str, Any]
 POSTS = "app.bsky.feed.post"
-PAGE_SIZE = 30
+PAGE_SIZE = 100
+MAX_PROFILES = 25
 # Questions, and what people think of answers.
 NOTIFICATION_REASONS = ("mention", "reply", "quote", "like", "repost")
 # So many posts above a question are read.
@@ -70,8 +71,10 @@ class BlueskyClient(JsonClient):
 
     async def get_profiles(self, dids: Sequence[str]) -> Sequence[Json]:
         """Return the profiles of those of these people whom there are."""
-        values = await self._get("app.bsky.actor.getProfiles", [("actors", did) for did in dids])
-        profiles: Sequence[Json] = values.get("profiles") or ()
+        profiles: list[Json] = []
+        for start in range(0, len(dids), MAX_PROFILES):
+            actors = [("actors", did) for did in dids[start : start + MAX_PROFILES]]
+            profiles += (await self._get("app.bsky.actor.getProfiles", actors)).get("profiles") or ()
         return profiles
 
     async def get_notifications(self, cursor: str, page_size: int) -> Page:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bots.common.connection import Intervals, Refused, TokenRefused
+from bots.common.connection import Intervals, Refused, TokenRefused, Unreachable
 from bots.common.json_client import MAX_REASON_CHARS, to_platform_error
 from core.errors import MessageDeleted, PlatformError
 
@@ -51,4 +51,7 @@ def to_bluesky_error(call: str, status: int, headers: Mapping[str, str], values:
         return _CLASSES[name](said)
     if status in (400, 413):
         return Refused(said)
+    if status in (404, 410):
+        # What is gone is said by name. Without one it was a proxy, or a server that starts.
+        return Unreachable(said)
     return to_platform_error("bluesky.url", call, status, headers, reason, max_wait_s=MAX_WAIT_S)

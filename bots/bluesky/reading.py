@@ -16,6 +16,8 @@ REWIND_MS = 600_000
 MAX_KNOWN_ITEMS = 20_000
 # Of a feed no more is read at once: older posts get no comment.
 MAX_FEED_PAGES = 4
+# So often all of the last minutes is read: once a minute.
+POLLS_OF_FIRST_PAGE = 30
 
 FetchPage = Callable[[str, int], Awaitable[Page]]
 Deliver = Callable[[Json], Awaitable[None]]
@@ -35,6 +37,7 @@ class NewItems:
         self._is_feed = is_feed
         self._position: int | None = None
         self._not_before = 0
+        self._polls = -1
         self._known = BoundedDict[str, None](MAX_KNOWN_ITEMS)
 
     async def deliver(self, deliver: Deliver) -> None:
@@ -61,6 +64,7 @@ class NewItems:
 
     async def _list_since(self, start: int) -> list[Json]:
         """Return the items of all pages up to the one that reaches a time."""
+        self._polls += 1
         items: list[Json] = []
         cursor = ""
         page_count = 0
@@ -70,6 +74,9 @@ class NewItems:
             cursor = page.cursor
             page_count += 1
             if not page.items or not cursor or any(0 < _get_time(item) < start for item in page.items):
+                break
+            # What appears further down is looked for now and then: reading all of it costs calls.
+            if self._polls % POLLS_OF_FIRST_PAGE and all(_get_key(item) in self._known for item in page.items):
                 break
         return items
 

@@ -10,11 +10,13 @@ import hashlib
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import accumulate
 
 from bots.bluesky.client import POSTS, BlueskyClient, Identity, Ref
 from bots.bluesky.connection import BlueskyIntervals
 from bots.bluesky.convert import count_other_bots, get_closed_reason
 from bots.bluesky.render import MAX_CHARS, count_chars, make_mention, render, to_plain, to_post
+from bots.common.json_client import TooLarge
 from bots.common.social_thread import MAX_POSTS, SocialThreadSink, require_few_bots
 from core.errors import CommentSuppressed, MessageDeleted
 from core.language.languages import identify_language
@@ -22,6 +24,8 @@ from core.messaging.feedback.handoff import mentioned_users
 from core.ports import Delivery
 from core.types import Button, Citation, Message, SkipReason, skip
 
+# Of the 300 of a post; the words of a call need the rest.
+MAX_PREFIX_CHARS = 180
 # Keys are timestamps in form, in an alphabet of their own. Those that begin with a 2 lie before 2006: no client makes
 # such ones, and none lies in the future.
 _KEY_START = "2"
@@ -75,7 +79,10 @@ class BlueskySink(SocialThreadSink):
         people = mentioned_users(self._message)
         if people:
             profiles = await self._client.get_profiles(people)
-            self._prefix = "".join(f"{make_mention(str(item['handle']), str(item['did']))} " for item in profiles)
+            mentions = (f"{make_mention(str(item['handle']), str(item['did']))} " for item in profiles)
+            # As many as a post has room for beside the words: nobody is told by a name without its facet.
+            lengths = accumulate(mentions)
+            self._prefix = next((text for text in reversed([*lengths]) if count_chars(text) <= MAX_PREFIX_CHARS), "")
             self._max_post_chars = MAX_CHARS - count_chars(self._prefix)
         await super()._show_final(text, citations, buttons)
 
@@ -95,7 +102,13 @@ class BlueskySink(SocialThreadSink):
     async def _post_checked(self, text: str) -> str:
         # Right before the post: an answer to what is gone would quote it, and bots may have been faster.
         if self._question_id:
-            thread = await self._client.get_thread(self._question_id, below=1)
+            # What others write below may be as large as they want: it is read only where bots are counted.
+            below = 0 if self._message.reply_options.max_bot_replies is None else 1
+            try:
+                thread = await self._client.get_thread(self._question_id, below=below)
+            except TooLarge as error:
+                state = "too large to be read"
+                raise CommentSuppressed(skip(SkipReason.THREAD_CLOSED, state=state)) from error
             if state := get_closed_reason(thread):
                 raise CommentSuppressed(skip(SkipReason.THREAD_CLOSED, state=state))
             require_few_bots(self._message, count_other_bots(thread, self._me))

@@ -23,9 +23,10 @@ from core.settings.yaml_file import format_yaml
 if TYPE_CHECKING:
     from core.settings import Settings
 
-# Of the data directory: clones and models are made again, locks belong to processes, the rest to SQLite.
+# Of the data directory: clones and models are made again, locks belong to processes, sessions are secrets, the rest is
+# SQLite's.
 SKIPPED_FOLDERS = frozenset({"git", "models", SOURCE_LOCKS})
-SKIPPED_ENDINGS = (".lock", "-wal", "-shm", "-journal")
+SKIPPED_ENDINGS = (".lock", "-wal", "-shm", "-journal", ".session", ".new")
 SKIPPED_FILES = frozenset({"dry-run.db"})
 DATA = "data/"
 CONFIGURATION = "configuration.yaml"

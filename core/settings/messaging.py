@@ -454,6 +454,10 @@ class MastodonSettings(Section):
     )
 
 
+# Who agreed to comments: an account by its lasting id, or whoever follows the bot.
+Consent = Annotated[str, Field(pattern=r"^(?:followers|did:(?:plc:[a-z2-7]{24}|web:[\w.%-]+))$")]
+
+
 class BlueskySettings(Section):
     """An account on Bluesky, or on another server of the AT Protocol (docs/bluesky.md)."""
 
@@ -469,7 +473,9 @@ class BlueskySettings(Section):
     answers_per_thread: PositiveInt = Field(
         5, description="answers in one thread at most: two programs that answer each other stop there"
     )
-    comment_below: tuple[Annotated[str, Field(pattern=r"^(?:followers|did:(?:plc|web):[\w.%-]+)$")], ...] = Field(
+    comment_below: tuple[
+        Annotated[str, Field(pattern=r"^(?:followers|did:(?:plc:[a-z2-7]{24}|web:[\w.%-]+))$")], ...
+    ] = Field(
         (),
         examples=[["followers"]],
         description="who agreed to comments below posts, each as a DID; `followers`: whoever follows the bot",

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from bots.bluesky.adapter import BlueskyAdapter
 from bots.bluesky.diagnosis import diagnose
@@ -20,7 +21,7 @@ from core.errors import PlatformError
 from core.types import ConversationKey, Message, SkipReason, skip
 from tests.support.bluesky_helpers import AT, PACE, BlueskyBot, settings
 from tests.support.journalled_bot import MemoryPositions
-from tests.support.peers.bluesky import BOT, BlueskyPeer, make_cid
+from tests.support.peers.bluesky import BOT, BlueskyPeer, make_cid, make_error
 
 LOGIN = "POST createSession"
 
@@ -407,3 +408,33 @@ async def test_check_says_what_is_wrong_with_an_account(peer: BlueskyPeer, tmp_p
         assert words in texts
     assert [problem.is_error for problem in problems] == [False, False, True, False]
     assert peer.posts() == []
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(400, "InvalidRequest"), (403, "Forbidden"), (500, "InternalServerError")]
+)
+async def test_a_thread_that_cannot_be_read_holds_up_nobody_else(
+    bot: BlueskyBot, peer: BlueskyPeer, status: int, error: str
+) -> None:
+    await bot.ask()
+    bad_uri = peer.say(peer.account("mallory"), f"{AT}hi")
+    check_access = peer.check_access
+
+    def check(request: web.Request) -> web.Response | None:
+        if request.path.endswith("getPostThread") and request.query["uri"] == bad_uri:
+            return make_error(status, error, message="boom")
+        return check_access(request)
+
+    peer.check_access = check  # type: ignore[method-assign]
+    question = peer.say(peer.account("ben"), f"{AT}how?")
+    assert await bot.outcome(question) == ("answered", "")
+
+
+async def test_a_not_found_without_a_name_is_no_deletion(bot: BlueskyBot, peer: BlueskyPeer) -> None:
+    bot.hold = asyncio.Event()
+    question = peer.say(peer.account("ann"), f"{AT}how?")
+    while not bot.questions:
+        await asyncio.sleep(0.01)
+    peer.fail("GET getPostThread", 404, error="")
+    bot.hold.set()
+    assert await bot.outcome(question) == ("answered", "")

@@ -225,7 +225,7 @@ async def test_an_endpoint_that_fails(tmp_path: Path, fault: str, sender: Sender
 async def test_the_status_says_that_answers_are_moderated(tmp_path: Path) -> None:
     async with moderated(tmp_path) as (bot, _):
         await bot.deliver(OWNER, "", "status")
-        assert "answers on mastodon, http are judged" in bot.adapter("telegram").sinks[-1].replies[0].text
+        assert "answers on mastodon, bluesky, http are judged" in bot.adapter("telegram").sinks[-1].replies[0].text
 
 
 @pytest.mark.parametrize("is_streaming", [True, False])
