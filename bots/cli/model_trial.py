@@ -183,9 +183,14 @@ async def find_room(base_url: str, model: str, api_key: str, timeout_s: float) -
             # What the server keeps of an earlier prompt would make this one look quick: their beginnings differ.
             passages = f"{room} tokens:\n{render_passages(list(_make_passages(room)), room)}"
             with suppress(TimeoutError):
-                async with asyncio.timeout(READING_S):
-                    await _begin(client, model, passages)
-                break
+                try:
+                    async with asyncio.timeout(READING_S):
+                        await _begin(client, model, passages)
+                    break
+                except ModelError:
+                    # It may have room for fewer.
+                    if room == ROOMS[-1]:
+                        raise
     except ModelError as error:
         raise ModelError(await explain_failure(error, base_url, model, api_key, timeout_s)) from error
     finally:

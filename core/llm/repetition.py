@@ -16,8 +16,8 @@ RUN_WORDS = 6
 WINDOW_RUNS = 60
 REPEATED_SHARE = 0.9
 REPEATED_TIMES = 3
-# So often no answer has the same line, one below the other.
-SAME_LINES = 6
+# So often no answer has the same line, one below the other, but in code.
+SAME_LINES = 8
 LINE_CHARACTERS = 200
 # An echo: this share of all runs of a reply is in the prompt. Shorter replies may well use the question's words.
 ECHO_SHARE = 0.7
@@ -41,6 +41,7 @@ class RepetitionDetector:
         self._line = ""
         self._previous_line = ""
         self._same_count = 0
+        self._is_code = False
         self._words = deque[str](maxlen=RUN_WORDS)
         self._counts = Counter[Run]()
         self._window = deque[bool](maxlen=WINDOW_RUNS)
@@ -68,7 +69,9 @@ class RepetitionDetector:
         for end in ends:
             line = f"{self._line}{end}"[:LINE_CHARACTERS].strip()
             self._line = ""
-            if not _WORD.search(line):
+            if line.startswith("```"):
+                self._is_code = not self._is_code
+            if self._is_code or not _WORD.search(line):
                 continue
             self._same_count = self._same_count + 1 if line == self._previous_line else 1
             self._previous_line = line

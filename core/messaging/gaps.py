@@ -88,7 +88,10 @@ async def find_gaps(
         await reports.list_questions(replace(both_periods, outcome=outcome), MAX_QUESTIONS)
         for outcome in ("unanswered", "answered")
     ]
-    unanswered, answered = [[item for item in listed if may_show(item) and is_asking(item)] for listed in lists]
+    shown = [[item for item in listed if may_show(item)] for listed in lists]
+    unanswered, answered = await asyncio.to_thread(
+        lambda: [[item for item in listed if is_asking(item)] for listed in shown]
+    )
     numbers = {item.number for item in unanswered}
     # What was found bad, or lacks something, counts as answered, too.
     good = [item for item in answered if item.number not in numbers and item.detail not in WEAK_ANSWERS]

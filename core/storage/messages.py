@@ -210,19 +210,17 @@ class Journal:
     async def mark_answered(self, message: Message, reply: Reply) -> None:
         """Close a message with its reply."""
         reply_values = _to_reply_values(reply)
-        if message.origin.purpose == "report":
-            # It quotes questions, each of which its author may want to be forgotten.
-            reply_values["text"] = ""
-        await self._complete(message, "answered", **reply_values)
+        await self._complete(message, "answered", **{**reply_values, **_get_kept_text(message)})
 
     async def mark_skipped(self, message: Message, skip: Skip, visible_labels: frozenset[str] | None = None) -> None:
         """Close a message without an answer, with the reason, which may name what has `visible_labels`."""
         sources = {} if visible_labels is None else {"visible_sources": to_stored_labels(visible_labels)}
-        await self._complete(message, "silent", skip, **get_skip_values(skip), **sources)
+        values: dict[str, Any] = {**get_skip_values(skip), **sources, **_get_kept_text(message)}
+        await self._complete(message, "silent", skip, **values)
 
     async def mark_failed(self, message: Message, reason: str) -> None:
         """Close a message whose answer failed."""
-        await self._complete(message, "failed", reason=reason)
+        await self._complete(message, "failed", reason=reason, **_get_kept_text(message))
 
     async def get_pending(self, platform: str) -> Sequence[tuple[Message, str]]:
         """Return the unfinished messages, oldest first, each with its reply's id or ""."""
@@ -541,3 +539,8 @@ async def _write_chat_title(connection: AsyncConnection, key: ConversationKey, t
     with suppress(IntegrityError):
         async with connection.begin_nested():
             await connection.execute(insert(chats).values(**values, title=title))
+
+
+def _get_kept_text(message: Message) -> dict[str, Any]:
+    """Return what replaces the text of a closed message: a report quotes questions that people may want forgotten."""
+    return {"text": ""} if message.origin.purpose == "report" else {}

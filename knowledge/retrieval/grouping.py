@@ -29,6 +29,10 @@ WORD_DIMENSION = 2048
 # Questions that are asked meanwhile get their turn in between.
 BATCH_SIZE = 32
 CACHE_SIZE = 4096
+# Of so many texts, a word that more than this share has tells them apart no more.
+MIN_TEXTS = 6
+COMMON_SHARE = 0.5
+PUNCTUATION = ".,;:!?()[]\"'`"
 
 
 class TextGrouper:
@@ -40,9 +44,8 @@ class TextGrouper:
 
     async def group(self, texts: Sequence[str]) -> Sequence[Sequence[int]]:
         """Return the places of the texts of each group, the most typical first, the largest group first."""
-        short_texts = [text[:MAX_TEXT_CHARS] for text in texts]
-        is_known = [self._embedder.vocabulary_coverage(text) >= MIN_VOCABULARY_COVERAGE for text in short_texts]
-        known = [place for place, flag in enumerate(is_known) if flag]
+        short_texts = await asyncio.to_thread(_remove_common_words, [text[:MAX_TEXT_CHARS] for text in texts])
+        known = await asyncio.to_thread(self._find_known, short_texts)
         try:
             vectors = await self._embed([short_texts[place] for place in known])
         except EmbeddingError as error:
@@ -54,6 +57,11 @@ class TextGrouper:
         others = sorted(set(range(len(texts))) - set(known))
         groups += _pick(others, await asyncio.to_thread(_group_by_words, [short_texts[place] for place in others]))
         return sorted(groups, key=lambda places: (-len(places), min(places)))
+
+    def _find_known(self, texts: Sequence[str]) -> list[int]:
+        """Return the places of the texts whose words the model knows."""
+        coverage = self._embedder.vocabulary_coverage
+        return [place for place, text in enumerate(texts) if coverage(text) >= MIN_VOCABULARY_COVERAGE]
 
     async def _embed(self, texts: Sequence[str]) -> Vectors:
         """Return a row for each text, zero for one that the model refuses. Raises `EmbeddingError`."""
@@ -69,6 +77,19 @@ class TextGrouper:
         while len(self._vectors) > CACHE_SIZE:
             self._vectors.popitem(last=False)
         return np.array([found[key] for key in keys], dtype=np.float32)
+
+
+def _remove_common_words(texts: Sequence[str]) -> list[str]:
+    """Return texts without the words that most of them have: the product's name would make them all alike."""
+    if len(texts) < MIN_TEXTS:
+        return list(texts)
+    words = [[(word, stem(word.strip(PUNCTUATION).lower())) for word in text.split()] for text in texts]
+    counts = Counter(form for own in words for form in {form for _, form in own})
+    common = {form for form, count in counts.items() if count > COMMON_SHARE * len(texts)}
+    return [
+        " ".join(word for word, form in own if form not in common) or text
+        for own, text in zip(words, texts, strict=True)
+    ]
 
 
 def group_vectors(vectors: Vectors, min_similarity: float) -> list[list[int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import mcp_types as types
@@ -81,7 +82,7 @@ def make_server(open_knowledge: OpenKnowledge) -> Server[Any]:
         if run_tool is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name[:100]!r}")
         try:
-            return await run_tool(await open_knowledge(_get_client(context)), params.arguments or {})
+            return await _run_tool(run_tool, partial(open_knowledge, _get_client(context)), params.arguments or {})
         except (QuotaExceeded, UsageError) as error:
             reason = str(error)
         except KimasError as error:
@@ -131,6 +132,18 @@ async def _open_for(context: Context, open_knowledge: OpenKnowledge) -> Knowledg
         return await open_knowledge(_get_client(context))
     except KimasError as error:
         raise MCPError(types.INTERNAL_ERROR, to_rejection(error).reason) from error
+
+
+async def _run_tool(
+    run_tool: RunTool, open_knowledge: Callable[[], Awaitable[Knowledge]], arguments: Mapping[str, Any]
+) -> types.CallToolResult:
+    """Return the result of a tool. Raises `UsageError` where a source was closed meanwhile, and what the tool does."""
+    knowledge = await open_knowledge()
+    result = await run_tool(knowledge, arguments)
+    # A search may wait for a service for seconds: what is closed by then is not told any more.
+    if not knowledge.deps.settings.sources.keys() <= (await open_knowledge()).deps.settings.sources.keys():
+        raise UsageError("a source was closed while it was searched: ask again")
+    return result
 
 
 async def _search(knowledge: Knowledge, arguments: Mapping[str, Any]) -> types.CallToolResult:

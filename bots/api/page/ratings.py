@@ -5,6 +5,7 @@ Nothing tells visitors apart: the id of an answer is known to the one alone who 
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -39,10 +40,12 @@ class VisitorRatings:
         self._repository = FeedbackRepository(journal.database)
         self._answers = answers
         self._offered: OrderedDict[str, _Answer] = OrderedDict()
+        # Presses that come together would read and write the same row in turns.
+        self._lock = asyncio.Lock()
 
     def offer(self, text: str, reply: Reply) -> str:
         """Return the id by which the answer to a question can be rated; "" for one that is not to be rated."""
-        if not has_rating(reply):
+        if reply.failure or not has_rating(reply):
             return ""
         message = self._answers.make_message(PAGE_CLIENT, text)
         labels = self._answers.find_visible_labels(message)
@@ -63,11 +66,12 @@ class VisitorRatings:
         question = answer.question
         # The same verdict again has the same id, and changes nothing: it may be sent twice.
         press = replace(question, id=f"{question.id}:{verdict}")
-        if verdict:
-            await self._journal.record_answered(question, answer.reply, answer.visible_labels)
-            await self._repository.rate(press, question.id, verdict)
-        elif earlier_verdict := (await self._repository.get_rating(press, question.id)).verdict:
-            await self._repository.rate(press, question.id, earlier_verdict)
-            await self._journal.discard(question)
+        async with self._lock:
+            if verdict:
+                await self._journal.record_answered(question, answer.reply, answer.visible_labels)
+                await self._repository.rate(press, question.id, verdict)
+            elif earlier_verdict := (await self._repository.get_rating(press, question.id)).verdict:
+                await self._repository.rate(press, question.id, earlier_verdict)
+                await self._journal.discard(question)
         if verdict == DOWN:
             await self._repository.evict_cached_reply(question)

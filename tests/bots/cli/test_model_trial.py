@@ -107,6 +107,16 @@ async def test_a_slow_model_gets_as_many_passages_as_it_can_read(
     assert len({prompt[:4] for prompt in prompts}) == len(prompts), "nothing comes from the cache of the server"
 
 
+async def test_a_model_with_a_small_window_gets_what_fits() -> None:
+    def reply(body: dict[str, Any]) -> Answer:
+        if estimate_tokens(body["messages"][-1]["content"]) < 1500:
+            return CITED
+        return Response({"error": {"message": "the request exceeds the available context size"}}, status=400)
+
+    async with replaying(reply) as provider:
+        assert await find_room(provider.base_url, "m", "", 30) == 1000
+
+
 async def test_a_model_without_room_for_passages_is_refused_in_its_own_words() -> None:
     def reply(body: dict[str, Any]) -> Answer:
         if "Lantern" not in body["messages"][-1]["content"]:

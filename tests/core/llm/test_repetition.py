@@ -52,7 +52,9 @@ TABLE = "| name | default | meaning |\n|---|---|---|\n" + "".join(
 CODE = "```python\n" + "".join(f"parser.add_argument('--flag{number}', type=int)\n" for number in range(40)) + "```\n"
 
 
-@pytest.mark.parametrize("text", [TABLE, CODE, CODE * 2, "Yes.", "", "Run it. " * 6])
+@pytest.mark.parametrize(
+    "text", [TABLE, CODE, CODE * 2, "Yes.", "", "Run it. " * 6, "```html\n" + "</div>\n" * 9 + "```", "test ok\n" * 7]
+)
 def test_tables_code_and_short_replies_are_no_repetition(text: str) -> None:
     assert look_at(text, PROMPT, "Which settings are there, and what is the default of each of them?") == ""
 

@@ -18,6 +18,8 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import ValidationError
 
+from bots.api.mcp.knowledge import Knowledge
+from bots.api.mcp.server import make_server
 from bots.api.server import MAX_BODY_BYTES, serve_api
 from core.errors import QuotaExceeded
 from core.ports import AnswerFunction, Sink
@@ -452,3 +454,22 @@ async def test_a_silent_stream_lives_and_is_not_held_back(era: str, monkeypatch:
     assert "no-transform" in response.headers["Cache-Control"]
     assert (b": ping" in response.body) == (era == LATER), "the SDK sends its first comment after 15 s"
     assert response.message["result"]["structuredContent"]["answer"] == "Yes."
+
+
+async def test_what_is_closed_while_it_is_searched_is_not_told() -> None:
+    sources = {name: {"kind": "faq", "path": f"{name}.yaml"} for name in ("docs", "internal")}
+    secret = passage("secret", "Install the package from the team's own mirror.", source="internal")
+    deps = parts(InMemoryLibrary((INSTALL, secret)), None, settings(sources=sources))
+
+    async def ask(_: str) -> Reply:
+        raise NotImplementedError
+
+    opened = [Knowledge(deps, ask), Knowledge(deps.restricted_to({"docs"}), ask)]
+
+    async def open_knowledge(_: str) -> Knowledge:
+        return opened.pop(0)
+
+    async with Client(make_server(open_knowledge)) as client:
+        result = await client.call_tool("search", {"query": "install the package mirror"})
+    assert result.is_error
+    assert "mirror" not in text_of(result)
