@@ -33,6 +33,7 @@ class Topic:
     `path` is its kind with its number, and for a thread the node of the comment that began it; it is empty for what
     takes a number as well, but is left alone, such as a pull request. `number` counts up within a project.
     `is_answered` says that people have chosen an answer. `updated_at` changes with the text, labels and comments.
+    `is_relayed`: a program wrote it in the author's name.
     """
 
     project: str
@@ -49,6 +50,7 @@ class Topic:
     is_answered: bool = False
     comment_count: int = 0
     updated_at: float = 0.0
+    is_relayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class Comment:
     updated_at: float
     is_by_bot: bool = False
     node: str = ""
+    is_relayed: bool = False
 
     @property
     def id(self) -> str:

@@ -153,11 +153,11 @@ def to_rating(
 
 
 def _may_be_edited(item: Topic | Comment) -> bool:
-    """Return whether somebody may have changed the text: maintainers edit what others wrote, and no forge says who did.
+    """Return whether the words may be another's: maintainers edit what others wrote, and no forge says who did.
 
     The two times of what is new differ by a moment on GitLab.
     """
-    return item.updated_at >= item.created_at + 1
+    return item.is_relayed or item.updated_at >= item.created_at + 1
 
 
 def _place(topic: Topic, above: Sequence[Comment], me: Identity) -> tuple[str, str]:

@@ -140,6 +140,11 @@ def _get_login(item: Json) -> str:
     return to_line(dig(item, "user", "login"), 60)
 
 
+def _is_relayed(item: Json) -> bool:
+    """Return whether an app wrote in a person's name."""
+    return item.get("performed_via_github_app") is not None
+
+
 def _to_topic(project: str, item: Json) -> Topic:
     number = get_int(item, "number")
     return Topic(
@@ -155,6 +160,7 @@ def _to_topic(project: str, item: Json) -> Topic:
         is_locked=item.get("locked") is True,
         comment_count=get_int(item, "comments"),
         updated_at=parse_timestamp(item.get("updated_at")),
+        is_relayed=_is_relayed(item),
     )
 
 
@@ -169,4 +175,5 @@ def _to_comment(item: Json) -> Comment:
         parse_timestamp(item.get("created_at")),
         parse_timestamp(item.get("updated_at")),
         is_by_bot=is_bot(item.get("user")),
+        is_relayed=_is_relayed(item),
     )
