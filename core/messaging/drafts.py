@@ -20,11 +20,12 @@ from core.catalogue import Messages, messages_for
 from core.errors import StoreError, UsageError
 from core.formatting import format_code
 from core.language.languages import detect_language
+from core.language.questions import QUESTION_THRESHOLD, question_score
 from core.llm.moderation import Moderator
 from core.messaging.feedback.handoff import MAX_QUESTION_CHARS, format_name
 from core.messaging.gate.human_activity import answered_meanwhile_reason
 from core.messaging.gate.replies import has_content
-from core.messaging.journaling import JournaledDelivery, RecordedSink
+from core.messaging.journaling import JournaledDelivery, RecordedSink, RightsChanged
 from core.messaging.policy.command_table import is_ask_command
 from core.messaging.policy.permissions import ChatPolicy, Permissions
 from core.observability.logs import get_logger
@@ -53,6 +54,11 @@ SWEEP_MINUTES = 1.0
 # note are said among people.
 ANNOUNCEMENT = "draft-"
 NOTE = "about-"
+
+# "Drop" is one wherever it begins the words: nothing is read in public then.
+_DECISION = re.compile(
+    r"(?P<slash>/?)(?P<word>post|edit|drop)(?!\w)(?P<end>[,.:;!]?)\s*(?P<rest>.*)", re.IGNORECASE | re.DOTALL
+)
 
 # Returns the bot that writes to a chat of the configuration, with its message of an id there, which has no words yet;
 # None while the platform is not connected. `bots.daemon.posting` knows how each platform does it.
@@ -133,12 +139,35 @@ class Drafts:
         notice = next((stored.message for stored in replied_to if stored.message.origin.purpose == "draft"), None)
         if notice is None or not (message.command or notice.id.startswith(ANNOUNCEMENT)):
             return message
-        number = notice.origin.root_id
-        if message.command and message.text.split()[:1] == [number]:
+        command_name, text = (message.command, message.text) if message.command else _read_decision(message.text)
+        if not command_name:
             return message
-        command = replace(message, command=message.command or EDIT, text=f"{number} {message.text}".strip())
+        number = notice.origin.root_id
+        first_word = (text.split() or [""])[0].strip(".!")
+        has_number = first_word == number or (command_name != EDIT and first_word.isdecimal())
+        if message.command and has_number:
+            return message
+        if command_name == EDIT:
+            text = text if has_number else f"{number} {text}".strip()
+        else:
+            # What else is said with it is for the team.
+            text = first_word if has_number else number
+        command = replace(message, command=command_name, text=text)
         await self._repository.note_command(command)
         return command
+
+    async def require_notice(self, message: Message) -> None:
+        """Judge an announcement again before it is posted, which may be minutes after it was made.
+
+        Raises `RightsChanged` where its draft waits no more, as when its question was forgotten, and where its team may
+        not see it any more.
+        """
+        await self.live.load()
+        draft = await self._repository.find(int(message.origin.root_id))
+        if draft is None or not self._is_for(draft, message):
+            raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
+        if reason := self.block_reason(draft.question):
+            raise RightsChanged("", reason)
 
     async def decide(self, message: Message, arguments: Mapping[str, str], texts: Messages) -> str:
         """Do what a command says about a draft, once, and return the reply. Raises `UsageError`."""
@@ -307,6 +336,26 @@ class DraftSink(RecordedSink):
 
     async def apologize(self, reply: Reply) -> None:
         """Show nothing: the journal has the reason."""
+
+
+def _read_decision(text: str) -> tuple[str, str]:
+    """Return the command that plain words below an announcement are, with the rest; "" where they are said to the bot.
+
+    Commands may be typed as words. Other words replace the answer, but no question and no other command does: these
+    are meant for the bot or the team, and would be read in public.
+
+    >>> _read_decision("/drop he did not pay"), _read_decision("Post your log first."), _read_decision("Is it true?")
+    (('drop', 'he did not pay'), ('edit', 'Post your log first.'), ('', 'Is it true?'))
+    """
+    if match := _DECISION.match(text):
+        word = match["word"].lower()
+        # Advice begins with such words, too: "Post your log", "Edit the file".
+        is_whole = {POST: not match["rest"].strip(" .!0123456789"), EDIT: match["end"] == ":", DROP: True}
+        if match["slash"] or is_whole[word]:
+            return word, match["rest"]
+    if text.startswith("/") or question_score(text) >= QUESTION_THRESHOLD:
+        return "", text
+    return EDIT, text
 
 
 def _make_id(draft: Draft, kind: str, key: str) -> str:

@@ -21,6 +21,7 @@ from core.errors import (
 )
 from core.messaging.auto_comment.commenter import Commenter
 from core.messaging.commands.dispatcher import CommandDispatcher
+from core.messaging.drafts import ANNOUNCEMENT
 from core.messaging.feedback.handler import FeedbackHandler, StartAnswer
 from core.messaging.feedback.handoff_handler import HandoffHandler
 from core.messaging.feedback.rating_buttons import is_press
@@ -132,7 +133,9 @@ class Handler:
 
     def _watch_rights(self, message: Message, delivery: JournaledDelivery) -> None:
         """Let what is shown from now on be compared with what may be told of now."""
-        if message.origin.purpose not in NOTICE_PURPOSES:
+        if message.origin.purpose == "draft" and message.id.startswith(ANNOUNCEMENT):
+            delivery.check_rights = partial(self._drafts.require_notice, message)
+        elif message.origin.purpose not in NOTICE_PURPOSES:
             delivery.check_rights = partial(self._check_rights, message, self._permissions.visible_labels(message))
 
     async def _check_rights(self, message: Message, visible_labels: frozenset[str]) -> None:

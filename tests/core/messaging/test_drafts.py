@@ -76,6 +76,9 @@ class PostingSink(Sink):
             raise PlatformError("the chat is closed to the bot")
         if self.adapter.failures:
             raise self.adapter.failures.pop()
+        if self.message.origin.purpose == "draft" and self.adapter.flood:
+            self.adapter.is_waiting = True
+            await self.adapter.flood.wait()
         await self.delivery.mark_posting()
         post = Post(f"r{next(NUMBERS)}", self.message, reply, get_rating_buttons(self.message, reply))
         self.adapter.posts.append(post)
@@ -93,6 +96,9 @@ class PostingAdapter(Adapter):
     posts: list[Post] = field(default_factory=list)
     refusing_chat: str = ""
     failures: list[PlatformError] = field(default_factory=list)
+    # Until it is set, the platform takes no notice.
+    flood: asyncio.Event | None = None
+    is_waiting: bool = False
 
     async def open(self) -> None:
         return None
@@ -301,6 +307,60 @@ async def test_a_reply_to_the_draft_needs_no_number(journal: Journal) -> None:
     await team.ask()
     await team.decide(POST, "", reply_to=team.posts(TEAM)[0].id)
     assert team.texts() == ["With pip [1]."]
+
+
+@pytest.mark.parametrize(
+    ("words", "state"),
+    [
+        ("/drop he is the one who did not pay", "silent"),
+        ("drop", "silent"),
+        ("Drop, he did not pay.", "silent"),
+        ("drop 99", "drafted"),
+        ("/why", "drafted"),
+        ("What does the numbat plan say of it?", "drafted"),
+    ],
+)
+async def test_words_for_the_bot_below_a_draft_are_not_posted(journal: Journal, words: str, state: str) -> None:
+    team = Team(journal)
+    number = await team.ask()
+    await team.say(words, TEAM, BOSS, reply_to=team.posts(TEAM)[0].id)
+    assert team.texts() == []
+    assert (await team.get_reason(number))[0] == state
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("post", "With pip [1]."),
+        ("Post your log first.", "Post your log first."),
+        ("edit: Ask Carl.", "Ask Carl."),
+        ("/edit Ask Carl.", "Ask Carl."),
+        ("Edit the file.", "Edit the file."),
+    ],
+)
+async def test_decisions_may_be_typed_as_words(journal: Journal, words: str, text: str) -> None:
+    team = Team(journal)
+    await team.ask()
+    await team.say(words, TEAM, BOSS, reply_to=team.posts(TEAM)[0].id)
+    assert team.texts() == [text]
+
+
+@pytest.mark.parametrize("is_forgotten", [True, False])
+async def test_an_announcement_that_waits_is_judged_again(journal: Journal, is_forgotten: bool) -> None:
+    team = Team(journal)
+    team.adapter.flood = asyncio.Event()
+    asking = asyncio.create_task(team.ask("Where is the numbat?"))
+    async with asyncio.timeout(20):
+        while not team.adapter.is_waiting:
+            await asyncio.sleep(0.01)
+        if is_forgotten:
+            forget = Message("forget", ASKED, ANN, "Ann", "", datetime.now(UTC), addressed=True, command="forget")
+            await team.receive(forget)
+            while not team.texts():
+                await asyncio.sleep(0.01)
+        team.adapter.flood.set()
+        await asking
+    assert bool(team.posts(TEAM)) != is_forgotten
 
 
 @pytest.mark.parametrize(("choice", "texts"), [(POST, ["With pip [1]."]), (DROP, [])])
