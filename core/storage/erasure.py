@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Row, Text, and_, case, cast, delete, func, null, or_, select, update
+from sqlalchemy import Row, Text, and_, case, cast, delete, func, null, or_, select, tuple_, update
 
 from core.language.tokens import lexical_tokens
 from core.runtime.tasks import uncancellable
@@ -48,6 +48,7 @@ ERASED_VALUES: Mapping[str, Any] = {
 # For how long what somebody said may be part of the conversation of others; `answer.history_hours` is 6 by default.
 CONVERSATION_TIME = timedelta(hours=24)
 _DROPPED_VALUES = {"state": "silent", "reason": SkipReason.DRAFT_FORGOTTEN.text, "delivery": null()}
+_NO_QUOTATION = {"quoted": "", "attachments": null(), "image_description": null()}
 _WITHOUT_TEACHER = {"taught_by": "", "teacher": ""}
 # Bob's answer has words of Ann's where so many of hers follow each other in it; each of them alone is anybody's.
 COPIED_WORDS = 3
@@ -150,8 +151,14 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
 async def _erase_drafts(connection: AsyncConnection, by_person: Mapping[str, str]) -> None:
     """Close what waits until a team decides, and erase what the team is still to be told of it."""
     own_numbers = select(cast(messages.c.number, Text)).filter_by(**by_person)
-    notices = update(messages).filter_by(purpose="draft").where(messages.c.root_id.in_(own_numbers))
-    await connection.execute(notices.values(ERASED_VALUES))
+    is_notice = and_(messages.c.purpose == "draft", messages.c.root_id.in_(own_numbers))
+    # What the team wrote below a notice quotes it, in another chat than the person's.
+    notices = select(messages.c.platform, messages.c.chat, messages.c.reply_id).where(
+        is_notice, messages.c.reply_id != ""
+    )
+    is_below = tuple_(messages.c.platform, messages.c.chat, messages.c.reply_to).in_(notices)
+    await connection.execute(update(messages).where(is_below).values(_NO_QUOTATION))
+    await connection.execute(update(messages).where(is_notice).values(ERASED_VALUES))
     await connection.execute(update(messages).filter_by(**by_person, state=DRAFTED).values(_DROPPED_VALUES))
 
 
@@ -186,7 +193,7 @@ class _Said:
         values = dict[str, Any]()
         quoted = row.quoted.strip()
         if row.reply_to in self.ids or quoted in self.texts or _to_phrases(quoted) & self.phrases:
-            values |= {"quoted": "", "attachments": null(), "image_description": null()}
+            values |= _NO_QUOTATION
         if self._has_added_words(row):
             values |= {"trace": null(), "reason": _ERASED_REASON}
         is_draft = row.state == DRAFTED

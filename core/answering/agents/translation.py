@@ -88,7 +88,7 @@ async def translate_once(query: str, deps: AnswerDependencies, budget: Budget) -
     text = await decide(DecisionRequest(STAGE, "requery", QUERY_SCHEMA, system, turns), accept, "", deps, budget)
     if not text:
         return Translation()
-    _log.info("question.translated", language=target, query=text)
+    _log.info("question.translated", language=target, characters=len(text))
     budget.translations[query] = text
     return Translation(text, foreign_agents)
 

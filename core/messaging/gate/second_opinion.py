@@ -122,7 +122,7 @@ class SecondOpinion:
             usage = group_by_agent(budget.tokens, budget.cost)
             await record_usage(self._usage_repository, question, "second_opinion", usage)
         if opinion:
-            _log.info("gate.second_opinion", speak=opinion.should_speak, why=opinion.reason)
+            _log.info("gate.second_opinion", speak=opinion.should_speak)
         return opinion
 
     def _try_take_call(self) -> bool:

@@ -633,6 +633,8 @@ async def test_the_team_is_told_once_what_was_not_posted(journal: Journal) -> No
 async def test_who_forgets_takes_back_the_draft(journal: Journal) -> None:
     team = Team(journal)
     number = await team.ask("Where is the numbat?")
+    notice = team.posts(TEAM)[0]
+    await team.say("Who is that?", TEAM, BOSS, reply_to=notice.id, quoted=notice.reply.text)
     await team.say("", command="forget")
     assert await team.decide(POST, number) == ENGLISH.draft_unknown.format(number=number)
     assert await team.get_reason(number) == ("silent", SkipReason.DRAFT_FORGOTTEN.text)
