@@ -31,7 +31,7 @@ from core.messaging.gate.replies import has_content, with_attachments
 from core.messaging.journaling import JournaledDelivery, RecordedSink, RightsChanged, describe_error
 from core.messaging.policy.command_table import is_ask_command
 from core.messaging.policy.permissions import PermissionDenied
-from core.messaging.quotations import with_history
+from core.messaging.quotations import watch_history, with_history
 from core.messaging.redelivery import TakeTurn, Undelivered
 from core.messaging.unprompted import NothingToSay, UnpromptedSink, to_skip
 from core.observability.logs import get_logger
@@ -250,6 +250,7 @@ class Handler:
             return await sink.send_text(await self._dispatcher.dispatch(replace(message, command="help"), adapter))
         text = await self._journal.begin_answer(message, visible_labels)
         text, history = await with_history(self._journal, message, text, self._settings.answer, visible_labels)
+        await watch_history(self._journal, message, history, self._settings.answer, delivery)
         chat_settings = self._permissions.get_chat_settings(message)
         question = Question(
             text,

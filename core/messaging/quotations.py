@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from core.catalogue import messages_for
 from core.errors import UsageError
 from core.language.follow_ups import get_author_turns
+from core.messaging.journaling import JournaledDelivery, RightsChanged
 from core.settings import AnswerSettings
 from core.settings.audience import ALL_OPEN
+from core.storage.chat_history import ChatHistory
 from core.storage.messages import Journal
 from core.types import Message, Turn
 from core.types.messages import MAX_QUESTION_CHARS
@@ -46,6 +48,26 @@ async def _get_answer_turns(
 
 def _truncate(text: str) -> str:
     return text if len(text) <= MAX_QUOTED_CHARS else f"{text[:MAX_QUOTED_CHARS]} …"
+
+
+async def watch_history(
+    journal: Journal, message: Message, history: Sequence[Turn], limits: AnswerSettings, delivery: JournaledDelivery
+) -> None:
+    """Let an answer not be shown once somebody else whose words are in its conversation was forgotten."""
+    author_ids = {turn.author_id for turn in history} - {"", message.author_id}
+    if not author_ids:
+        return
+    chat_history = ChatHistory(journal.database)
+    numbers = await chat_history.get_numbers(message, author_ids, 3600 * limits.history_hours)
+    require_rights = delivery.check_rights
+
+    async def check() -> None:
+        if require_rights:
+            await require_rights()
+        if not await chat_history.are_remembered(numbers):
+            raise RightsChanged(messages_for(message.language).rights_changed)
+
+    delivery.check_rights = check
 
 
 async def with_history(

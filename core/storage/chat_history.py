@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -111,6 +111,20 @@ class ChatHistory(Repository):
             if index != own_index and not row.is_by_bot
         ]
         return recent_messages[::-1]
+
+    async def get_numbers(self, message: Message, author_ids: Collection[str], seconds: float) -> Sequence[int]:
+        """Return the numbers of what these people wrote in the chat in the last seconds."""
+        columns = messages.c
+        query = _select_newest(message, "number").where(
+            columns.author_id.in_(author_ids), within_last(columns.received_at, seconds)
+        )
+        return [row.number for row in await self._database.fetch_all(query)]
+
+    async def are_remembered(self, numbers: Collection[int]) -> bool:
+        """Return whether all of these messages are there with their authors: none of them was forgotten."""
+        is_left = and_(messages.c.number.in_(numbers), messages.c.author_id != "")
+        count = await self._database.fetch_value(select(func.count()).select_from(messages).where(is_left))
+        return bool(count == len(numbers))
 
     async def count_answers_to(self, message: Message, seconds: float) -> int:
         """Return how many answers the message's author got in the chat in the last seconds.

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text, update
+from sqlalchemy import select, text, update
 
 from core.errors import MessageDeleted, PlatformError, QuotaExceeded, ServiceError, UsageError
 from core.messaging.quotations import MAX_QUOTED_CHARS
@@ -527,3 +527,36 @@ async def test_what_is_said_in_place_of_an_answer_is_in_the_chats_language(journ
     adapter = await deliver(journal, echo, sound, replace(MESSAGE, id="3"), **changes)
     assert "语音" in adapter.sinks["2"].replies[0].text
     assert "先到这里" in adapter.sinks["3"].replies[0].text
+
+
+@pytest.mark.parametrize("is_forgotten", [True, False])
+async def test_forgotten_words_are_not_in_an_answer_that_is_on_its_way(journal: Journal, is_forgotten: bool) -> None:
+    begun = asyncio.Event()
+    going_on = asyncio.Event()
+
+    async def repeat(question: Question, sink: Sink) -> Reply:
+        if question.history:
+            begun.set()
+            await going_on.wait()
+        reply = Reply(" ".join([*(turn.text for turn in question.history), question.text]))
+        await sink.finish(reply)
+        return reply
+
+    adapter = RecordingAdapter()
+    processor = make_processor(settings(), journal, repeat)
+    receive = processor.handler_for(adapter)
+    now = datetime.now(UTC)
+    await receive(replace(MESSAGE, text="Where is the numbat?", author_id="ann", sent_at=now))
+    await processor.join()
+    await receive(replace(MESSAGE, id="2", text="And now?", author_id="bob", sent_at=now))
+    async with asyncio.timeout(20):
+        await begun.wait()
+    if is_forgotten:
+        await journal.erase_author(replace(MESSAGE, author_id="ann"))
+    going_on.set()
+    await processor.join()
+    sink = adapter.sinks["2"]
+    [shown] = [*(reply.text for reply in sink.replies), *sink.failures]
+    assert ("numbat" in shown) != is_forgotten
+    rows = await journal.database.fetch_all(select(messages))
+    assert any("numbat" in repr(row) for row in rows) != is_forgotten
