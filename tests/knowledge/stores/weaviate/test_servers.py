@@ -250,6 +250,8 @@ async def _serves(node: Node, words: Mapping[str, str]) -> None:
     assert all(word in texts[path] for path, word in words.items()), texts
 
 
+# Servers that share their processors with other tests take each other for dead.
+@pytest.mark.serial
 async def test_replicas(tmp_path: Path) -> None:
     async with weaviate_servers(tmp_path, 3) as cluster:
         first, second, third = cluster.nodes
