@@ -15,7 +15,6 @@ from core.types import Question
 MIN_LANGUAGE_SHARE = 0.2
 # Two common words of one language, and fewer of every other: names and code have none.
 MIN_COMMON_WORDS = 2
-FEW_TEXTS = 3
 MAX_CHARS = 2000
 # So many words in Latin script are no name or number, which people write in every language.
 MIN_TELLING_WORDS = 4
@@ -133,16 +132,18 @@ def identify_language(text: str) -> str:
     return first[0] if first[1] >= MIN_COMMON_WORDS and first[1] > second[1] else ""
 
 
-def identify_languages(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the languages of a sample of texts, the most frequent first; empty when none shows.
+def identify_document_language(text: str, *, is_prose: bool) -> str:
+    """Return the code of the language of a document's text; of code only English, or a language of another script.
 
-    One text of several in Latin script says nothing: some lines of a configuration look like Spanish.
+    Without sentences, the words of a configuration ("no", "as", "com") look like Portuguese.
     """
-    codes = [identify_language(text) for text in texts]
-    counts = Counter(code for code in codes if code)
-    if len(codes) > FEW_TEXTS:
-        counts = Counter({code: n for code, n in counts.items() if n > 1 or code not in _COMMON_WORD_SETS})
-    return get_main_languages(counts)
+    code = identify_language(text)
+    return code if is_prose or code not in _COMMON_WORD_SETS or code == "en" else ""
+
+
+def identify_languages(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the languages of texts, the most frequent first; empty when none shows."""
+    return get_main_languages(Counter(code for code in map(identify_language, texts) if code))
 
 
 def get_main_languages(counts: Counter[str]) -> tuple[str, ...]:

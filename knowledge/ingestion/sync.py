@@ -18,7 +18,8 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Literal
 
-from core.language.languages import get_main_languages, identify_language
+from core.evidence.ranking import NON_CODE_KINDS
+from core.language.languages import get_main_languages, identify_document_language
 from core.observability.logs import get_logger
 from core.runtime.tasks import task_group
 from core.types import Passage
@@ -235,7 +236,8 @@ class _Refresh:
         if reason:
             self.unreadable[document.path] = reason
             _log.warning("document.unreadable", source=self.source.name, path=document.path, reason=reason)
-        if language := identify_language("\n".join(chunk.text for chunk in chunks[:LANGUAGE_CHUNKS])):
+        sample = "\n".join(chunk.text for chunk in chunks[:LANGUAGE_CHUNKS])
+        if language := identify_document_language(sample, is_prose=document.kind in NON_CODE_KINDS):
             self.language_counts[language] += 1
         fingerprint = self.target_fingerprints[document.path]
         return _ChunkedDocument(document.path, _to_rows(self.source.name, document, chunks, fingerprint))

@@ -12,7 +12,7 @@ import numpy as np
 
 from core.evidence.ranking import NON_CODE_KINDS
 from core.evidence.selection import TITLE_SEPARATOR
-from core.language.languages import identify_languages, to_language_code
+from core.language.languages import get_main_languages, identify_document_language, to_language_code
 from core.settings import AgentSettings, Settings
 from core.types import Passage
 from knowledge.ports import Embedder, SearchableStore, Vectors
@@ -91,9 +91,7 @@ async def index_agent(
     is_described = bool(agent.language and agent.description)
     sample = () if is_described else await _sample_passages(agent, all_centroids, store)
     configured_language = to_language_code(agent.language)
-    languages = (
-        (configured_language,) if configured_language else identify_languages(passage.text for passage in sample)
-    )
+    languages = (configured_language,) if configured_language else _identify_languages(sample)
     titles = get_typical_titles(sample)
     manifests = [await store.manifest(source) for source in agent.sources]
     documents = [document for manifest in manifests for document in manifest.values()]
@@ -105,6 +103,11 @@ async def index_agent(
     mix_in_vectors = weights * mix_in.vectors
     index = AgentIndex(name, all_centroids, mix_in_vectors, agent.mix_in_weight, agent.scale, mix_in.texts)
     return AgentIndexEntry(index, *counts, languages, titles, modules)
+
+
+def _identify_languages(passages: Collection[Passage]) -> tuple[str, ...]:
+    codes = (identify_document_language(passage.text, is_prose=passage.kind in NON_CODE_KINDS) for passage in passages)
+    return get_main_languages(Counter(code for code in codes if code))
 
 
 def find_modules(paths: Collection[str]) -> Mapping[str, Collection[str]]:

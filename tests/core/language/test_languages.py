@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.answering.rewriting.query_reply import QUERY_SCHEMA, is_refusal
-from core.language.languages import extract_names, identify_languages, is_in_language
+from core.language.languages import extract_names, identify_document_language, is_in_language
 from core.llm.structured_output import parse_structured_reply
 
 
@@ -26,10 +26,18 @@ def test_one_word_that_another_language_has_too_says_nothing() -> None:
     assert is_in_language("Old songs have no tags at all", "en") is None
 
 
-def test_one_text_of_several_is_no_language_of_a_source() -> None:
-    configuration = ["a: 1", "b: 2", "# el nombre de la carpeta", "c: 3"]
-    assert identify_languages(configuration) == ()
-    assert identify_languages(configuration[2:3]) == ("es",)
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("quiet: no\nresume: ask\nas: com\nmove: no", ""),
+        ("# el nombre de la carpeta", ""),
+        ("# The name of the folder where the files are\nfolder: no", "en"),
+        ("# 文件夹的名字\nfolder: no", "zh"),
+    ],
+)
+def test_words_of_a_configuration_are_no_romance_language(text: str, code: str) -> None:
+    assert identify_document_language(text, is_prose=False) == code
+    assert identify_document_language("# el nombre de la carpeta", is_prose=True) == "es"
 
 
 @pytest.mark.parametrize(
