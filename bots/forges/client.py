@@ -5,12 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from bots.forges.transport import ForgeTransport, Json
 
+PUBLIC_API_HOST = "api.github.com"
+PUBLIC_HOST = "github.com"
 DISCUSSIONS = "discussions"
 BOT_SUFFIX = "[bot]"
 COMMENT_PREFIX = "comment-"
+# Before the number of an account or a project, behind a name that was another's.
+NUMBER_SIGN = "+"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,14 @@ class Identity:
     def name(self) -> str:
         """Return what people mention: the account of an app has a longer name."""
         return self.login.removesuffix(BOT_SUFFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Who wrote something. A login that was set free may be another's later; `number` stays, and is 0 if unknown."""
+
+    login: str
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +54,7 @@ class Topic:
     number: int
     title: str
     text: str
-    author: str
+    author: Account
     created_at: float
     is_by_bot: bool = False
     is_open: bool = True
@@ -63,7 +76,7 @@ class Comment:
     number: int
     topic_path: str
     text: str
-    author: str
+    author: Account
     created_at: float
     updated_at: float
     is_by_bot: bool = False
@@ -81,9 +94,20 @@ class Reaction:
     """An emoji by its name, below a comment."""
 
     id: str
-    author: str
+    author: Account
     emoji: str
     is_by_bot: bool = False
+
+
+def get_web_host(api_url: str) -> str:
+    """Return the host where people see what is at an address of the API."""
+    api_host = urlsplit(api_url).netloc
+    return PUBLIC_HOST if api_host == PUBLIC_API_HOST else api_host
+
+
+def remove_number(name: str) -> str:
+    """Return a name as the forge knows it."""
+    return name.partition(NUMBER_SIGN)[0]
 
 
 class ForgeClient(ABC):
@@ -107,6 +131,10 @@ class ForgeClient(ABC):
     @abstractmethod
     async def get_identity(self) -> Identity:
         """Return who the bot is."""
+
+    @abstractmethod
+    async def get_account(self, login: str) -> Account:
+        """Return who has a login now. Raises `MessageDeleted` for nobody."""
 
     @abstractmethod
     async def get_project(self, project: str) -> Json:
