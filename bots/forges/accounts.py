@@ -17,6 +17,7 @@ from core.observability.logs import get_logger
 _log = get_logger(__name__)
 
 MAX_KNOWN_ACCOUNTS = 10_000
+MAX_HOST_CHARS = 32
 # Whom nobody could tell apart from who had the login before.
 NOBODY = 0
 TAKEN_MESSAGE = (
@@ -28,8 +29,6 @@ UNKNOWN_MESSAGE = (
     "nobody can tell who {platform}:{login} is, and the name has no rights: write {platform}:{login}+NUMBER, with the "
     "number of the account"
 )
-
-
 # The chat, the thread and the id of what somebody wrote before accounts were told apart by their numbers.
 OldMessage = tuple[str, str, str]
 
@@ -141,4 +140,6 @@ async def find_faults(platform: str, host: str, store: AccountStore, configured:
 
 def _get_prefixes(host: str) -> tuple[str, str]:
     """Return how the names begin under which people and the owners of logins are kept."""
-    return f"{host}:person:", f"{host}:login:"
+    # Names in the journal are no longer than 128 characters.
+    short_host = host[-MAX_HOST_CHARS:]
+    return f"{short_host}:person:", f"{short_host}:login:"

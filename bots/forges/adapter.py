@@ -64,8 +64,8 @@ UNREADABLE_WEBHOOK_MESSAGE = "{platform}.webhook_secret cannot be read: {error}.
 UNREADABLE_KEY_MESSAGE = "{platform}.private_key cannot be read: {error}. Make one in the settings of the app"
 MIN_SECRET_CHARS = 16
 OTHER_PROJECT = (
-    "another one has this name now: if the bot is to answer there, write {path}+{number} in its section and wherever "
-    "the configuration names the chat"
+    "another one has the name {path} now: if the bot is to answer there, write {path}+{number} in its section and "
+    "wherever the configuration names the chat"
 )
 ISSUES = "issues"
 TITLES = {"github": "GitHub", "gitlab": "GitLab"}
@@ -481,6 +481,9 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         chat, thread, message_id = message
         number = message_id.removeprefix(COMMENT_PREFIX)
         try:
+            if chat not in get_projects(self._settings):
+                return NOBODY
+            await self._check_project(chat)
             if "/" in message_id:
                 return (await self._client_at(message_id).get_topic(chat, message_id)).author.number
             if thread and number.isdecimal():

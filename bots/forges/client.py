@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from bots.forges.transport import ForgeTransport, Json
+from knowledge.sources.forge.api import get_int
+from knowledge.web.client import to_line
 
 PUBLIC_API_HOST = "api.github.com"
 PUBLIC_HOST = "github.com"
@@ -16,6 +19,7 @@ BOT_SUFFIX = "[bot]"
 COMMENT_PREFIX = "comment-"
 # Before the number of an account or a project, behind a name that was another's.
 NUMBER_SIGN = "+"
+MAX_LOGIN_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,12 @@ class Reaction:
     author: Account
     emoji: str
     is_by_bot: bool = False
+
+
+def to_account(user: Any, login_key: str, number_key: str = "id") -> Account:
+    """Return who somebody is, as the forge describes them."""
+    values = user if isinstance(user, Mapping) else {}
+    return Account(to_line(values.get(login_key), MAX_LOGIN_CHARS), get_int(values, number_key))
 
 
 def get_web_host(api_url: str) -> str:

@@ -10,11 +10,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bots.common.caches import BoundedDict
 from bots.common.connection import Refused
-from bots.forges.client import BOT_SUFFIX, COMMENT_PREFIX, DISCUSSIONS, Account, Comment, Reaction, Topic, remove_number
+from bots.forges.client import (
+    BOT_SUFFIX,
+    COMMENT_PREFIX,
+    DISCUSSIONS,
+    Account,
+    Comment,
+    Reaction,
+    Topic,
+    remove_number,
+    to_account,
+)
 from bots.forges.github import GithubClient
 from bots.forges.transport import ForgeTransport, Json
 from core.errors import MessageDeleted
@@ -336,9 +347,9 @@ def _split_name(project: str) -> dict[str, Any]:
 
 def _to_account(author: Any) -> Account:
     """Return an account as REST calls it, which has more to say of that of an app."""
-    login = to_line(dig(author, "login"), 60)
-    is_app = dig(author, "__typename") == "Bot" and not login.endswith(BOT_SUFFIX)
-    return Account(f"{login}{BOT_SUFFIX}" if is_app else login, get_int(author or {}, "databaseId"))
+    account = to_account(author, "login", "databaseId")
+    is_app = dig(author, "__typename") == "Bot" and not account.login.endswith(BOT_SUFFIX)
+    return replace(account, login=f"{account.login}{BOT_SUFFIX}") if is_app else account
 
 
 def _flatten(tops: Any) -> list[Json]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bots.forges.client import (
     DISCUSSIONS,
@@ -17,6 +17,7 @@ from bots.forges.client import (
     Topic,
     get_web_host,
     remove_number,
+    to_account,
 )
 from bots.forges.connection import platform_errors
 from bots.forges.transport import ForgeTransport, Json
@@ -59,7 +60,7 @@ class GithubClient(ForgeClient):
 
     async def get_account(self, login: str) -> Account:
         """Return who has a login now, as `ForgeClient` says."""
-        return _to_account(await self._transport.get(f"/users/{login}"))
+        return to_account(await self._transport.get(f"/users/{login}"), "login")
 
     async def get_project(self, project: str) -> Json:
         """Return a repository, as `ForgeClient` says."""
@@ -130,7 +131,10 @@ class GithubClient(ForgeClient):
                     yield (
                         comment,
                         Reaction(
-                            str(get_int(item, "id")), _to_account(item.get("user")), emoji, is_bot(item.get("user"))
+                            str(get_int(item, "id")),
+                            to_account(item.get("user"), "login"),
+                            emoji,
+                            is_bot(item.get("user")),
                         ),
                     )
 
@@ -155,10 +159,6 @@ def _to_path(project: str) -> str:
     return f"/repos/{remove_number(project)}"
 
 
-def _to_account(user: Any) -> Account:
-    return Account(to_line(dig(user, "login"), 60), get_int(user or {}, "id"))
-
-
 def _is_relayed(item: Json) -> bool:
     """Return whether an app wrote in a person's name."""
     return item.get("performed_via_github_app") is not None
@@ -172,7 +172,7 @@ def _to_topic(project: str, item: Json) -> Topic:
         number,
         to_line(item.get("title")),
         to_text(item.get("body")),
-        _to_account(item.get("user")),
+        to_account(item.get("user"), "login"),
         parse_timestamp(item.get("created_at")),
         is_by_bot=is_bot(item.get("user")),
         is_open=item.get("state") == "open",
@@ -190,7 +190,7 @@ def _to_comment(item: Json) -> Comment:
         get_int(item, "id"),
         f"issues/{number}" if is_below_issue else "",
         to_text(item.get("body")),
-        _to_account(item.get("user")),
+        to_account(item.get("user"), "login"),
         parse_timestamp(item.get("created_at")),
         parse_timestamp(item.get("updated_at")),
         is_by_bot=is_bot(item.get("user")),

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 from urllib.parse import quote
 
-from bots.forges.client import Account, Comment, ForgeClient, Identity, Reaction, Topic, get_web_host, remove_number
+from bots.forges.client import (
+    Account,
+    Comment,
+    ForgeClient,
+    Identity,
+    Reaction,
+    Topic,
+    get_web_host,
+    remove_number,
+    to_account,
+)
 from bots.forges.transport import ForgeTransport, Json
 from core.errors import MessageDeleted
 from core.settings import GitlabSettings
@@ -40,7 +49,7 @@ class GitlabClient(ForgeClient):
         users = as_mappings(await self._transport.get("/users", {"username": login}))
         if not users:
             raise MessageDeleted(f"nobody is called {login}")
-        return _to_account(users[0])
+        return to_account(users[0], "username")
 
     async def get_project(self, project: str) -> Json:
         """Return a project, as `ForgeClient` says."""
@@ -125,7 +134,7 @@ class GitlabClient(ForgeClient):
                 for item in as_mappings(await self._transport.get(url, {"per_page": "100"})):
                     user = item.get("user")
                     emoji = to_line(item.get("name"))
-                    yield comment, Reaction(str(get_int(item, "id")), _to_account(user), emoji, is_bot(user))
+                    yield comment, Reaction(str(get_int(item, "id")), to_account(user, "username"), emoji, is_bot(user))
 
     async def post_comment(self, project: str, path: str, text: str) -> str:
         """Comment on an issue, and return the comment's id."""
@@ -148,10 +157,6 @@ def _to_path(project: str) -> str:
     return f"/projects/{quote(remove_number(project), safe='')}"
 
 
-def _to_account(user: Any) -> Account:
-    return Account(to_line(dig(user, "username"), 60), get_int(user or {}, "id"))
-
-
 def _is_confidential(item: Json) -> bool:
     return item.get("confidential") is True or item.get("internal") is True
 
@@ -164,7 +169,7 @@ def _to_topic(project: str, item: Json) -> Topic:
         number,
         to_line(item.get("title")),
         to_text(item.get("description")),
-        _to_account(item.get("author")),
+        to_account(item.get("author"), "username"),
         parse_timestamp(item.get("created_at")),
         is_by_bot=is_bot(item.get("author")),
         is_open=item.get("state") == "opened",
@@ -180,7 +185,7 @@ def _to_comment(path: str, item: Json) -> Comment:
         get_int(item, "id"),
         path,
         to_text(item.get("body")),
-        _to_account(item.get("author")),
+        to_account(item.get("author"), "username"),
         parse_timestamp(item.get("created_at")),
         parse_timestamp(item.get("updated_at")),
         is_by_bot=is_bot(item.get("author")),

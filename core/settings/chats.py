@@ -23,7 +23,7 @@ _HANDLE = r"\w[\w.-]*@[\w-]+(?:\.[\w-]+)+"
 # What somebody on Bluesky keeps, whatever their name becomes.
 _DID = r"did:(?:plc:[a-z2-7]{24}|web:[\w.%-]+)"
 # What forges keep of a name that may be another's later.
-_NUMBER = r"(?:\+[0-9]{1,18})?"
+_NUMBER = r"(?:\+[1-9][0-9]{0,17})?"
 # Ids as the platforms give them. Those of groups and channels on Telegram begin with a minus, so they are no person.
 _PERSON_FORMS = {
     "telegram": r"\d+",

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, select
 
+from bots.common.diagnosis import Scope
+from bots.forges.diagnosis import diagnose
 from core.storage.tables import cursors, feedback, messages
-from tests.support.forge_helpers import ForgeBot
+from tests.support.forge_helpers import ForgeBot, settings
 from tests.support.peers.github import REPOSITORY, GithubPeer, Note
 from tests.support.peers.gitlab import GitlabPeer
 
@@ -85,6 +87,46 @@ async def test_a_stranger_with_the_login_of_an_owner_is_none(bot: ForgeBot, forg
     assert await read_authors(bot) == ["ann", "ann", called(forge), "ann"]
     await forge.until_polled(3)
     assert f":{called(forge)}" in bot.adapter.connection.warning
+
+
+async def test_an_administrator_by_command_is_one_after_a_renaming(bot: ForgeBot, forge: GithubPeer) -> None:
+    await ask(bot, "ben")
+    await ask(bot, "ann", "@kimas /admins add ben")
+    forge.logins |= {"ben": "benny", "stranger": "ben"}
+    assert not await may_pause(bot, "stranger")
+    assert await may_pause(bot, "ben")
+
+
+async def test_an_account_without_a_number_has_no_name_of_anybody(bot: ForgeBot, forge: GithubPeer) -> None:
+    await ask(bot, "ann")
+    forge.numberless.add("ann")
+    assert not await may_pause(bot, "ann")
+    assert await read_authors(bot) == ["ann", "ann+0"]
+
+
+async def test_who_wrote_old_rows_is_asked_until_the_forge_says_it(forge: GithubPeer, tmp_path: Path) -> None:
+    async with make_bot(forge, tmp_path, "ben") as bot:
+        await ask(bot, "ann")
+        await forget_numbers(bot)
+    rename(forge)
+    forge.fail("GET issues/{}", 502, times=2)
+    async with make_bot(forge, tmp_path) as bot:
+        assert not await may_pause(bot, "stranger")
+        assert await may_pause(bot, "ann")
+
+
+async def test_ratings_and_lessons_alone_are_nobodys(forge: GithubPeer, tmp_path: Path) -> None:
+    async with make_bot(forge, tmp_path, "ben") as bot:
+        answer = await ask(bot, "ben")
+        rating = forge.react(answer.id, "-1", "ann")
+        await bot.outcome(f"reaction {rating}")
+        await forget_numbers(bot)
+        async with bot.journal.database.transaction() as connection:
+            await connection.execute(delete(messages).where(messages.c.author_id == "ann"))
+    rename(forge)
+    async with make_bot(forge, tmp_path) as bot:
+        assert not await may_pause(bot, "stranger")
+        assert not await may_pause(bot, "ann")
 
 
 async def test_an_owner_is_known_before_she_writes(bot: ForgeBot, forge: GithubPeer) -> None:
@@ -199,3 +241,8 @@ async def test_another_project_that_is_confirmed_is_a_chat_of_its_own(forge: Git
     async with make_bot(forge, tmp_path, **section) as bot:
         await ask(bot, "ann")
         assert [question.key and question.key.chat for question in bot.questions] == [name]
+        diagnosis = await diagnose(settings(forge, tmp_path, **section), Scope())
+        assert diagnosis.problems == ()
+        forge.handbook.number += 1
+        [problem] = (await diagnose(settings(forge, tmp_path, **section), Scope())).problems
+        assert f"write {REPOSITORY}+{OTHER_NUMBER + 1}" in problem.text

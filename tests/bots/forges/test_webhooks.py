@@ -204,6 +204,6 @@ async def test_an_event_lends_nobody_a_name_or_a_repository(bot: ForgeBot, peer:
     number = peer.open("A question", "@kimas how?")
     assert await send(bot, body, sign(body)) == 202
     async with asyncio.timeout(30):
-        while "another one has this name" not in bot.adapter.connection.warning:
+        while "another one has the name" not in bot.adapter.connection.warning:
             await asyncio.sleep(0.01)
     assert f"issues/{number}" not in await bot.list_messages()

@@ -120,6 +120,7 @@ def test_chats_are_taken_in_every_list(path: str, entry: str) -> None:
         "github:@ann",
         "github:ann+",
         "github:ann+x",
+        "github:ann+0",
         "github:example/project",
     ],
 )

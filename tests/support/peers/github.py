@@ -90,6 +90,8 @@ class GithubPeer:
         # What people are called who were renamed, by their first name, and logins that nobody has.
         self.logins: dict[str, str] = {}
         self.gone: set[str] = set()
+        # Of whom the forge says no number.
+        self.numberless: set[str] = set()
         self._numbers: dict[str, int] = {}
         self.reactions: dict[int, dict[int, tuple[str, str]]] = defaultdict(dict)
         # What stands among the comments of a repository, and is none.
@@ -420,6 +422,8 @@ class GithubPeer:
 
     def get_number(self, person: str) -> int:
         """Return the number of an account."""
+        if person in self.numberless:
+            return 0
         return 900 if person == self.login else self._numbers.setdefault(person, 583_000 + len(self._numbers))
 
     def find_user(self, login: str) -> dict[str, Any] | None:
