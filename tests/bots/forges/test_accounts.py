@@ -12,7 +12,7 @@ from sqlalchemy import delete, select
 
 from bots.common.diagnosis import Scope
 from bots.forges.diagnosis import diagnose
-from core.storage.tables import cursors, feedback, messages
+from core.storage.tables import cursors, feedback, messages, taught_answers
 from tests.support.forge_helpers import ForgeBot, settings
 from tests.support.peers.github import REPOSITORY, GithubPeer, Note
 from tests.support.peers.gitlab import GitlabPeer
@@ -87,6 +87,23 @@ async def test_a_stranger_with_the_login_of_an_owner_is_none(bot: ForgeBot, forg
     assert await read_authors(bot) == ["ann", "ann", called(forge), "ann"]
     await forge.until_polled(3)
     assert f":{called(forge)}" in bot.adapter.connection.warning
+
+
+async def test_a_stranger_teaches_nothing_and_takes_no_lesson_away(forge: GithubPeer, tmp_path: Path) -> None:
+    async def say(text: str, author: str) -> list[str]:
+        """Comment, and return who taught what there is now."""
+        await bot.outcome(forge.comment(question.number, text, author))
+        async with bot.journal.database.connect() as connection:
+            rows = await connection.execute(select(taught_answers.c.taught_by))
+            return [row.taught_by for row in rows]
+
+    async with make_bot(forge, tmp_path, "ann", "ben") as bot:
+        question = await ask(bot, "ann")
+        assert await say("> It is in the vault.\n\n@kimas /learn Where is the key?", "ben") == ["ann"]
+        rename(forge)
+        assert await say("> It is on the table.\n\n@kimas /learn Where is the lock?", "stranger") == ["ann"]
+        assert await say("@kimas /forget", "stranger") == ["ann"]
+        assert await say("@kimas /forget", "ann") == []
 
 
 async def test_an_administrator_by_command_is_one_after_a_renaming(bot: ForgeBot, forge: GithubPeer) -> None:
