@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+from contextlib import suppress
 
 from bots.cli.console import Finding
 from bots.cli.probes import LIVE_ONLY_HINT
 from bots.common.open_storage import open_existing_database
+from bots.daemon.adapters import JournalAccounts
+from bots.forges.accounts import find_faults
+from bots.forges.client import get_web_host
 from core.errors import StoreError, StoreMismatch
 from core.install_hints import format_install_hint
-from core.settings import Settings
+from core.settings import GithubSettings, GitlabSettings, Settings
 from core.settings.audience import Audiences
 from core.storage.engine import Database
 from core.storage.lessons import TaughtAnswerRepository
+from core.storage.messages import Journal
 from core.storage.opening import JOURNAL_NAME
+from core.storage.overrides import LiveSettings
 from knowledge.embedding import name_model
 from knowledge.stores import check_store
 
@@ -47,6 +53,25 @@ async def check_journal(settings: Settings) -> Finding:
             return await check_taught_answers(settings, database) or Finding("ok", subject, text)
     except StoreError as error:
         return Finding("error", subject, str(error))
+
+
+async def check_accounts(settings: Settings) -> list[Finding]:
+    """Return a warning for each login of a forge that has rights here and is another's now.
+
+    A journal in PostgreSQL is not asked: there, `/status` says it.
+    """
+    if settings.journal.url:
+        return []
+    findings = list[Finding]()
+    with suppress(StoreError):
+        async with open_existing_database(settings) as database:
+            for _, platform, section in settings.get_bots() if database else ():
+                if isinstance(section, GithubSettings | GitlabSettings) and database:
+                    accounts = JournalAccounts(Journal(database), platform)
+                    names = LiveSettings(settings).list_privileged(platform)
+                    faults = await find_faults(platform, get_web_host(section.api_url), accounts, names)
+                    findings += [Finding("warning", platform, fault) for fault in faults]
+    return findings
 
 
 async def check_passages(settings: Settings) -> list[Finding]:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from urllib.parse import urlsplit
 
@@ -26,6 +27,7 @@ from core.settings import (
     SlackSettings,
     TelegramSettings,
 )
+from core.storage.account_names import find_cursors, find_first_and_last
 from core.storage.chat_history import ChatHistory
 from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings
@@ -165,8 +167,10 @@ def _make_adapter(
     if isinstance(section, MastodonSettings | BlueskySettings):
         return _make_social_adapter(settings, section, journal, name, read_only=read_only)
     if isinstance(section, GithubSettings | GitlabSettings):
-        positions = JournalPositions(journal, "github" if isinstance(section, GithubSettings) else "gitlab")
-        return _load_class("..forges.adapter:ForgeAdapter")(section, positions, read_only=read_only)
+        platform = "github" if isinstance(section, GithubSettings) else "gitlab"
+        accounts = JournalAccounts(journal, platform)
+        get_people = partial(live.list_privileged, platform)
+        return _load_class("..forges.adapter:ForgeAdapter")(section, accounts, get_people, read_only=read_only)
     is_unnamed = section is settings.http
     return _load_class("..http.adapter:HttpAdapter")(section, read_only=read_only, is_unnamed=is_unnamed)
 
@@ -250,3 +254,15 @@ class JournalPositions:
     async def save(self, name: str, position: int) -> None:
         """Save a position."""
         await self.journal.set_cursor(f"{self.platform}:{name}", position)
+
+
+class JournalAccounts(JournalPositions):
+    """Positions of a forge, with the numbers of its accounts."""
+
+    async def find(self, prefix: str, position: int | None = None) -> Sequence[str]:
+        """Return the names that begin in a way, without that beginning; with a position, those that have it."""
+        return await find_cursors(self.journal.database, f"{self.platform}:{prefix}", position)
+
+    async def find_old_messages(self, author_id: str) -> Sequence[tuple[str, str, str]]:
+        """Return the first and the last message of a person, as `find_first_and_last` does."""
+        return await find_first_and_last(self.journal.database, self.platform, author_id)

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.caches import BoundedDict
-from bots.common.connection import TokenRefused
+from bots.common.connection import NotAllowed, Refused, TokenRefused
 from bots.common.dry_run import make_read_only
 from bots.common.events import IgnoredEvent, record_ignored
-from bots.common.positions import PositionStore
 from bots.common.reply_sink import SilentSink
-from bots.forges.client import DISCUSSIONS, Comment, ForgeClient, Identity, Reaction, Topic
+from bots.forges.accounts import NOBODY, Accounts, AccountStore, OldMessage
+from bots.forges.client import (
+    COMMENT_PREFIX,
+    DISCUSSIONS,
+    NUMBER_SIGN,
+    Account,
+    Comment,
+    ForgeClient,
+    Identity,
+    Reaction,
+    Topic,
+    remove_number,
+)
 from bots.forges.connection import ForgeIntervals
 from bots.forges.convert import (
     get_answered_reason,
@@ -40,6 +51,7 @@ from core.ports import Delivery, MessageHandler, Sink
 from core.runtime.tasks import wait_for
 from core.settings import GithubSettings, GitlabSettings, Secret
 from core.types import Message
+from knowledge.sources.forge.api import get_int
 from knowledge.sources.forge.github import HEADERS
 
 if TYPE_CHECKING:
@@ -51,6 +63,10 @@ UNREADABLE_MESSAGE = "{platform}.token cannot be read: {error}. Make one in the 
 UNREADABLE_WEBHOOK_MESSAGE = "{platform}.webhook_secret cannot be read: {error}. Make one with: openssl rand -hex 32"
 UNREADABLE_KEY_MESSAGE = "{platform}.private_key cannot be read: {error}. Make one in the settings of the app"
 MIN_SECRET_CHARS = 16
+OTHER_PROJECT = (
+    "another one has the name {path} now: if the bot is to answer there, write {path}+{number} in its section and "
+    "wherever the configuration names the chat"
+)
 ISSUES = "issues"
 TITLES = {"github": "GitHub", "gitlab": "GitLab"}
 # Comments that were delivered may be listed again.
@@ -104,6 +120,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
     can_resolve_doubt = True
     read_only_calls = (
         "get_identity",
+        "get_account",
         "get_project",
         "get_last_number",
         "list_topics",
@@ -122,7 +139,8 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
     def __init__(
         self,
         settings: GithubSettings | GitlabSettings,
-        positions: PositionStore,
+        positions: AccountStore,
+        get_people: Callable[[], Collection[str]] = frozenset,
         intervals: ForgeIntervals | None = None,
         *,
         read_only: bool = False,
@@ -135,6 +153,8 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         kinds = (ISSUES, DISCUSSIONS) if has_discussions(settings) else (ISSUES,)
         self._projects = [Project(name, kind) for name in get_projects(settings) for kind in kinds]
         self._me = Identity()
+        self._get_people = get_people
+        self._account_faults = list[str]()
         self._woken = asyncio.Event()
         self._woken_names = set[str]()
         self._failures = dict[str, Exception]()
@@ -169,7 +189,11 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
 
     def _wake(self, project: str) -> None:
         """Look at one of the projects at once, or at all if a webhook does not say which it is about."""
-        names = {item.name for item in self._projects if not project or item.name.casefold() == project.casefold()}
+        names = {
+            item.name
+            for item in self._projects
+            if not project or remove_number(item.name).casefold() == project.casefold()
+        }
         if names:
             self._woken_names |= names
             self._woken.set()
@@ -179,6 +203,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         retry_loop = self._make_retry_loop("poll", self.connection)
         while True:
             self._take_woken()
+            await self._check_accounts()
             await self._look_at(self._projects, receive)
             self._get_client().forget_older_etags()
             if self._is_cut_off():
@@ -234,6 +259,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
             self._settings,
             message,
             delivery,
+            check_project=self._check_project,
             previous_reply_id=own_reply_id,
             intervals=self._intervals,
         )
@@ -248,6 +274,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
 
     async def _set_up(self, client: ForgeClient) -> None:
         self._me = await self._retry_until_ok(client.get_identity)
+        self._accounts = Accounts(self.name, self._me.host, self._positions, self._get_people, self._find_author)
         _log.info(f"{self.name}.open", bot=self._me.login, projects=[project.label for project in self._projects])
 
     def _hint(self, error: Exception) -> str:
@@ -261,13 +288,14 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
             if (is_partial or is_fault) and earlier.get(name) != str(error):
                 exc_info = error if is_fault else None
                 _log.warning(f"{self.name}.project_unreadable", project=name, error=str(error), exc_info=exc_info)
-        warnings = [f"cannot read {name}: {error}" for name, error in self._failures.items()] if is_partial else []
-        self.connection.warning = "; ".join(warnings)
+        warnings = [f"cannot read {name}: {error}" for name, error in self._failures.items()]
+        self.connection.warning = "; ".join([*warnings, *self._account_faults])
 
     async def _look(self, project: Project, receive: MessageHandler) -> None:
         """Deliver what is new in a project."""
         current_round = Round()
         try:
+            await self._check_project(project.name)
             await self._read_topics(project, receive)
             await self._read_comments(project, current_round, receive)
             await self._read_reactions(project, receive)
@@ -419,12 +447,58 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
                 await self._deliver(rating, receive, "reaction")
         project.reactions = found
 
+    async def _check_project(self, project: str) -> None:
+        """Raise `MessageDeleted` if the name of a project is another's now than at the first look."""
+        number = get_int(await self._get_client().get_project(project), "id")
+        path, _, expected = project.partition(NUMBER_SIGN)
+        position_name = f"{self._me.host}:project:{path.lower()}"
+        known = int(expected) if expected else await self._positions.load(position_name)
+        if known is None:
+            await self._positions.save(position_name, number)
+        elif known != number:
+            raise MessageDeleted(OTHER_PROJECT.format(path=path, number=number))
+
+    async def _check_accounts(self) -> None:
+        """Learn whose the logins are that have rights here, and say which of them are another's now."""
+        try:
+            for login in await self._accounts.list_unresolved():
+                try:
+                    account = await self._get_client().get_account(login)
+                except MessageDeleted:
+                    account = Account(login, NOBODY)
+                await self._accounts.get_owner(login, account.number)
+            faults = await self._accounts.find_faults()
+        except KimasError as error:
+            # Who writes is told apart in any case, and the next look tries again.
+            _log.debug(f"{self.name}.accounts_unresolved", error=str(error))
+            return
+        for fault in set(faults) - set(self._account_faults):
+            _log.warning(f"{self.name}.account_refused", reason=fault)
+        self._account_faults = list(faults)
+
+    async def _find_author(self, message: OldMessage) -> int:
+        """Return the number of who wrote a message of the journal, 0 where nobody can tell any more."""
+        chat, thread, message_id = message
+        number = message_id.removeprefix(COMMENT_PREFIX)
+        try:
+            if chat not in get_projects(self._settings):
+                return NOBODY
+            await self._check_project(chat)
+            if "/" in message_id:
+                return (await self._client_at(message_id).get_topic(chat, message_id)).author.number
+            if thread and number.isdecimal():
+                return (await self._client_at(thread).get_comment(chat, thread, int(number))).author.number
+        except (MessageDeleted, Refused, NotAllowed) as error:
+            _log.info(f"{self.name}.author_unknown", chat=chat, message=message_id, error=str(error))
+        return NOBODY
+
     def _position_name(self, project: Project, kind: str) -> str:
         return f"{self._me.host}:{self._me.login}:{project.label}:{kind}"
 
     async def _deliver(self, message: Message | IgnoredEvent, receive: MessageHandler, kind: str) -> None:
         if isinstance(message, Message):
-            await receive(message)
+            account = Account(message.author, int(message.author_id))
+            await receive(replace(message, author_id=await self._accounts.get_id(account)))
         else:
             record_ignored(self.skipped, f"{self.name}.event_skipped", message, kind=kind)
 
@@ -468,7 +542,7 @@ async def _make_app_client(settings: GithubSettings, private_key: Secret, interv
     from bots.forges.app_client import App, AppClient
 
     key = await _read_secret(private_key, UNREADABLE_KEY_MESSAGE, "github")
-    return AppClient(App(settings.app_id, key, settings.repositories[0]), settings.api_url, intervals)
+    return AppClient(App(settings.app_id, key, remove_number(settings.repositories[0])), settings.api_url, intervals)
 
 
 async def _read_secret(secret: Secret, message: str, platform: str) -> str:

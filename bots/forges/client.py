@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
 
 from bots.forges.transport import ForgeTransport, Json
+from knowledge.sources.forge.api import get_int
+from knowledge.web.client import to_line
 
+PUBLIC_API_HOST = "api.github.com"
+PUBLIC_HOST = "github.com"
 DISCUSSIONS = "discussions"
 BOT_SUFFIX = "[bot]"
 COMMENT_PREFIX = "comment-"
+# Before the number of an account or a project, behind a name that was another's.
+NUMBER_SIGN = "+"
+MAX_LOGIN_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +33,14 @@ class Identity:
     def name(self) -> str:
         """Return what people mention: the account of an app has a longer name."""
         return self.login.removesuffix(BOT_SUFFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Who wrote something. A login that was set free may be another's later; `number` stays, and is 0 if unknown."""
+
+    login: str
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +58,7 @@ class Topic:
     number: int
     title: str
     text: str
-    author: str
+    author: Account
     created_at: float
     is_by_bot: bool = False
     is_open: bool = True
@@ -63,7 +80,7 @@ class Comment:
     number: int
     topic_path: str
     text: str
-    author: str
+    author: Account
     created_at: float
     updated_at: float
     is_by_bot: bool = False
@@ -81,9 +98,26 @@ class Reaction:
     """An emoji by its name, below a comment."""
 
     id: str
-    author: str
+    author: Account
     emoji: str
     is_by_bot: bool = False
+
+
+def to_account(user: Any, login_key: str, number_key: str = "id") -> Account:
+    """Return who somebody is, as the forge describes them."""
+    values = user if isinstance(user, Mapping) else {}
+    return Account(to_line(values.get(login_key), MAX_LOGIN_CHARS), get_int(values, number_key))
+
+
+def get_web_host(api_url: str) -> str:
+    """Return the host where people see what is at an address of the API."""
+    api_host = urlsplit(api_url).netloc
+    return PUBLIC_HOST if api_host == PUBLIC_API_HOST else api_host
+
+
+def remove_number(name: str) -> str:
+    """Return a name as the forge knows it."""
+    return name.partition(NUMBER_SIGN)[0]
 
 
 class ForgeClient(ABC):
@@ -107,6 +141,10 @@ class ForgeClient(ABC):
     @abstractmethod
     async def get_identity(self) -> Identity:
         """Return who the bot is."""
+
+    @abstractmethod
+    async def get_account(self, login: str) -> Account:
+        """Return who has a login now. Raises `MessageDeleted` for nobody."""
 
     @abstractmethod
     async def get_project(self, project: str) -> Json:

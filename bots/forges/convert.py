@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from bots.common.events import IgnoredEvent
-from bots.forges.client import Comment, Identity, Reaction, Topic
+from bots.forges.client import Account, Comment, Identity, Reaction, Topic
 from bots.forges.visible_text import (
     mentions,
     remove_comments,
@@ -27,11 +27,11 @@ _WORDS = re.compile(r"[^\W_]+")
 MIN_QUOTED_WORDS = 3
 
 
-def get_skip_reason(author: str, text: str, me: Identity, *, is_by_bot: bool) -> str:
+def get_skip_reason(author: Account, text: str, me: Identity, *, is_by_bot: bool) -> str:
     """Return why nothing that an account wrote is answered, or ""."""
-    if author.casefold() == me.login.casefold() or MARKER in text:
+    if author.login.casefold() == me.login.casefold() or MARKER in text:
         return "written by the bot itself"
-    return "written by a bot" if is_by_bot or not author else ""
+    return "written by a bot" if is_by_bot or not author.login else ""
 
 
 def get_closed_reason(topic: Topic) -> str:
@@ -50,13 +50,14 @@ def get_answered_reason(topic: Topic, message: Message) -> str:
 
 def is_own(comment: Comment, me: Identity) -> bool:
     """Return whether a comment is an answer of the bot's."""
-    return comment.author.casefold() == me.login.casefold() and MARKER in comment.text
+    return comment.author.login.casefold() == me.login.casefold() and MARKER in comment.text
 
 
 def has_answer_of_people(topic: Topic, comments: Sequence[Comment], me: Identity) -> bool:
     """Return whether somebody else than the author has said anything below a topic."""
     return any(
-        comment.author != topic.author and not get_skip_reason(comment.author, "", me, is_by_bot=comment.is_by_bot)
+        not _is_same(comment.author, topic.author)
+        and not get_skip_reason(comment.author, "", me, is_by_bot=comment.is_by_bot)
         for comment in comments
     )
 
@@ -64,7 +65,7 @@ def has_answer_of_people(topic: Topic, comments: Sequence[Comment], me: Identity
 def to_message(platform: str, topic: Topic, me: Identity) -> Message:
     """Convert a topic. It counts as sent when its turn has come: nobody has moved on since.
 
-    `reference` holds what a reply needs: `project`, `topic`, `comment` (0 for none).
+    The author's id is their number. `reference` holds what a reply needs: `project`, `topic`, `comment` (0 for none).
     """
     words, quoted = split_quotes(remove_comments(topic.text))
     is_addressed = mentions(topic.text, me.name) or mentions(topic.title, me.name)
@@ -75,8 +76,8 @@ def to_message(platform: str, topic: Topic, me: Identity) -> Message:
     return Message(
         topic.path,
         ConversationKey(platform, topic.project, topic.path),
-        topic.author.lower(),
-        topic.author,
+        str(topic.author.number),
+        topic.author.login,
         text if command else shorten_text(f"{title}\n\n{body}".strip()),
         datetime.now(UTC),
         addressed=is_addressed,
@@ -113,8 +114,8 @@ def to_comment_message(
     return Message(
         comment.id,
         ConversationKey(platform, topic.project, conversation),
-        comment.author.lower(),
-        comment.author,
+        str(comment.author.number),
+        comment.author.login,
         shorten_text(text),
         datetime.fromtimestamp(comment.created_at, UTC),
         addressed=is_addressed,
@@ -141,8 +142,8 @@ def to_rating(
     press = Message(
         f"reaction {reaction.id}{' off' if is_removed else ''}",
         ConversationKey(platform, project),
-        reaction.author.lower(),
-        reaction.author,
+        str(reaction.author.number),
+        reaction.author.login,
         "",
         datetime.now(UTC),
         bot=me.login,
@@ -150,6 +151,10 @@ def to_rating(
     )
     rating = to_reaction(press, reaction.emoji, comment.id, is_removed=is_removed)
     return rating or IgnoredEvent("a reaction that rates nothing")
+
+
+def _is_same(one: Account, other: Account) -> bool:
+    return one.number == other.number if one.number else one.login == other.login
 
 
 def _may_be_edited(item: Topic | Comment) -> bool:

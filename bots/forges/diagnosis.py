@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bots.common.connection import NotAllowed, Refused
 from bots.common.diagnosis import Diagnosis, Problem, Scope
-from bots.forges.adapter import connect, get_projects, has_discussions
-from bots.forges.client import DISCUSSIONS, ForgeClient
+from bots.forges.adapter import OTHER_PROJECT, connect, get_projects, has_discussions
+from bots.forges.client import DISCUSSIONS, NUMBER_SIGN, ForgeClient
 from bots.forges.connection import ForgeIntervals
 from core.errors import MessageDeleted
 from core.settings import GithubSettings, GitlabSettings
+from knowledge.sources.forge.api import get_int
 
 RIGHTS = "give the token the right to write there (docs/forges.md)"
 DISCUSSIONS_OF = "the discussions of {project}"
@@ -35,7 +36,11 @@ async def diagnose(settings: GithubSettings | GitlabSettings, scope: Scope) -> D
 
 async def _check_project(client: ForgeClient, project: str, place: str = "{project}") -> list[Problem]:
     try:
-        is_archived = (await client.get_project(project)).get("archived") is True
+        description = await client.get_project(project)
+        is_archived = description.get("archived") is True
+        name, _, number = project.partition(NUMBER_SIGN)
+        if number and int(number) != get_int(description, "id"):
+            return [Problem(OTHER_PROJECT.format(path=name, number=get_int(description, "id")))]
         await client.get_last_comment(project)
         if not is_archived:
             await client.try_empty_write(project)

@@ -2,18 +2,30 @@
 
 Below a discussion stand comments, and below a comment replies, no deeper. A comment with its replies is a thread, at
 the path `discussions/NUMBER/NODE`: what is posted there is a reply to the comment, as there is no reply to a reply.
-There are no ETags either: a look that finds nothing costs a point each for what is new and for what changed.
+There are no ETags either: a look that finds nothing costs a point each for what is new and for what changed. Nor does
+it say whether an app wrote something in a person's name: all of it may be relayed.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bots.common.caches import BoundedDict
 from bots.common.connection import Refused
-from bots.forges.client import BOT_SUFFIX, COMMENT_PREFIX, DISCUSSIONS, Comment, Reaction, Topic
+from bots.forges.client import (
+    BOT_SUFFIX,
+    COMMENT_PREFIX,
+    DISCUSSIONS,
+    Account,
+    Comment,
+    Reaction,
+    Topic,
+    remove_number,
+    to_account,
+)
 from bots.forges.github import GithubClient
 from bots.forges.transport import ForgeTransport, Json
 from core.errors import MessageDeleted
@@ -28,18 +40,27 @@ MAX_SETTLED = 1000
 MAX_PAGES = 500
 REACTIONS = {"THUMBS_UP": "+1", "THUMBS_DOWN": "-1"}
 
+_ACCOUNT_FIELDS = """
+fragment AccountFields on Actor {
+  login __typename
+  ... on User { databaseId }
+  ... on Bot { databaseId }
+  ... on Mannequin { databaseId }
+  ... on Organization { databaseId }
+}
+"""
 _TOPIC_FIELDS = """
 fragment TopicFields on Discussion {
   number title body createdAt updatedAt closed locked isAnswered
   category { name slug isAnswerable }
-  author { login __typename }
+  author { ...AccountFields }
   comments { totalCount }
 }
 """
 _COMMENT_FIELDS = """
 fragment CommentFields on DiscussionComment {
   id databaseId body createdAt lastEditedAt deletedAt
-  author { login __typename }
+  author { ...AccountFields }
 }
 """
 _NEW = f"""
@@ -51,7 +72,7 @@ query NewDiscussions($owner: String!, $name: String!, $after: String, $items: In
     }}
   }}
 }}
-{_TOPIC_FIELDS}"""
+{_TOPIC_FIELDS}{_ACCOUNT_FIELDS}"""
 _CHANGED = """
 query ChangedDiscussions($owner: String!, $name: String!, $after: String, $items: Int!) {
   repository(owner: $owner, name: $name, followRenames: false) {
@@ -78,7 +99,7 @@ _TOPIC = f"""
 query Discussion($owner: String!, $name: String!, $number: Int!) {{
   repository(owner: $owner, name: $name, followRenames: false) {{ discussion(number: $number) {{ id ...TopicFields }} }}
 }}
-{_TOPIC_FIELDS}"""
+{_TOPIC_FIELDS}{_ACCOUNT_FIELDS}"""
 _COMMENTS = f"""
 query DiscussionComments($owner: String!, $name: String!, $number: Int!, $after: String) {{
   repository(owner: $owner, name: $name, followRenames: false) {{
@@ -90,18 +111,18 @@ query DiscussionComments($owner: String!, $name: String!, $number: Int!, $after:
     }}
   }}
 }}
-{_COMMENT_FIELDS}"""
+{_COMMENT_FIELDS}{_ACCOUNT_FIELDS}"""
 _THREAD = f"""
 query DiscussionThread($node: ID!) {{
   node(id: $node) {{
     ... on DiscussionComment {{ ...CommentFields replies(last: 100) {{ nodes {{ ...CommentFields }} }} }}
   }}
 }}
-{_COMMENT_FIELDS}"""
+{_COMMENT_FIELDS}{_ACCOUNT_FIELDS}"""
 _REACTIONS = """
 query Reactions($nodes: [ID!]!) {
   nodes(ids: $nodes) {
-    ... on DiscussionComment { id reactions(last: 100) { nodes { id content user { login } } } }
+    ... on DiscussionComment { id reactions(last: 100) { nodes { id content user { login databaseId } } } }
   }
 }
 """
@@ -233,7 +254,7 @@ class GithubDiscussions(GithubClient):
         for node in as_mappings(data.get("nodes")):
             for item in as_mappings(dig(node, "reactions", "nodes")):
                 content = to_line(item.get("content"))
-                author = _get_login(item.get("user"))
+                author = _to_account(item.get("user"))
                 yield (
                     comments_by_node[to_line(node.get("id"))],
                     Reaction(
@@ -320,15 +341,15 @@ class GithubDiscussions(GithubClient):
 
 
 def _split_name(project: str) -> dict[str, Any]:
-    owner, _, name = project.partition("/")
+    owner, _, name = remove_number(project).partition("/")
     return {"owner": owner, "name": name}
 
 
-def _get_login(author: Any) -> str:
+def _to_account(author: Any) -> Account:
     """Return an account as REST calls it, which has more to say of that of an app."""
-    login = to_line(dig(author, "login"), 60)
-    is_app = dig(author, "__typename") == "Bot" and not login.endswith(BOT_SUFFIX)
-    return f"{login}{BOT_SUFFIX}" if is_app else login
+    account = to_account(author, "login", "databaseId")
+    is_app = dig(author, "__typename") == "Bot" and not account.login.endswith(BOT_SUFFIX)
+    return replace(account, login=f"{account.login}{BOT_SUFFIX}") if is_app else account
 
 
 def _flatten(tops: Any) -> list[Json]:
@@ -343,7 +364,7 @@ def _to_topic(project: str, path: str, item: Json) -> Topic:
         get_int(item, "number"),
         to_line(item.get("title")),
         to_text(item.get("body")),
-        _get_login(item.get("author")),
+        _to_account(item.get("author")),
         parse_timestamp(item.get("createdAt")),
         is_by_bot=is_bot(item.get("author")),
         is_open=item.get("closed") is not True,
@@ -351,6 +372,7 @@ def _to_topic(project: str, path: str, item: Json) -> Topic:
         is_answered=item.get("isAnswered") is True,
         comment_count=get_int(dig(item, "comments") or {}, "totalCount"),
         updated_at=parse_timestamp(item.get("updatedAt")),
+        is_relayed=True,
     )
 
 
@@ -360,9 +382,10 @@ def _to_comment(thread: str, item: Json) -> Comment:
         get_int(item, "databaseId"),
         thread,
         to_text(item.get("body")),
-        _get_login(item.get("author")),
+        _to_account(item.get("author")),
         created_at,
         parse_timestamp(item.get("lastEditedAt")) or created_at,
         is_by_bot=is_bot(item.get("author")),
         node=to_line(item.get("id")),
+        is_relayed=True,
     )

@@ -6,9 +6,19 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from bots.forges.client import DISCUSSIONS, Comment, ForgeClient, Identity, Reaction, Topic
+from bots.forges.client import (
+    DISCUSSIONS,
+    Account,
+    Comment,
+    ForgeClient,
+    Identity,
+    Reaction,
+    Topic,
+    get_web_host,
+    remove_number,
+    to_account,
+)
 from bots.forges.connection import platform_errors
 from bots.forges.transport import ForgeTransport, Json
 from core.errors import MessageDeleted
@@ -19,8 +29,6 @@ from knowledge.web.client import to_line, to_text
 if TYPE_CHECKING:
     from bots.forges.app_client import AppClient
 
-PUBLIC_API_HOST = "api.github.com"
-PUBLIC_HOST = "github.com"
 MAX_REACTIONS = "100"
 
 
@@ -37,8 +45,7 @@ class GithubClient(ForgeClient):
         super().__init__(transport)
         self._app = app
         self._discussions = discussions
-        api_host = urlsplit(settings.api_url).netloc
-        self._host = PUBLIC_HOST if api_host == PUBLIC_API_HOST else api_host
+        self._host = get_web_host(settings.api_url)
 
     def at(self, path: str) -> ForgeClient:
         """Return the client for a kind of topics, as `ForgeClient` says."""
@@ -51,21 +58,25 @@ class GithubClient(ForgeClient):
         with platform_errors():
             return Identity(await self._app.get_login(), self._host)
 
+    async def get_account(self, login: str) -> Account:
+        """Return who has a login now, as `ForgeClient` says."""
+        return to_account(await self._transport.get(f"/users/{login}"), "login")
+
     async def get_project(self, project: str) -> Json:
         """Return a repository, as `ForgeClient` says."""
-        result: Json = await self._transport.get(f"/repos/{project}")
+        result: Json = await self._transport.get(f"{_to_path(project)}")
         return result
 
     async def get_last_number(self, project: str) -> int:
         """Return the number of the newest issue or pull request: they share their numbers."""
         params = {"state": "all", "sort": "created", "direction": "desc", "per_page": "1"}
-        items = as_mappings(await self._transport.get(f"/repos/{project}/issues", params))
+        items = as_mappings(await self._transport.get(f"{_to_path(project)}/issues", params))
         return max((get_int(item, "number") for item in items), default=0)
 
     async def list_topics(self, project: str, after: int, *, is_conditional: bool) -> AsyncIterator[Topic]:
         """Yield the open issues with a higher number, as `ForgeClient` says."""
         params = {"state": "open", "sort": "created", "direction": "desc"}
-        async for item in self._transport.pages(f"/repos/{project}/issues", params, is_conditional=is_conditional):
+        async for item in self._transport.pages(f"{_to_path(project)}/issues", params, is_conditional=is_conditional):
             if not isinstance(item, Mapping):
                 continue
             if get_int(item, "number") <= after:
@@ -75,11 +86,11 @@ class GithubClient(ForgeClient):
 
     async def get_topic(self, project: str, path: str) -> Topic:
         """Return an issue, as `ForgeClient` says."""
-        return _to_topic(project, await self._transport.get(f"/repos/{project}/{path}"))
+        return _to_topic(project, await self._transport.get(f"{_to_path(project)}/{path}"))
 
     async def get_last_comment(self, project: str) -> tuple[int, int]:
         """Return when a comment changed last, and the highest number of one."""
-        comments = f"/repos/{project}/issues/comments"
+        comments = f"{_to_path(project)}/issues/comments"
         params = {"direction": "desc", "per_page": "1"}
         changed = as_mappings(await self._transport.get(comments, {**params, "sort": "updated"}))
         created = as_mappings(await self._transport.get(comments, {**params, "sort": "created"}))
@@ -91,7 +102,7 @@ class GithubClient(ForgeClient):
     async def list_comments(self, project: str, since: int) -> AsyncIterator[Comment | int | None]:
         """Yield the comments that changed, as `ForgeClient` says. Those below pull requests have no topic."""
         params = {"sort": "updated", "direction": "asc"}
-        async for item in self._transport.changes(f"/repos/{project}/issues/comments", params, "since", since):
+        async for item in self._transport.changes(f"{_to_path(project)}/issues/comments", params, "since", since):
             if not (isinstance(item, Mapping) and get_int(item, "id")):
                 yield None
                 continue
@@ -101,11 +112,11 @@ class GithubClient(ForgeClient):
 
     async def get_comment(self, project: str, path: str, number: int) -> Comment:
         """Return a comment, as `ForgeClient` says."""
-        return _to_comment(await self._transport.get(f"/repos/{project}/issues/comments/{number}"))
+        return _to_comment(await self._transport.get(f"{_to_path(project)}/issues/comments/{number}"))
 
     async def list_comments_below(self, project: str, path: str) -> Sequence[Comment]:
         """Return the comments below an issue, as `ForgeClient` says."""
-        pages = self._transport.pages(f"/repos/{project}/{path}/comments", {})
+        pages = self._transport.pages(f"{_to_path(project)}/{path}/comments", {})
         return [_to_comment(item) async for item in pages if isinstance(item, Mapping)]
 
     async def list_reactions(
@@ -113,31 +124,39 @@ class GithubClient(ForgeClient):
     ) -> AsyncIterator[tuple[Comment, Reaction]]:
         """Yield the reactions to some comments, as `ForgeClient` says."""
         for comment in comments:
-            url = f"/repos/{project}/issues/comments/{comment.number}/reactions"
+            url = f"{_to_path(project)}/issues/comments/{comment.number}/reactions"
             with suppress(MessageDeleted):
                 for item in as_mappings(await self._transport.get(url, {"per_page": MAX_REACTIONS})):
                     emoji = to_line(item.get("content"))
-                    yield comment, Reaction(str(get_int(item, "id")), _get_login(item), emoji, is_bot(item.get("user")))
+                    yield (
+                        comment,
+                        Reaction(
+                            str(get_int(item, "id")),
+                            to_account(item.get("user"), "login"),
+                            emoji,
+                            is_bot(item.get("user")),
+                        ),
+                    )
 
     async def post_comment(self, project: str, path: str, text: str) -> str:
         """Comment on an issue, and return the comment's id."""
-        return str((await self._transport.change("POST", f"/repos/{project}/{path}/comments", {"body": text}))["id"])
+        return str((await self._transport.change("POST", f"{_to_path(project)}/{path}/comments", {"body": text}))["id"])
 
     async def edit_comment(self, project: str, path: str, comment_id: str, text: str) -> None:
         """Replace the text of a comment of the bot's."""
-        await self._transport.change("PATCH", f"/repos/{project}/issues/comments/{comment_id}", {"body": text})
+        await self._transport.change("PATCH", f"{_to_path(project)}/issues/comments/{comment_id}", {"body": text})
 
     async def add_label(self, project: str, path: str, label: str) -> None:
         """Put a label on an issue; one that the repository does not have yet is made."""
-        await self._transport.change("POST", f"/repos/{project}/{path}/labels", {"labels": [label]})
+        await self._transport.change("POST", f"{_to_path(project)}/{path}/labels", {"labels": [label]})
 
     async def try_empty_write(self, project: str) -> None:
         """Open an issue without a title, which is refused."""
-        await self._transport.change("POST", f"/repos/{project}/issues", {"title": ""})
+        await self._transport.change("POST", f"{_to_path(project)}/issues", {"title": ""})
 
 
-def _get_login(item: Json) -> str:
-    return to_line(dig(item, "user", "login"), 60)
+def _to_path(project: str) -> str:
+    return f"/repos/{remove_number(project)}"
 
 
 def _is_relayed(item: Json) -> bool:
@@ -153,7 +172,7 @@ def _to_topic(project: str, item: Json) -> Topic:
         number,
         to_line(item.get("title")),
         to_text(item.get("body")),
-        _get_login(item),
+        to_account(item.get("user"), "login"),
         parse_timestamp(item.get("created_at")),
         is_by_bot=is_bot(item.get("user")),
         is_open=item.get("state") == "open",
@@ -171,7 +190,7 @@ def _to_comment(item: Json) -> Comment:
         get_int(item, "id"),
         f"issues/{number}" if is_below_issue else "",
         to_text(item.get("body")),
-        _get_login(item),
+        to_account(item.get("user"), "login"),
         parse_timestamp(item.get("created_at")),
         parse_timestamp(item.get("updated_at")),
         is_by_bot=is_bot(item.get("user")),

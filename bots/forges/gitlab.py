@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-from bots.forges.client import Comment, ForgeClient, Identity, Reaction, Topic
+from bots.forges.client import (
+    Account,
+    Comment,
+    ForgeClient,
+    Identity,
+    Reaction,
+    Topic,
+    get_web_host,
+    remove_number,
+    to_account,
+)
 from bots.forges.transport import ForgeTransport, Json
 from core.errors import MessageDeleted
 from core.settings import GitlabSettings
@@ -28,11 +38,18 @@ class GitlabClient(ForgeClient):
 
     def __init__(self, settings: GitlabSettings, transport: ForgeTransport) -> None:
         super().__init__(transport)
-        self._host = urlsplit(settings.api_url).netloc
+        self._host = get_web_host(settings.api_url)
 
     async def get_identity(self) -> Identity:
         """Return who the bot is."""
         return Identity(to_line(dig(await self._transport.get("/user"), "username")), self._host)
+
+    async def get_account(self, login: str) -> Account:
+        """Return who has a login now, as `ForgeClient` says."""
+        users = as_mappings(await self._transport.get("/users", {"username": login}))
+        if not users:
+            raise MessageDeleted(f"nobody is called {login}")
+        return to_account(users[0], "username")
 
     async def get_project(self, project: str) -> Json:
         """Return a project, as `ForgeClient` says."""
@@ -115,9 +132,9 @@ class GitlabClient(ForgeClient):
             url = f"{_to_path(project)}/{comment.topic_path}/notes/{comment.number}/award_emoji"
             with suppress(MessageDeleted):
                 for item in as_mappings(await self._transport.get(url, {"per_page": "100"})):
-                    login = to_line(dig(item, "user", "username"), 60)
-                    is_by_bot = is_bot(item.get("user"))
-                    yield comment, Reaction(str(get_int(item, "id")), login, to_line(item.get("name")), is_by_bot)
+                    user = item.get("user")
+                    emoji = to_line(item.get("name"))
+                    yield comment, Reaction(str(get_int(item, "id")), to_account(user, "username"), emoji, is_bot(user))
 
     async def post_comment(self, project: str, path: str, text: str) -> str:
         """Comment on an issue, and return the comment's id."""
@@ -137,7 +154,7 @@ class GitlabClient(ForgeClient):
 
 
 def _to_path(project: str) -> str:
-    return f"/projects/{quote(project, safe='')}"
+    return f"/projects/{quote(remove_number(project), safe='')}"
 
 
 def _is_confidential(item: Json) -> bool:
@@ -152,7 +169,7 @@ def _to_topic(project: str, item: Json) -> Topic:
         number,
         to_line(item.get("title")),
         to_text(item.get("description")),
-        to_line(dig(item, "author", "username"), 60),
+        to_account(item.get("author"), "username"),
         parse_timestamp(item.get("created_at")),
         is_by_bot=is_bot(item.get("author")),
         is_open=item.get("state") == "opened",
@@ -168,7 +185,7 @@ def _to_comment(path: str, item: Json) -> Comment:
         get_int(item, "id"),
         path,
         to_text(item.get("body")),
-        to_line(dig(item, "author", "username"), 60),
+        to_account(item.get("author"), "username"),
         parse_timestamp(item.get("created_at")),
         parse_timestamp(item.get("updated_at")),
         is_by_bot=is_bot(item.get("author")),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from bots.common.connection import Unreachable
 from bots.common.reply_sink import ReplySink, cut_reply
-from bots.forges.client import ForgeClient, Identity
+from bots.forges.client import ForgeClient, Identity, remove_number
 from bots.forges.connection import ForgeIntervals
 from bots.forges.convert import MARKER, get_answered_reason, get_closed_reason, has_answer_of_people, is_own
 from bots.forges.render import MAX_CHARS, render, to_plain
@@ -35,6 +35,7 @@ class ForgeSink(ReplySink):
         message: Message,
         delivery: Delivery,
         *,
+        check_project: Callable[[str], Awaitable[None]],
         previous_reply_id: str,
         intervals: ForgeIntervals,
     ) -> None:
@@ -42,6 +43,7 @@ class ForgeSink(ReplySink):
         self._client = client
         self._me = me
         self._settings = settings
+        self._check_project = check_project
         reference = message.reference
         self._project = str(reference["project"])
         self._topic_path = str(reference["topic"])
@@ -73,7 +75,7 @@ class ForgeSink(ReplySink):
         return to_plain(part, max_chars)
 
     def _mention_prefix(self) -> str:
-        return "".join(f"@{person} " for person in mentioned_users(self._message))
+        return "".join(f"@{remove_number(person)} " for person in mentioned_users(self._message))
 
     async def _show_first_part(self, text: str, buttons: Sequence[Button] = ()) -> None:
         if not self._reply_id:
@@ -104,8 +106,10 @@ class ForgeSink(ReplySink):
     async def _check_question(self) -> None:
         """Look again right before the post: an answer to what is gone would quote it, and people may have been faster.
 
-        Raises `MessageDeleted`, and `CommentSuppressed` where the topic was closed or people have answered.
+        Raises `MessageDeleted`, also in another project of the name, and `CommentSuppressed` where the topic was closed
+        or people have answered.
         """
+        await self._check_project(self._project)
         topic = await self._client.get_topic(self._project, self._topic_path)
         if state := get_closed_reason(topic):
             raise CommentSuppressed(skip(SkipReason.THREAD_CLOSED, state=state))

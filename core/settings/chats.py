@@ -22,6 +22,8 @@ _BOT_NAME = r"(?:@[a-z0-9][a-z0-9_-]*)?"
 _HANDLE = r"\w[\w.-]*@[\w-]+(?:\.[\w-]+)+"
 # What somebody on Bluesky keeps, whatever their name becomes.
 _DID = r"did:(?:plc:[a-z2-7]{24}|web:[\w.%-]+)"
+# What forges keep of a name that may be another's later.
+_NUMBER = r"(?:\+[1-9][0-9]{0,17})?"
 # Ids as the platforms give them. Those of groups and channels on Telegram begin with a minus, so they are no person.
 _PERSON_FORMS = {
     "telegram": r"\d+",
@@ -30,8 +32,8 @@ _PERSON_FORMS = {
     "mastodon": _HANDLE,
     "bluesky": _DID,
     # Those of managed users end in an underscore and the name of the enterprise.
-    "github": r"[A-Za-z0-9][A-Za-z0-9_-]*",
-    "gitlab": r"\w[\w.-]*",
+    "github": rf"[A-Za-z0-9][A-Za-z0-9_-]*{_NUMBER}",
+    "gitlab": rf"\w[\w.-]*{_NUMBER}",
     "http": r"[^\s@]\S*",
 }
 _CHAT_FORMS = {
@@ -39,8 +41,8 @@ _CHAT_FORMS = {
     "telegram": r"-?\d+",
     "mastodon": rf"(?:mentions|home|list/\d+|tag/\w+|{_HANDLE})",
     "bluesky": r"(?:mentions|home|list/[\w.~-]+)",
-    "github": r"[\w-]+/[\w.-]+",
-    "gitlab": r"[\w.-]+(?:/[\w.-]+)+",
+    "github": rf"[\w-]+/[\w.-]+{_NUMBER}",
+    "gitlab": rf"[\w.-]+(?:/[\w.-]+)+{_NUMBER}",
 }
 _CONTACT_FORMS = {**_PERSON_FORMS, "telegram": r"\d+|@\w+"}
 # Where people's names are unique, and their ids.

@@ -522,9 +522,9 @@ class GithubSettings(ForgeSettings):
     )
     app_id: str = Field("", pattern=r"^[A-Za-z0-9.]*$", description="of a GitHub App: its id, or its client id")
     private_key: Secret | None = Field(None, description="of a GitHub App: the key that GitHub made, as a file")
-    repositories: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+/[A-Za-z0-9._-]+$")], ...] = Field(
-        min_length=1, examples=[["example/project"]], description="where it answers, each as `owner/name`"
-    )
+    repositories: tuple[
+        Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+/[A-Za-z0-9._-]+(?:\+[1-9][0-9]{0,17})?$")], ...
+    ] = Field(min_length=1, examples=[["example/project"]], description="where it answers, each as `owner/name`")
     api_url: WebAddress = Field("https://api.github.com", description="of your own server: `https://HOST/api/v3`")
     discussions: bool = Field(
         False, description="whether it answers in discussions, too; the token has to allow it (docs/forges.md)"
@@ -549,7 +549,7 @@ class GitlabSettings(ForgeSettings):
     token: Secret = Field(
         examples=[{"env": "GITLAB_TOKEN"}], description="an access token of the bot's account that may read and comment"
     )
-    projects: tuple[Annotated[str, Field(pattern=r"^[\w.-]+(?:/[\w.-]+)+$")], ...] = Field(
+    projects: tuple[Annotated[str, Field(pattern=r"^[\w.-]+(?:/[\w.-]+)+(?:\+[1-9][0-9]{0,17})?$")], ...] = Field(
         min_length=1, examples=[["example/project"]], description="where it answers, each as `group/name`"
     )
     api_url: WebAddress = Field("https://gitlab.com/api/v4", description="of your own server: `https://HOST/api/v4`")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, cast
@@ -25,7 +25,7 @@ from core.settings.sources import LiveSource
 from core.storage.engine import Database
 from core.storage.leases import select_living
 from core.storage.tables import audit, leases, overrides
-from core.types import Message
+from core.types import Message, PlatformName
 
 AuditOutcome = Literal["changed", "refused", "failed"]
 MAX_TEXT_CHARS = 300
@@ -158,6 +158,11 @@ class RuntimeOverrides:
         """Return the ids of the delegated administrators of a chat."""
         names = (name.partition(".") for scope, name in self._values if scope == chat)
         return tuple(sorted(user for kind, _, user in names if kind == "admin"))
+
+    def list_admins(self, platform: str) -> Sequence[str]:
+        """Return the ids of the delegated administrators of all chats of a platform."""
+        names = (name.partition(".") for scope, name in self._values if scope.startswith(f"{platform}:"))
+        return [user for kind, _, user in names if kind == "admin"]
 
     def scopes_of_admin(self, user: str) -> Sequence[str]:
         """Return the chats (`platform:chat`) of which commands have made somebody an administrator."""
@@ -304,6 +309,14 @@ class LiveSettings:
         if self._overrides is None:
             raise RuntimeError("these settings have no overrides")
         return self._overrides
+
+    def list_privileged(self, platform: str) -> Collection[str]:
+        """Return the ids of the people of a platform to whom the configuration or a command gives a right."""
+        settings = self.settings
+        entries = (*settings.administration.owners, *settings.handoff.people, *settings.handoff.trusted)
+        people = [PlatformName.parse(entry) for entry in entries]
+        ids = [person.id for person in people if person.platform == platform]
+        return {*ids, *(self._overrides.list_admins(platform) if self._overrides else ())}
 
     @property
     def audiences(self) -> Audiences:

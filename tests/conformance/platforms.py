@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from bots.bluesky.adapter import BlueskyAdapter
 from bots.console.adapter import ConsoleGroupAdapter
-from bots.daemon.adapters import JournalOffsets, JournalPositions
+from bots.daemon.adapters import JournalAccounts, JournalOffsets, JournalPositions
 from bots.discord.adapter import DiscordAdapter
 from bots.forges.adapter import ForgeAdapter
 from bots.mastodon.adapter import MastodonAdapter
@@ -980,7 +980,7 @@ class Github(Driver):
         settings = forge_helpers.settings(
             self.peer, folder, repositories=tuple(self.peer.repositories), answers_per_thread=100
         )
-        return ForgeAdapter(settings, JournalPositions(journal, "github"), forge_helpers.PACE)
+        return ForgeAdapter(settings, JournalAccounts(journal, "github"), intervals=forge_helpers.PACE)
 
     async def ready(self) -> None:
         await self.peer.until_polled(2 * len(self.peer.repositories) + 1)

@@ -26,7 +26,7 @@ from bots.common.message_split import split_html, strip_tags, utf16_length
 from bots.console.adapter import parse_line
 from bots.discord import convert as discord, render as discord_render
 from bots.forges import convert as forges, render as forges_render
-from bots.forges.client import Comment as ForgeComment, Identity as ForgeIdentity, Topic as ForgeTopic
+from bots.forges.client import Account, Comment as ForgeComment, Identity as ForgeIdentity, Topic as ForgeTopic
 from bots.http import convert as http
 from bots.mastodon import convert as mastodon, render as mastodon_render
 from bots.mastodon.client import Identity as MastodonIdentity
@@ -450,9 +450,9 @@ DISCORD_EVENT = {
 @given(text=TEXTS, title=TEXTS, quoted=TEXTS)
 def test_an_issue_and_a_comment_are_messages(text: str, title: str, quoted: str) -> None:
     me = ForgeIdentity("kimas", "github.com")
-    topic = ForgeTopic("a/b", "issues/7", 7, title, text, "ann", 0.0)
-    own = ForgeComment(1, "issues/7", f"{quoted}\n\n{forges.MARKER}", "kimas", 0.0, 0.0)
-    comment = ForgeComment(2, "issues/7", f"> {quoted}\n\n{text}", "ben", 0.0, 0.0)
+    topic = ForgeTopic("a/b", "issues/7", 7, title, text, Account("ann", 1), 0.0)
+    own = ForgeComment(1, "issues/7", f"{quoted}\n\n{forges.MARKER}", Account("kimas", 2), 0.0, 0.0)
+    comment = ForgeComment(2, "issues/7", f"> {quoted}\n\n{text}", Account("ben", 3), 0.0, 0.0)
     for message in (
         forges.to_message("github", topic, me),
         forges.to_comment_message("github", topic, comment, [own], me, is_edit=False),

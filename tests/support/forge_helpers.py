@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bots.daemon.adapters import JournalPositions
+from bots.daemon.adapters import JournalAccounts
 from bots.forges.adapter import ForgeAdapter
 from bots.forges.connection import ForgeIntervals
 from core.settings import GithubSettings, GitlabSettings, Secret, Settings
@@ -45,6 +45,8 @@ class ForgeBot(JournalledBot):
         self.peer = peer
         self.section = section
         self.pace = PACE
+        # Who has rights.
+        self.people = set[str]()
 
     async def __aenter__(self) -> ForgeBot:
         await self.start()
@@ -55,7 +57,8 @@ class ForgeBot(JournalledBot):
 
     def make_adapter(self, configuration: Settings) -> ForgeAdapter:
         section = settings(self.peer, self.folder, **self.section)
-        return ForgeAdapter(section, JournalPositions(self.journal, "forge"), self.pace)
+        platform = "gitlab" if isinstance(self.peer, GitlabPeer) else "github"
+        return ForgeAdapter(section, JournalAccounts(self.journal, platform), lambda: self.people, self.pace)
 
     async def until_listening(self) -> None:
         # A look takes two requests of a kind. Where the next one is far, there is no other to wait for.
@@ -63,7 +66,7 @@ class ForgeBot(JournalledBot):
 
     async def listen(self) -> None:
         """Listen until it fails."""
-        adapter = ForgeAdapter(settings(self.peer, self.folder, **self.section), MemoryPositions(), self.pace)
+        adapter = ForgeAdapter(settings(self.peer, self.folder, **self.section), MemoryPositions(), intervals=self.pace)
         await adapter.open()
         try:
             await adapter.listen(ignore)

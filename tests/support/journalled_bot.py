@@ -33,6 +33,13 @@ class MemoryPositions:
     async def save(self, name: str, position: int) -> None:
         self.by_name[name] = position
 
+    async def find(self, prefix: str, position: int | None = None) -> Sequence[str]:
+        names = [name for name, value in self.by_name.items() if position in (None, value)]
+        return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+
+    async def find_old_messages(self, author_id: str) -> Sequence[tuple[str, str, str]]:
+        return []
+
 
 class JournalledBot(ABC):
     """An adapter on a peer. `changes` are those of the configuration, `hold` delays answers until it is set."""

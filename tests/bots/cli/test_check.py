@@ -19,6 +19,7 @@ from bots.cli.exposure import find_exposed
 from bots.cli.probes import Probe
 from bots.common.open_storage import open_database
 from core.settings import Settings
+from core.storage.messages import Journal
 from core.types import Passage
 from knowledge.ports import PassageRow
 from knowledge.stores.sqlite.store import open_sqlite
@@ -345,6 +346,29 @@ async def make_journal(configuration: Settings) -> Path:
     database = await open_database(configuration)
     await database.close()
     return configuration.data_dir / "journal.db"
+
+
+async def test_a_login_with_rights_that_another_account_has_is_named(tmp_path: Path) -> None:
+    configuration = settings(
+        tmp_path,
+        github={"token": {"env": "NONE"}, "repositories": ["example/project"]},
+        administration={"owners": ["github:ann", "github:ben", "github:cat", "github:dan"]},
+    )
+    database = await open_database(configuration)
+    names = {"login:ann": 1, "person:ann": 1, "person:ann+5": 5, "login:ben": 0}
+    names |= {"login:cat": 7, "person:kate": 7, "login:dan": 8, "person:dan": 8}
+    for name, number in names.items():
+        await Journal(database).set_cursor(f"github:github.com:{name}", number)
+    await database.close()
+    findings = await check(configuration, live=False)
+    texts = [finding.text for finding in findings if finding.subject == "github" and finding.level == "warning"]
+    assert [text for text in texts if "github:" in text] == [
+        "somebody else is called github:ann now, and has none of the rights of that name here. Is it the same person "
+        "with a new account? Then write github:ann+5",
+        "nobody can tell who github:ben is, and the name has no rights: write github:ben+NUMBER, with the number of "
+        "the account",
+        "github:cat is the account that is known here as kate: write github:kate",
+    ]
 
 
 async def test_a_journal_that_keeps_the_daemon_from_starting_is_an_error(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ async def test_a_clock_that_is_a_little_wrong_does_no_harm(
 async def test_the_key_of_another_app_is_refused(peer: GithubPeer, app: PeerApp, tmp_path: Path) -> None:
     section = credentials(PeerApp(), tmp_path)
     adapter = ForgeAdapter(
-        GithubSettings(repositories=(REPOSITORY,), api_url=peer.url, **section), MemoryPositions(), PACE
+        GithubSettings(repositories=(REPOSITORY,), api_url=peer.url, **section), MemoryPositions(), intervals=PACE
     )
     with pytest.raises(TokenRefused, match="401"):
         await adapter.open()

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from bots.common.diagnosis import Scope
 from bots.forges.diagnosis import diagnose
+from core.storage.tables import messages
 from tests.support.forge_helpers import ForgeBot, settings
 from tests.support.peers.discussions import Discussions, Remark
 from tests.support.peers.github import BOT, GithubPeer
@@ -303,3 +305,41 @@ async def test_check_names_a_right_that_the_token_lacks(
     texts = [problem.text.partition(" (")[0] for problem in diagnosis.problems]
     assert texts == ["the bot cannot comment in the discussions of example/handbook"] * bool(denied)
     assert (talks.posts(), peer.violations) == ([], [])
+
+
+async def test_a_login_that_was_taken_is_another_person_in_discussions(bot: ForgeBot, talks: Discussions) -> None:
+    number, answer = await ask(bot)
+    rating = bot.peer.react(answer.id, "THUMBS_DOWN", "ann")
+    await bot.heard(f"reaction REA_{rating}")
+    bot.peer.logins |= {"ann": "annie", "stranger": "ann"}
+    stranger = talks.comment(number, "@kimas and how on Windows?", "stranger")
+    assert await bot.outcome(name(stranger)) == ANSWERED
+    other_rating = bot.peer.react(answer.id, "THUMBS_UP", "stranger")
+    await bot.heard(f"reaction REA_{other_rating}")
+    renamed = talks.comment(number, "@kimas and how on Linux?", "ann")
+    assert await bot.outcome(name(renamed)) == ANSWERED
+    async with bot.journal.database.connect() as connection:
+        rows = await connection.execute(select(messages.c.author_id).order_by(messages.c.number))
+        known = f"ann+{bot.peer.get_number('stranger')}"
+        assert [row.author_id for row in rows] == ["ann", "ann", known, known, "ann"]
+
+
+async def test_another_repository_under_the_name_gets_no_answer(bot: ForgeBot, talks: Discussions) -> None:
+    await ask(bot)
+    bot.hold = asyncio.Event()
+    number = talks.open("A question", "@kimas how?")
+    await bot.heard(f"discussions/{number}")
+    bot.peer.handbook.number = 77
+    bot.hold.set()
+    assert (await bot.outcome(f"discussions/{number}"))[0] == "silent"
+    assert len(talks.posts()) == 1
+
+
+async def test_a_command_in_a_discussion_is_a_question(bot: ForgeBot, talks: Discussions) -> None:
+    number, _ = await ask(bot)
+    # GitHub does not say whether an app, or a mail, wrote it in the person's name.
+    command = talks.comment(number, "@kimas /forget", "ann")
+    assert await bot.outcome(name(command)) == ANSWERED
+    async with bot.journal.database.connect() as connection:
+        rows = await connection.execute(select(messages.c.author_id, messages.c.command))
+        assert [tuple(row) for row in rows] == [("ann", ""), ("ann", "")]

@@ -12,10 +12,12 @@ from typing import Any
 
 import aiohttp
 import pytest
+from sqlalchemy import select
 
 from bots.daemon.adapters import find_port_conflicts
 from core.errors import PlatformError
 from core.settings import Secret
+from core.storage.tables import messages
 from tests.support.fixtures import settings as make_settings
 from tests.support.forge_helpers import ForgeBot
 from tests.support.peers.github import REPOSITORY, GithubPeer
@@ -185,3 +187,23 @@ def test_two_parts_on_one_port_are_named(tmp_path: Path) -> None:
     assert find_port_conflicts(make_settings(github=section, http=network)) == [
         "http listens on port 8088 as github does: give one of them another port"
     ]
+
+
+async def test_an_event_lends_nobody_a_name_or_a_repository(bot: ForgeBot, peer: GithubPeer) -> None:
+    body = make_body(action="opened", sender={"login": "ann", "id": peer.get_number("ann")})
+    numbers = []
+    for author in ("ann", "stranger"):
+        numbers.append(peer.open("A question", "@kimas how?", author))
+        assert await send(bot, body, sign(body)) == 202
+        assert await bot.outcome(f"issues/{numbers[-1]}") == ("answered", "")
+        peer.logins |= {"ann": "annie", "stranger": "ann"}
+    async with bot.journal.database.connect() as connection:
+        rows = await connection.execute(select(messages.c.author_id).order_by(messages.c.number))
+        assert [row.author_id for row in rows] == ["ann", f"ann+{peer.get_number('stranger')}"]
+    peer.handbook.number = 77
+    number = peer.open("A question", "@kimas how?")
+    assert await send(bot, body, sign(body)) == 202
+    async with asyncio.timeout(30):
+        while "another one has the name" not in bot.adapter.connection.warning:
+            await asyncio.sleep(0.01)
+    assert f"issues/{number}" not in await bot.list_messages()

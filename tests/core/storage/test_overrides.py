@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from core.errors import StoreError
 from core.settings import Settings
 from core.settings.audience import OWNERS
 from core.storage.engine import Database
-from core.storage.overrides import LiveSettings, RuntimeOverrides
+from core.storage.overrides import LiveSettings, RuntimeOverrides, override_key
+from core.types import ConversationKey, Message
 
 DOCS = {"kind": "faq", "path": "docs.yaml"}
 MORE = {"kind": "faq", "path": "more.yaml"}
@@ -51,6 +53,20 @@ async def test_a_failing_reload_leaves_closed_what_another_one_closed_meanwhile(
     await live.publish_audiences(live.settings)
     assert live.audiences.by_source == {"docs": {frozenset({OWNERS})}}
     assert live.settings.sources.keys() == {"docs"}
+
+
+async def test_whom_the_configuration_or_a_command_gives_rights_is_listed(live: LiveSettings) -> None:
+    github = {"token": {"env": "GITHUB"}, "repositories": ["a/b"]}
+    handoff = {"people": ["github:ben"], "trusted": ["github:cat+7"]}
+    owners = {"owners": ["github:ann", "telegram:42"]}
+    key = ConversationKey("github", "a/b")
+    command = Message("1", key, "ann", "Ann", "", datetime.now(UTC))
+    await live.overrides.change(command, "github:a/b", override_key("admin", "dan"), "added")
+    await live.reload(configured({"docs": DOCS}, github=github, handoff=handoff, administration=owners), take_up)
+    named = LiveSettings(configured({"docs": DOCS}, github=github, handoff=handoff, administration=owners))
+    assert named.list_privileged("github") == {"ann", "ben", "cat+7"}
+    assert "dan" in live.list_privileged("github")
+    assert live.list_privileged("gitlab") == set()
 
 
 async def test_a_chat_is_searched_in_no_source_that_waits_for_a_restart(live: LiveSettings) -> None:

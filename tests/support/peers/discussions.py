@@ -26,8 +26,10 @@ enum ReactionContent { THUMBS_UP THUMBS_DOWN HEART }
 input DiscussionOrder { field: DiscussionOrderField! direction: OrderDirection! }
 interface Node { id: ID! }
 interface Actor { login: String! }
-type User implements Actor { login: String! }
-type Bot implements Actor { login: String! }
+type User implements Actor { login: String! databaseId: Int }
+type Bot implements Actor { login: String! databaseId: Int }
+type Mannequin implements Actor { login: String! databaseId: Int }
+type Organization implements Actor { login: String! databaseId: Int }
 type PageInfo { hasNextPage: Boolean! endCursor: String }
 type Label implements Node { id: ID! name: String! }
 type DiscussionCategory { name: String! slug: String! isAnswerable: Boolean! }
@@ -269,9 +271,10 @@ class Discussions:
             ),
         }
 
-    def _actor(self, login: str) -> dict[str, str] | None:
-        kind = "Bot" if login in self.peer.bots else "User"
-        return {"__typename": kind, "login": login} if login else None
+    def _actor(self, person: str) -> dict[str, Any] | None:
+        kind = "Bot" if person in self.peer.bots else "User"
+        login, number = self.peer.get_login(person), self.peer.get_number(person)
+        return {"__typename": kind, "login": login, "databaseId": number} if person else None
 
     def _node(self, id: str) -> dict[str, Any]:
         return self._comment(*self._find_remark(id))

@@ -74,6 +74,8 @@ class Repository:
     archived: bool = False
     has_issues: bool = True
     moved_to: str = ""
+    # What tells it apart from another one of its name.
+    number: int = 0
 
 
 class GithubPeer:
@@ -85,6 +87,12 @@ class GithubPeer:
         self.login = BOT
         self.repositories: dict[str, Repository] = defaultdict(Repository)
         self.bots: set[str] = set()
+        # What people are called who were renamed, by their first name, and logins that nobody has.
+        self.logins: dict[str, str] = {}
+        self.gone: set[str] = set()
+        # Of whom the forge says no number.
+        self.numberless: set[str] = set()
+        self._numbers: dict[str, int] = {}
         self.reactions: dict[int, dict[int, tuple[str, str]]] = defaultdict(dict)
         # What stands among the comments of a repository, and is none.
         self.extra_comments: dict[str, list[Any]] = defaultdict(list)
@@ -111,6 +119,7 @@ class GithubPeer:
     def add_routes(self, router: web.UrlDispatcher) -> None:
         repository = "/repos/{owner}/{name}"
         router.add_get("/user", self._me)
+        router.add_get("/users/{login}", self._get_user)
         router.add_post("/graphql", self.discussions.answer)
         router.add_get("/app", self.app.describe)
         router.add_get(f"{repository}/installation", self.app.find_installation)
@@ -276,8 +285,15 @@ class GithubPeer:
 
     async def _get_repository(self, request: web.Request) -> web.Response:
         return web.json_response(
-            {"full_name": self.get_project(request), "archived": self._repository(request).archived}
+            {
+                "id": self.get_repository_number(request),
+                "full_name": self.get_project(request),
+                "archived": self._repository(request).archived,
+            }
         )
+
+    def get_repository_number(self, request: web.Request) -> int:
+        return self._repository(request).number or 42_000 + list(self.repositories).index(self.get_project(request))
 
     async def _list_issues(self, request: web.Request) -> web.Response:
         if refusal := find_wrong(request, state=("open", "closed", "all"), sort=("created", "updated")):
@@ -394,8 +410,31 @@ class GithubPeer:
             return json_error(422, "Validation Failed: body is too long (maximum is 65536 characters)")
         return json_error(422, "Validation Failed") if self.banned and self.banned in body else None
 
-    def _user(self, login: str) -> dict[str, Any] | None:
-        return {"login": login, "type": "Bot" if login in self.bots else "User"} if login else None
+    def _user(self, person: str) -> dict[str, Any] | None:
+        if not person:
+            return None
+        kind = "Bot" if person in self.bots else "User"
+        return {"login": self.get_login(person), "id": self.get_number(person), "type": kind}
+
+    def get_login(self, person: str) -> str:
+        """Return what somebody is called now."""
+        return self.logins.get(person, person)
+
+    def get_number(self, person: str) -> int:
+        """Return the number of an account."""
+        if person in self.numberless:
+            return 0
+        return 900 if person == self.login else self._numbers.setdefault(person, 583_000 + len(self._numbers))
+
+    def find_user(self, login: str) -> dict[str, Any] | None:
+        """Return who has a login now: somebody who was renamed has set theirs free."""
+        people = {login, *self.logins}
+        person = next((name for name in sorted(people) if self.get_login(name).lower() == login.lower()), "")
+        return self._user(person) if person and person not in self.gone else None
+
+    async def _get_user(self, request: web.Request) -> web.Response:
+        user = self.find_user(request.match_info["login"])
+        return web.json_response(user) if user else json_error(404, "Not Found")
 
     def issue_json(self, project: str, issue: Issue) -> dict[str, Any]:
         notes = [note for note in self.repositories[project].notes.values() if note.number == issue.number]

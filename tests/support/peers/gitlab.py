@@ -33,6 +33,7 @@ class GitlabPeer(GithubPeer):
         project = "/projects/{project}"
         issue = f"{project}/issues/{{number}}"
         router.add_get("/user", self._me)
+        router.add_get("/users", self._find_users)
         router.add_get(project, self._get_repository)
         router.add_get(f"{project}/issues", self._list_issues)
         router.add_post(f"{project}/issues", self._open_issue)
@@ -59,7 +60,8 @@ class GitlabPeer(GithubPeer):
 
     async def _get_repository(self, request: web.Request) -> web.Response:
         archived = self._repository(request).archived
-        return web.json_response({"path_with_namespace": self.get_project(request), "archived": archived})
+        number = self.get_repository_number(request)
+        return web.json_response({"id": number, "path_with_namespace": self.get_project(request), "archived": archived})
 
     async def _list_issues(self, request: web.Request) -> web.Response:
         refusal = find_wrong(
@@ -110,8 +112,12 @@ class GitlabPeer(GithubPeer):
         self.actions += re.findall(r"^[ \t]*(/\w+)", body, re.MULTILINE)
         return json_error(400, "400 Bad request") if self.banned and self.banned in body else None
 
-    def _user(self, login: str) -> dict[str, Any] | None:
-        return {"username": login, "id": 1} if login else None
+    def _user(self, person: str) -> dict[str, Any] | None:
+        return {"username": self.get_login(person), "id": self.get_number(person)} if person else None
+
+    async def _find_users(self, request: web.Request) -> web.Response:
+        user = self.find_user(request.query["username"])
+        return web.json_response([user] if user else [])
 
     def issue_json(self, project: str, issue: Issue) -> dict[str, Any]:
         notes = [note for note in self.repositories[project].notes.values() if note.number == issue.number]
