@@ -9,20 +9,25 @@ of sources come from a sample of their passages (`knowledge.retrieval.agent_inde
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from core.answering.context import MAX_QUERY_CHARS, UNKNOWN_SUBJECT, AnswerDependencies
 from core.answering.rewriting.query_reply import QUERY_SCHEMA, is_refusal
+from core.errors import KimasError
 from core.evidence.ranking import NON_CODE_KINDS
 from core.evidence.rendering import escape_delimiters
-from core.language.glossary import prepare_glossary, translate_terms
+from core.language.glossary import list_meanings, prepare_glossary, translate_terms
 from core.language.keywords import content_words
 from core.language.languages import detect_language, extract_names, identify_language, is_in_language, language_name
+from core.language.tokens import lexical_tokens
 from core.llm.decision_schema import ParsedReply
 from core.llm.structured_output import DecisionRequest, decide
 from core.observability.logs import get_logger
+from core.ports import WordMatch
 from core.runtime.budget import Budget
 from core.types import Passage, Turn
 
@@ -31,6 +36,8 @@ _log = get_logger(__name__)
 STAGE = "translate"
 # The share of a Chinese question that has to be known for its translation to stand for it.
 MIN_COVERAGE = 0.6
+# So many passages decide what an ambiguous word means.
+READ_PASSAGES = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +113,62 @@ async def translate_by_dictionary(
     if target != "en" or any(is_chinese_prose(passage) for passage in passages):
         return Translation()
     await prepare_glossary(query)
-    terms = translate_terms(query)
+    text = await _read_terms(query, deps, budget)
     # What is unknown may be the subject: then the rest is searched, and not taken for what was asked.
-    if terms.coverage >= MIN_COVERAGE:
-        budget.translations[query] = terms.text
-    return Translation(terms.text, foreign_agents)
+    if text and translate_terms(query).coverage >= MIN_COVERAGE:
+        budget.translations[query] = text
+    return Translation(text, foreign_agents)
+
+
+async def _read_terms(query: str, deps: AnswerDependencies, budget: Budget) -> str:
+    """Return the terms of a Chinese query in English, each in the meaning in which the documents have it.
+
+    All meanings are searched by words; where that fails, the first two meanings of each term are taken.
+    """
+    meanings_by_term = list_meanings(query)
+    try:
+        async with asyncio.timeout(budget.share("search")):
+            match = await deps.library.match_words(" ".join(chain.from_iterable(meanings_by_term)), READ_PASSAGES)
+    except (KimasError, TimeoutError) as error:
+        _log.warning("terms.not_read", error=str(error))
+        return translate_terms(query).text
+    return await asyncio.to_thread(_choose_meanings, meanings_by_term, match)
+
+
+def _choose_meanings(meanings_by_term: Sequence[Sequence[str]], match: WordMatch) -> str:
+    """Return one meaning of each term: the one that the passages have which have most of the terms, in any meaning.
+
+    So 代理 is a proxy and no surrogate beside "port".
+    """
+    texts = [frozenset(lexical_tokens(f"{passage.title}\n{passage.text}").split()) for passage in match.passages]
+    shares = {
+        meaning: [_get_share(meaning, text, match) for text in texts]
+        for meaning in chain.from_iterable(meanings_by_term)
+    }
+    weights = {meaning: _get_weight(meaning, match) for meaning in shares}
+    totals = [
+        sum(max(weights[meaning] * shares[meaning][place] for meaning in meanings) for meanings in meanings_by_term)
+        for place in range(len(texts))
+    ]
+    support = {
+        meaning: sum(share * total**2 for share, total in zip(own_shares, totals, strict=True))
+        for meaning, own_shares in shares.items()
+    }
+    chosen = [max(meanings, key=lambda meaning: support[meaning]) for meanings in meanings_by_term]
+    return " ".join(dict.fromkeys(chosen))
+
+
+def _get_share(meaning: str, text: Collection[str], match: WordMatch) -> float:
+    """Return which share of the words of a meaning a text has, by their weights."""
+    tokens = set(lexical_tokens(meaning).split())
+    total = sum(match.weights.get(token, match.unknown_weight) for token in tokens)
+    return sum(match.weights.get(token, 0.0) for token in tokens if token in text) / total if total else 0.0
+
+
+def _get_weight(meaning: str, match: WordMatch) -> float:
+    """Return the weight of the rarest word of a meaning that any passage has."""
+    weights = (match.weights.get(token, 0.0) for token in lexical_tokens(meaning).split())
+    return max((weight for weight in weights if weight < match.unknown_weight), default=0.0)
 
 
 async def to_comparable_query(query: str, passages: Sequence[Passage], budget: Budget) -> str:
