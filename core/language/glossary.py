@@ -29,8 +29,9 @@ _BRACKETS = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
 _GRAMMAR_CHARACTERS = frozenset(
     "的了吗呢吧啊是在和与及或把被对从到请问有没能可会不要想我你您他她哪几谁这那以为因就都还再让给用么些个好太呀嘛啦哦也只很又一上里人来去说"
 )
-# Terms with more meanings than these are among the most general ones.
+# More meanings than these, and more terms of one text, are not weighed against each other.
 MAX_MEANINGS = 8
+MAX_TERMS = 48
 _HAN_RUN = re.compile(f"[{HAN}]+")
 _KANA_OR_HANGUL = re.compile(f"[{KANA}{HANGUL}]")
 # Chinese texts have hardly a character of these, Japanese and Korean ones consist of them.
@@ -81,7 +82,7 @@ def translate_terms(text: str, meanings: int = 2) -> TermTranslation:
 
 
 def list_meanings(text: str) -> list[tuple[str, ...]]:
-    """Return the meanings of each term of a text, at most `MAX_MEANINGS`; a Latin word means itself.
+    """Return up to `MAX_MEANINGS` meanings of each of the first `MAX_TERMS` terms of a text; a Latin word means itself.
 
     >>> list_meanings("scrapy 里的代理")
     [('scrapy',), ('surrogate', 'proxy')]
@@ -92,7 +93,7 @@ def list_meanings(text: str) -> list[tuple[str, ...]]:
             terms.update((term, _read_meanings(term)) for term in _cut_into_terms(run))
         else:
             terms[run] = (run,)
-    return [meanings[:MAX_MEANINGS] for meanings in terms.values() if meanings]
+    return [meanings[:MAX_MEANINGS] for meanings in terms.values() if meanings][:MAX_TERMS]
 
 
 def replace_chinese(text: str) -> str:

@@ -141,34 +141,28 @@ def _choose_meanings(meanings_by_term: Sequence[Sequence[str]], match: WordMatch
     So 代理 is a proxy and no surrogate beside "port".
     """
     texts = [frozenset(lexical_tokens(f"{passage.title}\n{passage.text}").split()) for passage in match.passages]
-    shares = {
-        meaning: [_get_share(meaning, text, match) for text in texts]
-        for meaning in chain.from_iterable(meanings_by_term)
+    weighed_shares = {
+        meaning: _weigh_meaning(meaning, texts, match) for meaning in set(chain.from_iterable(meanings_by_term))
     }
-    weights = {meaning: _get_weight(meaning, match) for meaning in shares}
-    totals = [
-        sum(max(weights[meaning] * shares[meaning][place] for meaning in meanings) for meanings in meanings_by_term)
-        for place in range(len(texts))
-    ]
+    totals = [0.0] * len(texts)
+    for meanings in meanings_by_term:
+        for place in range(len(texts)):
+            totals[place] += max(weight * shares[place] for weight, shares in map(weighed_shares.__getitem__, meanings))
     support = {
-        meaning: sum(share * total**2 for share, total in zip(own_shares, totals, strict=True))
-        for meaning, own_shares in shares.items()
+        meaning: sum(share * total**2 for share, total in zip(shares, totals, strict=True))
+        for meaning, (_, shares) in weighed_shares.items()
     }
-    chosen = [max(meanings, key=lambda meaning: support[meaning]) for meanings in meanings_by_term]
-    return " ".join(dict.fromkeys(chosen))
+    # Of equals the first stays: the dictionary begins with the usual one.
+    return " ".join(dict.fromkeys(max(meanings, key=support.__getitem__) for meanings in meanings_by_term))
 
 
-def _get_share(meaning: str, text: Collection[str], match: WordMatch) -> float:
-    """Return which share of the words of a meaning a text has, by their weights."""
+def _weigh_meaning(meaning: str, texts: Sequence[Collection[str]], match: WordMatch) -> tuple[float, list[float]]:
+    """Return the weight of the rarest known word of a meaning, and the share of its words that each text has."""
     tokens = set(lexical_tokens(meaning).split())
-    total = sum(match.weights.get(token, match.unknown_weight) for token in tokens)
-    return sum(match.weights.get(token, 0.0) for token in tokens if token in text) / total if total else 0.0
-
-
-def _get_weight(meaning: str, match: WordMatch) -> float:
-    """Return the weight of the rarest word of a meaning that any passage has."""
-    weights = (match.weights.get(token, 0.0) for token in lexical_tokens(meaning).split())
-    return max((weight for weight in weights if weight < match.unknown_weight), default=0.0)
+    weights = {token: match.weights.get(token, match.unknown_weight) for token in tokens}
+    total = sum(weights.values()) or 1.0
+    shares = [sum(weight for token, weight in weights.items() if token in text) / total for text in texts]
+    return max((weight for weight in weights.values() if weight < match.unknown_weight), default=0.0), shares
 
 
 async def to_comparable_query(query: str, passages: Sequence[Passage], budget: Budget) -> str:

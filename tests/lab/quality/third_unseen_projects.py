@@ -1,4 +1,4 @@
-"""Three more projects, fetched after the third freeze: Syncthing, Miniflux, and RustDesk, whose guide has both languages.
+"""Three more projects, fetched after the third freeze: Syncthing, Miniflux, and RustDesk, whose guide is bilingual.
 
 The questions were written from the documents before a bot had read any of the projects, but by the author of the code
 that was frozen; `_unseen.py` says what else a line has. In RustDesk each page counts in both languages, and questions
