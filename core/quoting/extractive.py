@@ -29,8 +29,8 @@ MAX_CUTS = 32
 MAX_QUOTES = 2
 MAX_PAGES = 3
 MAX_LINE_CHARS = 160
-# A page is named when its best cut fits so much less than one that may be quoted.
-PAGE_MARGIN = 0.15
+# A page is named from this score of its best passage on: of questions about something else one in ten has such a page.
+MIN_PAGE_SCORE = 0.22
 # What words alone say is worth less than words and a vector that agree.
 WORDS_FACTOR = 0.8
 # Most questions ask how something is done.
@@ -80,11 +80,9 @@ async def extract(
     rankings = [await rank_cuts(query, passages, library, timeout_s) for query in queries]
     ranking = max(rankings, key=lambda cuts: max((cut.fit for cut in cuts), default=0.0), default=[])
     best_fit = max((cut.fit for cut in ranking), default=0.0)
-    if best_fit < min_fit:
-        return Extract(pages=_find_pages(ranking, passages, min_fit - PAGE_MARGIN))
-    quotes = _select(ranking, min_fit)
+    quotes = _select(ranking, min_fit) if best_fit >= min_fit else []
     quoted_pages = {_get_page(passages[quote.position]) for quote in quotes}
-    pages = _find_pages(ranking, passages, min_fit - PAGE_MARGIN, quoted_pages)
+    pages = _find_pages(ranking, passages, quoted_pages)
     return Extract("\n\n".join(_render(quote, passages[quote.position]) for quote in quotes), pages)
 
 
@@ -140,20 +138,22 @@ def _get_page(passage: Passage) -> tuple[str, str]:
 
 
 def _find_pages(
-    ranking: Sequence[RankedCut],
-    passages: Sequence[Passage],
-    min_fit: float,
-    quoted_pages: Collection[tuple[str, str]] = (),
+    ranking: Sequence[RankedCut], passages: Sequence[Passage], quoted_pages: Collection[tuple[str, str]]
 ) -> tuple[NearPage, ...]:
-    """Return the pages that are near enough to be named, each with the beginning of its best cut."""
-    pages: dict[tuple[str, str], NearPage] = {}
-    for ranked in ranking:
-        passage = passages[ranked.cut.position]
-        if ranked.fit >= min_fit and _get_page(passage) not in quoted_pages:
-            prose = (statement.quotation for statement in ranked.cut.statements if statement.kind != "code")
-            line = _LINK.sub(r"\1", " ".join(strip_markers(next(prose, "")).split()))
-            pages.setdefault(_get_page(passage), NearPage(ranked.cut.position, shorten(line, MAX_LINE_CHARS)))
-    return tuple(pages.values())[:MAX_PAGES]
+    """Return the pages of the best passages that are not quoted, each with the beginning of its best cut."""
+    # The order of the passages knows more than the fit of a cut, which the words of a question decide.
+    positions = sorted(range(len(passages)), key=lambda position: -passages[position].score)
+    pages = {_get_page(passages[position]): NearPage(position, "") for position in reversed(positions)}
+    for ranked in reversed(ranking):
+        prose = (statement.quotation for statement in ranked.cut.statements if statement.kind != "code")
+        line = _LINK.sub(r"\1", " ".join(strip_markers(next(prose, "")).split()))
+        pages[_get_page(passages[ranked.cut.position])] = NearPage(ranked.cut.position, shorten(line, MAX_LINE_CHARS))
+    near = [
+        page
+        for position in positions
+        if passages[position].score >= MIN_PAGE_SCORE and (page := _get_page(passages[position])) not in quoted_pages
+    ]
+    return tuple(pages[page] for page in dict.fromkeys(near))[:MAX_PAGES]
 
 
 def _render(cut: Cut, passage: Passage) -> str:

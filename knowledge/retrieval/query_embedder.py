@@ -9,6 +9,7 @@ from collections import OrderedDict
 import numpy as np
 
 from core.errors import EmbeddingError
+from core.language.glossary import prepare_glossary
 from core.observability.logs import get_logger
 from knowledge.ports import Embedder, Vectors
 
@@ -33,6 +34,7 @@ class QueryEmbedder:
 
     async def embed(self, query: str) -> Vectors | None:
         """Return the query's vector, or None when only words can be used: the vector means little or is unavailable."""
+        await prepare_glossary(query)
         if not self._is_in_vocabulary(query):
             return None
         if time.monotonic() < self._retry_at:

@@ -9,20 +9,25 @@ of sources come from a sample of their passages (`knowledge.retrieval.agent_inde
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from core.answering.context import MAX_QUERY_CHARS, UNKNOWN_SUBJECT, AnswerDependencies
 from core.answering.rewriting.query_reply import QUERY_SCHEMA, is_refusal
+from core.errors import KimasError
 from core.evidence.ranking import NON_CODE_KINDS
 from core.evidence.rendering import escape_delimiters
-from core.language.glossary import prepare_glossary, translate_terms
+from core.language.glossary import list_meanings, prepare_glossary, translate_terms
 from core.language.keywords import content_words
 from core.language.languages import detect_language, extract_names, identify_language, is_in_language, language_name
+from core.language.tokens import lexical_tokens
 from core.llm.decision_schema import ParsedReply
 from core.llm.structured_output import DecisionRequest, decide
 from core.observability.logs import get_logger
+from core.ports import WordMatch
 from core.runtime.budget import Budget
 from core.types import Passage, Turn
 
@@ -31,6 +36,8 @@ _log = get_logger(__name__)
 STAGE = "translate"
 # The share of a Chinese question that has to be known for its translation to stand for it.
 MIN_COVERAGE = 0.6
+# So many passages decide what an ambiguous word means.
+READ_PASSAGES = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +113,56 @@ async def translate_by_dictionary(
     if target != "en" or any(is_chinese_prose(passage) for passage in passages):
         return Translation()
     await prepare_glossary(query)
-    terms = translate_terms(query)
+    text = await _read_terms(query, deps, budget)
     # What is unknown may be the subject: then the rest is searched, and not taken for what was asked.
-    if terms.coverage >= MIN_COVERAGE:
-        budget.translations[query] = terms.text
-    return Translation(terms.text, foreign_agents)
+    if text and translate_terms(query).coverage >= MIN_COVERAGE:
+        budget.translations[query] = text
+    return Translation(text, foreign_agents)
+
+
+async def _read_terms(query: str, deps: AnswerDependencies, budget: Budget) -> str:
+    """Return the terms of a Chinese query in English, each in the meaning in which the documents have it.
+
+    All meanings are searched by words; where that fails, the first two meanings of each term are taken.
+    """
+    meanings_by_term = list_meanings(query)
+    try:
+        async with asyncio.timeout(budget.share("search")):
+            match = await deps.library.match_words(" ".join(chain.from_iterable(meanings_by_term)), READ_PASSAGES)
+    except (KimasError, TimeoutError) as error:
+        _log.warning("terms.not_read", error=str(error))
+        return translate_terms(query).text
+    return await asyncio.to_thread(_choose_meanings, meanings_by_term, match)
+
+
+def _choose_meanings(meanings_by_term: Sequence[Sequence[str]], match: WordMatch) -> str:
+    """Return one meaning of each term: the one that the passages have which have most of the terms, in any meaning.
+
+    So 代理 is a proxy and no surrogate beside "port".
+    """
+    texts = [frozenset(lexical_tokens(f"{passage.title}\n{passage.text}").split()) for passage in match.passages]
+    weighed_shares = {
+        meaning: _weigh_meaning(meaning, texts, match) for meaning in set(chain.from_iterable(meanings_by_term))
+    }
+    totals = [0.0] * len(texts)
+    for meanings in meanings_by_term:
+        for place in range(len(texts)):
+            totals[place] += max(weight * shares[place] for weight, shares in map(weighed_shares.__getitem__, meanings))
+    support = {
+        meaning: sum(share * total**2 for share, total in zip(shares, totals, strict=True))
+        for meaning, (_, shares) in weighed_shares.items()
+    }
+    # Of equals the first stays: the dictionary begins with the usual one.
+    return " ".join(dict.fromkeys(max(meanings, key=support.__getitem__) for meanings in meanings_by_term))
+
+
+def _weigh_meaning(meaning: str, texts: Sequence[Collection[str]], match: WordMatch) -> tuple[float, list[float]]:
+    """Return the weight of the rarest known word of a meaning, and the share of its words that each text has."""
+    tokens = set(lexical_tokens(meaning).split())
+    weights = {token: match.weights.get(token, match.unknown_weight) for token in tokens}
+    total = sum(weights.values()) or 1.0
+    shares = [sum(weight for token, weight in weights.items() if token in text) / total for text in texts]
+    return max((weight for weight in weights.values() if weight < match.unknown_weight), default=0.0), shares
 
 
 async def to_comparable_query(query: str, passages: Sequence[Passage], budget: Budget) -> str:

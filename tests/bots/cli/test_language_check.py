@@ -16,7 +16,7 @@ from tests.support.deployment import Deployment
 from tests.support.journal import MESSAGE
 
 ENGLISH = "The rocket is installed with pip. It is then started by the command of the same name."
-CHINESE = "火箭用 pip 安装，然后用同名的命令启动。它需要一个配置文件。"
+RUSSIAN = "Ракета устанавливается через pip, а затем запускается командой с тем же именем. Ей нужен файл настроек."
 REMOTE = {"provider": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "m", "dimension": 3}
 
 
@@ -37,12 +37,12 @@ def texts(deployment: Deployment) -> list[str]:
 
 
 def test_documents_in_an_unknown_language_are_named_with_the_way_out(deployment: Deployment) -> None:
-    write(deployment, rocket=ENGLISH, raketa=CHINESE)
+    write(deployment, rocket=ENGLISH, raketa=RUSSIAN)
     for _ in range(2):
         output = " ".join(deployment.call("ingest").stdout.split())
-        assert "docs: documents are in Chinese; the embedding model knows only English" in output
+        assert "docs: documents are in Russian; the embedding model knows only English" in output
         assert "provider multilingual" in output
-    assert any("docs: documents are in Chinese" in text for text in texts(deployment))
+    assert any("docs: documents are in Russian" in text for text in texts(deployment))
     write(deployment, raketa=ENGLISH, rocket=f"{ENGLISH} Again.")
     assert "documents are in" not in deployment.call("ingest").stdout
     assert texts(deployment) == []
@@ -61,14 +61,16 @@ async def test_questions_in_an_unknown_language_are_named_without_a_model(tmp_pa
     await journal.record_message(MESSAGE)
     await journal.mark_answered(MESSAGE, Reply("So."))
     assert await check_languages(settings) == []
-    for number, text in enumerate(("怎么安装？", "火箭怎么启动？"), 2):
+    for number, text in enumerate(
+        ("Как установить ракету на сервер?", "Почему ракета не запускается после установки?"), 2
+    ):
         message = replace(MESSAGE, id=str(number), text=text)
         await journal.record_message(message)
         await journal.mark_answered(message, Reply("So."))
     await journal.close()
     [finding] = await check_languages(settings)
     assert (finding.level, finding.subject) == ("warning", "knowledge.embedding")
-    assert "questions are in Chinese" in finding.text
+    assert "questions are in Russian" in finding.text
     assert "language model, which translates them" in finding.text
     with_model = {"main": {"base_url": "http://127.0.0.1:9/v1", "model": "m"}}
     assert await check_languages(Settings.model_validate({"data_dir": tmp_path, "models": with_model})) == []

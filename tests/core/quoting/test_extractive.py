@@ -11,7 +11,7 @@ import pytest
 
 from core.citations.markers import get_readable_title, resolve_markers
 from core.quoting.cuts import MAX_CODE_LINES, SECTION_CHARS, cut_passage
-from core.quoting.extractive import MAX_LINE_CHARS, Extract, NearPage, extract
+from core.quoting.extractive import MAX_LINE_CHARS, MIN_PAGE_SCORE, Extract, NearPage, extract
 from core.quoting.subject import Subject, tokenize
 from core.types import Passage
 from tests.support.fixtures import INSTALL, InMemoryLibrary, passage
@@ -309,13 +309,20 @@ async def test_a_page_that_comes_close_is_named_once_with_a_line() -> None:
     second = replace(passage("b", "Tokens are small."), path="keys.md")
     third = passage("c", "The signature of tokens can be read by all.")
     found = await find("Who signs tokens for mirrors?", first, second, third)
-    assert found == Extract()
-    found = await extract(["Who signs tokens for mirrors?"], (first, second, third), InMemoryLibrary(), 0.45)
     assert found.text == ""
     assert [(page.position, page.line) for page in found.pages] == [
         (0, "Tarn keeps the tokens of all people."),
         (2, "The signature of tokens can be read by all."),
     ]
+    far = [replace(each, score=MIN_PAGE_SCORE - 0.01) for each in (first, second, third)]
+    assert await find("Who signs tokens for mirrors?", *far) == Extract()
+
+
+async def test_pages_stand_in_the_order_of_the_passages_not_of_their_words() -> None:
+    better = replace(passage("a", "Keys are turned over monthly."), score=0.6)
+    wordier = replace(passage("b", "Rotation of mirrors."), score=0.4)
+    found = await extract(["rotation of mirrors?"], (wordier, better), InMemoryLibrary(), 1.1)
+    assert [page.position for page in found.pages] == [1, 0]
 
 
 async def test_no_more_pages_are_named_than_can_be_read() -> None:

@@ -146,9 +146,25 @@ async def test_reads_256_tokens_and_no_more(local: LocalEmbedder) -> None:
 
 async def test_known_share_tells_english_from_chinese(local: LocalEmbedder) -> None:
     assert local.vocabulary_coverage("How do agents exchange messages?") == 1
-    assert local.vocabulary_coverage("智能体之间如何交换消息") == 0
-    # Half of these tokens are in the vocabulary: digits, a point, and common characters.
-    assert local.vocabulary_coverage("请问如何新增一个环境，我用的是1.9版本") < 0.5
+    assert local.vocabulary_coverage("智能体之间如何交换消息") == 1, "by a dictionary"
+    assert local.vocabulary_coverage("エージェントはどう設定しますか") < 0.5
+    assert local.vocabulary_coverage("怎么弄") == 0
+
+
+async def test_a_chinese_question_is_nearest_to_its_subject_in_both_languages(local: LocalEmbedder) -> None:
+    texts = [
+        "怎么备份数据库？",
+        "Copy the database to another disk as a backup.",
+        "数据库每天备份一次。",
+        "The cat sleeps.",
+        "猫在睡觉。",
+    ]
+    vectors = await local.embed(texts)
+    similarities = vectors[1:] @ vectors[0]
+    assert similarities[:2].min() > similarities[2:].max() + 0.2
+
+
+async def test_known_share_of_other_texts(local: LocalEmbedder) -> None:
     assert local.vocabulary_coverage("windows下build.sh怎么跑？") >= 0.5
     assert local.vocabulary_coverage("") == 0
 

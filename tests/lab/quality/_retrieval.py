@@ -17,7 +17,10 @@ from knowledge.ports import Embedder, Store, TextKind, Vectors
 
 
 class RememberingEmbedder:
-    """The built-in embedder with a file of the vectors it has made: cutting documents anew embeds what changed."""
+    """The built-in embedder with a file of the vectors it has made: cutting documents anew embeds what changed.
+
+    The number in the file's name grows where the vectors of a text change.
+    """
 
     def __init__(self, embedder: Embedder, file: Path) -> None:
         self._embedder = embedder
@@ -32,7 +35,7 @@ class RememberingEmbedder:
     @classmethod
     async def open(cls, folder: Path, settings: EmbeddingSettings | None = None) -> RememberingEmbedder:
         settings = settings or EmbeddingSettings()
-        return cls(await open_embedder(settings, folder / "models"), folder / f"{settings.provider}.npz")
+        return cls(await open_embedder(settings, folder / "models"), folder / f"{settings.provider}-2.npz")
 
     async def embed(self, texts: Sequence[str], kind: TextKind = "passage") -> Vectors:
         keys = [hashlib.sha256(text.encode()).hexdigest()[:24] for text in texts]
