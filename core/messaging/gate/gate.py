@@ -32,7 +32,7 @@ from core.messaging.policy.permissions import ChatPolicy, Permissions, disabled_
 from core.observability.logs import get_logger
 from core.ports import Library
 from core.settings import GateSettings
-from core.settings.messaging import UNPROMPTED_MODES
+from core.settings.gate import UNPROMPTED_MODES
 from core.storage.chat_history import ChatHistory, EarlierAnswer, HistoryMessage, get_thread
 from core.storage.overrides import LiveSettings, get_chat_name
 from core.types import NOTICE_PURPOSES, Message, Skip, SkipReason, skip
@@ -190,11 +190,12 @@ class Gate:
     async def _judge_addressed(self, message: Message) -> GateDecision | None:
         """Judge messages to the bot, follow-ups, and attachments without text; None for all others."""
         if is_attachment_only(message):
+            settings = self._live.settings.with_models_of(get_chat_name(message))
             attachment_skip, canned_reply = await decide_attachment_only(
                 message,
                 self._history,
                 self._permissions.get_language(message),
-                has_vision=self._live.settings.models.get_vision_model() is not None,
+                has_vision=settings.models.get_vision_model() is not None,
             )
             if attachment_skip:
                 return _skip(attachment_skip)
