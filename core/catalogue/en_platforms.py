@@ -54,6 +54,7 @@ class PlatformTexts:
     form_persona_note = "persona in this chat: {persona}"
     form_language_note = "answers in this chat are written in: {language}"
     form_chat_sources_note = "searched in this chat: {sources}"
+    form_asker_note = "answers in this chat are for the asker alone"
     form_models_note = "language models of this chat: {set} ({model})"
     form_no_model = "no model: answers are quotes"
     form_line = "- {label}: {value}. {command}"

@@ -48,6 +48,7 @@ class ChinesePlatformTexts:
     form_persona_note = "本聊天的角色设定：{persona}"
     form_language_note = "本聊天的回答语言：{language}"
     form_chat_sources_note = "本聊天只检索：{sources}"
+    form_asker_note = "本聊天的回答只给提问者看"
     form_models_note = "本聊天使用的语言模型：{set}（{model}）"
     form_no_model = "没有模型：回答是原文引用"
     form_line = "- {label}：{value}。{command}"

@@ -35,7 +35,13 @@ from core.settings.base import (
     Strategy as Strategy,
 )
 from core.settings.chats import Chat as Chat
-from core.settings.gate import ChatSettings as ChatSettings, GateMode as GateMode, GateSettings as GateSettings
+from core.settings.gate import (
+    ASKER_PLATFORMS,
+    UNPROMPTED_MODES,
+    ChatSettings as ChatSettings,
+    GateMode as GateMode,
+    GateSettings as GateSettings,
+)
 from core.settings.knowledge import (
     ChunkingSettings as ChunkingSettings,
     EmbeddingSettings as EmbeddingSettings,
@@ -178,12 +184,29 @@ class Settings(PlatformsSection):
             for source in chat_settings.sources:
                 _require_known(f"chats.{chat}.sources", "source", source, self.sources)
             self._check_whole_agents(chat, chat_settings.sources)
+            self._check_answers(chat, chat_settings)
             if chat_settings.models is not None:
                 _require_known(f"chats.{chat}.models", "set of models.sets", chat_settings.models, self.models.sets)
         for source in self.evidence.weights:
             _require_known("evidence.weights", "source", source, self.sources)
         check_audiences(self)
         return self
+
+    def _check_answers(self, chat: str, chat_settings: ChatSettings) -> None:
+        """Raise `ValueError` where answers are for the asker alone, and cannot be."""
+        if chat_settings.answers == "everyone":
+            return
+        path = f"chats.{chat}.answers"
+        if chat.partition(":")[0] not in ASKER_PLATFORMS:
+            raise ValueError(
+                f"{path}: only Slack and Discord can show an answer to the asker alone: remove it, and let people ask "
+                "in a private chat with the bot"
+            )
+        if self.get_mode(chat, private=False) in UNPROMPTED_MODES:
+            raise ValueError(
+                f"{path}: asker does not go with the mode {self.get_mode(chat, private=False)}, in which the bot "
+                f"answers what nobody asked it: set chats.{chat}.mode to mention"
+            )
 
     def _check_whole_agents(self, chat: str, sources: Collection[str]) -> None:
         """Raise `ValueError` for a source whose agents all search something else, too: it would not be searched."""

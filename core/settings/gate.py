@@ -11,6 +11,8 @@ from core.settings.base import Name, Section
 from core.settings.chats import Chat
 
 GateMode = Literal["off", "mention", "auto", "draft"]
+# Where an answer in a group can be shown to one person alone.
+ASKER_PLATFORMS = ("slack", "discord")
 # Those in which the bot also answers what nobody asked it.
 UNPROMPTED_MODES: tuple[GateMode, ...] = ("auto", "draft")
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -85,6 +87,11 @@ class ChatSettings(Section):
         (),
         description="only these are searched there, of those that the chat may see anyway (`audience`); none: all of "
         "these",
+    )
+    answers: Literal["everyone", "asker"] = Field(
+        "everyone",
+        description="on Slack and Discord, who sees answers there: `everyone`, or the `asker` alone "
+        "(docs/groups.md#answers-that-only-the-asker-sees)",
     )
     models: Name | None = Field(
         None,
