@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from bots.daemon.adapters import make_adapters
+from bots.daemon.bootstrap import make_dispatcher, make_inbox, make_live_settings
 from bots.slack.adapter import SlackAdapter
 from core.catalogue import ENGLISH
 from core.messaging.feedback.rating_buttons import make_rating_buttons
@@ -184,6 +186,31 @@ async def test_people_are_called_only_by_the_asker_and_a_second_answer_is_not_of
         await bot.until(lambda: bool(bot.peer.messages("C1")))
         (call,) = bot.peer.messages("C1")
         assert f"<@{BEN}>" in call.text
+
+
+async def test_the_daemon_asks_the_settings_in_force(tmp_path: Path) -> None:
+    """The setting needs no restart, and `/settings` shows it."""
+    journal = await Journal.open(tmp_path / "journal.db")
+    async with SlackPeer() as peer:
+        sections = {"slack": slack_helpers.settings(peer, tmp_path), "administration": {"owners": [f"slack:{ANN}"]}}
+        live = make_live_settings(settings(**sections), journal.database)
+        (adapter,) = make_adapters(live, journal)
+        await adapter.open()
+        processor = make_inbox(journal, Script(), make_dispatcher(live, journal))
+        listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
+        reloaded = await live.reload(settings(**sections, chats={"slack:C1": {"answers": "asker"}}))
+        assert reloaded.live == ["chats"]
+        peer.say("C1", f"<@{peer.bot}> {SECRET}")
+        await peer.wait_until(lambda: bool(peer.hidden), 30)
+        assert peer.messages("C1") == []
+        peer.command("settings", user=ANN)
+        await peer.wait_until(lambda: bool(peer.views.all), 30)
+        assert "answers in this chat are for the asker alone" in str(peer.views.all[-1])
+        listen_task.cancel()
+        await asyncio.gather(listen_task, return_exceptions=True)
+        await processor.drain(30)
+        await adapter.close()
+    await journal.close()
 
 
 @pytest.mark.parametrize(
