@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from bots.cli.chat_check import check_chat_models
 from bots.cli.console import Finding, print_findings
 from bots.cli.endpoints import check_base_url, check_rerank_url
 from bots.cli.exposure import find_exposed
@@ -126,7 +127,7 @@ async def check(
     findings.append(await asyncio.to_thread(_check_embedding, settings))
     findings += _check_reranker(settings)
     findings += await check_languages(settings) if journal_finding.level != "error" else ()
-    findings += [*_check_models(settings), *_check_limits(settings)]
+    findings += [*_check_models(settings), *check_chat_models(settings), *_check_limits(settings)]
     findings += await asyncio.to_thread(_check_secrets, settings)
     findings += [*_check_administration(settings), *_check_feeds(settings)]
     findings += [Finding("error", path, problem) for path, problem in find_unknown_networks(settings)]
@@ -327,13 +328,14 @@ def _check_embedding(settings: Settings) -> Finding:
 def _check_models(settings: Settings) -> list[Finding]:
     main = settings.models.main
     light = settings.models.light
-    if main is None and light is None:
-        return [Finding("ok", "models", "none is configured: answers are extractive, quoted from the passages")]
     models = sorted(settings.models.iter_endpoints(), key=lambda item: ".fallbacks." in item[0])
     findings = [
         check_base_url(path, model.model, model.base_url, has_key=model.api_key is not None) for path, model in models
     ]
-    if main is None:
+    if main is None and light is None:
+        text = "none is configured: answers are extractive, quoted from the passages"
+        findings.insert(0, Finding("ok", "models", text))
+    elif main is None:
         findings.append(Finding("warning", "models.main", "is not configured: the light model writes the answers"))
     return findings
 

@@ -40,7 +40,10 @@ READING_S = BudgetSettings().deadline_s / 3
 
 
 class ModelTrial:
-    """Tries the endpoint at a path of the configuration, such as `models.main`; each call is added to `budgets`."""
+    """Tries the endpoint at a path of the configuration, such as `models.main`; each call is added to `budgets`.
+
+    For an endpoint of a set, `settings` have the models of that set alone.
+    """
 
     def __init__(self, path: str, endpoint: FallbackSettings, settings: Settings, budgets: list[Budget]) -> None:
         self._path = path
@@ -52,7 +55,8 @@ class ModelTrial:
 
     async def run(self) -> list[Finding]:
         """Return what the model is good for. Raises `ModelError` where it does not answer, with the way out."""
-        role = self._path.split(".")[1]
+        names = self._path.split(".")
+        role = names[3] if names[1] == "sets" else names[1]
         models = self._settings.models
         model = RoleChatModel.open_endpoint(self._endpoint)
         facts: list[str] = []

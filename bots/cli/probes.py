@@ -37,7 +37,7 @@ from core.settings import (
     Settings,
     WebsiteSource,
 )
-from core.settings.messaging import UNPROMPTED_MODES
+from core.settings.gate import UNPROMPTED_MODES
 from core.types import Passage, PlatformName
 from knowledge.embedding import name_model
 from knowledge.embedding.families import find_instructions
@@ -180,7 +180,7 @@ def make_probes(settings: Settings, budgets: list[Budget] | None = None) -> list
     # An answer and a decision.
     timeout_s = 2 * settings.budget.deadline_s + PROBE_TIMEOUT_S
     probes = [
-        Probe(path, ModelTrial(path, model, settings, budgets).run, timeout_s)
+        Probe(path, ModelTrial(path, model, _with_models_at(path, settings), budgets).run, timeout_s)
         for path, model in settings.models.iter_endpoints()
     ]
     if settings.outgoing.moderation.base_url:
@@ -199,6 +199,12 @@ def make_probes(settings: Settings, budgets: list[Budget] | None = None) -> list
             run = partial(diagnose, platform, section, get_scope(settings, name, platform))
             probes.append(Probe(get_section_path(name, platform), run))
     return probes
+
+
+def _with_models_at(path: str, settings: Settings) -> Settings:
+    """Return the settings of the chats that use the endpoint at a path of the configuration."""
+    names = path.split(".")
+    return settings.with_set(names[2]) if names[1] == "sets" else settings
 
 
 async def _probe_embedding(settings: EmbeddingSettings) -> str:

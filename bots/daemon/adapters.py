@@ -160,10 +160,11 @@ def _make_adapter(
             positions,
             bot_message_chats=get_commented_chats("discord"),
             get_sources=make_source_lookup(live),
+            is_for_asker=partial(_is_for_asker, live, "discord"),
             read_only=read_only,
         )
     if isinstance(section, SlackSettings):
-        return _make_slack_adapter(settings, section, journal, read_only=read_only)
+        return _make_slack_adapter(live, section, journal, read_only=read_only)
     if isinstance(section, MastodonSettings | BlueskySettings):
         return _make_social_adapter(settings, section, journal, name, read_only=read_only)
     if isinstance(section, GithubSettings | GitlabSettings):
@@ -203,6 +204,10 @@ def make_source_lookup(live: LiveSettings) -> Callable[[Message], Sequence[str]]
     return get_sources
 
 
+def _is_for_asker(live: LiveSettings, platform: str, chat: str) -> bool:
+    return live.settings.get_chat(f"{platform}:{chat}").answers == "asker"
+
+
 def _load_class(path: str) -> Callable[..., Adapter]:
     """Return the adapter class at `module:class`: only configured platforms load their library."""
     module, _, name = path.partition(":")
@@ -210,7 +215,8 @@ def _load_class(path: str) -> Callable[..., Adapter]:
     return adapter_class
 
 
-def _make_slack_adapter(settings: Settings, section: SlackSettings, journal: Journal, *, read_only: bool) -> Adapter:
+def _make_slack_adapter(live: LiveSettings, section: SlackSettings, journal: Journal, *, read_only: bool) -> Adapter:
+    settings = live.settings
     is_multi_bot = len(settings.get_bots("slack")) > 1
 
     async def has_answered_in(key: ConversationKey) -> bool:
@@ -219,7 +225,11 @@ def _make_slack_adapter(settings: Settings, section: SlackSettings, journal: Jou
         return bool(await journal.get_history(key, 1))
 
     adapter: Adapter = _load_class("..slack.adapter:SlackAdapter")(
-        section, has_answered_in, bot_message_chats=settings.auto_comment.get_chats("slack"), read_only=read_only
+        section,
+        has_answered_in,
+        bot_message_chats=settings.auto_comment.get_chats("slack"),
+        is_for_asker=partial(_is_for_asker, live, "slack"),
+        read_only=read_only,
     )
     return adapter
 

@@ -14,6 +14,7 @@ from bots.common.open_storage import has_database, open_database, open_refresh_r
 from bots.common.store_owner import open_store_owner
 from bots.daemon.store_outage import enter_when_reachable
 from core.answering.cache import CachedAnswers, GetVersions, fingerprint
+from core.answering.chat_models import ChatModels
 from core.answering.context import AnswerDependencies
 from core.answering.head_start_policy import HeadStartPolicy
 from core.answering.image_quota import ImageQuota
@@ -23,9 +24,9 @@ from core.answering.rewriting.rewrites import REWRITES
 from core.answering.service import AnswerService
 from core.answering.withholding import OutgoingFilter
 from core.errors import StoreError, UsageError
+from core.llm.model_sets import ModelSets
 from core.llm.moderation import Moderator
 from core.llm.prompts import Prompts
-from core.llm.role_models import RoleChatModel
 from core.observability.logs import get_logger, make_redactor
 from core.ports import ChatModel, Library, Reranker, Sink
 from core.runtime.data_dir import make_data_dir
@@ -96,7 +97,7 @@ class App:
     library: KnowledgeLibrary
     store: Store
     embedder: Embedder
-    models: RoleChatModel | None
+    models: ModelSets
     answer_service: AnswerService
     parser: Parser
     shared_library: Library
@@ -158,8 +159,7 @@ class App:
 
     async def warm_up(self) -> None:
         """Load what the first question would otherwise wait for: the clients of the models, the passages in memory."""
-        if self.models:
-            await self.models.warm_up()
+        await self.models.warm_up()
         await self.embedder.warm_up()
         try:
             await self.store.search("ready", None, list(self.settings.sources), 1)
@@ -258,24 +258,26 @@ async def open_app(
                 # Without the journal, only the terminal asks: it sees everything.
                 audiences = Audiences.from_settings(settings)
                 await purge_passages_for_others(store, settings, audiences, RefreshStateRepository(database))
-        models = RoleChatModel.open(settings.models, metrics_recorder) if model is None else None
-        if models:
-            stack.push_async_callback(models.close)
+        models = ModelSets.open(settings.models, metrics_recorder) if model is None else ModelSets()
+        stack.push_async_callback(models.close)
         library = KnowledgeLibrary(settings, store, embedder, metrics_recorder=metrics_recorder)
         stack.push_async_callback(library.close)
         await library.load()
-        model = model or models
+        model = model or models.general
         if with_answers and not database:
-            database = await _open_database_if_needed(settings, model, stack)
+            has_model = bool(model or any(models.by_name.values()))
+            database = await _open_database_if_needed(settings, stack, has_model=has_model)
         live = live or (make_live_settings(settings, database) if database else None)
         answer_library = OverriddenLibrary(library, live.overrides, settings) if live else library
         deps = await _make_deps(settings, answer_library, reranker, model, stack)
+        chat_models = _make_chat_models(settings, models, live)
         pool = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))
         parser = parser or pool
         deps = replace(
             deps,
             head_starts=HeadStartPolicy(settings.context, metrics_recorder),
             file_reader=AttachedFileReader(parser),
+            chat_models=chat_models,
         )
         outgoing = OutgoingFilter.open(settings.outgoing)
         stack.push_async_callback(outgoing.close)
@@ -292,7 +294,7 @@ def _make_answer_service(
     deps: AnswerDependencies, store: Store, database: Database | None, live: LiveSettings | None
 ) -> AnswerService:
     settings = deps.settings
-    if not (database and live and (deps.model or settings.cache.enabled)):
+    if not (database and live and (deps.has_model or settings.cache.enabled)):
         return AnswerService(deps)
     return make_answer_service(deps, _make_get_versions(settings, store), database, live)
 
@@ -334,6 +336,15 @@ async def _make_deps(
     return AnswerDependencies(settings, library, reranker, model, await _read_prompts(settings), REWRITES)
 
 
+def _make_chat_models(settings: Settings, models: ModelSets, live: LiveSettings | None) -> ChatModels:
+    local_search = settings.knowledge.search.model_copy(update={"rerank": "embedding"})
+
+    def get_settings() -> Settings:
+        return live.settings if live else settings
+
+    return ChatModels(models.by_name, get_settings, make_reranker(local_search))
+
+
 async def _read_prompts(settings: Settings) -> Prompts:
     agent_prompts = {name: agent.prompts for name, agent in settings.agents.items()}
     return await asyncio.to_thread(Prompts.read, settings.prompts, agent_prompts)
@@ -361,11 +372,9 @@ async def _open_store(settings: Settings, embedder: Embedder, stack: AsyncExitSt
         return store
 
 
-async def _open_database_if_needed(
-    settings: Settings, model: ChatModel | None, stack: AsyncExitStack
-) -> Database | None:
+async def _open_database_if_needed(settings: Settings, stack: AsyncExitStack, *, has_model: bool) -> Database | None:
     """Open the deployment's database where answers need it, or where a command may have overridden settings."""
-    if not (model or settings.cache.enabled or await has_database(settings)):
+    if not (has_model or settings.cache.enabled or await has_database(settings)):
         return None
     database = await open_database(settings)
     stack.push_async_callback(database.close)
@@ -384,7 +393,7 @@ def make_answer_service(
     if settings.cache.enabled:
         cache = AnswerCache(database, settings.cache, fingerprint(settings, deps.prompts))
         answers = CachedAnswers(cache, deps.library, versions, tuple(settings.sources), settings.cache.similarity)
-    if deps.model is None:
+    if not deps.has_model:
         return AnswerService(deps, cached_answers=answers)
     usage_repository = UsageRepository(database)
     limiter = QuotaLimiter(live, usage_repository, max_usage_per_call(settings))
@@ -458,7 +467,7 @@ def make_inbox(
     settings = live.settings
     feedback_repository = feedback_repository or FeedbackRepository(database)
     second_opinion = None
-    if service and service.deps.model and service.quota_limiter and service.usage_repository:
+    if service and service.deps.has_model and service.quota_limiter and service.usage_repository:
         # It is kept longer than an answer takes, and needs no library of its own.
         deps = replace(service.deps, library=library) if library else service.deps
         second_opinion = SecondOpinion(live, deps, service.quota_limiter, service.usage_repository)

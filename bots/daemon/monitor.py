@@ -20,7 +20,7 @@ from core.settings import MetricsSettings, Settings
 from core.types import SourceState
 
 if TYPE_CHECKING:
-    from core.llm.role_models import RoleChatModel
+    from core.llm.model_sets import ModelSets
     from core.observability.metrics import PrometheusMetrics
 
 _log = get_logger(__name__)
@@ -59,7 +59,7 @@ class MonitoredParts:
     connections: Mapping[str, ConnectionStatus]
     inbox: CountsMessages
     source_refresher: WatchesStore
-    models: RoleChatModel | None
+    models: ModelSets
 
 
 class EventLoopLag:
@@ -102,7 +102,7 @@ class Monitor:
         adapters: Sequence[Adapter],
         inbox: CountsMessages,
         source_refresher: WatchesStore,
-        models: RoleChatModel | None,
+        models: ModelSets,
     ) -> None:
         """Monitor these from now on."""
         connections = {adapter.label: adapter.connection for adapter in adapters if adapter.connection}
@@ -145,8 +145,7 @@ class Monitor:
 
     def get_endpoints(self) -> Mapping[str, bool]:
         """Return whether each model is called, or skipped because it failed too often."""
-        models = self._monitored.models if self._monitored else None
-        deployments = models.deployments() if models else ()
+        deployments = self._monitored.models.deployments() if self._monitored else ()
         return {
             f"{deployment.settings.model} at {deployment.settings.base_url}": not deployment.circuit_breaker.is_open
             for deployment in deployments
@@ -171,10 +170,9 @@ class Monitor:
             PlatformState(name, connection.is_connected, connection.outages)
             for name, connection in monitored.connections.items()
         ]
-        deployments = monitored.models.deployments() if monitored.models else ()
         circuits = [
             CircuitState(deployment.settings.model, deployment.settings.base_url, deployment.circuit_breaker.is_open)
-            for deployment in deployments
+            for deployment in monitored.models.deployments()
         ]
         daemon_state = DaemonStatus(is_ready, lag_s, monitored.inbox.in_flight, platforms, circuits, sources)
         # Writing hundreds of lines takes milliseconds, and the numbers of the process come from files.

@@ -93,10 +93,12 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
         *,
         bot_message_chats: Collection[str] = (),
         get_sources: Callable[[Message], Sequence[str]] = lambda _message: (),
+        is_for_asker: Callable[[str], bool] = lambda _channel: False,
         read_only: bool = False,
     ) -> None:
         super().__init__(intervals or DiscordIntervals(), read_only=read_only)
         self._get_sources = get_sources
+        self._is_for_asker = is_for_asker
         self._settings = settings
         self._bot_message_chats = bot_message_chats
         self._positions = positions
@@ -127,7 +129,9 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
         """Learn who the bot is and register its slash commands."""
         self._me = await self._retry_until_ok(client.get_identity)
         self.privacy_setting = "" if self._me.can_read_all else "Developer Portal, Bot, Message Content Intent"
-        self._interactions = InteractionHandler(client, self._me, self._intervals, self._get_sources)
+        self._interactions = InteractionHandler(
+            client, self._me, self._intervals, self._get_sources, self._is_for_asker
+        )
         try:
             app_commands = [*build_slash_commands(COMMANDS), *build_message_commands()]
             self._command_ids = await client.register_commands(self._me.application_id, app_commands)
@@ -215,7 +219,7 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
             client, reference["channel"], message.id, quote_prefix=quote_prefix, mentions=mentions
         )
         acknowledged = self._interactions.mark_answered(message) if self._interactions else None
-        is_ephemeral = has_ephemeral_reply(message.command)
+        is_ephemeral = has_ephemeral_reply(message)
         interaction_target = InteractionTarget(
             client,
             self._me.application_id,

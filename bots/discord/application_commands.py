@@ -8,6 +8,7 @@ from typing import Any
 from core.catalogue import messages_for
 from core.messaging.feedback.handoff import ASK_ABOUT_THIS, LEARN_FROM_THIS
 from core.messaging.policy.command_table import Argument, Command, get_command
+from core.types import FOR_ASKER, Message
 
 CHAT_INPUT = 1
 MESSAGE_COMMAND = 3
@@ -72,10 +73,10 @@ def _localize(table: str, key: str) -> dict[str, str]:
     }
 
 
-def has_ephemeral_reply(name: str) -> bool:
+def has_ephemeral_reply(message: Message) -> bool:
     """Return whether only the asker sees a command's answer."""
-    command = get_command(name)
-    return command is not None and command.is_ephemeral
+    command = get_command(message.command)
+    return FOR_ASKER in message.reference or (command is not None and command.is_ephemeral)
 
 
 def is_server_admin(permissions: object) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from bots.common.asker_only import for_asker
 from bots.common.events import IgnoredEvent
 from bots.discord.application_commands import MESSAGE_COMMAND, has_ephemeral_reply, suggest_sources
 from bots.discord.connection import DiscordIntervals
@@ -19,6 +20,7 @@ from bots.discord.history import deliver
 from bots.discord.visible_text import Reader
 from core.errors import PlatformError
 from core.messaging.feedback.handoff import ASK_ABOUT_THIS, LEARN_FROM_THIS
+from core.messaging.policy.command_table import is_ask_command
 from core.observability.logs import get_logger
 from core.ports import MessageHandler
 from core.runtime.tasks import task_group, wait_for
@@ -93,11 +95,13 @@ class InteractionHandler:
         me: Identity,
         intervals: DiscordIntervals,
         get_sources: Callable[[Message], Sequence[str]],
+        is_for_asker: Callable[[str], bool],
     ) -> None:
         self._client = client
         self._me = me
         self._intervals = intervals
         self._get_sources = get_sources
+        self._is_for_asker = is_for_asker
         self._pending: dict[str, _PendingInteraction] = {}
 
     async def handle(self, event: Mapping[str, Any], receive: MessageHandler) -> None:
@@ -115,6 +119,8 @@ class InteractionHandler:
             return
         if message.id in self._pending:
             return
+        if is_ask_command(message.command) and not message.private and self._is_for_asker(message.key.chat):
+            message = for_asker(message)
         pending_interaction = _PendingInteraction(asyncio.get_running_loop().create_future())
         self._pending[message.id] = pending_interaction
         try:
@@ -154,7 +160,7 @@ class InteractionHandler:
     async def _acknowledge(self, message: Message, acknowledged: asyncio.Future[bool]) -> None:
         interaction = message.reference["interaction"]
         token = message.reference["token"]
-        is_ephemeral = has_ephemeral_reply(message.command)
+        is_ephemeral = has_ephemeral_reply(message)
         is_done = False
         try:
             await acknowledge(

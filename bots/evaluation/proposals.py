@@ -72,7 +72,8 @@ async def propose_from_knowledge(
 
     Raises `UsageError` without a model.
     """
-    if app.models is None:
+    model = app.models.general
+    if model is None:
         raise UsageError("--from knowledge needs a language model that writes the questions: set models.main")
     prompts = Prompts.read(settings.prompts)
     proposal_count = 0
@@ -84,7 +85,7 @@ async def propose_from_knowledge(
         if line_id in wish.known_ids:
             continue
         new_count += 1
-        question, answer = await _write_question(app.models, prompts, passage, settings)
+        question, answer = await _write_question(model, prompts, passage, settings)
         if question and answer:
             document = f"{passage.source}: {passage.path}"
             line = {"id": line_id, "question": question, "reference": answer, "relevant": [document]}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bots.common.adapter import ClientAdapter, read_secret
+from bots.common.asker_only import for_asker
 from bots.common.caches import BoundedDict
 from bots.common.connection import TokenRefused
 from bots.common.events import IgnoredEvent, MessageDeletion, record_ignored
@@ -14,7 +16,14 @@ from bots.common.reply_sink import SilentSink
 from bots.slack.agent_view import AGENT_EVENTS, STOPPED_THREAD, StopSink, from_agent_event
 from bots.slack.app_home import HomeSink, MemberCache
 from bots.slack.channel_titles import RENAME_EVENTS, ChannelTitles
-from bots.slack.commands import ACKNOWLEDGEMENT, MESSAGE_ACTION, AdministratorCache, CommandSink, from_message_shortcut
+from bots.slack.commands import (
+    ACKNOWLEDGEMENT,
+    MESSAGE_ACTION,
+    AdministratorCache,
+    AskerSink,
+    CommandSink,
+    from_message_shortcut,
+)
 from bots.slack.connection import RateLimiter, SlackIntervals
 from bots.slack.convert import Identity, from_command, from_event, is_from_other_workspace, to_thread_messages
 from bots.slack.feedback import (
@@ -38,10 +47,11 @@ from bots.slack.status import MissingCapabilities
 from bots.slack.thread_cache import MAX_ENTRIES, HasAnswered, ThreadCache, ThreadMessage
 from core.errors import PlatformError
 from core.messaging.feedback.rating_buttons import is_press, read_reaction
+from core.messaging.policy.command_table import is_ask_command
 from core.observability.logs import get_logger
 from core.ports import Delivery, MessageHandler, Sink
 from core.settings import Secret, SlackSettings
-from core.types import Attachment, Message
+from core.types import FOR_ASKER, Attachment, Message
 from core.types.forms import SettingsForm
 
 if TYPE_CHECKING:
@@ -84,6 +94,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         intervals: SlackIntervals | None = None,
         *,
         bot_message_chats: Collection[str] = (),
+        is_for_asker: Callable[[str], bool] = lambda _channel: False,
         read_only: bool = False,
     ) -> None:
         super().__init__(intervals or SlackIntervals(), read_only=read_only)
@@ -91,6 +102,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         # Over HTTP, a load balancer chooses the daemon that gets an event.
         self.needs_leader = settings.app_token is not None
         self._bot_message_chats = bot_message_chats
+        self._is_for_asker = is_for_asker
         self._thread_cache = ThreadCache(has_answered, self._read_thread)
         self._rate_limiter = RateLimiter()
         self._missing_capabilities = MissingCapabilities()
@@ -145,6 +157,9 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
             return sink
         # Another bot's reply cannot be edited.
         own_reply_ts = previous_reply_id if message.bot in ("", self._me.user_id) else ""
+        if FOR_ASKER in message.reference and "response_url" not in message.reference:
+            is_deleted = partial(self._thread_cache.is_deleted, message.key.chat, str(message.reference["ts"]))
+            return AskerSink(client, message, delivery, own_reply_ts, self._intervals, is_deleted=is_deleted)
         if "response_url" in message.reference:
             return CommandSink(client, message, delivery, own_reply_ts, self._intervals)
         context = SlackSinkContext(
@@ -232,14 +247,21 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         elif message.command:
             if message.origin.purpose == "prompts":
                 self._untitled_threads[message.key.chat, str(message.reference["thread_ts"])] = None
-            await receive(message)
+            await receive(self._restrict(message))
             return {"text": ACKNOWLEDGEMENT} if message.command == "ask" and not self._read_only else {}
         else:
             message = await self._channel_titles.with_title(self._get_client(), message)
             if not message.is_by_bot:
                 message = await self._thread_cache.with_thread_context(message)
-            await receive(message)
+            await receive(self._restrict(message))
         return {}
+
+    def _restrict(self, message: Message) -> Message:
+        """Return a question to the bot with its answer for the asker's eyes alone, where answers are to be so."""
+        is_question = message.addressed and is_ask_command(message.command) and not message.origin.purpose
+        if not is_question or message.private or message.is_by_bot or not self._is_for_asker(message.key.chat):
+            return message
+        return for_asker(message)
 
     def _convert(self, payload: Mapping[str, Any]) -> Message | MessageDeletion | Submission | IgnoredEvent:
         interactive = {

@@ -112,9 +112,13 @@ class SlackClient:
         )
         return _get_ts(await _call(call, "chat.postMessage"), "chat.postMessage")
 
-    async def post_ephemeral(self, channel: str, user_id: str, text: str, thread_ts: str = "") -> None:
-        """Post a message of mrkdwn that only one user sees."""
-        call = self.web.chat_postEphemeral(channel=channel, user=user_id, text=text, thread_ts=thread_ts or None)
+    async def post_ephemeral(
+        self, channel: str, user_id: str, text: str, thread_ts: str = "", blocks: Blocks = ()
+    ) -> None:
+        """Post a message of mrkdwn that only one user sees; `blocks` are shown in the place of the text."""
+        call = self.web.chat_postEphemeral(
+            channel=channel, user=user_id, text=text, thread_ts=thread_ts or None, blocks=list(blocks) or None
+        )
         await _call(call, "chat.postEphemeral")
 
     async def find_own(self, channel: str, thread_ts: str | None, after_ts: str, label: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,11 +18,12 @@ from bots.slack.convert import Identity, is_own, to_interaction
 from bots.slack.feedback import are_rating_buttons, render_mentions, to_blocks
 from bots.slack.render import quote_question, render, to_plain
 from bots.slack.visible_text import get_own_text, get_visible_text
+from core.errors import MessageDeleted
 from core.messaging.feedback.handoff import ASK_SHORTCUT_ID, SHORTCUT_ID, mentioned_users
 from core.messaging.feedback.rating_buttons import get_rating_buttons
 from core.observability.logs import get_logger
 from core.ports import Delivery
-from core.types import Button, Message, Reply
+from core.types import FOR_ASKER, Button, Message, Reply
 
 if TYPE_CHECKING:
     from bots.slack.client import Blocks, SlackClient
@@ -102,9 +103,10 @@ class CommandSink(FinalTextSink):
         self._client = client
         self._delivery = delivery
         self._message = message
-        self._url = str(message.reference["response_url"])
+        self._url = str(message.reference.get("response_url", ""))
         # The command works in a direct conversation of two other people: one of them may see more sources.
-        self._in_channel = (message.command == "ask" or bool(mentioned_users(message))) and not message.private
+        is_answer = message.command == "ask" and FOR_ASKER not in message.reference
+        self._in_channel = (is_answer or bool(mentioned_users(message))) and not message.private
         self._previous_reply_id = previous_reply_id
         self._retry = DeliveryRetry("slack", intervals)
         self._in_doubt = {number for number, part_id in delivery.parts.items() if not part_id}
@@ -176,7 +178,7 @@ class CommandSink(FinalTextSink):
             layouts.insert(0, (text, to_blocks(text, buttons, has_feedback_buttons=True)))
         for posted_text, posted_blocks in layouts:
             try:
-                await self._client.respond(self._url, posted_text, in_channel=in_channel, blocks=posted_blocks)
+                await self._send(posted_text, posted_blocks, in_channel=in_channel)
             except Refused as error:
                 _log.warning("slack.response_refused", error=str(error))
             else:
@@ -186,3 +188,30 @@ class CommandSink(FinalTextSink):
             await self._client.post(channel, None, plain_text)
         else:
             await self._client.post_ephemeral(channel, self._message.author_id, plain_text)
+
+    async def _send(self, text: str, blocks: Blocks, *, in_channel: bool) -> None:
+        await self._client.respond(self._url, text, in_channel=in_channel, blocks=blocks)
+
+
+class AskerSink(CommandSink):
+    """Writes the reply to a message so that its author alone sees it: once, for it can be neither edited nor found.
+
+    Slack shows such a reply in a thread only where there is one already.
+    """
+
+    def __init__(self, *args: Any, is_deleted: Callable[[], bool]) -> None:
+        super().__init__(*args)
+        self._is_deleted = is_deleted
+
+    async def _send(self, text: str, blocks: Blocks, *, in_channel: bool) -> None:
+        if self._is_deleted():
+            raise MessageDeleted("the question was deleted")
+        reference = self._message.reference
+        thread_ts = str(reference.get("thread_ts") or "")
+        await self._client.post_ephemeral(
+            str(reference["channel"]),
+            self._message.author_id,
+            text,
+            thread_ts if thread_ts != reference["ts"] else "",
+            blocks,
+        )

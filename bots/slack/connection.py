@@ -89,6 +89,7 @@ _ERROR_MAPPING: tuple[tuple[tuple[str, ...], type[PlatformError], str], ...] = (
         NotAllowed,
         "the bot is not in the channel; /invite it",
     ),
+    (("user_not_in_channel",), NotAllowed, "the asker is not in the channel"),
     (
         (
             "restricted_action",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from core.answering.cache import CachedAnswers, answer_with_cache
+from core.answering.cache import CachedAnswers, answer_with_cache, fingerprint
 from core.answering.context import AnswerDependencies
 from core.answering.pipeline import answer
 from core.answering.quota import QuotaLimiter, answer_with_quota, record_usage
@@ -52,8 +52,8 @@ class AnswerService:
         Raises `QuotaExceeded` when a limit is used up, `AnswerWithheld` for an answer that may not leave, and what
         `core.answering.pipeline.answer` raises.
         """
-        service, question = self._restricted_to_visible(question)
-        sink = self.outgoing.guard(question, sink) if self.outgoing else sink
+        service, question = self._for_chat(question)._restricted_to_visible(question)
+        sink = service.outgoing.guard(question, sink) if service.outgoing else sink
         if text := courtesy_reply(question, service.deps.settings, messages_for(get_asker_language(question))):
             await sink.open()
             reply = Reply(text)
@@ -62,6 +62,18 @@ class AnswerService:
         if isinstance(question, RetryQuestion):
             return await service._answer_again(question, sink)
         return await service._answer_cached(question, sink)
+
+    def _for_chat(self, question: Question) -> AnswerService:
+        """Return the service with the models of the question's chat, where it has its own."""
+        deps = self.deps.for_chat(question.key)
+        if deps is self.deps:
+            return self
+        cached_answers = self.cached_answers
+        if cached_answers:
+            cache = cached_answers.cache.for_fingerprint(fingerprint(deps.settings, deps.prompts))
+            cached_answers = replace(cached_answers, cache=cache)
+        outgoing = replace(self.outgoing, settings=deps.settings.outgoing) if self.outgoing else None
+        return replace(self, deps=deps, cached_answers=cached_answers, outgoing=outgoing)
 
     def _restricted_to_visible(self, question: Question) -> tuple[AnswerService, Question]:
         """Return the service restricted to the asker's visible sources, and the question with these.

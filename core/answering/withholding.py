@@ -53,7 +53,8 @@ class OutgoingFilter:
 
     def get_judge(self, platform: str) -> OutgoingJudge:
         """Return what judges whole answers on a platform."""
-        is_moderated = platform in self.settings.moderation.platforms
+        moderation = self.settings.moderation
+        is_moderated = moderation.base_url is not None and platform in moderation.platforms
         words = make_filter(self.settings, platform)
         return OutgoingJudge(platform, words, self.moderator if is_moderated else None)
 

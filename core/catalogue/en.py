@@ -107,6 +107,7 @@ class English(PlatformTexts):
     calling_people = "I am calling somebody who can help."
     handoff = "{author} could use your help here."
     nobody_configured = "I have nobody to call here."
+    ask_by_command = "In this chat, answers are for the asker alone. Please ask with the command `/ask`."
     private_chat = "Nobody else reads this chat. Please ask in a group."
     already_handed_off = "Somebody has already been called for this question."
     handoff_cooldown = "Somebody was called here a moment ago. Please give them some minutes."

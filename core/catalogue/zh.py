@@ -95,6 +95,7 @@ class Chinese(ChinesePlatformTexts, English):
     calling_people = "我正在请人来帮忙。"
     handoff = "{author} 需要各位的帮助。"
     nobody_configured = "这里没有可以联系的人。"
+    ask_by_command = "在这个聊天里，回答只给提问者看。请用命令 `/ask` 提问。"
     private_chat = "这个聊天里没有其他人，请到群里提问。"
     already_handed_off = "已经为这个问题请过人了。"
     handoff_cooldown = "刚刚已在这里请过人，请稍等几分钟。"

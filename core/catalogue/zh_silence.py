@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 SKIP_REASONS: Mapping[str, str] = {
     "NOT_ADDRESSED": "没有人在叫我",
+    "FOR_ASKER_ONLY": "没有人在叫我，而且这里的回答只给提问者看（chats.{chat}.answers）",
     "ATTACHMENT_ONLY": "{attachment}，没有文字，也没有人在叫我",
     "NOTICE_GIVEN": "{attachment}，我刚告诉过发送者我读不了它",
     "STICKER": "{attachment}",

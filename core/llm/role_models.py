@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from core.errors import ModelError
 from core.llm.client import OpenAIClient
@@ -42,19 +42,26 @@ class RoleChatModel:
         settings: ModelsSettings,
         metrics_recorder: MetricsRecorder | None = None,
         circuit: CircuitSettings = CIRCUIT,
+        clients: dict[str, FailoverClient] | None = None,
     ) -> RoleChatModel | None:
-        """Return the configured models, or None when there is none: then answers are extractive."""
+        """Return the configured models, or None when there is none: then answers are extractive.
+
+        Equal ones share a client, also with those that are in `clients` already.
+        """
         metrics_recorder = metrics_recorder or MetricsRecorder()
+        clients = {} if clients is None else clients
         main = settings.main or settings.light
         if main is None:
             return None
         light = settings.light or main
         vision = settings.get_vision_model() or main
-        clients = {
-            id(model_settings): (_open_failover(model_settings, circuit, metrics_recorder), model_settings)
-            for model_settings in (main, light, vision)
-        }
-        return cls({"main": clients[id(main)], "light": clients[id(light)], "vision": clients[id(vision)]})
+        roles: dict[ModelRole, tuple[FailoverClient, ModelSettings]] = {}
+        for role, model_settings in (("main", main), ("light", light), ("vision", vision)):
+            key = model_settings.model_dump_json()
+            if key not in clients:
+                clients[key] = _open_failover(model_settings, circuit, metrics_recorder)
+            roles[cast("ModelRole", role)] = clients[key], model_settings
+        return cls(roles)
 
     @classmethod
     def open_judge(cls, settings: ModelSettings) -> RoleChatModel:

@@ -297,7 +297,8 @@ class Drafts:
         if reason is None and not may_be_shown(draft.visible_sources, self.permissions.visible_labels(question)):
             reason = skip(SkipReason.RIGHTS_CHANGED)
         if reason is None and is_edited:
-            outgoing = OutgoingFilter(self.live.settings.outgoing, self.moderator)
+            settings = self.live.settings.with_models_of(get_chat_name(question))
+            outgoing = OutgoingFilter(settings.outgoing, self.moderator)
             reason = await outgoing.get_judge(question.key.platform).find_reason(reply)
         if reason:
             return texts.skip_reasons[reason.reason.name].format(**reason.values)

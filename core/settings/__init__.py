@@ -20,9 +20,11 @@ from core.settings.answering import (
     ContextSettings as ContextSettings,
     EvidenceSettings as EvidenceSettings,
     FallbackSettings as FallbackSettings,
+    ModelSetSettings as ModelSetSettings,
     ModelSettings as ModelSettings,
     ModelsSettings as ModelsSettings,
     StrategySettings as StrategySettings,
+    is_private_host as is_private_host,
 )
 from core.settings.audience import check_audiences
 from core.settings.base import (
@@ -33,6 +35,13 @@ from core.settings.base import (
     Strategy as Strategy,
 )
 from core.settings.chats import Chat as Chat
+from core.settings.gate import (
+    ASKER_PLATFORMS,
+    UNPROMPTED_MODES,
+    ChatSettings as ChatSettings,
+    GateMode as GateMode,
+    GateSettings as GateSettings,
+)
 from core.settings.knowledge import (
     ChunkingSettings as ChunkingSettings,
     EmbeddingSettings as EmbeddingSettings,
@@ -50,11 +59,8 @@ from core.settings.messaging import (
     AutoCommentSettings as AutoCommentSettings,
     BlueskySettings as BlueskySettings,
     BotSettings as BotSettings,
-    ChatSettings as ChatSettings,
     DiscordSettings as DiscordSettings,
     FeedbackSettings as FeedbackSettings,
-    GateMode as GateMode,
-    GateSettings as GateSettings,
     GithubSettings as GithubSettings,
     GitlabSettings as GitlabSettings,
     HandoffSettings as HandoffSettings,
@@ -178,10 +184,29 @@ class Settings(PlatformsSection):
             for source in chat_settings.sources:
                 _require_known(f"chats.{chat}.sources", "source", source, self.sources)
             self._check_whole_agents(chat, chat_settings.sources)
+            self._check_answers(chat, chat_settings)
+            if chat_settings.models is not None:
+                _require_known(f"chats.{chat}.models", "set of models.sets", chat_settings.models, self.models.sets)
         for source in self.evidence.weights:
             _require_known("evidence.weights", "source", source, self.sources)
         check_audiences(self)
         return self
+
+    def _check_answers(self, chat: str, chat_settings: ChatSettings) -> None:
+        """Raise `ValueError` where answers are for the asker alone, and cannot be."""
+        if chat_settings.answers == "everyone":
+            return
+        path = f"chats.{chat}.answers"
+        if chat.partition(":")[0] not in ASKER_PLATFORMS:
+            raise ValueError(
+                f"{path}: only Slack and Discord can show an answer to the asker alone: remove it, and let people ask "
+                "in a private chat with the bot"
+            )
+        if self.get_mode(chat, private=False) in UNPROMPTED_MODES:
+            raise ValueError(
+                f"{path}: asker does not go with the mode {self.get_mode(chat, private=False)}, in which the bot "
+                f"answers what nobody asked it: set chats.{chat}.mode to mention"
+            )
 
     def _check_whole_agents(self, chat: str, sources: Collection[str]) -> None:
         """Raise `ValueError` for a source whose agents all search something else, too: it would not be searched."""
@@ -262,6 +287,28 @@ class Settings(PlatformsSection):
     def without_models(self) -> Settings:
         """Return the same configuration for what needs no language model, so that no key of one is read."""
         return self.model_copy(update={"models": ModelsSettings()})
+
+    def with_models_of(self, chat: str) -> Settings:
+        """Return the same configuration with the models of a chat (`platform:chat`), and no others."""
+        name = self.get_chat(chat).models
+        return self if name is None else self.with_set(name)
+
+    def with_set(self, name: str) -> Settings:
+        """Return the same configuration with the models of a set, and no others.
+
+        If these are all in the own network, no reranker and no moderation elsewhere gets the text either.
+        """
+        models = self.models.get_set(name)
+        knowledge = self.knowledge
+        outgoing = self.outgoing
+        if models.is_local():
+            search = knowledge.search
+            if search.rerank == "api" and not is_private_host(search.reranker.url):
+                search = search.model_copy(update={"rerank": "embedding"})
+                knowledge = knowledge.model_copy(update={"search": search})
+            if outgoing.moderation.base_url and not is_private_host(outgoing.moderation.base_url):
+                outgoing = outgoing.model_copy(update={"moderation": ModerationSettings()})
+        return self.model_copy(update={"models": models, "knowledge": knowledge, "outgoing": outgoing})
 
     def restricted_to(self, sources: Collection[str]) -> Settings:
         """Return the settings without other sources, and without agents that have one of those."""

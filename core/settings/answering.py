@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -27,6 +27,8 @@ BUILT_IN_REWRITES = ("prompt", "retrieval", "keyword", "hyde", "translation", "r
 # Installed packages offer their rewrites under this entry point group.
 REWRITES_GROUP = "kimas.rewrites"
 
+# What models do, in the order in which they are named.
+MODEL_ROLES = ("main", "light", "vision", "judge")
 # Names of machines in private networks: RFC 6761, 6762, 8375, ICANN's `internal`, and the usual `lan`.
 _PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".home.arpa", ".lan")
 
@@ -374,8 +376,8 @@ class CircuitSettings:
     rest_s: float = 30.0
 
 
-class ModelsSettings(Section):
-    """Language models: any OpenAI-compatible endpoints. Without any, answers are quoted from the passages."""
+class ModelSetSettings(Section):
+    """Language models by what they do. Without `main` and `light`, answers are quoted from the passages."""
 
     main: ModelSettings | None = Field(None, description="writes the answers")
     light: ModelSettings | None = Field(
@@ -391,26 +393,59 @@ class ModelsSettings(Section):
         "and without `images` of `main`, "
         "the bot says that it cannot see pictures",
     )
+
+    @model_validator(mode="after")
+    def _check_vision_has_writer(self) -> Self:
+        if self.vision and not (self.main or self.light):
+            raise ValueError("vision needs main or light: another model must write the answer")
+        return self
+
+    def iter_endpoints(self, path: str = "models") -> Iterator[tuple[str, FallbackSettings]]:
+        """Yield every model and fallback with its path in the configuration, such as `models.main.fallbacks.spare`.
+
+        The set itself is at `path`.
+        """
+        for role in MODEL_ROLES:
+            model: ModelSettings | None = getattr(self, role, None)
+            if model is not None:
+                yield f"{path}.{role}", model
+                yield from ((f"{path}.{role}.fallbacks.{name}", value) for name, value in model.fallbacks.items())
+
+    def is_local(self) -> bool:
+        """Return whether every endpoint is in the own network, as far as the addresses tell."""
+        return all(is_private_host(model.base_url) for _, model in self.iter_endpoints())
+
+    def get_vision_model(self) -> ModelSettings | None:
+        """Return the model that accepts images, or None."""
+        writing_model = self.main or self.light
+        return self.vision or (writing_model if writing_model and writing_model.images else None)
+
+
+class ModelsSettings(ModelSetSettings):
+    """Language models: any OpenAI-compatible endpoints. Without any, answers are quoted from the passages."""
+
     judge: ModelSettings | None = Field(
         None,
         examples=[{"base_url": "https://api.openai.com/v1", "model": "gpt-5"}],
         description="judges answers for `kimas eval` (docs/evaluate.md#compare-strategies); preferably not the model "
         "of `main`; the daemon never calls it",
     )
+    sets: dict[Name, ModelSetSettings] = Field(
+        default_factory=dict,
+        examples=[{"team": {"main": {"base_url": "http://localhost:11434/v1", "model": "qwen3:8b"}}}],
+        description="other models, by a name that `chats.NAME.models` gives: these alone read what is written in such "
+        "a chat (docs/models.md#other-models-in-some-chats)",
+    )
 
-    @model_validator(mode="after")
-    def _check_vision_has_writer(self) -> ModelsSettings:
-        if self.vision and not (self.main or self.light):
-            raise ValueError("vision needs main or light: another model must write the answer")
-        return self
+    def iter_endpoints(self, path: str = "models") -> Iterator[tuple[str, FallbackSettings]]:
+        """Yield also the endpoints of the sets, such as `models.sets.team.main`."""
+        yield from super().iter_endpoints(path)
+        for name, model_set in self.sets.items():
+            yield from model_set.iter_endpoints(f"{path}.sets.{name}")
 
-    def iter_endpoints(self) -> Iterator[tuple[str, FallbackSettings]]:
-        """Yield every model and fallback with its path in the configuration, such as `models.main.fallbacks.spare`."""
-        roles = {"main": self.main, "light": self.light, "vision": self.vision, "judge": self.judge}
-        for role, model in roles.items():
-            if model is not None:
-                yield f"models.{role}", model
-                yield from ((f"models.{role}.fallbacks.{name}", value) for name, value in model.fallbacks.items())
+    def get_set(self, name: str) -> ModelsSettings:
+        """Return the models of the chats that name a set, without all others; for an unknown set none."""
+        return ModelsSettings.model_construct(**dict(self.sets.get(name, ModelSetSettings())))
 
     def find_paid(self) -> Sequence[str]:
         """Return the paths of the models that cost money, as far as the configuration tells."""
@@ -422,8 +457,3 @@ class ModelsSettings(Section):
         """Return the tokens of a usual question: the answer's prompt and reply, and as much for the calls before it."""
         model = self.main or self.light or ModelSettings(base_url="-", model="-")
         return 2 * (model.context_tokens + model.max_tokens)
-
-    def get_vision_model(self) -> ModelSettings | None:
-        """Return the model that accepts images, or None."""
-        writing_model = self.main or self.light
-        return self.vision or (writing_model if writing_model and writing_model.images else None)

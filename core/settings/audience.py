@@ -21,7 +21,8 @@ from core.settings.chats import (
     find_network_fault,
     is_chat,
 )
-from core.settings.messaging import ApiSettings, AutoCommentSettings, GateSettings, Platform, PlatformSettings
+from core.settings.gate import GateSettings
+from core.settings.messaging import ApiSettings, AutoCommentSettings, Platform, PlatformSettings
 from core.settings.sources import LearnedSource, SourceSettings
 from core.types import NETWORK_PLATFORM, PlatformName
 

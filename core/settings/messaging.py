@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -298,12 +297,6 @@ class LogSettings(Section):
     )
 
 
-GateMode = Literal["off", "mention", "auto", "draft"]
-# Those in which the bot also answers what nobody asked it.
-UNPROMPTED_MODES: tuple[GateMode, ...] = ("auto", "draft")
-Probability = Annotated[float, Field(ge=0, le=1)]
-
-
 class TelegramSettings(Section):
     """A Telegram bot (docs/telegram.md)."""
 
@@ -313,78 +306,6 @@ class TelegramSettings(Section):
         True,
         description="show real tables, headings and formulas, in rich messages "
         "(docs/telegram.md#tables-headings-formulas)",
-    )
-
-
-class GateSettings(Section):
-    """Where and when the bot may speak (docs/groups.md). Otherwise it is silent, and the journal has the reason."""
-
-    private: bool = Field(True, description="answer in private chats")
-    chats: tuple[Chat, ...] = Field(
-        (), description="groups where the bot answers, as `platform:chat` (`telegram:-1001234567890`); none: all"
-    )
-    mode: GateMode = Field(
-        "mention",
-        description="in groups: `off`; `mention`: answer people who address the bot; `auto`: also answer others' "
-        "questions; `draft`: as `auto`, once a team has agreed (docs/groups.md#drafts)",
-    )
-    drafts_to: Chat | None = Field(
-        None, description="for `draft`: the chat of the team that decides about the answers, as `platform:chat`"
-    )
-    threshold: Probability = Field(0.5, description="for `auto`: how sure the bot must be that it can help")
-    grey: Literal["silent", "suggest", "clarify"] = Field(
-        "silent",
-        description="for `auto`, just below the threshold: `silent`; `suggest`: offer an answer; `clarify`: ask for "
-        "details",
-    )
-    wait_s: float = Field(
-        15, ge=0, le=600, description="for `auto`: how long the bot waits for people to answer first, seconds"
-    )
-    cooldown_s: NonNegativeFloat = Field(
-        60, description="for `auto`: time between two answers in one chat, on a forge below one issue, seconds"
-    )
-    repeated: Literal["silent", "point"] = Field(
-        "silent",
-        description="for `auto`, if the same question was answered in the chat before: `silent`; `point`: say so, and "
-        "quote how the answer began",
-    )
-    repeated_hours: NonNegativeFloat = Field(24, description="how long ago that may be, hours; `0`: never")
-    follow_up_minutes: NonNegativeFloat = Field(
-        30,
-        description="in a thread: how many minutes after an answer a follow-up needs no mention "
-        "(docs/groups.md#modes); `0`: always needs one",
-    )
-    answers_in_10_min: int = Field(
-        20,
-        ge=1,
-        le=200,
-        description="answers to one account in one chat within ten minutes; more counts as a loop with another bot",
-    )
-    model: Path | None = Field(
-        None, description="the file of a model that `kimas eval gate --fit` wrote; null: the one that comes with KIMAs"
-    )
-
-
-class ChatSettings(Section):
-    """What is different in one chat (docs/groups.md#one-chat-unlike-the-others)."""
-
-    mode: GateMode | None = Field(None, description="when the bot speaks there; null: as `gate.mode` says")
-    threshold: Probability | None = Field(
-        None, description="for `auto`: how sure the bot must be there; null: as `gate.threshold` says"
-    )
-    drafts_to: Chat | None = Field(
-        None, description="for `draft`: the chat of the team that decides; null: as `gate.drafts_to` says"
-    )
-    persona: str = Field("", description="in place of `answer.persona` and `answer.personas`")
-    language: str = Field(
-        "",
-        description="in which language answers are written there, as a code or a name (`de`, `German`); empty: in that "
-        "of the question",
-    )
-    sources: tuple[Name, ...] = Field(
-        (),
-        description="only these are searched there, of those that the chat may see anyway (`audience`); none: all of "
-        "these",
     )
 
 

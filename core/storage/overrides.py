@@ -20,7 +20,7 @@ from core.formatting import INDEFINITELY, NO_LIMIT
 from core.runtime.tasks import uncancellable
 from core.settings import Settings
 from core.settings.audience import Audiences
-from core.settings.messaging import ChatSettings, GateMode
+from core.settings.gate import ChatSettings, GateMode
 from core.settings.sources import LiveSource
 from core.storage.engine import Database
 from core.storage.leases import select_living
@@ -40,7 +40,7 @@ _IS_AUDIENCE = and_(
     overrides.c.scope == DEPLOYMENT_SCOPE, overrides.c.name.startswith(AUDIENCES_PREFIX, autoescape=True)
 )
 
-# It names sources, and waits with them.
+# It names sources and models, and waits with them.
 CHATS_SECTION = "chats"
 # The sections that `/reload` applies at once. Every other section needs a restart.
 LIVE_SECTIONS = frozenset({"gate", CHATS_SECTION, "administration", "limits"})
@@ -356,6 +356,8 @@ class LiveSettings:
                 applicable |= KNOWLEDGE_SECTIONS
             elif self._names_other_sources(new_settings.chats):
                 applicable.remove(CHATS_SECTION)
+            if self._names_other_models(new_settings):
+                applicable.discard(CHATS_SECTION)
             # What moderates has a connection.
             if take_up and new_settings.outgoing.moderation == self.settings.outgoing.moderation:
                 applicable.add(OUTGOING_SECTION)
@@ -394,6 +396,12 @@ class LiveSettings:
     def _names_other_sources(self, chats: Mapping[str, ChatSettings]) -> bool:
         """Return whether chats are to be searched in sources that are not in force."""
         return any(not self.settings.sources.keys() >= set(chat.sources) for chat in chats.values())
+
+    def _names_other_models(self, new_settings: Settings) -> bool:
+        """Return whether a chat names models that are not in force: its text would reach others until the restart."""
+        names = {chat.models for chat in new_settings.chats.values() if chat.models is not None}
+        sets = self.settings.models.sets
+        return any(sets.get(name) != new_settings.models.sets[name] for name in names)
 
     def _find_replaced(self, new_settings: Settings) -> list[str]:
         """Return the sources that have the name of another one: what was made from that could be taken for theirs."""

@@ -25,6 +25,8 @@ HANDOFF_COMMAND = "handoff"
 RATING_COMMAND = "thumbs"
 # A thread that is one person's, such as that of their commands where the platform has none; their id follows.
 PERSONAL_THREAD = "command:"
+# The `reference` of a message has this where its author alone is to see what answers it.
+FOR_ASKER = "for_asker"
 UP = "up"
 DOWN = "down"
 RETRY = "again"

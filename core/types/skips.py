@@ -11,6 +11,7 @@ class SkipReason(Enum):
     """Why the bot is silent: a label for metrics, and a text for people with placeholders for its values."""
 
     NOT_ADDRESSED = "not_addressed", "the bot was not addressed"
+    FOR_ASKER_ONLY = "not_addressed", "the bot was not addressed, and answers askers alone there (chats.{chat}.answers)"
     ATTACHMENT_ONLY = "no_text", "{attachment} without text, and the bot was not addressed"
     NOTICE_GIVEN = "no_text", "{attachment}, and its author was recently told that it cannot be read"
     STICKER = "other", "{attachment}"

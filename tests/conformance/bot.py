@@ -58,6 +58,7 @@ class Script:
     waiting_text: str = ""
     raises: Exception | None = None
     pause_s: float = 0.0
+    found_nothing: bool = False
     questions: list[Question] = field(default_factory=list)
 
     @property
@@ -77,7 +78,7 @@ class Script:
             await asyncio.sleep(self.pause_s)
         if self.midway and must_wait:
             await self.midway.passed()
-        reply = Reply(self.says(question), tuple(self.citations))
+        reply = Reply(self.says(question), tuple(self.citations), found_nothing=self.found_nothing)
         await sink.finish(reply)
         return reply
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Map
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
+from core.answering.chat_models import ChatModels
 from core.answering.head_start_policy import HeadStartPolicy
 from core.answering.image_quota import ImageQuota
 from core.catalogue import messages_for
@@ -21,7 +22,7 @@ from core.runtime.tasks import CpuTurnstile
 from core.settings import AgentSettings, Settings
 from core.settings.answering import ContextSettings
 from core.settings.base import Route
-from core.types import Passage, Question
+from core.types import ConversationKey, Passage, Question
 from core.types.replies import (
     MAX_EXCERPT_CHARS,
     MAX_PASSAGES,
@@ -50,7 +51,7 @@ class AnswerDependencies:
     `turnstile` lets one answer at a time select evidence, write its prompt or check its citations. `head_starts` says
     whether a head start is worth its price, `image_quota` how many pictures are looked at. With `is_asked`, somebody
     asked the bot itself: then a question that is near no agent is searched at the best one all the same. Without a
-    `file_reader`, attached files are not read.
+    `file_reader`, attached files are not read. `chat_models` are those of chats that have their own.
     """
 
     settings: Settings
@@ -64,6 +65,22 @@ class AnswerDependencies:
     image_quota: ImageQuota = field(default_factory=ImageQuota)
     is_asked: bool = True
     file_reader: FileReader | None = None
+    chat_models: ChatModels | None = None
+
+    @property
+    def has_model(self) -> bool:
+        """Return whether there is a language model, if only for some chats."""
+        return self.model is not None or (self.chat_models is not None and any(self.chat_models.by_name.values()))
+
+    def for_chat(self, key: ConversationKey | None) -> AnswerDependencies:
+        """Return the dependencies of an answer in a chat: where it has models of its own, no part knows of others."""
+        name = self.chat_models.find_set(key) if self.chat_models else None
+        if self.chat_models is None or name is None:
+            return self
+        settings = self.settings.with_set(name)
+        has_own_reranker = settings.knowledge.search.rerank != self.settings.knowledge.search.rerank
+        reranker = self.chat_models.local_reranker if has_own_reranker else self.reranker
+        return replace(self, settings=settings, model=self.chat_models.by_name.get(name), reranker=reranker)
 
     def restricted_to(self, sources: Collection[str]) -> AnswerDependencies:
         """Return the dependencies of an answer from these sources alone: no part of it learns of others."""

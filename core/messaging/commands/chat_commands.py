@@ -18,7 +18,7 @@ from core.messaging.policy.command_table import CALIBRATED_VALUE, CONFIGURED_VAL
 from core.ports import Library
 from core.settings import Settings
 from core.settings.chats import fold_person, has_handles, is_handle
-from core.settings.messaging import UNPROMPTED_MODES
+from core.settings.gate import UNPROMPTED_MODES
 from core.storage.engine import Database
 from core.storage.feedback import FeedbackRepository
 from core.storage.overrides import RuntimeOverrides, get_chat_name, override_key

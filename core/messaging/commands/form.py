@@ -101,6 +101,13 @@ def _describe_chat(context: CommandContext, request: CommandRequest) -> list[str
     if chat_settings.sources:
         names = ", ".join(name for name in chat_settings.sources if name in visible_sources)
         notes.append(texts.form_chat_sources_note.format(sources=names or "-"))
+    if chat_settings.answers == "asker":
+        notes.append(texts.form_asker_note)
+    if chat_settings.models is not None:
+        models = context.settings.models.get_set(chat_settings.models)
+        writer = models.main or models.light
+        model = writer.model if writer else texts.form_no_model
+        notes.append(texts.form_models_note.format(set=chat_settings.models, model=model))
     return notes
 
 

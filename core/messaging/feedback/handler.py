@@ -28,6 +28,7 @@ from core.storage.messages import Journal
 from core.storage.tables import may_be_shown
 from core.types import (
     DOWN,
+    FOR_ASKER,
     RETRY,
     STOP,
     UP,
@@ -183,7 +184,9 @@ class FeedbackHandler:
             return ()
         question = answer.question
         choices: Sequence[str] = REASONS if self._settings.ask_why else ()
-        is_retried = question.origin.purpose == "retry" or not (self._settings.try_harder and question.text)
+        # What only the asker sees stays as it is: neither platform lets it be found again.
+        is_final = question.origin.purpose == "retry" or FOR_ASKER in question.reference
+        is_retried = is_final or not (self._settings.try_harder and question.text)
         choices = choices if is_retried else (*choices, RETRY)
         return make_buttons(question.id, [(choice, texts.buttons[choice]) for choice in choices])
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from core.catalogue import ENGLISH
 from core.formatting import format_code
 from core.settings import HandoffSettings
-from core.types import HANDOFF_COMMAND, ConversationKey, Message, Origin, PlatformName
+from core.types import FOR_ASKER, HANDOFF_COMMAND, ConversationKey, Message, Origin, PlatformName
 
 MAX_QUESTION_CHARS = 1000
 _PLAIN_NAME = re.compile(r"[^\W_]+(?:[ '’-][^\W_]+)*")
@@ -49,6 +49,7 @@ def make_handoff(question: Message, people: Sequence[str]) -> Message:
         command=HANDOFF_COMMAND,
         addressed=True,
         quoted="",
+        reference={name: value for name, value in question.reference.items() if name != FOR_ASKER},
         is_edit=False,
         # Not every platform shows the text of a command to others.
     )

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from core.catalogue import messages_for
 from core.errors import KimasError
 from core.language.question_matching import canonical_form, normalize
 from core.language.questions import question_score, unanswerable_reason
@@ -32,10 +33,10 @@ from core.messaging.policy.permissions import ChatPolicy, Permissions, disabled_
 from core.observability.logs import get_logger
 from core.ports import Library
 from core.settings import GateSettings
-from core.settings.messaging import UNPROMPTED_MODES
+from core.settings.gate import UNPROMPTED_MODES
 from core.storage.chat_history import ChatHistory, EarlierAnswer, HistoryMessage, get_thread
 from core.storage.overrides import LiveSettings, get_chat_name
-from core.types import NOTICE_PURPOSES, Message, Skip, SkipReason, skip
+from core.types import FOR_ASKER, NOTICE_PURPOSES, Message, Skip, SkipReason, skip
 
 _log = get_logger(__name__)
 
@@ -117,7 +118,7 @@ class Gate:
         block = self.chat_policy.block_reason(message)
         if is_resumed or block:
             return GateDecision(block is None, block)
-        if decision := await self._judge_addressed(message):
+        if decision := self._judge_for_asker(message) or await self._judge_addressed(message):
             return decision
         is_mute = self.chat_policy.mode(message) not in UNPROMPTED_MODES or message.is_post
         return _skip(SkipReason.NOT_ADDRESSED) if is_mute else await self._judge_unaddressed(message)
@@ -187,14 +188,25 @@ class Gate:
             return GateDecision(True)
         return await self._check_answer_loop(message, GateDecision(True))
 
+    def _judge_for_asker(self, message: Message) -> GateDecision | None:
+        """Judge what may only be answered to the asker, where it did not come in a way that allows that; else None."""
+        chat_settings = self._permissions.get_chat_settings(message)
+        if chat_settings.answers == "everyone" or message.private or FOR_ASKER in message.reference:
+            return None
+        if not message.addressed:
+            return _skip(skip(SkipReason.FOR_ASKER_ONLY, chat=get_chat_name(message)))
+        texts = messages_for(self._permissions.get_language(message))
+        return GateDecision(True, canned_reply=texts.ask_by_command)
+
     async def _judge_addressed(self, message: Message) -> GateDecision | None:
         """Judge messages to the bot, follow-ups, and attachments without text; None for all others."""
         if is_attachment_only(message):
+            settings = self._live.settings.with_models_of(get_chat_name(message))
             attachment_skip, canned_reply = await decide_attachment_only(
                 message,
                 self._history,
                 self._permissions.get_language(message),
-                has_vision=self._live.settings.models.get_vision_model() is not None,
+                has_vision=settings.models.get_vision_model() is not None,
             )
             if attachment_skip:
                 return _skip(attachment_skip)

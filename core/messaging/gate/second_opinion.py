@@ -89,6 +89,9 @@ class SecondOpinion:
         self, message: Message, passages: Sequence[Passage], recent_messages: Sequence[HistoryMessage]
     ) -> Opinion | None:
         """Return the model's decision; None when the learned one counts."""
+        deps = self._deps.for_chat(message.key)
+        if deps.model is None:
+            return None
         if not self._try_take_call():
             _log.info("gate.second_opinions_used_up")
             return None
@@ -97,7 +100,7 @@ class SecondOpinion:
         try:
             # Nobody is told of a refusal, so it is nobody's.
             async with self._quota_limiter.reserve(replace(question, author_id=""), budget, CALL_WEIGHT):
-                return await self._ask(question, passages, budget)
+                return await self._ask(question, passages, deps, budget)
         except QuotaExceeded:
             # Its first refusal is logged.
             return None
@@ -105,8 +108,10 @@ class SecondOpinion:
             _log.warning("gate.limits_unavailable", error=str(error))
             return None
 
-    async def _ask(self, question: Question, passages: Sequence[Passage], budget: Budget) -> Opinion | None:
-        deps = replace(self._deps, prompts=self._deps.prompts.for_language(detect_language(question.text)))
+    async def _ask(
+        self, question: Question, passages: Sequence[Passage], deps: AnswerDependencies, budget: Budget
+    ) -> Opinion | None:
+        deps = replace(deps, prompts=deps.prompts.for_language(detect_language(question.text)))
         request = DecisionRequest(
             STAGE,
             STAGE,

@@ -15,7 +15,7 @@ from core.observability.logs import get_logger
 from core.ports import Adapter
 from core.settings import ChatSettings
 from core.settings.audience import Asker, Audiences
-from core.settings.messaging import GateMode
+from core.settings.gate import GateMode
 from core.storage.overrides import LiveSettings, get_chat_name
 from core.types import Message, PlatformName, Skip, SkipReason, skip
 

@@ -45,6 +45,21 @@ async def test_a_model_that_is_fit_for_both(tmp_path: Path) -> None:
         assert part in finding.text
 
 
+async def test_the_models_of_a_set_are_tried_for_what_they_do_there(tmp_path: Path) -> None:
+    """The general ones take no work off a set: its `main` writes and decides."""
+    async with replaying(lambda body: CITED if body.get("stream") else choose()) as provider:
+        endpoint = {"base_url": provider.base_url, "model": "m"}
+        models = {"main": endpoint, "light": endpoint, "sets": {"light": {"main": endpoint}}}
+        settings = Settings.model_validate({"data_dir": tmp_path, "models": models})
+        findings = await check(settings, live=True, probes=make_probes(settings))
+    texts = {finding.subject: finding.text for finding in findings if "answers:" in finding.text}
+    does = {
+        path: ("whole reply" in texts[path], "a decision" in texts[path])
+        for path in ("models.main", "models.light", "models.sets.light.main")
+    }
+    assert list(does.values()) == [(True, False), (False, True), (True, True)]
+
+
 @pytest.mark.parametrize(
     ("written", "chosen", "warning"),
     [

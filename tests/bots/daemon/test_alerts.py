@@ -18,6 +18,7 @@ from bots.daemon.alerts import AlertRules, Alerts, AlertSender, Watched
 from bots.daemon.monitor import Monitor
 from bots.daemon.operator_page import find_problems
 from core.errors import UsageError
+from core.llm.model_sets import ModelSets
 from core.ports import ConnectionStatus
 from core.runtime.clock import ClockWatch
 from core.settings import Settings
@@ -112,7 +113,7 @@ async def test_who_looks_now_sees_what_alerts_would_report_if_it_lasted(world: W
     connection = ConnectionStatus()
     adapter: Any = SimpleNamespace(label="telegram", connection=connection)
     refresher: Any = SimpleNamespace(store_problem="")
-    monitor.attach([adapter], refresher, refresher, None)
+    monitor.attach([adapter], refresher, refresher, ModelSets())
     lines = await find_problems(monitor, rules.at_once())
     assert [line.split(" was ")[0].split(" has ")[0] for line in lines] == [
         "telegram is not connected",
@@ -159,7 +160,7 @@ async def test_a_daemon_on_standby_misses_no_platform() -> None:
     connection = ConnectionStatus()
     adapter: Any = SimpleNamespace(label="telegram", connection=connection)
     nothing: Any = None
-    monitor.attach([adapter], nothing, nothing, None)
+    monitor.attach([adapter], nothing, nothing, ModelSets())
     assert monitor.get_connections() == {"telegram": False}
     connection.is_standby = True
     assert monitor.get_connections() == {"telegram": True}

@@ -24,6 +24,7 @@ from bots.discord.adapter import DiscordAdapter
 from bots.http.adapter import HttpAdapter
 from bots.slack.adapter import SlackAdapter
 from core.errors import StoreError, UsageError
+from core.llm.model_sets import ModelSets
 from core.observability.metrics import DaemonStatus, MetricsRecorder, PrometheusMetrics
 from core.ports import ConnectionStatus
 from core.settings import HttpSettings, Settings
@@ -370,7 +371,7 @@ async def start_monitoring(
     http = HttpSettings.model_validate({"secret": {"env": "NO_SECRET"}, "callback_url": "http://127.0.0.1:9"})
     adapter = HttpAdapter(http)
     refresher = FakeRefresher()
-    monitor.attach([adapter], make_processor(configuration, journal, echo), refresher, None)
+    monitor.attach([adapter], make_processor(configuration, journal, echo), refresher, ModelSets())
     return adapter, refresher
 
 

@@ -21,6 +21,7 @@ from bots.http.adapter import HttpAdapter
 from bots.slack.adapter import SlackAdapter
 from bots.slack.settings_modal import FIELD
 from core.errors import UsageError
+from core.llm.model_sets import ModelSets
 from core.messaging.claiming import ClaimQueue, is_bound
 from core.settings import DiscordSettings, HttpSettings, Settings, SlackSettings
 from core.settings.messaging import JournalSettings
@@ -128,7 +129,7 @@ async def test_a_daemon_on_standby_is_well(postgres_journal: JournalSettings) ->
     connection = adapter.connection
     is_listening = asyncio.Event()
     monitor = Monitor()
-    monitor.attach([adapter], None, HealthyStore(), None)  # type: ignore[arg-type]
+    monitor.attach([adapter], None, HealthyStore(), ModelSets())  # type: ignore[arg-type]
 
     async def listen() -> None:
         connection.mark_connected()

@@ -50,6 +50,8 @@ async def opened_bot(folder: Path, **changes: Any) -> AsyncIterator[Bot]:
         (folder / name).mkdir()
         (folder / name / "release.md").write_text(f"# Release date\n\n{text}")
     async with ScriptedPeer(write=repeat) as model:
+        if team := changes.pop("team", None):
+            changes["models"] = {"main": {"base_url": model.base_url, "model": "m"}, "sets": {"team": team}}
         settings = make_settings(folder, model.base_url, **changes)
         async with open_app(settings, embedder=WordEmbedder()) as app:
             assert not (await app.refresh()).failures
@@ -116,6 +118,18 @@ async def test_settings_show_what_is_different(tmp_path: Path) -> None:
         )
         await bot.deliver(Sender("-100", author="1"), command="settings")
         assert bot.adapter("telegram").forms[-1].notes == ()
+
+
+async def test_a_chat_with_its_own_models_tells_no_other_model(tmp_path: Path) -> None:
+    async with ScriptedPeer(write=repeat) as peer:
+        team = {"main": {"base_url": peer.base_url, "model": "cellar"}}
+        chats = {f"telegram:{GERMANS}": {"models": "team"}}
+        async with opened_bot(tmp_path, chats=chats, team=team) as bot:
+            assert "numbat" in await ask(bot, GERMANS)
+            assert bot.get_requests() == ""
+            assert peer.agents == ["write"]
+            await bot.deliver(Sender(GERMANS, author="1"), command="settings")
+            assert bot.adapter("telegram").forms[-1].notes == ("language models of this chat: team (cellar)",)
 
 
 def test_a_source_that_is_not_configured_is_named(tmp_path: Path) -> None:

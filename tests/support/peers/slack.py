@@ -83,7 +83,7 @@ METHODS: dict[str, dict[str, type]] = {
     "conversations.info": {"channel!": str},
     "conversations.replies": {**HISTORY, "ts!": str},
     "chat.delete": {"channel!": str, "ts!": str},
-    "chat.postEphemeral": {"channel!": str, "user!": str, "text!": str, "thread_ts": str},
+    "chat.postEphemeral": {"channel!": str, "user!": str, "text!": str, "thread_ts": str, "blocks": list},
     "chat.startStream": {
         "channel!": str,
         "thread_ts!": str,
@@ -218,12 +218,15 @@ class SlackPeer:
         self.titles: dict[tuple[str, str], str] = {}
         self.sessions: dict[tuple[str, str], str] = {}
         self.responses: list[Json] = []
-        # What only one person sees: (person, text).
         # How many answers to commands are refused.
         self.refused_responses = 0
         # A word that no message may have.
         self.banned = ""
+        # What one person alone saw: who and the text; and the calls that showed it.
         self.hidden: list[tuple[str, str]] = []
+        self.hidden_parts: list[Json] = []
+        # Who is in none of the channels.
+        self.absent: set[str] = set()
         self.deliveries = Deliveries(self.signing_secret)
         self.views = Views()
         self._messages: dict[tuple[str, str], PostedMessage] = other_peer._messages if other_peer else {}
@@ -710,8 +713,17 @@ class SlackPeer:
         return {"channel": message.channel, "ts": message.ts}
 
     def _post_ephemeral(self, params: Json) -> Json:
-        self._channel_id(params)
+        channel = self._channel_id(params)
+        if params["user"] in self.absent:
+            raise Refusal("user_not_in_channel")
+        # In a thread nobody sees it before there is one; nothing says so.
+        thread_ts = params.get("thread_ts", "")
+        if thread_ts and not any(
+            message.thread_ts == thread_ts for message in self._messages.values() if message.channel == channel
+        ):
+            return {"message_ts": self._tick()}
         self.hidden.append((params["user"], params["text"]))
+        self.hidden_parts.append(params)
         return {"message_ts": self._tick()}
 
     def _start(self, params: Json) -> Json:

@@ -40,7 +40,7 @@ from core.messaging.gate.replies import (
     offer_text,
 )
 from core.ports import WordMatch
-from core.settings.messaging import GateSettings
+from core.settings.gate import GateSettings
 from core.storage.chat_history import ChatHistory, EarlierAnswer
 from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings
