@@ -1,7 +1,8 @@
 """Puts what a document includes into its place: the text belongs to the page that shows it.
 
 Known are the directives of reStructuredText and MyST, AsciiDoc's `include::`, the snippets of MkDocs, the includes of
-mdBook and the partials of MDX. Files are named from the root of their source; who loads them decides which may be read.
+mdBook, VitePress and Vocs, and the partials of MDX. Files are named from the root of their source; who loads them
+decides which may be read.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _MAX_FOLDERS = 8
 _MAX_TARGET_CHARS = 500
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
 # What a document that includes others has somewhere.
-_MARK = re.compile(r"include|--8<--|\bfrom[ \t]+['\"][^'\"\n]{1,500}\.mdx?['\"]|\{\{#playground")
+_MARK = re.compile(r"include|--8<--|<<<[ \t]|\bfrom[ \t]+['\"][^'\"\n]{1,500}\.mdx?['\"]|\{\{#playground")
 # The description of a component of Antora, and the values in it, which its pages name.
 _COMPONENT = re.compile(r"(.*?)modules/[^/]+/")
 _COMPONENT_ATTRIBUTES = re.compile(r"^( *)attributes:[ \t]*\n((?:\1[ ]+.*\n?|[ \t]*\n)+)", re.MULTILINE)
@@ -46,6 +47,16 @@ _ASCIIDOC_HEADING = re.compile(r"={1,6}(?=[ \t]+\S)")
 _SNIPPET = re.compile(r"([ \t]*)-{1,}8<-{1,}[ \t]+[\"']([^\"'\n]+)[\"'][ \t]*$")
 _SNIPPET_FENCE = re.compile(r"([ \t]*)-{1,}8<-{1,}[ \t]*$")
 _MDBOOK = re.compile(r"(?<!\\)\{\{#(include|rustdoc_include|playground)[ \t]+([^{}\s][^{}\n]{0,300})\}\}")
+# Vocs puts a file into code in place of a comment, VitePress one in place of a line or of a comment of HTML.
+_VOCS = re.compile(
+    r"([ \t]*)(?://|#|--|/\*|<!--)[ \t]*\[!include[ \t]+([^\s\]]{1,500})\][ \t]*+(?:(?:\*/|-->)[ \t]*+)?$"
+)
+_VITEPRESS = re.compile(r"([ \t]*)<<<[ \t]+([^\s{}\[\]#]{1,500})(?:#([\w.-]{1,100}))?(?:[ \t]*[{\[].*)?$")
+_VITEPRESS_TEXT = re.compile(
+    r"([ \t]*)<!--[ \t]*@include:[ \t]*([^\s{}#]{1,500})(?:#([\w.-]{1,100}))?"
+    r"(?:\{(\d{0,7})(,?)(\d{0,7})\})?[ \t]*-->[ \t]*$"
+)
+_ROOT = re.compile(r"(?:@site|[@~])?/")
 _MDX_IMPORT = re.compile(
     r"(?:^|;[ \t]*)import\s+([A-Z]\w*)[ \t]+from[ \t]+['\"]([^'\"\n]{1,500}\.mdx?)['\"]", re.MULTILINE
 )
@@ -187,7 +198,7 @@ class _Expander:
             return _Directive(target, indent=use[1]) if target else None
         if snippet := _SNIPPET.match(line):
             return _Directive(snippet[2], indent=snippet[1])
-        return _match_snippets(lines, number) or _match_myst(lines, number)
+        return _match_snippets(lines, number) or _match_vite(line) or _match_myst(lines, number)
 
     def _resolve(self, target: str) -> str:
         for _ in range(2):
@@ -265,6 +276,18 @@ def _match_snippets(lines: Sequence[str], number: int) -> _Directive | None:
     return _Directive("\n".join(targets), end + 2, match[1]) if match and targets else None
 
 
+def _match_vite(line: str) -> _Directive | None:
+    """Match a line for which Vocs or VitePress shows a file, or the part of one."""
+    if match := _VOCS.match(line):
+        return _Directive(match[2], indent=match[1])
+    if match := _VITEPRESS.match(line):
+        return _Directive(f"{match[2]}:{match[3] or ''}", indent=match[1], is_code=True)
+    if match := _VITEPRESS_TEXT.match(line):
+        lines = f"{match[4] or 1}{match[5] and ':'}{match[6]}" if match[4] or match[6] else ""
+        return _Directive(f"{match[2]}:{match[3] or lines}", indent=match[1])
+    return None
+
+
 def _match_myst(lines: Sequence[str], number: int) -> _Directive | None:
     match = _MYST.match(lines[number])
     if match is None:
@@ -330,12 +353,13 @@ def find_candidates(target: str, path: str, page: str, kind: str) -> Iterator[st
         yield antora_path
         return
     folders = [folder, posixpath.dirname(page)]
-    if target.startswith(("/", "@site/")) or kind == "markdown":
+    root = _ROOT.match(target)
+    if root or kind == "markdown":
         parents = posixpath.dirname(page).split("/")
         folders += ["/".join(parts) for parts in (parents[:size] for size in range(len(parents) - 1, -1, -1))]
         folders = folders[: _MAX_FOLDERS + 2]
         folders += [posixpath.join(base, "snippets") for base in folders]
-    relative_target = target.removeprefix("@site/").lstrip("/") if target.startswith(("/", "@site/")) else target
+    relative_target = target[root.end() :].lstrip("/") if root else target
     seen: set[str] = set()
     for base in folders:
         candidate = posixpath.normpath(posixpath.join(base, relative_target))
