@@ -32,6 +32,8 @@ _MARK = re.compile(r"include|--8<--|<<<[ \t]|\bfrom[ \t]+['\"][^'\"\n]{1,500}\.m
 _COMPONENT = re.compile(r"(.*?)modules/[^/]+/")
 _COMPONENT_ATTRIBUTES = re.compile(r"^( *)attributes:[ \t]*\n((?:\1[ ]+.*\n?|[ \t]*\n)+)", re.MULTILINE)
 _COMPONENT_ATTRIBUTE = re.compile(r"^[ ]+['\"]?([\w-]+)['\"]?:[ \t]+(.+)", re.MULTILINE)
+# What editors read for all documents below it, in AsciiDoc.
+EDITOR_CONFIG = ".asciidoctorconfig"
 # The names of folders for what is shown by other pages.
 _PARTIAL_FOLDERS = frozenset(
     ("includes", "include", "inc", "partials", "partial", "snippets", "fragments", "shared", "generated")
@@ -133,7 +135,7 @@ class _Expander:
         self._load = load
         self._chars_left = MAX_INCLUDED_CHARS
         self._attributes: dict[str, str] = {}
-        self._component = ""
+        self._component: list[str] = []
         self._component_attributes: dict[str, str] = {}
         self.included_paths: list[str] = []
         self.missing_paths: list[str] = []
@@ -143,11 +145,12 @@ class _Expander:
         place = _COMPONENT.match(self._page) if self._kind == "asciidoc" else None
         if place is None:
             return
-        self._component = f"{place[1]}antora.yml"
-        description = self._load(self._component)
-        if description is None:
-            self.missing_paths.append(self._component)
-        self._component_attributes = read_component_attributes(description or "")
+        # What the playbook of the site sets is often repeated for editors, whose file is beside the description.
+        readers = {f"{place[1]}{EDITOR_CONFIG}": _read_entries, f"{place[1]}antora.yml": read_component_attributes}
+        for path, read in readers.items():
+            text = self._load(path)
+            (self.missing_paths if text is None else self._component).append(path)
+            self._component_attributes |= read(text or "")
         self._attributes |= self._component_attributes
 
     def write_attributes(self, lines: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
@@ -159,7 +162,7 @@ class _Expander:
                 names.update(dict.fromkeys(_ASCIIDOC_REFERENCE.findall(attributes[name])))
                 names[name] = None
         entries = [(1, f":{name}: {attributes[name]}") for name in names if name in attributes]
-        self.included_paths += [self._component] if entries else []
+        self.included_paths += self._component if entries else []
         return entries
 
     def expand(self, lines: Sequence[str], path: str, outer_paths: tuple[str, ...]) -> Iterator[tuple[int, str]]:
@@ -323,6 +326,12 @@ def read_component_attributes(description: str) -> dict[str, str]:
     values = _COMPONENT_ATTRIBUTES.search(description)
     pairs = _COMPONENT_ATTRIBUTE.findall(values[2]) if values else []
     return {name: _read_value(value) for name, value in pairs}
+
+
+def _read_entries(text: str) -> dict[str, str]:
+    """Return the attributes that lines of AsciiDoc set."""
+    entries = filter(None, map(_ASCIIDOC_ATTRIBUTE.match, text.split("\n")))
+    return {entry[1]: entry[2].strip().strip("'\"") for entry in entries}
 
 
 def _read_value(text: str) -> str:

@@ -121,6 +121,23 @@ def test_attributes_of_an_antora_component() -> None:
     assert expansion.lines == (1, 1, 1, 2, 3)
 
 
+@pytest.mark.parametrize(
+    ("description", "entries", "expected"),
+    [
+        ("name: a\n", "// For editors.\n:product: Rocket\n:x!:\n", "Rocket"),
+        ("name: a\nasciidoc:\n  attributes:\n    product: Comet\n", ":product: Rocket\n", "Comet"),
+        (None, ":product: 'Rocket'\n", "Rocket"),
+    ],
+)
+def test_attributes_for_editors_stand_for_those_of_a_playbook(
+    description: str | None, entries: str, expected: str
+) -> None:
+    files = {"m/.asciidoctorconfig": entries} | ({"m/antora.yml": description} if description else {})
+    expansion = expand_includes("m/modules/ROOT/pages/a.adoc", "asciidoc", "Run {product}.", files.get)
+    assert expansion.text == f":product: {expected}\nRun {{product}}."
+    assert "m/.asciidoctorconfig" in expansion.included_paths
+
+
 def test_lines_lead_to_the_line_that_includes() -> None:
     expansion = expand_includes("docs/a.md", "markdown", 'A\n\n--8<-- "part.md"\n\nB', FILES.get)
     assert expansion == Expansion("A\n\nOne.\n\nTwo.\n\nB", (1, 2, 3, 3, 3, 4, 5), ("docs/part.md",))
