@@ -75,6 +75,8 @@ class BlockCollector:
         self._code: str | None = None
         self._hidden_tag = ""
         self._links: list[tuple[int, str]] = []
+        # Where each tag of code that is open begins.
+        self._code_starts: list[int] = []
         self._line = 0
 
     @property
@@ -132,7 +134,8 @@ class BlockCollector:
         elif tag == "br":
             self._text += "\n"
         elif tag in _INLINE_TAGS:
-            self._text += "`" if tag in _CODE_TAGS else ""
+            if tag in _CODE_TAGS:
+                self._code_starts.append(len(self._text))
             if tag == "a":
                 self._links.append((len(self._text), attributes.get("href", "")))
         else:
@@ -181,11 +184,11 @@ class BlockCollector:
                 self._code = None
                 self.add(Block("code", code, start_line=self._line, end_line=self._line))
         elif tag in _CODE_TAGS:
-            self._text += "`"
+            self._end_code()
         elif tag == "a" and self._links:
             start, address = self._links.pop()
             text = self._text[start:].strip()
-            if text and address.startswith(("http://", "https://")):
+            if text and not self._code_starts and address.startswith(("http://", "https://")):
                 self._text = f"{self._text[:start]}[{text}]({address})"
         elif tag not in _INLINE_TAGS:
             self._end_text()
@@ -194,11 +197,19 @@ class BlockCollector:
                     self._close_frame()
                 self._close_frame()
 
+    def _end_code(self) -> None:
+        start = self._code_starts.pop() if self._code_starts else len(self._text)
+        code = self._text[start:]
+        # What is code within code is written with it.
+        if not self._code_starts and code.strip():
+            self._text = self._text[:start] + write_code(code)
+
     def _find_frame(self, tag: str) -> _Frame | None:
         return next((frame for frame in reversed(self._frames[1:]) if frame.tag == tag), None)
 
     def _end_text(self) -> None:
         self._links.clear()
+        self._code_starts.clear()
         if not self._text and self._code is None:
             return
         text = "\n".join(" ".join(line.split()) for line in self._text.split("\n") if line.strip())

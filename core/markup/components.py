@@ -37,15 +37,15 @@ _BRACES = re.compile(r"\{(?>(?:[^{}]+|" * _MAX_BRACES + r"\{[^{}]*\}" + r")*)\}"
 _REST_OF_TAG = re.compile(
     rf"(?>(?:[^<>\"'{{}}]+|\"[^\"]{{0,{MAX_SPAN_CHARS}}}\"|'[^']{{0,{MAX_SPAN_CHARS}}}'|{_BRACES.pattern})*)>"
 )
-# An object in braces, as the items of a component are written.
-_OBJECT = re.compile(r"(?<=[\[,{\s])\{[^{}]{0,2000}\}")
+# An object in braces, as the items of a component are written, with the name that it may have in another one.
+_OBJECT = re.compile(r"(?:(?<=[{,\s])[\"']?([\w.$-]{1,100})[\"']?\s*:\s*|(?<=[\[,{\s]))(\{[^{}]{0,2000}\})")
 # The rows of a table as a list of lists, and the names of its columns.
 _ROWS = re.compile(r"=\{\s*+\[\s*+(\[[^{}]{0,10000}\])\s*+,?\s*+\]\s*+\}")
 _COLUMNS = re.compile(r"\b(?:head|headers?|columns)=\{\s*+\[([^\[\]{}]*)\]\s*+\}")
 _ROW = re.compile(r"\[([^\[\]]*)\]")
 _CELL = re.compile(r"\"([^\"]*)\"|'([^']*)'|`([^`]*)`|([\w.+-]+)")
 _ATTRIBUTE = re.compile(
-    r"(?<![\w-])([A-Za-z]+)\s*[=:]"
+    r"(?<![\w-])([A-Za-z]+)[\"']?\s*[=:]"
     r"\s*(?:\"([^\"]*)\"|'([^']*)'|\{\s*[\"'`]([^\"'`{}]*)[\"'`]\s*\}|\{\s*(\[[^\[\]{}]*\])\s*\})"
 )
 _ITEM = re.compile(r"[\"']([^\"']+)[\"']")
@@ -252,9 +252,14 @@ class _Rewriter:
         self._emit_tag(rest.end(), name, bool(token["close"]), _show(_OBJECT.sub("", rest[0])))
         if rows := _ROWS.search(rest[0]):
             self._emit_table(rest[0], rows[1])
-        for item in map(_show, _OBJECT.findall(rest[0])):
+        for key, attributes in _OBJECT.findall(rest[0]):
+            item = _show(attributes)
+            # As of what describes the fields of something: the name of the field, and its type.
+            item |= (
+                {"title": item["title"] or key, "text": item["text"] or item["type"]} if key and item["type"] else {}
+            )
             if item["title"] or item["text"]:
-                self._emit_tag(rest.end(), "card", False, item | {"end": "1"})
+                self._emit_tag(rest.end(), "card", False, item | {"type": "", "end": "1"})
         self._skip(rest[0])
         return rest.end()
 
@@ -350,6 +355,8 @@ class _Rewriter:
         shown = _STRING.fullmatch(braces[0])
         name = _NAME.fullmatch(braces[0])
         text = next(filter(None, shown.groups()), "") if shown else name[1] if name else ""
+        # A string is text, also where it looks like a tag.
+        text = text.replace("<", "&lt;")
         if self._is_preformatted:
             self._emit(text)
             self.number += braces[0].count("\n") - text.count("\n")

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # Brackets that nothing closes are looked for again and again: a longer text is left as it stands.
 MAX_INLINE_CHARS = 20_000
 # Only these begin markup that is changed: most paragraphs have none of them.
+# Code, also between two ticks each, within which one is a sign of the code.
+_CODE = r"(?<!`)``(?:[^`]|(?<!`)`(?!`)){1,300}``(?!`)|`+[^`]*`+"
 _CHANGED_MARKUP = re.compile(r"[\[<\\&{$\u00a0]|==|\+\+|[ ]{2}\n|:[a-z0-9_+-]{1,80}:")
 _ONE_LINK = r"\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)"
 # A link, or the way to a page: links with signs between them, and its own name at the end.
@@ -39,17 +41,19 @@ _WEB = ("http://", "https://")
 _REFERENCE_ROLES = ("ref", "numref", "doc")
 # Text that a plug-in of MDX shows in its own way: `:tooltip[text]`.
 _TEXT_DIRECTIVE = re.compile(
-    r"(`+[^`]*`+)|(?<![\w:]):[a-z][a-z-]{0,40}\[([^\[\]\n]{1,300})\](?!\()(?:\{[^{}\n]{0,200}\})?"
+    rf"({_CODE})" r"|(?<![\w:]):[a-z][a-z-]{0,40}\[([^\[\]\n]{1,300})\](?!\()(?:\{[^{}\n]{0,200}\})?"
 )
 # Links and pictures of a wiki, marked text, and keys.
 _WIKI = re.compile(
-    r"(?P<code>`+[^`]*`+)|!\[\[[^\[\]\n]{1,200}\]\]|\[\[(?=\S)(?:[^\[\]|\n]{1,200}\|)?(?P<page>[^\[\]|\n]{1,200})\]\]"
+    rf"(?P<code>{_CODE})"
+    r"|!\[\[[^\[\]\n]{1,200}\]\]|\[\[(?=\S)(?:[^\[\]|\n]{1,200}\|)?(?P<page>[^\[\]|\n]{1,200})\]\]"
     r"|(?<![\w=])\{?==(?=[^\s=])(?P<mark>[^=\n]{1,300})(?<=\S)==\}?(?![\w=])"
     r"|\{\+\+(?P<new>[^{}\n]{1,300})\+\+\}|(?<![\w+])\+\+(?P<keys>[a-z0-9]{1,20}(?:[+-][a-z0-9]{1,20}){0,4})\+\+(?![\w+])"
 )
 # A formula, and what only one has.
 _FORMULA = re.compile(
-    r"(`+[^`]*`+)|(?<!\\)\\\((?P<bracketed>(?:[^\\]|\\(?![()])){1,300})\\\)"
+    rf"({_CODE})"
+    r"|(?<!\\)\\\((?P<bracketed>(?:[^\\]|\\(?![()])){1,300})\\\)"
     r"|(?<![\\$\w])\$(?![\s$])(?P<formula>[^$`]{1,300})(?<![\s\\])\$(?![$\w({])"
 )
 # An index or a power is one of a letter, of what is in brackets, or in braces: others are names of variables.
@@ -58,16 +62,17 @@ _FORMULA_SIGN = re.compile(r"\\[A-Za-z]|(?:\b[^\W_]|[})|])[\^_](?=[^\s_])|\d\^(?
 _TARGET = re.compile(r"(?<=\S)[ ]?<[^<>]{1,300}>$")
 # A role of MyST; what stands between two parts in code is none.
 _PROJECT = re.compile(r"^[\w.-]{1,60}:(?=[^\s:])")
-_ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`(?!`)|`+[^`]*`+")
+_ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`(?!`)|" + _CODE)
 # A link to a name that another tool knows, as those of mdBook, MkDocs and rustdoc do; the text may be the name.
 _NAMED_LINK = re.compile(
     r"(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]\[(`[^`\n]{1,200}`|[^\[\]\s]{0,200}[.:/#-][^\[\]\s]{1,200})\]"
     r"|(?<![\w\]\\!])\[(?P<name>`[A-Za-z_][^`\n]{0,200}`|\w{1,100}(?:::\w{1,100}){1,10}(?:!|\(\))?)\](?:\[\])?(?![\[(:])"
-    r"|`+[^`]*`+"
+    rf"|{_CODE}"
 )
 # An emoji, or an icon of MkDocs, by its name.
 _SHORT_CODE = re.compile(
-    r"(?P<code>`+[^`]*`+)|(?<![\w:/\\]):(?:(?P<icon>(?:material|fontawesome|octicons|simple)-[a-z0-9-]{1,80})"
+    rf"(?P<code>{_CODE})"
+    r"|(?<![\w:/\\]):(?:(?P<icon>(?:material|fontawesome|octicons|simple)-[a-z0-9-]{1,80})"
     r"|(?P<emoji>[a-z0-9_+-]{1,60})):(?![\w:])(?:\{[^{}\n]{0,200}\})?(?(icon)[ ]?)"
 )
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:\s[^<>]*+)?/?>")
@@ -88,18 +93,20 @@ _CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
 # What stands before and after them is not on one line.
 _BLOCK_TAGS = frozenset(("br", "dd", "div", "dt", "hr", "li", "ol", "p", "table", "tr", "ul"))
 # A name that a value takes the place of; code that has such names is left as it is.
-_SUBSTITUTION = re.compile(r"(`+[^`]*`+)|\{\{\{?-?[ ]*[.$]?([\w.-]{1,80}?)[ ]*-?\}?\}\}")
+_SUBSTITUTION = re.compile(rf"({_CODE})" r"|\{\{\{?-?[ ]*[.$]?([\w.-]{1,80}?)[ ]*-?\}?\}\}")
 # Attributes behind a heading or a paragraph, among them the name of its link.
 _ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*\{(?::[ ]?|[ ]?(?:[#.]|data-|[a-z-]{1,30}=[\"']))[^{}\n]{0,200}\}[ \t]*$")
 # Attributes of a part of a text, which is in brackets where it is nothing else.
 _PART_ATTRIBUTES = re.compile(
-    r"(`+[^`]*`+)(?:\{[#.][^{}\n]{0,200}\})?|(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]\{[#.][^{}\n]{0,200}\}"
+    rf"({_CODE})"
+    r"(?:\{[#.][^{}\n]{0,200}\})?|(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]\{[#.][^{}\n]{0,200}\}"
     r"|(?<=[)*_>])\{(?:[#.][a-z]|:[ ]?|[ ]?(?:target|rel|class|width|height)=|[ ]?[a-z-]{1,20}=[\"'])[^{}\n]{0,200}\}"
 )
 # What says to MkDocs how code in a line is coloured.
 _LANGUAGE = re.compile(r"^#!\w{1,30}[ ](?=\S)")
 # An escaped sign that would be markup without the escape.
 _ESCAPED = frozenset("*_`[]<\\~&")
+_CODE_TEXTS = frozenset(("text", "text_special", "code_inline"))
 _SIGNS = frozenset(("strong_open", "strong_close", "em_open", "em_close", "s_open", "s_close"))
 _LINE_BREAKS = {"softbreak": " ", "hardbreak": "\n"}
 # Lines of Chinese and Japanese are joined without a blank.
@@ -137,9 +144,8 @@ def clean_inline(
         text = _ATTRIBUTES.sub("", text)
         text = _PART_ATTRIBUTES.sub(r"\1\2", text)
         text = _SUBSTITUTION.sub(r"\1\2", _ROLE.sub(lambda match: write_role(match, labels), text))
-    is_way = marks_ways and ONLY_LINK.fullmatch(text) and not _OTHER_ADDRESS.search(text)
-    if is_way and not _LOCAL_ADDRESS.search(text):
-        return " ".join(text.split())
+    leads_elsewhere = marks_ways and _LOCAL_ADDRESS.search(text) and not _OTHER_ADDRESS.search(text)
+    is_way = leads_elsewhere and ONLY_LINK.fullmatch(text)
     if "[" in text:
         references = environment.get("references", {})
         text = _NAMED_LINK.sub(lambda match: _write_named_link(match, references), text)
@@ -203,7 +209,8 @@ def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:
     tags = [_TAG_NAME.match(token.content) if token.type == "html_inline" else None for token in tokens]
     last_closing = {tag[2].lower(): number for number, tag in enumerate(tags) if tag and tag[1]}
     hidden_tag = ""
-    is_code = False
+    # Where code in tags begins, and how many of its tags are open.
+    code_start = open_code_tags = 0
     for number, (token, tag) in enumerate(zip(tokens, tags, strict=True)):
         name = tag[2].lower() if tag else ""
         is_closed = last_closing.get(name, -1) > number
@@ -219,12 +226,14 @@ def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:
             start, address = links.pop()
             is_named = len(pieces) > start
             text = "".join(pieces[start:]) if is_named else _name_target(address, labels)
-            pieces[start:] = [text if is_code else _write_link(text, address)]
-        elif is_code and token.type in ("text", "text_special"):
-            pieces.append(token.content)
+            pieces[start:] = [text if open_code_tags else _write_link(text, address)]
+        elif tag and name in _CODE_TAGS:
+            code_start = code_start if open_code_tags else len(pieces)
+            open_code_tags = max(0, open_code_tags + (-1 if tag[1] else is_closed))
+            if tag[1] and not open_code_tags:
+                pieces[code_start:] = [write_code(code) for code in ["".join(pieces[code_start:])] if code.strip()]
         else:
-            is_code = not tag[1] if tag and name in _CODE_TAGS else is_code
-            pieces.append(_write_token(token))
+            pieces.append(token.content if open_code_tags and token.type in _CODE_TEXTS else _write_token(token))
     return "".join(pieces)
 
 
@@ -260,7 +269,7 @@ def write_code(code: str) -> str:
 def _write_tag(tag: str) -> str:
     match = _TAG_NAME.match(tag)
     name = match[2].lower() if match else ""
-    return "`" if name in _CODE_TAGS else "\n" if name in _BLOCK_TAGS else ""
+    return "\n" if name in _BLOCK_TAGS else ""
 
 
 def to_title(text: str) -> str:
@@ -319,6 +328,8 @@ def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyTyp
         return labels.get(name) or name_label(name)
     if _OBJECT_ROLES.fullmatch(role):
         name = name.removeprefix(".")
+    if role == "math" and is_formula(name):
+        return write_code(name)
     if _CODE_ROLES.fullmatch(role):
         return f"`{name.rpartition('.')[2] if name.startswith('~') else name.lstrip('!')}`"
     return name.strip("~!")

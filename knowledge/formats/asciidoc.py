@@ -27,10 +27,10 @@ from knowledge.formats.asciidoc_table import read_cells
 from knowledge.formats.cells import join_texts
 from knowledge.parsing.limits import map_parser_errors
 
-# What a page of HTML is written with.
 _ATTRIBUTES = {"backend": "html5", "backend-html5": "", "basebackend": "html", "basebackend-html": "", "safe-mode": ""}
 # Blocks in blocks that are read; nobody writes that many.
 _MAX_DEPTH = 12
+_ESCAPED_DIRECTIVE = re.compile(r"^\\(?=(?:include|ifdef|ifndef|ifeval|endif)::)")
 _CONDITION = re.compile(r"(ifdef|ifndef|ifeval|endif)::([^\[\]]*)\[(.*)\]$")
 _COMPARISON = re.compile(r"(.*?)(==|!=|<=|>=|<|>)(.*)")
 _ENTRY = re.compile(r":(!?)(\w[\w-]*)(!?):(?:[ \t]+(.*))?$")
@@ -127,7 +127,7 @@ def _choose_lines(texts: Iterable[str], attributes: dict[str, str]) -> Iterator[
             if not conditions or conditions[-1]:
                 if entry := _ENTRY.match(text):
                     _set_attribute(entry, entry[4] or "", attributes)
-                yield _Line(number, text.rstrip())
+                yield _Line(number, _ESCAPED_DIRECTIVE.sub("", text.rstrip()))
             continue
         is_met = _is_met(condition, attributes)
         if condition[1] == "endif":

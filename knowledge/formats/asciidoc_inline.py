@@ -17,7 +17,7 @@ _PLUS = "\ue000"
 _PLUSES = re.compile(r"(?<=\w)\+\+(?!\w)")
 _REFERENCE = re.compile(r"(?<!\\)\{([\w-]{1,100})\}")
 _CHARACTERS = {
-    "amp": "&", "apos": "'", "asterisk": "*", "backslash": "\\", "backtick": "`", "blank": "", "brvbar": "¦",
+    "amp": "&", "apos": "'", "asterisk": "&#42;", "backslash": "\\", "backtick": "&#96;", "blank": "", "brvbar": "¦",
     "caret": "^", "cpp": f"C{_PLUS}{_PLUS}", "deg": "°", "empty": "",
     "endsb": "]", "gt": ">", "ldquo": "“", "lsquo": "‘",
     "lt": "<", "nbsp": " ", "plus": _PLUS, "pp": _PLUS * 2, "quot": '"', "rdquo": "”", "rsquo": "’", "sp": " ",
@@ -38,7 +38,8 @@ _MARKS = re.compile(
     | (?P<bare_address>https?://[^\s\[\]<>]{1,500})
     | \{[\w-]{1,100}\}[^\s\[\]]{0,300}\[(?P<unknown_title>[^\]\n]{1,300})\]
     | (?<!\w)menu:(?P<menu>[^\s\[\]:][^\[\]\n]{0,200})\[(?P<menu_items>[^\[\]\n]{0,300})\]
-    | (?P<macro>(?<!\w)[a-z][a-z0-9_-]{1,30}|footnote):(?:(?<=xref:):)?(?P<target>(?![\s:])[^\s\[\]]{0,300})
+    | (?P<macro>(?<!\w)[a-z][a-z0-9_-]{1,30}(?<!\wfootnote)|footnote):
+      (?:(?<=xref:):)?(?P<target>(?![\s:])[^\s\[\]]{0,300})
       \[(?P<attributes>(?:\\\]|[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]{0,100}\]){0,200}\]){0,500})\]
     | \(\(\((?P<hidden>[^()\n]{1,200})\)\)\) | \(\((?P<term>[^()\n]{1,200})\)\)
     | \[\[[^\[\]\n]{1,100}\]\] | \[\#[\w-]{1,100}\] | (?<!\w)\[[.\w%=" -]{1,60}\](?=[#*_`])
@@ -59,6 +60,7 @@ _COMMENT = re.compile(r"<!--(?:[^-]|-(?!->)){0,500}-->")
 _PASSED = re.compile(r"pass:[a-z,]{0,50}\[([^\[\]]{0,300})\]")
 # Of what is passed on, the marks are read nevertheless.
 _READ_ON = re.compile(r"\b(?:[mnq]|macros|normal|quotes)\b")
+_ESCAPING = re.compile(r"\b(?:[cn]|specialchar(?:acter)?s|normal)\b")
 _ESCAPED_IN_CODE = re.compile(r"\\(?=\{|(?:https?|link|xref):)")
 _CHARACTER = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-zA-Z]{2,10});")
 _BOLD = ("bold", "constrained_bold")
@@ -121,7 +123,7 @@ def _write_mark(match: re.Match[str], depth: int) -> str:
     if name in ("escaped", "dollars", "plain", "constrained_plain"):
         return escape(content)
     if name in ("raw", "hidden", ""):
-        return ""
+        return _write_html(content) if name == "raw" else ""
     inner = write_inline(content, depth + 1) if depth < _MAX_DEPTH else escape(content)
     mark = "**" if name in _BOLD else "*" if name in _ITALIC else ""
     quotes = {"quotation": "“”", "single": "‘’"}.get(name, "")
@@ -140,7 +142,9 @@ def _write_link(match: re.Match[str], depth: int) -> str:
     if match["macro"]:
         return _write_macro(match["macro"], match["target"], match["attributes"], depth)
     address = (match["link"] or match["address"]).replace("++", "")
-    return make_link(_write_title(match["link_title"] or address.removeprefix("mailto:"), depth), address)
+    title = _write_title(match["link_title"] or address.removeprefix("mailto:"), depth)
+    # One that holds an attribute which is set elsewhere leads nowhere.
+    return title if _REFERENCE.search(address) else make_link(title, address)
 
 
 def _write_title(title: str, depth: int) -> str:
@@ -164,12 +168,19 @@ def _write_html(text: str) -> str:
     return escape(html.unescape(strip_tags(_COMMENT.sub("", text))))
 
 
+def _write_passed(substitutions: str, text: str, depth: int) -> str:
+    """Return what the pass macro hands on: as HTML, unless its signs are to be escaped; in it, marks may be read."""
+    if not _READ_ON.search(substitutions):
+        return _write_html(text)
+    return _write_title(text if _ESCAPING.search(substitutions) else strip_tags(text), depth)
+
+
 def _write_macro(name: str, target: str, attributes: str, depth: int) -> str:
     writers: dict[str, Callable[[], str]] = {
         "xref": lambda: _write_title(attributes or _name_page(target), depth),
         "kbd": lambda: make_code(attributes),
         "btn": lambda: f"**{escape(attributes)}**",
-        "pass": lambda: _write_title(attributes, depth) if _READ_ON.search(target) else _write_html(attributes),
+        "pass": lambda: _write_passed(target, attributes, depth),
         "footnote": lambda: f" ({_write_title(attributes, depth)})" if attributes else "",
         "indexterm2": lambda: escape(attributes),
         "stem": lambda: make_code(attributes),

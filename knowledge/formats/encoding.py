@@ -24,14 +24,25 @@ MIN_CONFIDENCE = 0.05
 MIN_EVIDENCE = 3
 _DECLARED_ENCODING = re.compile(rb"coding[:=][ \t]*[\"']?([-\w.]{1,40})")
 _NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd-\uffff\ue000-\uf8ff]")
+_TERMINAL_COLOUR = re.compile(r"\x1b\[[\d;]{0,20}m")
 _SPACE = re.compile(r"[ \t\r\n\u00a0\u200b-\u200f\u3000-\u3002\uff0c]")
 
 
 def decode(data: bytes) -> str:
-    """Return bytes as text. What does not fit is replaced.
+    """Return bytes as text, without the colours of a terminal. What does not fit is replaced.
 
     UTF-8, UTF-16 and UTF-32; else what the file says of itself in its first lines; else what its bytes are most like.
     """
+    text = _decode(data)
+    return strip_colours(text) if "\x1b" in text else text
+
+
+def strip_colours(text: str) -> str:
+    """Return what a program printed without the codes that colour it in a terminal."""
+    return _TERMINAL_COLOUR.sub("", text)
+
+
+def _decode(data: bytes) -> str:
     # The mark of UTF-32 starts with that of UTF-16: it has to be looked for first.
     for bom, encoding in _UTF32_BOMS + _UTF16_BOMS:
         if data.startswith(bom):

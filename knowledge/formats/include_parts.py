@@ -6,9 +6,14 @@ import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-# The marks of a part, alone in a comment: of AsciiDoc, mdBook and MkDocs.
-_BEGIN = re.compile(r"\btag::([\w.-]+)\[\]|\bANCHOR:\s*([\w-]+)|-8<-+\s*\[start:\s*([\w-]+)\]")
-_END = re.compile(r"\bend::([\w.-]+)\[\]|\bANCHOR_END:\s*([\w-]+)|-8<-+\s*\[end:\s*([\w-]+)\]")
+# The marks of a part, alone in a comment: of AsciiDoc, mdBook, MkDocs, Vocs and VitePress.
+_BEGIN = re.compile(
+    r"\btag::([\w.-]+)\[\]|\bANCHOR:\s*([\w-]+)|-8<-+\s*\[start:\s*([\w-]+)\]|(?:\[!|(?<!\w)#)region\s+([\w.-]+)"
+)
+_END = re.compile(
+    r"\bend::([\w.-]+)\[\]|\bANCHOR_END:\s*([\w-]+)|-8<-+\s*\[end:\s*([\w-]+)\]"
+    r"|(?:\[!|(?<!\w)#)endregion\b(?:\s+([\w.-]+))?"
+)
 _RANGE = re.compile(r"\s*+(\d{0,7})\s*+(?:(?:-|\.\.|:)\s*+(-?\d{0,7}))?\s*+$")
 
 
@@ -67,9 +72,10 @@ def _select_tags(lines: Sequence[str], tags: str) -> list[str]:
     selected_lines = []
     for line in lines:
         if begin := _BEGIN.search(line):
-            open_names.append(begin[1] or begin[2] or begin[3])
+            open_names.append(begin[begin.lastindex or 1])
         elif end := _END.search(line):
-            name = end[1] or end[2] or end[3]
+            # One without a name ends the last part.
+            name = end[end.lastindex] if end.lastindex else "".join(open_names[-1:])
             open_names = [each for each in open_names if each != name]
         elif not unwanted.intersection(open_names) and _is_wanted(wanted, open_names):
             selected_lines.append(line)

@@ -1,7 +1,8 @@
 """Puts what a document includes into its place: the text belongs to the page that shows it.
 
 Known are the directives of reStructuredText and MyST, AsciiDoc's `include::`, the snippets of MkDocs, the includes of
-mdBook and the partials of MDX. Files are named from the root of their source; who loads them decides which may be read.
+mdBook, VitePress and Vocs, and the partials of MDX. Files are named from the root of their source; who loads them
+decides which may be read.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ _MAX_FOLDERS = 8
 _MAX_TARGET_CHARS = 500
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
 # What a document that includes others has somewhere.
-_MARK = re.compile(r"include|--8<--|\bfrom[ \t]+['\"][^'\"\n]{1,500}\.mdx?['\"]|\{\{#playground")
+_MARK = re.compile(r"include|--8<--|<<<[ \t]|\bfrom[ \t]+['\"][^'\"\n]{1,500}\.mdx?['\"]|\{\{#playground")
 # The description of a component of Antora, and the values in it, which its pages name.
 _COMPONENT = re.compile(r"(.*?)modules/[^/]+/")
 _COMPONENT_ATTRIBUTES = re.compile(r"^( *)attributes:[ \t]*\n((?:\1[ ]+.*\n?|[ \t]*\n)+)", re.MULTILINE)
 _COMPONENT_ATTRIBUTE = re.compile(r"^[ ]+['\"]?([\w-]+)['\"]?:[ \t]+(.+)", re.MULTILINE)
+# What editors read for all documents below it, in AsciiDoc.
+EDITOR_CONFIG = ".asciidoctorconfig"
 # The names of folders for what is shown by other pages.
 _PARTIAL_FOLDERS = frozenset(
     ("includes", "include", "inc", "partials", "partial", "snippets", "fragments", "shared", "generated")
@@ -46,6 +49,16 @@ _ASCIIDOC_HEADING = re.compile(r"={1,6}(?=[ \t]+\S)")
 _SNIPPET = re.compile(r"([ \t]*)-{1,}8<-{1,}[ \t]+[\"']([^\"'\n]+)[\"'][ \t]*$")
 _SNIPPET_FENCE = re.compile(r"([ \t]*)-{1,}8<-{1,}[ \t]*$")
 _MDBOOK = re.compile(r"(?<!\\)\{\{#(include|rustdoc_include|playground)[ \t]+([^{}\s][^{}\n]{0,300})\}\}")
+# Vocs puts a file into code in place of a comment, VitePress one in place of a line or of a comment of HTML.
+_VOCS = re.compile(
+    r"([ \t]*)(?://|#|--|/\*|<!--)[ \t]*\[!include[ \t]+([^\s\]]{1,500})\][ \t]*+(?:(?:\*/|-->)[ \t]*+)?$"
+)
+_VITEPRESS = re.compile(r"([ \t]*)<<<[ \t]+([^\s{}\[\]#]{1,500})(?:#([\w.-]{1,100}))?(?:[ \t]*[{\[].*)?$")
+_VITEPRESS_TEXT = re.compile(
+    r"([ \t]*)<!--[ \t]*@include:[ \t]*([^\s{}#]{1,500})(?:#([\w.-]{1,100}))?"
+    r"(?:\{(\d{0,7})(,?)(\d{0,7})\})?[ \t]*-->[ \t]*$"
+)
+_ROOT = re.compile(r"(?:@site|[@~])?/")
 _MDX_IMPORT = re.compile(
     r"(?:^|;[ \t]*)import\s+([A-Z]\w*)[ \t]+from[ \t]+['\"]([^'\"\n]{1,500}\.mdx?)['\"]", re.MULTILINE
 )
@@ -122,7 +135,7 @@ class _Expander:
         self._load = load
         self._chars_left = MAX_INCLUDED_CHARS
         self._attributes: dict[str, str] = {}
-        self._component = ""
+        self._component: list[str] = []
         self._component_attributes: dict[str, str] = {}
         self.included_paths: list[str] = []
         self.missing_paths: list[str] = []
@@ -132,11 +145,12 @@ class _Expander:
         place = _COMPONENT.match(self._page) if self._kind == "asciidoc" else None
         if place is None:
             return
-        self._component = f"{place[1]}antora.yml"
-        description = self._load(self._component)
-        if description is None:
-            self.missing_paths.append(self._component)
-        self._component_attributes = read_component_attributes(description or "")
+        # What the playbook of the site sets is often repeated for editors, whose file is beside the description.
+        readers = {f"{place[1]}{EDITOR_CONFIG}": _read_entries, f"{place[1]}antora.yml": read_component_attributes}
+        for path, read in readers.items():
+            text = self._load(path)
+            (self.missing_paths if text is None else self._component).append(path)
+            self._component_attributes |= read(text or "")
         self._attributes |= self._component_attributes
 
     def write_attributes(self, lines: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
@@ -148,7 +162,7 @@ class _Expander:
                 names.update(dict.fromkeys(_ASCIIDOC_REFERENCE.findall(attributes[name])))
                 names[name] = None
         entries = [(1, f":{name}: {attributes[name]}") for name in names if name in attributes]
-        self.included_paths += [self._component] if entries else []
+        self.included_paths += self._component if entries else []
         return entries
 
     def expand(self, lines: Sequence[str], path: str, outer_paths: tuple[str, ...]) -> Iterator[tuple[int, str]]:
@@ -187,7 +201,7 @@ class _Expander:
             return _Directive(target, indent=use[1]) if target else None
         if snippet := _SNIPPET.match(line):
             return _Directive(snippet[2], indent=snippet[1])
-        return _match_snippets(lines, number) or _match_myst(lines, number)
+        return _match_snippets(lines, number) or _match_vite(line) or _match_myst(lines, number)
 
     def _resolve(self, target: str) -> str:
         for _ in range(2):
@@ -265,6 +279,18 @@ def _match_snippets(lines: Sequence[str], number: int) -> _Directive | None:
     return _Directive("\n".join(targets), end + 2, match[1]) if match and targets else None
 
 
+def _match_vite(line: str) -> _Directive | None:
+    """Match a line for which Vocs or VitePress shows a file, or the part of one."""
+    if match := _VOCS.match(line):
+        return _Directive(match[2], indent=match[1])
+    if match := _VITEPRESS.match(line):
+        return _Directive(f"{match[2]}:{match[3] or ''}", indent=match[1], is_code=True)
+    if match := _VITEPRESS_TEXT.match(line):
+        lines = f"{match[4] or 1}{match[5] and ':'}{match[6]}" if match[4] or match[6] else ""
+        return _Directive(f"{match[2]}:{match[3] or lines}", indent=match[1])
+    return None
+
+
 def _match_myst(lines: Sequence[str], number: int) -> _Directive | None:
     match = _MYST.match(lines[number])
     if match is None:
@@ -302,6 +328,12 @@ def read_component_attributes(description: str) -> dict[str, str]:
     return {name: _read_value(value) for name, value in pairs}
 
 
+def _read_entries(text: str) -> dict[str, str]:
+    """Return the attributes that lines of AsciiDoc set."""
+    entries = filter(None, map(_ASCIIDOC_ATTRIBUTE.match, text.split("\n")))
+    return {entry[1]: entry[2].strip().strip("'\"") for entry in entries}
+
+
 def _read_value(text: str) -> str:
     """Return a value of YAML without its comment, without Antora's `@` (pages may set another) and without quotes."""
     value = re.split(r"[ \t]#", text, maxsplit=1)[0].strip()
@@ -330,12 +362,13 @@ def find_candidates(target: str, path: str, page: str, kind: str) -> Iterator[st
         yield antora_path
         return
     folders = [folder, posixpath.dirname(page)]
-    if target.startswith(("/", "@site/")) or kind == "markdown":
+    root = _ROOT.match(target)
+    if root or kind == "markdown":
         parents = posixpath.dirname(page).split("/")
         folders += ["/".join(parts) for parts in (parents[:size] for size in range(len(parents) - 1, -1, -1))]
         folders = folders[: _MAX_FOLDERS + 2]
         folders += [posixpath.join(base, "snippets") for base in folders]
-    relative_target = target.removeprefix("@site/").lstrip("/") if target.startswith(("/", "@site/")) else target
+    relative_target = target[root.end() :].lstrip("/") if root else target
     seen: set[str] = set()
     for base in folders:
         candidate = posixpath.normpath(posixpath.join(base, relative_target))

@@ -10,13 +10,13 @@ from typing import Any
 from core.markup.document import Block
 from core.markup.markdown import read_markdown
 from core.markup.writer import write_markdown
+from knowledge.formats.encoding import strip_colours
 from knowledge.parsing.limits import ParseLimits, map_parser_errors
 
 # Pictures that are part of the file.
 _ATTACHMENT = re.compile(r"!\[[^\]\n]{0,300}\]\((?:attachment|data):[^)\s]*+\)")
 # The first line of a cell in another language than that of the notebook.
 _CELL_MAGIC = re.compile(r"%%(bash|sh|sql|html|javascript|ruby|perl|latex|R)\b")
-_TERMINAL_COLOUR = re.compile(r"\x1b\[[\d;]{0,20}m")
 _HIDDEN_INPUT = frozenset(("remove-cell", "remove-input", "remove_cell", "remove_input"))
 # Longer output is data.
 MAX_OUTPUT_LINES = 10
@@ -65,7 +65,7 @@ def _read_output(output: Any) -> str:
     """Return what a cell printed or resulted in, as plain text; warnings and errors are left out."""
     is_error = "stderr" in (output.get("name"), output.get("stream"))
     text = "" if is_error else _join(output.get("text") or output.get("data", {}).get("text/plain", ""))
-    return _TERMINAL_COLOUR.sub("", text).strip("\n")
+    return strip_colours(text).strip("\n")
 
 
 def _join(text: Any) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from core.errors import SourceError
-from knowledge.formats.includes import is_partial
+from knowledge.formats.includes import EDITOR_CONFIG, is_partial
 
 if TYPE_CHECKING:
     import pathspec
@@ -205,7 +205,9 @@ class PathFilter:
         """Return whether a page may show the file at a path: one that is not kept out, which need be no document."""
         parts = path.split("/")
         folders = ("/".join(parts[:depth]) for depth in range(1, len(parts)))
-        is_closed = any(part.startswith(".") for part in parts) or not all(map(self.should_enter, folders))
+        is_closed = any(part.startswith(".") and part != EDITOR_CONFIG for part in parts) or not all(
+            map(self.should_enter, folders)
+        )
         return not (is_closed or self._globs.excludes(path) or self._generated.match_file(path))
 
     def skip_reason(self, path: str, size: int) -> str:

@@ -70,6 +70,12 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("Start {{{ .starter }}} with [the {{{ .name }}}](a.md).", "Start starter with the name."),
         ("As {{ $version }} or `{{ .Name }}`.", "As version or `{{ .Name }}`."),
         ('<code>List\\<<a href="https://x.org">Item</a>></code>, \\<b>', "`List<Item>`, \\<b>"),
+        ("`` ` `` and `%sh{foo}` as `%sh{foo}` or `x`", "`` ` `` and `%sh{foo}` as `%sh{foo}` or `x`"),
+        ("``a`b`` {{ x }} ``{{ c }}`` :rocket: ``:x:``", "``a`b`` x `{{ c }}` 🚀 `:x:`"),
+        ("in {math}`\\mathbb{C}` and {math}`P=IV`", "in `\\mathbb{C}` and P=IV"),
+        ("The pairs <code>[]``</code> and <samp>a ` b</samp>", "The pairs ``` []`` ``` and ``a ` b``"),
+        ("<kbd><kbd>Ctrl</kbd>+<kbd>C</kbd></kbd> or <code>`x`</code> and <code>y", "`Ctrl+C` or `x` and y"),
+        ("[<code>x</code> :rocket:](https://x.example/a)", "[`x` 🚀](https://x.example/a)"),
         ("A <code>\\*args</code> and \\*this.", "A `*args` and \\*this."),
         ("See {ref}`other-part`, {doc}`/guide/first_steps`, [](#Run.stop).", "See other part, first steps, Run.stop."),
         ("A {class}`Viewer<napari.Viewer>` and {ref}`it <a>`.", "A `Viewer` and it."),
@@ -508,6 +514,16 @@ def test_mdx_is_read_without_its_script() -> None:
             "<Cards items={[{title: 'Install', href: '/i', description: 'How to'}, {title: \"Run\", text: 'Now'}]} />",
             "**Install**: How to\n\n**Run**: Now",
         ),
+        (
+            '<Types name="Run" type={{ "id": {"description": "", "type": "string"},\n'
+            "  size: { text: 'How big', type: 'int' } }} />",
+            "**Run**\n\n**id**: string\n\n**size**: How big",
+        ),
+        (
+            "<Props data={{ 'aria-label': { type: 'string', description: 'What is read' } }} />",
+            "**aria-label**: What is read",
+        ),
+        ("<Grid columns={{ sm: { span: 2 } }} size={{ lg: { width: 'x' } }} />\n\nText.", "Text."),
         ('<Box style={{color: "red"}} title="Hot">\nIt is.\n</Box>', "**Hot**\n\nIt is."),
         ('{% include note.html content="Mind the gap." %}', "Mind the gap."),
         ('{{< figure src="a.png" caption="The plan" >}}', "The plan"),
@@ -578,6 +594,12 @@ def test_a_formula_on_lines_of_its_own_is_code(formula: str) -> None:
 def test_html_in_a_cell_parts_what_a_browser_parts() -> None:
     [table] = read_markdown("| a |\n|---|\n| number <div>Android</div><hr/>array<p>One.</p>Two |")
     assert table.rows == (("number Android array One. Two",),)
+
+
+def test_code_in_a_cell_of_html_keeps_its_ticks_and_has_no_links() -> None:
+    cells = "<td><code>a``b</code></td><td><kbd><kbd>Ctrl</kbd>+<kbd>C</kbd></kbd></td>"
+    [table] = read_markdown(f'<table><tr>{cells}<td><code><a href="https://x.example">q</a></code></td></tr></table>')
+    assert table.rows == (("```a``b```", "`Ctrl+C`", "`q`"),)
 
 
 def test_a_card_is_without_its_rules() -> None:

@@ -79,6 +79,13 @@ def test_blocks(text: str, expected: str) -> None:
         (":port: 9092\n:url: https://a.example\n\nPort {port}, see {url}/p[the *list*] or {url}/q.",
          "Port 9092, see [the **list**](https://a.example/p) or https://a.example/q."),
         (":port: 1\n\n $ start --port {port}", "```\n$ start --port 1\n```"),
+        ("....\n\\include::a.adoc[]\n....", "```\ninclude::a.adoc[]\n```"),
+        ("----\n\\ifdef::x[]\nText\n\\endif::[]\n----", "```\nifdef::x[]\nText\nendif::[]\n```"),
+        ("----\n\\ifeval::[1 > 2]\n----", "```\nifeval::[1 > 2]\n```"),
+        ("the `{backtick}`, a `{asterisk}` and {asterisk}x{asterisk}", "the `` ` ``, a `*` and \\*x\\*"),
+        ("See https://x.example/{tag}/a[the samples].", "See the samples."),
+        ("link:https://{host}/b[*there*] and https://x.example/c[here]", "**there** and [here](https://x.example/c)"),
+        ("mailto:{who}@x.example[us]", "us"),
         (":v: 2\n\n[source,subs=\"+attributes\"]\n----\nv{v} {w}\n----\n\n----\nv{v}\n----",
          "```\nv2 {w}\n```\n\n```\nv{v}\n```"),
         (":a: one \\\n   two\n\n{a}", "one two"),
@@ -122,6 +129,9 @@ def test_attributes_conditions_and_headings(text: str, expected: str) -> None:
         ("`\\https://a.example` `C:\\temp` `++`AND`++` `+<>+`", "`https://a.example` `C:\\temp` `` `AND` `` `<>`"),
         ("xref::a/b.adoc#c[`sum()`], <<x,the `<saml:Request>` url>>", "`sum()`, the `<saml:Request>` url"),
         ("a footnote:[See pass:c,macros[xref:s.adoc#n[the *one*]].] pass:[*b*]", "a  (See the **one**.) \\*b\\*"),
+        ("pass:q[<u>under *me*</u>] +++<u>a</u>+++ pass:m[<i>b</i>]", "under **me** a b"),
+        ("the page{empty}footnote:[A note.], a wordfootnote:[*B*]", "the page (A note.), a word (**B**)"),
+        ("pass:c,q[<u>*a*</u>]", "\\<u>**a**\\</u>"),
     ],
 )  # fmt: skip
 def test_marks_become_those_of_markdown(text: str, expected: str) -> None:

@@ -60,6 +60,12 @@ def test_what_a_file_says_of_its_encoding_is_heeded(head: str) -> None:
     assert "luťou" not in decode(f"\n\n{text}".encode("latin2"))
 
 
+@pytest.mark.parametrize("code", ["\x1b[32mok\x1b[0m", "\x1b[1m\x1b[94mok\x1b[m", "\x1b[38;5;206mok"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "latin-1"])
+def test_the_colours_of_a_terminal_are_no_text(code: str, encoding: str) -> None:
+    assert decode(f"[PASS] {code} [1m".encode(encoding)) == "[PASS] ok [1m"
+
+
 def test_damaged_utf_8_stays_utf_8() -> None:
     data = f"{GERMAN} {GERMAN}".encode()
     assert decode(data + b"\xff") == f"{GERMAN} {GERMAN}\ufffd"

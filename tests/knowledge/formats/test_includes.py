@@ -14,6 +14,7 @@ FILES = {
     "docs/lib.rs": "fn a() {}\n// ANCHOR: b\nfn b() {}\n// ANCHOR_END: b\n",
     "docs/s.md": "a\n<!-- --8<-- [start:x] -->\nb\n<!-- --8<-- [end:x] -->\nc",
     "docs/_part.mdx": "Shown *once*.",
+    "docs/app.js": "let a;\n// #region r\nlet b;\n// #endregion r\n// [!region v]\nlet c;\n// [!endregion]",
     "docs/part.adoc": "= Part\n\nText.",
     "docs/deep/a.rst": ".. include:: b.rst",
     "docs/deep/b.rst": "Deep.",
@@ -67,6 +68,15 @@ def test_restructuredtext(text: str, expected: str) -> None:
         ("--8<--\npart.md\n../outer.md\n--8<--\nB", "One.\n\nTwo.\nOuter.\nB"),
         ("```rust\n{{#include lib.rs:b}}\n```", "```rust\nfn b() {}\n```"),
         ("{{#include lib.rs:1}} and \\{{#include lib.rs}}", "fn a() {} and \\{{#include lib.rs}}"),
+        ("```js\n// [!include ~/docs/app.js:r]\n```", "```js\nlet b;\n```"),
+        ("  # [!include @/docs/app.js:v]", "  let c;"),
+        ("<!-- [!include /docs/app.js:1] -->", "let a;"),
+        ("<<< @/docs/app.js#r{1-2 ts}", "```javascript\nlet b;\n```"),
+        ("<<< ./docs/app.js", "```javascript\nlet a;\nlet b;\nlet c;\n```"),
+        ("<<< ./missing.js", "<<< ./missing.js"),
+        ("<!--@include: ./part.md-->", "One.\n\nTwo."),
+        ("<!-- @include: @/part.md{2,} -->", "\nTwo."),
+        ("<!--@include: ./docs/app.js{,2}-->", "let a;"),
         ("import P from './_part.mdx';\n\n<P name=\"x\" />\nB", "import P from './_part.mdx';\n\nShown *once*.\nB"),
         (
             "import T from 't'; import P from './_part.mdx'; import\nQ from './x.mdx'\n\n<P />",
@@ -109,6 +119,23 @@ def test_attributes_of_an_antora_component() -> None:
     expansion = expand_includes("docs/modules/ROOT/pages/a.adoc", "asciidoc", "= T\n\nSee {url}.", files.get)
     assert expansion.text.split("\n") == [":v: 2.1", ":url: https://a.b/{v}", "= T", "", "See {url}."]
     assert expansion.lines == (1, 1, 1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("description", "entries", "expected"),
+    [
+        ("name: a\n", "// For editors.\n:product: Rocket\n:x!:\n", "Rocket"),
+        ("name: a\nasciidoc:\n  attributes:\n    product: Comet\n", ":product: Rocket\n", "Comet"),
+        (None, ":product: 'Rocket'\n", "Rocket"),
+    ],
+)
+def test_attributes_for_editors_stand_for_those_of_a_playbook(
+    description: str | None, entries: str, expected: str
+) -> None:
+    files = {"m/.asciidoctorconfig": entries} | ({"m/antora.yml": description} if description else {})
+    expansion = expand_includes("m/modules/ROOT/pages/a.adoc", "asciidoc", "Run {product}.", files.get)
+    assert expansion.text == f":product: {expected}\nRun {{product}}."
+    assert "m/.asciidoctorconfig" in expansion.included_paths
 
 
 def test_lines_lead_to_the_line_that_includes() -> None:

@@ -82,6 +82,19 @@ async def test_what_is_kept_out_is_not_included(tmp_path: Path) -> None:
     assert text.replace('"secret', "").count("secret") == 0
 
 
+async def test_attributes_for_editors_are_read_and_other_hidden_files_are_not(tmp_path: Path) -> None:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    page = "include::../../../.env[]\n\nRun {product}.\n"
+    commit(folder, {"m/.asciidoctorconfig": ":product: Rocket\n", "m/modules/ROOT/pages/a.adoc": page, "m/.env": "K=1"})
+    item = open_repository(folder)
+    documents = await read(item, await item.listing())
+    assert list(documents) == ["m/modules/ROOT/pages/a.adoc"]
+    assert "Rocket" in documents["m/modules/ROOT/pages/a.adoc"].text
+    assert "K=1" not in documents["m/modules/ROOT/pages/a.adoc"].text
+
+
 async def test_a_changed_title_changes_the_pages_that_refer_to_it(tmp_path: Path) -> None:
     folder = tmp_path / "repository"
     folder.mkdir()
