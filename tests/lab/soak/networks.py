@@ -86,7 +86,7 @@ class Network(ABC):
     async def connected(self) -> bool:
         """Return whether the daemon has spoken to the network."""
         # The first look of all only notes what is there; it is over when there is a second one.
-        return min(map(self.peer.calls.count, self.looks)) > 1
+        return all(self.peer.calls.count(call) > 1 for call in self.looks)
 
 
 class Mastodon(Network):
