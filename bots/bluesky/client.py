@@ -10,7 +10,7 @@ from typing import Any
 from bots.bluesky.connection import MAX_WAIT_S, BlueskyIntervals, RecordExists, to_bluesky_error
 from bots.bluesky.session import Session, SessionFile, to_session
 from bots.common.connection import TokenRefused, Unreachable
-from bots.common.json_client import JsonClient
+from bots.common.json_client import JsonClient, TooLarge
 from core.errors import MessageDeleted, PlatformError
 
 Json = Mapping[str, Any]
@@ -62,6 +62,8 @@ class BlueskyClient(JsonClient):
         self._password = password
         self._file = file
         self._current: Session | None = None
+        # That of an earlier run, as long as it was not replaced.
+        self._stored: Session | None = None
         self._lock = asyncio.Lock()
 
     async def get_identity(self) -> Identity:
@@ -143,6 +145,10 @@ class BlueskyClient(JsonClient):
             return await self._call_as(session.access_token, method, session.url, name, params=params, body=body)
         except TokenRefused:
             session = await self._renew(session)
+        except TooLarge:
+            raise
+        except Unreachable:
+            session = await self._move(session)
         return await self._call_as(session.access_token, method, session.url, name, params=params, body=body)
 
     async def _call_as(self, token: str, method: str, url: str, name: str, **options: Any) -> Any:
@@ -152,7 +158,20 @@ class BlueskyClient(JsonClient):
     async def _get_session(self) -> Session:
         async with self._lock:
             if self._current is None:
-                self._current = await self._file.load() or await self._log_in()
+                self._stored = await self._file.load()
+                self._current = self._stored or await self._log_in()
+            return self._current
+
+    async def _move(self, session: Session) -> Session:
+        """Return a new session where the server of the kept one is away, once in a run: the account may have moved.
+
+        Raises `Unreachable` where there is none elsewhere.
+        """
+        async with self._lock:
+            if session is not self._stored or session.url == self._url:
+                raise Unreachable(f"{session.url} is not there")
+            self._stored = None
+            self._current = await self._log_in()
             return self._current
 
     async def _renew(self, expired: Session) -> Session:

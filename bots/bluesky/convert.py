@@ -46,9 +46,10 @@ def to_message(thread: Json, me: Identity, max_answers: int) -> Message | Ignore
     quoted_record = quoted.get("value") or (parent["record"] if parent else {})
     command, text = split_command(_remove_mentions(get_text(record, me.did)))
     attachments = get_attachments(post)
+    root = _get_root(above[0] if above else post)
     return Message(
-        **_get_common(post, me),
-        key=ConversationKey(PLATFORM, MENTIONS_CHAT, _get_root(post)["uri"]),
+        **_get_common(post, me, root),
+        key=ConversationKey(PLATFORM, MENTIONS_CHAT, root["uri"]),
         text=text,
         addressed=mentions(record, me.did) or (parent is not None and _is_own(parent, me)),
         command=command,
@@ -74,7 +75,7 @@ def to_feed_post(item: Json, me: Identity, chat: str) -> Message | IgnoredEvent:
     if mentions(record, me.did):
         return IgnoredEvent("a post that asks the bot")
     return Message(
-        **_get_common(post, me),
+        **_get_common(post, me, _get_root(post)),
         key=ConversationKey(PLATFORM, chat, str(post["uri"])),
         text=get_text(record, me.did),
         attachments=get_attachments(post),
@@ -141,10 +142,9 @@ def _get_ignore_reason(author: Json, me: Identity) -> str:
     return "written by a bot" if is_bot(author) else ""
 
 
-def _get_common(post: Json, me: Identity) -> dict[str, Any]:
+def _get_common(post: Json, me: Identity, root: Mapping[str, str]) -> dict[str, Any]:
     """Return what any post says of itself and its author."""
     author = post["author"]
-    root = _get_root(post)
     language = str((post["record"].get("langs") or [""])[0])
     return {
         "id": str(post["uri"]),
@@ -166,7 +166,10 @@ def _get_common(post: Json, me: Identity) -> dict[str, Any]:
 
 
 def _get_root(post: Json) -> dict[str, str]:
-    """Return the first post of a thread, as a reply in it names it; its own author may name anything."""
+    """Return the first post of a thread, given the topmost one that is shown of it.
+
+    Where that is a reply to what is gone, it says itself which one was the first, and may name anything.
+    """
     root = (post["record"].get("reply") or {}).get("root") or {}
     uri, cid = str(root.get("uri")), str(root.get("cid"))
     if _URI.fullmatch(uri) and _CID.fullmatch(cid):

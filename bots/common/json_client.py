@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,12 +16,16 @@ from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
 from bots.common.bounded_response import BoundedResponse, ResponseTooLarge
 from bots.common.connection import NotAllowed, Refused, RetryLater, TokenRefused, Unreachable
 from core.errors import MessageDeleted, PlatformError
+from core.runtime.foreign_json import JsonTooComplex
 from core.runtime.retry_after import read_retry_after
 from core.version import get_version
 from knowledge.web.client import Request, WebClient
 
 DEFAULT_WAIT_S = 60.0
 MAX_REASON_CHARS = 200
+# What people store may be nested so deeply that no parser reads it; a thread of 80 posts is half as deep.
+MAX_DEPTH = 400
+_NESTING = re.compile(r'"(?:[^"\\]|\\.)*\\?(?:"|\Z)|[\[\]{}]', re.DOTALL)
 _CLASSES: Mapping[int, type[PlatformError]] = {
     401: TokenRefused,
     403: NotAllowed,
@@ -82,7 +88,9 @@ class JsonClient(ABC):
                 if not 200 <= response.status < 300:
                     raise await self._read_error(call, response)
                 try:
-                    return await response.json(content_type=None)
+                    return await response.json(content_type=None, loads=_load)
+                except JsonTooComplex:
+                    return await asyncio.to_thread(_load, await response.text())
                 except ResponseTooLarge as error:
                     raise TooLarge(f"{call} failed: {error}", _get_newest_id(response)) from error
         except (ClientError, OSError, ValueError, TimeoutError) as error:
@@ -126,6 +134,35 @@ def to_platform_error(
     if status >= 500 or status == 408:
         return Unreachable(said)
     return _CLASSES.get(status, PlatformError)(said)
+
+
+def _load(text: str) -> Any:
+    """Return the values of a JSON text; null stands for what is nested too deeply. Raises `ValueError`."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        return json.loads(_cut_nesting(text))
+
+
+def _cut_nesting(text: str) -> str:
+    """Return a JSON text with null in place of what is nested deeper than `MAX_DEPTH`.
+
+    >>> _cut_nesting("[" * 402 + "]" * 402) == "[" * 400 + "null" + "]" * 400
+    True
+    """
+    pieces = []
+    depth = 0
+    position = 0
+    for match in _NESTING.finditer(text):
+        if match[0] in ("[", "{"):
+            depth += 1
+            if depth == MAX_DEPTH + 1:
+                pieces += [text[position : match.start()], "null"]
+        elif match[0] in ("]", "}"):
+            depth -= 1
+            if depth == MAX_DEPTH:
+                position = match.end()
+    return "".join([*pieces, text[position:]])
 
 
 def _get_newest_id(response: ClientResponse) -> str:

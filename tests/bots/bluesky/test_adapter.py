@@ -20,6 +20,7 @@ from bots.common.namespaced import NamespacedAdapter
 from core.errors import PlatformError
 from core.types import ConversationKey, Message, SkipReason, skip
 from tests.support.bluesky_helpers import AT, PACE, BlueskyBot, settings
+from tests.support.free_ports import free_port
 from tests.support.journalled_bot import MemoryPositions
 from tests.support.peers.bluesky import BOT, BlueskyPeer, make_cid, make_error
 
@@ -163,6 +164,43 @@ async def test_a_session_that_is_gone_or_unreadable_costs_a_login(
 async def test_a_session_is_used_where_the_account_is(bot: BlueskyBot, peer: BlueskyPeer) -> None:
     values = json.loads((bot.folder / "bluesky.session").read_text())
     assert (values["url"], values["did"]) == (peer.url, BOT.did)
+
+
+async def test_a_session_whose_server_is_gone_costs_one_login(bot: BlueskyBot, peer: BlueskyPeer) -> None:
+    await bot.stop()
+    file = bot.folder / "bluesky.session"
+    values = json.loads(file.read_text())
+    file.write_text(json.dumps({**values, "url": f"http://127.0.0.1:{free_port()}"}))
+    await bot.start()
+    await bot.ask()
+    assert peer.calls.count(LOGIN) == 2
+    assert json.loads(file.read_text())["url"] == peer.url
+    # A server that is only away for a while costs none.
+    await peer.away()
+    await asyncio.sleep(0.1)
+    await peer.listen()
+    await bot.ask()
+    assert peer.calls.count(LOGIN) == 2
+
+
+async def test_what_is_nested_too_deeply_holds_up_nobody(bot: BlueskyBot, peer: BlueskyPeer) -> None:
+    peer.raw['"DEEP"'] = '{"in": [' * 3000 + "1" + "]}" * 3000
+    question = peer.say(peer.account("ann"), f"{AT}how?", extra="DEEP")
+    assert await bot.outcome(question) == ("answered", "")
+    await bot.ask(name="ben")
+
+
+async def test_a_forged_root_leads_nobody_into_another_thread(bot: BlueskyBot, peer: BlueskyPeer) -> None:
+    victim = peer.posts_by_uri[peer.say(peer.account("victim"), "Good morning")]
+    top = peer.posts_by_uri[peer.say(peer.account("ann"), "Releases")]
+    forged = {"root": victim.ref, "parent": top.ref}
+    answer = await bot.ask(f"{AT}how?", reply=forged)
+    assert answer.root == top.uri
+    # Of a thread whose beginning is gone, its posts alone say where it began.
+    other = peer.posts_by_uri[peer.say(peer.account("ann"), "Old news")]
+    middle = peer.posts_by_uri[peer.say(peer.account("ben"), "Indeed", reply_to=other.uri)]
+    peer.delete(other.uri)
+    assert (await bot.ask(f"{AT}how?", reply_to=middle.uri)).root == other.uri
 
 
 async def test_a_refused_password_ends_it(peer: BlueskyPeer, bot: BlueskyBot) -> None:

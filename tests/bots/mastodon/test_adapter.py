@@ -422,3 +422,10 @@ async def test_check_says_what_the_server_holds_back(
     assert name.replace("_", " ") in problem.text
     assert action in problem.text
     assert not problem.is_error
+
+
+@pytest.mark.parametrize("call", ["GET notifications", "GET statuses/{}", "POST statuses"])
+async def test_an_answer_of_null_is_an_outage(bot: MastodonBot, peer: MastodonPeer, call: str) -> None:
+    peer.nulls.append(call)
+    await bot.ask()
+    assert (peer.nulls, len(peer.posts())) == ([], 1)

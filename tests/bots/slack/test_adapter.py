@@ -126,6 +126,21 @@ async def test_without_a_scope_for_it_a_channel_has_no_name(
     assert len(peer.get_calls("conversations.info")) == 1, "it would fail again"
 
 
+async def test_a_channel_that_slack_could_not_name_gets_its_name_later(
+    peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bots.slack.channel_titles.PAUSE_S", 0.2)
+    peer.channel_names["C1"] = "general"
+    peer.fail("conversations.info", "internal_error", status=500)
+    for count in (1, 2):
+        peer.say("C1", f"what is it, {count}?")
+        assert (await inbox.until(count)).chat_title == ""
+    assert len(peer.get_calls("conversations.info")) == 1, "nobody waits for it again at once"
+    await asyncio.sleep(0.3)
+    peer.say("C1", "and now?")
+    assert (await inbox.until(3)).chat_title == "#general"
+
+
 async def test_a_mention_in_a_thread_of_others_quotes_what_it_is_about(
     peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox
 ) -> None:

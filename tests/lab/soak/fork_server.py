@@ -21,8 +21,11 @@ def _preload() -> None:
     load_telegram()
     load_discord()
     load_slack()
+    import bots.bluesky.adapter
     import bots.daemon.runner
-    import bots.http.adapter  # noqa: F401
+    import bots.forges.adapter
+    import bots.http.adapter
+    import bots.mastodon.adapter  # noqa: F401
     import knowledge.stores.sqlite.store  # noqa: F401
 
 

@@ -1,6 +1,7 @@
 """SIGKILL at every step of a post, on every platform: nothing is lost, cut off or said twice.
 
     python -m tests.lab.soak.kills --kills 500
+    python -m tests.lab.soak.kills --kills 50 --platform mastodon       or bluesky, github, gitlab: alone
 
 The daemon is killed when the platform has a call and has not done it ("before"), has done it and not answered
 ("after"), or has just answered, while the journal does not know that yet ("soon").
@@ -10,17 +11,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from aiohttp import web
 
-from tests.lab.soak.world import APOLOGIZED, NEVER_TAKEN, World, open_world
+from tests.lab.soak.world import APOLOGIZED, NEVER_TAKEN, Daemon, World, open_world
 
 # How long a question may take until the call comes that the kill is aimed at.
 AIM_S = 15.0
@@ -56,20 +59,25 @@ AIMS = tuple(
 class Aiming:
     """Watches the calls that the platforms get, and kills the daemon in one of them."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, platforms: Mapping[str, Any], daemon: Daemon, chance: random.Random) -> None:
+        self._daemon = daemon
+        self._chance = chance
         self._counts: Counter[str] = Counter()
         self._aim: Aim | None = None
         self._killing: asyncio.Task[None] | None = None
         self.hit = asyncio.Event()
-        for name, platform in world.platforms.items():
-            platform.peer.watch = self._watch_of(name)  # type: ignore[attr-defined]
+        for name, platform in platforms.items():
+            platform.peer.watch = self._watch_of(name)
 
     def aim(self, aim: Aim) -> None:
         """Kill the daemon in this moment from now on."""
         self._counts.clear()
         self.hit.clear()
         self._aim = aim
+
+    def disarm(self) -> None:
+        """Kill nothing more."""
+        self._aim = None
 
     def _watch_of(self, platform: str) -> Callable[[str, str], Awaitable[None]]:
         async def watch(method: str, phase: str) -> None:
@@ -86,17 +94,17 @@ class Aiming:
         if self._counts[method] != aim.number or phase != ("before" if aim.when == "before" else "after"):
             return
         self._aim = None
+        self._killing = asyncio.create_task(self._kill(SOON_S if aim.when == "soon" else 0.0))
         if aim.when == "soon":
-            self._killing = asyncio.create_task(self._kill_soon())
             return
-        await self._world.daemon.kill()
-        self.hit.set()
+        # The call ends with the connection, the kill goes on.
+        await asyncio.shield(self._killing)
         if phase == "before":
             raise web.HTTPServiceUnavailable
 
-    async def _kill_soon(self) -> None:
-        await asyncio.sleep(self._world.chance.uniform(0, SOON_S))
-        await self._world.daemon.kill()
+    async def _kill(self, within_s: float) -> None:
+        await asyncio.sleep(self._chance.uniform(0, within_s))
+        await self._daemon.kill()
         self.hit.set()
 
 
@@ -105,7 +113,7 @@ async def kill_again_and_again(world: World, aims: Sequence[Aim]) -> int:
 
     Where the moment does not come, the kill comes all the same.
     """
-    aiming = Aiming(world)
+    aiming = Aiming(world.platforms, world.daemon, world.chance)
     hit_count = 0
     for number, aim in enumerate(aims):
         aiming.aim(aim)
@@ -120,7 +128,7 @@ async def kill_again_and_again(world: World, aims: Sequence[Aim]) -> int:
                 await aiming.hit.wait()
             hit_count += 1
         except TimeoutError:
-            aiming._aim = None
+            aiming.disarm()
             await world.daemon.kill()
         await world.daemon.start()
         await asyncio.gather(*ask_tasks)
@@ -160,9 +168,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--seed", type=int, default=20261122)
+    parser.add_argument("--platform", choices=["mastodon", "bluesky", "github", "gitlab"])
     options = parser.parse_args()
-    with TemporaryDirectory() as folder:
-        sys.exit(0 if asyncio.run(run(Path(folder), options.kills, options.seed)) else 1)
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        if options.platform:
+            from tests.lab.soak import networks
+
+            trial = networks.run(folder, options.platform, options.kills, options.seed)
+        else:
+            trial = run(folder, options.kills, options.seed)
+        sys.exit(0 if asyncio.run(trial) else 1)
 
 
 if __name__ == "__main__":

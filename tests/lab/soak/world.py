@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import aiohttp
 import psutil
@@ -94,10 +95,16 @@ def _squash(text: str) -> str:
     return re.sub(r"\[[\d, ]+\]|<[^>]*>|\(http[^)]*\)|[^a-z]", "", text.lower())
 
 
+class Connects(Protocol):
+    """Something that the daemon connects to."""
+
+    async def connected(self) -> bool: ...
+
+
 class Daemon:
     """The daemon, as a process that is killed and started again."""
 
-    def __init__(self, deployment: Deployment, platforms: Sequence[Platform], port: int) -> None:
+    def __init__(self, deployment: Deployment, platforms: Sequence[Connects], port: int) -> None:
         self._deployment = deployment
         self._platforms = platforms
         self._port = port

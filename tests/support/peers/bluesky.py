@@ -405,7 +405,10 @@ class BlueskyPeer(SocialPeer):
         if not all(_AT_URI.fullmatch(reply[name]["uri"]) and reply[name]["cid"] for name in ("root", "parent")):
             return "Record/reply must be strong references"
         parent = self.posts_by_uri.get(reply["parent"]["uri"])
-        if parent is None or parent.cid != reply["parent"]["cid"] or parent.root != reply["root"]["uri"]:
+        above = [parent, *self._iter_above(parent)] if parent else []
+        # The post at the top says where it began, if that is gone; what those below it say may be forged.
+        is_in_thread = bool(above) and above[-1].root == reply["root"]["uri"]
+        if parent is None or parent.cid != reply["parent"]["cid"] or not is_in_thread:
             self.violations.append(f"a reply to what is not there, or in another thread: {reply}")
         elif parent.viewer.get("replyDisabled") or parent.author.handle in self.blockers:
             self.violations.append("a reply that nobody sees")

@@ -21,6 +21,10 @@ class SocialPeer(ABC):
         self.redirects_to = ""
         self.calls: list[str] = []
         self.violations: list[str] = []
+        # Texts of answers, and what is sent in place of them: what no program here could write.
+        self.raw: dict[str, str] = {}
+        # Calls that are done, and answered with null.
+        self.nulls: list[str] = []
         self.watch: Callable[[str, str], Awaitable[None]] | None = None
         # What is left of a rate limit, None without one, and when it is reset.
         self.calls_left: int | None = None
@@ -101,6 +105,11 @@ class SocialPeer(ABC):
         answer = await handler(request)
         if self.watch:
             await self.watch(name, "after")
+        if name in self.nulls:
+            self.nulls.remove(name)
+            return web.json_response(None)
+        for text, other in self.raw.items():
+            answer.body = answer.body.replace(text.encode(), other.encode())  # type: ignore[attr-defined]
         return _drop_connection(request) if drop == "after" else answer
 
     def _check_limit(self, name: str) -> web.Response | None:
