@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from knowledge.connectors.confluence import open_confluence
 from knowledge.connectors.discourse import open_discourse
+from knowledge.connectors.notion import open_notion
 
-__all__ = ["open_discourse"]
+__all__ = ["open_confluence", "open_discourse", "open_notion"]

@@ -43,6 +43,22 @@ class DiscourseOptions(ConnectorOptions):
     username: str = ""
 
 
+class ConfluenceOptions(ConnectorOptions):
+    """`spaces` by their keys. `username` is the address of the account in the cloud; without one the token is sent
+    alone, as servers of one's own want it.
+    """
+
+    spaces: tuple[Annotated[str, Field(pattern=r"^~?[A-Za-z0-9._-]+$")], ...] = Field(min_length=1)
+    username: str = ""
+
+
+class NotionOptions(ConnectorOptions):
+    """What is shared with the integration is read."""
+
+    url: WebAddress = "https://api.notion.com"
+    token: str = Field(min_length=1)
+
+
 def parse_options(kind: type[AnyOptions], options: Mapping[str, Any]) -> AnyOptions:
     """Return the options of a connector. Raises `SourceError` that names what is wrong, without its value."""
     try:

@@ -218,6 +218,9 @@ class ConnectorSource:
                     await self._read_list(refresh)
                 finally:
                     self._take_refused(refresh)
+                    if errors:
+                        # What failed is behind the cursor: the next refresh begins anew, and asks for it again.
+                        state.cursor, state.seen = "", []
         except _TimeUp:
             errors.append(f"{self._service.display_name}: not everything is read yet, the next refresh goes on")
         except RateLimited as error:
@@ -271,7 +274,8 @@ class ConnectorSource:
         """Read an item that changed. One that cannot be read loses only itself."""
         items = refresh.state.items
         if item.skip_reason:
-            items[item.path] = _make_problem(item.mark, item.skip_reason)
+            # Without its mark, it is read again as soon as it may be.
+            items[item.path] = _make_problem("", item.skip_reason)
             return
         known = items.get(item.path)
         max_age_s = self._service.max_age_s

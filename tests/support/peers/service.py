@@ -15,12 +15,15 @@ TOKEN = "service-secret-token"
 
 
 class ServicePeer(WebPeer):
-    """`limits` are the `Retry-After` of the next requests, "" for a 429 without it. `broken` has statuses by path."""
+    """`limits` are the `Retry-After` of the next requests, "" for a 429 without it. `broken` has statuses by path;
+    after `broken_after` requests (0: never) all others answer 500.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.limits: list[str] = []
         self.broken: dict[str, int] = {}
+        self.broken_after = 0
 
     def paths(self) -> list[str]:
         """Return what was asked for, and forget it."""
@@ -40,6 +43,8 @@ class ServicePeer(WebPeer):
         if self.limits:
             wait = self.limits.pop(0)
             return reply({"errors": ["slow down"]}, 429, {"Retry-After": wait} if wait else {})
+        if 0 < self.broken_after < len(self.requests):
+            return reply({"message": "broken"}, 500)
         if status := self.broken.get(request.path, self.status):
             return reply({"message": "refused"}, status)
         return self.answer(request)
