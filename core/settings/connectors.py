@@ -59,6 +59,15 @@ class NotionOptions(ConnectorOptions):
     token: str = Field(min_length=1)
 
 
+class SlackOptions(ConnectorOptions):
+    """`channels` by their ids, as far as `days` back."""
+
+    url: WebAddress = "https://slack.com"
+    token: str = Field(min_length=1)
+    channels: tuple[Annotated[str, Field(pattern=r"^[CG][A-Z0-9]{2,30}$")], ...] = Field(min_length=1)
+    days: PositiveInt = 365
+
+
 def parse_options(kind: type[AnyOptions], options: Mapping[str, Any]) -> AnyOptions:
     """Return the options of a connector. Raises `SourceError` that names what is wrong, without its value."""
     try:
