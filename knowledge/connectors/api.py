@@ -19,19 +19,18 @@ TIMEOUT_S = 20.0
 MAX_REPLY_KB = 16_384
 
 
+class TimeUp(Exception):
+    """The time of a refresh is used up."""
+
+
 class ConnectorApi:
     """Sends requests, and again after the pause that the service asks for, as long as there is time until `deadline`
-    (in seconds since 1970). Raises `RateLimited` for a longer pause, and `SourceError` for all else.
+    (in seconds since 1970). Raises `TimeUp` then, `RateLimited` for a longer pause, and `SourceError` for all else.
     """
 
     def __init__(self, api: ForgeApi, deadline: float) -> None:
         self._api = api
         self._deadline = deadline
-
-    @property
-    def is_time_up(self) -> bool:
-        """Whether no further request should begin."""
-        return time.time() >= self._deadline
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
         """Return what is at a path."""
@@ -43,6 +42,8 @@ class ConnectorApi:
 
     async def _wait_and_call(self, call: Callable[[], Awaitable[Any]]) -> Any:
         for _ in range(MAX_PAUSES):
+            if time.time() >= self._deadline:
+                raise TimeUp
             try:
                 return await call()
             except RateLimited as error:

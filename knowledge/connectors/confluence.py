@@ -69,7 +69,9 @@ class Confluence:
         pages = _get_results(reply, self.display_name)
         if not pages or _find_skip_reason(pages[0]):
             raise StatusError(RESTRICTED if pages else "it is not there any more", 404, "")
-        link = to_text(dig(pages[0], "_links", "webui")) or f"/pages/viewpage.action?pageId={number}"
+        link = to_line(dig(pages[0], "_links", "webui"), 2000)
+        # What does not begin with a slash would be part of the host's name.
+        link = link if link.startswith("/") else f"/pages/viewpage.action?pageId={number}"
         storage = to_text(dig(pages[0], "body", "storage", "value"))
         return Content(to_line(pages[0].get("title")), f"{self._options.base}{link}", read_storage, (storage,))
 

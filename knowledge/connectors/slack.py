@@ -18,7 +18,7 @@ from core.settings.connectors import SlackOptions, parse_options
 from knowledge.connectors.api import ConnectorApi, open_api
 from knowledge.connectors.source import ConnectorSource, Content, Item, ItemPage
 from knowledge.parsing.parser import Parser
-from knowledge.sources.forge.api import StatusError, as_mappings, clean_markdown, dig, get_int
+from knowledge.sources.forge.api import StatusError, as_mappings, clean_markdown, dig, get_int, to_url
 from knowledge.web.client import to_line, to_text
 
 # Members read it in the topic or the description of a channel, and may remove it.
@@ -129,7 +129,7 @@ class SlackChannels:
 
     async def _make_content(self, api: ConnectorApi, channel: str, timestamp: str, texts: Sequence[str]) -> Content:
         if not self._workspace:
-            self._workspace = to_line((await self._call(api, "auth.test", {})).get("url")).rstrip("/")
+            self._workspace = to_url((await self._call(api, "auth.test", {})).get("url")).rstrip("/")
         url = f"{self._workspace}/archives/{channel}/p{timestamp.replace('.', '')}"
         title = to_line(texts[0] if texts else "", MAX_TITLE_CHARS)
         return Content(title, url, write_thread, (list(texts),))

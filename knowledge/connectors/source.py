@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from core.errors import SourceError
 from core.settings.connectors import ConnectorOptions
-from knowledge.connectors.api import ConnectorApi
+from knowledge.connectors.api import ConnectorApi, TimeUp
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
@@ -109,12 +109,16 @@ class ItemState:
 
 @dataclass(slots=True)
 class ConnectorState:
-    """The record of a source: its items by path, and how far the list was read, whose items so far are `seen`."""
+    """The record of a source: its items by path, and how far the list was read, whose items so far are `seen`.
+
+    `unfinished` is the item in whose middle the last refresh had to end.
+    """
 
     scope: str
     items: dict[str, ItemState] = field(default_factory=dict)
     cursor: str = ""
     seen: list[str] = field(default_factory=list)
+    unfinished: str = ""
     blocked_until: float = 0.0
 
 
@@ -136,10 +140,6 @@ class _StateStore(TextStore):
 
     def save_items(self, state: ConnectorState) -> None:
         self.save(asdict(state), {item.fingerprint for item in state.items.values()})
-
-
-class _TimeUp(Exception):
-    """The time of a refresh is used up."""
 
 
 @dataclass(slots=True)
@@ -221,7 +221,7 @@ class ConnectorSource:
                     if errors:
                         # What failed is behind the cursor: the next refresh begins anew, and asks for it again.
                         state.cursor, state.seen = "", []
-        except _TimeUp:
+        except TimeUp:
             errors.append(f"{self._service.display_name}: not everything is read yet, the next refresh goes on")
         except RateLimited as error:
             state.blocked_until = error.until
@@ -281,10 +281,14 @@ class ConnectorSource:
         max_age_s = self._service.max_age_s
         if known and known.mark == item.mark and not (max_age_s and time.time() - known.read_at > max_age_s):
             return
-        if refresh.api.is_time_up:
-            raise _TimeUp
         try:
             items[item.path] = await self._read(refresh, item)
+        except (TimeUp, RateLimited):
+            if refresh.state.unfinished != item.path:
+                refresh.state.unfinished = item.path
+                raise
+            # For the second time: all that comes after it would wait for ever.
+            items[item.path] = _make_problem(item.mark, "it takes longer to read than a refresh has time")
         except (FormatError, ResponseTooLarge) as error:
             items[item.path] = _make_problem(item.mark, str(error))
         except StatusError as error:

@@ -435,3 +435,11 @@ async def test_a_connector_says_what_its_token_may_read(tmp_path: Path, monkeypa
         assert (finding.level, finding.text[:41]) == ("warning", "everybody may see what its token reads: n")
         closed = settings(tmp_path, sources={"forum": {**source, "audience": ["owners"]}})
         assert not [item for item in await check(closed, live=False) if item.subject == "sources.forum.audience"]
+
+
+async def test_sources_may_share_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHARED_TOKEN", TOKEN)
+    source = {"kind": "own", "plugin": "notion", "token": {"env": "SHARED_TOKEN"}}
+    slack = {"bot_token": {"env": "SHARED_TOKEN"}, "app_token": {"env": "SHARED_TOKEN"}}
+    configuration = settings(tmp_path, sources={"one": source, "two": source}, slack=slack)
+    assert not [item for item in await check(configuration, live=False) if "give each its own" in item.text]

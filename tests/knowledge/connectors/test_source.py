@@ -12,6 +12,9 @@ import pytest
 from core.errors import SourceError
 from core.settings.connectors import DiscourseOptions, parse_options
 from knowledge.connectors import source as connector_source
+from knowledge.connectors.api import ConnectorApi, TimeUp
+from knowledge.connectors.discourse import Discourse, Post, write_topic
+from knowledge.connectors.source import Content, Item
 from knowledge.ports import Store
 from tests.support.connectors import OpenSource, Update
 from tests.support.peers.discourse import DiscoursePeer, Entry, Topic
@@ -182,6 +185,22 @@ async def test_what_the_time_does_not_suffice_for_is_said(
         patch.setattr(connector_source, "REFRESH_S", 0.0)
         assert "not everything is read yet" in (await update(open_connector("discourse", forum.url()))).stale
     assert (await update(open_connector("discourse", forum.url()))).added == 1
+
+
+async def test_a_document_without_end_does_not_stop_those_behind_it(
+    forum: DiscoursePeer, open_connector: OpenSource, update: Update, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read(_service: Discourse, _api: ConnectorApi, item: Item) -> Content:
+        if item.path == "topics/4":
+            raise TimeUp
+        return Content("Title", "", write_topic, ([Post("Text.", 0.0)],))
+
+    monkeypatch.setattr(Discourse, "read", read)
+    report = await update(open_connector("discourse", forum.url()))
+    assert ("not everything is read yet" in report.stale, report.added) == (True, 1)
+    report = await update(open_connector("discourse", forum.url()))
+    assert (report.stale, report.added) == ("", 4)
+    assert report.unreadable == {"topics/4": "it takes longer to read than a refresh has time"}
 
 
 async def test_no_more_items_than_wanted_are_taken(
