@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -287,8 +287,9 @@ class ConnectorSource:
             if refresh.state.unfinished != item.path:
                 refresh.state.unfinished = item.path
                 raise
-            # For the second time: all that comes after it would wait for ever.
-            items[item.path] = _make_problem(item.mark, "it takes longer to read than a refresh has time")
+            # For the second time: all that comes after it would wait for ever. What is known of it stays.
+            late = _make_problem(item.mark, "it takes longer to read than a refresh has time")
+            items[item.path] = replace(known, mark=item.mark) if known and not known.problem else late
         except (FormatError, ResponseTooLarge) as error:
             items[item.path] = _make_problem(item.mark, str(error))
         except StatusError as error:
@@ -298,6 +299,8 @@ class ConnectorSource:
         else:
             refresh.read_count += 1
             refresh.failure_count = 0
+            if refresh.state.unfinished == item.path:
+                refresh.state.unfinished = ""
 
     async def _read(self, refresh: _Refresh, item: Item) -> ItemState:
         content = item.content or await self._service.read(refresh.api, item)
