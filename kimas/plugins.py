@@ -4,6 +4,7 @@ docs/sources.md and docs/answering.md have examples.
 """
 
 from core.answering.rewriting import Query, RewriteContext
+from knowledge.parsing.parser import Parser
 from knowledge.ports import Document, Listing, Source
 
-__all__ = ["Document", "Listing", "Query", "RewriteContext", "Source"]
+__all__ = ["Document", "Listing", "Parser", "Query", "RewriteContext", "Source"]

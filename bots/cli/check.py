@@ -13,7 +13,7 @@ from pathlib import Path
 from bots.cli.chat_check import check_chat_models
 from bots.cli.console import Finding, print_findings
 from bots.cli.endpoints import check_base_url, check_rerank_url
-from bots.cli.exposure import find_exposed
+from bots.cli.exposure import find_exposed, find_open_tokens
 from bots.cli.language_check import check_languages
 from bots.cli.probes import (
     LIVE_ONLY_HINT,
@@ -133,7 +133,7 @@ async def check(
     findings += [Finding("error", path, problem) for path, problem in find_unknown_networks(settings)]
     findings += [Finding("warning", path, problem) for path, problem in find_unmatchable(settings)]
     findings += await check_accounts(settings)
-    exposed = await asyncio.to_thread(lambda: list(find_exposed(settings)))
+    exposed = await asyncio.to_thread(lambda: [*find_exposed(settings), *find_open_tokens(settings)])
     findings += [Finding("warning", path, problem) for path, problem in exposed]
     findings += _check_alerts(settings)
     findings += [Finding("error", "drafts_to", error) for error in find_draft_errors(settings)]

@@ -1,4 +1,4 @@
-"""Finds closed sources whose content a source for more people reads as well."""
+"""Finds what more people may see than it is meant for."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from pathlib import Path
 from core.errors import SourceError
 from core.settings import Settings
 from core.settings.audience import Audiences
-from core.settings.sources import FilteredSource, SourceSettings
+from core.settings.sources import FilteredSource, OwnSource, SourceSettings
 from knowledge.sources.common.documents import PathGlobs
 
 EXPOSED = "{outer} reads {place} too, and more people may see that source: exclude it there, or move it"
+
+OPEN_SOURCE = (
+    "everybody may see what its token reads: name an audience, or use a token that reads nothing that is not public"
+)
 
 
 def find_exposed(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -22,6 +26,14 @@ def find_exposed(settings: Settings) -> Iterator[tuple[str, str]]:
         place = _find_place(outer, settings.sources[outer], settings.sources[inner])
         if place and not audiences.readers_see(outer, inner):
             yield f"sources.{inner}.audience", EXPOSED.format(outer=f"sources.{outer}", place=place)
+
+
+def find_open_tokens(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield the plug-in sources that everybody may see and a token reads: their path in the settings, and why."""
+    audiences = Audiences.from_settings(settings).by_source
+    for name, source in settings.sources.items():
+        if isinstance(source, OwnSource) and source.token and not audiences[name]:
+            yield f"sources.{name}.audience", OPEN_SOURCE
 
 
 def _find_place(name: str, outer: SourceSettings, inner: SourceSettings) -> str:

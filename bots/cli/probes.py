@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 from bots.cli.console import Finding
@@ -30,6 +31,7 @@ from core.settings import (
     GitSource,
     HttpApiSource,
     ModerationSettings,
+    OwnSource,
     PlatformSettings,
     RemoteRagSource,
     SearchApiSource,
@@ -48,6 +50,7 @@ from knowledge.reranking.rerankers import make_reranker
 from knowledge.sources.factory import open_source
 from knowledge.sources.forge.source import ForgeProject
 from knowledge.sources.git.source import GitRepository, is_local
+from knowledge.sources.plugin import PluginSource
 from knowledge.web.addresses import redact_url
 from knowledge.web.client import Request, WebClient
 
@@ -127,6 +130,8 @@ def make_remote_probes(settings: Settings) -> list[Probe]:
         elif isinstance(source, GithubSource | GitlabSource):
             project = ForgeProject(name, source, settings.data_dir)
             probes.append(Probe(f"sources.{name}", partial(_probe_forge, project)))
+        elif isinstance(source, OwnSource):
+            probes.append(Probe(f"sources.{name}", partial(_probe_plugin, name, source, settings.data_dir)))
         elif isinstance(source, WebsiteSource | FeedSource):
             probes.append(Probe(f"sources.{name}", partial(probe_page, source)))
     return probes
@@ -143,6 +148,12 @@ async def _probe_live_source(name: str, source: LiveSourceSettings) -> str:
 
 async def _probe_forge(project: ForgeProject) -> str:
     return f"{project.display_name}: answers as {await project.probe()}"
+
+
+async def _probe_plugin(name: str, source: OwnSource, data_dir: Path) -> str:
+    return (
+        await PluginSource(name, source, data_dir).probe() or f"{source.plugin}: it cannot be asked without a refresh"
+    )
 
 
 async def probe_page(source: WebsiteSource | FeedSource) -> str:

@@ -102,7 +102,9 @@ def find_token_conflicts(settings: Settings) -> list[str]:
     path_by_secret: dict[str, str] = {}
     conflicts = []
     for path, secret in settings.secrets().items():
-        if not path.endswith((".token", ".bot_token", ".app_password")) or secret.missing_reason():
+        # Sources only read: several may do so with one token, and with that of a bot.
+        is_of_bot = path.endswith((".token", ".bot_token", ".app_password")) and not path.startswith("sources.")
+        if not is_of_bot or secret.missing_reason():
             continue
         first_path = path_by_secret.setdefault(secret.value(), path)
         if first_path != path:

@@ -395,6 +395,9 @@ class OwnSource(StoredSource):
         min_length=1, examples=["wiki"], description="name of its entry point in the group `kimas.sources`"
     )
     options: dict[str, Any] = Field(default_factory=dict, description="options for the plug-in, passed on unchanged")
+    token: Secret | None = Field(
+        None, description="a secret, if the service needs one: the plug-in gets it as its option `token`"
+    )
     timeout_s: PositiveFloat = Field(300, description="longest time for its list and for each document, seconds")
 
 

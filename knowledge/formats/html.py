@@ -112,6 +112,17 @@ def read_html(data: bytes) -> str:
     return page.text if has_heading else f"# {page.title}\n\n{page.text}"
 
 
+@map_parser_errors
+def read_fragment(html: str) -> str:
+    """Return a piece of HTML as Markdown, all of it but what nobody sees. Raises `FormatError`."""
+    from lxml import html as parser
+
+    page_parser = parser.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
+    page = f"<html><body>{html}</body></html>".encode("utf-8", "replace")
+    tree = parser.document_fromstring(page, parser=page_parser)
+    return render_markdown(tree, [element for element in tree.iter() if _is_unreadable(element)])
+
+
 def _extract_plain_text(tree: Any) -> str:
     bodies = tree.iter("body")
     parts = (part for body in bodies for part in iter_texts(body, _is_unreadable))

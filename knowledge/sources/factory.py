@@ -73,7 +73,7 @@ def open_source(
     if isinstance(settings, OwnSource | LearnedSource):
         accepts = partial((audiences or Audiences()).accepts_lesson, name)
         return (
-            PluginSource(name, settings, data_dir)
+            PluginSource(name, settings, data_dir, parser)
             if isinstance(settings, OwnSource)
             else TaughtAnswers(name, data_dir, journal or JournalSettings(), accepts)
         )

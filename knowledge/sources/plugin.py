@@ -9,11 +9,13 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, aclosing, contextmanager
 from importlib.metadata import EntryPoint, entry_points
+from inspect import signature
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from core.errors import SourceError
 from core.settings import OwnSource
+from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing, Source
 
 # The entry point group of plug-in sources.
@@ -24,16 +26,30 @@ _TEXT_FIELDS = ("path", "text", "kind", "title", "url")
 class SourceFactory(Protocol):
     """An entry point of the group `kimas.sources`: a class or function that returns a `Source`."""
 
-    def __call__(self, name: str, options: Mapping[str, Any], data_dir: Path) -> Source:
-        """Return the source of a name. `options` are as configured; `data_dir` is a folder of its own to keep state."""
+    def __call__(self, name: str, options: Mapping[str, Any], data_dir: Path, *, parser: Parser = ...) -> Source:
+        """Return the source of a name. `options` are as configured; `data_dir` is a folder of its own to keep state.
+
+        One that takes `parser` gets what reads foreign documents in worker processes.
+        """
+        ...
+
+
+@runtime_checkable
+class ProbedSource(Source, Protocol):
+    """A source that `kimas check --live` asks whether its service can be read."""
+
+    async def probe(self) -> str:
+        """Return what can be read there, in a few words. Raises `SourceError` that says what is wrong."""
         ...
 
 
 class PluginSource:
     """Implements `Source` with what a package offers. It is loaded at the first listing."""
 
-    def __init__(self, name: str, settings: OwnSource, data_dir: Path) -> None:
+    def __init__(self, name: str, settings: OwnSource, data_dir: Path, parser: Parser | None = None) -> None:
         self.name = name
+        self._parser = parser or ThreadParser()
+        self._token = settings.token
         self._plugin = settings.plugin
         self._options = settings.options
         self._timeout = settings.timeout_s
@@ -66,6 +82,12 @@ class PluginSource:
                     remaining_paths.discard(document.path)
                     yield document
 
+    async def probe(self) -> str:
+        """Return what the plug-in says of its service, "" where it has no `probe`. Raises `SourceError`."""
+        with self._wrap_plugin_errors("probing"):
+            source = await asyncio.to_thread(self._load_source)
+            return await source.probe() if isinstance(source, ProbedSource) else ""
+
     async def _next_document(self, documents: AsyncIterator[Document]) -> Document | None:
         async with asyncio.timeout(self._timeout):
             try:
@@ -76,7 +98,10 @@ class PluginSource:
     def _load_source(self) -> Source:
         factory: SourceFactory = find_plugin(self._plugin).load()
         self._folder.mkdir(parents=True, exist_ok=True)
-        return factory(self.name, self._options, self._folder)
+        token = {"token": self._token.value()} if self._token else {}
+        # Most plug-ins read no foreign documents.
+        parser = {"parser": self._parser} if "parser" in signature(factory).parameters else {}
+        return factory(self.name, {**self._options, **token}, self._folder, **parser)
 
     @contextmanager
     def _wrap_plugin_errors(self, step: str) -> Iterator[None]:

@@ -23,6 +23,8 @@ from core.storage.messages import Journal
 from core.types import Passage
 from knowledge.ports import PassageRow
 from knowledge.stores.sqlite.store import open_sqlite
+from tests.support.peers.discourse import DiscoursePeer, Entry, Topic
+from tests.support.peers.service import TOKEN
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -436,3 +438,32 @@ def test_a_closed_folder_within_an_open_one_is_found(
     found = list(find_exposed(Settings.model_validate({"sources": sources, "agents": agents, "telegram": telegram})))
     assert [path for path, _ in found] == (["sources.closed.audience"] if is_exposed else [])
     assert all("sources.open reads" in text for _, text in found)
+
+
+async def test_a_connector_says_what_its_token_may_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a network it is known that everybody would see what the token reads; with it, whether it is let in."""
+    monkeypatch.setenv("FORUM_TOKEN", TOKEN)
+    async with DiscoursePeer() as forum:
+        forum.is_closed = True
+        forum.topics[1] = Topic("Closed", [Entry("Inside.")])
+        options = {"url": forum.url(), "allow_private": ["127.0.0.1"]}
+        source = {"kind": "own", "plugin": "discourse", "options": options}
+        finding = await find_finding(settings(tmp_path, sources={"forum": source}), "sources.forum", is_live=True)
+        assert finding.level == "error"
+        assert finding.text.endswith("status 403: the token may not read it")
+        source |= {"token": {"env": "FORUM_TOKEN"}}
+        configuration = settings(tmp_path, sources={"forum": source})
+        finding = await find_finding(configuration, "sources.forum", is_live=True)
+        assert finding == Finding("ok", "sources.forum", f"{forum.url()}: answers with topics of 1 list")
+        finding = await find_finding(configuration, "sources.forum.audience")
+        assert (finding.level, finding.text[:41]) == ("warning", "everybody may see what its token reads: n")
+        closed = settings(tmp_path, sources={"forum": {**source, "audience": ["owners"]}})
+        assert not [item for item in await check(closed, live=False) if item.subject == "sources.forum.audience"]
+
+
+async def test_sources_may_share_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHARED_TOKEN", TOKEN)
+    source = {"kind": "own", "plugin": "notion", "token": {"env": "SHARED_TOKEN"}}
+    slack = {"bot_token": {"env": "SHARED_TOKEN"}, "app_token": {"env": "SHARED_TOKEN"}}
+    configuration = settings(tmp_path, sources={"one": source, "two": source}, slack=slack)
+    assert not [item for item in await check(configuration, live=False) if "give each its own" in item.text]

@@ -1,0 +1,10 @@
+"""The connectors of KIMAs, as its entry points name them: each makes a source from the options of `kind: own`."""
+
+from __future__ import annotations
+
+from knowledge.connectors.confluence import open_confluence
+from knowledge.connectors.discourse import open_discourse
+from knowledge.connectors.notion import open_notion
+from knowledge.connectors.slack import open_slack
+
+__all__ = ["open_confluence", "open_discourse", "open_notion", "open_slack"]

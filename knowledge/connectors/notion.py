@@ -1,0 +1,224 @@
+"""Pages of Notion that are shared with an integration, with what is nested in their blocks.
+
+https://developers.notion.com/reference: a search lists the pages, the children of a block are asked for in parts.
+"""
+
+from __future__ import annotations
+
+import html
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from core.errors import SourceError
+from core.settings.connectors import NotionOptions, parse_options
+from knowledge.connectors.api import ConnectorApi, open_api
+from knowledge.connectors.source import ConnectorSource, Content, Item, ItemPage
+from knowledge.formats.html import read_fragment
+from knowledge.parsing.limits import FormatError
+from knowledge.parsing.parser import Parser
+from knowledge.sources.forge.api import StatusError, as_mappings, dig, parse_timestamp, to_url
+from knowledge.web.addresses import redact_url
+from knowledge.web.client import to_line, to_text
+
+VERSION = "2022-06-28"
+PER_REQUEST = 100
+MAX_DEPTH = 12
+MAX_BLOCKS = 5000
+# The time of an edit is given in whole minutes: a second edit in the same one leaves no trace.
+SETTLED_S = 120.0
+# What they hold is a document of its own.
+PAGES = frozenset(("child_page", "child_database"))
+LISTS = {"bulleted_list_item": "ul", "to_do": "ul", "numbered_list_item": "ol"}
+# What stands before a block's text, between it and what is nested in it, and behind that.
+FRAMES = {
+    **dict.fromkeys(LISTS, ("<li>", "", "</li>")),
+    **{f"heading_{level}": (f"<h{level + 1}>", f"</h{level + 1}>", "") for level in range(1, 5)},
+    "toggle": ("<details><summary>", "</summary>", "</details>"),
+    "quote": ("<blockquote>", "", "</blockquote>"),
+    "callout": ('<div class="admonition">', "", "</div>"),
+    "divider": ("<hr>", "", ""),
+}
+# Properties of a page in a database that are text once they are read; people are left out.
+_TEXT_PROPERTIES = ("rich_text", "select", "status", "multi_select", "number", "checkbox", "date", "url")
+
+
+class Notion:
+    """Implements `Service` for one integration."""
+
+    max_age_s = 0.0
+
+    def __init__(self, options: NotionOptions) -> None:
+        self._options = options
+
+    @property
+    def display_name(self) -> str:
+        """The service as messages may show it."""
+        return redact_url(self._options.base)
+
+    def open(self, seconds: float) -> AbstractAsyncContextManager[ConnectorApi]:
+        """Return the API of Notion."""
+        headers = {"Authorization": f"Bearer {self._options.token}", "Notion-Version": VERSION}
+        return open_api(self._options, f"{self._options.base}/v1", headers, seconds)
+
+    async def list_page(self, api: ConnectorApi, cursor: str) -> ItemPage:
+        """Return a part of the pages that are shared."""
+        reply = await api.post("/search", self._make_search(cursor, PER_REQUEST))
+        if not isinstance(dig(reply, "results"), list):
+            raise SourceError(f"{self.display_name} answered with something else than a list of pages")
+        pages = [page for page in as_mappings(reply["results"]) if page.get("object") == "page" and page.get("id")]
+        next_cursor = to_line(reply.get("next_cursor")) if reply.get("has_more") is True else ""
+        return ItemPage([_to_item(page) for page in pages], next_cursor)
+
+    async def read(self, api: ConnectorApi, item: Item) -> Content:
+        """Return a page with its properties and all of its blocks."""
+        number = quote(item.path.removeprefix("pages/"), safe="")
+        page = await api.get(f"/pages/{number}")
+        if _find_skip_reason(page):
+            raise StatusError("it was moved to the trash", 404, "")
+        blocks = await self._read_children(api, number, [MAX_BLOCKS])
+        properties = dig(page, "properties")
+        values = properties if isinstance(properties, Mapping) else {}
+        title = next((_join(value.get("title")) for value in values.values() if dig(value, "type") == "title"), "")
+        url = to_url(dig(page, "public_url")) or to_url(dig(page, "url"))
+        lines = [f"{name}: {text}" for name, value in values.items() if (text := _read_property(value))]
+        return Content(to_line(title) or "Untitled", url, write_page, (blocks, lines))
+
+    async def probe(self, api: ConnectorApi) -> str:
+        """Return whether any page is shared. Raises `SourceError` where none is."""
+        reply = await api.post("/search", self._make_search("", 1))
+        if not as_mappings(dig(reply, "results")):
+            raise SourceError(
+                f"{self.display_name} shows no pages: share some with the integration (page menu, Connections)"
+            )
+        return "answers, with pages that are shared"
+
+    def _make_search(self, cursor: str, size: int) -> dict[str, Any]:
+        sort = {"direction": "descending", "timestamp": "last_edited_time"}
+        body = {"filter": {"property": "object", "value": "page"}, "sort": sort, "page_size": size}
+        return {**body, "start_cursor": cursor} if cursor else body
+
+    async def _read_children(
+        self, api: ConnectorApi, block: str, blocks_left: list[int], depth: int = 0
+    ) -> list[dict[str, Any]]:
+        """Return the blocks in a block, each with those in it under `children`. Beyond the limits they are left out."""
+        children: list[dict[str, Any]] = []
+        cursor = ""
+        while blocks_left[0] > 0:
+            params = {"page_size": str(PER_REQUEST), **({"start_cursor": cursor} if cursor else {})}
+            reply = await api.get(f"/blocks/{block}/children", params)
+            for child in as_mappings(dig(reply, "results")):
+                blocks_left[0] -= 1
+                nested = await self._read_nested(api, child, blocks_left, depth)
+                children.append({**child, "children": nested})
+            cursor = to_line(dig(reply, "next_cursor"))
+            if not cursor:
+                break
+        return children
+
+    async def _read_nested(
+        self, api: ConnectorApi, block: Mapping[str, Any], blocks_left: list[int], depth: int
+    ) -> list[dict[str, Any]]:
+        """Return what is nested in a block. What cannot be read of it is left out of the page."""
+        if block.get("has_children") is not True or block.get("type") in PAGES or depth >= MAX_DEPTH:
+            return []
+        # A copy of a synced block has the blocks of its original.
+        origin = to_line(dig(block, "synced_block", "synced_from", "block_id"))
+        try:
+            number = quote(origin or to_line(block.get("id")), safe="")
+            return await self._read_children(api, number, blocks_left, depth + 1)
+        except StatusError as error:
+            if error.status in (400, 403, 404):
+                return []
+            raise
+
+
+def _to_item(page: Mapping[str, Any]) -> Item:
+    edited = to_line(page.get("last_edited_time"))
+    is_settled = time.time() - parse_timestamp(edited) > SETTLED_S
+    mark = edited if is_settled else f"{edited} read at {time.time():.0f}"
+    return Item(f"pages/{to_line(page['id'])}", mark, _find_skip_reason(page))
+
+
+def _find_skip_reason(page: Any) -> str:
+    is_gone = dig(page, "in_trash") is True or dig(page, "archived") is True
+    return "it is in the trash" if is_gone else ""
+
+
+def _read_property(value: Any) -> str:
+    """Return a property as one line, "" for one that is empty or no text."""
+    kind = to_line(dig(value, "type"))
+    content = dig(value, kind)
+    if kind not in _TEXT_PROPERTIES or content in (None, False):
+        return ""
+    parts = content if isinstance(content, list) else [content]
+    texts = (dig(part, "plain_text") or dig(part, "name") or dig(part, "start") or part for part in parts)
+    return to_line(", ".join("yes" if text is True else str(text) for text in texts if not isinstance(text, Mapping)))
+
+
+def write_page(blocks: Sequence[Mapping[str, Any]], properties: Sequence[str]) -> str:
+    """Return a page as Markdown: its blocks, then the lines of its properties. Raises `FormatError`."""
+    lines = "".join(f"<li>{html.escape(line)}</li>" for line in properties)
+    try:
+        return read_fragment("".join(_write_blocks(blocks)) + (f"<ul>{lines}</ul>" if lines else ""))
+    except RecursionError as error:
+        raise FormatError("it is nested too deeply") from error
+
+
+def _write_blocks(blocks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield blocks as HTML, where neighbouring items are one list."""
+    for tag, group in groupby(blocks, key=lambda block: LISTS.get(to_line(block.get("type")), "")):
+        content = "".join(map(_write_block, group))
+        yield f"<{tag}>{content}</{tag}>" if tag else content
+
+
+def _write_block(block: Mapping[str, Any]) -> str:
+    kind = to_line(block.get("type"))
+    content = dig(block, kind)
+    children = as_mappings(block.get("children"))
+    if kind == "table":
+        return _write_table(content, children)
+    if kind == "code":
+        language = html.escape(to_line(dig(content, "language")).replace(" ", "-"))
+        return f'<pre data-language="{language}">{html.escape(_join(dig(content, "rich_text")))}</pre>'
+    if kind == "equation":
+        return f"<p><code>{html.escape(to_text(dig(content, 'expression')))}</code></p>"
+    # Pictures, files and bookmarks have a caption; columns and synced blocks are what is in them.
+    text = _write_rich_text(dig(content, "rich_text") or dig(content, "caption"))
+    before, between, after = FRAMES.get(kind, ("<p>", "</p>", ""))
+    return before + text + between + "".join(_write_blocks(children)) + after
+
+
+def _write_table(content: Any, rows: Sequence[Mapping[str, Any]]) -> str:
+    lines = []
+    for number, row in enumerate(rows):
+        tag = "th" if number == 0 and dig(content, "has_column_header") is True else "td"
+        cells = dig(row, "table_row", "cells")
+        cells = cells if isinstance(cells, list) else []
+        lines.append("".join(f"<{tag}>{_write_rich_text(cell)}</{tag}>" for cell in cells))
+    return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
+
+
+def _write_rich_text(texts: Any) -> str:
+    return "".join(map(_write_text, as_mappings(texts)))
+
+
+def _write_text(part: Mapping[str, Any]) -> str:
+    if dig(part, "mention", "type") == "user":
+        return "somebody"
+    text = html.escape(to_text(part.get("plain_text"))).replace("\n", "<br>")
+    return f"<code>{text}</code>" if dig(part, "annotations", "code") is True else text
+
+
+def _join(texts: Any) -> str:
+    return "".join(to_text(part.get("plain_text")) for part in as_mappings(texts))
+
+
+def open_notion(name: str, options: Mapping[str, Any], data_dir: Path, parser: Parser | None = None) -> ConnectorSource:
+    """Return the source of an integration. Raises `SourceError` for options that are not right."""
+    parsed_options = parse_options(NotionOptions, options)
+    return ConnectorSource(name, Notion(parsed_options), parsed_options, data_dir, parser)

@@ -1,0 +1,339 @@
+"""What all connectors share: the service lists everything with marks of change, and only what changed is read.
+
+A connector implements `Service`; this module keeps the record, follows deletions, and goes on after interruptions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from core.errors import SourceError
+from core.settings.connectors import ConnectorOptions
+from knowledge.connectors.api import ConnectorApi, TimeUp
+from knowledge.parsing.limits import FormatError
+from knowledge.parsing.parser import Parser, ThreadParser
+from knowledge.ports import Document, Listing
+from knowledge.sources.common.state_files import TextStore
+from knowledge.sources.forge.api import MAX_WAIT_S, RateLimited, StatusError
+from knowledge.web.client import ResponseTooLarge
+
+# A refresh reads for so long, less than the `timeout_s` of a plug-in; the next one goes on where it ended.
+REFRESH_S = 240.0
+PROBE_S = 10.0
+# Documents that may fail in a row before the service is held to have failed.
+MAX_FAILURES = 3
+GONE_STATUSES = frozenset({404, 410})
+# The token is refused, or the service is broken: nothing is known of the document.
+UNAUTHORIZED = 401
+FORBIDDEN = 403
+SERVER_ERROR = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a document holds: `write` makes Markdown of the `arguments`, in a worker process."""
+
+    title: str
+    url: str
+    write: Callable[..., str]
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One document as the service lists it. `mark` is another text after each change.
+
+    `skip_reason` says why it is not taken. `content` is given where the list has it already.
+    """
+
+    path: str
+    mark: str
+    skip_reason: str = ""
+    content: Content | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemPage:
+    """A part of a list; `next_cursor` leads to the next one, "" after the last."""
+
+    items: Sequence[Item]
+    next_cursor: str = ""
+
+
+class Service(Protocol):
+    """One service. `max_age_s`: an item is read again after so many seconds without a new mark; 0: never."""
+
+    max_age_s: float
+
+    @property
+    def display_name(self) -> str:
+        """What messages call it."""
+        ...
+
+    def open(self, seconds: float) -> AbstractAsyncContextManager[ConnectorApi]:
+        """Return its API, for so many seconds."""
+        ...
+
+    async def list_page(self, api: ConnectorApi, cursor: str) -> ItemPage:
+        """Return a part of all that there is; the first one for "". Raises `SourceError` and `RateLimited`."""
+        ...
+
+    async def read(self, api: ConnectorApi, item: Item) -> Content:
+        """Return the content of an item. Raises `SourceError` and `RateLimited`."""
+        ...
+
+    async def probe(self, api: ConnectorApi) -> str:
+        """Return what can be read there, in a few words. Raises `SourceError` and `RateLimited`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ItemState:
+    """An item as it was last read. `problem` is empty, or says why it has no text. `read_at`: seconds since 1970."""
+
+    mark: str
+    fingerprint: str
+    title: str = ""
+    url: str = ""
+    problem: str = ""
+    read_at: float = 0.0
+
+
+@dataclass(slots=True)
+class ConnectorState:
+    """The record of a source: its items by path, and how far the list was read, whose items so far are `seen`.
+
+    `unfinished` is the item in whose middle the last refresh had to end.
+    """
+
+    scope: str
+    items: dict[str, ItemState] = field(default_factory=dict)
+    cursor: str = ""
+    seen: list[str] = field(default_factory=list)
+    unfinished: str = ""
+    blocked_until: float = 0.0
+
+
+class _StateStore(TextStore):
+    def __init__(self, name: str, directory: Path) -> None:
+        super().__init__(name, directory, "items.json")
+
+    def load(self, scope: str) -> ConnectorState:
+        """Return the record; an empty one where there is none, where it is damaged, or made with other options."""
+        try:
+            data = self.read_state()
+            items = {path: ItemState(**item) for path, item in data["items"].items()}
+            state = ConnectorState(**{**data, "items": items})
+            has_all = {item.fingerprint for item in items.values() if not item.problem} <= self.fingerprints()
+            is_valid = has_all and isinstance(state.blocked_until, int | float) and isinstance(state.seen, list)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return ConnectorState(scope)
+        return state if is_valid and state.scope == scope else ConnectorState(scope)
+
+    def save_items(self, state: ConnectorState) -> None:
+        self.save(asdict(state), {item.fingerprint for item in state.items.values()})
+
+
+@dataclass(slots=True)
+class _Refresh:
+    """One refresh while it runs. `refused` are items that the service does not let us read."""
+
+    state: ConnectorState
+    api: ConnectorApi
+    errors: list[str]
+    seen: set[str] = field(default_factory=set)
+    refused: dict[str, ItemState] = field(default_factory=dict)
+    read_count: int = 0
+    failure_count: int = 0
+
+
+class ConnectorSource:
+    """Implements `Source` for a service. The record is kept in `data_dir`, and made anew with other `options`."""
+
+    def __init__(
+        self, name: str, service: Service, options: ConnectorOptions, data_dir: Path, parser: Parser | None = None
+    ) -> None:
+        self.name = name
+        self._service = service
+        self._parser = parser or ThreadParser()
+        self._store = _StateStore(name, data_dir)
+        self._max_items = options.max_items
+        choices = options.model_dump(mode="json", exclude={"token", "allow_private"})
+        self._scope = hashlib.sha256(json.dumps([type(service).__name__, choices]).encode()).hexdigest()
+
+    async def listing(self) -> Listing:
+        """Read what changed, and list all that is known. `stale` says what failed, and what is not read yet.
+
+        Raises `SourceError` when nothing is known at all.
+        """
+        state = await asyncio.to_thread(self._store.load, self._scope)
+        errors: list[str] = []
+        if 0 < state.blocked_until - time.time() <= MAX_WAIT_S:
+            errors.append(f"{self._service.display_name}: {RateLimited(state.blocked_until)}")
+        else:
+            await self._refresh(state, errors)
+            await asyncio.to_thread(self._store.save_items, state)
+        if not state.items:
+            raise SourceError(errors[0] if errors else f"{self._service.display_name} has nothing that can be read")
+        fingerprints = {path: item.fingerprint for path, item in state.items.items()}
+        problems = {path: item.problem for path, item in state.items.items() if item.problem}
+        return Listing(fingerprints, stale="; ".join(errors), unreadable=problems)
+
+    async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
+        """Yield items as they were last read."""
+        items = (await asyncio.to_thread(self._store.load, self._scope)).items
+        for path in paths:
+            item = items.get(path)
+            if item is None or path not in listing.fingerprints:
+                continue
+            if item.problem:
+                yield Document(path, "", "markdown", unreadable_reason=item.problem)
+                continue
+            text = await asyncio.to_thread(self._store.load_text, item.fingerprint)
+            if text is not None:
+                yield Document(path, text, "markdown", item.title, item.url)
+
+    async def probe(self) -> str:
+        """Return what the service says of itself. Raises `SourceError`."""
+        try:
+            async with self._service.open(PROBE_S) as api:
+                return f"{self._service.display_name}: {await self._service.probe(api)}"
+        except RateLimited as error:
+            raise SourceError(f"{self._service.display_name}: {error}") from error
+
+    async def _refresh(self, state: ConnectorState, errors: list[str]) -> None:
+        """Read what changed; whatever fails, what was read so far stays, and nothing is deleted."""
+        try:
+            async with self._service.open(REFRESH_S) as api:
+                refresh = _Refresh(state, api, errors, seen=set(state.seen))
+                try:
+                    await self._read_list(refresh)
+                finally:
+                    self._take_refused(refresh)
+                    if errors:
+                        # What failed is behind the cursor: the next refresh begins anew, and asks for it again.
+                        state.cursor, state.seen = "", []
+        except TimeUp:
+            errors.append(f"{self._service.display_name}: not everything is read yet, the next refresh goes on")
+        except RateLimited as error:
+            state.blocked_until = error.until
+            errors.append(f"{self._service.display_name}: {error}")
+        except SourceError as error:
+            errors.append(str(error))
+
+    async def _read_list(self, refresh: _Refresh) -> None:
+        state = refresh.state
+        if state.cursor:
+            # The newest come first, also where the whole list takes many refreshes.
+            await self._take_page(refresh, await self._service.list_page(refresh.api, ""))
+        is_first = True
+        while is_first or (state.cursor and len(refresh.seen) < self._max_items):
+            page = await self._list_next(refresh)
+            is_first = False
+            await self._take_page(refresh, page)
+            state.cursor, state.seen = page.next_cursor, sorted(refresh.seen)
+            await asyncio.to_thread(self._store.save_items, state)
+        self._drop_unseen(refresh)
+        state.cursor, state.seen = "", []
+
+    async def _list_next(self, refresh: _Refresh) -> ItemPage:
+        """Return the next part of the list; the first one where the service no longer knows how far we were."""
+        state = refresh.state
+        try:
+            return await self._service.list_page(refresh.api, state.cursor)
+        except StatusError as error:
+            if not state.cursor or error.status >= SERVER_ERROR:
+                raise
+            state.cursor, state.seen = "", []
+            refresh.seen.clear()
+            return await self._service.list_page(refresh.api, "")
+
+    def _drop_unseen(self, refresh: _Refresh) -> None:
+        """Forget what the whole list no longer has. An empty list is more often an error than a deletion."""
+        items = refresh.state.items
+        if items and not refresh.seen:
+            raise SourceError(f"{self._service.display_name} lists nothing any more: what was known stays")
+        for path in items.keys() - refresh.seen:
+            del items[path]
+
+    async def _take_page(self, refresh: _Refresh, page: ItemPage) -> None:
+        for item in page.items:
+            if item.path in refresh.seen or len(refresh.seen) < self._max_items:
+                await self._take(refresh, item)
+                refresh.seen.add(item.path)
+
+    async def _take(self, refresh: _Refresh, item: Item) -> None:
+        """Read an item that changed. One that cannot be read loses only itself."""
+        items = refresh.state.items
+        if item.skip_reason:
+            # Without its mark, it is read again as soon as it may be.
+            items[item.path] = _make_problem("", item.skip_reason)
+            return
+        known = items.get(item.path)
+        max_age_s = self._service.max_age_s
+        if known and known.mark == item.mark and not (max_age_s and time.time() - known.read_at > max_age_s):
+            return
+        try:
+            items[item.path] = await self._read(refresh, item)
+        except (TimeUp, RateLimited):
+            if refresh.state.unfinished != item.path:
+                refresh.state.unfinished = item.path
+                raise
+            # For the second time: all that comes after it would wait for ever. What is known of it stays.
+            late = _make_problem(item.mark, "it takes longer to read than a refresh has time")
+            items[item.path] = replace(known, mark=item.mark) if known and not known.problem else late
+        except (FormatError, ResponseTooLarge) as error:
+            items[item.path] = _make_problem(item.mark, str(error))
+        except StatusError as error:
+            self._note_status(refresh, item, error)
+        except SourceError as error:
+            self._note_failure(refresh, error)
+        else:
+            refresh.read_count += 1
+            refresh.failure_count = 0
+            if refresh.state.unfinished == item.path:
+                refresh.state.unfinished = ""
+
+    async def _read(self, refresh: _Refresh, item: Item) -> ItemState:
+        content = item.content or await self._service.read(refresh.api, item)
+        text = await self._parser.run(content.write, *content.arguments)
+        if not text.strip():
+            return _make_problem(item.mark, "it holds no text")
+        fingerprint = hashlib.sha256(f"{content.title}\n{content.url}\n{text}".encode()).hexdigest()
+        await asyncio.to_thread(self._store.save_text, fingerprint, text)
+        return ItemState(item.mark, fingerprint, content.title, content.url, read_at=time.time())
+
+    def _note_status(self, refresh: _Refresh, item: Item, error: StatusError) -> None:
+        if error.status == UNAUTHORIZED or error.status >= SERVER_ERROR:
+            self._note_failure(refresh, error)
+        elif error.status == FORBIDDEN:
+            refresh.refused[item.path] = _make_problem("", str(error))
+        else:
+            # Without its mark, what is gone is asked for again as long as it is listed.
+            mark = "" if error.status in GONE_STATUSES else item.mark
+            refresh.state.items[item.path] = _make_problem(mark, str(error))
+
+    def _note_failure(self, refresh: _Refresh, error: SourceError) -> None:
+        refresh.errors.append(str(error))
+        refresh.failure_count += 1
+        if refresh.failure_count > MAX_FAILURES:
+            raise error
+
+    def _take_refused(self, refresh: _Refresh) -> None:
+        """Close what is forbidden by now, unless everything is: then the token has lost its right, or a wall is up."""
+        if refresh.read_count or len(refresh.refused) <= MAX_FAILURES:
+            refresh.state.items.update(refresh.refused)
+        elif refresh.refused:
+            refresh.errors.append(next(iter(refresh.refused.values())).problem)
+
+
+def _make_problem(mark: str, reason: str) -> ItemState:
+    return ItemState(mark, hashlib.sha256(reason.encode()).hexdigest(), problem=reason, read_at=time.time())

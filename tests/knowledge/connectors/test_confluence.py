@@ -1,0 +1,144 @@
+"""Confluence: restrictions of pages and of those above them, new versions, the trash, spaces, both ways to sign in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from core.errors import SourceError
+from knowledge.connectors.confluence import RESTRICTED
+from knowledge.ports import Store
+from knowledge.sources.plugin import PluginSource
+from tests.support.connectors import OpenSource, Update, read_documents
+from tests.support.peers.confluence import CONTEXT, USERNAME, ConfluencePeer, WikiPage
+
+SEARCH = f"{CONTEXT}/rest/api/content/search"
+OpenWiki = Callable[..., PluginSource]
+
+
+@pytest.fixture
+async def wiki() -> AsyncIterator[ConfluencePeer]:
+    async with ConfluencePeer() as peer:
+        yield peer
+
+
+@pytest.fixture
+def open_wiki(wiki: ConfluencePeer, open_connector: OpenSource) -> OpenWiki:
+    def open_source(**options: object) -> PluginSource:
+        fields = {"spaces": ["DOC"], "username": USERNAME, **options}
+        return open_connector("confluence", wiki.site(), token="SERVICE_TOKEN", **fields)
+
+    return open_source
+
+
+async def test_only_new_versions_are_read(wiki: ConfluencePeer, open_wiki: OpenWiki, update: Update) -> None:
+    wiki.wiki = {number: WikiPage(f"Page {number}", f"<p>Text {number}</p>") for number in range(1, 6)}
+    wiki.page_size = 2
+    assert (await update(open_wiki())).added == 5
+    wiki.paths()
+    assert (await update(open_wiki())).unchanged == 5
+    assert wiki.paths() == [SEARCH] * 3
+    wiki.wiki[2] = WikiPage("Page 2", "<p>Newer</p>", version=2)
+    del wiki.wiki[5]
+    report = await update(open_wiki())
+    assert (report.updated, report.deleted, report.unchanged) == (1, 1, 3)
+    assert [request.query["cql"] for request in wiki.requests if "id=" in request.query["cql"]] == ["id=2"]
+
+
+async def test_restricted_pages_and_all_below_them_are_not_read(
+    wiki: ConfluencePeer, open_wiki: OpenWiki, update: Update, store: Store
+) -> None:
+    wiki.wiki = {
+        1: WikiPage("Open", "<p>word open</p>"),
+        2: WikiPage("For one", "<p>word secret</p>", users=["ann"]),
+        3: WikiPage("For a group", "<p>word secret</p>", groups=["team"]),
+        4: WikiPage("Below", "<p>word secret</p>", parent=2),
+        5: WikiPage("Far below", "<p>word secret</p>", parent=4),
+        6: WikiPage("Beside", "<p>word beside</p>", parent=1),
+    }
+    report = await update(open_wiki())
+    assert report.unreadable == {f"pages/{number}": RESTRICTED for number in (2, 3, 4, 5)}
+    assert {passage.path for passage in await store.search("word", None, ["docs"], 9)} == {"pages/1", "pages/6"}
+    assert not any(f"id={number}" in request.query["cql"] for request in wiki.requests for number in (2, 3, 4, 5))
+
+
+async def test_a_page_that_is_restricted_later_is_forgotten(
+    wiki: ConfluencePeer, open_wiki: OpenWiki, update: Update, store: Store
+) -> None:
+    wiki.wiki = {1: WikiPage("Above", "<p>word</p>"), 2: WikiPage("Below", "<p>word</p>", parent=1)}
+    await update(open_wiki())
+    wiki.wiki[1].users = ["ann"]
+    report = await update(open_wiki())
+    assert report.stale == ""
+    assert await store.search("word", None, ["docs"], 9) == []
+    wiki.wiki[1].users = []
+    await update(open_wiki())
+    assert len(await store.search("word", None, ["docs"], 9)) == 2
+
+
+@pytest.mark.parametrize("restrictions", [None, {}, {"read": {"restrictions": {"user": {"results": []}}}}, "none"])
+async def test_what_is_not_known_counts_as_restricted(
+    wiki: ConfluencePeer, open_wiki: OpenWiki, monkeypatch: pytest.MonkeyPatch, restrictions: object
+) -> None:
+    wiki.wiki = {1: WikiPage("Page")}
+    monkeypatch.setattr(wiki, "_restrictions", lambda *_: {"restrictions": restrictions})
+    documents = await read_documents(open_wiki())
+    assert documents["pages/1"].unreadable_reason == RESTRICTED
+
+
+async def test_drafts_archived_and_trashed_pages_are_gone(
+    wiki: ConfluencePeer, open_wiki: OpenWiki, update: Update
+) -> None:
+    wiki.wiki = {number: WikiPage(f"Page {number}") for number in (1, 2, 3)}
+    await update(open_wiki())
+    wiki.wiki[2].status = "trashed"
+    wiki.wiki[3].status = "archived"
+    report = await update(open_wiki())
+    assert report.deleted == 1
+    assert report.unreadable == {"pages/3": "it is a draft, archived or in the trash"}
+    wiki.status = 403
+    report = await update(open_wiki())
+    assert "status 403" in report.stale
+    assert report.deleted == 0
+
+
+async def test_the_passage_links_to_its_page_and_code_stays(wiki: ConfluencePeer, open_wiki: OpenWiki) -> None:
+    code = "<ac:plain-text-body><![CDATA[if a < b]]></ac:plain-text-body>"
+    body = f'<ac:structured-macro ac:name="code">{code}</ac:structured-macro>'
+    wiki.wiki = {7: WikiPage("How to", body), 8: WikiPage("News", kind="blogpost"), 9: WikiPage("Else", space="HR")}
+    documents = await read_documents(open_wiki())
+    assert set(documents) == {"pages/7", "pages/8"}
+    page = documents["pages/7"]
+    assert (page.title, page.url) == ("How to", f"{wiki.site()}/spaces/DOC/pages/7/A+title")
+    assert "```\nif a < b\n```" in page.text
+
+
+async def test_a_cursor_that_is_not_known_any_more_begins_anew(
+    wiki: ConfluencePeer, open_wiki: OpenWiki, update: Update
+) -> None:
+    wiki.wiki = {number: WikiPage(f"Page {number}") for number in range(1, 7)}
+    wiki.page_size = 2
+    wiki.broken_after = 4
+    assert "status 500" in (await update(open_wiki())).stale
+    wiki.broken_after = 0
+    wiki.forgets_cursors = True
+    wiki.page_size = 50
+    report = await update(open_wiki())
+    assert (report.stale, report.passages) == ("", 6)
+
+
+async def test_servers_of_ones_own_get_the_token_alone(wiki: ConfluencePeer, open_wiki: OpenWiki) -> None:
+    wiki.wiki = {1: WikiPage("Page")}
+    assert await open_wiki(username="").probe() == f"{wiki.site()}: answers for DOC"
+    assert wiki.requests[-1].headers["Authorization"].startswith("Bearer ")
+
+
+async def test_check_says_what_is_wrong(wiki: ConfluencePeer, open_wiki: OpenWiki, open_connector: OpenSource) -> None:
+    wiki.wiki = {1: WikiPage("Page")}
+    with pytest.raises(SourceError, match="space NOPE shows no pages: does it exist"):
+        await open_wiki(spaces=["DOC", "NOPE"]).probe()
+    with pytest.raises(SourceError, match="status 401: the token is not accepted"):
+        await open_connector("confluence", wiki.site(), spaces=["DOC"]).probe()
+    with pytest.raises(SourceError, match="spaces"):
+        await open_wiki(spaces=['DOC" or space="HR']).probe()
