@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from bots.cli.env_file import get_env_path
-from bots.cli.init_template import MODEL_KEY, PAGE_KEY, TOKENS, Answers, check_is_new
+from bots.cli.init_template import MODEL_KEY, PAGE_KEY, PAGE_KEY_BYTES, TOKENS, Answers, check_is_new
 from bots.cli.options import import_by_path
 from bots.cli.setup_checks import (
     MAX_SHOWN_MODELS,
@@ -38,7 +38,6 @@ Result = TypeVar("Result")
 
 GROUP_WAIT_S = 60.0
 NO_MODEL = "none"
-PAGE_KEY_BYTES = 24
 # A folder with fewer files is read whole without a question.
 MANY_FILES = 30
 MAX_SHOWN_KINDS = 6

@@ -70,7 +70,10 @@ def _insert(lines: list[str], file: YamlFile, keys: KeyPath, value: Any) -> None
     number = file.lines[keys[:depth]] - 1
     rest = keys[depth:]
     head, opening, tail = _split_flow(lines[number])
-    if opening:
+    if rest and opening == "{" and tail.startswith("}"):
+        # Nothing is on this line yet: what comes can have lines of its own.
+        lines[number] = f"{head}{tail[1:]}".rstrip()
+    elif opening:
         addition = ", ".join(map(format_flow, value)) if not rest else f"{rest[0]}: {_render_flow(rest[1:], value)}"
         separator = "" if tail.lstrip()[:1] in ("]", "}", "") else ", "
         lines[number] = f"{head}{opening}{addition}{separator}{tail}"

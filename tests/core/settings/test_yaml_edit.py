@@ -66,6 +66,14 @@ def test_a_file_with_nothing_takes_a_first_source(text: str) -> None:
     assert parse_yaml(new_text.encode(), FILE).data["sources"] == {"site": SOURCE}
 
 
+def test_an_empty_section_gets_lines_of_its_own() -> None:
+    text = "sources: {}  # none yet\n\n  # An example.\nname: KIMAs\n"
+    new_lines = "  site:\n    kind: website\n    url: https://docs.example.org/start\n"
+    new_text = add(text, "sources.site", SOURCE)
+    assert new_text == text.replace("{}  # none yet\n", f"  # none yet\n{new_lines}")
+    assert add(new_text, "sources.two", SOURCE).count("site:") == 1
+
+
 def test_lines_of_windows_stay_so() -> None:
     text = add(WRITTEN.replace("\n", "\r\n"), "sources.site", SOURCE)
     assert text.count("\r\n") == text.count("\n") == WRITTEN.count("\n") + 3
