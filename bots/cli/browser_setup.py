@@ -32,7 +32,7 @@ from bots.cli.setup_checks import (
 )
 from bots.cli.trial import TEXT_FILES
 from bots.operator_page.sessions import Sessions
-from bots.operator_page.setup_port import Configuration, PlatformQuestion, Setup
+from bots.operator_page.setup_port import Configuration, Found, PlatformQuestion, Setup
 from core.errors import ConfigurationError, KimasError, UsageError
 from core.observability.logs import make_redactor
 from core.settings import GateSettings, Settings
@@ -54,6 +54,7 @@ class _Change:
     entries: Mapping[tuple[str, ...], Any]
     text: str
     secrets: Mapping[str, str] = field(default_factory=dict)
+    link: str = ""
 
 
 @dataclass(slots=True)
@@ -83,7 +84,7 @@ class BrowserSetup(Setup):
         """Return what the file has now."""
         return await asyncio.to_thread(self._read)
 
-    async def add(self, kind: str, fields: Mapping[str, str], digest: str) -> str:
+    async def add(self, kind: str, fields: Mapping[str, str], digest: str) -> Found:
         """Check an answer, add it to the file, and return what was found. Raises `KimasError`."""
         examine = {
             "source": self._examine_source,
@@ -103,7 +104,7 @@ class BrowserSetup(Setup):
                 raise UsageError(redact(str(error) or "no answer in time")) from None
             except OSError as error:
                 raise UsageError(redact(f"{error.filename or self.file}: {error.strerror or error}")) from None
-            return redact(change.text)
+            return Found(redact(change.text), change.link)
 
     def restart(self) -> None:
         """Stop in order, as for a signal; the command starts again."""
@@ -203,8 +204,10 @@ class BrowserSetup(Setup):
             # What trusted people teach with /learn.
             entries["sources", "learned"] = {"kind": "learned"}
         warnings = [problem.text for problem in diagnosis.problems]
-        text = f"{diagnosis.identity}. Bring the bot into your group: {diagnosis.invitation}"
-        return _Change(entries, " ".join([text, *warnings]), secrets)
+        text = "; ".join([diagnosis.identity, *warnings, "bring the bot into your group"])
+        is_address = diagnosis.invitation.startswith("https://")
+        text += "" if is_address else f": {diagnosis.invitation}"
+        return _Change(entries, text, secrets, diagnosis.invitation if is_address else "")
 
     async def _examine_chat(self, settings: Settings, fields: Mapping[str, str]) -> _Change:
         platform, _, chat = fields["chat"].partition(":")

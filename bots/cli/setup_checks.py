@@ -124,7 +124,7 @@ async def list_models(address: str, key: str) -> Sequence[str]:
 
 
 async def find_model_room(name: str, base_url: str, key: str) -> int | None:
-    """Return the `context_tokens` of a model that answers, where it reads slowly. Raises `ModelError`."""
+    """Return how many tokens of passages a model should get; None: the usual number. Raises `ModelError`."""
     return await find_room(base_url, name, key, CHECK_TIMEOUT_S)
 
 

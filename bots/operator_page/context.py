@@ -122,12 +122,14 @@ def show(
     """Return a page. A notice of the session is shown on it, once."""
     context = get_context(request)
     session = get_session(request)
-    notice = ""
+    notice = link = ""
     if session and status == 200:
         notice, session.notice = session.notice, ""
+        link, session.notice_link = session.notice_link, ""
     shared = {
         "session": session,
         "notice": notice,
+        "notice_link": link,
         "problems": request.get(PROBLEMS, ()),
         "path": request.path,
         "problem": "",

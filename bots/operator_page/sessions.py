@@ -30,13 +30,14 @@ class TooManyAttempts(Exception):
 class Session:
     """One browser that has signed in. `form_token` is in every form: other sites cannot know it.
 
-    `notice` is a text for the next page that is shown.
+    `notice` is a text for the next page that is shown, `notice_link` an address that it may name.
     """
 
     is_owner: bool
     ends_at: float
     form_token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     notice: str = ""
+    notice_link: str = ""
 
     @property
     def has_ended(self) -> bool:

@@ -64,7 +64,8 @@ async def add(request: web.Request) -> web.StreamResponse:
         return await _show(request, {"problem": str(error), "failed_kind": kind, "fields": kept}, status=422)
     await context.audit.record(new_entry(to_command(SETUP_KEY, "setup", kind), "changed", kind))
     _log.info("operator_page.configured", kind=kind)
-    session.notice = f"Added: {found.removesuffix('.')}. {await _take_up(context, setup)}"
+    session.notice = f"Added: {found.text.removesuffix('.')}. {await _take_up(context, setup)}"
+    session.notice_link = found.link
     raise web.HTTPSeeOther("/setup")
 
 

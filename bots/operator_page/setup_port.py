@@ -35,6 +35,14 @@ class PlatformQuestion:
     secrets: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a check found, in a few words, and where to go next, if anywhere."""
+
+    text: str
+    link: str = ""
+
+
 @dataclass(slots=True)
 class Setup(ABC):
     """Adds to one configuration file what the page asks for. `sessions` outlive a restart, where it is offered."""
@@ -58,8 +66,8 @@ class Setup(ABC):
         """Return what the file has now."""
 
     @abstractmethod
-    async def add(self, kind: str, fields: Mapping[str, str], digest: str) -> str:
-        """Check an answer, add it to the file, and return what was found in a few words.
+    async def add(self, kind: str, fields: Mapping[str, str], digest: str) -> Found:
+        """Check an answer, add it to the file, and return what was found.
 
         Raises `KimasError` for an answer that does not pass, and for a file that is not the one of the digest or cannot
         be written; then nothing has changed.
