@@ -8,7 +8,8 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
@@ -22,7 +23,6 @@ from bots.cli.setup_checks import (
     TOKEN_NAMES,
     check_token,
     diagnose_bot,
-    examine_owner,
     examine_source,
     find_channel,
     find_model_room,
@@ -35,11 +35,10 @@ from bots.operator_page.sessions import Sessions
 from bots.operator_page.setup_port import Configuration, Found, PlatformQuestion, Setup
 from core.errors import ConfigurationError, KimasError, UsageError
 from core.observability.logs import make_redactor
-from core.settings import GateSettings, Settings
+from core.settings import Settings
 from core.settings.loader import load_settings
 from core.settings.yaml_edit import add_value
 from core.settings.yaml_file import YamlFileError, format_yaml
-from core.types import PlatformName
 
 BACKUP_SUFFIX = ".bak"
 ROLES = ("main", "light", "vision")
@@ -100,10 +99,8 @@ class BrowserSetup(Setup):
                 settings = await asyncio.to_thread(self._load, digest)
                 change = await examine(settings, {name: value.strip() for name, value in fields.items()})
                 await asyncio.to_thread(self._write, change, digest)
-            except (KimasError, ValueError, TimeoutError) as error:
+            except (KimasError, ValueError, OSError) as error:
                 raise UsageError(redact(str(error) or "no answer in time")) from None
-            except OSError as error:
-                raise UsageError(redact(f"{error.filename or self.file}: {error.strerror or error}")) from None
             return Found(redact(change.text), change.link)
 
     def restart(self) -> None:
@@ -215,18 +212,13 @@ class BrowserSetup(Setup):
             platform = "discord" if "discord" in chat.partition("/channels/")[0] else "slack"
             chat = find_channel(platform, fields["chat"])
         entry = f"{platform}:{chat}"
-        GateSettings.model_validate({"chats": [entry]})
         section = next((section for name, _, section in settings.get_bots(platform) if not name), None)
         if section is None:
-            raise UsageError(f"{PlatformName.parse(entry).platform} is not connected yet")
+            raise UsageError(f"{platform or 'nothing'} is not connected: a group is written as platform:id")
         await diagnose_bot(section, platform, (chat,))
         return _Change({("gate", "chats"): [entry]}, f"the bot answers in {entry}")
 
     async def _examine_owner(self, _settings: Settings, fields: Mapping[str, str]) -> _Change:
-        platform, _, user = fields["owner"].partition(":")
-        if not user:
-            raise UsageError("an owner is written as platform:id, for example telegram:123456789")
-        examine_owner(platform, user)
         return _Change({("administration", "owners"): [fields["owner"]]}, f"{fields['owner']} may give every command")
 
     def _write(self, change: _Change, digest: str) -> None:
@@ -242,17 +234,17 @@ class BrowserSetup(Setup):
         except YamlFileError as error:
             raise UsageError(f"{error}:\n{_show_entries(change.entries)}") from error
         target = self.file.resolve()
-        with in_environment(change.secrets):
-            new_file = _write_beside(target, raw)
-            try:
-                # The same folder: paths in it are relative to that.
+        try:
+            # In the same folder: paths in it are relative to that.
+            with in_environment(change.secrets), _beside(target, raw) as new_file, _beside(target, former) as backup:
                 self._load(digest, new_file)
-                _write_beside(target, former).replace(target.with_name(target.name + BACKUP_SUFFIX))
+                backup.replace(target.with_name(target.name + BACKUP_SUFFIX))
                 if change.secrets:
                     add_to_env_file(self.secrets_file, change.secrets)
                 new_file.replace(target)
-            finally:
-                new_file.unlink(missing_ok=True)
+        except OSError as error:
+            reason = f"{error.filename or target}: {error.strerror or error}"
+            raise UsageError(f"{reason}. Add this to {target} by hand:\n{_show_entries(change.entries)}") from error
         os.environ.update(change.secrets)
 
 
@@ -280,15 +272,19 @@ def _require_unused(settings: Settings, secrets: Mapping[str, str]) -> None:
             raise UsageError(f"{path} has the variable {secret.env} already: change it in the file")
 
 
-def _write_beside(target: Path, raw: bytes) -> Path:
-    """Write a new file with the rights of another one into its folder, and return its path. Raises `OSError`."""
+@contextmanager
+def _beside(target: Path, raw: bytes) -> Iterator[Path]:
+    """Write a new file with the rights of another one into its folder; it is gone afterwards, unless it was moved."""
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".yaml", dir=target.parent)
-    with open(descriptor, "wb") as stream:
-        stream.write(raw)
-        stream.flush()
-        os.fsync(stream.fileno())
-    shutil.copymode(target, name)
-    return Path(name)
+    try:
+        with open(descriptor, "wb") as stream:
+            stream.write(raw)
+            stream.flush()
+            os.fsync(stream.fileno())
+        shutil.copymode(target, name)
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
 
 
 def _show_entries(entries: Mapping[tuple[str, ...], Any]) -> str:

@@ -191,11 +191,13 @@ def init(path: Path, non_interactive: bool, browser: bool, api_url: str) -> None
 
     In a terminal it asks questions and checks each answer at once; elsewhere it writes a template.
     """
-    if browser:
-        import_by_path("cli.init_browser:init_in_browser")(path, api_url)
     is_terminal = bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty())
     is_asking = is_terminal and not non_interactive
-    import_by_path("cli.init_template:check_api_url")(api_url, is_asking=is_asking)
+    if browser and non_interactive:
+        raise click.UsageError("--browser and --non-interactive exclude each other: give one of them")
+    import_by_path("cli.init_template:check_api_url")(api_url, is_asking=is_asking or browser)
+    if browser:
+        import_by_path("cli.init_browser:init_in_browser")(path, api_url)
     if is_asking:
         answers = import_by_path("cli.init_wizard:ask_all")(path, api_url)
     else:

@@ -25,7 +25,7 @@ from core.errors import KimasError
 from core.observability.logs import get_logger
 from core.settings.base import OPERATOR_PLATFORM
 from core.storage.overrides import new_entry
-from core.types import ConversationKey, Question
+from core.types import ConversationKey, Question, SourceState
 from core.types.messages import MAX_QUESTION_CHARS
 
 _log = get_logger(__name__)
@@ -125,6 +125,10 @@ async def _take_up(context: PageContext, setup: Setup) -> str:
     return f"A restart is needed for: {', '.join(result.restart)}. Do it {where}, when all is entered."
 
 
+def _is_being_read(state: SourceState) -> bool:
+    return state.running or bool(state.documents_to_read) or not (state.last_success or state.error)
+
+
 async def _show(request: web.Request, values: Mapping[str, Any] | None = None, *, status: int = 200) -> web.Response:
     context = get_context(request)
     session = get_session(request)
@@ -134,7 +138,7 @@ async def _show(request: web.Request, values: Mapping[str, Any] | None = None, *
         "setup": context.setup,
         "configuration": configuration,
         "states": (states := await context.source_refresher.states()),
-        "is_reading": any(state.running or state.documents_to_read or not state.last_success for state in states),
+        "is_reading": any(_is_being_read(state) for state in states),
         "known_chats": [(f"{platform}:{chat}", title) for (platform, chat), title in titles.items()],
         "can_ask": context.answer is not None,
         "max_question_chars": MAX_QUESTION_CHARS,

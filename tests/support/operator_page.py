@@ -44,7 +44,7 @@ EVIL = (
     '<script>alert(1)</script><img src=x onerror=alert(2)> "><svg onload=alert(3)> '
     "{{ 7 * 7 }} [here](javascript:alert(4)) invoice\u202efdp.exe \x1b[31m"
 )
-PAGES = ("/", "/unanswered", "/taught", "/sources", "/feedback", "/usage", "/log")
+PAGES = ("/", "/unanswered", "/taught", "/sources", "/feedback", "/usage", "/log", "/setup")
 READER = "a-token-to-read-with"
 OWNER = "a-token-to-teach-with"
 GROUP = ConversationKey("telegram", "-1001957348")

@@ -268,6 +268,41 @@ class TestSources:
                 assert "kind: files" in await response.text()
         assert (home / "kimas.yaml").read_text("utf-8") == "{name: KIMAs}\n"
 
+    async def test_a_file_that_cannot_be_replaced_is_left_as_it_was(self, page: Page, home: Path) -> None:
+        (home / "kimas.yaml.bak").mkdir()
+        async with browser(page, OWNER) as client:
+            problem = await send(client, "source", {"location": "docs"}, 422)
+        assert "by hand: sources: docs: kind: files" in problem
+        assert (home / "kimas.yaml").read_text("utf-8") == WRITTEN
+        assert sorted(path.name for path in home.iterdir()) == ["docs", "handbook", "kimas.yaml", "kimas.yaml.bak"]
+
+
+class TestChats:
+    @pytest.mark.parametrize(
+        ("kind", "value", "problem"),
+        [
+            ("owner", "Ann", "administration.owners"),
+            ("owner", "telegram:Ann", "administration.owners"),
+            ("owner", "telegram:5\n- telegram:6", "administration.owners"),
+            ("owner", "", "administration.owners"),
+            ("chat", "telegram:-1", "telegram is not connected: a group is written as platform:id"),
+            ("chat", "", "nothing is not connected"),
+            ("chat", "https://discord.com/channels/x", "this is no link of a channel"),
+        ],
+    )
+    async def test_who_is_nobody_is_refused(self, page: Page, home: Path, kind: str, value: str, problem: str) -> None:
+        async with browser(page, OWNER) as client:
+            assert problem in await send(client, kind, {kind: value}, 422)
+        assert (home / "kimas.yaml").read_text("utf-8") == WRITTEN
+
+    async def test_owners_are_added_one_by_one(self, page: Page, home: Path) -> None:
+        async with browser(page, OWNER) as client:
+            for number in (5, 6):
+                assert f"telegram:{number} may give every command" in await send(
+                    client, "owner", {"owner": f"telegram:{number}"}
+                )
+        assert read_data(home)["administration"] == {"owners": ["telegram:6", "telegram:5"]}
+
 
 class TestSecrets:
     async def test_a_token_is_kept_beside_the_file_alone(
