@@ -55,7 +55,7 @@ async def run(
     The first signal stops taking messages and gives unfinished answers `run.grace_s` seconds; the next start continues
     with the rest. A second signal ends the waiting. A platform that fails for good ends the daemon in the same way, and
     its error is raised afterwards. `reload_settings` reads the configuration again, for /reload; with `make_setup`
-    the operator's page adds to it. Raises `StoreLocked` beside another daemon.
+    the operator's page adds to it, except in a dry run. Raises `StoreLocked` beside another daemon.
     """
     stop, force_stop = _install_signal_handlers()
     async with AsyncExitStack() as stack:
@@ -69,7 +69,7 @@ async def run(
         if daemon:
             # A dry run may try a configuration that lacks a source by mistake.
             await stack.enter_async_context(daemon.refresh_scheduler.run(purge_removed=not dry_run))
-            await stack.enter_async_context(open_operator_page(settings, daemon, make_setup))
+            await stack.enter_async_context(open_operator_page(settings, daemon, None if dry_run else make_setup))
             if not dry_run:
                 await stack.enter_async_context(open_api(settings, daemon))
             await _serve(settings, daemon, stack, stop, force_stop)

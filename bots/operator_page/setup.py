@@ -107,7 +107,9 @@ async def restart(request: web.Request) -> web.StreamResponse:
 
 def _require_setup(context: PageContext) -> Setup:
     if context.setup is None:
-        raise web.HTTPNotFound(text="The configuration cannot be changed here: it is not one file.")
+        raise web.HTTPNotFound(
+            text="The configuration cannot be changed here: it is several files, or this is a dry run."
+        )
     return context.setup
 
 
