@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -50,3 +51,29 @@ def write_env_file(file: Path, secrets: Mapping[str, str]) -> None:
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "w", encoding="utf-8") as stream:
         stream.write("\n".join(lines) + "\n")
+
+
+def add_to_env_file(file: Path, secrets: Mapping[str, str]) -> None:
+    """Set secrets in a file that its owner alone may read; all other lines stay. Raises `OSError`."""
+    if not file.exists():
+        write_env_file(file, secrets)
+        return
+    target = file.resolve()
+    lines = [line for line in target.read_text("utf-8").splitlines() if _get_name(line) not in secrets]
+    lines += [f"{name}={value}" for name, value in secrets.items()]
+    # A temporary file is for its owner alone.
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    new_file = Path(name)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as stream:
+            stream.write("\n".join(lines) + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        new_file.replace(target)
+    finally:
+        new_file.unlink(missing_ok=True)
+
+
+def _get_name(line: str) -> str:
+    """Return the name that a line sets, or keeps a place for."""
+    return line.removeprefix("# ").partition("=")[0].strip()

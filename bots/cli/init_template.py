@@ -25,6 +25,7 @@ TOKENS = {
 }
 MODEL_KEY = "KIMAS_MODEL_KEY"
 PAGE_KEY = "KIMAS_PAGE_TOKEN"
+PAGE_KEY_BYTES = 24
 PAGE_PORT = 8090
 _PLATFORM_COMMENTS = {
     "telegram": "A Telegram bot, with the token from @BotFather: docs/telegram.md",
@@ -100,8 +101,10 @@ DEFAULT_NAME = "kimas.yaml"
 
 @dataclass(slots=True)
 class Answers:
-    """What somebody answered to `kimas init`; the defaults make the template."""
+    """What somebody answered to `kimas init`; the defaults make the template. `is_empty`: sources are added later."""
 
+    is_empty: bool = False
+    page_port: int = PAGE_PORT
     platform: str = ""
     api_url: str = ""
     chat: str = ""
@@ -179,7 +182,7 @@ def render_config(answers: Answers) -> str:
     key = {"api_key": {"env": MODEL_KEY}} if MODEL_KEY in answers.secrets else {}
     models = "models:\n" + _render_section("main", model | key, "  ")
     parts = [
-        _HEAD + (sources or _DEFAULT_SOURCE),
+        _HEAD.replace("sources:\n", "sources: {}\n") if answers.is_empty else _HEAD + (sources or _DEFAULT_SOURCE),
         _LEARNED_SOURCE if answers.platform else "",
         _MORE_SOURCES.format(source=source_names),
         _MODEL_COMMENT + (models if answers.model else _comment_out(f"{models}    # api_key: {{env: {MODEL_KEY}}}")),
@@ -192,9 +195,9 @@ def render_config(answers: Answers) -> str:
     for comment, name, values, is_known in (
         ("Who may give every command: docs/commands.md", "administration", {"owners": [owner]}, answers.owner),
         (
-            "What the bot did, at http://127.0.0.1:8090: docs/operate.md",
+            f"What the bot did, at http://127.0.0.1:{answers.page_port}: docs/operate.md",
             "operator_page",
-            {"port": str(PAGE_PORT), "owner_token": {"env": PAGE_KEY}},
+            {"port": str(answers.page_port), "owner_token": {"env": PAGE_KEY}},
             PAGE_KEY in answers.secrets,
         ),
     ):

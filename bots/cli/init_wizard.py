@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import secrets
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,46 +12,36 @@ from typing import Any, TypeVar
 
 import click
 
-from bots.cli.check import check
 from bots.cli.env_file import get_env_path
-from bots.cli.init_template import MODEL_KEY, PAGE_KEY, TOKENS, Answers, check_is_new
-from bots.cli.model_trial import find_room
+from bots.cli.init_template import MODEL_KEY, PAGE_KEY, PAGE_KEY_BYTES, TOKENS, Answers, check_is_new
 from bots.cli.options import import_by_path
-from bots.cli.probes import diagnose
-from bots.cli.trial import guess_source, list_files
-from bots.common.diagnosis import Diagnosis, FoundChat, Scope
-from core.errors import ConfigurationError, KimasError, PlatformError, SourceError, UsageError
-from core.llm.client import OpenAIClient
-from core.settings import AdministrationSettings, BotSettings, PlatformSettings, Settings
+from bots.cli.setup_checks import (
+    MAX_SHOWN_MODELS,
+    OLLAMA_URL,
+    OWNER_IDS,
+    TOKEN_HINTS,
+    TOKEN_NAMES,
+    check_token,
+    diagnose_bot,
+    examine_owner,
+    examine_source,
+    find_channel,
+    find_model_room,
+    list_models,
+    make_section,
+)
+from bots.cli.trial import list_files
+from bots.common.diagnosis import Diagnosis, FoundChat
+from core.errors import KimasError, PlatformError, UsageError
 
 Result = TypeVar("Result")
 
 GROUP_WAIT_S = 60.0
-CHECK_TIMEOUT_S = 30.0
-OLLAMA_URL = "http://localhost:11434/v1"
-MAX_SHOWN_MODELS = 20
 NO_MODEL = "none"
-PAGE_KEY_BYTES = 24
 # A folder with fewer files is read whole without a question.
 MANY_FILES = 30
 MAX_SHOWN_KINDS = 6
 DOCUMENT_FOLDERS = ("docs", "doc", "documentation", "guide", "book", "content", "website")
-OWNER_IDS = {
-    "telegram": "user id on Telegram (a number; @userinfobot tells it)",
-    "discord": "user id on Discord (Settings, Advanced, Developer Mode, then right-click your name)",
-    "slack": "member id on Slack (your profile, ..., Copy member ID)",
-}
-TOKEN_HINTS = {
-    "telegram": "In Telegram, write /newbot to @BotFather (https://t.me/BotFather). It answers with the token.",
-    "discord": "Make an application at https://discord.com/developers/applications. On the page Bot, switch on "
-    "Message Content Intent, then Reset Token shows the token.",
-    "slack": "Make an app from the manifest in docs/slack.md at https://api.slack.com/apps, and install it.",
-}
-TOKEN_NAMES = {"token": "Token", "bot_token": "Bot token (xoxb-)", "app_token": "App token (xapp-)"}
-CHANNEL_LINKS = {
-    "discord": re.compile(r"(?:https://(?:\w+\.)?discord(?:app)?\.com/channels/\d+/)?(\d{15,20})/?"),
-    "slack": re.compile(r"(?:https://[\w.-]+\.slack\.com/archives/)?([CG][A-Z0-9]{6,})/?"),
-}
 
 
 def ask_all(path: Path, api_url: str) -> Answers:
@@ -118,9 +106,7 @@ def _ask_platform(answers: Answers, platform: str) -> None:
         is_last = setting == list(TOKENS[platform])[-1]
 
         def run(value: str) -> Diagnosis | None:
-            tokens[variable] = value
-            if any(character.isspace() for character in value):
-                raise ValueError("a token has no spaces in it")
+            tokens[variable] = check_token(value)
             return _diagnose(answers, tokens) if is_last and all(tokens.values()) else None
 
         return run
@@ -140,34 +126,14 @@ def _ask_platform(answers: Answers, platform: str) -> None:
         answers.chat = _ask_channel(answers)
     if not answers.owner:
         text = f"Your own {OWNER_IDS[platform]}, to administer the bot (Enter: later)"
-        answers.owner = _ask(text, lambda value: _examine_owner(platform, value))
-
-
-def _examine_owner(platform: str, value: str) -> str:
-    """Return the id of a person of a platform; "" for an empty answer. Raises `ValueError`."""
-    if value:
-        AdministrationSettings.model_validate({"owners": [f"{platform}:{value}"]})
-    return value
-
-
-def _make_section(answers: Answers) -> PlatformSettings:
-    section = {name: {"env": variable} for name, variable in TOKENS[answers.platform].items()}
-    values = section | ({"api_url": answers.api_url} if answers.api_url else {})
-    bot = BotSettings.model_validate({answers.platform: values})
-    return next(settings for _, settings in bot.iter_platforms())
+        answers.owner = _ask(text, lambda value: examine_owner(platform, value))
 
 
 def _diagnose(answers: Answers, secrets: dict[str, str], chats: Sequence[str] = ()) -> Diagnosis:
-    """Reach the platform. Raises `PlatformError` for what keeps the bot from answering."""
+    """Reach the platform, and show what is less than it could be. Raises `PlatformError`."""
     os.environ.update(secrets)
-
-    async def run() -> Diagnosis:
-        async with asyncio.timeout(CHECK_TIMEOUT_S):
-            return await diagnose(answers.platform, _make_section(answers), Scope(tuple(chats)))
-
-    diagnosis = asyncio.run(run())
-    if errors := [problem.text for problem in diagnosis.problems if problem.is_error]:
-        raise PlatformError("; ".join(errors))
+    section = make_section(answers.platform, answers.api_url)
+    diagnosis = asyncio.run(diagnose_bot(section, answers.platform, chats))
     for problem in diagnosis.problems:
         click.secho(f"  {problem.text}", fg="yellow")
     return diagnosis
@@ -186,7 +152,9 @@ def _find_telegram_group(answers: Answers) -> None:
             continue
         click.echo(f"  waiting for up to {GROUP_WAIT_S:.0f} s ...")
         try:
-            chat: FoundChat | None = asyncio.run(find_chat(_make_section(answers), GROUP_WAIT_S))
+            chat: FoundChat | None = asyncio.run(
+                find_chat(make_section(answers.platform, answers.api_url), GROUP_WAIT_S)
+            )
         except PlatformError as error:
             _show_problem(str(error))
             continue
@@ -207,11 +175,9 @@ def _ask_channel(answers: Answers) -> str:
     def examine(value: str) -> str:
         if not value:
             return ""
-        match = CHANNEL_LINKS[answers.platform].fullmatch(value)
-        if match is None:
-            raise ValueError("this is no link of a channel: right-click the channel, Copy Link")
-        _diagnose(answers, {}, (match[1],))
-        return match[1]
+        channel = find_channel(answers.platform, value)
+        _diagnose(answers, {}, (channel,))
+        return channel
 
     return _ask("Link of the channel, to answer there only (Enter: everywhere)", examine)
 
@@ -246,25 +212,9 @@ def _examine_source(location: str, answers: Answers) -> str:
     """Add a source that can be read, and return what is there; "" for an empty answer. Raises `SourceError`."""
     if not location:
         return ""
-    source = guess_source(location)
-    name = _make_name(location, answers)
-    with tempfile.TemporaryDirectory(prefix="kimas-init-") as folder:
-        settings = Settings.model_validate({"data_dir": folder, "sources": {name: source}})
-        findings = asyncio.run(check(settings, live=True))
-    source_findings = [finding for finding in findings if finding.subject == f"sources.{name}"]
-    if errors := [finding.text for finding in source_findings if finding.level == "error"]:
-        raise SourceError("; ".join(errors))
-    answers.sources[name] = source
-    return source_findings[-1].text
-
-
-def _make_name(location: str, answers: Answers) -> str:
-    """Return a new name for a source: the last word of its address or path."""
-    path = location.removesuffix("/").removesuffix(".git")
-    words = re.findall(r"[a-z0-9]+", os.path.basename(os.path.abspath(path) if path in (".", "..") else path).lower())
-    base = "-".join(words)[:40].strip("-") or "documents"
-    names = (base if number == 1 else f"{base}-{number}" for number in range(1, len(answers.sources) + 2))
-    return next(name for name in names if name not in answers.sources)
+    source = asyncio.run(examine_source(location, answers.sources))
+    answers.sources[source.name] = source.settings
+    return source.text
 
 
 def _ask_model(answers: Answers) -> None:
@@ -300,25 +250,15 @@ def _examine_address(address: str, key: str) -> tuple[str, Sequence[str]]:
     """Return the address of an endpoint with its models. Raises `KimasError`."""
     if address == NO_MODEL:
         return address, ()
-    if not address.startswith(("http://", "https://")):
-        raise ConfigurationError([f"an address begins with http:// or https://, for example http://{address}"])
-    return address, asyncio.run(_list_models(address, key))
+    return address, asyncio.run(list_models(address, key))
 
 
 def _examine_model(name: str, base_url: str, key: str) -> tuple[str, int | None]:
     """Return the name of a model that answers, and its `context_tokens` where it reads slowly. Raises `ModelError`."""
     if name == NO_MODEL:
         return name, None
-    room = asyncio.run(find_room(base_url, name, key, CHECK_TIMEOUT_S))
+    room = asyncio.run(find_model_room(name, base_url, key))
     click.secho(f"  ok: {name} at {base_url} answers", fg="green")
     if room:
         click.echo(f"  it reads slowly here, so it gets no more than {room:,} tokens of passages (context_tokens)")
     return name, room
-
-
-async def _list_models(base_url: str, key: str) -> Sequence[str]:
-    client = OpenAIClient.open(base_url, key, CHECK_TIMEOUT_S)
-    try:
-        return await client.list_models()
-    finally:
-        await client.close()

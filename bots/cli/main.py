@@ -20,6 +20,7 @@ from bots.cli.options import (
     as_json_option,
     config_options,
     days_option,
+    find_only_file,
     find_trial_source,
     import_by_path,
     make_settings_reloader,
@@ -182,16 +183,21 @@ _add_command(
 
 @main.command()
 @click.option("--non-interactive", is_flag=True, help="Ask nothing, write a template: the default without a terminal.")
+@click.option("--browser", is_flag=True, help="Ask in the browser of this machine, and run the bot there at once.")
 @click.option("--api-url", default="", metavar="URL", help="The platform's API, if it is not the public one.")
 @click.argument("path", default="kimas.yaml", type=_path)
-def init(path: Path, non_interactive: bool, api_url: str) -> None:
+def init(path: Path, non_interactive: bool, browser: bool, api_url: str) -> None:
     """Write a configuration.
 
     In a terminal it asks questions and checks each answer at once; elsewhere it writes a template.
     """
     is_terminal = bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty())
     is_asking = is_terminal and not non_interactive
-    import_by_path("cli.init_template:check_api_url")(api_url, is_asking=is_asking)
+    if browser and non_interactive:
+        raise click.UsageError("--browser and --non-interactive exclude each other: give one of them")
+    import_by_path("cli.init_template:check_api_url")(api_url, is_asking=is_asking or browser)
+    if browser:
+        import_by_path("cli.init_browser:init_in_browser")(path, api_url)
     if is_asking:
         answers = import_by_path("cli.init_wizard:ask_all")(path, api_url)
     else:
@@ -204,8 +210,12 @@ def init(path: Path, non_interactive: bool, api_url: str) -> None:
 @click.option("--dry-run", is_flag=True, help="Read and decide as usual, but only log the replies: post nothing.")
 def run_daemon(files: tuple[Path, ...], overrides: tuple[str, ...], **options: Any) -> None:
     """Run the daemon: answer on all platforms, keep knowledge fresh."""
-    reload_settings = make_settings_reloader(files, overrides)
-    run_command("daemon.runner:run", files, overrides, is_daemon=True, reload_settings=reload_settings, **options)
+    options["reload_settings"] = make_settings_reloader(files, overrides)
+    if file := find_only_file(files):
+        all_overrides = (*click.get_current_context().find_root().obj[1], *overrides)
+        # It loads where there is a page.
+        options["make_setup"] = lambda: import_by_path("cli.browser_setup:BrowserSetup")(file, overrides=all_overrides)
+    run_command("daemon.runner:run", files, overrides, is_daemon=True, **options)
 
 
 _add_command(

@@ -161,6 +161,18 @@ def _make_loader(
     return load
 
 
+def find_only_file(files: tuple[Path, ...]) -> Path | None:
+    """Return the configuration file; None where there are several, or none."""
+    from core.settings.loader import find_default_files
+
+    chosen_files = (*click.get_current_context().find_root().obj[0], *files)
+    try:
+        only_file, *others = chosen_files or find_default_files()
+    except ConfigurationError:
+        return None
+    return None if others else only_file
+
+
 def find_trial_source(files: tuple[Path, ...], source: str) -> str | None:
     """Return what a command that needs no configuration answers from; None where a configuration says it.
 

@@ -28,7 +28,7 @@ _REPOSITORY = re.compile(
     r"(?:https?://(?:github\.com|gitlab\.com|codeberg\.org|gitee\.com|bitbucket\.org)/[\w.-]+/[\w.-]+/?|.+\.git/?)"
 )
 _REMOTE = re.compile(r"(?:https?|ssh|git)://\S+|[\w.-]+@[\w.-]+:\S+")
-_TEXT_FILES = ("*.md", "*.rst", "*.txt", "*.adoc", "*.html", "*.pdf", "*.docx", "*.pptx", "*.xlsx")
+TEXT_FILES = ("*.md", "*.rst", "*.txt", "*.adoc", "*.html", "*.pdf", "*.docx", "*.pptx", "*.xlsx")
 
 
 def guess_source(location: str) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def guess_source(location: str) -> dict[str, Any]:
         return {"kind": "files", "path": str(path.parent), "include": [f"/{path.name}"]}
     if (path / ".git").exists():
         return {"kind": "git", "url": str(path)}
-    return {"kind": "files", "path": str(path), "include": list(_TEXT_FILES), "exclude": [".*/", "node_modules/"]}
+    return {"kind": "files", "path": str(path), "include": list(TEXT_FILES), "exclude": [".*/", "node_modules/"]}
 
 
 def list_files(repository: Path) -> list[Path]:

@@ -49,7 +49,7 @@ START_PATIENCE_S = 5.0
 def make_adapters(live: LiveSettings, journal: Journal, *, read_only: bool = False) -> list[Adapter]:
     """Return an adapter per configured bot; `read_only` ones post nothing.
 
-    Raises `UsageError` when there is neither a bot nor an API, or when two bots are the same one.
+    Raises `UsageError` when there is neither a bot nor an API nor a page, or when two bots are the same one.
     """
     settings = live.settings
     if conflicts := find_token_conflicts(settings):
@@ -58,7 +58,8 @@ def make_adapters(live: LiveSettings, journal: Journal, *, read_only: bool = Fal
     for name, _, section in settings.get_bots():
         adapter = _make_adapter(live, section, journal, name, read_only=read_only)
         adapters.append(NamespacedAdapter(name, adapter) if name else adapter)
-    if not adapters and settings.api.port is None:
+    # On the operator's page a platform can be connected.
+    if not adapters and settings.api.port is None and settings.operator_page.port is None:
         raise UsageError(NO_PLATFORM)
     return adapters
 

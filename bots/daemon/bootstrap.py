@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from bots.daemon.gap_report import GapReporter
     from bots.daemon.monitor import Monitor
     from bots.daemon.sharing import Sharing
-    from core.messaging.commands.context import CommandHandler, SettingsLoader
+    from core.messaging.commands.context import CommandContext, CommandHandler, SettingsLoader
     from core.messaging.commands.dispatcher import CommandDispatcher
     from core.messaging.inbox import Inbox
     from core.messaging.policy.command_table import Command
@@ -494,10 +494,15 @@ class Daemon:
     monitor: Monitor
     alerts: Alerts
     gap_reporter: GapReporter
-    live: LiveSettings
+    commands: CommandContext
     answer: AnswerFunction
     # None where this is the only daemon.
     sharing: Sharing | None = None
+
+    @property
+    def live(self) -> LiveSettings:
+        """The settings in force."""
+        return self.commands.live
 
 
 async def open_daemon(
@@ -551,7 +556,7 @@ async def open_daemon(
     alerts = make_alerts(live, journal.database, monitor, inbox.handler_for, startup_task.result())
     gap_reporter = GapReporter(alerts.sender, ReportRepository(journal.database), library)
     parts = (app, alerts.sender.adapters, feed_followers, inbox, journal, scheduler, monitor, alerts, gap_reporter)
-    return Daemon(*parts, live, answer, sharing)
+    return Daemon(*parts, dispatcher.context, answer, sharing)
 
 
 async def take_up_knowledge(

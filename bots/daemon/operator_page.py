@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from core.errors import StoreError
+from core.errors import StoreError, UsageError
 from core.observability.logs import buffered_logs
 from core.settings import Settings
 from core.settings.loader import get_secret_values
@@ -17,11 +17,15 @@ if TYPE_CHECKING:
     from bots.daemon.alerts import AlertRules
     from bots.daemon.bootstrap import Daemon
     from bots.daemon.monitor import Monitor
+    from bots.operator_page.setup_port import Setup
+    from core.storage.overrides import Reloaded
 
 
 @asynccontextmanager
-async def open_operator_page(settings: Settings, daemon: Daemon) -> AsyncIterator[None]:
-    """Serve the page for the length of the block, where it has a port.
+async def open_operator_page(
+    settings: Settings, daemon: Daemon, make_setup: Callable[[], Setup] | None = None
+) -> AsyncIterator[None]:
+    """Serve the page for the length of the block, where it has a port; with a setup, owners change the configuration.
 
     Raises `UsageError` for an address that cannot be listened on, and for a token that is too short.
     """
@@ -41,9 +45,20 @@ async def open_operator_page(settings: Settings, daemon: Daemon) -> AsyncIterato
             log_buffer,
             secrets=secrets,
             find_problems=partial(find_problems, daemon.monitor, daemon.alerts.rules.at_once()),
+            setup=make_setup() if make_setup else None,
+            reload=partial(reload, daemon),
+            answer=daemon.answer,
         )
         async with serve_operator_page(settings.operator_page, context):
             yield
+
+
+async def reload(daemon: Daemon) -> Reloaded:
+    """Read the configuration again, and take up what can be. Raises `KimasError`; then nothing has changed."""
+    commands = daemon.commands
+    if commands.reload_settings is None:
+        raise UsageError("the configuration cannot be read again here")
+    return await commands.reload(await commands.reload_settings())
 
 
 async def find_problems(monitor: Monitor, rules: AlertRules) -> Sequence[str]:

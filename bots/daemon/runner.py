@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from functools import partial
 from itertools import groupby, islice
@@ -31,6 +31,8 @@ from core.storage.retention import erase_expired
 if TYPE_CHECKING:
     from sdnotify import SystemdNotifier
 
+    from bots.operator_page.setup_port import Setup
+
 _log = get_logger(__name__)
 
 DAILY_MINUTES = 24 * 60
@@ -41,13 +43,19 @@ RESUME_RETRIES = 20
 Result = TypeVar("Result")
 
 
-async def run(settings: Settings, *, dry_run: bool = False, reload_settings: SettingsLoader | None = None) -> int:
+async def run(
+    settings: Settings,
+    *,
+    dry_run: bool = False,
+    reload_settings: SettingsLoader | None = None,
+    make_setup: Callable[[], Setup] | None = None,
+) -> int:
     """Run until SIGTERM, SIGINT or SIGHUP and return the exit code; a dry run logs what it would say and shows nothing.
 
     The first signal stops taking messages and gives unfinished answers `run.grace_s` seconds; the next start continues
     with the rest. A second signal ends the waiting. A platform that fails for good ends the daemon in the same way, and
-    its error is raised afterwards. `reload_settings` reads the configuration again, for /reload. Raises `StoreLocked`
-    beside another daemon.
+    its error is raised afterwards. `reload_settings` reads the configuration again, for /reload; with `make_setup`
+    the operator's page adds to it, except in a dry run. Raises `StoreLocked` beside another daemon.
     """
     stop, force_stop = _install_signal_handlers()
     async with AsyncExitStack() as stack:
@@ -61,7 +69,7 @@ async def run(settings: Settings, *, dry_run: bool = False, reload_settings: Set
         if daemon:
             # A dry run may try a configuration that lacks a source by mistake.
             await stack.enter_async_context(daemon.refresh_scheduler.run(purge_removed=not dry_run))
-            await stack.enter_async_context(open_operator_page(settings, daemon))
+            await stack.enter_async_context(open_operator_page(settings, daemon, None if dry_run else make_setup))
             if not dry_run:
                 await stack.enter_async_context(open_api(settings, daemon))
             await _serve(settings, daemon, stack, stop, force_stop)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -13,18 +15,22 @@ from aiohttp import web
 
 from bots.operator_page.render import PageRenderer
 from bots.operator_page.sessions import Session
+from bots.operator_page.setup_port import Setup
 from core.formatting import replace_lone_surrogates, strip_control_characters
 from core.messaging.policy.permissions import Permissions
 from core.observability.logs import LogBuffer
-from core.ports import Library, SourceRefresher
+from core.ports import AnswerFunction, Library, SourceRefresher
 from core.settings import Settings
 from core.storage.engine import Database
 from core.storage.lessons import TaughtAnswerRepository
-from core.storage.overrides import Audit, LiveSettings
+from core.storage.overrides import Audit, AuditOutcome, LiveSettings, Reloaded, new_entry
 from core.storage.reports import ReportRepository
 from core.storage.usage import UsageRepository
+from core.types import ConversationKey, Message
 
 MAX_DAYS = 3660
+OPERATOR_ID = "operator-page"
+OPERATOR = "the operator's page"
 
 FindProblems = Callable[[], Awaitable[Sequence[str]]]
 
@@ -36,7 +42,11 @@ CHAT_TITLES = web.RequestKey("CHAT_TITLES", Mapping[tuple[str, str], str])
 
 @dataclass(frozen=True, slots=True)
 class PageContext:
-    """The data of the page: the journal, the sources, the log, and what is wrong just now (`find_problems`)."""
+    """The data of the page: the journal, the sources, the log, and what is wrong just now (`find_problems`).
+
+    Without a `setup` the configuration cannot be changed, without `reload` it is not taken up, without `answer` nothing
+    can be tried.
+    """
 
     live: LiveSettings
     renderer: PageRenderer
@@ -49,6 +59,9 @@ class PageContext:
     library: Library
     log_buffer: LogBuffer
     find_problems: FindProblems
+    setup: Setup | None = None
+    reload: Callable[[], Awaitable[Reloaded]] | None = None
+    answer: AnswerFunction | None = None
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     streams: set[asyncio.Task[Any]] = field(default_factory=set)
 
@@ -67,6 +80,9 @@ def make_context(
     *,
     secrets: Sequence[str] = (),
     find_problems: FindProblems,
+    setup: Setup | None = None,
+    reload: Callable[[], Awaitable[Reloaded]] | None = None,
+    answer: AnswerFunction | None = None,
 ) -> PageContext:
     """Return the context of a page over one database."""
     return PageContext(
@@ -81,6 +97,9 @@ def make_context(
         library,
         log_buffer,
         find_problems,
+        setup,
+        reload,
+        answer,
     )
 
 
@@ -103,12 +122,14 @@ def show(
     """Return a page. A notice of the session is shown on it, once."""
     context = get_context(request)
     session = get_session(request)
-    notice = ""
+    notice = link = ""
     if session and status == 200:
         notice, session.notice = session.notice, ""
+        link, session.notice_link = session.notice_link, ""
     shared = {
         "session": session,
         "notice": notice,
+        "notice_link": link,
         "problems": request.get(PROBLEMS, ()),
         "path": request.path,
         "problem": "",
@@ -138,3 +159,20 @@ def clean_input(text: object) -> str:
 def get_number(request: web.Request) -> int:
     """Return the number in a page's address."""
     return int(request.match_info["number"])
+
+
+async def require_owner(request: web.Request, context: PageContext, message: Message) -> Session:
+    """Return the owner's session. Raises `HTTPForbidden` for anybody else, after the audit has it."""
+    session = get_session(request)
+    if session is None or not session.is_owner:
+        outcome: AuditOutcome = "refused"
+        await context.audit.record(new_entry(message, outcome, "the session was not opened with the owner's token"))
+        raise web.HTTPForbidden(text="Only an owner may do this: sign in with the owner's token.")
+    return session
+
+
+def to_command(key: ConversationKey, command: str, text: str, answer: str = "") -> Message:
+    """Return the command that an action on the page amounts to. The same answer has the same id: it is kept once."""
+    digest = hashlib.sha256(f"{text}\n{answer}".encode("utf-8", "replace")).hexdigest()[:32]
+    at = datetime.now(UTC)
+    return Message(f"{OPERATOR_ID}-{digest}", key, OPERATOR_ID, OPERATOR, text, at, command=command)

@@ -18,12 +18,14 @@ from bots.operator_page.context import (
     PROBLEMS,
     SESSION,
     PageContext,
+    clean_input,
     get_context,
     get_session,
     show,
 )
 from bots.operator_page.live_log import show_log, stream_log
 from bots.operator_page.sessions import COOKIE, Sessions, TooManyAttempts
+from bots.operator_page.setup import add, restart, show_setup, try_question
 from bots.operator_page.teaching import review_answer, show_taught, show_teach_form, teach
 from bots.operator_page.views import (
     download_patch,
@@ -72,7 +74,9 @@ async def serve_operator_page(settings: OperatorPageSettings, context: PageConte
 
     Raises `UsageError` for an address that cannot be listened on, and for a token that is too short.
     """
-    sessions = Sessions(*(secret.value() if secret else "" for secret in (settings.token, settings.owner_token)))
+    tokens = (secret.value() if secret else "" for secret in (settings.token, settings.owner_token))
+    # Who is setting up stays signed in over a restart.
+    sessions = context.setup.sessions if context.setup and context.setup.sessions else Sessions(*tokens)
     application = web.Application(client_max_size=MAX_BODY_BYTES)
     application[CONTEXT] = context
     application.on_response_prepare.append(_add_headers)
@@ -83,6 +87,8 @@ async def serve_operator_page(settings: OperatorPageSettings, context: PageConte
         application, settings.host, settings.port or 0, section="operator_page", error_class=UsageError
     ) as port:
         _log.info("operator_page.listening", host=settings.host, port=port)
+        if context.setup:
+            context.setup.announce(port, sessions)
         try:
             yield port
         finally:
@@ -107,11 +113,15 @@ def _add_routes(application: web.Application, sessions: Sessions) -> None:
         "/usage": show_usage,
         "/log": show_log,
         LOG_STREAM: stream_log,
+        "/setup": show_setup,
     }
     for path, handler in pages.items():
         router.add_get(path, handler)
     router.add_post(r"/questions/{number:\d{1,9}}/teach", teach)
     router.add_post(r"/taught/{number:\d{1,9}}", review_answer)
+    router.add_post("/setup/{kind:source|model|platform|chat|owner}", add)
+    router.add_post("/setup/try", try_question)
+    router.add_post("/setup/restart", restart)
     for name, content_type in STATIC_TYPES.items():
         router.add_get(f"/static/{name}", _make_static(STATIC / name, content_type))
 
@@ -205,24 +215,26 @@ def _get_host(origin: str) -> str:
 async def _show_sign_in(request: web.Request) -> web.StreamResponse:
     if get_session(request):
         raise web.HTTPSeeOther("/")
-    return show(request, "sign_in.html")
+    return show(request, "sign_in.html", {"link_token": clean_input(request.query.get("once", ""))})
 
 
 def _make_sign_in(sessions: Sessions) -> Handler:
     async def sign_in(request: web.Request) -> web.StreamResponse:
         address = request.remote or ""
-        token = str((await request.post()).get("token", "")).strip()
+        form = await request.post()
+        token, link_token = (str(form.get(name, "")).strip() for name in ("token", "once"))
         try:
-            session_id = sessions.sign_in(token, address)
+            session_id = sessions.sign_in(link_token or token, address)
         except TooManyAttempts:
             _log.warning("operator_page.too_many_attempts", peer=address)
             problem = "Too many attempts. Wait a minute, then try again."
-            return show(request, "sign_in.html", {"problem": problem}, status=429)
+            return show(request, "sign_in.html", {"problem": problem, "link_token": ""}, status=429)
         if session_id is None:
             _log.warning("operator_page.sign_in_refused", peer=address)
-            return show(request, "sign_in.html", {"problem": "Wrong token."}, status=403)
+            problem = "This link was used before, or is too old." if link_token else "Wrong token."
+            return show(request, "sign_in.html", {"problem": problem, "link_token": ""}, status=403)
         _log.info("operator_page.signed_in", peer=address)
-        response = web.Response(status=303, headers={"Location": "/"})
+        response = web.Response(status=303, headers={"Location": "/setup" if link_token else "/"})
         is_secure = "https" in (request.scheme, request.headers.get("X-Forwarded-Proto", ""))
         response.set_cookie(COOKIE, session_id, path="/", httponly=True, samesite="Strict", secure=is_secure)
         return response

@@ -19,6 +19,7 @@ MAX_FAILURES = 10
 FAILURE_WINDOW_S = 60.0
 MAX_ADDRESSES = 1000
 MIN_TOKEN_CHARS = 16
+LINK_S = 15 * 60.0
 
 
 class TooManyAttempts(Exception):
@@ -29,13 +30,14 @@ class TooManyAttempts(Exception):
 class Session:
     """One browser that has signed in. `form_token` is in every form: other sites cannot know it.
 
-    `notice` is a text for the next page that is shown.
+    `notice` is a text for the next page that is shown, `notice_link` an address that it may name.
     """
 
     is_owner: bool
     ends_at: float
     form_token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     notice: str = ""
+    notice_link: str = ""
 
     @property
     def has_ended(self) -> bool:
@@ -58,6 +60,14 @@ class Sessions:
         self._owner_token = owner_token
         self._sessions: dict[str, Session] = {}
         self._failures: dict[str, deque[float]] = {}
+        self._link_token = ""
+        self._link_ends_at = 0.0
+
+    def make_link_token(self) -> str:
+        """Return a token that opens the page for the owner once, within `LINK_S` seconds; an earlier one ends."""
+        self._link_token = secrets.token_urlsafe(32)
+        self._link_ends_at = time.monotonic() + LINK_S
+        return self._link_token
 
     def sign_in(self, token: str, address: str) -> str | None:
         """Return the id of a new session for a right token, or None. Raises `TooManyAttempts`."""
@@ -65,18 +75,21 @@ class Sessions:
         failures = self._failures.setdefault(address, deque(maxlen=MAX_FAILURES))
         if len(failures) == MAX_FAILURES and now - failures[0] < FAILURE_WINDOW_S:
             raise TooManyAttempts
-        # Both are compared, whatever comes of the first.
-        is_owner, is_reader = (
+        link_token = self._link_token if now < self._link_ends_at else ""
+        # All are compared, whatever comes of the first.
+        is_owner, is_reader, is_by_link = (
             bool(expected_token) and _is_same(token, expected_token)
-            for expected_token in (self._owner_token, self._token)
+            for expected_token in (self._owner_token, self._token, link_token)
         )
-        if not (is_owner or is_reader):
+        if is_by_link:
+            self._link_token = ""
+        if not (is_owner or is_reader or is_by_link):
             failures.append(now)
             _forget_oldest(self._failures, MAX_ADDRESSES)
             return None
         del self._failures[address]
         session_id = secrets.token_urlsafe(32)
-        self._sessions[session_id] = Session(is_owner, now + SESSION_S)
+        self._sessions[session_id] = Session(is_owner or is_by_link, now + SESSION_S)
         _forget_oldest(self._sessions, MAX_SESSIONS)
         return session_id
 

@@ -5,25 +5,29 @@ Both go the way of `/learn` and `/faq`: into the same table, with an entry in th
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
-from datetime import UTC, datetime
 from urllib.parse import urlencode
 
 from aiohttp import web
 
-from bots.operator_page.context import PageContext, clean_input, get_context, get_number, get_session, show
-from bots.operator_page.sessions import Session
+from bots.operator_page.context import (
+    OPERATOR,
+    PageContext,
+    clean_input,
+    get_context,
+    get_number,
+    require_owner,
+    show,
+    to_command,
+)
 from core.errors import UsageError
 from core.settings import LearnedSource
 from core.storage.lessons import MAX_ANSWER_CHARS, MAX_QUESTION_CHARS, ReviewState
-from core.storage.overrides import AuditOutcome, new_entry
+from core.storage.overrides import new_entry
 from core.storage.reports import QuestionReport
-from core.types import ConversationKey, Message
+from core.types import ConversationKey
 
 MAX_DECIDED = 100
-OPERATOR_ID = "operator-page"
-OPERATOR = "the operator's page"
 DECISIONS: dict[str, ReviewState] = {"approve": "approved", "reject": "rejected"}
 
 
@@ -39,11 +43,11 @@ async def teach(request: web.Request) -> web.StreamResponse:
     report = await _require_question(request)
     form = await request.post()
     question, answer = (clean_input(form.get(name, "")) for name in ("question", "answer"))
-    command = _to_message(report.message.key, "learn", question, answer)
+    command = to_command(report.message.key, "learn", question, answer)
     message = replace(
         command, thread_state=replace(command.thread_state, is_restricted=report.message.thread_state.is_restricted)
     )
-    session = await _require_owner(request, context, message)
+    session = await require_owner(request, context, message)
     if not (question and answer):
         return _show_form(request, report, question, answer, "Both the question and the answer are needed.")
     # Who asked may have been told what is closed, and the answer may tell it again.
@@ -83,7 +87,7 @@ async def review_answer(request: web.Request) -> web.StreamResponse:
     if not answers or action not in DECISIONS:
         raise web.HTTPNotFound(text="There is no such answer.")
     key = ConversationKey(answers[0].platform, answers[0].chat)
-    session = await _require_owner(request, context, _to_message(key, "faq", f"{action} {number}"))
+    session = await require_owner(request, context, to_command(key, "faq", f"{action} {number}"))
     try:
         await _decide(context, key, number, action)
     except UsageError as error:
@@ -95,7 +99,7 @@ async def review_answer(request: web.Request) -> web.StreamResponse:
 async def _decide(context: PageContext, key: ConversationKey, number: int, action: str) -> None:
     """Approve or reject an answer, and write that into the audit. Raises `UsageError`."""
     await context.taught_answers.decide(number, DECISIONS[action], OPERATOR)
-    message = _to_message(key, "faq", f"{action} {number}")
+    message = to_command(key, "faq", f"{action} {number}")
     await context.audit.record(new_entry(message, "changed", f"faq {number}", "", action))
 
 
@@ -104,23 +108,6 @@ async def _require_question(request: web.Request) -> QuestionReport:
     if report is None or not report.message.text.strip():
         raise web.HTTPNotFound(text="The journal has no such question, or its text was deleted.")
     return report
-
-
-async def _require_owner(request: web.Request, context: PageContext, message: Message) -> Session:
-    """Return the owner's session. Raises `HTTPForbidden` for anybody else, after the audit has it."""
-    session = get_session(request)
-    if session is None or not session.is_owner:
-        outcome: AuditOutcome = "refused"
-        await context.audit.record(new_entry(message, outcome, "the session was not opened with the owner's token"))
-        raise web.HTTPForbidden(text="Only an owner may do this: sign in with the owner's token.")
-    return session
-
-
-def _to_message(key: ConversationKey, command: str, text: str, answer: str = "") -> Message:
-    """Return the command that an action on the page amounts to. The same answer has the same id: it is kept once."""
-    digest = hashlib.sha256(f"{text}\n{answer}".encode("utf-8", "replace")).hexdigest()[:32]
-    at = datetime.now(UTC)
-    return Message(f"{OPERATOR_ID}-{digest}", key, OPERATOR_ID, OPERATOR, text, at, command=command)
 
 
 def _show_form(

@@ -177,7 +177,9 @@ class OperatorPageSettings(LocalServerSection):
     """
 
     token: Secret | None = Field(None, description="opens the page for reading, at least 16 characters")
-    owner_token: Secret | None = Field(None, description="opens it for reading and teaching, at least 16 characters")
+    owner_token: Secret | None = Field(
+        None, description="opens it for reading, teaching and setting up, at least 16 characters"
+    )
 
     @model_validator(mode="after")
     def _check_token(self) -> OperatorPageSettings:

@@ -24,6 +24,7 @@ from tests.lab.screenshots.clients import (
     with_transcript,
 )
 from tests.lab.screenshots.hero import ANSWER, reply
+from tests.lab.screenshots.newcomer import SHOWN as SETUP
 from tests.lab.screenshots.operator_page import PICTURES as PHOTOGRAPHS
 from tests.lab.screenshots.telegram import BUBBLE, PICTURES, WIDTH, Bubble, draw, runs_in, to_lines
 from tests.support.deployment import ROOT
@@ -69,6 +70,14 @@ def test_pictures_of_the_operators_page_are_small_and_shown(name: str) -> None:
     assert text
     assert name == "operator-phone" or len(description.rpartition("![")[2]) > 20
     assert 5_000 < (PICTURES / f"{name}.png").stat().st_size < 120_000
+
+
+@pytest.mark.parametrize("name", SETUP)
+def test_pictures_of_setting_up_are_small_and_shown(name: str) -> None:
+    description, text, _ = (ROOT / "docs/install.md").read_text("utf-8").partition(f"](images/setup-{name}.png)")
+    assert text
+    assert len(description.rpartition("![")[2]) > 20
+    assert 5_000 < (PICTURES / f"setup-{name}.png").stat().st_size < 120_000
 
 
 def test_the_look_of_a_text_changes_where_the_entities_say_so() -> None:

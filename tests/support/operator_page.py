@@ -14,6 +14,7 @@ from sqlalchemy import select, update
 
 from bots.operator_page.context import PageContext, make_context
 from bots.operator_page.server import serve_operator_page
+from bots.operator_page.setup_port import Setup
 from core.observability.logs import LogBuffer, buffered_logs
 from core.settings import OperatorPageSettings, Secret, Settings
 from core.settings.loader import load_settings
@@ -43,7 +44,7 @@ EVIL = (
     '<script>alert(1)</script><img src=x onerror=alert(2)> "><svg onload=alert(3)> '
     "{{ 7 * 7 }} [here](javascript:alert(4)) invoice\u202efdp.exe \x1b[31m"
 )
-PAGES = ("/", "/unanswered", "/taught", "/sources", "/feedback", "/usage", "/log")
+PAGES = ("/", "/unanswered", "/taught", "/sources", "/feedback", "/usage", "/log", "/setup")
 READER = "a-token-to-read-with"
 OWNER = "a-token-to-teach-with"
 GROUP = ConversationKey("telegram", "-1001957348")
@@ -98,6 +99,7 @@ async def operator_page(
     settings: Settings | None = None,
     secrets: Sequence[str] = (),
     problems: Sequence[str] = (),
+    setup: Setup | None = None,
 ) -> AsyncIterator[Page]:
     """Serve the page on loopback. The environment gets both tokens."""
     environment.update({"PAGE_TOKEN": READER, "PAGE_OWNER_TOKEN": OWNER})
@@ -122,6 +124,7 @@ async def operator_page(
                 log_buffer,
                 secrets=secrets,
                 find_problems=find_problems,
+                setup=setup,
             )
             async with serve_operator_page(page_settings, context) as port:
                 yield Page(f"http://127.0.0.1:{port}", Journal(database), context, log_buffer)

@@ -61,3 +61,25 @@ document.querySelector(".top nav [aria-current]")?.scrollIntoView({ block: "near
     else if (held.push(entry) > MAX_LINES) held.shift();
   };
 })();
+
+// Setting up: how far the sources are read, and when KIMAs is back after a restart.
+(() => {
+  const look = async (delay, use) => {
+    await new Promise((done) => setTimeout(done, delay));
+    try {
+      const response = await fetch("/setup", { cache: "no-store" });
+      if (response.ok && use(await response.text())) return;
+    } catch { /* It is not back yet. */ }
+    look(2000, use);
+  };
+  if (document.getElementById("restart")) {
+    look(2000, () => { location.assign("/setup"); return true; });
+  } else if (document.querySelector("#progress[data-reading]")) {
+    look(1000, (text) => {
+      const fresh = new DOMParser().parseFromString(text, "text/html").getElementById("progress");
+      if (!fresh) return true;
+      document.getElementById("progress").replaceWith(fresh);
+      return !("reading" in fresh.dataset);
+    });
+  }
+})();

@@ -17,7 +17,7 @@ from core.messaging.policy.permissions import Permissions
 from core.ports import Adapter, Library, SourceRefresher
 from core.settings import Settings
 from core.storage.messages import Journal
-from core.storage.overrides import Audit, LiveSettings, RuntimeOverrides, TakeUp, get_chat_name
+from core.storage.overrides import Audit, LiveSettings, Reloaded, RuntimeOverrides, TakeUp, get_chat_name
 from core.storage.usage import StatisticsRepository
 from core.types import Message, SourceState
 
@@ -66,6 +66,11 @@ class CommandContext:
     def overrides(self) -> RuntimeOverrides:
         """The settings made by commands."""
         return self.live.overrides
+
+    async def reload(self, new_settings: Settings) -> Reloaded:
+        """Take up what can be taken up of new settings. Raises `KimasError`; then nothing has changed."""
+        await self.live.publish_audiences(new_settings)
+        return await self.live.reload(new_settings, self.take_up)
 
     def visible_settings(self, request: CommandRequest) -> Settings:
         """Return the settings as those may see them who read the reply: where closed sources are, without them."""

@@ -127,9 +127,8 @@ async def reload(context: CommandContext, request: CommandRequest) -> str:
         _log.warning("configuration.invalid", errors=error.errors)
         error_lines = "\n".join(f"- {line}" for line in _format_errors(error.errors, request))
         return f"{request.texts.configuration_invalid}\n\n{error_lines}"
-    await context.live.publish_audiences(new_settings)
     try:
-        result = await context.live.reload(new_settings, context.take_up)
+        result = await context.reload(new_settings)
     except KimasError as error:
         # Its text may name what the chat must not read.
         await context.audit.record(new_entry(request.message, "failed", type(error).__name__))

@@ -6,12 +6,15 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from bots.cli.init_template import SCHEMA_NAME, Answers, init, write_config
+from bots.cli.init_template import PAGE_KEY, SCHEMA_NAME, Answers, init, write_config
+from bots.cli.main import main
 from core.errors import UsageError
 from core.settings import FilesSource
 from core.settings.loader import load_settings
 from core.settings.schema import json_schema
+from tests.support.deployment import logging_as_it_was
 
 
 def test_is_valid_where_it_is_written(tmp_path: Path) -> None:
@@ -74,3 +77,28 @@ async def test_the_next_steps_name_a_configuration_elsewhere(
     assert "`kimas --config 'my bot/a.yaml' check --live`" in capsys.readouterr().out
     with pytest.raises(UsageError, match=r"my bot is a folder; name a file in it: my bot/kimas\.yaml"):
         await init(Path("my bot"), Answers())
+
+
+def test_a_browser_is_given_a_page_of_an_existing_file_alone(tmp_path: Path) -> None:
+    path = tmp_path / "kimas.yaml"
+    path.write_text("name: KIMAs\n", "utf-8")
+    with logging_as_it_was():
+        result = CliRunner().invoke(main, ["init", "--browser", str(path)])
+    assert result.exit_code == 2
+    assert "has no operator_page.port: docs/operate.md#the-operators-page says how" in result.output
+    assert path.read_text("utf-8") == "name: KIMAs\n"
+    path.unlink()
+    path.with_name("kimas.env").write_text("MINE=1\n", "utf-8")
+    with logging_as_it_was():
+        result = CliRunner().invoke(main, ["init", "--browser", str(path)])
+    assert result.exit_code == 2
+    assert "kimas.env exists already" in result.output
+    assert [file.name for file in tmp_path.iterdir()] == ["kimas.env"]
+
+
+def test_an_empty_configuration_has_a_page_and_no_source(tmp_path: Path) -> None:
+    path = tmp_path / "kimas.yaml"
+    write_config(path, Answers(is_empty=True, page_port=8123, secrets={PAGE_KEY: "a" * 32}))
+    settings = load_settings([path], (), {PAGE_KEY: "a" * 32})
+    assert (settings.sources, settings.operator_page.port) == ({}, 8123)
+    assert "http://127.0.0.1:8123" in path.read_text("utf-8")

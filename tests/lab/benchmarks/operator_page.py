@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 from sqlalchemy import Table, insert
 
+from bots.cli.browser_setup import BrowserSetup
 from core.storage.engine import Database
 from core.storage.tables import answers, feedback, messages, spending
 from tests.lab.benchmarks.figures import Figure, median
@@ -51,13 +52,16 @@ PAGES = {
     "unanswered": "/unanswered",
     "feedback": "/feedback",
     "usage of 30 days": "/usage?days=30",
+    "set up": "/setup",
 }
 
 
 async def measure(folder: Path) -> list[Figure]:
     """Fill a journal, and open each page: the first time in this process, and later ones."""
     figures: list[Figure] = []
-    async with operator_page(folder, os.environ) as page:
+    configuration = folder / "kimas.yaml"
+    configuration.write_text("name: KIMAs\n", "utf-8")
+    async with operator_page(folder, os.environ, setup=BrowserSetup(configuration)) as page:
         await _fill(page.context.reports._database)
         async with aiohttp.ClientSession(page.url, cookie_jar=aiohttp.CookieJar(unsafe=True)) as client:
             await client.post("/sign-in", data={"token": OWNER})

@@ -39,13 +39,14 @@ async def photograph(folder: Path) -> dict[str, bytes]:
             await tab.get_by_label("Token").fill(OWNER)
             await tab.get_by_role("button", name="Sign in").click()
             await tab.goto(f"{page.url}{path}")
-            pictures[name] = _shrink(await tab.screenshot())
+            pictures[name] = shrink(await tab.screenshot())
             await context.close()
         await browser.close()
     return pictures
 
 
-def _shrink(png: bytes) -> bytes:
+def shrink(png: bytes) -> bytes:
+    """Return a picture with few colours."""
     output = BytesIO()
     with Image.open(BytesIO(png)) as picture:
         picture.convert("RGB").quantize(COLOURS).save(output, "PNG", optimize=True)

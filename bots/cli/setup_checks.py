@@ -1,0 +1,143 @@
+"""What a new bot is asked for, and how each answer is checked: one list for the terminal and for the browser."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from bots.cli.check import check
+from bots.cli.init_template import TOKENS
+from bots.cli.model_trial import find_room
+from bots.cli.probes import diagnose
+from bots.cli.trial import guess_source
+from bots.common.diagnosis import Diagnosis, Scope
+from core.errors import ConfigurationError, PlatformError, SourceError
+from core.llm.client import OpenAIClient
+from core.settings import AdministrationSettings, BotSettings, PlatformSettings, Settings
+
+CHECK_TIMEOUT_S = 30.0
+MAX_SHOWN_MODELS = 20
+OLLAMA_URL = "http://localhost:11434/v1"
+OWNER_IDS = {
+    "telegram": "user id on Telegram (a number; @userinfobot tells it)",
+    "discord": "user id on Discord (Settings, Advanced, Developer Mode, then right-click your name)",
+    "slack": "member id on Slack (your profile, ..., Copy member ID)",
+}
+TOKEN_HINTS = {
+    "telegram": "In Telegram, write /newbot to @BotFather (https://t.me/BotFather). It answers with the token.",
+    "discord": "Make an application at https://discord.com/developers/applications. On the page Bot, switch on "
+    "Message Content Intent, then Reset Token shows the token.",
+    "slack": "Make an app from the manifest in docs/slack.md at https://api.slack.com/apps, and install it.",
+}
+TOKEN_NAMES = {"token": "Token", "bot_token": "Bot token (xoxb-)", "app_token": "App token (xapp-)"}
+CHANNEL_LINKS = {
+    "discord": re.compile(r"(?:https://(?:\w+\.)?discord(?:app)?\.com/channels/\d+/)?(\d{15,20})/?"),
+    "slack": re.compile(r"(?:https://[\w.-]+\.slack\.com/archives/)?([CG][A-Z0-9]{6,})/?"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSource:
+    """A source that can be read: its name and settings in the configuration, and what is there."""
+
+    name: str
+    settings: dict[str, Any]
+    text: str
+
+
+def check_token(value: str) -> str:
+    """Return a token; "" for none. Raises `ValueError` for what was copied with something else."""
+    if any(character.isspace() or not character.isprintable() for character in value):
+        raise ValueError("a token has no spaces in it")
+    return value
+
+
+def examine_owner(platform: str, value: str) -> str:
+    """Return the id of a person of a platform; "" for an empty answer. Raises `ValueError`."""
+    if value:
+        AdministrationSettings.model_validate({"owners": [f"{platform}:{value}"]})
+    return value
+
+
+def find_channel(platform: str, value: str) -> str:
+    """Return the id of a channel by its link. Raises `ValueError`."""
+    match = CHANNEL_LINKS[platform].fullmatch(value)
+    if match is None:
+        raise ValueError("this is no link of a channel: right-click the channel, Copy Link")
+    return match[1]
+
+
+def make_section(platform: str, api_url: str) -> PlatformSettings:
+    """Return the settings of a platform's bot, whose secrets are in the environment."""
+    section = {name: {"env": variable} for name, variable in TOKENS[platform].items()}
+    values = section | ({"api_url": api_url} if api_url else {})
+    bot = BotSettings.model_validate({platform: values})
+    return next(settings for _, settings in bot.iter_platforms())
+
+
+async def diagnose_bot(section: PlatformSettings, platform: str, chats: Sequence[str] = ()) -> Diagnosis:
+    """Reach the platform. Raises `PlatformError` for what keeps the bot from answering."""
+    async with asyncio.timeout(CHECK_TIMEOUT_S):
+        diagnosis = await diagnose(platform, section, Scope(tuple(chats)))
+    if errors := [problem.text for problem in diagnosis.problems if problem.is_error]:
+        raise PlatformError("; ".join(errors))
+    return diagnosis
+
+
+async def examine_source(location: str, taken_names: Collection[str]) -> CheckedSource:
+    """Return a source that can be read, with a new name. Raises `UsageError`, `SourceError`."""
+    source = guess_source(location)
+    name = make_name(location, taken_names)
+    with tempfile.TemporaryDirectory(prefix="kimas-init-") as folder:
+        settings = Settings.model_validate({"data_dir": folder, "sources": {name: source}})
+        findings = await check(settings, live=True)
+    source_findings = [finding for finding in findings if finding.subject == f"sources.{name}"]
+    if errors := [finding.text for finding in source_findings if finding.level == "error"]:
+        raise SourceError("; ".join(errors))
+    return CheckedSource(name, source, source_findings[-1].text)
+
+
+def make_name(location: str, taken_names: Collection[str]) -> str:
+    """Return a new name for a source: the last word of its address or path."""
+    path = location.removesuffix("/").removesuffix(".git")
+    words = re.findall(r"[a-z0-9]+", os.path.basename(os.path.abspath(path) if path in (".", "..") else path).lower())
+    base = "-".join(words)[:40].strip("-") or "documents"
+    names = (base if number == 1 else f"{base}-{number}" for number in range(1, len(taken_names) + 2))
+    return next(name for name in names if name not in taken_names)
+
+
+async def list_models(address: str, key: str) -> Sequence[str]:
+    """Return the names of the models of an endpoint. Raises `KimasError`."""
+    if not address.startswith(("http://", "https://")):
+        raise ConfigurationError([f"an address begins with http:// or https://, for example http://{address}"])
+    client = OpenAIClient.open(address, key, CHECK_TIMEOUT_S)
+    try:
+        return await client.list_models()
+    finally:
+        await client.close()
+
+
+async def find_model_room(name: str, base_url: str, key: str) -> int | None:
+    """Return how many tokens of passages a model should get; None: the usual number. Raises `ModelError`."""
+    return await find_room(base_url, name, key, CHECK_TIMEOUT_S)
+
+
+@contextmanager
+def in_environment(secrets: Mapping[str, str]) -> Iterator[None]:
+    """Let the environment have these secrets inside the block."""
+    former = {name: os.environ.get(name) for name in secrets}
+    os.environ.update(secrets)
+    try:
+        yield
+    finally:
+        for name, value in former.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
