@@ -58,7 +58,7 @@ async def check_journal(settings: Settings) -> Finding:
 async def check_accounts(settings: Settings) -> list[Finding]:
     """Return a warning for each login of a forge that has rights here and is another's now.
 
-    A journal in PostgreSQL is not asked: there, `/status` says it.
+    A journal in PostgreSQL is not asked: there, the log and the operator's page say it.
     """
     if settings.journal.url:
         return []
