@@ -90,6 +90,8 @@ from core.settings.sources import (
     LearnedSource as LearnedSource,
     LinkedSource as LinkedSource,
     LiveSource as LiveSource,
+    MappedSource as MappedSource,
+    McpSource as McpSource,
     OwnSource as OwnSource,
     RefreshSettings as RefreshSettings,
     RemoteRagSource as RemoteRagSource,
