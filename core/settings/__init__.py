@@ -22,6 +22,7 @@ from core.settings.answering import (
     FallbackSettings as FallbackSettings,
     ModelSettings as ModelSettings,
     ModelsSettings as ModelsSettings,
+    PrivacySettings as PrivacySettings,
     StrategySettings as StrategySettings,
 )
 from core.settings.audience import check_audiences
@@ -158,6 +159,7 @@ class Settings(PlatformsSection):
     )
     auto_comment: AutoCommentSettings = AutoCommentSettings()
     outgoing: OutgoingSettings = OutgoingSettings()
+    privacy: PrivacySettings = PrivacySettings()
     run: RunSettings = RunSettings()
     journal: JournalSettings = JournalSettings()
     log: LogSettings = LogSettings()
