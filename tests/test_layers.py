@@ -43,10 +43,11 @@ VENDORS = {
         "bots/common/json_client.py",
         "bots/common/web_server.py",
         "core/llm/client.py",
+        "knowledge/live/mcp/transports.py",
         "knowledge/web/client.py",
     ],
     "alembic": ["core/storage/"],
-    "anyio": ["bots/cli/mcp.py"],  # what the SDK of MCP reads lines from; a type
+    "anyio": ["bots/cli/mcp.py", "knowledge/live/mcp/"],  # what the SDK of MCP reads from and writes to
     "apscheduler": ["core/settings/cron.py"],
     "chardet": ["knowledge/formats/encoding.py"],
     "click": ["bots/cli/"],
@@ -59,12 +60,12 @@ VENDORS = {
     "filelock": ["core/runtime/locks.py"],
     "grpc": ["knowledge/stores/weaviate/"],  # what weaviate-client searches through; it takes our certificates
     "httpx": ["knowledge/stores/weaviate/"],  # what weaviate-client is built on; its exceptions come through
-    # What openai is built on; its exceptions come through.
-    "httpx2": ["core/llm/client.py", "core/llm/responses.py"],
+    # What openai and the SDK of MCP are built on; its exceptions come through, and the SDK sends through our client.
+    "httpx2": ["core/llm/client.py", "core/llm/responses.py", "knowledge/live/mcp/"],
     "huggingface_hub": ["knowledge/embedding/download.py"],
     "ir_measures": ["bots/evaluation/"],
     "jinja2": ["bots/operator_page/render.py"],
-    "jmespath": ["knowledge/live/http_api.py"],
+    "jmespath": ["knowledge/live/mapping.py"],
     "json_repair": ["core/llm/reply_parsing.py"],
     "jwt": ["bots/forges/app_client.py"],
     "lxml": [
@@ -86,8 +87,8 @@ VENDORS = {
         "bots/forges/render.py",
         "bots/operator_page/render.py",
     ],
-    "mcp": ["bots/api/mcp/", "bots/cli/mcp.py"],
-    "mcp_types": ["bots/api/mcp/server.py"],
+    "mcp": ["bots/api/mcp/", "bots/cli/mcp.py", "knowledge/live/mcp/"],
+    "mcp_types": ["bots/api/mcp/server.py", "knowledge/live/mcp/"],
     "mdit_py_plugins": ["core/markup/markdown.py"],
     "numpy": ["knowledge/", "bots/evaluation/"],  # vectors are arrays in every part of the package
     "openai": ["core/llm/client.py"],

@@ -30,6 +30,7 @@ from core.settings import (
     GitlabSource,
     GitSource,
     HttpApiSource,
+    McpSource,
     ModerationSettings,
     OwnSource,
     PlatformSettings,
@@ -55,7 +56,7 @@ from knowledge.web.addresses import redact_url
 from knowledge.web.client import Request, WebClient
 
 Result = str | Diagnosis | list[Finding]
-LiveSourceSettings = HttpApiSource | SearchApiSource | RemoteRagSource
+LiveSourceSettings = HttpApiSource | SearchApiSource | RemoteRagSource | McpSource
 
 PROBE_TIMEOUT_S = 15.0
 LIVE_ONLY_HINT = "reached with --live only"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import math
 import time
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from core.errors import KimasError
 from core.observability.logs import get_logger
+from core.settings.base import is_loopback
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -152,7 +152,7 @@ def refuse_other_hosts(
     """
     from aiohttp import web
 
-    if not _is_loopback(listen_host):
+    if not is_loopback(listen_host):
         return
 
     logged_names: set[str] = set()
@@ -164,7 +164,7 @@ def refuse_other_hosts(
         except ValueError:
             # A header that names no host: without an answer of ours it would write an error into the log.
             name = ""
-        if not (_is_loopback(name) or name in allowed_hosts):
+        if not (is_loopback(name) or name in allowed_hosts):
             # Once each: behind a proxy every request is refused so, and a stranger could fill the log.
             if name not in logged_names and len(logged_names) < MAX_LOGGED_HOSTS:
                 logged_names.add(name)
@@ -175,10 +175,3 @@ def refuse_other_hosts(
         return await handler(request)
 
     application.middlewares.append(check_host)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

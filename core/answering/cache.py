@@ -36,7 +36,19 @@ STORE_VERSION_MAX_AGE_S = 60.0
 LOOKUP_VERSION_MAX_AGE_S = 1.0
 # The sections of the settings that affect an answer. The templates count by their text, not by their paths.
 FINGERPRINT_SECTIONS = frozenset(
-    ("name", "sources", "agents", "knowledge", "models", "answer", "context", "strategies", "budget", "evidence")
+    (
+        "name",
+        "sources",
+        "agents",
+        "knowledge",
+        "models",
+        "answer",
+        "context",
+        "strategies",
+        "budget",
+        "evidence",
+        "privacy",
+    )
 )
 
 # Returns the version of each named source, at most so many seconds old; "" for a source without versions.

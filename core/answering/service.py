@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from core.answering.cache import CachedAnswers, answer_with_cache, fingerprint
 from core.answering.context import AnswerDependencies
+from core.answering.masking import mask_question
 from core.answering.pipeline import answer
 from core.answering.quota import QuotaLimiter, answer_with_quota, record_usage
 from core.answering.retry import HoldingSink, RetryQuestion, is_better, with_more_effort
@@ -53,6 +54,7 @@ class AnswerService:
         `core.answering.pipeline.answer` raises.
         """
         service, question = self._for_chat(question)._restricted_to_visible(question)
+        question = mask_question(question, service.deps.settings)
         sink = service.outgoing.guard(question, sink) if service.outgoing else sink
         if text := courtesy_reply(question, service.deps.settings, messages_for(get_asker_language(question))):
             await sink.open()

@@ -15,11 +15,13 @@ _KEY = re.compile(
     r"(?<![\w-])(?:(?:gh[pousr]_|github_pat_|glpat-|xox[abeposr]-|xapp-|sk-|[rs]k_live_|AKIA|ASIA|AIza|ya29\.|eyJ|hf_"
     r"|npm_|pypi-|dop_v1_|SG\.)[\w.+/=-]{10,500}|\d{6,12}:[\w-]{30,60}(?![\w-]))"
 )
-# The value behind a name that says that it is secret. What stands for no value is none.
+# The value behind a name that says that it is secret. What stands for no value is none; a plain word is a password, but
+# no token: `Unexpected token: string`.
 _ASSIGNMENT = re.compile(
-    r"((?:pass(?:word|wd|phrase)|secret|token|credential|api[_-]?key|access[_-]?key|private[_-]?key|authorization)"
+    r"((?:(pass(?:word|wd|phrase)|secret)|token|credential|api[_-]?key|access[_-]?key|private[_-]?key|authorization)"
     r"[\"']?[ \t]{0,3}[:=][ \t]{0,3}[\"']?(?:(?:bearer|basic)[ \t]{1,3})?)"
-    r"(?!\[|\$|%|(?:true|false|null|none|yes|no|bearer|basic)\b)([^\s\"',;&]{3,500})",
+    r"(?![\[{<$%]|(?:true|false|null|none|yes|no|bearer|basic)\b)(?(2)|(?![a-z]{1,500}[.!?:)]{0,3}(?:[\s\"',;&]|$)))"
+    r"([^\s\"',;&]{3,500})",
     re.IGNORECASE,
 )
 _BEARER = re.compile(r"(\bbearer[ \t]{1,3})([\w.+/=~-]{10,500})", re.IGNORECASE)
@@ -57,20 +59,21 @@ class Masker:
         return lambda match: self._get_mark(kind, match[0]) if is_one(match[0]) else match[0]
 
     def _replace_value(self, kind: str) -> Callable[[re.Match[str]], str]:
-        return lambda match: f"{match[1]}{self._get_mark(kind, match[2])}"
+        # The value is the last group.
+        return lambda match: f"{match[1]}{self._get_mark(kind, match[match.re.groups])}"
 
     def _get_mark(self, kind: str, value: str) -> str:
         marks = self._marks.setdefault(kind, {})
         return marks.setdefault(value, f"[{kind} {len(marks) + 1}]")
 
 
-def mask_secrets(text: str) -> str:
-    r"""Return a text with marks for what is secret or personal.
+def mask_secrets(text: str, masker: Masker | None = None) -> str:
+    r"""Return a text with marks for what is secret or personal; several texts with one masker share their marks.
 
     >>> mask_secrets("03/22 08:51:06 INFO read_netif: 9.22.22.222 for ann@example.org")
     '03/22 08:51:06 INFO read_netif: [address 1] for [email 1]'
     """
-    masker = Masker()
+    masker = masker or Masker()
     return "\n".join(masker.mask(line) for line in drop_private_keys(text.split("\n")))
 
 

@@ -98,6 +98,8 @@ def configure_logs(
     root.setLevel(logging.WARNING)
     for name in OWN_PACKAGES:
         logging.getLogger(name).setLevel(settings.level.upper())
+    # Its lines have what strangers' servers sent; ours say what went wrong with them.
+    logging.getLogger("mcp.client").setLevel(logging.CRITICAL)
     logging.captureWarnings(True)
 
 

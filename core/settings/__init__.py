@@ -23,6 +23,7 @@ from core.settings.answering import (
     ModelSetSettings as ModelSetSettings,
     ModelSettings as ModelSettings,
     ModelsSettings as ModelsSettings,
+    PrivacySettings as PrivacySettings,
     StrategySettings as StrategySettings,
     is_private_host as is_private_host,
 )
@@ -96,6 +97,8 @@ from core.settings.sources import (
     LearnedSource as LearnedSource,
     LinkedSource as LinkedSource,
     LiveSource as LiveSource,
+    MappedSource as MappedSource,
+    McpSource as McpSource,
     OwnSource as OwnSource,
     RefreshSettings as RefreshSettings,
     RemoteRagSource as RemoteRagSource,
@@ -162,6 +165,7 @@ class Settings(PlatformsSection):
     )
     auto_comment: AutoCommentSettings = AutoCommentSettings()
     outgoing: OutgoingSettings = OutgoingSettings()
+    privacy: PrivacySettings = PrivacySettings()
     run: RunSettings = RunSettings()
     journal: JournalSettings = JournalSettings()
     log: LogSettings = LogSettings()

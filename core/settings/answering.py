@@ -376,6 +376,16 @@ class CircuitSettings:
     rest_s: float = 30.0
 
 
+class PrivacySettings(Section):
+    """What people write, before it reaches models and services."""
+
+    mask: Literal["remote", "always", "never"] = Field(
+        "remote",
+        description="secrets and personal data in questions are masked: `remote` where a model or a live source is not "
+        "on this machine, `always` or `never`",
+    )
+
+
 class ModelSetSettings(Section):
     """Language models by what they do. Without `main` and `light`, answers are quoted from the passages."""
 

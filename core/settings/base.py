@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,6 +35,14 @@ Audience = Annotated[
         "(`slack:C0123456789`), platforms (`slack`, `http@NAME`) and roles (`admins`, `owners`)",
     ),
 ]
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host, without its port, is this machine itself."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 class Section(BaseModel):

@@ -22,7 +22,7 @@ class LiveSource(RestrictedSection, RequestingSection):
         None,
         examples=[{"env": "SEARCH_KEY"}],
         description="a secret, if the service needs one: in place of `{api_key}` in the templates of `http_api`, as a "
-        "bearer token for `remote_rag`; all providers of `search_api` except searxng need one",
+        "bearer token for `remote_rag` and `mcp`; all providers of `search_api` except searxng need one",
     )
     ask: Literal["always", "when_needed"] = Field(
         "always",
@@ -37,7 +37,20 @@ class LiveSource(RestrictedSection, RequestingSection):
     )
 
 
-class HttpApiSource(LiveSource):
+class MappedSource(LiveSource):
+    """The settings of what finds the results in JSON. They are written in JMESPath."""
+
+    results: str = Field("results", description="JMESPath to the list of results; `@` for the whole reply")
+    title: str = Field("not_null(title, name)", description="JMESPath within a result to its title")
+    text: str = Field(
+        "not_null(text, content, snippet, description)",
+        description="JMESPath within a result to its text; lists are joined",
+    )
+    link: str = Field("not_null(url, link, uri)", description="JMESPath within a result to its address")
+    date: str = Field("date", description="JMESPath within a result to its date")
+
+
+class HttpApiSource(MappedSource):
     """Any HTTP API with JSON replies, queried for each question by request templates and a response mapping.
 
     Templates may contain {query}, {limit}, {page} and {api_key}. The mapping is written in JMESPath.
@@ -57,11 +70,6 @@ class HttpApiSource(LiveSource):
     )
     headers: dict[str, str] = Field(default_factory=dict, description="headers")
     body: dict[str, Any] = Field(default_factory=dict, description="JSON body for POST; templates at any depth")
-    results: str = Field("results", description="JMESPath to the list of results; `@` for the whole reply")
-    title: str = Field("title", description="JMESPath within a result to its title")
-    text: str = Field("text", description="JMESPath within a result to its text; lists are joined")
-    link: str = Field("url", description="JMESPath within a result to its address")
-    date: str = Field("date", description="JMESPath within a result to its date")
     pages: int = Field(1, ge=1, le=5, description="pages requested, all at once, where `{page}` is used")
     first_page: int = Field(1, ge=0, description="number of the first page")
 
@@ -121,6 +129,42 @@ class RemoteRagSource(LiveSource):
         default_factory=dict,
         description="further keys for the JSON body, besides `query` and `limit`, such as `{tenant: docs}`",
     )
+
+
+class McpSource(MappedSource):
+    """A tool of an MCP server that only reads, called for each question by KIMAs itself, never by a model."""
+
+    kind: Literal["mcp"]
+    url: WebAddress | Literal[""] = Field(
+        "", examples=["https://mcp.example.org/mcp"], description="address of the server; or give `command`"
+    )
+    command: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        (),
+        description="a program that speaks MCP over standard input and output, with its arguments, such as `[npx, "
+        "some-server]`; it runs with the rights of KIMAs",
+    )
+    environment: dict[str, Secret] = Field(
+        default_factory=dict,
+        description="for `command`: secrets that the program finds in its environment, such as `{TOKEN: {env: "
+        "WIKI_TOKEN}}`; of the environment of KIMAs it has nothing but the usual, such as `PATH` and `HOME`",
+    )
+    tool: str = Field(min_length=1, examples=["search"], description="name of the tool; it must not say that it writes")
+    query_argument: str = Field("query", min_length=1, description="the argument of the tool that takes the query")
+    arguments: dict[str, Any] = Field(
+        default_factory=dict, description="other arguments, always the same, such as `{project: docs}`"
+    )
+
+    @model_validator(mode="after")
+    def _check_server(self) -> McpSource:
+        if bool(self.url) == bool(self.command):
+            raise ValueError("give exactly one of url (an address) or command (a program)")
+        if self.command and self.api_key:
+            raise ValueError("api_key belongs to url: give a program its secrets under environment")
+        if self.environment and not self.command:
+            raise ValueError("environment belongs to command, which is missing")
+        if self.query_argument in self.arguments:
+            raise ValueError(f"{self.query_argument} takes the query: leave it out of arguments")
+        return self
 
 
 class RefreshSettings(Section):
@@ -412,6 +456,7 @@ SourceSettings = Annotated[
     | HttpApiSource
     | SearchApiSource
     | RemoteRagSource
+    | McpSource
     | StandingSource
     | OwnSource
     | LearnedSource,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from core.settings import HttpApiSource, LiveSource, RemoteRagSource, SearchApiSource, SourceSettings
+from core.settings import HttpApiSource, LiveSource, McpSource, RemoteRagSource, SearchApiSource, SourceSettings
 from knowledge.live.http_api import HttpApi
+from knowledge.live.mcp.source import McpTool
 from knowledge.live.remote_rag import RemoteRag
 from knowledge.live.retriever import DailyQuota, LiveRetriever
 from knowledge.live.search_api import to_http_api_source
@@ -27,6 +28,8 @@ def open_live_source(name: str, settings: SourceSettings, data_dir: Path | None 
     quota = DailyQuota(name, data_dir.expanduser() / "live" / f"{name}.json", limit) if data_dir and limit else None
     if isinstance(settings, RemoteRagSource):
         return RemoteRag(name, settings, quota)
+    if isinstance(settings, McpSource):
+        return McpTool(name, settings, quota)
     if isinstance(settings, SearchApiSource):
         return HttpApi(name, to_http_api_source(settings, name), quota)
     if not isinstance(settings, HttpApiSource):

@@ -12,11 +12,10 @@ from urllib.parse import quote
 
 from core.errors import SourceError
 from core.evidence.rendering import describe_standing
-from core.markup.markdown import read_markdown
-from core.markup.writer import write_markdown
 from core.observability.logs import get_logger
 from core.settings import RemoteRagSource
 from core.types import Passage
+from knowledge.live.mapping import clean_text
 from knowledge.live.retriever import DailyQuota, LiveResult, LiveRetriever
 from knowledge.web.addresses import is_web_address, redact_url
 from knowledge.web.client import Request, Response, read_json, to_line, to_text
@@ -126,7 +125,7 @@ class RemoteRag(LiveRetriever):
         standing = describe_standing(self._settings.bases[base])
         passages = []
         for result, score in zip(results, _normalize_scores(results), strict=True):
-            text = _clean(_first_text(result, TEXT_KEYS)[: 2 * MAX_TEXT_CHARS])[:MAX_TEXT_CHARS]
+            text = clean_text(_first_text(result, TEXT_KEYS)[: 2 * MAX_TEXT_CHARS])[:MAX_TEXT_CHARS]
             if not text:
                 continue
             link = to_line(_first_text(result, LINK_KEYS), 2000)
@@ -138,11 +137,6 @@ class RemoteRag(LiveRetriever):
                 Passage(passage_id, self.name, path, title, text, link, "web", score=score * weight, standing=standing)
             )
         return passages
-
-
-def _clean(text: str) -> str:
-    """Return a text without what a browser hides or runs; plain prose, as most results are, is left as it is."""
-    return write_markdown(read_markdown(text)) if "<" in text or "](" in text or "]:" in text else text.strip()
 
 
 def _raise_for_status(response: Response) -> Response:

@@ -15,7 +15,7 @@ from core.errors import SourceError
 from core.settings import LiveSource, SourceSettings, StandingSource
 from core.types import Passage
 from knowledge.live import LiveRetriever, open_live_source
-from knowledge.live.http_api import split_date
+from knowledge.live.mapping import split_date
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.state_files import read_json, write_json
 from knowledge.web.client import to_line

@@ -151,6 +151,27 @@ class WebClient:
         except (aiohttp.ClientError, ValueError) as error:
             raise SourceError(f"{display_url}: {_describe_error(error)}") from error
 
+    async def open(self, request: Request, content: bytes) -> aiohttp.ClientResponse:
+        """Send a request with this content as it is, and return its reply as soon as it begins. Close it at the end.
+
+        For streams: `timeout_s`, `max_kb` and `body` of the request do not count, and no redirect is followed. Raises
+        `SourceError` for a refused address and a failed connection.
+        """
+        import aiohttp
+
+        check_url(request.url, self._allowed_hosts)
+        try:
+            return await self._get_session().request(
+                request.method,
+                request.url,
+                headers={"User-Agent": make_user_agent(), **request.headers},
+                data=content or None,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=None),
+            )
+        except (aiohttp.ClientError, ValueError) as error:
+            raise SourceError(f"{redact_url(request.url)}: {_describe_error(error)}") from error
+
     def _get_session(self) -> aiohttp.ClientSession:
         import aiohttp
 

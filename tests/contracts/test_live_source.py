@@ -20,7 +20,7 @@ from tests.support.peers.web import KEY, Hit, Page, WebPeer
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
-KINDS = ["http_api", "search_api", "remote_rag"]
+KINDS = ["http_api", "search_api", "remote_rag", "mcp"]
 SECRET = "key-that-nobody-may-read"
 # The one that never answers is waited for no longer; the peer shares the processor with what it is asked by.
 PATIENCE_S = 0.4
@@ -49,6 +49,7 @@ class Service:
             "http_api": {"url": self.web.url("/find"), "params": {"q": "{query}"}, "headers": {"X-Key": "{api_key}"}},
             "search_api": {"provider": "brave", "base_url": self.web.url("/brave")},
             "remote_rag": {"base_url": self.web.url("/v1"), "bases": {"manual": 1.0}},
+            "mcp": {"url": self.web.url("/mcp"), "tool": "search"},
         }[self.kind]
         values |= {"kind": self.kind, "api_key": {"env": "LIVE_KEY"}, "allow_private": ["127.0.0.1"], "cache_s": 0}
         adapter: TypeAdapter[SourceSettings] = TypeAdapter(SourceSettings)

@@ -42,6 +42,7 @@ def fill(web: WebPeer, forge: ForgePeer) -> None:
     web.pages["/feed"] = Page(author_feed("\n" * 50_000 + "(" * 50_000))
     for path in ("/api", "/search", "/rag/bases/a/search"):
         web.pages[path] = Page(JSON_BOMB, headers=odd)
+    web.pages["/tool"] = Page(JSON_BOMB, headers={"Content-Type": "application/json"})
     forge.tickets[1] = Ticket(1, "A bomb", MARKDOWN_BOMB)
 
 
@@ -67,6 +68,7 @@ def make_sources(folder: Path, web: WebPeer, forge: ForgePeer) -> dict[str, Any]
         "api": {"kind": "http_api", "url": web.url("/api"), **ours},
         "web": {"kind": "search_api", "provider": "searxng", "base_url": web.url(), **ours},
         "rag": {"kind": "remote_rag", "base_url": web.url("/rag"), "bases": {"a": 1}, **ours},
+        "tool": {"kind": "mcp", "url": web.url("/tool"), "tool": "search", **ours},
         "standing": {"kind": "standing", "of": "api", "queries": ["rocket"]},
     }
 
@@ -130,7 +132,7 @@ async def test_the_daemon_answers_in_time_while_hostile_sources_are_refreshed(
     assert max(seconds) < MAX_ANSWER_S
     assert max(lags) < MAX_LAG_S
     fetched = {request.path for request in web.requests}
-    assert fetched >= {"/robots.txt", "/feed", "/api", "/search", "/rag/bases/a/search"}
+    assert fetched >= {"/robots.txt", "/feed", "/api", "/search", "/rag/bases/a/search", "/tool"}
 
 
 async def ask(telegram: TelegramPeer, number: int) -> float:

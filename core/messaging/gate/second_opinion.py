@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from core.answering.agents.conversation import MAX_HISTORY_TURNS, format_numbered_turns
 from core.answering.context import AnswerDependencies
+from core.answering.masking import mask_question
 from core.answering.quota import QuotaLimiter, record_usage
 from core.errors import QuotaExceeded, StoreError
 from core.evidence.rendering import escape_delimiters, render_to_budget
@@ -95,7 +96,7 @@ class SecondOpinion:
         if not self._try_take_call():
             _log.info("gate.second_opinions_used_up")
             return None
-        question = _to_question(message, recent_messages)
+        question = mask_question(_to_question(message, recent_messages), self._live.settings)
         budget = Budget(self._live.settings.budget)
         try:
             # Nobody is told of a refusal, so it is nobody's.

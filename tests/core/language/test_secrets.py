@@ -24,6 +24,7 @@ from core.language.secrets import mask_secrets
         ("AKIAIOSFODNN7EXAMPLE and sk-proj-abcdefghijklmnop", "[key 1] and [key 2]"),
         ("bot 1234567890:AAF1-abcdefghijklmnopqrstuvwxyz01234 up", "bot [key 1] up"),
         ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcdefghijk", "[key 1]"),
+        ("my token: tok_live_12, my password: sesame", "my token: [secret 1], my password: [secret 2]"),
         ("token=ghp_abcdefghijklmnopqrstuvwxyz0123456789", "token=[key 1]"),
     ],
 )
@@ -43,6 +44,8 @@ def test_a_secret_is_masked(text: str, masked: str) -> None:
         "max_tokens: 4096, tokenizer: bpe, password: null, token: ${TOKEN}, secret: [secret 1]",
         'react@18.2.0 and @types/node, File "/usr/lib/python3.11/site-packages/a.py", line 3',
         "at 08:51:06 +0200",
+        "SyntaxError: Unexpected token: string; invalid token: end.",
+        "api_key={env: KEY}, password: <yours>",
         "ModuleNotFoundError: No module named 'kimas'",
     ],
 )

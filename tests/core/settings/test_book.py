@@ -15,7 +15,7 @@ from core.settings.yaml_file import parse_yaml
 
 ROOT = Path(__file__).parents[3]
 # More need a reason: each is something that people have to read, understand and choose.
-MAX_SETTINGS = 413
+MAX_SETTINGS = 422
 # What the file of defaults shows at one place only: other models, further bots, `refresh`, secrets.
 SHOWN_ONCE = r"^models\.(light|vision|judge|sets)\.|^bots\.|\.refresh\.|\.(env|file)$|\.pairs\."
 

@@ -186,9 +186,9 @@ class TestErrors:
             f"{file}:7: sources.docs.max_file_kb: must be an integer, not 'many'",
             f"{file}:8: sources.docs.inclued: unknown key; did you mean include?",
             f"{file}:9: sources.two.kind: unknown kind 'fils'; the kinds are faq, feed, files, git, github, gitlab, "
-            "http_api, learned, own, remote_rag, search_api, standing, website",
+            "http_api, learned, mcp, own, remote_rag, search_api, standing, website",
             f"{file}:10: sources.three.kind: is missing; the kinds are faq, feed, files, git, github, gitlab, "
-            "http_api, learned, own, remote_rag, search_api, standing, website",
+            "http_api, learned, mcp, own, remote_rag, search_api, standing, website",
             f"{file}:10: sources.three.path: does not exist: {tmp_path / 'x'}",
             f"{file}:11: sources.four.url: is missing",
             f"{file}:12: sources.Five!: is no name: use small letters, digits, - and _, at most 63, "

@@ -197,6 +197,32 @@ def _bing(peer: WebPeer, request: web.Request) -> web.Response:
 
 
 # Each at the place where its API has it, so that one peer can stand for all of them.
+def _mcp(peer: WebPeer, request: web.Request) -> web.Response:
+    """A server of MCP without sessions, of the time before 2026-07-28."""
+    if request.headers.get("Authorization") != f"Bearer {KEY}":
+        return _json({"error": "unauthorized"}, 401)
+    if request.method != "POST":
+        return web.Response(status=405)
+    message = peer.bodies[-1]
+    if "id" not in message:
+        return web.Response(status=202)
+    schema = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+    hits = [{"title": hit.title, "url": hit.url, "text": hit.text} for hit in peer.hits]
+    results: dict[str, Any] = {
+        "initialize": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "peer", "version": "1"},
+        },
+        "tools/list": {"tools": [{"name": "search", "inputSchema": schema}]},
+        "tools/call": {"content": [{"type": "text", "text": json.dumps({"results": hits})}]},
+    }
+    reply = {"jsonrpc": "2.0", "id": message["id"]}
+    if message["method"] not in results:
+        return _json({**reply, "error": {"code": -32601, "message": "Method not found"}})
+    return _json({**reply, "result": results[message["method"]]})
+
+
 SERVICES = {
     "/tavily/search": _tavily,
     "/brave/res/v1/web/search": _brave,
@@ -205,4 +231,5 @@ SERVICES = {
     "/google/customsearch/v1": _google,
     "/bing/v7.0/search": _bing,
     "/bing/v7.0/news/search": _bing,
+    "/mcp": _mcp,
 }
