@@ -274,8 +274,7 @@ class ConnectorSource:
         """Read an item that changed. One that cannot be read loses only itself."""
         items = refresh.state.items
         if item.skip_reason:
-            # Without its mark, it is read again as soon as it may be.
-            items[item.path] = _make_problem("", item.skip_reason)
+            _close(items, item)
             return
         known = items.get(item.path)
         max_age_s = self._service.max_age_s
@@ -333,6 +332,15 @@ class ConnectorSource:
             refresh.state.items.update(refresh.refused)
         elif refresh.refused:
             refresh.errors.append(next(iter(refresh.refused.values())).problem)
+
+
+def _close(items: dict[str, ItemState], item: Item) -> None:
+    """Forget an item that is not taken; of a channel all that is in it, also where the list is not read to its end."""
+    if "/" not in item.path:
+        for path in [path for path in items if path.startswith(f"{item.path}/")]:
+            del items[path]
+    # Without its mark, it is read again as soon as it may be.
+    items[item.path] = _make_problem("", item.skip_reason)
 
 
 def _make_problem(mark: str, reason: str) -> ItemState:

@@ -130,6 +130,18 @@ async def test_where_consent_ends_everything_is_forgotten(
     assert await store.search(lexical_tokens("rotate nightly"), None, ["docs"], 9) == []
 
 
+async def test_consent_ends_also_where_another_channel_fails(
+    slack: SlackHistoryPeer, open_slack: OpenSlack, update: Update, store: Store
+) -> None:
+    slack.channels["C02"] = Channel(messages={stamp(50): {"text": "zebra " * 30}})
+    await update(open_slack("C01", "C02"))
+    slack.channels["C01"].topic = ""
+    slack.broken = {"/api/conversations.history": 500}
+    assert "status 500" in (await update(open_slack("C01", "C02"))).stale
+    passages = await store.search(lexical_tokens("rotate nightly zebra"), None, ["docs"], 9)
+    assert {row.path for row in passages} == {f"C02/{stamp(50)}"}
+
+
 async def test_a_limit_of_fifteen_messages_is_followed_by_cursor(
     slack: SlackHistoryPeer, open_slack: OpenSlack, update: Update
 ) -> None:
