@@ -145,9 +145,9 @@ class BlueskyClient(JsonClient):
             return await self._call_as(session.access_token, method, session.url, name, params=params, body=body)
         except TokenRefused:
             session = await self._renew(session)
-        except TooLarge:
-            raise
-        except Unreachable:
+        except Unreachable as error:
+            if isinstance(error, TooLarge) or session is not self._stored or session.url == self._url:
+                raise
             session = await self._move(session)
         return await self._call_as(session.access_token, method, session.url, name, params=params, body=body)
 
@@ -163,16 +163,12 @@ class BlueskyClient(JsonClient):
             return self._current
 
     async def _move(self, session: Session) -> Session:
-        """Return a new session where the server of the kept one is away, once in a run: the account may have moved.
-
-        Raises `Unreachable` where there is none elsewhere.
-        """
+        """Return a new session where the server of the kept one is away, once in a run: the account may have moved."""
         async with self._lock:
-            if session is not self._stored or session.url == self._url:
-                raise Unreachable(f"{session.url} is not there")
-            self._stored = None
-            self._current = await self._log_in()
-            return self._current
+            if self._current is session:
+                self._stored = None
+                self._current = await self._log_in()
+            return self._current or session
 
     async def _renew(self, expired: Session) -> Session:
         """Return another session than the one that has expired: several calls may notice it at once."""

@@ -264,7 +264,10 @@ class Bridge:
         content = source["content"]
         event = {"id": source["event_id"], "chat": room.room_id}
         if source["type"] == "m.room.redaction":
-            return {**event, "kind": "delete", "changes": source.get("redacts") or content["redacts"]}
+            changes = str(source.get("redacts") or content["redacts"])
+            # Only the server knows who may redact what.
+            is_gone = (await self._fetch(room.room_id, changes)).get("unsigned", {}).get("redacted_because")
+            return {**event, "kind": "delete", "changes": changes} if is_gone else None
         # Notices are what bots say. What was redacted has no content.
         is_said = source["type"] == "m.room.message" and content.get("msgtype") in ("m.text", "m.emote")
         if source["sender"] == self._me.id or not is_said:

@@ -214,6 +214,8 @@ async def test_an_edit_counts_and_what_was_redacted_is_not_answered(tmp_path: Pa
         first = peer.say(room, ANN, QUESTION, **MEANT)
         await bot.heard(first)
         second = peer.say(room, ANN, "How do I instal it?", **MEANT)
+        # The server did not take this one for a redaction.
+        peer.add(room, BEN, "m.room.redaction", {"redacts": second})
         third = peer.say(room, ANN, "And what is gone?", **MEANT)
         await bot.heard(third)
         peer.edit(room, ANN, second, "kimas: How do I remove it?")
