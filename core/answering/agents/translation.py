@@ -103,14 +103,16 @@ async def translate_once(query: str, deps: AnswerDependencies, budget: Budget) -
 async def translate_by_dictionary(
     query: str, passages: Sequence[Passage], deps: AnswerDependencies, budget: Budget
 ) -> Translation:
-    """Return the terms of a Chinese query in English, where no passage that it found is in Chinese.
+    """Return the terms of a Chinese query in English, where no passage that it found by its words is in Chinese.
 
     Single words find much that is beside the point. So they are not searched where the question itself finds something.
     """
     if detect_language(query) != "zh" or budget.translations:
         return Translation()
     target, foreign_agents = get_foreign_agents(query, deps)
-    if target != "en" or any(is_chinese_prose(passage) for passage in passages):
+    # What a vector alone has found need not have anything to do with the question.
+    found_by_words = (passage for passage in passages if passage.lexical_share or not passage.similarity)
+    if target != "en" or any(is_chinese_prose(passage) for passage in found_by_words):
         return Translation()
     await prepare_glossary(query)
     text = await _read_terms(query, deps, budget)

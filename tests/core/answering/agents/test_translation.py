@@ -225,11 +225,23 @@ async def test_terms_are_not_searched_in_a_language_that_they_are_not_in() -> No
 
 
 async def test_terms_are_not_searched_where_the_question_finds_its_own_language() -> None:
-    own_passage = passage("own", "用 pip 安装这个软件包。")
+    own_passage = replace(passage("own", "用 pip 安装这个软件包。"), lexical_share=0.5)
     library = ForeignLibrary((own_passage, INSTALL))
     reply = await ask_without_model(library, "怎么安装这个软件包？")
     assert library.queries == ["怎么安装这个软件包？"]
     assert [citation.passage_id for citation in reply.citations] == ["own"]
+
+
+async def test_a_chinese_passage_that_only_its_vector_finds_stops_no_search_of_terms() -> None:
+    @dataclass
+    class ByVectors(ForeignLibrary):
+        async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
+            self.queries.append(query)
+            return [INSTALL if query.isascii() else replace(passage("far", "猫在睡觉。"), similarity=0.1)]
+
+    library = ByVectors()
+    await ask_without_model(library, "怎么安装这个软件包？")
+    assert library.queries[-1] == "install software package"
 
 
 @pytest.mark.parametrize(
