@@ -21,6 +21,8 @@ from tests.support.free_ports import free_port
 from tests.support.journalled_bot import JournalledBot
 from tests.support.peers.matrix import BOT, SERVER, TOKEN, MatrixPeer, Room
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = Path(__file__).parents[3] / "config/examples/matrix.py"
 SECRET = "a-secret-of-both-sides"
 ANN = f"@ann:{SERVER}"
