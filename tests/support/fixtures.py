@@ -65,7 +65,9 @@ class InMemoryLibrary:
             raise ServiceError(f"{agent} is down")
         query_words = set(content_words(query))
         shared = {message.id: len(query_words & set(content_words(message.text))) for message in self.passages}
-        passages = [replace(entry, score=shared[entry.id] / 10) for entry in self.passages if entry.source == agent]
+        passages = [
+            replace(entry, score=min(1.0, shared[entry.id] / 4)) for entry in self.passages if entry.source == agent
+        ]
         return sorted((item for item in passages if item.score), key=lambda item: -item.score)[:limit]
 
     async def match_words(self, query: str, limit: int) -> WordMatch:
