@@ -16,11 +16,11 @@ _KEY = re.compile(
     r"|npm_|pypi-|dop_v1_|SG\.)[\w.+/=-]{10,500}|\d{6,12}:[\w-]{30,60}(?![\w-]))"
 )
 # The value behind a name that says that it is secret. What stands for no value is none; a plain word is a password, but
-# no token: `Unexpected token: string`.
+# no token, unless it is long: `Unexpected token: string`.
 _ASSIGNMENT = re.compile(
     r"((?:(pass(?:word|wd|phrase)|secret)|token|credential|api[_-]?key|access[_-]?key|private[_-]?key|authorization)"
     r"[\"']?[ \t]{0,3}[:=][ \t]{0,3}[\"']?(?:(?:bearer|basic)[ \t]{1,3})?)"
-    r"(?![\[{<$%]|(?:true|false|null|none|yes|no|bearer|basic)\b)(?(2)|(?![a-z]{1,500}[.!?:)]{0,3}(?:[\s\"',;&]|$)))"
+    r"(?![\[{<$%]|(?:true|false|null|none|yes|no|bearer|basic)\b)(?(2)|(?![a-z]{1,15}[.!?:)]{0,3}(?:[\s\"',;&]|$)))"
     r"([^\s\"',;&]{3,500})",
     re.IGNORECASE,
 )

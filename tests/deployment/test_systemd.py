@@ -107,7 +107,9 @@ def test_every_secret_can_be_a_credential(tmp_path: Path) -> None:
     assert len(sections) >= 15, "there are this many secrets"
     for section, field in sections:
         secret = TypeAdapter(section.model_fields[field].annotation)
-        value = secret.validate_python({"header": {"file": credential}} if field == "headers" else {"file": credential})
+        value = secret.validate_python(
+            {"header": {"file": credential}} if field in ("headers", "environment") else {"file": credential}
+        )
         for item in value.values() if isinstance(value, dict) else [value]:
             assert (item.value(), item.missing_reason()) == ("from-systemd", ""), (section, field)
 

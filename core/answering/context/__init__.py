@@ -6,9 +6,8 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from core.answering.chat_models import ChatModels
 from core.answering.head_start_policy import HeadStartPolicy
 from core.answering.image_quota import ImageQuota
 from core.catalogue import messages_for
@@ -32,6 +31,9 @@ from core.types.replies import (
     Trace,
     TracedPassage,
 )
+
+if TYPE_CHECKING:
+    from core.answering.chat_models import ChatModels
 
 _log = get_logger(__name__)
 

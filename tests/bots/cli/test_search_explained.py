@@ -77,8 +77,8 @@ def test_the_tables_stand_below_each_other(deployment: Deployment) -> None:
 
 
 def test_words_and_the_option_route_too(deployment: Deployment) -> None:
-    # The built-in model does not know Chinese.
-    assert deployment.json("search", "默认端口是什么", "--explain")["routing"]["by"] == "words"
+    # The built-in model does not know Japanese.
+    assert deployment.json("search", "ポートは何番ですか", "--explain")["routing"]["by"] == "words"
     body = deployment.json("search", "default port", "--explain", "--agent", "gardener")
     assert body["routing"]["by"] == "option"
     assert [agent["name"] for agent in body["routing"]["agents"] if agent["asked"]] == ["gardener"]

@@ -77,9 +77,9 @@ def test_colours_and_control_characters_are_left_out() -> None:
 
 def test_secrets_are_masked_also_at_the_end_of_a_long_line_and_in_the_name() -> None:
     line = "x " * 190 + "password=hunter22 " + "y" * 6000
-    excerpt = read(f"{line}\ntoken: abcdef", name="/home/ann/ann@example.org.log")
+    excerpt = read(f"{line}\ntoken: abc123", name="/home/ann/ann@example.org.log")
     assert "hunter" not in excerpt.text
-    assert "abcdef" not in excerpt.text
+    assert "abc123" not in excerpt.text
     assert "ann" not in excerpt.text.partition("\n")[0]
 
 
