@@ -153,7 +153,7 @@ def report(world: World) -> bool:
 
 
 async def run(folder: Path, kills: int, seed: int, method: str = "") -> bool:
-    """Kill so many times, in one `method` alone where it is named; return whether nothing was lost, cut off or doubled."""
+    """Kill so many times, in one `method` alone if any; return whether nothing was lost, cut off or doubled."""
     started_at = time.monotonic()
     async with open_world(folder, seed, settings={"chats": ASKER_CHATS}) as world:
         moments = [aim for aim in AIMS if method in ("", aim.method)]
