@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -10,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 from psycopg import sql
 
 from bots.common.dry_run import DryRunAdapter
@@ -115,6 +117,23 @@ class TestJoining:
             assert leases is None
         assert database.owner == ""
         await database.close()
+
+
+@pytest.mark.serial
+async def test_a_reload_reaches_the_daemon_that_did_not_get_it(tmp_path: Path, postgres_server: PostgresServer) -> None:
+    shape = replace(ALONE, daemons=2, settings={"administration": {"owners": ["telegram:1001"]}})
+    async with AsyncExitStack() as stack:
+        fleet = Fleet(tmp_path, shape, postgres_server)
+        await fleet.open(stack)
+        for deployment in fleet.deployments:
+            files = yaml.safe_load(deployment.config.read_text())
+            deployment.config.write_text(yaml.safe_dump({**files, "gate": {"mode": "off"}}))
+        fleet.telegram.say(1001, "/reload")
+        async with asyncio.timeout(60):
+            while not any('"configuration.reloaded"' in item.log() for item in fleet.deployments):
+                await asyncio.sleep(0.1)
+        followed = [line for item in fleet.deployments for line in item.log().splitlines() if "configuration.r" in line]
+        assert [json.loads(line)["live"] for line in followed] == [["gate"]]
 
 
 class TestReloads:
