@@ -15,6 +15,7 @@ from bots.daemon.api import open_api
 from bots.daemon.bootstrap import Daemon, open_daemon
 from bots.daemon.monitor import open_monitor
 from bots.daemon.operator_page import open_operator_page
+from bots.daemon.sharing import ReloadFollower
 from core.errors import JournalError, KimasError
 from core.messaging.commands.context import SettingsLoader
 from core.messaging.drafts import SWEEP_MINUTES
@@ -37,6 +38,8 @@ _log = get_logger(__name__)
 
 DAILY_MINUTES = 24 * 60
 CLOCK_MINUTES = 1.0
+# How often it is looked whether another daemon has read its files again.
+FOLLOW_MINUTES = 5 / 60
 # How often the journal is tried again at the start: for four minutes.
 RESUME_RETRIES = 20
 
@@ -104,6 +107,8 @@ async def _serve(
         await stack.enter_async_context(daemon.alerts.run())
         await stack.enter_async_context(daemon.gap_reporter.run())
         await stack.enter_async_context(run_periodically(SWEEP_MINUTES, inbox.drafts.sweep))
+        if daemon.sharing:
+            await stack.enter_async_context(run_periodically(FOLLOW_MINUTES, ReloadFollower(daemon.commands).look))
         errors: list[Exception] = []
         adapters_by_platform = [list(group) for _, group in groupby(sorted(adapters, key=_get_platform), _get_platform)]
         workers = [tasks.create_task(daemon.sharing.queue.run())] if daemon.sharing else []

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bots.daemon.feeds import FeedFollower
-from core.errors import StoreError, UsageError
+from core.errors import KimasError, StoreError, UsageError
 from core.messaging.claiming import ClaimQueue
+from core.messaging.commands.context import CommandContext
 from core.observability.logs import get_logger
 from core.ports import Adapter, ConnectionStatus
 from core.settings import Settings
@@ -56,6 +57,30 @@ class Sharing:
     async def follow(self, follower: FeedFollower, listen: Work) -> None:
         """Follow a feed whenever it is our turn."""
         await self.leases.lead(f"feed:{follower.name}", listen)
+
+
+class ReloadFollower:
+    """Reads the configuration of this daemon again where another one was told to."""
+
+    def __init__(self, commands: CommandContext) -> None:
+        self._commands = commands
+        # The files may be newer than what was read at the start.
+        self._followed = ""
+
+    async def look(self) -> None:
+        """Follow the newest reload of another daemon, once. What cannot be taken up is logged."""
+        commands = self._commands
+        try:
+            await commands.live.load()
+            newest = commands.overrides.reload_elsewhere
+            if newest in ("", self._followed) or commands.reload_settings is None:
+                return
+            self._followed = newest
+            reloaded = await commands.apply(await commands.reload_settings())
+        except KimasError as error:
+            _log.error("configuration.not_reloaded", error=str(error))
+        else:
+            _log.info("configuration.reloaded", live=list(reloaded.live), restart=list(reloaded.restart))
 
 
 @asynccontextmanager

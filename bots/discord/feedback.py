@@ -14,7 +14,7 @@ from bots.common.reply_sink import FinalTextSink
 from bots.discord.connection import AlreadyAcknowledged, DiscordIntervals
 from bots.discord.convert import Identity, Location, to_interaction
 from bots.discord.history import deliver
-from core.messaging.feedback.rating_buttons import get_buttons, read_button, to_press, to_reaction
+from core.messaging.feedback.rating_buttons import get_buttons, is_below_note, read_button, to_press, to_reaction
 from core.observability.logs import get_logger
 from core.ports import MessageHandler
 from core.types import Button, ConversationKey, Message, Reply
@@ -36,14 +36,15 @@ BUTTONS_PER_ROW = 5
 def from_button_click(event: Mapping[str, Any], me: Identity) -> Message | IgnoredEvent:
     """Convert a click on a button, or return why it is ignored.
 
-    `reference` holds the values of a slash command's, and `hidden`: the button is below a message that only its presser
+    `reference` holds the values of a slash command's, and `hidden`: the button is below a note that only its presser
     sees.
     """
     choice_and_question = read_button(event["data"].get("custom_id"))
     if choice_and_question is None:
         return IgnoredEvent("a press of a button that is not ours", is_expected=False)
     message = to_interaction(event, me)
-    is_hidden = bool(int(event["message"].get("flags") or 0) & EPHEMERAL)
+    # An answer may be for the asker alone, too: no note takes its place.
+    is_hidden = bool(int(event["message"].get("flags") or 0) & EPHEMERAL) and is_below_note(choice_and_question[0])
     return to_press(replace(message, reference={**message.reference, "hidden": is_hidden}), *choice_and_question)
 
 

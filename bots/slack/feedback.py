@@ -13,7 +13,7 @@ from bots.slack.connection import SlackIntervals
 from bots.slack.convert import Identity, to_interaction
 from bots.slack.render import split_message
 from core.messaging.feedback.handoff import mentioned_users
-from core.messaging.feedback.rating_buttons import get_buttons, read_button, to_press, to_reaction
+from core.messaging.feedback.rating_buttons import get_buttons, is_below_note, read_button, to_press, to_reaction
 from core.types import DOWN, UP, Button, Message, Reply
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def from_block_action(payload: Mapping[str, Any], me: Identity) -> Message | Ign
     """Convert a click on a button, or return why it is ignored.
 
     `reference` holds `channel`, `user`, `response_url`, where the answer goes, `thread_ts`, where the button is, and
-    whether it is below a message that only its presser sees (`hidden`). Raises `KeyError` and the like for a
+    whether that is a note that only its presser sees (`hidden`). Raises `KeyError` and the like for a
     malformed payload.
     """
     actions = payload["actions"]
@@ -40,7 +40,8 @@ def from_block_action(payload: Mapping[str, Any], me: Identity) -> Message | Ign
     response_url = str(payload["response_url"])
     message = to_interaction(str(payload["trigger_id"]), channel, payload["user"], response_url, me)
     container = payload.get("container") or {}
-    is_hidden = container.get("is_ephemeral") is True
+    # An answer may be for the asker alone, too: no note takes its place.
+    is_hidden = container.get("is_ephemeral") is True and is_below_note(choice_and_question[0])
     thread_ts = str(container.get("thread_ts") or "")
     reference = {**message.reference, "hidden": is_hidden, "thread_ts": thread_ts}
     return to_press(replace(message, reference=reference), *choice_and_question)

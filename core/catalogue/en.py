@@ -378,7 +378,9 @@ class English(PlatformTexts):
     configuration_invalid = "Nothing was changed, because the configuration has errors:"
     configuration_unchanged = "The configuration has not changed. Settings made by commands still override it."
     configuration_reloaded = "The configuration has been reloaded."
-    reloaded_here_only = "This holds for one daemon of several. The others still use what they read when they started."
+    reloaded_elsewhere = (
+        "The other daemons read their files again within seconds. Their logs say what they could not use."
+    )
     changed_now = "- changed now: {names}"
     restart_needed = "- restart needed: {names}"
     sources_added = "- reading now, in the background: {names}; `/sources` shows the progress"

@@ -343,7 +343,7 @@ class Chinese(ChinesePlatformTexts, English):
     configuration_invalid = "未作任何更改，因为配置有错误："
     configuration_unchanged = "配置没有变化。命令所做的设置继续优先生效。"
     configuration_reloaded = "配置已重新读取。"
-    reloaded_here_only = "这只对多个守护进程中的一个生效，其他的仍按启动时读取的配置运行。"
+    reloaded_elsewhere = "其他守护进程几秒内会重新读取各自的配置文件，未能生效的内容见它们的日志。"
     changed_now = "- 已生效：{names}"
     restart_needed = "- 需要重启：{names}"
     sources_added = "- 正在后台读取：{names}；用 `/sources` 可以查看进展"

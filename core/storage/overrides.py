@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, cast
+from uuid import uuid4
 
 from sqlalchemy import and_, delete, func, insert, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -36,6 +37,8 @@ GLOBAL_SCOPE = ""
 # Beside the id of the deployment: what each daemon says of who may see what, under this and its id.
 DEPLOYMENT_SCOPE = "deployment"
 AUDIENCES_PREFIX = "audiences "
+# Which daemon read its files again last, with a number that is new each time.
+RELOAD_NAME = "reload"
 _IS_AUDIENCE = and_(
     overrides.c.scope == DEPLOYMENT_SCOPE, overrides.c.name.startswith(AUDIENCES_PREFIX, autoescape=True)
 )
@@ -224,6 +227,22 @@ class RuntimeOverrides:
         return (
             await self._database.fetch_first(select_living().where(leases.c.owner != self._database.owner)) is not None
         )
+
+    @property
+    def reload_elsewhere(self) -> str:
+        """What is new whenever another daemon of the deployment has read its files again; "" if none has."""
+        value = self._values.get((DEPLOYMENT_SCOPE, RELOAD_NAME), "")
+        return "" if value.startswith(f"{self._database.owner} ") else value
+
+    @uncancellable
+    async def announce_reload(self) -> None:
+        """Tell the other daemons of the deployment to read their files again, where there may be any."""
+        if not self._database.owner:
+            return
+        identity = {"scope": DEPLOYMENT_SCOPE, "name": RELOAD_NAME}
+        async with self._database.transaction() as connection:
+            await connection.execute(delete(overrides).filter_by(**identity))
+            await connection.execute(insert(overrides).values(**identity, value=f"{self._database.owner} {uuid4()}"))
 
     async def republish_audiences(self) -> None:
         """Say again what we said last: we were taken for dead, and it may be forgotten."""

@@ -45,11 +45,19 @@ def of_rows(rows: list[dict[str, Any]]) -> dict[str, str]:
 
 
 async def press(
-    bot: Bot, channel: Channel, data: str, person: Person = ANN, *, at: int = -1, below: Any = None, idle: bool = True
+    bot: Bot,
+    channel: Channel,
+    data: str,
+    person: Person = ANN,
+    *,
+    at: int = -1,
+    below: Any = None,
+    is_hidden: bool = False,
+    idle: bool = True,
 ) -> ButtonResponse:
     """Press a button below one of the bot's messages, or `below` a note; return what is seen then.
 
-    Without `idle` other work goes on meanwhile.
+    If `is_hidden`, only that person sees the message. Without `idle` other work goes on meanwhile.
     """
     driver = bot.driver
     channel_id = channel.id
@@ -75,7 +83,8 @@ async def press(
             command.response_message.content, of_rows(command.response_message.components), command.response_message
         )
     assert isinstance(driver, Slack)
-    envelope = driver.peer.press(channel_id, data, user=f"U{1000 + person.number}", ephemeral=below is not None)
+    is_ephemeral = is_hidden or below is not None
+    envelope = driver.peer.press(channel_id, data, user=f"U{1000 + person.number}", ephemeral=is_ephemeral)
     assert isinstance(envelope.payload, dict)
     trigger = envelope.payload["trigger_id"]
     await until(lambda: any(response["trigger"] == trigger for response in driver.peer.responses), "a note")

@@ -102,12 +102,15 @@ class Driver(ABC):
     """One platform with its people.
 
     `mention` is what means the bot; `knows_doubles` says that a message which was taken while the connection broke is
-    not posted a second time.
+    not posted a second time. In `asker_chats` answers are for the asker alone, where the platform has that.
     """
 
     name = ""
     mention = ""
     knows_doubles = False
+
+    def __init__(self) -> None:
+        self.asker_chats: set[str] = set()
 
     @abstractmethod
     async def open(self, stack: AsyncExitStack) -> None: ...
@@ -392,8 +395,12 @@ class Discord(Driver):
         self.peer.remembers_nonces = False
 
     def adapter(self, journal: Journal, folder: Path) -> DiscordAdapter:
-        settings = discord_helpers.settings(self.peer, folder)
-        return DiscordAdapter(settings, JournalPositions(journal, "discord"), discord_helpers.PACE)
+        return DiscordAdapter(
+            discord_helpers.settings(self.peer, folder),
+            JournalPositions(journal, "discord"),
+            discord_helpers.PACE,
+            is_for_asker=self.asker_chats.__contains__,
+        )
 
     async def ready(self) -> None:
         await until(lambda: bool(self.peer.gateway.live), "a session with Discord's gateway")
@@ -536,7 +543,12 @@ class Slack(Driver):
         async def answered_in(key: ConversationKey) -> bool:
             return bool(await journal.get_history(key, 1))
 
-        return SlackAdapter(slack_helpers.settings(self.peer, folder), answered_in, slack_helpers.PACE)
+        return SlackAdapter(
+            slack_helpers.settings(self.peer, folder),
+            answered_in,
+            slack_helpers.PACE,
+            is_for_asker=self.asker_chats.__contains__,
+        )
 
     async def ready(self) -> None:
         await until(lambda: bool(self.peer.deliveries.connections), "a connection to Slack")

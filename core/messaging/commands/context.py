@@ -68,6 +68,14 @@ class CommandContext:
         return self.live.overrides
 
     async def reload(self, new_settings: Settings) -> Reloaded:
+        """Take up what can be taken up of new settings, and let other daemons do so with theirs.
+
+        Raises `KimasError`; then nothing has changed here.
+        """
+        await self.overrides.announce_reload()
+        return await self.apply(new_settings)
+
+    async def apply(self, new_settings: Settings) -> Reloaded:
         """Take up what can be taken up of new settings. Raises `KimasError`; then nothing has changed."""
         await self.live.publish_audiences(new_settings)
         return await self.live.reload(new_settings, self.take_up)

@@ -140,7 +140,7 @@ async def reload(context: CommandContext, request: CommandRequest) -> str:
         lines = "\n".join(_format_reloaded(result, context, request))
         reply = f"{request.texts.configuration_reloaded}\n\n{lines}"
     return (
-        f"{reply}\n\n{request.texts.reloaded_here_only}" if await context.live.overrides.has_other_daemons() else reply
+        f"{reply}\n\n{request.texts.reloaded_elsewhere}" if await context.live.overrides.has_other_daemons() else reply
     )
 
 

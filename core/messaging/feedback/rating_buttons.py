@@ -82,6 +82,11 @@ def read_button(data: object) -> tuple[str, str] | None:
     return (choice, question_id) if prefix == _PREFIX and choice in CHOICES and question_id else None
 
 
+def is_below_note(choice: str) -> bool:
+    """Return whether the button of a choice is below the note that answered a thumb, and not below an answer."""
+    return choice in (*REASONS, RETRY)
+
+
 def to_press(message: Message, choice: str, question_id: str) -> Message:
     """Return a message as the press of a button. Its id is the same whenever the platform delivers this press."""
     key = replace(message.key, thread=THREAD)

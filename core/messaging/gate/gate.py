@@ -118,7 +118,7 @@ class Gate:
         block = self.chat_policy.block_reason(message)
         if is_resumed or block:
             return GateDecision(block is None, block)
-        if decision := self._judge_for_asker(message) or await self._judge_addressed(message):
+        if decision := await self._judge_for_asker(message) or await self._judge_addressed(message):
             return decision
         is_mute = self.chat_policy.mode(message) not in UNPROMPTED_MODES or message.is_post
         return _skip(SkipReason.NOT_ADDRESSED) if is_mute else await self._judge_unaddressed(message)
@@ -188,7 +188,7 @@ class Gate:
             return GateDecision(True)
         return await self._check_answer_loop(message, GateDecision(True))
 
-    def _judge_for_asker(self, message: Message) -> GateDecision | None:
+    async def _judge_for_asker(self, message: Message) -> GateDecision | None:
         """Judge what may only be answered to the asker, where it did not come in a way that allows that; else None."""
         chat_settings = self._permissions.get_chat_settings(message)
         if chat_settings.answers == "everyone" or message.private or FOR_ASKER in message.reference:
@@ -196,7 +196,7 @@ class Gate:
         if not message.addressed:
             return _skip(skip(SkipReason.FOR_ASKER_ONLY, chat=get_chat_name(message)))
         texts = messages_for(self._permissions.get_language(message))
-        return GateDecision(True, canned_reply=texts.ask_by_command)
+        return await self._check_answer_loop(message, GateDecision(True, canned_reply=texts.ask_by_command))
 
     async def _judge_addressed(self, message: Message) -> GateDecision | None:
         """Judge messages to the bot, follow-ups, and attachments without text; None for all others."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -10,19 +11,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 from psycopg import sql
 
 from bots.common.dry_run import DryRunAdapter
 from bots.common.namespaced import NamespacedAdapter
 from bots.daemon.monitor import Monitor
-from bots.daemon.sharing import Sharing, join_daemons
+from bots.daemon.sharing import ReloadFollower, Sharing, join_daemons
 from bots.discord.adapter import DiscordAdapter
 from bots.http.adapter import HttpAdapter
 from bots.slack.adapter import SlackAdapter
 from bots.slack.settings_modal import FIELD
-from core.errors import UsageError
+from core.errors import ConfigurationError, UsageError
 from core.llm.model_sets import ModelSets
 from core.messaging.claiming import ClaimQueue, is_bound
+from core.messaging.commands.context import CommandContext
 from core.settings import DiscordSettings, HttpSettings, Settings, SlackSettings
 from core.settings.messaging import JournalSettings
 from core.storage.claims import ClaimRepository
@@ -31,7 +34,9 @@ from core.storage.leases import open_leases
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message, Origin
 from tests.lab.benchmarks.daemons import Fleet, Shape, run
+from tests.support.fixtures import settings
 from tests.support.peers.postgresql import PostgresServer
+from tests.support.wiring import wire_dispatcher
 
 SMALL = Shape(60, 12, 6, workers=16, model_s=0.3, lease_s=3, kill_after_s=3)
 ALONE = Shape(6, 6, 0, daemons=1, workers=16, model_s=3, lease_s=15)
@@ -112,6 +117,76 @@ class TestJoining:
             assert leases is None
         assert database.owner == ""
         await database.close()
+
+
+@pytest.mark.serial
+async def test_a_reload_reaches_the_daemon_that_did_not_get_it(tmp_path: Path, postgres_server: PostgresServer) -> None:
+    shape = replace(ALONE, daemons=2, settings={"administration": {"owners": ["telegram:1001"]}})
+    async with AsyncExitStack() as stack:
+        fleet = Fleet(tmp_path, shape, postgres_server)
+        await fleet.open(stack)
+        for deployment in fleet.deployments:
+            files = yaml.safe_load(deployment.config.read_text())
+            deployment.config.write_text(yaml.safe_dump({**files, "gate": {"mode": "off"}}))
+        fleet.telegram.say(1001, "/reload")
+        async with asyncio.timeout(60):
+            while not any('"configuration.reloaded"' in item.log() for item in fleet.deployments):
+                await asyncio.sleep(0.1)
+        followed = [line for item in fleet.deployments for line in item.log().splitlines() if "configuration.r" in line]
+        assert [json.loads(line)["live"] for line in followed] == [["gate"]]
+
+
+class TestReloads:
+    """What `/reload` to one of two daemons does in the other one."""
+
+    @pytest.fixture
+    async def databases(self, postgres_journal: JournalSettings) -> AsyncIterator[list[Database]]:
+        databases = [await Database.open_server(postgres_journal) for _ in range(2)]
+        for number, database in enumerate(databases):
+            database.owner = f"daemon{number}"
+        yield databases
+        for database in databases:
+            await database.close()
+
+    def make_context(self, database: Database, files: list[Settings | ConfigurationError]) -> CommandContext:
+        """Return what commands of a daemon work with; each reload reads the next of `files`."""
+
+        async def read() -> Settings:
+            content = files.pop(0)
+            if isinstance(content, ConfigurationError):
+                raise content
+            return content
+
+        context = wire_dispatcher(settings(), Journal(database), reload_settings=read).context
+        context.overrides._cache_ttl_s = 0
+        return context
+
+    async def test_the_others_apply_their_own_files_once_and_do_not_answer_with_a_reload(
+        self, databases: list[Database]
+    ) -> None:
+        changed = settings(chats={"slack:C1": {"answers": "asker"}})
+        first = self.make_context(databases[0], [])
+        second = self.make_context(databases[1], [changed])
+        followers = [ReloadFollower(context) for context in (first, second)]
+        await followers[1].look()
+        assert second.settings.chats == {}
+        await first.reload(changed)
+        for follower in (*followers, *followers):
+            await follower.look()
+        assert second.settings.chats == first.settings.chats == changed.chats
+
+    async def test_files_with_errors_are_read_again_with_the_next_reload(
+        self, databases: list[Database], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        changed = settings(chats={"slack:C1": {"answers": "asker"}})
+        first = self.make_context(databases[0], [])
+        second = self.make_context(databases[1], [ConfigurationError(["chats: no"]), changed])
+        follower = ReloadFollower(second)
+        for expected_chats in ({}, changed.chats):
+            await first.reload(changed)
+            await follower.look()
+            assert second.settings.chats == expected_chats
+        assert "chats: no" in caplog.text
 
 
 class HealthyStore:

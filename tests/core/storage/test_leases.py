@@ -74,7 +74,7 @@ async def join(postgres_journal: JournalSettings) -> AsyncIterator[Join]:
         await member.database.close()
 
 
-async def test_a_reload_says_that_other_daemons_have_not_read_their_files(join: Join) -> None:
+async def test_a_reload_says_that_other_daemons_read_their_files_too(join: Join) -> None:
     first = await join()
     configuration = settings(administration={"owners": ["telegram:1"]}, telegram={"token": {"env": "TOKEN"}})
 
@@ -88,7 +88,7 @@ async def test_a_reload_says_that_other_daemons_have_not_read_their_files(join: 
     replies.append(await dispatcher.dispatch(message, None))
     await second.die()
     replies.append(await dispatcher.dispatch(message, None))
-    assert [ENGLISH.reloaded_here_only in reply for reply in replies] == [False, True, False]
+    assert [ENGLISH.reloaded_elsewhere in reply for reply in replies] == [False, True, False]
 
 
 class TestAudiences:

@@ -19,6 +19,7 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from core.catalogue import ENGLISH
 from tests.support.peers import callback, discord, slack, telegram
 
 TELEGRAM_GROUP = (20, 60.0)
@@ -245,7 +246,17 @@ class Slack(Platform):
         return [
             BotMessage(message.history[0][0], message.history[-1][0], message.text)
             for message in self.peer.messages(chat.id)
-        ]
+        ] + [BotMessage(0, 0, text) for text in self._get_hidden_texts(chat)]
+
+    def _get_hidden_texts(self, chat: Chat) -> Iterable[str]:
+        """Return what one person alone sees, without what came a second time and says so."""
+        mark = f"_{ENGLISH.posted_again}_\n"
+        shown: list[str] = []
+        for text in (part["text"] for part in self.peer.hidden_parts if part["channel"] == chat.id):
+            plain_text = text.removeprefix(mark)
+            if not (plain_text != text and plain_text in shown):
+                shown.append(plain_text)
+        return shown
 
     def given_up(self, chat: Chat, message: str) -> bool:
         tries = [

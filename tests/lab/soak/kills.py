@@ -1,6 +1,7 @@
 """SIGKILL at every step of a post, on every platform: nothing is lost, cut off or said twice.
 
     python -m tests.lab.soak.kills --kills 500
+    python -m tests.lab.soak.kills --kills 12 --method chat.postEphemeral    in these calls alone
     python -m tests.lab.soak.kills --kills 50 --platform mastodon       or bluesky, github, gitlab: alone
 
 The daemon is killed when the platform has a call and has not done it ("before"), has done it and not answered
@@ -28,6 +29,9 @@ from tests.lab.soak.world import APOLOGIZED, NEVER_TAKEN, Daemon, World, open_wo
 # How long a question may take until the call comes that the kill is aimed at.
 AIM_S = 15.0
 SOON_S = 0.03
+EPHEMERAL = "chat.postEphemeral"
+# Channels of Slack where answers are for the asker alone.
+ASKER_CHATS = {f"slack:C{number}": {"answers": "asker"} for number in range(120, 130)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ POSTS = {
     "telegram": {"sendMessage": 2, "editMessageText": 3, "sendMessageDraft": 1},
     "discord": {"POST /channels/{}/messages": 4, "PATCH /channels/{}/messages/{}": 2},
     "slack": {"chat.startStream": 1, "chat.appendStream": 1, "chat.stopStream": 1, "chat.update": 1}
-    | {"chat.postMessage": 2},
+    | {"chat.postMessage": 2, EPHEMERAL: 2},
     "http": {"started": 1, "partial": 2, "final": 1},
 }
 AIMS = tuple(
@@ -120,8 +124,8 @@ async def kill_again_and_again(world: World, aims: Sequence[Aim]) -> int:
         other_platforms = [platform for platform in world.platforms if platform != aim.platform]
         # Too many at once would only make the start slower.
         ask_tasks = [
-            asyncio.create_task(world.ask(platform))
-            for platform in (aim.platform, world.chance.choice(other_platforms))
+            asyncio.create_task(world.ask(aim.platform, ASKER_CHATS if aim.method == EPHEMERAL else ())),
+            asyncio.create_task(world.ask(world.chance.choice(other_platforms))),
         ]
         try:
             async with asyncio.timeout(AIM_S):
@@ -148,11 +152,12 @@ def report(world: World) -> bool:
     return not [problem for problem in problems if not problem.startswith(NEVER_TAKEN)]
 
 
-async def run(folder: Path, kills: int, seed: int) -> bool:
-    """Kill so many times; return whether nothing was lost, cut off or doubled."""
+async def run(folder: Path, kills: int, seed: int, method: str = "") -> bool:
+    """Kill so many times, in one `method` alone if any; return whether nothing was lost, cut off or doubled."""
     started_at = time.monotonic()
-    async with open_world(folder, seed) as world:
-        rounds = [world.chance.sample(AIMS, len(AIMS)) for _ in range(kills // len(AIMS) + 1)]
+    async with open_world(folder, seed, settings={"chats": ASKER_CHATS}) as world:
+        moments = [aim for aim in AIMS if method in ("", aim.method)]
+        rounds = [world.chance.sample(moments, len(moments)) for _ in range(kills // len(moments) + 1)]
         aims = [aim for some in rounds for aim in some][:kills]
         hit_count = await kill_again_and_again(world, aims)
         await world.wait_until_finished(120)
@@ -168,6 +173,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--seed", type=int, default=20261122)
+    parser.add_argument("--method", choices=sorted({aim.method for aim in AIMS}), default="")
     parser.add_argument("--platform", choices=["mastodon", "bluesky", "github", "gitlab"])
     options = parser.parse_args()
     with TemporaryDirectory() as name:
@@ -177,7 +183,7 @@ def main() -> None:
 
             trial = networks.run(folder, options.platform, options.kills, options.seed)
         else:
-            trial = run(folder, options.kills, options.seed)
+            trial = run(folder, options.kills, options.seed, options.method)
         sys.exit(0 if asyncio.run(trial) else 1)
 
 

@@ -16,7 +16,7 @@ import sqlite3
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,10 +192,11 @@ class World:
         self.model: LanguageModelPeer
         self.daemon: Daemon
 
-    async def ask(self, name: str) -> SentQuestion:
-        """Let somebody ask in a chat of the platform with this name."""
+    async def ask(self, name: str, places: Collection[str] = ()) -> SentQuestion:
+        """Let somebody ask in a chat of the platform with this name, in one of `places` (`platform:chat`) if any."""
         platform = self.platforms[name]
-        question = SentQuestion(self.chance.choice(self.chats[name]), f"K{len(self.questions):05}")
+        chats = [chat for chat in self.chats[name] if not places or f"{name}:{chat.id}" in places]
+        question = SentQuestion(self.chance.choice(chats), f"K{len(self.questions):05}")
         self.questions.append(question)
         mention = "" if question.chat.private else platform.mention
         text = f"{mention}{question.marker}: how does the gate decide when to speak?"

@@ -16,6 +16,7 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import update
 
+from core.catalogue import ENGLISH
 from core.errors import ConfigurationError, ServiceError
 from core.language.questions import (
     QUESTION_THRESHOLD,
@@ -40,7 +41,7 @@ from core.messaging.gate.replies import (
     offer_text,
 )
 from core.ports import WordMatch
-from core.settings.gate import GateSettings
+from core.settings.gate import ChatSettings, GateSettings
 from core.storage.chat_history import ChatHistory, EarlierAnswer
 from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings
@@ -528,9 +529,13 @@ async def test_where_every_message_has_its_own_thread_the_channel_is_one_place(
     assert reason in str(confirmed.reason or "")
 
 
-async def test_an_account_that_answers_our_answers_gets_silence_in_the_end(journal: Journal) -> None:
+@pytest.mark.parametrize("usual_reply", ["", ENGLISH.ask_by_command])
+async def test_an_account_that_answers_our_answers_gets_silence_in_the_end(journal: Journal, usual_reply: str) -> None:
     """Two bots that take each other for people: the loop ends by itself."""
     group = Group.of(journal, answers_in_10_min=3)
+    if usual_reply:
+        live = group.gate._live
+        live.settings = live.settings.model_copy(update={"chats": {"test:room": ChatSettings(answers="asker")}})
     notices = []
     for number in range(50):
         text = message(number, f"Interesting! And what about {number}?", person="machine", addressed=True)
@@ -540,7 +545,7 @@ async def test_an_account_that_answers_our_answers_gets_silence_in_the_end(journ
             break
         notices.append(decision.canned_reply)
         await group.answered(text, Reply(decision.canned_reply or "So."))
-    assert notices == ["", "", "", limit_notice(message(1), "", 3)]
+    assert notices == [*[usual_reply] * 3, limit_notice(message(1), "", 3)]
     command = message(98, "", person="machine", addressed=True, command="why")
     assert await ChatHistory(journal.database).count_answers_to(command, 600) == 0, "why it is silent can be asked"
     assert (await group.judge(message(99, person="bob", addressed=True))).should_speak
