@@ -141,6 +141,9 @@ class English(PlatformTexts):
     draft_question_edited = "the question is now {question}"
     draft_unknown = "No draft {number} is waiting for a decision here."
     draft_blocked = "Draft {number} cannot be posted: {reason}."
+    mode_for_asker = (
+        "Answers in this chat are for the asker alone (`chats.<chat>.answers`), so nobody is answered unasked."
+    )
     mode_draft_impossible = (
         "Drafts are not possible here. They go to a team's chat, which the configuration names in `gate.drafts_to` or, "
         "for one chat, in `chats.<chat>.drafts_to`. Give `/mode draft` in any other group."

@@ -126,6 +126,7 @@ class Chinese(ChinesePlatformTexts, English):
     draft_question_edited = "问题改成了 {question}"
     draft_unknown = "这里没有等待决定的草稿 {number}。"
     draft_blocked = "草稿 {number} 不能发出：{reason}。"
+    mode_for_asker = "这个聊天里的回答只给提问者看（`chats.<chat>.answers`），所以没有人问时我不会回答。"
     mode_draft_impossible = (
         "这里不能有草稿。草稿需要一个团队的聊天，由配置中的 `gate.drafts_to` 指定，或为单个聊天用 "
         "`chats.<chat>.drafts_to` 指定；请在那个聊天以外的群组里使用 `/mode draft`。"

@@ -21,7 +21,7 @@ from core.formatting import INDEFINITELY, NO_LIMIT
 from core.runtime.tasks import uncancellable
 from core.settings import Settings
 from core.settings.audience import Audiences
-from core.settings.gate import ChatSettings, GateMode
+from core.settings.gate import UNPROMPTED_MODES, ChatSettings, GateMode
 from core.settings.sources import LiveSource
 from core.storage.engine import Database
 from core.storage.leases import select_living
@@ -458,6 +458,9 @@ class LiveSettings:
     def mode(self, chat: str, *, private: bool) -> GateMode:
         """Return the mode of a chat (`platform:chat`)."""
         override = self._overrides.mode(chat) if self._overrides else None
+        if override in UNPROMPTED_MODES and self.settings.get_chat(chat).answers == "asker":
+            # Given before the configuration said so.
+            override = None
         return override or self.settings.get_mode(chat, private=private)
 
     def threshold(self, chat: str) -> float:

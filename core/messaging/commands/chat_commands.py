@@ -54,6 +54,8 @@ async def change_mode(context: CommandContext, request: CommandRequest) -> str:
     if not new_mode:
         shown = request.texts.mode_shown.format(mode=current_mode, configured=configured_mode)
         return _with_privacy(shown, current_mode, request)
+    if new_mode in UNPROMPTED_MODES and not is_private and context.settings.get_chat(chat).answers == "asker":
+        raise UsageError(request.texts.mode_for_asker)
     if new_mode == "draft" and (is_private or context.settings.get_drafts_chat(chat) in (None, chat)):
         raise UsageError(request.texts.mode_draft_impossible)
     value = None if new_mode == CONFIGURED_VALUE else new_mode

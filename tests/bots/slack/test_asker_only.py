@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import insert, select
 
 from bots.daemon.adapters import make_adapters
 from bots.daemon.bootstrap import make_dispatcher, make_inbox, make_live_settings
@@ -18,7 +18,8 @@ from core.catalogue import ENGLISH
 from core.messaging.feedback.rating_buttons import make_rating_buttons
 from core.messaging.inbox import Inbox
 from core.storage.messages import Journal
-from core.storage.tables import messages
+from core.storage.overrides import CACHE_TTL_S
+from core.storage.tables import messages, overrides
 from core.types import Message
 from tests.conformance.bot import Gate, Script
 from tests.support import slack_helpers
@@ -186,6 +187,21 @@ async def test_people_are_called_only_by_the_asker_and_a_second_answer_is_not_of
         await bot.until(lambda: bool(bot.peer.messages("C1")))
         (call,) = bot.peer.messages("C1")
         assert f"<@{BEN}>" in call.text
+
+
+@pytest.mark.parametrize("mode", ["auto", "draft"])
+async def test_no_command_lets_the_bot_speak_unasked_there(tmp_path: Path, mode: str) -> None:
+    changes = {"gate": {"drafts_to": "slack:C9"}, "administration": {"owners": [f"slack:{ANN}"]}}
+    async with opened(tmp_path, **changes) as bot:
+        bot.peer.command(f"mode {mode}", user=ANN, channel="C1")
+        await bot.until(lambda: bool(bot.peer.responses))
+        assert bot.peer.responses[-1]["text"] == ENGLISH.mode_for_asker.replace("<", "&lt;").replace(">", "&gt;")
+        # Given before answers were for the asker alone.
+        given = insert(overrides).values(scope="slack:C1", name="mode", value=mode)
+        await bot.journal.database.write(given)
+        await asyncio.sleep(CACHE_TTL_S)
+        await bot.ask(SECRET)
+        assert [user for user, _ in bot.peer.hidden] == [ANN]
 
 
 async def test_the_daemon_asks_the_settings_in_force(tmp_path: Path) -> None:
