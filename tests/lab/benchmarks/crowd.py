@@ -21,7 +21,8 @@ from tests.support.deployment import Deployment
 
 SPREAD_S = 2.0
 TOKENS = 80
-REPLY = "word " * (TOKENS - 1) + "[p1]."
+# No word twice: a model that repeats itself is stopped.
+REPLY = " ".join(f"word{number}" for number in range(TOKENS - 1)) + " [p1]."
 
 
 async def measure(folder: Path) -> list[Figure]:
