@@ -31,7 +31,7 @@ from core.messaging.gate.replies import has_content, with_attachments
 from core.messaging.journaling import JournaledDelivery, RecordedSink, RightsChanged, describe_error
 from core.messaging.policy.command_table import is_ask_command
 from core.messaging.policy.permissions import PermissionDenied
-from core.messaging.quotations import watch_history, with_history
+from core.messaging.quotations import watch_delivery, watch_history, with_history
 from core.messaging.redelivery import TakeTurn, Undelivered
 from core.messaging.unprompted import NothingToSay, UnpromptedSink, to_skip
 from core.observability.logs import get_logger
@@ -205,6 +205,7 @@ class Handler:
         )
         try:
             if reply := delivery.final_reply:
+                watch_delivery(self._journal, message, delivery)
                 await (sink.deliver(reply) if reply.failure else self._guard(message, sink).finish(reply))
             else:
                 reply = await self._reply(adapter, message, sink, delivery, decision)

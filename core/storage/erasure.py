@@ -14,7 +14,7 @@ from sqlalchemy import Row, Text, and_, case, cast, delete, func, null, or_, sel
 from core.language.tokens import lexical_tokens
 from core.runtime.tasks import uncancellable
 from core.storage.tables import DRAFTED, answers, feedback, is_reply_in, messages, replies, taught_answers
-from core.types import ASK_COMMANDS, RATING_COMMAND, ConversationKey, SkipReason
+from core.types import ASK_COMMANDS, RATING_COMMAND, ConversationKey, Reply, SkipReason
 from core.types.messages import MAX_QUESTION_CHARS, PERSONAL_THREAD
 
 if TYPE_CHECKING:
@@ -194,18 +194,21 @@ class _Said:
         quoted = row.quoted.strip()
         if row.reply_to in self.ids or quoted in self.texts or _to_phrases(quoted) & self.phrases:
             values |= _NO_QUOTATION
-        if self._has_added_words(row):
+        if self._has_added_words(row, row.trace):
             values |= {"trace": null(), "reason": _ERASED_REASON}
-        is_draft = row.state == DRAFTED
-        reply = row.delivery["text"] if is_draft else row.reply
+        # A draft, or an answer that its platform has not taken yet: the next try answers anew.
+        waiting = row.delivery or {}
+        reply = waiting.get("text") or row.reply
         if reply and (_to_phrases(reply) - _to_phrases(row.text)) & self.phrases:
             values |= {"reply": "", "citations": null(), "trace": null(), "delivery": null()}
-            values |= _DROPPED_VALUES if is_draft else {}
+            values |= _DROPPED_VALUES if row.state == DRAFTED else {}
+        elif waiting and self._has_added_words(row, waiting["trace"]):
+            values |= {"delivery": {**waiting, "trace": Reply("").trace.to_json()}}
         return values
 
-    def _has_added_words(self, row: Row[*tuple[Any, ...]]) -> bool:
+    def _has_added_words(self, row: Row[*tuple[Any, ...]], trace: Mapping[str, Any] | None) -> bool:
         """Return whether models wrote words of the person into the trace of an answer that came soon after them."""
-        added_words = _to_words(_get_written_text(row.trace)) - _to_words(row.text) if row.trace else set[str]()
+        added_words = _to_words(_get_written_text(trace)) - _to_words(row.text) if trace else set[str]()
         return bool(added_words) and any(
             said_at <= row.received_at <= said_at + CONVERSATION_TIME and not added_words.isdisjoint(words)
             for said_at, words in self.times
@@ -227,8 +230,7 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
         others = (
             select(*(columns[name] for name in _COPY_COLUMNS))
             .filter_by(platform=place["platform"], chat=chat)
-            .where(columns.author_id != author_id, columns.state.in_((*FINISHED_STATES, DRAFTED)))
-            .where(columns.received_at >= said.times[0][0])
+            .where(columns.author_id != author_id, columns.received_at >= said.times[0][0])
         )
         rows = (await connection.execute(others)).all()
         copies = await asyncio.to_thread(_find_all_copies, said, rows)
