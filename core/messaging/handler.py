@@ -234,8 +234,9 @@ class Handler:
         decision: GateDecision,
     ) -> Reply:
         visible_labels = self._permissions.visible_labels(message)
+        # Also of a command, which is not to be run again where its reply is delivered later.
+        text = await self._journal.begin_answer(message, visible_labels)
         if decision.canned_reply:
-            await self._journal.begin_answer(message, visible_labels)
             reply = Reply(decision.canned_reply)
             await self._guard(message, sink).finish(reply)
             return reply
@@ -243,13 +244,12 @@ class Handler:
             return await sink.send_text(await self._handoff.answer(adapter, message, self._enqueue))
         # A later edit does not change a command: it runs as it was first sent.
         if not is_ask_command(message.command):
-            text = await self._dispatcher.dispatch(message, adapter)
+            command_reply = await self._dispatcher.dispatch(message, adapter)
             # What the command itself changed is no reason to hide its reply.
             self._watch_rights(message, delivery)
-            return await sink.send_text(text)
+            return await sink.send_text(command_reply)
         if message.command and not has_content(message):
             return await sink.send_text(await self._dispatcher.dispatch(replace(message, command="help"), adapter))
-        text = await self._journal.begin_answer(message, visible_labels)
         text, history = await with_history(self._journal, message, text, self._settings.answer, visible_labels)
         await watch_history(self._journal, message, history, self._settings.answer, delivery)
         chat_settings = self._permissions.get_chat_settings(message)

@@ -270,6 +270,18 @@ async def test_the_late_reply_of_a_command_is_not_searched_for_words(journal: Jo
     assert await get_outcome(journal) == ("answered", "")
 
 
+async def test_a_command_is_not_run_again_where_sources_are_closed(journal: Journal) -> None:
+    platform = Platform()
+    docs = {"kind": "faq", "path": "docs.yaml"}
+    sources = {"docs": docs, "plans": {**docs, "path": "plans.yaml", "audience": ["owners"]}}
+    processor, _ = await receive(journal, platform, question(), sources=sources)
+    await processor.join()
+    platform.failures = [Unreachable("away")] * 2
+    await processor.handler_for(platform)(question("2", text="", command="forget"))
+    await processor.join()
+    assert "Nothing to forget" not in platform.posts[-1]
+
+
 @pytest.mark.parametrize("is_restarted", [True, False])
 async def test_words_that_were_forgotten_meanwhile_are_not_delivered(journal: Journal, is_restarted: bool) -> None:
     platform = Platform()
