@@ -135,8 +135,15 @@ class Handler:
         """Let what is shown from now on be compared with what may be told of now."""
         if message.origin.purpose == "draft" and message.id.startswith(ANNOUNCEMENT):
             delivery.check_rights = partial(self._drafts.require_notice, message)
+        elif message.origin.purpose == "report":
+            delivery.check_rights = partial(self._require_report, message)
         elif message.origin.purpose not in NOTICE_PURPOSES:
             delivery.check_rights = partial(self._check_rights, message, self._permissions.visible_labels(message))
+
+    async def _require_report(self, message: Message) -> None:
+        """Raise `RightsChanged` where somebody whose question a report has was forgotten."""
+        if not await self._journal.has_left(message, "text"):
+            raise RightsChanged("", skip(SkipReason.DRAFT_FORGOTTEN))
 
     async def _check_rights(self, message: Message, visible_labels: frozenset[str]) -> None:
         """Judge a message again before its answer is shown.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -226,6 +226,7 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
     said_in = defaultdict[str, _Said](_Said)
     for row in await connection.execute(query.filter_by(**place, author_id=author_id).order_by(columns.received_at)):
         said_in[row.chat].add(row)
+    await _drop_reports(connection, said_in.values())
     for chat, said in said_in.items():
         others = (
             select(*(columns[name] for name in _COPY_COLUMNS))
@@ -236,6 +237,18 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
         copies = await asyncio.to_thread(_find_all_copies, said, rows)
         for number, values in copies.items():
             await connection.execute(update(messages).filter_by(number=number).values(values))
+
+
+async def _drop_reports(connection: AsyncConnection, said: Collection[_Said]) -> None:
+    """Drop the reports of open questions that wait for their platform and have words of the person."""
+    query = select(messages.c.number, messages.c.text).where(messages.c.purpose == "report", messages.c.text != "")
+    for row in (await connection.execute(query)).all():
+        phrases = _to_phrases(row.text)
+        # A short question is in it as a whole; a single word of somebody's is anybody's.
+        texts = {text for one in said for text in one.texts if len(_to_words(text)) > 1}
+        if any(phrases & one.phrases for one in said) or any(text in row.text for text in texts):
+            dropped = update(messages).filter_by(number=row.number).values(text="", **_DROPPED_VALUES)
+            await connection.execute(dropped)
 
 
 def _find_all_copies(said: _Said, rows: Sequence[Row[*tuple[Any, ...]]]) -> Mapping[int, dict[str, Any]]:

@@ -263,8 +263,8 @@ class Journal:
             row.settled_at,
         )
 
-    async def has_left(self, message: Message, column: Literal["quoted", "delivery"]) -> bool:
-        """Return whether a message still has what it quoted, or its recorded reply: nobody in it was forgotten."""
+    async def has_left(self, message: Message, column: Literal["text", "quoted", "delivery"]) -> bool:
+        """Return whether a message still has its words, a quotation or a recorded reply: nobody in it was forgotten."""
         row = await self.database.fetch_first(select(messages.c[column]).filter_by(**identity_values(message)))
         return row is None or bool(row[0])
 

@@ -18,7 +18,7 @@ from core.messaging.redelivery import Conversation, Undelivered, redelivery_time
 from core.ports import Adapter, ConnectionStatus, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
 from core.storage.tables import messages
-from core.types import Citation, ConversationKey, Message, Question, Reply
+from core.types import Citation, ConversationKey, Message, Origin, Question, Reply, SkipReason
 from tests.support.fixtures import settings
 from tests.support.wiring import make_processor
 
@@ -310,6 +310,27 @@ async def test_words_that_were_forgotten_meanwhile_are_not_delivered(journal: Jo
     [post] = platform.posts
     assert post == ("3: And now?" if is_restarted else messages_for("").rights_changed)
     assert "numbat" not in repr(await journal.database.fetch_all(select(messages)))
+
+
+@pytest.mark.parametrize("is_forgotten", [True, False])
+async def test_a_report_that_waits_has_no_forgotten_question(journal: Journal, is_forgotten: bool) -> None:
+    said = "Where does the numbat sleep?"
+    await journal.record_message(question(text=said))
+    await journal.mark_answered(question(), Reply("Here."))
+    platform = Platform(failures=[Unreachable("away")] * 1000)
+    team = ConversationKey("test", "team")
+    report = question("alert", key=team, author_id="kimas", text=f"- {said}", origin=Origin(purpose="report"))
+    processor, _ = await receive(journal, platform, report)
+    while platform.tries < 3:
+        await asyncio.sleep(0.1)
+    if is_forgotten:
+        await journal.erase_author(question())
+        assert "numbat" not in repr(await journal.database.fetch_all(select(messages)))
+    platform.failures.clear()
+    await processor.join()
+    assert platform.posts == ([] if is_forgotten else [f"- {said}"])
+    outcome = ("silent", SkipReason.DRAFT_FORGOTTEN.text) if is_forgotten else ("answered", "")
+    assert await get_outcome(journal, "alert") == outcome
 
 
 async def test_what_was_found_with_forgotten_words_is_not_recorded(journal: Journal) -> None:
