@@ -20,12 +20,14 @@ from bots.daemon.bootstrap import App, open_app
 from bots.evaluation.comparison.results import ROUTER
 from bots.evaluation.datasets import ANSWERS_LINE_FORMAT, parse_chat, read_answers, read_cases
 from core.answering.agents.conversation import strip_old_marks
+from core.answering.context import AnswerDependencies
 from core.answering.strategies.router import make_choice
 from core.errors import UsageError
 from core.language.keywords import content_words
 from core.language.languages import get_asker_language
 from core.observability.logs import make_redactor
 from core.settings import Settings
+from core.settings.audience import Audiences
 from core.settings.loader import get_secret_values
 from core.storage.labelling import LabellingRepository, RoutedQuestion
 from core.types import Question, Turn
@@ -40,7 +42,8 @@ NO_COMPARISON = "is not what `kimas eval compare --json` prints"
 class _Example:
     """A question, what the router chose, and the strategy that somebody preferred; `by` says who: a thumb, the judge.
 
-    `is_liked` is None where nobody said anything. An empty `choice`: the router was not compared.
+    `is_liked` is None where nobody said anything. An empty `choice`: the router was not compared. `visible_labels` name
+    the closed sources that the asker could see; None: all of them.
     """
 
     question: Question
@@ -49,6 +52,7 @@ class _Example:
     preferred: str = ""
     by: str = ""
     is_liked: bool | None = None
+    visible_labels: frozenset[str] | None = None
 
 
 async def export(settings: Settings, *, chat: str, judged: tuple[Path, Path] | None) -> int:
@@ -89,6 +93,7 @@ def _from_journal(routed: RoutedQuestion) -> _Example:
         routed.strategy if is_liked else "",
         "" if is_liked is None else "thumb",
         is_liked,
+        routed.visible_labels,
     )
 
 
@@ -125,7 +130,7 @@ def _read_judged(result: Path, data: Path, allowed: Sequence[str]) -> list[_Exam
 
 def _to_line(example: _Example, app: App, redact: Callable[[str], str]) -> Line:
     question = strip_old_marks(_redact_question(example.question, redact))
-    deps = app.deps
+    deps = _restrict(app.deps, example.visible_labels)
     prompts = deps.prompts.for_language(get_asker_language(question))
     request, _ = make_choice(question, deps.settings.strategies, prompts, deps.describe_knowledge())
     strategy = example.preferred or example.choice
@@ -145,6 +150,15 @@ def _to_line(example: _Example, app: App, redact: Callable[[str], str]) -> Line:
     if example.choice and example.preferred and example.choice != example.preferred:
         line["rejected_response"] = _to_reply(example.choice, redact(example.query))
     return line
+
+
+def _restrict(deps: AnswerDependencies, visible_labels: frozenset[str] | None) -> AnswerDependencies:
+    """Return what the router may know of: the model would tell others of sources that it was trained with."""
+    if visible_labels is None:
+        return deps
+    audiences = Audiences.from_settings(deps.settings)
+    seen = {name for name, label in audiences.labels.items() if label in visible_labels}
+    return deps.restricted_to(audiences.visible_sources(None) | seen)
 
 
 def _to_reply(strategy: str, query: str) -> str:

@@ -20,6 +20,8 @@ COMMENT_PREFIX = "comment-"
 # Before the number of an account or a project, behind a name that was another's.
 NUMBER_SIGN = "+"
 MAX_LOGIN_CHARS = 60
+# Who has on both forges what was written by accounts that are deleted: nobody can tell them apart.
+GHOST = "ghost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,8 @@ class Reaction:
 def to_account(user: Any, login_key: str, number_key: str = "id") -> Account:
     """Return who somebody is, as the forge describes them."""
     values = user if isinstance(user, Mapping) else {}
-    return Account(to_line(values.get(login_key), MAX_LOGIN_CHARS), get_int(values, number_key))
+    login = to_line(values.get(login_key), MAX_LOGIN_CHARS)
+    return Account(login, 0 if login.lower() == GHOST else get_int(values, number_key))
 
 
 def get_web_host(api_url: str) -> str:

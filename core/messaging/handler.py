@@ -31,7 +31,7 @@ from core.messaging.gate.replies import has_content, with_attachments
 from core.messaging.journaling import JournaledDelivery, RecordedSink, RightsChanged, describe_error
 from core.messaging.policy.command_table import is_ask_command
 from core.messaging.policy.permissions import PermissionDenied
-from core.messaging.quotations import watch_history, with_history
+from core.messaging.quotations import watch_delivery, watch_history, with_history
 from core.messaging.redelivery import TakeTurn, Undelivered
 from core.messaging.unprompted import NothingToSay, UnpromptedSink, to_skip
 from core.observability.logs import get_logger
@@ -135,8 +135,15 @@ class Handler:
         """Let what is shown from now on be compared with what may be told of now."""
         if message.origin.purpose == "draft" and message.id.startswith(ANNOUNCEMENT):
             delivery.check_rights = partial(self._drafts.require_notice, message)
+        elif message.origin.purpose == "report":
+            delivery.check_rights = partial(self._require_report, message)
         elif message.origin.purpose not in NOTICE_PURPOSES:
             delivery.check_rights = partial(self._check_rights, message, self._permissions.visible_labels(message))
+
+    async def _require_report(self, message: Message) -> None:
+        """Raise `RightsChanged` where somebody whose question a report has was forgotten."""
+        if not await self._journal.has_left(message, "text"):
+            raise RightsChanged("", skip(SkipReason.DRAFT_FORGOTTEN))
 
     async def _check_rights(self, message: Message, visible_labels: frozenset[str]) -> None:
         """Judge a message again before its answer is shown.
@@ -205,6 +212,7 @@ class Handler:
         )
         try:
             if reply := delivery.final_reply:
+                watch_delivery(self._journal, message, delivery)
                 await (sink.deliver(reply) if reply.failure else self._guard(message, sink).finish(reply))
             else:
                 reply = await self._reply(adapter, message, sink, delivery, decision)
@@ -233,8 +241,9 @@ class Handler:
         decision: GateDecision,
     ) -> Reply:
         visible_labels = self._permissions.visible_labels(message)
+        # Also of a command, which is not to be run again where its reply is delivered later.
+        text = await self._journal.begin_answer(message, visible_labels)
         if decision.canned_reply:
-            await self._journal.begin_answer(message, visible_labels)
             reply = Reply(decision.canned_reply)
             await self._guard(message, sink).finish(reply)
             return reply
@@ -242,13 +251,12 @@ class Handler:
             return await sink.send_text(await self._handoff.answer(adapter, message, self._enqueue))
         # A later edit does not change a command: it runs as it was first sent.
         if not is_ask_command(message.command):
-            text = await self._dispatcher.dispatch(message, adapter)
+            command_reply = await self._dispatcher.dispatch(message, adapter)
             # What the command itself changed is no reason to hide its reply.
             self._watch_rights(message, delivery)
-            return await sink.send_text(text)
+            return await sink.send_text(command_reply)
         if message.command and not has_content(message):
             return await sink.send_text(await self._dispatcher.dispatch(replace(message, command="help"), adapter))
-        text = await self._journal.begin_answer(message, visible_labels)
         text, history = await with_history(self._journal, message, text, self._settings.answer, visible_labels)
         await watch_history(self._journal, message, history, self._settings.answer, delivery)
         chat_settings = self._permissions.get_chat_settings(message)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from core.catalogue import messages_for
 from core.errors import UsageError
@@ -54,17 +55,28 @@ async def watch_history(
     journal: Journal, message: Message, history: Sequence[Turn], limits: AnswerSettings, delivery: JournaledDelivery
 ) -> None:
     """Let an answer not be shown once somebody else whose words are in its conversation was forgotten."""
+    if message.quoted:
+        _require(delivery, message, partial(journal.has_left, message, "quoted"))
     author_ids = {turn.author_id for turn in history} - {"", message.author_id}
     if not author_ids:
         return
     chat_history = ChatHistory(journal.database)
     numbers = await chat_history.get_numbers(message, author_ids, 3600 * limits.history_hours)
+    _require(delivery, message, partial(chat_history.are_remembered, numbers))
+
+
+def watch_delivery(journal: Journal, message: Message, delivery: JournaledDelivery) -> None:
+    """Let a recorded answer not be shown once somebody whose words it has was forgotten."""
+    _require(delivery, message, partial(journal.has_left, message, "delivery"))
+
+
+def _require(delivery: JournaledDelivery, message: Message, is_left: Callable[[], Awaitable[bool]]) -> None:
     require_rights = delivery.check_rights
 
     async def check() -> None:
         if require_rights:
             await require_rights()
-        if not await chat_history.are_remembered(numbers):
+        if not await is_left():
             raise RightsChanged(messages_for(message.language).rights_changed)
 
     delivery.check_rights = check

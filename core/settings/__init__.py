@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, get_args
+from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
@@ -194,7 +195,23 @@ class Settings(PlatformsSection):
         for source in self.evidence.weights:
             _require_known("evidence.weights", "source", source, self.sources)
         check_audiences(self)
+        self._check_servers()
         return self
+
+    def _check_servers(self) -> None:
+        """Raise `ValueError` for bots on two servers of one kind of forge: both may have the same names."""
+        for platform in ("github", "gitlab"):
+            servers = {
+                urlsplit(section.api_url).netloc.lower(): f"bots.{name}.{platform}" if name else platform
+                for name, _, section in self.get_bots(platform)
+                if isinstance(section, GithubSettings | GitlabSettings)
+            }
+            if len(servers) > 1:
+                first, second, *_ = servers.values()
+                raise ValueError(
+                    f"{second}.api_url: it is on another server than {first}, where the same logins and projects may "
+                    "be others: run a second daemon for it"
+                )
 
     def _check_answers(self, chat: str, chat_settings: ChatSettings) -> None:
         """Raise `ValueError` where answers are for the asker alone, and cannot be."""

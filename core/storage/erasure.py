@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from sqlalchemy import Row, Text, and_, case, cast, delete, func, null, or_, sel
 from core.language.tokens import lexical_tokens
 from core.runtime.tasks import uncancellable
 from core.storage.tables import DRAFTED, answers, feedback, is_reply_in, messages, replies, taught_answers
-from core.types import ASK_COMMANDS, RATING_COMMAND, ConversationKey, SkipReason
+from core.types import ASK_COMMANDS, RATING_COMMAND, ConversationKey, Reply, SkipReason
 from core.types.messages import MAX_QUESTION_CHARS, PERSONAL_THREAD
 
 if TYPE_CHECKING:
@@ -194,18 +194,21 @@ class _Said:
         quoted = row.quoted.strip()
         if row.reply_to in self.ids or quoted in self.texts or _to_phrases(quoted) & self.phrases:
             values |= _NO_QUOTATION
-        if self._has_added_words(row):
+        if self._has_added_words(row, row.trace):
             values |= {"trace": null(), "reason": _ERASED_REASON}
-        is_draft = row.state == DRAFTED
-        reply = row.delivery["text"] if is_draft else row.reply
+        # A draft, or an answer that its platform has not taken yet: the next try answers anew.
+        waiting = row.delivery or {}
+        reply = waiting.get("text") or row.reply
         if reply and (_to_phrases(reply) - _to_phrases(row.text)) & self.phrases:
             values |= {"reply": "", "citations": null(), "trace": null(), "delivery": null()}
-            values |= _DROPPED_VALUES if is_draft else {}
+            values |= _DROPPED_VALUES if row.state == DRAFTED else {}
+        elif waiting and self._has_added_words(row, waiting["trace"]):
+            values |= {"delivery": {**waiting, "trace": Reply("").trace.to_json()}}
         return values
 
-    def _has_added_words(self, row: Row[*tuple[Any, ...]]) -> bool:
+    def _has_added_words(self, row: Row[*tuple[Any, ...]], trace: Mapping[str, Any] | None) -> bool:
         """Return whether models wrote words of the person into the trace of an answer that came soon after them."""
-        added_words = _to_words(_get_written_text(row.trace)) - _to_words(row.text) if row.trace else set[str]()
+        added_words = _to_words(_get_written_text(trace)) - _to_words(row.text) if trace else set[str]()
         return bool(added_words) and any(
             said_at <= row.received_at <= said_at + CONVERSATION_TIME and not added_words.isdisjoint(words)
             for said_at, words in self.times
@@ -223,17 +226,29 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
     said_in = defaultdict[str, _Said](_Said)
     for row in await connection.execute(query.filter_by(**place, author_id=author_id).order_by(columns.received_at)):
         said_in[row.chat].add(row)
+    await _drop_reports(connection, said_in.values())
     for chat, said in said_in.items():
         others = (
             select(*(columns[name] for name in _COPY_COLUMNS))
             .filter_by(platform=place["platform"], chat=chat)
-            .where(columns.author_id != author_id, columns.state.in_((*FINISHED_STATES, DRAFTED)))
-            .where(columns.received_at >= said.times[0][0])
+            .where(columns.author_id != author_id, columns.received_at >= said.times[0][0])
         )
         rows = (await connection.execute(others)).all()
         copies = await asyncio.to_thread(_find_all_copies, said, rows)
         for number, values in copies.items():
             await connection.execute(update(messages).filter_by(number=number).values(values))
+
+
+async def _drop_reports(connection: AsyncConnection, said: Collection[_Said]) -> None:
+    """Drop the reports of open questions that wait for their platform and have words of the person."""
+    query = select(messages.c.number, messages.c.text).where(messages.c.purpose == "report", messages.c.text != "")
+    for row in (await connection.execute(query)).all():
+        phrases = _to_phrases(row.text)
+        # A short question is in it as a whole; a single word of somebody's is anybody's.
+        texts = {text for one in said for text in one.texts if len(_to_words(text)) > 1}
+        if any(phrases & one.phrases for one in said) or any(text in row.text for text in texts):
+            dropped = update(messages).filter_by(number=row.number).values(text="", **_DROPPED_VALUES)
+            await connection.execute(dropped)
 
 
 def _find_all_copies(said: _Said, rows: Sequence[Row[*tuple[Any, ...]]]) -> Mapping[int, dict[str, Any]]:

@@ -52,12 +52,14 @@ class RoutedQuestion:
     """A question for which a model chose the `strategy`, and the `query` that was searched, or the question back.
 
     `balance` is how many more people liked its answer than disliked it; None where nobody said anything.
+    `visible_labels` name the sources that could be seen where it was asked.
     """
 
     question: Question
     strategy: str
     query: str
     balance: int | None
+    visible_labels: frozenset[str]
 
 
 class LabellingRepository(Repository):
@@ -110,7 +112,8 @@ class LabellingRepository(Repository):
                     row.text, history, question_id, author_id=row.author_id, is_unprompted=not row.addressed
                 )
                 query = row.reply if row.strategy == "clarify" else row.query
-                questions.append(RoutedQuestion(question, row.strategy, query, row.balance))
+                labels = frozenset(row.visible_sources or ())
+                questions.append(RoutedQuestion(question, row.strategy, query, row.balance, labels))
             earlier_rows.append(row)
         return questions
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Row as ResultRow, Select, and_, delete, exists, insert, null, or_, select, update
 from sqlalchemy.exc import IntegrityError
@@ -262,6 +262,11 @@ class Journal:
             {int(number): part for number, part in row.delivery["parts"].items()},
             row.settled_at,
         )
+
+    async def has_left(self, message: Message, column: Literal["text", "quoted", "delivery"]) -> bool:
+        """Return whether a message still has its words, a quotation or a recorded reply: nobody in it was forgotten."""
+        row = await self.database.fetch_first(select(messages.c[column]).filter_by(**identity_values(message)))
+        return row is None or bool(row[0])
 
     async def restart_begun(self, platform: str) -> int:
         """Reset answers of which nothing was posted, so edits count again; return how many were being posted."""

@@ -13,6 +13,7 @@ from sqlalchemy import update
 
 from bots.common.open_storage import open_journal
 from bots.daemon.bootstrap import open_app
+from core.settings.audience import Audiences
 from core.settings.loader import load_settings
 from core.storage.tables import messages
 from core.types import ConversationKey
@@ -105,6 +106,30 @@ async def test_a_question_back_is_taught_with_its_words_and_to_nobody_who_did_no
         await journal.close()
     assert json.loads(asked["messages"][-1]["content"]) == {"strategy": "clarify", "query": question_back}
     assert ["clarify" in line["messages"][0]["content"] for line in (asked, unasked)] == [True, False]
+
+
+async def test_a_line_describes_no_source_that_its_asker_could_not_see(tmp_path: Path) -> None:
+    async with ScriptedPeer(choose=json.dumps({"strategy": "single", "query": ""})) as peer:
+        deployment = _deploy(tmp_path, peer, prompts={})
+        plans = {"kind": "files", "path": "docs", "audience": ["owners"]}
+        deployment.settings["sources"] = {**deployment.settings["sources"], "plans": plans}
+        deployment.settings["agents"] = {
+            "manual": {"sources": ["docs"], "description": "The manual"},
+            "secret": {"sources": ["plans"], "description": "The plans for the numbat"},
+        }
+        await asyncio.to_thread(deployment.call, "ingest")
+        settings = load_settings([deployment.config], (), {})
+        journal = await open_journal(settings)
+        async with open_app(settings) as app:
+            await rate(journal, KEY, ["How do I install Rocket?"], "up", app.answer)
+        labels = Audiences.from_settings(settings).labels
+        lines = []
+        for visible in ("docs",), ("docs", "plans"):
+            values = {"visible_sources": [labels[name] for name in visible]}
+            await journal.database.write(update(messages).values(values))
+            lines += await _export(deployment)
+        await journal.close()
+    assert ["numbat" in json.dumps(line) for line in lines] == [False, True]
 
 
 async def test_what_the_judge_preferred_becomes_training_lines(tmp_path: Path) -> None:

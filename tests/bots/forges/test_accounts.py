@@ -144,6 +144,17 @@ async def test_ratings_and_lessons_alone_are_nobodys(forge: GithubPeer, tmp_path
         assert not await may_pause(bot, "ann")
 
 
+async def test_what_deleted_accounts_wrote_is_nobodys(forge: GithubPeer, tmp_path: Path) -> None:
+    async with make_bot(forge, tmp_path, "ben") as bot:
+        await ask(bot, "ann")
+        await forget_numbers(bot)
+    # The forge gives it to one account for all of them.
+    forge.logins["ann"] = "ghost"
+    async with make_bot(forge, tmp_path) as bot:
+        assert not await may_pause(bot, "ann")
+        assert await read_authors(bot) == ["ann", "ghost+0"]
+
+
 async def test_an_owner_is_known_before_she_writes(bot: ForgeBot, forge: GithubPeer) -> None:
     rename(forge)
     assert not await may_pause(bot, "stranger")

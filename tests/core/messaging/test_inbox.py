@@ -529,8 +529,11 @@ async def test_what_is_said_in_place_of_an_answer_is_in_the_chats_language(journ
     assert "先到这里" in adapter.sinks["3"].replies[0].text
 
 
+@pytest.mark.parametrize("is_quoted", [True, False])
 @pytest.mark.parametrize("is_forgotten", [True, False])
-async def test_forgotten_words_are_not_in_an_answer_that_is_on_its_way(journal: Journal, is_forgotten: bool) -> None:
+async def test_forgotten_words_are_not_in_an_answer_that_is_on_its_way(
+    journal: Journal, is_forgotten: bool, is_quoted: bool
+) -> None:
     begun = asyncio.Event()
     going_on = asyncio.Event()
 
@@ -546,9 +549,12 @@ async def test_forgotten_words_are_not_in_an_answer_that_is_on_its_way(journal: 
     processor = make_processor(settings(), journal, repeat)
     receive = processor.handler_for(adapter)
     now = datetime.now(UTC)
-    await receive(replace(MESSAGE, text="Where is the numbat?", author_id="ann", sent_at=now))
+    said = "Where is the numbat?"
+    # What was not answered is part of a conversation only where somebody quotes it.
+    await receive(replace(MESSAGE, text=said, author_id="ann", sent_at=now, addressed=not is_quoted))
     await processor.join()
-    await receive(replace(MESSAGE, id="2", text="And now?", author_id="bob", sent_at=now))
+    quotation = {"reply_to": MESSAGE.id, "quoted": said} if is_quoted else {}
+    await receive(replace(MESSAGE, id="2", text="And now?", author_id="bob", sent_at=now, **quotation))
     async with asyncio.timeout(20):
         await begun.wait()
     if is_forgotten:

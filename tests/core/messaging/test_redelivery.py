@@ -8,15 +8,17 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text
 
 from bots.common.connection import RetryLater, TokenRefused, Unreachable
+from core.catalogue import messages_for
 from core.errors import PlatformError, ServiceError
 from core.messaging.inbox import Inbox
 from core.messaging.redelivery import Conversation, Undelivered, redelivery_time_s
 from core.ports import Adapter, ConnectionStatus, Delivery, MessageHandler, Sink
 from core.storage.messages import Journal
-from core.types import Citation, ConversationKey, Message, Question, Reply
+from core.storage.tables import messages
+from core.types import Citation, ConversationKey, Message, Origin, Question, Reply, SkipReason
 from tests.support.fixtures import settings
 from tests.support.wiring import make_processor
 
@@ -84,13 +86,15 @@ class Answers:
 
     def __init__(self, error: Exception | None = None) -> None:
         self.count = 0
+        self.says = ""
+        self.trace = Reply("").trace
         self._error = error
 
     async def __call__(self, question: Question, sink: Sink) -> Reply:
         self.count += 1
         if self._error:
             raise self._error
-        reply = Reply(f"{self.count}: {question.text}", CITED)
+        reply = Reply(f"{self.count}: {self.says or question.text}", CITED, trace=self.trace)
         await sink.finish(reply)
         return reply
 
@@ -264,3 +268,81 @@ async def test_the_late_reply_of_a_command_is_not_searched_for_words(journal: Jo
     await processor.join()
     assert "ask" in platform.posts[0]
     assert await get_outcome(journal) == ("answered", "")
+
+
+async def test_a_command_is_not_run_again_where_sources_are_closed(journal: Journal) -> None:
+    platform = Platform()
+    docs = {"kind": "faq", "path": "docs.yaml"}
+    sources = {"docs": docs, "plans": {**docs, "path": "plans.yaml", "audience": ["owners"]}}
+    processor, _ = await receive(journal, platform, question(), sources=sources)
+    await processor.join()
+    platform.failures = [Unreachable("away")] * 2
+    await processor.handler_for(platform)(question("2", text="", command="forget"))
+    await processor.join()
+    assert "Nothing to forget" not in platform.posts[-1]
+
+
+@pytest.mark.parametrize("is_restarted", [True, False])
+async def test_words_that_were_forgotten_meanwhile_are_not_delivered(journal: Journal, is_restarted: bool) -> None:
+    platform = Platform()
+    said = "The numbat sleeps under the launcher"
+    processor, answers = await receive(journal, platform, question(text=said))
+    await processor.join()
+    platform.posts.clear()
+    platform.failures = [Unreachable("away")] * 1000
+    answers.says = said
+    asked = question("2", author_id="43", author="Bob", text="And now?", reply_to="1", quoted=said)
+    await processor.handler_for(platform)(asked)
+    while platform.tries < 3:
+        await asyncio.sleep(0.1)
+    if is_restarted:
+        await processor.drain(20)
+    await journal.erase_author(question())
+    answers.says = ""
+    rows = await journal.database.fetch_all(select(messages))
+    assert "numbat" not in repr(rows)
+    if is_restarted:
+        processor = make_processor(settings(), journal, answers)
+        await processor.resume(platform)
+    platform.failures.clear()
+    await processor.join()
+    # What it quoted is still in the memory of who does not restart.
+    [post] = platform.posts
+    assert post == ("3: And now?" if is_restarted else messages_for("").rights_changed)
+    assert "numbat" not in repr(await journal.database.fetch_all(select(messages)))
+
+
+@pytest.mark.parametrize("is_forgotten", [True, False])
+async def test_a_report_that_waits_has_no_forgotten_question(journal: Journal, is_forgotten: bool) -> None:
+    said = "Where does the numbat sleep?"
+    await journal.record_message(question(text=said))
+    await journal.mark_answered(question(), Reply("Here."))
+    platform = Platform(failures=[Unreachable("away")] * 1000)
+    team = ConversationKey("test", "team")
+    report = question("alert", key=team, author_id="kimas", text=f"- {said}", origin=Origin(purpose="report"))
+    processor, _ = await receive(journal, platform, report)
+    while platform.tries < 3:
+        await asyncio.sleep(0.1)
+    if is_forgotten:
+        await journal.erase_author(question())
+        assert "numbat" not in repr(await journal.database.fetch_all(select(messages)))
+    platform.failures.clear()
+    await processor.join()
+    assert platform.posts == ([] if is_forgotten else [f"- {said}"])
+    outcome = ("silent", SkipReason.DRAFT_FORGOTTEN.text) if is_forgotten else ("answered", "")
+    assert await get_outcome(journal, "alert") == outcome
+
+
+async def test_what_was_found_with_forgotten_words_is_not_recorded(journal: Journal) -> None:
+    platform = Platform(failures=[Unreachable("away")] * 1000)
+    await journal.record_message(question(text="Where is the numbat?"))
+    await journal.mark_answered(question(), Reply("Here."))
+    processor, answers = await receive(journal, platform, question("2", author_id="43", author="Bob", text="And now?"))
+    answers.trace = replace(answers.trace, query="And where is the numbat now?")
+    while platform.tries < 3:
+        await asyncio.sleep(0.1)
+    await journal.erase_author(question())
+    platform.failures.clear()
+    await processor.join()
+    assert platform.posts == ["1: And now?"]
+    assert "numbat" not in repr(await journal.database.fetch_all(select(messages)))
