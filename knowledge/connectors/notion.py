@@ -156,7 +156,7 @@ def _read_property(value: Any) -> str:
     if kind not in _TEXT_PROPERTIES or content in (None, False):
         return ""
     parts = content if isinstance(content, list) else [content]
-    texts = (dig(part, "plain_text") or dig(part, "name") or dig(part, "start") or part for part in parts)
+    texts = (_get_plain_text(part) or dig(part, "name") or dig(part, "start") or part for part in parts)
     return to_line(", ".join("yes" if text is True else str(text) for text in texts if not isinstance(text, Mapping)))
 
 
@@ -208,14 +208,17 @@ def _write_rich_text(texts: Any) -> str:
 
 
 def _write_text(part: Mapping[str, Any]) -> str:
-    if dig(part, "mention", "type") == "user":
-        return "somebody"
-    text = html.escape(to_text(part.get("plain_text"))).replace("\n", "<br>")
+    text = html.escape(_get_plain_text(part)).replace("\n", "<br>")
     return f"<code>{text}</code>" if dig(part, "annotations", "code") is True else text
 
 
 def _join(texts: Any) -> str:
-    return "".join(to_text(part.get("plain_text")) for part in as_mappings(texts))
+    return "".join(map(_get_plain_text, as_mappings(texts)))
+
+
+def _get_plain_text(part: Any) -> str:
+    """Return a piece of text without formatting, and without anybody's name."""
+    return "somebody" if dig(part, "mention", "type") == "user" else to_text(dig(part, "plain_text"))
 
 
 def open_notion(name: str, options: Mapping[str, Any], data_dir: Path, parser: Parser | None = None) -> ConnectorSource:

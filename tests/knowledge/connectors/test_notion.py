@@ -125,6 +125,7 @@ async def test_blocks_become_markdown(notion: NotionPeer, open_notion: OpenNotio
             "Tags": {"type": "multi_select", "multi_select": [{"name": "a"}, {"name": "b"}]},
             "Owner": {"type": "people", "people": [{"name": "Ann"}]},
             "Empty": {"type": "rich_text", "rich_text": []},
+            "Note": {"type": "rich_text", "rich_text": [{"plain_text": "@Ann", "mention": {"type": "user"}}]},
         },
     )
     text = (await read_documents(open_notion()))["pages/p-1"].text
@@ -133,7 +134,7 @@ async def test_blocks_become_markdown(notion: NotionPeer, open_notion: OpenNotio
         assert part in text
     assert "| a | b |\n|---|---|\n| a | b |" in text
     assert "or ask somebody" in text
-    assert text.endswith("- State: Done\n- Tags: a, b")
+    assert text.endswith("- State: Done\n- Tags: a, b\n- Note: somebody")
     for part in ("Ann", "secret child", "Empty"):
         assert part not in text
 
