@@ -179,8 +179,11 @@ class ConnectorSource:
         if 0 < state.blocked_until - time.time() <= MAX_WAIT_S:
             errors.append(f"{self._service.display_name}: {RateLimited(state.blocked_until)}")
         else:
-            await self._refresh(state, errors)
-            await asyncio.to_thread(self._store.save_items, state)
+            try:
+                await self._refresh(state, errors)
+            finally:
+                # Also what was read before a stop, or before the plug-in's time was up.
+                await asyncio.to_thread(self._store.save_items, state)
         if not state.items:
             raise SourceError(errors[0] if errors else f"{self._service.display_name} has nothing that can be read")
         fingerprints = {path: item.fingerprint for path, item in state.items.items()}

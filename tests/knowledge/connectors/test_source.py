@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
@@ -174,6 +175,30 @@ async def test_a_refresh_goes_on_where_the_last_one_ended(
     assert report.stale == ""
     assert await find_paths(store) == name_paths(1, 2, 3, 4, 5, 6)
     assert len([path for path in forum.paths() if path.startswith("/t/")]) == 6 - len(first_paths)
+
+
+async def test_a_refresh_that_is_stopped_keeps_what_it_has_read(
+    forum: DiscoursePeer, open_connector: OpenSource, update: Update, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_topic = Discourse.read
+    is_waiting = asyncio.Event()
+
+    async def read(service: Discourse, api: ConnectorApi, item: Item) -> Content:
+        if item.path == "topics/2":
+            is_waiting.set()
+            await asyncio.Event().wait()
+        return await read_topic(service, api, item)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Discourse, "read", read)
+        refresh = asyncio.create_task(update(open_connector("discourse", forum.url())))
+        await asyncio.wait_for(is_waiting.wait(), 30)
+        refresh.cancel()
+        await asyncio.wait({refresh})
+        assert refresh.cancelled()
+    forum.paths()
+    assert (await update(open_connector("discourse", forum.url()))).added == 5
+    assert [path for path in forum.paths() if path.startswith("/t/")] == ["/t/2.json", "/t/1.json"]
 
 
 async def test_what_the_time_does_not_suffice_for_is_said(
