@@ -283,10 +283,13 @@ class ConnectorSource:
         max_age_s = self._service.max_age_s
         if known and known.mark == item.mark and not (max_age_s and time.time() - known.read_at > max_age_s):
             return
+        replies_before = refresh.api.reply_count
         try:
             items[item.path] = await self._read(refresh, item)
-        except (TimeUp, RateLimited):
-            if refresh.state.unfinished != item.path:
+        except (TimeUp, RateLimited) as error:
+            # A limit that others used up says nothing of the item.
+            is_innocent = isinstance(error, RateLimited) and refresh.api.reply_count == replies_before
+            if is_innocent or refresh.state.unfinished != item.path:
                 refresh.state.unfinished = item.path
                 raise
             # For the second time: all that comes after it would wait for ever. What is known of it stays.

@@ -228,6 +228,24 @@ async def test_a_document_without_end_does_not_stop_those_behind_it(
     assert report.unreadable == {"topics/4": "it takes longer to read than a refresh has time"}
 
 
+async def test_a_document_that_a_limit_stops_twice_is_read_later(
+    forum: DiscoursePeer, open_connector: OpenSource, update: Update, tmp_path: Path
+) -> None:
+    """Others may use up the limit as well: that says nothing of the document."""
+    await update(open_connector("discourse", forum.url()))
+    forum.topics[3].posts.append(Entry("It works by part 9."))
+    file = tmp_path / "own/docs/items.json"
+    for _ in range(2):
+        forum.limits = ["3600"]
+        forum.limited_path = "/t/"
+        assert "rate limit" in (await update(open_connector("discourse", forum.url()))).stale
+        # An hour later.
+        file.write_text(json.dumps({**json.loads(file.read_text()), "blocked_until": 0.0}))
+    forum.limits = []
+    report = await update(open_connector("discourse", forum.url()))
+    assert (report.stale, report.updated) == ("", 1)
+
+
 async def test_no_more_items_than_wanted_are_taken(
     forum: DiscoursePeer, open_connector: OpenSource, update: Update, store: Store
 ) -> None:
