@@ -34,6 +34,11 @@ class ConnectorApi:
         self._api = api
         self._deadline = deadline
 
+    @property
+    def now(self) -> float:
+        """The time by the clock of the service, in seconds since 1970; by ours before it said so."""
+        return self._api.replied_at or time.time()
+
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
         """Return what is at a path."""
         return await self._wait_and_call(lambda: self._api.get(path, params))

@@ -6,7 +6,6 @@ https://developers.notion.com/reference: a search lists the pages, the children 
 from __future__ import annotations
 
 import html
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from itertools import groupby
@@ -72,7 +71,7 @@ class Notion:
             raise SourceError(f"{self.display_name} answered with something else than a list of pages")
         pages = [page for page in as_mappings(reply["results"]) if page.get("object") == "page" and page.get("id")]
         next_cursor = to_line(reply.get("next_cursor")) if reply.get("has_more") is True else ""
-        return ItemPage([_to_item(page) for page in pages], next_cursor)
+        return ItemPage([_to_item(page, api.now) for page in pages], next_cursor)
 
     async def read(self, api: ConnectorApi, item: Item) -> Content:
         """Return a page with its properties and all of its blocks."""
@@ -137,10 +136,10 @@ class Notion:
             raise
 
 
-def _to_item(page: Mapping[str, Any]) -> Item:
+def _to_item(page: Mapping[str, Any], now: float) -> Item:
     edited = to_line(page.get("last_edited_time"))
-    is_settled = time.time() - parse_timestamp(edited) > SETTLED_S
-    mark = edited if is_settled else f"{edited} read at {time.time():.0f}"
+    is_settled = now - parse_timestamp(edited) > SETTLED_S
+    mark = edited if is_settled else f"{edited} read at {now:.0f}"
     return Item(f"pages/{to_line(page['id'])}", mark, _find_skip_reason(page))
 
 

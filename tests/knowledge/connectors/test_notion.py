@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
+from aiohttp import web
 
 from core.errors import SourceError
 from knowledge.ports import Store
@@ -68,6 +70,26 @@ async def test_an_edit_of_this_minute_is_read_again(
     notion: NotionPeer, open_notion: OpenNotion, update: Update
 ) -> None:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:00.000Z")
+    notion.shared["p-1"] = NotionPage("Page", [make_block("paragraph", "before")], now)
+    await update(open_notion())
+    notion.shared["p-1"].blocks = [make_block("paragraph", "after")]
+    state = open_notion()._folder / "items.json"
+    state.write_text(state.read_text().replace("read at ", "read at 1"))
+    assert (await update(open_notion())).updated == 1
+
+
+async def test_an_edit_of_this_minute_is_read_again_where_our_clock_is_fast(
+    notion: NotionPeer, open_notion: OpenNotion, update: Update, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = notion.answer
+
+    def answer_late(request: web.Request) -> web.Response:
+        response = answer(request)
+        response.headers["Date"] = format_datetime(datetime.now(UTC) - timedelta(hours=1), usegmt=True)
+        return response
+
+    monkeypatch.setattr(notion, "answer", answer_late)
+    now = (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:00.000Z")
     notion.shared["p-1"] = NotionPage("Page", [make_block("paragraph", "before")], now)
     await update(open_notion())
     notion.shared["p-1"].blocks = [make_block("paragraph", "after")]
