@@ -261,6 +261,17 @@ async def test_a_post_that_is_put_anew_is_no_second_question(bot: BlueskyBot, pe
     assert [item.reply_to for item in peer.posts()].count(question) == 1
 
 
+@pytest.mark.parametrize("name", ["GET getPostThread", "POST putRecord"])
+async def test_a_reply_of_null_costs_no_answer(bot: BlueskyBot, peer: BlueskyPeer, name: str) -> None:
+    bot.hold = asyncio.Event()
+    question = peer.say(peer.account("ann"), f"{AT}how?")
+    await bot.heard(question)
+    peer.nulls.append(name)
+    bot.hold.set()
+    assert await bot.outcome(question) == ("answered", "")
+    assert (peer.nulls, len(peer.posts())) == ([], 1)
+
+
 async def test_an_answer_that_is_refused_fails_alone(bot: BlueskyBot, peer: BlueskyPeer) -> None:
     peer.fail("POST putRecord", 400, error="InvalidRequest", times=9)
     question = peer.say(peer.account("ann"), f"{AT}how do I install it?")
