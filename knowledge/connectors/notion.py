@@ -77,11 +77,12 @@ class Notion:
         """Return a page with its properties and all of its blocks."""
         number = quote(item.path.removeprefix("pages/"), safe="")
         page = await api.get(f"/pages/{number}")
+        if not isinstance(dig(page, "properties"), Mapping):
+            raise SourceError(f"{self.display_name} answered with something else than a page")
         if _find_skip_reason(page):
             raise StatusError("it was moved to the trash", 404, "")
         blocks = await self._read_children(api, number, [MAX_BLOCKS])
-        properties = dig(page, "properties")
-        values = properties if isinstance(properties, Mapping) else {}
+        values = page["properties"]
         title = next((_join(value.get("title")) for value in values.values() if dig(value, "type") == "title"), "")
         url = to_url(dig(page, "public_url")) or to_url(dig(page, "url"))
         lines = [f"{name}: {text}" for name, value in values.items() if (text := _read_property(value))]
@@ -110,7 +111,9 @@ class Notion:
         while blocks_left[0] > 0:
             params = {"page_size": str(PER_REQUEST), **({"start_cursor": cursor} if cursor else {})}
             reply = await api.get(f"/blocks/{block}/children", params)
-            for child in as_mappings(dig(reply, "results")):
+            if not isinstance(dig(reply, "results"), list):
+                raise SourceError(f"{self.display_name} answered with something else than a page")
+            for child in as_mappings(reply["results"]):
                 blocks_left[0] -= 1
                 nested = await self._read_nested(api, child, blocks_left, depth)
                 children.append({**child, "children": nested})

@@ -118,6 +118,20 @@ async def test_a_block_that_cannot_be_read_is_left_out(notion: NotionPeer, open_
     assert documents["pages/p-2"].text == "Shared words."
 
 
+@pytest.mark.parametrize("path", ["/v1/pages/p-1", "/v1/blocks/p-1/children"])
+async def test_a_reply_that_is_something_else_erases_nothing(
+    notion: NotionPeer, open_notion: OpenNotion, update: Update, path: str
+) -> None:
+    notion.shared["p-1"] = NotionPage("Page", [make_block("paragraph", "before")])
+    await update(open_notion())
+    notion.shared["p-1"] = NotionPage("Page", [make_block("paragraph", "after")], "2026-01-06T00:00:00.000Z")
+    notion.odd = {path: {"message": "please sign in"}}
+    report = await update(open_notion())
+    assert ("something else than a page" in report.stale, report.unchanged) == (True, 1)
+    notion.odd = {}
+    assert (await update(open_notion())).updated == 1
+
+
 async def test_blocks_become_markdown(notion: NotionPeer, open_notion: OpenNotion) -> None:
     row = {"rich_text": [], "cells": [[{"plain_text": "a", "annotations": {"bold": True}}], [{"plain_text": "b"}]]}
     rows = [make_block("table_row", str(n), **row) for n in range(2)]

@@ -113,6 +113,19 @@ async def test_one_bad_document_loses_only_itself(
     assert (await update(open_connector("discourse", forum.url()))).updated == 1
 
 
+@pytest.mark.parametrize("odd", [{}, [], None, {"post_stream": {"posts": None}}, {"ok": "please sign in"}])
+async def test_a_reply_that_is_something_else_erases_nothing(
+    forum: DiscoursePeer, open_connector: OpenSource, update: Update, store: Store, odd: object
+) -> None:
+    await update(open_connector("discourse", forum.url()))
+    forum.topics[3].posts.append(Entry("It works by part 9."))
+    forum.odd = {"/t/3.json": odd}
+    assert "something else than a topic" in (await update(open_connector("discourse", forum.url()))).stale
+    assert await find_paths(store) == name_paths(1, 2, 3, 4, 5)
+    forum.odd = {}
+    assert (await update(open_connector("discourse", forum.url()))).updated == 1
+
+
 async def test_what_is_closed_or_gone_by_now_is_forgotten(
     forum: DiscoursePeer, open_connector: OpenSource, update: Update, store: Store
 ) -> None:

@@ -16,7 +16,8 @@ TOKEN = "service-secret-token"
 
 class ServicePeer(WebPeer):
     """`limits` are the `Retry-After` of the next requests below `limited_path`, "" for a 429 without it. `broken` has
-    statuses by path; after `broken_after` requests (0: never) all others answer 500.
+    statuses by path, `odd` what is replied in place of what was asked for; after `broken_after` requests (0: never) all
+    others answer 500.
     """
 
     def __init__(self) -> None:
@@ -24,6 +25,7 @@ class ServicePeer(WebPeer):
         self.limits: list[str] = []
         self.limited_path = ""
         self.broken: dict[str, int] = {}
+        self.odd: dict[str, Any] = {}
         self.broken_after = 0
 
     def paths(self) -> list[str]:
@@ -48,7 +50,7 @@ class ServicePeer(WebPeer):
             return reply({"message": "broken"}, 500)
         if status := self.broken.get(request.path, self.status):
             return reply({"message": "refused"}, status)
-        return self.answer(request)
+        return reply(self.odd[request.path]) if request.path in self.odd else self.answer(request)
 
 
 def reply(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
