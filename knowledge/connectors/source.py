@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -125,6 +126,8 @@ class ConnectorState:
 class _StateStore(TextStore):
     def __init__(self, name: str, directory: Path) -> None:
         super().__init__(name, directory, "items.json")
+        # A refresh that is stopped may still be saving when it saves for the last time.
+        self._lock = threading.Lock()
 
     def load(self, scope: str) -> ConnectorState:
         """Return the record; an empty one where there is none, where it is damaged, or made with other options."""
@@ -139,7 +142,8 @@ class _StateStore(TextStore):
         return state if is_valid and state.scope == scope else ConnectorState(scope)
 
     def save_items(self, state: ConnectorState) -> None:
-        self.save(asdict(state), {item.fingerprint for item in state.items.values()})
+        with self._lock:
+            self.save(asdict(state), {item.fingerprint for item in state.items.values()})
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -212,6 +213,28 @@ async def test_a_refresh_that_is_stopped_keeps_what_it_has_read(
     forum.paths()
     assert (await update(open_connector("discourse", forum.url()))).added == 5
     assert [path for path in forum.paths() if path.startswith("/t/")] == ["/t/2.json", "/t/1.json"]
+
+
+async def test_a_refresh_that_is_stopped_while_it_saves_ends_as_stopped(
+    forum: DiscoursePeer, open_connector: OpenSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_file = Path.replace
+    is_saving = threading.Event()
+
+    def replace_slowly(file: Path, target: Path) -> Path:
+        if file.name == "items.json.new":
+            is_second = is_saving.is_set()
+            is_saving.set()
+            # The first one is done first.
+            time.sleep(0.4 if is_second else 0.2)
+        return replace_file(file, target)
+
+    monkeypatch.setattr(Path, "replace", replace_slowly)
+    listing = asyncio.create_task(open_connector("discourse", forum.url()).listing())
+    await asyncio.to_thread(is_saving.wait, 30)
+    listing.cancel()
+    await asyncio.wait({listing})
+    assert listing.cancelled()
 
 
 async def test_what_the_time_does_not_suffice_for_is_said(
