@@ -99,8 +99,7 @@ class BlueskySink(SocialThreadSink):
         if not self._reply_id:
             await self._post_first_part(text)
 
-    async def _post_checked(self, text: str) -> str:
-        # Right before the post: an answer to what is gone would quote it, and bots may have been faster.
+    async def _check_question(self) -> None:
         if self._question_id:
             # What others write below may be as large as they want: it is read only where bots are counted.
             below = 0 if self._message.reply_options.max_bot_replies is None else 1
@@ -112,7 +111,6 @@ class BlueskySink(SocialThreadSink):
             if state := get_closed_reason(thread):
                 raise CommentSuppressed(skip(SkipReason.THREAD_CLOSED, state=state))
             require_few_bots(self._message, count_other_bots(thread, self._me))
-        return await self._post(text, 0, self._question_id)
 
     async def _post(self, text: str, number: int, parent_id: str) -> str:
         shown_text, facets = to_post(text)

@@ -68,7 +68,7 @@ from knowledge.parsing.worker import do_nothing
 from knowledge.sources.factory import open_source
 from knowledge.sources.forge.source import ForgeProject
 from knowledge.sources.git.source import is_local
-from knowledge.sources.plugin import find_plugin
+from knowledge.sources.plugin import describe_plugin
 from knowledge.web.addresses import redact_url
 
 LOW_DISK_BYTES = 1_000_000_000
@@ -208,7 +208,7 @@ def _get_remote_location(name: str, source: SourceSettings, data_dir: Path) -> s
     if isinstance(source, GithubSource | GitlabSource):
         return ForgeProject(name, source, data_dir).display_name
     if isinstance(source, OwnSource):
-        return find_plugin(source.plugin).value
+        return describe_plugin(name, source, data_dir)
     if isinstance(source, WebsiteSource | FeedSource):
         open_source(name, source, data_dir)
         return source.url

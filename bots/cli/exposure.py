@@ -32,7 +32,7 @@ def find_open_tokens(settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield the plug-in sources that everybody may see and a token reads: their path in the settings, and why."""
     audiences = Audiences.from_settings(settings).by_source
     for name, source in settings.sources.items():
-        if isinstance(source, OwnSource) and source.token and not audiences[name]:
+        if isinstance(source, OwnSource) and (source.token or source.options.get("token")) and not audiences[name]:
             yield f"sources.{name}.audience", OPEN_SOURCE
 
 

@@ -63,8 +63,16 @@ class DeliveryRetry:
             else:
                 return
 
-    async def post(self, delivery: Delivery, post: Callable[[], Awaitable[str]], find: FindPost | None = None) -> str:
+    async def post(
+        self,
+        delivery: Delivery,
+        post: Callable[[], Awaitable[str]],
+        find: FindPost | None = None,
+        check: Callable[[], Awaitable[object]] | None = None,
+    ) -> str:
         """Post the first part of a reply, uncancelled, note it in the journal before and after, and return its id.
+
+        `check` asks the platform whether the part may still be posted, and raises `PlatformError` where it may not.
 
         A definite refusal is noted, so that a later try is no second post. Where no answer came, the part may have
         arrived all the same, and the journal keeps it as posting. The next try, of this run or of the next one, then
@@ -72,16 +80,23 @@ class DeliveryRetry:
         """
         self.is_posting = True
         try:
-            return await self._run_uncancelled(self._post_journaled(delivery, post, find))
+            return await self._run_uncancelled(self._post_journaled(delivery, post, find, check))
         finally:
             self.is_posting = False
 
     async def _post_journaled(
-        self, delivery: Delivery, post: Callable[[], Awaitable[str]], find: FindPost | None
+        self,
+        delivery: Delivery,
+        post: Callable[[], Awaitable[str]],
+        find: FindPost | None,
+        check: Callable[[], Awaitable[object]] | None,
     ) -> str:
         if find and (self._is_in_doubt or delivery.is_in_doubt) and (reply_id := await self.find(find)):
             _log.info(f"{self._platform}.reply_recovered", reply=reply_id)
         else:
+            if check:
+                # Before the delivery's own check: that knows a deadline, which may pass while the platform is slow.
+                await self._check(delivery, check)
             await delivery.mark_posting()
             try:
                 reply_id = await post()
@@ -93,6 +108,15 @@ class DeliveryRetry:
                 raise
         await delivery.mark_posted(reply_id)
         return reply_id
+
+    async def _check(self, delivery: Delivery, check: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await check()
+        except PlatformUnavailable:
+            raise
+        except PlatformError:
+            await delivery.mark_rejected()
+            raise
 
     async def find(self, find: FindPost) -> str:
         """Look for a post that an earlier try may have made; return its id, or "" also where nobody can look."""

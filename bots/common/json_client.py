@@ -88,13 +88,16 @@ class JsonClient(ABC):
                 if not 200 <= response.status < 300:
                     raise await self._read_error(call, response)
                 try:
-                    return await response.json(content_type=None, loads=_load)
+                    values = await response.json(content_type=None, loads=_load)
                 except JsonTooComplex:
-                    return await asyncio.to_thread(_load, await response.text())
+                    values = await asyncio.to_thread(_load, await response.text())
                 except ResponseTooLarge as error:
                     raise TooLarge(f"{call} failed: {error}", _get_newest_id(response)) from error
         except (ClientError, OSError, ValueError, TimeoutError) as error:
             raise Unreachable(f"{call} failed: {type(error).__name__}") from error
+        if values is None:
+            raise Unreachable(f"{call} was answered with nothing")
+        return values
 
     def _check_pause(self) -> None:
         """Raise `RetryLater` while the server wants a pause: a call would be refused, and count."""

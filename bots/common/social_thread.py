@@ -57,7 +57,10 @@ class SocialThreadSink(ReplySink):
     async def _post_first_part(self, text: str) -> None:
         """Post the first part, unless an earlier try did."""
         self._reply_id = await self._retry.post(
-            self._delivery, lambda: self._post_checked(text), lambda: self._find(self._question_id, text, 0)
+            self._delivery,
+            lambda: self._post(text, 0, self._question_id),
+            lambda: self._find(self._question_id, text, 0),
+            self._check_question,
         )
         self._last_id = self._reply_id
 
@@ -76,8 +79,11 @@ class SocialThreadSink(ReplySink):
         """Return Markdown as posts."""
 
     @abstractmethod
-    async def _post_checked(self, text: str) -> str:
-        """Post the first part, if the question may still be answered, and return its id."""
+    async def _check_question(self) -> None:
+        """Look again right before the post: an answer to what is gone would quote it, and bots may have been faster.
+
+        Raises `MessageDeleted` and `CommentSuppressed`.
+        """
 
     @abstractmethod
     async def _post(self, text: str, number: int, parent_id: str) -> str:

@@ -163,10 +163,7 @@ class MastodonClient(JsonClient):
         self, method: str, path: str, *, params: Sequence[tuple[str, str]] = (), body: Any = None, key: str = ""
     ) -> Any:
         headers = {"Idempotency-Key": key} if key else None
-        values = await self._request(method, self._url + path, params=params, body=body, headers=headers)
-        if values is None:
-            raise Unreachable(f"{method} {path} was answered with nothing")
-        return values
+        return await self._request(method, self._url + path, params=params, body=body, headers=headers)
 
     def _to_error(self, call: str, status: int, headers: Mapping[str, str], values: Json) -> PlatformError:
         reason = str(values.get("error") or "")

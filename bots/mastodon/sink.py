@@ -81,20 +81,21 @@ class MastodonSink(SocialThreadSink):
             return ""
         return await self._client.find_own_reply(parent_id, self._make_post(text, number).text, self._me.id)
 
-    async def _post_checked(self, text: str) -> str:
-        # Right before the post: an answer to what is gone would quote it, and bots may have been faster.
+    async def _check_question(self) -> None:
         if self._question_id and self._message.reply_options.max_bot_replies is not None:
             replies = (await self._client.get_context(self._question_id)).get("descendants") or ()
             require_few_bots(self._message, count_other_bots(replies, self._question_id, self._me))
         elif self._question_id:
             await self._client.get_status(self._question_id)
-        try:
-            return await self._post(text, 0, self._question_id)
-        except Unreachable:
-            self._is_in_doubt = True
-            raise
 
     async def _post(self, text: str, number: int, parent_id: str) -> str:
+        try:
+            return await self._post_in_language(text, number, parent_id)
+        except Unreachable:
+            self._is_in_doubt |= number == 0
+            raise
+
+    async def _post_in_language(self, text: str, number: int, parent_id: str) -> str:
         language = identify_language(text) or self._message.language
         try:
             return await self._client.post(self._make_post(text, number, parent_id, language))

@@ -133,6 +133,11 @@ def is_error(answer: object) -> bool:
     return isinstance(answer, nio.ErrorResponse)
 
 
+def describe(error: Exception) -> str:
+    """Return an error as text; its other form, `repr`, may show the headers of a request, and so the token."""
+    return f"{type(error).__name__}: {error}"
+
+
 def get_wait_s(answer: Any) -> float:
     """Return for how long a server asks not to be called."""
     header = answer.transport_response.headers.get("Retry-After", "") if answer.transport_response else ""
@@ -172,7 +177,7 @@ class Bridge:
                 await self._take_sync(answer, since, session)
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
                 # Whichever side it was, the next round begins at the same place.
-                print(f"matrix: {error!r}; trying again", flush=True)  # noqa: T201
+                print(f"matrix: {describe(error)}; trying again", flush=True)  # noqa: T201
                 await asyncio.sleep(RETRY_S)
                 continue
             self._memory.put(("since", answer.next_batch))
@@ -255,7 +260,7 @@ class Bridge:
                         print(f"matrix: {event['id']} is left out: {reason}", flush=True)  # noqa: T201
                         return
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
-                reason = repr(error)
+                reason = describe(error)
             print(f"matrix: KIMAs does not take {event['id']}: {reason}; trying again", flush=True)  # noqa: T201
             await asyncio.sleep(RETRY_S)
 
@@ -474,7 +479,7 @@ def make_handler(bridge: Bridge, secret: str) -> Callable[[web.Request], Awaitab
             headers = {"Retry-After": str(int(error.wait_s) + 1)} if error.wait_s else {}
             return web.json_response({"error": str(error)}, status=error.status, headers=headers)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            return web.json_response({"error": repr(error)}, status=503)
+            return web.json_response({"error": describe(error)}, status=503)
         return web.json_response({"id": reply_id} if reply_id else {})
 
     return handle

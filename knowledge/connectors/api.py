@@ -26,11 +26,18 @@ class TimeUp(Exception):
 class ConnectorApi:
     """Sends requests, and again after the pause that the service asks for, as long as there is time until `deadline`
     (in seconds since 1970). Raises `TimeUp` then, `RateLimited` for a longer pause, and `SourceError` for all else.
+    `reply_count` counts the requests that were not refused.
     """
 
     def __init__(self, api: ForgeApi, deadline: float) -> None:
+        self.reply_count = 0
         self._api = api
         self._deadline = deadline
+
+    @property
+    def now(self) -> float:
+        """The time by the clock of the service, in seconds since 1970; by ours before it said so."""
+        return self._api.replied_at or time.time()
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
         """Return what is at a path."""
@@ -45,12 +52,15 @@ class ConnectorApi:
             if time.time() >= self._deadline:
                 raise TimeUp
             try:
-                return await call()
+                reply = await call()
             except RateLimited as error:
                 pause_s = error.until - time.time()
                 if pause_s > MAX_PAUSE_S or time.time() + pause_s > self._deadline:
                     raise
                 await asyncio.sleep(max(pause_s, 0.0))
+            else:
+                self.reply_count += 1
+                return reply
         return await call()
 
 

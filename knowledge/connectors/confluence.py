@@ -59,8 +59,11 @@ class Confluence:
             _to_item(page) for page in _get_results(reply, self.display_name) if to_line(page.get("id")).isdecimal()
         ]
         next_url = to_text(dig(reply, "_links", "next"))
-        next_url = next_url.removeprefix(to_text(dig(reply, "_links", "context")))
-        return ItemPage(items, next_url if next_url.startswith(f"{SEARCH}?") else "")
+        # Whatever host and folder it names: ours is asked.
+        _, _, query = next_url.partition(f"{SEARCH}?")
+        if next_url and not query:
+            raise SourceError(f"{self.display_name} names a next part that is not understood")
+        return ItemPage(items, f"{SEARCH}?{query}" if query else "")
 
     async def read(self, api: ConnectorApi, item: Item) -> Content:
         """Return a page, unless it was restricted meanwhile."""

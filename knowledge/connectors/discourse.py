@@ -81,7 +81,9 @@ class Discourse:
         """Return a topic with its posts: the first ones come with it, the others by their ids."""
         number = item.path.removeprefix("topics/")
         topic = await api.get(f"/t/{number}.json", {"include_raw": "true"})
-        posts = as_mappings(dig(topic, "post_stream", "posts"))
+        if not isinstance(dig(topic, "post_stream", "posts"), list):
+            raise SourceError(f"{self.display_name} answered with something else than a topic")
+        posts = as_mappings(topic["post_stream"]["posts"])
         stream = dig(topic, "post_stream", "stream")
         known_ids = {get_int(post, "id") for post in posts}
         ids = [post for post in stream if isinstance(post, int)][:MAX_POSTS] if isinstance(stream, list) else []

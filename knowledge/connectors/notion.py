@@ -6,7 +6,6 @@ https://developers.notion.com/reference: a search lists the pages, the children 
 from __future__ import annotations
 
 import html
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from itertools import groupby
@@ -72,17 +71,18 @@ class Notion:
             raise SourceError(f"{self.display_name} answered with something else than a list of pages")
         pages = [page for page in as_mappings(reply["results"]) if page.get("object") == "page" and page.get("id")]
         next_cursor = to_line(reply.get("next_cursor")) if reply.get("has_more") is True else ""
-        return ItemPage([_to_item(page) for page in pages], next_cursor)
+        return ItemPage([_to_item(page, api.now) for page in pages], next_cursor)
 
     async def read(self, api: ConnectorApi, item: Item) -> Content:
         """Return a page with its properties and all of its blocks."""
         number = quote(item.path.removeprefix("pages/"), safe="")
         page = await api.get(f"/pages/{number}")
+        if not isinstance(dig(page, "properties"), Mapping):
+            raise SourceError(f"{self.display_name} answered with something else than a page")
         if _find_skip_reason(page):
             raise StatusError("it was moved to the trash", 404, "")
         blocks = await self._read_children(api, number, [MAX_BLOCKS])
-        properties = dig(page, "properties")
-        values = properties if isinstance(properties, Mapping) else {}
+        values = page["properties"]
         title = next((_join(value.get("title")) for value in values.values() if dig(value, "type") == "title"), "")
         url = to_url(dig(page, "public_url")) or to_url(dig(page, "url"))
         lines = [f"{name}: {text}" for name, value in values.items() if (text := _read_property(value))]
@@ -111,7 +111,9 @@ class Notion:
         while blocks_left[0] > 0:
             params = {"page_size": str(PER_REQUEST), **({"start_cursor": cursor} if cursor else {})}
             reply = await api.get(f"/blocks/{block}/children", params)
-            for child in as_mappings(dig(reply, "results")):
+            if not isinstance(dig(reply, "results"), list):
+                raise SourceError(f"{self.display_name} answered with something else than a page")
+            for child in as_mappings(reply["results"]):
                 blocks_left[0] -= 1
                 nested = await self._read_nested(api, child, blocks_left, depth)
                 children.append({**child, "children": nested})
@@ -137,10 +139,10 @@ class Notion:
             raise
 
 
-def _to_item(page: Mapping[str, Any]) -> Item:
+def _to_item(page: Mapping[str, Any], now: float) -> Item:
     edited = to_line(page.get("last_edited_time"))
-    is_settled = time.time() - parse_timestamp(edited) > SETTLED_S
-    mark = edited if is_settled else f"{edited} read at {time.time():.0f}"
+    is_settled = now - parse_timestamp(edited) > SETTLED_S
+    mark = edited if is_settled else f"{edited} read at {now:.0f}"
     return Item(f"pages/{to_line(page['id'])}", mark, _find_skip_reason(page))
 
 
@@ -156,7 +158,7 @@ def _read_property(value: Any) -> str:
     if kind not in _TEXT_PROPERTIES or content in (None, False):
         return ""
     parts = content if isinstance(content, list) else [content]
-    texts = (dig(part, "plain_text") or dig(part, "name") or dig(part, "start") or part for part in parts)
+    texts = (_get_plain_text(part) or dig(part, "name") or dig(part, "start") or part for part in parts)
     return to_line(", ".join("yes" if text is True else str(text) for text in texts if not isinstance(text, Mapping)))
 
 
@@ -208,14 +210,17 @@ def _write_rich_text(texts: Any) -> str:
 
 
 def _write_text(part: Mapping[str, Any]) -> str:
-    if dig(part, "mention", "type") == "user":
-        return "somebody"
-    text = html.escape(to_text(part.get("plain_text"))).replace("\n", "<br>")
+    text = html.escape(_get_plain_text(part)).replace("\n", "<br>")
     return f"<code>{text}</code>" if dig(part, "annotations", "code") is True else text
 
 
 def _join(texts: Any) -> str:
-    return "".join(to_text(part.get("plain_text")) for part in as_mappings(texts))
+    return "".join(map(_get_plain_text, as_mappings(texts)))
+
+
+def _get_plain_text(part: Any) -> str:
+    """Return a piece of text without formatting, and without anybody's name."""
+    return "somebody" if dig(part, "mention", "type") == "user" else to_text(dig(part, "plain_text"))
 
 
 def open_notion(name: str, options: Mapping[str, Any], data_dir: Path, parser: Parser | None = None) -> ConnectorSource:

@@ -26,6 +26,7 @@ CONSENT = "#kimas-knowledge"
 CONSENT_MISSING = f"neither its topic nor its description says {CONSENT}"
 # With this reaction, 🚫, a message is left out.
 OPT_OUT = "no_entry_sign"
+OPTED_OUT = "somebody marked it with 🚫"
 DAY_S = 86_400.0
 PER_REQUEST = 200
 MAX_REPLIES = 1000
@@ -82,7 +83,7 @@ class SlackChannels:
         items = [
             self._to_item(channel, message)
             for message in as_mappings(reply.get("messages"))
-            if _is_spoken(message) and (get_int(message, "reply_count") or len(_read_text(message)) >= MIN_CHARS)
+            if _is_of_person(message) and (get_int(message, "reply_count") or len(_read_text(message)) >= MIN_CHARS)
         ]
         slack_cursor = to_line(dig(reply, "response_metadata", "next_cursor"))
         return ItemPage(items, f"{index} {slack_cursor}" if slack_cursor else next_channel)
@@ -125,7 +126,8 @@ class SlackChannels:
 
     def _to_item(self, channel: str, message: Mapping[str, Any]) -> Item:
         marks = (message.get("reply_count"), message.get("latest_reply"), dig(message, "edited", "ts"))
-        return Item(f"{channel}/{message['ts']}", " ".join(to_line(str(mark)) for mark in marks))
+        mark = " ".join(to_line(str(mark)) for mark in marks)
+        return Item(f"{channel}/{message['ts']}", mark, OPTED_OUT if _is_opted_out(message) else "")
 
     async def _make_content(self, api: ConnectorApi, channel: str, timestamp: str, texts: Sequence[str]) -> Content:
         if not self._workspace:
@@ -153,9 +155,16 @@ class _ChannelClosed(SourceError):
 
 def _is_spoken(message: Mapping[str, Any]) -> bool:
     """Return whether a person wrote a message and leaves it to us."""
-    reactions = {to_line(reaction.get("name")) for reaction in as_mappings(message.get("reactions"))}
+    return _is_of_person(message) and not _is_opted_out(message)
+
+
+def _is_of_person(message: Mapping[str, Any]) -> bool:
     is_of_bot = bool(message.get("bot_id")) or message.get("subtype") not in SPOKEN
-    return not is_of_bot and OPT_OUT not in reactions and bool(_TIMESTAMP.fullmatch(to_text(message.get("ts"))))
+    return not is_of_bot and bool(_TIMESTAMP.fullmatch(to_text(message.get("ts"))))
+
+
+def _is_opted_out(message: Mapping[str, Any]) -> bool:
+    return OPT_OUT in {to_line(reaction.get("name")) for reaction in as_mappings(message.get("reactions"))}
 
 
 def _read_text(message: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -125,6 +126,8 @@ class ConnectorState:
 class _StateStore(TextStore):
     def __init__(self, name: str, directory: Path) -> None:
         super().__init__(name, directory, "items.json")
+        # A refresh that is stopped may still be saving when it saves for the last time.
+        self._lock = threading.Lock()
 
     def load(self, scope: str) -> ConnectorState:
         """Return the record; an empty one where there is none, where it is damaged, or made with other options."""
@@ -139,7 +142,8 @@ class _StateStore(TextStore):
         return state if is_valid and state.scope == scope else ConnectorState(scope)
 
     def save_items(self, state: ConnectorState) -> None:
-        self.save(asdict(state), {item.fingerprint for item in state.items.values()})
+        with self._lock:
+            self.save(asdict(state), {item.fingerprint for item in state.items.values()})
 
 
 @dataclass(slots=True)
@@ -179,8 +183,11 @@ class ConnectorSource:
         if 0 < state.blocked_until - time.time() <= MAX_WAIT_S:
             errors.append(f"{self._service.display_name}: {RateLimited(state.blocked_until)}")
         else:
-            await self._refresh(state, errors)
-            await asyncio.to_thread(self._store.save_items, state)
+            try:
+                await self._refresh(state, errors)
+            finally:
+                # Also what was read before a stop, or before the plug-in's time was up.
+                await asyncio.to_thread(self._store.save_items, state)
         if not state.items:
             raise SourceError(errors[0] if errors else f"{self._service.display_name} has nothing that can be read")
         fingerprints = {path: item.fingerprint for path, item in state.items.items()}
@@ -280,10 +287,13 @@ class ConnectorSource:
         max_age_s = self._service.max_age_s
         if known and known.mark == item.mark and not (max_age_s and time.time() - known.read_at > max_age_s):
             return
+        replies_before = refresh.api.reply_count
         try:
             items[item.path] = await self._read(refresh, item)
-        except (TimeUp, RateLimited):
-            if refresh.state.unfinished != item.path:
+        except (TimeUp, RateLimited) as error:
+            # A limit that others used up says nothing of the item.
+            is_innocent = isinstance(error, RateLimited) and refresh.api.reply_count == replies_before
+            if is_innocent or refresh.state.unfinished != item.path:
                 refresh.state.unfinished = item.path
                 raise
             # For the second time: all that comes after it would wait for ever. What is known of it stays.

@@ -20,6 +20,8 @@ from knowledge.ports import Document, Listing, Source
 
 # The entry point group of plug-in sources.
 SOURCES_GROUP = "kimas.sources"
+# Where the connectors are that KIMAs brings.
+CONNECTORS = "kimas.connectors"
 _TEXT_FIELDS = ("path", "text", "kind", "title", "url")
 
 
@@ -49,9 +51,8 @@ class PluginSource:
     def __init__(self, name: str, settings: OwnSource, data_dir: Path, parser: Parser | None = None) -> None:
         self.name = name
         self._parser = parser or ThreadParser()
-        self._token = settings.token
+        self._settings = settings
         self._plugin = settings.plugin
-        self._options = settings.options
         self._timeout = settings.timeout_s
         self._folder = data_dir.expanduser() / "own" / name
         self._source: Source | None = None
@@ -98,10 +99,9 @@ class PluginSource:
     def _load_source(self) -> Source:
         factory: SourceFactory = find_plugin(self._plugin).load()
         self._folder.mkdir(parents=True, exist_ok=True)
-        token = {"token": self._token.value()} if self._token else {}
         # Most plug-ins read no foreign documents.
         parser = {"parser": self._parser} if "parser" in signature(factory).parameters else {}
-        return factory(self.name, {**self._options, **token}, self._folder, **parser)
+        return factory(self.name, add_token(self._settings), self._folder, **parser)
 
     @contextmanager
     def _wrap_plugin_errors(self, step: str) -> Iterator[None]:
@@ -134,6 +134,21 @@ def find_plugin(plugin: str) -> EntryPoint:
         names = ", ".join(sorted(plugins)) or "none"
         raise SourceError(f"no installed package offers {plugin!r} under {SOURCES_GROUP} (known: {names})")
     return plugins[plugin]
+
+
+def describe_plugin(name: str, settings: OwnSource, data_dir: Path) -> str:
+    """Return where a plug-in is. Blocking. Raises `SourceError`, also for options that a connector does not take."""
+    entry_point = find_plugin(settings.plugin)
+    token = settings.token
+    # What other plug-ins do when they are made is not known; a token that is missing is told elsewhere.
+    if entry_point.module == CONNECTORS and not (token and token.missing_reason()):
+        entry_point.load()(name, add_token(settings), data_dir)
+    return entry_point.value
+
+
+def add_token(settings: OwnSource) -> dict[str, Any]:
+    """Return the options with the token, as a plug-in gets them."""
+    return {**settings.options, **({"token": settings.token.value()} if settings.token else {})}
 
 
 def _check_listing(listing: object) -> None:

@@ -223,6 +223,64 @@ async def test_a_redirect_is_told_and_gets_no_password(peer: BlueskyPeer, tmp_pa
         await adapter.open()
 
 
+async def test_a_redirect_that_comes_later_is_told_and_gets_nothing(
+    bot: BlueskyBot, peer: BlueskyPeer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with BlueskyPeer() as other:
+        peer.redirects_to = other.url
+        question = peer.say(peer.account("ann"), f"{AT}how?")
+        async with asyncio.timeout(30):
+            while "bluesky.url redirects to 127.0.0.1" not in caplog.text:
+                await asyncio.sleep(0.01)
+        peer.redirects_to = ""
+        assert await bot.outcome(question) == ("answered", "")
+        assert other.calls == []
+
+
+@pytest.mark.parametrize("name", ["GET listNotifications", "GET getPostThread"])
+async def test_a_rate_limit_of_what_is_read_loses_nothing(
+    bot: BlueskyBot, peer: BlueskyPeer, name: str, time_lapse: object
+) -> None:
+    peer.fail(name, 429, error="RateLimitExceeded", Retry_After="3")
+    await bot.ask()
+    assert len(peer.posts()) == 1
+    assert peer.violations == []
+
+
+async def test_a_post_that_is_put_anew_is_no_second_question(bot: BlueskyBot, peer: BlueskyPeer) -> None:
+    bot.hold = asyncio.Event()
+    question = peer.say(peer.account("ann"), f"{AT}how do I instal it?")
+    await bot.heard(question)
+    post = peer.posts_by_uri[question]
+    post.record = {**post.record, "text": f"{AT}how do I install it?"}
+    peer.notify("mention", post.author, question, post.record)
+    bot.hold.set()
+    assert await bot.outcome(question) == ("answered", "")
+    await bot.restart()
+    await bot.ask(name="ben")
+    assert [item.reply_to for item in peer.posts()].count(question) == 1
+
+
+@pytest.mark.parametrize("name", ["GET getPostThread", "POST putRecord"])
+async def test_a_reply_of_null_costs_no_answer(bot: BlueskyBot, peer: BlueskyPeer, name: str) -> None:
+    bot.hold = asyncio.Event()
+    question = peer.say(peer.account("ann"), f"{AT}how?")
+    await bot.heard(question)
+    peer.nulls.append(name)
+    bot.hold.set()
+    assert await bot.outcome(question) == ("answered", "")
+    assert (peer.nulls, len(peer.posts())) == ([], 1)
+
+
+async def test_an_answer_that_is_refused_fails_alone(bot: BlueskyBot, peer: BlueskyPeer) -> None:
+    peer.fail("POST putRecord", 400, error="InvalidRequest", times=9)
+    question = peer.say(peer.account("ann"), f"{AT}how do I install it?")
+    assert (await bot.outcome(question))[0] == "failed"
+    peer._failures.clear()
+    await bot.ask(name="ben")
+    assert len(peer.posts()) == 1
+
+
 @pytest.mark.parametrize("text", ["how?", f"{AT}and now?", "thanks, but how?"])
 async def test_an_account_that_replies_to_each_answer_hears_nothing_after_the_fifth(
     bot: BlueskyBot, peer: BlueskyPeer, text: str

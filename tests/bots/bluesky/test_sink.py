@@ -277,3 +277,20 @@ async def test_a_call_mentions_who_is_configured_and_nobody_else(bot: BlueskyBot
 def test_a_part_counts_what_is_shown() -> None:
     [part] = render(f"[{'the guide ' * 20}](https://example.org/{'a' * 500})", ())
     assert count_chars(part) == len(to_post(part)[0]) < 160
+
+
+async def test_no_comment_comes_after_its_deadline_from_a_slow_server(bot: BlueskyBot, peer: BlueskyPeer) -> None:
+    ann = peer.account("ann")
+    peer.followed = {ann.handle}
+    bot.comment_below = (ann.did,)
+    await bot.restart(auto_comment={"chats": ["bluesky:home"], "needs_citation": False, "deadline_s": 1.5})
+
+    async def be_slow(name: str, phase: str) -> None:
+        # The bot looks whether the post is still there, and hears of it when its time is over.
+        if (name, phase) == ("GET getPostThread", "before") and bot.questions:
+            await asyncio.sleep(2)
+
+    peer.watch = be_slow
+    post = peer.say(ann, "The final was won by Brazil")
+    assert await bot.outcome(post) == ("silent", "not finished within 1.5 s after the post (auto_comment.deadline_s)")
+    assert "POST putRecord" not in peer.calls

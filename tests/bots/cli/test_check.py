@@ -461,6 +461,28 @@ async def test_a_connector_says_what_its_token_may_read(tmp_path: Path, monkeypa
         assert not [item for item in await check(closed, live=False) if item.subject == "sources.forum.audience"]
 
 
+@pytest.mark.parametrize(
+    ("plugin", "options", "words"),
+    [
+        ("confluence", {"url": "https://wiki.example.org", "space": ["DOC"]}, "space: Extra inputs"),
+        ("notion", {}, "token: Field required"),
+        ("slack_channels", {"token": "plain", "channels": ["#general"]}, "channels.0"),
+    ],
+)
+async def test_options_of_connectors_are_judged_without_a_network(
+    tmp_path: Path, plugin: str, options: dict[str, object], words: str
+) -> None:
+    source = {"kind": "own", "plugin": plugin, "options": options}
+    finding = await find_finding(settings(tmp_path, sources={"wiki": source}), "sources.wiki")
+    assert (finding.level, words in finding.text) == ("error", True), finding
+
+
+async def test_a_token_among_the_options_opens_its_source_as_well(tmp_path: Path) -> None:
+    source = {"kind": "own", "plugin": "notion", "options": {"token": "plain"}}
+    finding = await find_finding(settings(tmp_path, sources={"notes": source}), "sources.notes.audience")
+    assert finding.text.startswith("everybody may see what its token reads")
+
+
 async def test_sources_may_share_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHARED_TOKEN", TOKEN)
     source = {"kind": "own", "plugin": "notion", "token": {"env": "SHARED_TOKEN"}}

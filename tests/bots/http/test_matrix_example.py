@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import ClientSession, web
 
 from bots.http.adapter import HttpAdapter
 from bots.http.client import HttpIntervals
+from bots.http.signing import sign
 from core.settings import HttpSettings, Settings
 from core.types import Citation
 from tests.support.free_ports import free_port
@@ -229,6 +233,31 @@ async def test_an_edit_counts_and_what_was_redacted_is_not_answered(tmp_path: Pa
         assert [(await bot.outcome(event))[0] for event in (first, third)] == ["silent", "silent"]
         assert [question.text for question in bot.questions][1] == "How do I remove it?"
         assert len(peer.posts(room)) == 1
+
+
+async def test_a_page_of_a_proxy_shows_nobody_the_token(tmp_path: Path) -> None:
+    async with bridged(tmp_path) as (peer, _, bridge):
+        room = peer.make_room(ANN, BEN)
+        post = peer.say(room, ANN, "The launcher is out")
+        await peer.until_synced()
+
+        async def show_a_page(name: str, phase: str) -> None:
+            if (name, phase) == ("GET relations", "before"):
+                raise web.HTTPOk(text="<p>Please sign in</p>", content_type="text/html")
+
+        peer.watch = show_a_page
+        body = json.dumps({"chat": room.id, "event_id": post, "state": "final", "bot_replies_below": 2}).encode()
+        timestamp = str(int(time.time()))
+        headers = {
+            "X-Kimas-Timestamp": timestamp,
+            "X-Kimas-Signature": sign(SECRET, timestamp, body),
+            "Idempotency-Key": "1",
+        }
+        url = f"http://127.0.0.1:{bridge.environment['BRIDGE_PORT']}/"
+        async with ClientSession() as session, session.post(url, data=body, headers=headers) as response:
+            text = await response.text()
+        assert (response.status, "text/html" in text) == (503, True), text
+        assert TOKEN not in text
 
 
 async def test_a_lost_response_and_kills_make_no_second_answer(tmp_path: Path) -> None:

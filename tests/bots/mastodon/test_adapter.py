@@ -144,6 +144,42 @@ async def test_a_refused_token_ends_it(peer: MastodonPeer, bot: MastodonBot, tmp
     bot._task = asyncio.create_task(asyncio.sleep(0))
 
 
+async def test_a_redirect_that_comes_later_is_told_and_gets_nothing(
+    bot: MastodonBot, peer: MastodonPeer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with MastodonPeer() as other:
+        peer.redirects_to = other.url
+        peer.drop_streams()
+        question = await peer.say(peer.account("ann"), "@kimas how do I install it?")
+        async with asyncio.timeout(30):
+            while "mastodon.url redirects to 127.0.0.1" not in caplog.text:
+                await asyncio.sleep(0.01)
+        peer.redirects_to = ""
+        assert await bot.outcome(question) == ("answered", "")
+        assert other.calls == []
+
+
+@pytest.mark.parametrize("name", ["GET notifications", "GET statuses/{}/context"])
+async def test_a_rate_limit_of_what_is_read_loses_nothing(
+    bot: MastodonBot, peer: MastodonPeer, name: str, time_lapse: object
+) -> None:
+    peer.fail(name, 429, error="Too many requests", Retry_After="3")
+    peer.drop_streams()
+    await bot.ask()
+    assert len(peer.posts()) == 1
+    assert peer.violations == []
+
+
+@pytest.mark.parametrize("status", [403, 422])
+async def test_an_answer_that_is_refused_fails_alone(bot: MastodonBot, peer: MastodonPeer, status: int) -> None:
+    peer.fail("POST statuses", status, times=9)
+    question = await peer.say(peer.account("ann"), "@kimas how do I install it?")
+    assert (await bot.outcome(question))[0] == "failed"
+    peer._failures.clear()
+    await bot.ask(name="ben")
+    assert len(peer.posts()) == 1
+
+
 @pytest.mark.parametrize("text", ["how?", "and now?", "thanks, but how?"])
 async def test_an_account_that_replies_to_each_answer_hears_nothing_after_the_fifth(
     bot: MastodonBot, peer: MastodonPeer, text: str

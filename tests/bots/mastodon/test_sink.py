@@ -298,3 +298,18 @@ async def test_a_call_mentions_who_is_configured_and_nobody_else(bot: MastodonBo
         while not any("helper@b.example" in [account.acct for account in post.mentions] for post in peer.posts()):
             await asyncio.sleep(0.01)
     assert "somebody" not in [account.acct for post in peer.posts() for account in post.mentions]
+
+
+async def test_no_comment_comes_after_its_deadline_from_a_slow_server(bot: MastodonBot, peer: MastodonPeer) -> None:
+    peer.followed = {"ann"}
+    await bot.restart(auto_comment={"chats": ["mastodon:home"], "needs_citation": False, "deadline_s": 1.5})
+
+    async def be_slow(name: str, phase: str) -> None:
+        # The bot looks whether the post is still there, and hears of it when its time is over.
+        if (name, phase) == ("GET statuses/{}/context", "before") and bot.questions:
+            await asyncio.sleep(2)
+
+    peer.watch = be_slow
+    post = await peer.say(peer.account("ann"), "The final was won by Brazil")
+    assert await bot.outcome(post) == ("silent", "not finished within 1.5 s after the post (auto_comment.deadline_s)")
+    assert "POST statuses" not in peer.calls

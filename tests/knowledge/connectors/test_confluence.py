@@ -128,6 +128,29 @@ async def test_a_cursor_that_is_not_known_any_more_begins_anew(
     assert (report.stale, report.passages) == ("", 6)
 
 
+@pytest.mark.parametrize(("context", "next_url"), [("/", SEARCH), ("", f"https://evil.example{SEARCH}")])
+async def test_the_next_part_is_found_however_its_address_begins(
+    wiki: ConfluencePeer, open_wiki: OpenWiki, update: Update, context: str, next_url: str
+) -> None:
+    wiki.wiki = {number: WikiPage(f"Page {number}") for number in range(1, 4)}
+    assert (await update(open_wiki())).added == 3
+    wiki.page_size = 2
+    wiki.next_links = (context, next_url)
+    assert (await update(open_wiki())).unchanged == 3
+
+
+async def test_a_next_part_that_is_not_understood_deletes_nothing(
+    wiki: ConfluencePeer, open_wiki: OpenWiki, update: Update
+) -> None:
+    wiki.wiki = {number: WikiPage(f"Page {number}") for number in range(1, 4)}
+    await update(open_wiki())
+    wiki.page_size = 2
+    wiki.next_links = ("/wiki", "/wiki/rest/api/elsewhere")
+    report = await update(open_wiki())
+    assert "a next part that is not understood" in report.stale
+    assert report.deleted == 0
+
+
 async def test_servers_of_ones_own_get_the_token_alone(wiki: ConfluencePeer, open_wiki: OpenWiki) -> None:
     wiki.wiki = {1: WikiPage("Page")}
     assert await open_wiki(username="").probe() == f"{wiki.site()}: answers for DOC"

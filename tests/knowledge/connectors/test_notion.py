@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
+from aiohttp import web
 
 from core.errors import SourceError
 from knowledge.ports import Store
@@ -76,6 +78,26 @@ async def test_an_edit_of_this_minute_is_read_again(
     assert (await update(open_notion())).updated == 1
 
 
+async def test_an_edit_of_this_minute_is_read_again_where_our_clock_is_fast(
+    notion: NotionPeer, open_notion: OpenNotion, update: Update, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = notion.answer
+
+    def answer_late(request: web.Request) -> web.Response:
+        response = answer(request)
+        response.headers["Date"] = format_datetime(datetime.now(UTC) - timedelta(hours=1), usegmt=True)
+        return response
+
+    monkeypatch.setattr(notion, "answer", answer_late)
+    now = (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:00.000Z")
+    notion.shared["p-1"] = NotionPage("Page", [make_block("paragraph", "before")], now)
+    await update(open_notion())
+    notion.shared["p-1"].blocks = [make_block("paragraph", "after")]
+    state = open_notion()._folder / "items.json"
+    state.write_text(state.read_text().replace("read at ", "read at 1"))
+    assert (await update(open_notion())).updated == 1
+
+
 async def test_a_block_that_cannot_be_read_is_left_out(notion: NotionPeer, open_notion: OpenNotion) -> None:
     odd = make_block("unsupported", "x", id="odd")
     odd["claims_children"] = True
@@ -94,6 +116,20 @@ async def test_a_block_that_cannot_be_read_is_left_out(notion: NotionPeer, open_
     documents = await read_documents(open_notion())
     assert "status 400" in documents["pages/p-1"].unreadable_reason
     assert documents["pages/p-2"].text == "Shared words."
+
+
+@pytest.mark.parametrize("path", ["/v1/pages/p-1", "/v1/blocks/p-1/children"])
+async def test_a_reply_that_is_something_else_erases_nothing(
+    notion: NotionPeer, open_notion: OpenNotion, update: Update, path: str
+) -> None:
+    notion.shared["p-1"] = NotionPage("Page", [make_block("paragraph", "before")])
+    await update(open_notion())
+    notion.shared["p-1"] = NotionPage("Page", [make_block("paragraph", "after")], "2026-01-06T00:00:00.000Z")
+    notion.odd = {path: {"message": "please sign in"}}
+    report = await update(open_notion())
+    assert ("something else than a page" in report.stale, report.unchanged) == (True, 1)
+    notion.odd = {}
+    assert (await update(open_notion())).updated == 1
 
 
 async def test_blocks_become_markdown(notion: NotionPeer, open_notion: OpenNotion) -> None:
@@ -125,6 +161,7 @@ async def test_blocks_become_markdown(notion: NotionPeer, open_notion: OpenNotio
             "Tags": {"type": "multi_select", "multi_select": [{"name": "a"}, {"name": "b"}]},
             "Owner": {"type": "people", "people": [{"name": "Ann"}]},
             "Empty": {"type": "rich_text", "rich_text": []},
+            "Note": {"type": "rich_text", "rich_text": [{"plain_text": "@Ann", "mention": {"type": "user"}}]},
         },
     )
     text = (await read_documents(open_notion()))["pages/p-1"].text
@@ -133,7 +170,7 @@ async def test_blocks_become_markdown(notion: NotionPeer, open_notion: OpenNotio
         assert part in text
     assert "| a | b |\n|---|---|\n| a | b |" in text
     assert "or ask somebody" in text
-    assert text.endswith("- State: Done\n- Tags: a, b")
+    assert text.endswith("- State: Done\n- Tags: a, b\n- Note: somebody")
     for part in ("Ann", "secret child", "Empty"):
         assert part not in text
 

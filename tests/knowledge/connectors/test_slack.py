@@ -130,6 +130,17 @@ async def test_where_consent_ends_everything_is_forgotten(
     assert await store.search(lexical_tokens("rotate nightly"), None, ["docs"], 9) == []
 
 
+async def test_the_only_message_that_is_left_is_left_out_as_well(
+    slack: SlackHistoryPeer, open_slack: OpenSlack, update: Update, store: Store
+) -> None:
+    del slack.channels["C01"].messages[stamp(500)]
+    await update(open_slack())
+    assert await store.search(lexical_tokens("nightly"), None, ["docs"], 9)
+    slack.channels["C01"].messages[stamp(300)]["reactions"] = [{"name": "no_entry_sign", "count": 1}]
+    await update(open_slack())
+    assert await store.search(lexical_tokens("nightly"), None, ["docs"], 9) == []
+
+
 async def test_consent_ends_also_where_another_channel_fails(
     slack: SlackHistoryPeer, open_slack: OpenSlack, update: Update, store: Store
 ) -> None:

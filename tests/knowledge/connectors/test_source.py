@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -112,6 +114,19 @@ async def test_one_bad_document_loses_only_itself(
     assert (await update(open_connector("discourse", forum.url()))).updated == 1
 
 
+@pytest.mark.parametrize("odd", [{}, [], None, {"post_stream": {"posts": None}}, {"ok": "please sign in"}])
+async def test_a_reply_that_is_something_else_erases_nothing(
+    forum: DiscoursePeer, open_connector: OpenSource, update: Update, store: Store, odd: object
+) -> None:
+    await update(open_connector("discourse", forum.url()))
+    forum.topics[3].posts.append(Entry("It works by part 9."))
+    forum.odd = {"/t/3.json": odd}
+    assert "something else than a topic" in (await update(open_connector("discourse", forum.url()))).stale
+    assert await find_paths(store) == name_paths(1, 2, 3, 4, 5)
+    forum.odd = {}
+    assert (await update(open_connector("discourse", forum.url()))).updated == 1
+
+
 async def test_what_is_closed_or_gone_by_now_is_forgotten(
     forum: DiscoursePeer, open_connector: OpenSource, update: Update, store: Store
 ) -> None:
@@ -176,6 +191,52 @@ async def test_a_refresh_goes_on_where_the_last_one_ended(
     assert len([path for path in forum.paths() if path.startswith("/t/")]) == 6 - len(first_paths)
 
 
+async def test_a_refresh_that_is_stopped_keeps_what_it_has_read(
+    forum: DiscoursePeer, open_connector: OpenSource, update: Update, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_topic = Discourse.read
+    is_waiting = asyncio.Event()
+
+    async def read(service: Discourse, api: ConnectorApi, item: Item) -> Content:
+        if item.path == "topics/2":
+            is_waiting.set()
+            await asyncio.Event().wait()
+        return await read_topic(service, api, item)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Discourse, "read", read)
+        refresh = asyncio.create_task(update(open_connector("discourse", forum.url())))
+        await asyncio.wait_for(is_waiting.wait(), 30)
+        refresh.cancel()
+        await asyncio.wait({refresh})
+        assert refresh.cancelled()
+    forum.paths()
+    assert (await update(open_connector("discourse", forum.url()))).added == 5
+    assert [path for path in forum.paths() if path.startswith("/t/")] == ["/t/2.json", "/t/1.json"]
+
+
+async def test_a_refresh_that_is_stopped_while_it_saves_ends_as_stopped(
+    forum: DiscoursePeer, open_connector: OpenSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_file = Path.replace
+    is_saving = threading.Event()
+
+    def replace_slowly(file: Path, target: Path) -> Path:
+        if file.name == "items.json.new":
+            is_second = is_saving.is_set()
+            is_saving.set()
+            # The first one is done first.
+            time.sleep(0.4 if is_second else 0.2)
+        return replace_file(file, target)
+
+    monkeypatch.setattr(Path, "replace", replace_slowly)
+    listing = asyncio.create_task(open_connector("discourse", forum.url()).listing())
+    await asyncio.to_thread(is_saving.wait, 30)
+    listing.cancel()
+    await asyncio.wait({listing})
+    assert listing.cancelled()
+
+
 async def test_what_the_time_does_not_suffice_for_is_said(
     forum: DiscoursePeer, open_connector: OpenSource, update: Update, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +262,24 @@ async def test_a_document_without_end_does_not_stop_those_behind_it(
     report = await update(open_connector("discourse", forum.url()))
     assert (report.stale, report.added) == ("", 4)
     assert report.unreadable == {"topics/4": "it takes longer to read than a refresh has time"}
+
+
+async def test_a_document_that_a_limit_stops_twice_is_read_later(
+    forum: DiscoursePeer, open_connector: OpenSource, update: Update, tmp_path: Path
+) -> None:
+    """Others may use up the limit as well: that says nothing of the document."""
+    await update(open_connector("discourse", forum.url()))
+    forum.topics[3].posts.append(Entry("It works by part 9."))
+    file = tmp_path / "own/docs/items.json"
+    for _ in range(2):
+        forum.limits = ["3600"]
+        forum.limited_path = "/t/"
+        assert "rate limit" in (await update(open_connector("discourse", forum.url()))).stale
+        # An hour later.
+        file.write_text(json.dumps({**json.loads(file.read_text()), "blocked_until": 0.0}))
+    forum.limits = []
+    report = await update(open_connector("discourse", forum.url()))
+    assert (report.stale, report.updated) == ("", 1)
 
 
 async def test_no_more_items_than_wanted_are_taken(

@@ -46,6 +46,8 @@ class ConfluencePeer(ServicePeer):
         self.wiki: dict[int, WikiPage] = {}
         self.page_size = 50
         self.forgets_cursors = False
+        # What it says is its context, and where the next part is.
+        self.next_links = (CONTEXT, f"{CONTEXT}/rest/api/content/search")
 
     def site(self) -> str:
         return self.url(CONTEXT)
@@ -65,10 +67,11 @@ class ConfluencePeer(ServicePeer):
         start = int(request.query.get("cursor", "0"))
         size = min(self.page_size, int(request.query.get("limit", "25")))
         results = [self._show(number, expansions) for number in numbers[start : start + size]]
-        links = {"base": self.site(), "context": CONTEXT}
+        context, next_url = self.next_links
+        links = {"base": self.site(), "context": context}
         if start + size < len(numbers):
             query = {**request.query, "cursor": str(start + size)}
-            links["next"] = f"{CONTEXT}/rest/api/content/search?{urlencode(query)}"
+            links["next"] = f"{next_url}?{urlencode(query)}"
         return reply({"results": results, "start": start, "limit": size, "size": len(results), "_links": links})
 
     def _find(self, query: str) -> list[int] | None:

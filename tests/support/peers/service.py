@@ -15,14 +15,17 @@ TOKEN = "service-secret-token"
 
 
 class ServicePeer(WebPeer):
-    """`limits` are the `Retry-After` of the next requests, "" for a 429 without it. `broken` has statuses by path;
-    after `broken_after` requests (0: never) all others answer 500.
+    """`limits` are the `Retry-After` of the next requests below `limited_path`, "" for a 429 without it. `broken` has
+    statuses by path, `odd` what is replied in place of what was asked for; after `broken_after` requests (0: never) all
+    others answer 500.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.limits: list[str] = []
+        self.limited_path = ""
         self.broken: dict[str, int] = {}
+        self.odd: dict[str, Any] = {}
         self.broken_after = 0
 
     def paths(self) -> list[str]:
@@ -40,14 +43,14 @@ class ServicePeer(WebPeer):
         self.bodies.append(await request.json() if request.can_read_body else None)
         if self.failure_mode:
             return await self._misbehave(request)
-        if self.limits:
+        if self.limits and request.path.startswith(self.limited_path):
             wait = self.limits.pop(0)
             return reply({"errors": ["slow down"]}, 429, {"Retry-After": wait} if wait else {})
         if 0 < self.broken_after < len(self.requests):
             return reply({"message": "broken"}, 500)
         if status := self.broken.get(request.path, self.status):
             return reply({"message": "refused"}, status)
-        return self.answer(request)
+        return reply(self.odd[request.path]) if request.path in self.odd else self.answer(request)
 
 
 def reply(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
