@@ -73,6 +73,15 @@ class SlackOptions(ConnectorOptions):
     days: PositiveInt = 365
 
 
+class DiscordOptions(ConnectorOptions):
+    """`channels` by their ids, as far as `days` back."""
+
+    url: WebAddress = "https://discord.com"
+    token: str = Field(min_length=1)
+    channels: tuple[Annotated[str, Field(pattern=r"^\d{15,22}$")], ...] = Field(min_length=1)
+    days: PositiveInt = 365
+
+
 class GoogleDriveOptions(ConnectorOptions):
     """`folders` by their ids, with all that is in them. The token is what a file of Google's with a key holds."""
 

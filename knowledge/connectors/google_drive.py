@@ -62,6 +62,7 @@ KINDS = {
     "text/x-markdown": "markdown",
     "text/plain": "text",
 }
+READ_KINDS = frozenset((*EXPORTS, *KINDS))
 NOT_SHARED = "the folder is not shared with the account, or it is in the trash"
 KEY_HINT = "is the key still valid, and the clock of this machine right?"
 _ID = re.compile(r"[A-Za-z0-9_-]{5,100}")
@@ -109,7 +110,7 @@ class GoogleDrive:
         if not isinstance(dig(reply, "files"), list) or dig(reply, "incompleteSearch") is True:
             raise SourceError(f"{self.display_name} answered without the whole list of files")
         files = [file for file in as_mappings(reply["files"]) if _ID.fullmatch(to_line(file.get("id")))]
-        items += [_to_item(file) for file in files if file.get("mimeType") in EXPORTS.keys() | KINDS.keys()]
+        items += [_to_item(file) for file in files if to_line(file.get("mimeType")) in READ_KINDS]
         found = dict.fromkeys(to_line(file["id"]) for file in files if file.get("mimeType") == FOLDER)
         folders = list(dict.fromkeys([*folders, *found]))
         if len(folders) > MAX_FOLDERS:
