@@ -11,7 +11,7 @@ from pydantic import Field, PositiveInt, ValidationError, model_validator
 from core.errors import SourceError
 from core.settings.base import Section, WebAddress
 
-_LOOPBACK = re.compile(r"http://(?:127\.0\.0\.1|localhost)[:/]")
+_LOOPBACK = re.compile(r"http://(?:127\.0\.0\.1|localhost)(?::\d{1,5})?(?:/|$)")
 
 AnyOptions = TypeVar("AnyOptions", bound="ConnectorOptions")
 

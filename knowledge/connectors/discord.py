@@ -23,7 +23,7 @@ from knowledge.connectors.channels import (
     find_missing_consent,
     make_content,
 )
-from knowledge.connectors.source import ConnectorSource, Content, Item, ItemPage
+from knowledge.connectors.source import GONE_STATUSES, ConnectorSource, Content, Item, ItemPage
 from knowledge.parsing.parser import Parser
 from knowledge.sources.forge.api import StatusError, as_mappings, dig, get_int, parse_timestamp
 from knowledge.web.client import make_user_agent, to_line, to_text
@@ -93,7 +93,7 @@ class DiscordChannels:
 
     async def read(self, api: ConnectorApi, item: Item) -> Content:
         """Return a thread with its replies."""
-        _, _, number = item.path.partition("/")
+        channel, _, number = item.path.partition("/")
         thread = await api.get(f"/channels/{number}")
         messages: list[Mapping[str, Any]] = []
         last = 0
@@ -104,7 +104,9 @@ class DiscordChannels:
             if len(part) < PER_REQUEST or _get_number(messages[-1]) <= last:
                 break
             last = _get_number(messages[-1])
-        texts = [_read_text(message) for message in map(_resolve_starter, messages) if _is_spoken(message)]
+        if any(get_int(message, "type") == STARTER for message in messages):
+            messages = [*await self._find_starter(api, channel, number), *messages]
+        texts = [_read_text(message) for message in messages if _is_spoken(message)]
         url = self._make_url(to_line(dig(thread, "guild_id")), number)
         return make_content(to_text(dig(thread, "name")), url, texts)
 
@@ -117,6 +119,15 @@ class DiscordChannels:
                 raise SourceError(f"channel {channel}: {reason}")
             await self._list_archived(api, channel, "")
         return f"answers for {', '.join(self._options.channels)}"
+
+    async def _find_starter(self, api: ConnectorApi, channel: str, thread: str) -> list[Mapping[str, Any]]:
+        """Return the message from which a thread was made, as it is now, unless it is deleted."""
+        try:
+            return as_mappings([await api.get(f"/channels/{channel}/messages/{thread}")])
+        except StatusError as error:
+            if error.status in GONE_STATUSES:
+                return []
+            raise
 
     async def _check_intent(self, api: ConnectorApi) -> None:
         if not get_int(await api.get("/applications/@me"), "flags") & MESSAGE_CONTENT:
@@ -196,11 +207,6 @@ def _get_number(data: Mapping[str, Any], key: str = "id") -> int:
 def _get_time(number: int) -> float:
     """Return when an id was made, in seconds since 1970."""
     return (number >> 22) / 1000 + EPOCH_S
-
-
-def _resolve_starter(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    origin = message.get("referenced_message")
-    return origin if get_int(message, "type") == STARTER and isinstance(origin, Mapping) else message
 
 
 def _is_spoken(message: Mapping[str, Any]) -> bool:

@@ -30,7 +30,7 @@ async def discord() -> AsyncIterator[DiscordHistoryPeer]:
         peer.places[TALK] = DiscordPlace(
             messages=[question, say(400, "lol"), say(300, f"{LONG} Ask <@!78> in <#1> <:party:99>.")]
         )
-        starter = say(4990, "", type=21, referenced_message=question)
+        starter = say(4990, "", type=21)
         answer = say(4980, "Use `rotate`.", type=19)
         peer.places[THREAD] = DiscordPlace("Rotation", None, 11, [starter, answer], TALK)
         yield peer
@@ -106,6 +106,20 @@ async def test_deletions_edits_and_withdrawals_are_followed(
     discord.places[TALK].messages = [say(50, LONG), say(40, LONG, author={"bot": True}), say(30, LONG, webhook_id="1")]
     report = await update(open_discord())
     assert (report.added, report.deleted) == (1, 1)
+
+
+@pytest.mark.parametrize("how", ["deleted", "withdrawn"])
+async def test_a_thread_keeps_no_question_that_was_withdrawn(
+    discord: DiscordHistoryPeer, open_discord: OpenDiscord, how: str
+) -> None:
+    await read_documents(open_discord())
+    if how == "deleted":
+        del discord.places[TALK].messages[0]
+    else:
+        discord.places[TALK].messages[0]["reactions"] = [{"count": 1, "emoji": {"id": None, "name": "🚫"}}]
+    discord.places[THREAD].messages.append(say(20, "Thanks!"))
+    documents = await read_documents(open_discord())
+    assert documents[f"{TALK}/{THREAD}"].text == "Use `rotate`.\n\nReply: Thanks!"
 
 
 @pytest.mark.parametrize("how", ["topic", "hidden", "deleted"])

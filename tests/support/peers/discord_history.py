@@ -59,6 +59,9 @@ class DiscordHistoryPeer(ServicePeer):
         if request.path == f"/api/v10/guilds/{GUILD}/threads/active":
             threads = [number for number, place in self.places.items() if place.parent and not place.archived_at]
             return reply({"threads": [self._show(number) for number in threads], "members": []})
+        if origin := match(r"/api/v10/channels/(\d+)/messages/(\d+)", request):
+            shown = [message for message in self.places[origin[0]].messages if message["id"] == origin[1]]
+            return reply(shown[0]) if shown else fail(404, 10008, "Unknown Message")
         found = match(r"/api/v10/channels/(\d+)(/messages|/threads/archived/public)?", request)
         place = self.places.get(found[0]) if found else None
         if not found or place is None:
