@@ -67,7 +67,7 @@ VENDORS = {
     "jinja2": ["bots/operator_page/render.py"],
     "jmespath": ["knowledge/live/mapping.py"],
     "json_repair": ["core/llm/reply_parsing.py"],
-    "jwt": ["bots/forges/app_client.py"],
+    "jwt": ["bots/forges/app_client.py", "knowledge/connectors/google_drive.py"],
     "lxml": [
         "knowledge/sources/feed/",
         "knowledge/sources/website/",

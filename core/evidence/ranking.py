@@ -13,7 +13,9 @@ from typing import NamedTuple
 from core.types import Passage
 
 # Every other kind is named after a programming language.
-NON_CODE_KINDS = frozenset({"markdown", "rst", "text", "faq", "web", "csv", "html", "asciidoc", "issue", "release"})
+NON_CODE_KINDS = frozenset(
+    {"markdown", "rst", "text", "faq", "web", "csv", "subtitles", "html", "asciidoc", "issue", "release"}
+)
 CODE_KIND = "code"
 # Code repeats the words of its topic more often than the prose that explains it, and so does the reference, which is
 # often generated from the code: a small page for each name.

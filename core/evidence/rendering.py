@@ -42,6 +42,7 @@ _KIND_NAMES = {
     "pptx": "slides",
     "xlsx": "spreadsheet",
     "csv": "table",
+    "subtitles": "transcript",
     "notebook": "notebook",
     **{name: f"{name} code" for name in ("python", "javascript", "typescript", "go", "rust", "java", "php", "ruby")},
     **{name: f"{name} code" for name in ("kotlin", "swift", "shell")},

@@ -11,9 +11,14 @@ from pydantic import Field, PositiveInt, ValidationError, model_validator
 from core.errors import SourceError
 from core.settings.base import Section, WebAddress
 
-_LOOPBACK = re.compile(r"http://(?:127\.0\.0\.1|localhost)[:/]")
+_LOOPBACK = re.compile(r"http://(?:127\.0\.0\.1|localhost)(?::\d{1,5})?(?:/|$)")
 
 AnyOptions = TypeVar("AnyOptions", bound="ConnectorOptions")
+
+
+def is_private_enough(url: str) -> bool:
+    """Return whether what is sent to an address travels encrypted, or not over a network at all."""
+    return url.startswith("https://") or _LOOPBACK.match(url) is not None
 
 
 class ConnectorOptions(Section):
@@ -26,7 +31,7 @@ class ConnectorOptions(Section):
 
     @model_validator(mode="after")
     def _check_token(self) -> ConnectorOptions:
-        if self.token and not (self.url.startswith("https://") or _LOOPBACK.match(self.url)):
+        if self.token and not is_private_enough(self.url):
             raise ValueError("token needs an https address, so that it travels encrypted")
         return self
 
@@ -66,6 +71,23 @@ class SlackOptions(ConnectorOptions):
     token: str = Field(min_length=1)
     channels: tuple[Annotated[str, Field(pattern=r"^[CG][A-Z0-9]{2,30}$")], ...] = Field(min_length=1)
     days: PositiveInt = 365
+
+
+class DiscordOptions(ConnectorOptions):
+    """`channels` by their ids, as far as `days` back."""
+
+    url: WebAddress = "https://discord.com"
+    token: str = Field(min_length=1)
+    channels: tuple[Annotated[str, Field(pattern=r"^\d{15,22}$")], ...] = Field(min_length=1)
+    days: PositiveInt = 365
+
+
+class GoogleDriveOptions(ConnectorOptions):
+    """`folders` by their ids, with all that is in them. The token is what a file of Google's with a key holds."""
+
+    url: WebAddress = "https://www.googleapis.com"
+    token: str = Field(min_length=1)
+    folders: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{5,100}$")], ...] = Field(min_length=1)
 
 
 def parse_options(kind: type[AnyOptions], options: Mapping[str, Any]) -> AnyOptions:

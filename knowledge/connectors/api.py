@@ -43,6 +43,11 @@ class ConnectorApi:
         """Return what is at a path."""
         return await self._wait_and_call(lambda: self._api.get(path, params))
 
+    async def get_content(self, path: str, params: Mapping[str, str]) -> bytes:
+        """Return the file at a path."""
+        content: bytes = await self._wait_and_call(lambda: self._api.get_content(path, params))
+        return content
+
     async def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """Return what the service answers to a body, which changes nothing there."""
         return await self._wait_and_call(lambda: self._api.change("POST", path, body))

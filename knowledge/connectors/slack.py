@@ -16,23 +16,23 @@ from typing import Any
 from core.errors import SourceError
 from core.settings.connectors import SlackOptions, parse_options
 from knowledge.connectors.api import ConnectorApi, open_api
+from knowledge.connectors.channels import (
+    DAY_S,
+    MAX_EDIT_AGE_S,
+    MAX_REPLIES,
+    MIN_CHARS,
+    find_missing_consent,
+    make_content,
+)
 from knowledge.connectors.source import ConnectorSource, Content, Item, ItemPage
 from knowledge.parsing.parser import Parser
-from knowledge.sources.forge.api import StatusError, as_mappings, clean_markdown, dig, get_int, to_url
+from knowledge.sources.forge.api import StatusError, as_mappings, dig, get_int, to_url
 from knowledge.web.client import to_line, to_text
 
-# Members read it in the topic or the description of a channel, and may remove it.
-CONSENT = "#kimas-knowledge"
-CONSENT_MISSING = f"neither its topic nor its description says {CONSENT}"
 # With this reaction, 🚫, a message is left out.
 OPT_OUT = "no_entry_sign"
 OPTED_OUT = "somebody marked it with 🚫"
-DAY_S = 86_400.0
 PER_REQUEST = 200
-MAX_REPLIES = 1000
-# A shorter message that nobody replied to is small talk.
-MIN_CHARS = 120
-MAX_TITLE_CHARS = 80
 # What people wrote; all other kinds tell of the channel.
 SPOKEN = (None, "file_share", "thread_broadcast", "me_message")
 # The channel is gone, or its members have sent the bot away.
@@ -51,8 +51,7 @@ _REFERENCE = re.compile(r"<([^<>\n]{1,3000})>")
 class SlackChannels:
     """Implements `Service` for some channels."""
 
-    # An edit of a reply leaves no mark at its thread.
-    max_age_s = 7 * DAY_S
+    max_age_s = MAX_EDIT_AGE_S
 
     def __init__(self, options: SlackOptions) -> None:
         self._options = options
@@ -122,7 +121,7 @@ class SlackChannels:
         if dig(info, "is_member") is not True:
             return "the bot is not in it: invite it"
         words = f"{to_text(dig(info, 'topic', 'value'))} {to_text(dig(info, 'purpose', 'value'))}"
-        return "" if CONSENT in words.split() else CONSENT_MISSING
+        return find_missing_consent(words)
 
     def _to_item(self, channel: str, message: Mapping[str, Any]) -> Item:
         marks = (message.get("reply_count"), message.get("latest_reply"), dig(message, "edited", "ts"))
@@ -133,8 +132,7 @@ class SlackChannels:
         if not self._workspace:
             self._workspace = to_url((await self._call(api, "auth.test", {})).get("url")).rstrip("/")
         url = f"{self._workspace}/archives/{channel}/p{timestamp.replace('.', '')}"
-        title = to_line(texts[0] if texts else "", MAX_TITLE_CHARS)
-        return Content(title, url, write_thread, (list(texts),))
+        return make_content("", url, texts)
 
     async def _call(self, api: ConnectorApi, method: str, params: Mapping[str, str]) -> Mapping[str, Any]:
         """Return what a method answers. Raises `SourceError` for what it refuses: its status is 200 all the same."""
@@ -181,13 +179,6 @@ def _write_reference(match: re.Match[str]) -> str:
     if target.startswith("mailto:"):
         return "(an address)"
     return f"{label} ({target})" if label and label != target else target
-
-
-def write_thread(texts: Sequence[str]) -> str:
-    """Return the messages of a thread as Markdown."""
-    first, *replies = texts or [""]
-    parts = [clean_markdown(first), *(f"Reply: {clean_markdown(reply)}" for reply in replies if reply.strip())]
-    return "\n\n".join(filter(None, parts))
 
 
 def open_slack(name: str, options: Mapping[str, Any], data_dir: Path, parser: Parser | None = None) -> ConnectorSource:

@@ -11,6 +11,7 @@ from knowledge.formats.openapi import read_openapi
 from knowledge.formats.pdf import read_pdf
 from knowledge.formats.sheets import read_xlsx
 from knowledge.formats.slides import read_pptx
+from knowledge.formats.subtitles import read_subtitles
 from knowledge.formats.tables import read_csv
 from knowledge.formats.word import read_docx
 from knowledge.parsing.limits import FormatError
@@ -27,6 +28,7 @@ BINARY_READERS: dict[str, Callable[[bytes], str]] = {
 TEXT_READERS: dict[str, Callable[[str], str]] = {
     "notebook": read_notebook,
     "csv": read_csv,
+    "subtitles": read_subtitles,
 }
 
 DATA_SUFFIXES = (".json", ".yaml", ".yml", ".toml")

@@ -45,9 +45,10 @@ class ResponseTooLarge(SourceError):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request. `body` is sent as JSON. `max_kb` bounds the reply, unpacked; `timeout_s` the whole exchange.
+    """A request. `body` is sent as JSON, bytes as they are.
 
-    With `is_cut` only the first `max_kb` of a longer reply are read; otherwise it is refused.
+    `max_kb` bounds the reply, unpacked; `timeout_s` the whole exchange. With `is_cut` only the first `max_kb` of a
+    longer reply are read; otherwise it is refused.
     """
 
     url: str
@@ -137,9 +138,10 @@ class WebClient:
         display_url = redact_url(request.url)
         headers = {"User-Agent": make_user_agent(), **request.headers}
         params = dict(request.params) or None
+        body = {"data" if isinstance(request.body, bytes) else "json": request.body}
         try:
             async with self._get_session().request(
-                request.method, request.url, params=params, headers=headers, json=request.body, allow_redirects=False
+                request.method, request.url, params=params, headers=headers, allow_redirects=False, **body
             ) as response:
                 content = await _read_limited(response, request, display_url)
                 response_headers = {name.lower(): value for name, value in response.headers.items()}

@@ -89,6 +89,7 @@ _KINDS = {
     "notebook": ".ipynb",
     "asciidoc": ".adoc .asciidoc .asc",
     "csv": ".csv .tsv",
+    "subtitles": ".vtt .srt",
     "text": """
         .txt .text .org .tex .toml .yaml .yml .json .ini .cfg .conf .properties .fish
         .ps1 .bat .cmd .sql .pl .pm .lua .r .jl .scala .dart .ex .exs .erl .hs .ml .clj

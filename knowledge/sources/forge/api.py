@@ -124,6 +124,10 @@ class ForgeApi:
         response = await self._send(Request(self._build_url(path, params or {})))
         return await read_json(response)
 
+    async def get_content(self, path: str, params: Mapping[str, str]) -> bytes:
+        """Return the file at a path. Raises as `get` does."""
+        return (await self._send(Request(self._build_url(path, params)))).content
+
     async def change(self, method: str, path: str, body: Mapping[str, Any]) -> Any:
         """Send a request that changes something, and return what the service says. Raises as `get` does."""
         result: Any = await read_json(await self._send(Request(self._build_url(path, {}), method, body=dict(body))))

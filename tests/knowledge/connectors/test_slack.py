@@ -9,7 +9,7 @@ import pytest
 
 from core.errors import SourceError
 from core.language.tokens import lexical_tokens
-from knowledge.connectors.slack import CONSENT_MISSING
+from knowledge.connectors.channels import CONSENT_MISSING
 from knowledge.ports import Store
 from knowledge.sources.plugin import PluginSource
 from tests.support.connectors import OpenSource, Update, read_documents

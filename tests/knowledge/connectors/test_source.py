@@ -306,6 +306,7 @@ async def test_a_damaged_record_is_made_anew(
         ({"topics": 3}, "topics: Extra inputs"),
         ({"max_items": 0}, "max_items"),
         ({"token": "abc-secret", "url": "http://forum.example.org"}, "token needs an https address"),
+        ({"token": "abc-secret", "url": "http://localhost:x@forum.example.org"}, "token needs an https address"),
     ],
 )
 def test_wrong_options_are_named_without_their_values(options: dict[str, object], words: str) -> None:

@@ -1,0 +1,38 @@
+"""What channels have in common as knowledge: the consent of their members, and threads without anybody's name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from knowledge.connectors.source import Content
+from knowledge.sources.forge.api import clean_markdown
+from knowledge.web.client import to_line
+
+# Members read it in the topic or the description of a channel, and may remove it.
+CONSENT = "#kimas-knowledge"
+CONSENT_MISSING = f"neither its topic nor its description says {CONSENT}"
+DAY_S = 86_400.0
+# An edit of a reply leaves no mark at its thread.
+MAX_EDIT_AGE_S = 7 * DAY_S
+MAX_REPLIES = 1000
+# A shorter message that nobody replied to is small talk.
+MIN_CHARS = 120
+MAX_TITLE_CHARS = 80
+
+
+def find_missing_consent(words: str) -> str:
+    """Return why the topic and description of a channel do not let us read it, "" where they do."""
+    return "" if CONSENT in words.split() else CONSENT_MISSING
+
+
+def make_content(title: str, url: str, texts: Sequence[str]) -> Content:
+    """Return a thread; without a title, its first message is that."""
+    title = to_line(title or (texts[0] if texts else ""), MAX_TITLE_CHARS)
+    return Content(title, url, write_thread, (list(texts),))
+
+
+def write_thread(texts: Sequence[str]) -> str:
+    """Return the messages of a thread as Markdown."""
+    first, *replies = texts or [""]
+    parts = [clean_markdown(first), *(f"Reply: {clean_markdown(reply)}" for reply in replies if reply.strip())]
+    return "\n\n".join(filter(None, parts))
