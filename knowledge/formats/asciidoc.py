@@ -401,7 +401,7 @@ class _Reader:
         if is_literal or style.name in _CODE_STYLES:
             self._blocks += self._read_code(lines, style, "", caption)
             return
-        if line.startswith("> "):
+        if line.startswith("> ") and not style.name:
             self._blocks += [*caption, self._read_quotation(lines)]
             return
         admonition = _ADMONITION.match(line)

@@ -15,6 +15,7 @@ from core.markup.components import read_title
 from core.markup.inline import normalize_label, to_title
 from knowledge.formats.asciidoc import find_titles
 from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes
+from knowledge.formats.include_parts import parse_python
 from knowledge.formats.includes import find_candidates, read_component_attributes
 from knowledge.formats.inline import escape, make_link
 
@@ -290,12 +291,8 @@ def _read_sphinx_values(text: str) -> dict[str, str]:
 
 def _read_sphinx_settings(text: str) -> dict[str, str]:
     """Return links by their roles, with `%s` for what is in one, and substitutions of MyST: those that are literals."""
-    try:
-        body = ast.parse(text).body if any(name in text for name in _SPHINX_SETTINGS) else []
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return {}
     values: dict[str, str] = {}
-    for node in body:
+    for node in parse_python(text) if any(name in text for name in _SPHINX_SETTINGS) else ():
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Dict):
             continue
         names = [target.id for target in node.targets if isinstance(target, ast.Name)]

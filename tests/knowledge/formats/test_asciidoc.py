@@ -44,6 +44,7 @@ def walk(blocks: Iterable[Block]) -> Iterator[Block]:
         ("____\nQuoted.\n____", "> Quoted."),
         ("[quote, Ada, Notes]\nQuoted.", "> Quoted.\n>\n> — Ada, Notes"),
         ("> a\n> b", "> a b"),
+        ("[NOTE]\n> a", "> **Note**\n>\n> \\> a"),
         ("> > What?\n>\n> This:\n>\n> * c\n> * d\n\n>e", "> > What?\n>\n> This:\n>\n> - c\n> - d\n\n\\>e"),
         ("The plugins`' page, 'a`' and '`b`' (C) (TM), \\(R)", "The plugins’ page, 'a’ and ‘b’ © ™, (R)"),
         ("who icon:truck[2x, alt=shipped] it icon:x[alt=\"is, so\"] icon:y[2x]", "who shipped it is"),
