@@ -21,6 +21,7 @@ _TOKEN = re.compile(
     r"|(?P<ticks>`+)"
     r"|(?P<comment><!--|\{/\*)"
     r"|(?P<note>(?<!\S)%%(?=\S)[^%\n]{1,1000}%%(?!\S)|^%%[ \t]*\n(?>(?:(?!%%)[^\n]*+\n)*)%%[ \t]*$"
+    r"|^---type-table---[ \t]*\n[^\n]{0,300}\n---end---[ \t]*$"
     r"|\{>>[^{}\n]{0,1000}<<\}|\{--[^{}\n]{0,1000}--\}|\{#-?\s[^{}]{0,1000}#\})"
     r"|(?P<template>\{(?:%|\{[%<])-?[ \t]*+(?P<end>/|end)?(?P<block>[A-Za-z][\w-]*+)"
     r"(?P<arguments>[^{}]{0,500}?)-?[%>]\}\}?)"
@@ -38,7 +39,10 @@ _REST_OF_TAG = re.compile(
     rf"(?>(?:[^<>\"'{{}}]+|\"[^\"]{{0,{MAX_SPAN_CHARS}}}\"|'[^']{{0,{MAX_SPAN_CHARS}}}'|{_BRACES.pattern})*)>"
 )
 # An object in braces, as the items of a component are written, with the name that it may have in another one.
-_OBJECT = re.compile(r"(?:(?<=[{,\s])[\"']?([\w.$-]{1,100})[\"']?\s*:\s*|(?<=[\[,{\s]))(\{[^{}]{0,2000}\})")
+_OBJECT = re.compile(
+    r"(?:(?<=[{,\s])[\"']?([\w.$-]{1,100})[\"']?\s*:\s*|(?<=[\[,{\s]))"
+    r"(\{(?>(?:[^{}\"'`]{1,1000}|\"[^\"]{0,1000}\"|'[^'\n]{0,1000}'|`[^`]{0,1000}`){0,100})\}|\{[^{}]{0,2000}\})"
+)
 # The rows of a table as a list of lists, and the names of its columns.
 _ROWS = re.compile(r"=\{\s*+\[\s*+(\[[^{}]{0,10000}\])\s*+,?\s*+\]\s*+\}")
 _COLUMNS = re.compile(r"\b(?:head|headers?|columns)=\{\s*+\[([^\[\]{}]*)\]\s*+\}")
@@ -64,7 +68,7 @@ _LABELS = (
     "body",
     "value",
 )
-_TEXTS = ("description", "text", "caption", "content", "answer", "tip")
+_TEXTS = ("description", "text", "caption", "content", "answer", "tip", "method")
 _HIGHLIGHT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)highlight\b[^{}\n]*\}\}?")
 _CLOSING_TEMPLATE = re.compile(r"\{(?:%|\{[%<])-?[ \t]*+(?:/|end)[ \t]*+([A-Za-z][\w-]*+)")
 _STRING = re.compile(r"\{\s*(?:\"([^\"]*)\"|'([^']*)'|`([^`]*)`)\s*\}")

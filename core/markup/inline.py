@@ -143,7 +143,8 @@ def clean_inline(
     if "{" in text:
         text = _ATTRIBUTES.sub("", text)
         text = _PART_ATTRIBUTES.sub(r"\1\2", text)
-        text = _SUBSTITUTION.sub(r"\1\2", _ROLE.sub(lambda match: write_role(match, labels), text))
+        text = _ROLE.sub(lambda match: labels.get(f"{match[1]}`{match[2]}`") or write_role(match, labels), text)
+        text = _SUBSTITUTION.sub(lambda match: match[1] or labels.get("{{" + match[2]) or match[2], text)
     leads_elsewhere = marks_ways and _LOCAL_ADDRESS.search(text) and not _OTHER_ADDRESS.search(text)
     is_way = leads_elsewhere and ONLY_LINK.fullmatch(text)
     if "[" in text:

@@ -11,9 +11,11 @@ MIN_FENCE = 3
 MAX_HEADING_LEVEL = 6
 
 _BACKTICKS = re.compile(r"`+")
-# What would begin another block at the start of a line: a heading, a quotation, a list, a fence, a rule, a table, HTML.
+# What would begin another block at the start of a line: a heading, a quotation, a list, a fence, a rule, a table, HTML,
+# an admonition, a tab.
 _BLOCK_START = re.compile(
-    r"(?=#{1,6}(?:\s|$)|>|[-+*](?:\s|$)|`{3}|~{3}|(?:[-_*][ \t]*){3,}$|=+[ \t]*$|-+[ \t]*$|\||<[A-Za-z!/?])"
+    r"(?=#{1,6}(?:\s|$)|>|[-+*](?:\s|$)|`{3}|~{3}|(?:[-_*][ \t]*){3,}$|=+[ \t]*$|-+[ \t]*$|\||<[A-Za-z!/?]"
+    r"|(?:!!!|\?\?\?\+?|===[!+]?)[ \t]|:::)"
 )
 _TERM_ENDS = (":", "?", "!", "：", "？", "！")
 _NUMBERED = re.compile(r"(\d{1,9})(?=[.)](?:\s|$))")

@@ -21,6 +21,7 @@ from knowledge.formats.asciidoc_inline import (
     resolve_code,
     resolve_macros,
     resolve_quotes,
+    split_attributes,
     write_inline,
 )
 from knowledge.formats.asciidoc_table import read_cells
@@ -49,10 +50,12 @@ _BARE_REFERENCE = re.compile(r"<<([^<>,\n]{1,300}),?>>|xref:([^\s\[\]]{1,300})\[
 _ADMONITION = re.compile(r"(NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+(.*)$")
 _ITEM = re.compile(r"[ \t]*(?:(\*{1,5}|-|•|\.{1,5})|(\d+|[a-zA-Z])[.]|([ivxIVX]+)\)|<(?:\d+|\.)>)[ \t]+(\S.*)$")
 _TERM = re.compile(r"[ \t]*(\S.*?|\S)(:{2,4}|;;)(?:[ \t]+(.*))?$")
+_QUOTATION_MARK = re.compile(r"^>[ ]?")
 _CHECKBOX = re.compile(r"\[[ x*]\][ \t]+")
 _CALLOUT = re.compile(
-    r"(?<![ \t])(?:[ \t]*+(?:(?://|#|--|;;)[ \t]*+)?(?:<(?:\d{1,3}|\.)>|<!--(?:\d{1,3}|\.)-->)){1,20}[ \t]*$"
+    r"(?<![ \t])(?:[ \t]*+(?:(?://|#|--|;;)[ \t]*+)?(?:(?<!\\)<(?:\d{1,3}|\.)>|<!--(?:\d{1,3}|\.)-->)){1,20}[ \t]*$"
 )
+_ESCAPED_CALLOUT = re.compile(r"\\(?=<\d{1,3}>[ \t]*$)")
 _AUTHOR = re.compile(r"[\w.'’-]+(?: [\w.'’-]+){0,3}(?: <[^<>]*>)?(?:;.*)?$")
 _REVISION = re.compile(r"v?\d[\w.-]*(?:,.*)?$|v?[\d.]+:.*$|\d{4}-\d\d-\d\d.*$")
 _ADMONITION_STYLES = ("NOTE", "TIP", "IMPORTANT", "WARNING", "CAUTION")
@@ -273,7 +276,7 @@ class _Reader:
             number = self._lines[self._number].number
             self._blocks.append(Block("break", start_line=number, end_line=number))
             self._number += 1
-        elif _MACRO.match(line):
+        elif _MACRO.match(line) and style.name not in _CODE_STYLES:
             # A picture, a table of contents, a file that could not be included.
             self._number += 1
         elif _get_marker(line):
@@ -398,6 +401,9 @@ class _Reader:
         if is_literal or style.name in _CODE_STYLES:
             self._blocks += self._read_code(lines, style, "", caption)
             return
+        if line.startswith("> ") and not style.name:
+            self._blocks += [*caption, self._read_quotation(lines)]
+            return
         admonition = _ADMONITION.match(line)
         if admonition:
             style.positions = [admonition[1]]
@@ -411,6 +417,13 @@ class _Reader:
         paragraph = Block("paragraph", text, start_line=first, end_line=last)
         is_wrapped = style.name in (*_ADMONITION_STYLES, "quote") or is_verse
         self._blocks += self._wrap("", style, [paragraph], first, last) if is_wrapped else [*caption, paragraph]
+
+    def _read_quotation(self, lines: Sequence[_Line]) -> Block:
+        """Return a quotation as Markdown writes it, which may hold others."""
+        inside = [line._replace(text=_QUOTATION_MARK.sub("", line.text)) for line in lines]
+        return Block(
+            "quote", children=tuple(self._read_inside(inside)), start_line=lines[0].number, end_line=lines[-1].number
+        )
 
     def _ends_paragraph(self, line: str) -> bool:
         if self._markers and (line == "+" or _get_marker(line) in self._markers):
@@ -569,7 +582,7 @@ def _get_marker(line: str) -> str:
 
 def _read_style(text: str, style: _Style) -> None:
     """Read the attributes of a block: positions first, names anywhere."""
-    for number, part in enumerate(_split_attributes(text)):
+    for number, part in enumerate(split_attributes(text)):
         name, equals, value = part.partition("=")
         if equals and re.fullmatch(r"[\w-]+", name.strip()):
             style.options[name.strip()] = value.strip().strip("\"'")
@@ -577,24 +590,8 @@ def _read_style(text: str, style: _Style) -> None:
             style.positions[number:] = [part.strip().strip('"')]
 
 
-def _split_attributes(text: str) -> list[str]:
-    """Divide at the commas that are not in quotes."""
-    parts = [""]
-    quote = ""
-    for character in text:
-        if character == "," and not quote:
-            parts.append("")
-            continue
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "\"'" and (not parts[-1].strip() or parts[-1].endswith("=")):
-            quote = character
-        parts[-1] += character
-    return parts
-
-
 def _make_code(lines: Sequence[_Line], language: str) -> Block:
     """Return code without the margin that all its lines share, and without the numbers that refer to the text."""
-    texts = [_CALLOUT.sub("", line.text).rstrip() for line in lines]
+    texts = [_ESCAPED_CALLOUT.sub("", _CALLOUT.sub("", line.text)).rstrip() for line in lines]
     code = textwrap.dedent("\n".join(texts).expandtabs(4)).strip("\n")
     return Block("code", code, language=language, start_line=lines[0].number, end_line=lines[-1].number)

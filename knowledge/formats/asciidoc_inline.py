@@ -51,6 +51,9 @@ _MARKS = re.compile(
     """,
     re.VERBOSE,
 )
+_SYMBOLS = {"`'": "’", "(C)": "©", "(R)": "®", "(TM)": "™"}
+_SYMBOL = re.compile(r"(?<=\w)`'|\\?\((?:C|R|TM)\)")
+_ALT = re.compile(r"(?:^|,)[ ]{0,5}alt=\"?([^\",]{1,200})")
 _DASHES = re.compile(r"(?<=\w)--(?=\w)|(?<= )--(?= )")
 _NAMED = re.compile(r",\s*[\w-]{1,30}=.*", re.DOTALL)
 _ESCAPED_REFERENCE = re.compile(r"\\(?=\{[\w-]{1,100}\})")
@@ -95,6 +98,22 @@ def resolve_quotes(code: str) -> str:
     return _CODE_QUOTES.sub(r"\2", _QUOTES.sub(lambda match: match[1] or match[2], code))
 
 
+def split_attributes(text: str) -> list[str]:
+    """Divide at the commas that are not in quotes."""
+    parts = [""]
+    quote = ""
+    for character in text:
+        if character == "," and not quote:
+            parts.append("")
+            continue
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'" and (not parts[-1].strip() or parts[-1].endswith("=")):
+            quote = character
+        parts[-1] += character
+    return parts
+
+
 def write_inline(text: str, depth: int = 0) -> str:
     """Return a text, whose attributes are resolved, as inline Markdown."""
     pieces = list[str]()
@@ -106,6 +125,7 @@ def write_inline(text: str, depth: int = 0) -> str:
 
 
 def _write_plain(text: str) -> str:
+    text = _SYMBOL.sub(lambda match: _SYMBOLS.get(match[0], match[0][1:]), text)
     return escape(_DASHES.sub("—", _CHARACTER.sub(lambda match: html.unescape(match[0]), text)))
 
 
@@ -188,7 +208,9 @@ def _write_macro(name: str, target: str, attributes: str, depth: int) -> str:
         "asciimath": lambda: make_code(attributes),
     }
     if name in _HIDDEN_MACROS:
-        return ""
+        # An icon in a sentence may stand for a word of it.
+        alternative = _ALT.search(attributes) if name == "icon" else None
+        return escape(alternative[1]) if alternative else ""
     if name in writers:
         return writers[name]()
     # One of an extension, as for the documentation of a class: its text, or what it names.

@@ -88,12 +88,17 @@ def _is_wanted(wanted: set[str], open_names: Sequence[str]) -> bool:
     return bool(open_names) if "*" in wanted else not wanted.isdisjoint(open_names)
 
 
+def parse_python(text: str) -> Sequence[ast.stmt]:
+    """Return the statements of a text in Python, which is not run; none where it cannot be read."""
+    try:
+        return ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+
+
 def _select_definition(lines: Sequence[str], name: str) -> Sequence[str]:
     """Return a class, a function or a method of Python by its dotted name."""
-    try:
-        nodes: Sequence[ast.AST] = ast.parse("\n".join(lines)).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return lines
+    nodes = parse_python("\n".join(lines))
     found: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | None = None
     for part in name.split("."):
         definitions = (

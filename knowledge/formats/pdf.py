@@ -18,6 +18,8 @@ from knowledge.parsing.limits import FormatError, ParseLimits, map_parser_errors
 _DIVIDED = re.compile(r"(?<![^\W\d_])([^\W\d_]+)[-\u00ad\u2010]\n([^\W\d_]+)")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _NUMBER = re.compile(r"\d+")
+# From a title to its page, as in a table of contents.
+_LEADER = re.compile(r"(?<![. ])[ ]?(?>\.(?:[ ]?\.){4,})[ ]?(?:\d{1,5}|[ivxlc]{1,8})$", re.MULTILINE)
 _BLANK = re.compile(r"\n[ \t]*\n\s*")
 # Where running heads and page numbers are: so many lines at the top of a page, and at its foot.
 EDGE_LINES = 2
@@ -56,7 +58,7 @@ def _extract(page: Any) -> str:
         text = page.extract_text() or ""
     except (PyPdfError, *_DAMAGES):
         text = ""
-    return "\n".join(line.strip() for line in text.split("\n")).strip()
+    return _LEADER.sub("", "\n".join(line.strip() for line in text.split("\n"))).strip()
 
 
 def _strip_edges(pages: Sequence[list[str]]) -> list[list[str]]:

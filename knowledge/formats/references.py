@@ -5,6 +5,7 @@ Each file is read once for its outline. Known are labels and substitutions of Sp
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,22 +15,31 @@ from core.markup.components import read_title
 from core.markup.inline import normalize_label, to_title
 from knowledge.formats.asciidoc import find_titles
 from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes
+from knowledge.formats.include_parts import parse_python
 from knowledge.formats.includes import find_candidates, read_component_attributes
+from knowledge.formats.inline import escape, make_link
 
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
 _MAX_TITLE_CHARS = 300
 # From a page to what it begins with, and so on.
 _MAX_HOPS = 3
-_RST_REFERENCE = re.compile(r":(?:ref|numref|doc):`([^`<>]{1,300})`|(?<![\w|])(\|\w(?:[\w .+-]{0,60}\w)?\|)(?![\w|])")
+_RST_REFERENCE = re.compile(
+    r":(?:ref|numref|doc):`([^`<>]{1,300})`|(?<![\w|])(\|\w(?:[\w .+-]{0,60}\w)?\|)(?![\w|])"
+    r"|(?<![\w:`]):(?!(?:ref|numref|doc):)([a-z][\w-]{0,30}):(`[^`<>\n]{1,100}`)"
+)
 _RST_LABEL = re.compile(r"\.\. _(?:`([^`]+)`|([^:`]+)):[ \t]*$")
 _RST_UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*$")
 _RST_ROLE = re.compile(r":[\w:+-]{1,40}:`([^`<>]{1,200}?)[ ]?(?:<[^<>`]{0,200}>)?`")
 _RST_VALUE = re.compile(r"\.\. (\|[^|\n]{1,80}\|)[ \t]+replace::[ \t]+([^\n\"]{1,300})")
 _PYTHON_CONSTANT = re.compile(r"^(\w+)[ \t]*=[ \t]*[\"']([^\"'\n{}]{1,200})[\"'][ \t]*$", re.MULTILINE)
+_SPHINX_SETTINGS = ("extlinks", "myst_substitutions")
 _PYTHON_FIELD = re.compile(r"\{([^{}\n]{0,100})\}|%\(?\w")
 _MYST_LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^\n]+)", re.MULTILINE)
 _MARKDOWN_HEADING = re.compile(r"^#[ \t]+(\S.*)$", re.MULTILINE)
-_MARKDOWN_REFERENCE = re.compile(r"\{(?:ref|numref|doc)\}`([^`<>]{1,300})`|(?<!\w)\[\]\(([^()\s]{1,300})\)")
+_MARKDOWN_REFERENCE = re.compile(
+    r"\{(?:ref|numref|doc)\}`([^`<>]{1,300})`|(?<!\w)\[\]\(([^()\s]{1,300})\)|(\{\{)[ ]*([\w-]{1,80})[ ]*\}\}"
+    r"|(?<![\w`])\{(?!(?:ref|numref|doc)\})([a-z][\w-]{0,30})\}(`[^`<>\n]{1,100}`)"
+)
 _ASCIIDOC_TITLE = re.compile(r"^=[ \t]+(\S.*)$", re.MULTILINE)
 _ASCIIDOC_INCLUDE = re.compile(r"^include::([^\s\[\]]{1,300})\[", re.MULTILINE)
 _ASCIIDOC_ENTRY = re.compile(r"^:([\w-]+):[ \t]+(\S.*)$", re.MULTILINE)
@@ -117,8 +127,11 @@ class Names:
         return next((values[name] for values in self._iter_values(path) if name in values), "")
 
     def _find_sphinx(self, path: str, reference: str) -> str:
-        if reference.startswith("|"):
+        if reference.startswith(("|", "{{")):
             return self._find_value(path, reference)
+        role, mark, content = reference.partition("`")
+        if mark:
+            return self._find_value(path, f"{role}`").replace("%s", content.rstrip("`"))
         if title := self._labels.get(normalize_label(reference)):
             return title
         target, _, part = reference.partition("#")
@@ -273,7 +286,32 @@ def _read_sphinx_values(text: str) -> dict[str, str]:
         resolved = _PYTHON_FIELD.sub(lambda match: constants.get(match[1], match[0]), value)
         if not _PYTHON_FIELD.search(resolved):
             values[name] = _clean_rst(resolved)
+    return values | _read_sphinx_settings(text)
+
+
+def _read_sphinx_settings(text: str) -> dict[str, str]:
+    """Return links by their roles, with `%s` for what is in one, and substitutions of MyST: those that are literals."""
+    values: dict[str, str] = {}
+    for node in parse_python(text) if any(name in text for name in _SPHINX_SETTINGS) else ():
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Dict):
+            continue
+        names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        for key, value in zip(node.value.keys, node.value.values, strict=True):
+            match names, _get_literal(key), _get_literal(value):
+                case ["extlinks"], str(role), (str(address), caption):
+                    caption = str(caption or address)
+                    shown = caption if "%s" in caption else f"{caption}%s"
+                    values[f"{role}`"] = make_link(escape(shown), address)
+                case ["myst_substitutions"], str(name), str() | int() | float() as shown:
+                    values["{{" + name] = str(shown)
     return values
+
+
+def _get_literal(node: ast.expr | None) -> object:
+    try:
+        return ast.literal_eval(node) if node is not None else None
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return None
 
 
 def _clean_rst(text: str) -> str:

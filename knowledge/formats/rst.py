@@ -339,6 +339,8 @@ class _InlineWriter:
             return self._substitute(node)
         if name in _HIDDEN or name == "footnote_reference":
             return ""
+        if link := self._names.get(node.get("role", "")):
+            return link
         label = node.get("label", "")
         text = escape(self._labels.get(label) or name_label(node.astext())) if label else self._write_children(node)
         if name == "reference":

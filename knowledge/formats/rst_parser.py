@@ -154,6 +154,9 @@ def _read_role(
         title = title.replace("&&", "\0").replace("&", "").replace("\0", "&").replace("-->", "→")
     prefix = {"pep": "PEP ", "rfc": "RFC "}.get(name, "")
     shown = nodes.inline("", prefix + title.lstrip("~"))
+    if not target:
+        # What the configuration may make a link of.
+        shown["role"] = f"{role.lower()}`{content}`"
     if name in ("ref", "numref", "doc") and not target:
         shown["label"] = nodes.fully_normalize_name(content)
     return [shown], []

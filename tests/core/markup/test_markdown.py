@@ -523,6 +523,14 @@ def test_mdx_is_read_without_its_script() -> None:
             "<Props data={{ 'aria-label': { type: 'string', description: 'What is read' } }} />",
             "**aria-label**: What is read",
         ),
+        (
+            "<Types type={{\n  on: { type: 'bool', description: 'Is on' },\n  hours: {\n"
+            "    type: '{ start: string; }[]',\n    description: \"It's (9-12)\",\n  },\n"
+            '  "data": { "description": "More", "type": "{ [key]: any } | null" } }} />',
+            "**on**: Is on\n\n**hours**: It's (9-12)\n\n**data**: More",
+        ),
+        ("<Page operations={[{'path': '/v1/a/{id}', 'method': 'get'}]} />\n\nText.", "**/v1/a/{id}**: get\n\nText."),
+        ("Of type:\n\n---type-table---\n../types/a.ts#Filter\n---end---\n\nText.", "Of type:\n\nText."),
         ("<Grid columns={{ sm: { span: 2 } }} size={{ lg: { width: 'x' } }} />\n\nText.", "Text."),
         ('<Box style={{color: "red"}} title="Hot">\nIt is.\n</Box>', "**Hot**\n\nIt is."),
         ('{% include note.html content="Mind the gap." %}', "Mind the gap."),

@@ -17,6 +17,13 @@ def test_prose_is_never_read_as_another_block() -> None:
     )
 
 
+def test_prose_is_never_read_as_a_tab_or_an_admonition() -> None:
+    text = "=== Level 2\n!!! note\n??? More\n:::tip\n=== \n==1"
+    assert write_markdown([paragraph(text)]) == (
+        "\\=== Level 2  \n\\!!! note  \n\\??? More  \n\\:::tip  \n\\===  \n==1"
+    )
+
+
 def test_a_fence_is_longer_than_those_in_its_code() -> None:
     assert write_markdown([Block("code", "```\nx\n````", language="md")]) == "`````md\n```\nx\n````\n`````"
 

@@ -41,6 +41,21 @@ def test_heads_of_left_and_right_pages_are_left_out() -> None:
     assert read_pages(*pages) == [f"Text {name}." for name in "abcdef"]
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("1.2 Install ............ 34", "1.2 Install"),
+        ("Preface . . . . . . . . ix", "Preface"),
+        ("........ 34", "After."),
+        ("Wait ... 34", "Wait ... 34"),
+        ("Port ....... 9092 of the broker", "Port ....... 9092 of the broker"),
+    ],
+)
+def test_what_leads_to_the_number_of_a_page_is_left_out(line: str, expected: str) -> None:
+    (text,) = read_pages(f"{line}\nAfter.")
+    assert text.split("\n")[0] == expected
+
+
 def test_text_at_the_edge_of_a_page_stays() -> None:
     pages = ["Step 4\nStop it.\nOne.", "Step 9\nCopy it.\nTwo.", "Step 2\nStart it.\nThree."]
     assert read_pages(*pages) == pages

@@ -105,6 +105,40 @@ def test_asciidoc(path: str, text: str, expected: str | None) -> None:
     assert shown == expected if expected else shown.startswith("Users")
 
 
+LINKS = {
+    "docs/conf.py": (
+        'extlinks = {\n    "issue": ("https://x.example/i/%s", "GH%s"),\n    "user": ("https://x.example/u/%s", "@"),\n'
+        '    "src": ("https://x.example/s/%s", None),\n    "bad": (f"https://x.example/{host}/%s", "a%s"),\n}\n'
+        'myst_substitutions = {"helm": "3.5", "chart": read()["version"], "least": 3}\n'
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("docs/a.rst", "See :issue:`12`, :user:`ann`, :src:`a/b.py`.",
+         "See [GH12](https://x.example/i/12), [@ann](https://x.example/u/ann), https://x.example/s/a/b.py."),
+        ("docs/a.rst", "See :bad:`5`, :pull:`4`, :issue:`mine <13>`, ``:issue:`12```.",
+         "See 5, 4, mine, `` :issue:`12` ``."),
+        ("docs/a.md", "See {issue}`12`, {user}`ann`, {bad}`5`, `` {issue}`12` ``.",
+         "See [GH12](https://x.example/i/12), [@ann](https://x.example/u/ann), 5, `` {issue}`12` ``."),
+        ("docs/a.md", "Helm {{helm}} with {{ least }} nodes for {{chart}}, not `{{helm}}`.",
+         "Helm 3.5 with 3 nodes for chart, not `{{helm}}`."),
+        ("blog/a.md", "See {issue}`12` of {{helm}}.", "See 12 of helm."),
+    ],
+)  # fmt: skip
+def test_links_and_values_of_the_configuration(path: str, text: str, expected: str) -> None:
+    assert show(path, text, LINKS) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["extlinks = {", "extlinks = " + "-" * 100_000 + "1", "extlinks = {**other, 1: 2}", "extlinks = 1"]
+)
+def test_a_configuration_that_no_one_can_read_gives_nothing(text: str) -> None:
+    assert show("docs/a.rst", "See :issue:`12`.", {"docs/conf.py": text}) == "See 12."
+
+
 def test_what_names_itself_ends() -> None:
     looped = {"m/modules/ROOT/pages/a.adoc": "include::page$a.adoc[]\n"}
     assert show("m/modules/ROOT/pages/b.adoc", "xref:a.adoc[]", looped) == "a"
