@@ -11,6 +11,8 @@ from knowledge.web.client import to_line
 # Members read it in the topic or the description of a channel, and may remove it.
 CONSENT = "#kimas-knowledge"
 CONSENT_MISSING = f"neither its topic nor its description says {CONSENT}"
+# Why a message is not read. It stays in the list: an empty one deletes nothing.
+OPTED_OUT = "somebody marked it with 🚫"
 DAY_S = 86_400.0
 # An edit of a reply leaves no mark at its thread.
 MAX_EDIT_AGE_S = 7 * DAY_S

@@ -20,6 +20,7 @@ from knowledge.connectors.channels import (
     MAX_EDIT_AGE_S,
     MAX_REPLIES,
     MIN_CHARS,
+    OPTED_OUT,
     find_missing_consent,
     make_content,
 )
@@ -163,12 +164,14 @@ class DiscordChannels:
         items = [
             self._to_message(guild, channel, message)
             for message in recent
-            if _is_spoken(message) and not message.get("thread") and len(_read_text(message)) >= MIN_CHARS
+            if _is_of_person(message) and not message.get("thread") and len(_read_text(message)) >= MIN_CHARS
         ]
         return items, str(min(map(_get_number, recent))) if recent and len(recent) == PER_REQUEST else ""
 
     def _to_message(self, guild: str, channel: str, message: Mapping[str, Any]) -> Item:
         number = str(_get_number(message))
+        if _is_opted_out(message):
+            return Item(f"{channel}/{number}", "", OPTED_OUT)
         content = make_content("", self._make_url(guild, f"{channel}/{number}"), [_read_text(message)])
         return Item(f"{channel}/{number}", f"sent {to_line(message.get('edited_timestamp'))}", content=content)
 
@@ -211,9 +214,17 @@ def _get_time(number: int) -> float:
 
 def _is_spoken(message: Mapping[str, Any]) -> bool:
     """Return whether a person wrote a message and leaves it to us."""
-    reactions = {to_line(dig(reaction, "emoji", "name")) for reaction in as_mappings(message.get("reactions"))}
+    return _is_of_person(message) and not _is_opted_out(message)
+
+
+def _is_of_person(message: Mapping[str, Any]) -> bool:
     is_of_bot = dig(message, "author", "bot") is True or bool(message.get("webhook_id"))
-    return get_int(message, "type") in SPOKEN and not is_of_bot and OPT_OUT not in reactions
+    return get_int(message, "type") in SPOKEN and not is_of_bot
+
+
+def _is_opted_out(message: Mapping[str, Any]) -> bool:
+    reactions = as_mappings(message.get("reactions"))
+    return OPT_OUT in {to_line(dig(reaction, "emoji", "name")) for reaction in reactions}
 
 
 def _read_text(message: Mapping[str, Any]) -> str:

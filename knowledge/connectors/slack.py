@@ -21,6 +21,7 @@ from knowledge.connectors.channels import (
     MAX_EDIT_AGE_S,
     MAX_REPLIES,
     MIN_CHARS,
+    OPTED_OUT,
     find_missing_consent,
     make_content,
 )
@@ -31,7 +32,6 @@ from knowledge.web.client import to_line, to_text
 
 # With this reaction, 🚫, a message is left out.
 OPT_OUT = "no_entry_sign"
-OPTED_OUT = "somebody marked it with 🚫"
 PER_REQUEST = 200
 # What people wrote; all other kinds tell of the channel.
 SPOKEN = (None, "file_share", "thread_broadcast", "me_message")

@@ -101,11 +101,24 @@ async def test_deletions_edits_and_withdrawals_are_followed(
     message |= {"content": f"{LONG} Changed.", "edited_timestamp": "2026-01-02T03:04:05+00:00"}
     assert (await update(open_discord())).updated == 1
     message["reactions"] = [{"count": 1, "emoji": {"id": None, "name": "🚫"}}]
-    assert (await update(open_discord())).deleted == 1
+    assert list((await update(open_discord())).unreadable.values()) == ["somebody marked it with 🚫"]
     del discord.places[THREAD]
     discord.places[TALK].messages = [say(50, LONG), say(40, LONG, author={"bot": True}), say(30, LONG, webhook_id="1")]
     report = await update(open_discord())
-    assert (report.added, report.deleted) == (1, 1)
+    assert (report.added, report.deleted) == (1, 2)
+
+
+async def test_the_only_message_that_is_left_is_left_out_as_well(
+    discord: DiscordHistoryPeer, open_discord: OpenDiscord, update: Update, store: Store
+) -> None:
+    del discord.places[THREAD]
+    message = say(50, f"{LONG} zebra")
+    discord.places[TALK].messages = [message]
+    await update(open_discord())
+    assert await store.search("zebra", None, ["docs"], 9)
+    message["reactions"] = [{"count": 1, "emoji": {"id": None, "name": "🚫"}}]
+    await update(open_discord())
+    assert await store.search("zebra", None, ["docs"], 9) == []
 
 
 @pytest.mark.parametrize("how", ["deleted", "withdrawn"])
