@@ -54,7 +54,9 @@ def _make_diff(path: Path, gaps: Sequence[Gap], clean: Clean) -> str:
     except (OSError, ValueError, FormatError) as error:
         _log.warning("gap_patch.without_faq", error=str(error))
         return ""
-    return "\n".join((f"--- a/{path.name}", f"+++ b/{path.name}", *_make_hunk(old_text, new_lines), ""))
+    # A name with a blank ends at a tab: without it, `patch` takes the first word for the name.
+    name = f"{path.name}\t" if " " in path.name else path.name
+    return "\n".join((f"--- a/{name}", f"+++ b/{name}", *_make_hunk(old_text, new_lines), ""))
 
 
 def _make_hunk(old_text: str, new_lines: Sequence[str]) -> Iterator[str]:

@@ -26,8 +26,9 @@ from core.types import Passage
 
 _log = get_logger(__name__)
 
-# The newest of each kind are looked at.
+# The newest of each kind are looked at: so many that count, among so many messages.
 MAX_QUESTIONS = 500
+MAX_PARTS = 4
 MAX_QUESTION_CHARS = 160
 # Whoever calls the bot by its name means something from so many words on.
 MIN_WORDS = 2
@@ -84,14 +85,8 @@ async def find_gaps(
     `StoreError` of the journal.
     """
     both_periods = replace(question_filter, since=question_filter.since - period)
-    lists = [
-        await reports.list_questions(replace(both_periods, outcome=outcome), MAX_QUESTIONS)
-        for outcome in ("unanswered", "answered")
-    ]
-    shown = [[item for item in listed if may_show(item)] for listed in lists]
-    unanswered, answered = await asyncio.to_thread(
-        lambda: [[item for item in listed if is_asking(item)] for listed in shown]
-    )
+    unanswered, is_cut = await _list_asking(reports, replace(both_periods, outcome="unanswered"), may_show)
+    answered, _ = await _list_asking(reports, replace(both_periods, outcome="answered"), may_show)
     numbers = {item.number for item in unanswered}
     # What was found bad, or lacks something, counts as answered, too.
     good = [item for item in answered if item.number not in numbers and item.detail not in WEAK_ANSWERS]
@@ -106,7 +101,26 @@ async def find_gaps(
     gaps.sort(key=lambda gap: (not gap.is_open, -len(gap.questions), -gap.earlier_count, -gap.last_at.timestamp()))
     pages = await asyncio.gather(*(_find_page(gap.typical.text, library) for gap in gaps[:MAX_PAGES]))
     with_pages = [replace(gap, page=page) for gap, page in zip(gaps, pages, strict=False)]
-    return GapReport([*with_pages, *gaps[MAX_PAGES:]], len(lists[0]) == MAX_QUESTIONS)
+    return GapReport([*with_pages, *gaps[MAX_PAGES:]], is_cut)
+
+
+async def _list_asking(
+    reports: ReportRepository, question_filter: QuestionFilter, may_show: MayShow
+) -> tuple[Sequence[ListedQuestion], bool]:
+    """Return the newest questions of a filter that count, and whether there may be more. Raises `StoreError`.
+
+    The journal is read in parts until there are enough: chatter, and what nobody here may see, takes no place.
+    """
+    asking: list[ListedQuestion] = []
+    before = None
+    for _ in range(MAX_PARTS):
+        part = await reports.list_questions(question_filter, MAX_QUESTIONS, before)
+        shown = [item for item in part if may_show(item)]
+        asking += await asyncio.to_thread(lambda items: [item for item in items if is_asking(item)], shown)
+        if len(part) < MAX_QUESTIONS or len(asking) >= MAX_QUESTIONS:
+            return asking[:MAX_QUESTIONS], len(part) == MAX_QUESTIONS
+        before = part[-1].number
+    return asking, True
 
 
 def is_asking(question: ListedQuestion) -> bool:

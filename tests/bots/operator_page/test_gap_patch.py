@@ -50,8 +50,11 @@ def _settings(path: Path) -> Settings:
     ],
 )
 @pytest.mark.parametrize("tool", [["patch", "--quiet", "-p1"], ["git", "apply"]])
-def test_the_patch_appends_entries_that_wait_for_an_answer(tmp_path: Path, content: str, tool: list[str]) -> None:
-    path = tmp_path / "faq.yaml"
+@pytest.mark.parametrize("file_name", ["faq.yaml", "our own faq.yaml"])
+def test_the_patch_appends_entries_that_wait_for_an_answer(
+    tmp_path: Path, file_name: str, content: str, tool: list[str]
+) -> None:
+    path = tmp_path / file_name
     path.write_bytes(content.encode())
     before, _ = read_entries("faq.yaml", path.read_bytes())
     name, diff = make_patch(GAPS, _settings(path), 7, str)

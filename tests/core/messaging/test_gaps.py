@@ -11,6 +11,7 @@ from sqlalchemy import update
 
 from core.catalogue import messages_for
 from core.errors import StoreError
+from core.messaging import gaps
 from core.messaging.gaps import GapReport, find_gaps, format_gaps
 from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
@@ -162,3 +163,24 @@ async def test_the_page_is_one_of_the_sources_that_may_be_named(journal: Journal
     [gap] = (await find(journal, library.restricted_to(["docs"]))).gaps
     assert gap.page is not None
     assert gap.page.source == "docs"
+
+
+async def test_chatter_and_what_may_not_be_seen_take_no_place(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gaps, "MAX_QUESTIONS", 2)
+    await ask(journal, "proxy how do I set it up?", 3)
+    await ask(journal, "proxy where is it set?", 3)
+    await ask(journal, "proxy which port has it?", 3)
+    for text in ("lol same here", "secret which port?", "same problem here"):
+        await ask(journal, text, 1)
+    library = InMemoryLibrary((PROXY,))
+    question_filter = QuestionFilter(NOW - WEEK)
+    reports = ReportRepository(journal.database)
+    report = await find_gaps(reports, library, question_filter, WEEK, lambda item: "secret" not in item.text)
+    assert [len(gap.questions) for gap in report.gaps] == [2]
+    assert report.is_cut
+    monkeypatch.setattr(gaps, "MAX_PARTS", 1)
+    report = await find_gaps(reports, library, question_filter, WEEK)
+    assert [gap.typical.text[:6] for gap in report.gaps] == ["secret"]
+    assert report.is_cut, "the rest was not looked at"
