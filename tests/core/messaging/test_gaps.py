@@ -190,17 +190,11 @@ async def test_questions_beyond_the_limit_are_told_at_the_end_of_the_journal(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gaps, "MAX_QUESTIONS", 3)
-    texts = (
-        "proxy which port?",
-        "proxy where is it set?",
-        "lol same here",
-        "proxy how do I set it?",
-        "proxy for what?",
-    )
-    for text in texts[1:]:
+    for text in ("proxy which port?", "proxy where is it set?", "lol same here"):
         await ask(journal, text, 1)
     assert not (await find(journal)).is_cut
-    await ask(journal, texts[0], 1)
+    for text in ("proxy how do I set it?", "proxy what is it for?"):
+        await ask(journal, text, 1)
     report = await find(journal)
     assert [len(gap.questions) for gap in report.gaps] == [3]
     assert report.is_cut
