@@ -118,7 +118,7 @@ async def _list_asking(
         shown = [item for item in part if may_show(item)]
         asking += await asyncio.to_thread(lambda items: [item for item in items if is_asking(item)], shown)
         if len(part) < MAX_QUESTIONS or len(asking) >= MAX_QUESTIONS:
-            return asking[:MAX_QUESTIONS], len(part) == MAX_QUESTIONS
+            return asking[:MAX_QUESTIONS], len(part) == MAX_QUESTIONS or len(asking) > MAX_QUESTIONS
         before = part[-1].number
     return asking, True
 

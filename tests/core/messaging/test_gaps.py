@@ -184,3 +184,17 @@ async def test_chatter_and_what_may_not_be_seen_take_no_place(
     report = await find_gaps(reports, library, question_filter, WEEK)
     assert [gap.typical.text[:6] for gap in report.gaps] == ["secret"]
     assert report.is_cut, "the rest was not looked at"
+
+
+async def test_questions_beyond_the_limit_are_told_at_the_end_of_the_journal(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gaps, "MAX_QUESTIONS", 3)
+    for text in ("proxy which port?", "proxy where is it set?", "lol same here"):
+        await ask(journal, text, 1)
+    assert not (await find(journal)).is_cut
+    for text in ("proxy how do I set it?", "proxy what is it for?"):
+        await ask(journal, text, 1)
+    report = await find(journal)
+    assert [len(gap.questions) for gap in report.gaps] == [3]
+    assert report.is_cut
