@@ -104,7 +104,9 @@ class BrowserSetup(Setup):
             return Found(redact(change.text), change.link)
 
     def restart(self) -> None:
-        """Stop in order, as for a signal; the command starts again."""
+        """Stop in order, as for a signal; the command starts again. A second signal would cut answers off."""
+        if self.is_restarting:
+            return
         self.is_restarting = True
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -143,6 +145,10 @@ class BrowserSetup(Setup):
     async def _examine_source(self, settings: Settings, fields: Mapping[str, str]) -> _Change:
         location = await asyncio.to_thread(self._confine, fields["location"], settings.data_dir)
         source = await examine_source(location, settings.sources)
+        place = {name: value for name, value in source.settings.items() if name in ("kind", "path", "url")}
+        for name, other in settings.sources.items():
+            if all(str(getattr(other, key, "")) == value for key, value in place.items()):
+                raise UsageError(f"{name} is this source already")
         return _Change({("sources", source.name): source.settings}, f"{source.name}: {source.text}")
 
     def _confine(self, location: str, data_dir: Path) -> str:
@@ -155,7 +161,8 @@ class BrowserSetup(Setup):
         if "://" in location:
             return _check_address(location)
         home = self.file.resolve().parent
-        path = (home / location).resolve()
+        # Unlike `Path.resolve` it takes a link that leads to itself.
+        path = Path(os.path.realpath(home / location))
         is_inside = path.is_relative_to(home) and not path.is_relative_to(data_dir.resolve())
         if not is_inside or any(part.startswith(".") for part in path.relative_to(home).parts):
             raise UsageError(f"name a folder below {home}, or an address that begins with https://; {ELSEWHERE}")

@@ -15,7 +15,7 @@ from bots.cli.browser_setup import BrowserSetup
 from bots.cli.env_file import get_env_path
 from bots.cli.init_template import PAGE_KEY, PAGE_KEY_BYTES, PAGE_PORT, Answers, check_is_new, write_config
 from bots.cli.options import load_cli_settings, make_settings_reloader, run
-from core.errors import UsageError
+from core.errors import KimasError, UsageError
 
 # Whoever sets up sits at this machine.
 OVERRIDES = ("operator_page.host=127.0.0.1",)
@@ -62,7 +62,12 @@ async def _run(setup: BrowserSetup) -> int:
         settings = load_cli_settings((), (), is_daemon=True)
         if settings.operator_page.port is None:
             raise UsageError(f"{setup.file} has no operator_page.port: docs/operate.md#the-operators-page says how")
-        code = await run_daemon(settings, reload_settings=make_settings_reloader((), ()), make_setup=lambda: setup)
+        try:
+            code = await run_daemon(settings, reload_settings=make_settings_reloader((), ()), make_setup=lambda: setup)
+        except KimasError:
+            files = f"{setup.file}, or a secret in {setup.secrets_file}"
+            click.echo(f"KIMAs has ended. Change what is wrong in {files}, and give the command again.", err=True)
+            raise
         if not setup.is_restarting:
             return code
 

@@ -53,8 +53,8 @@ class CheckedSource:
 
 def check_token(value: str) -> str:
     """Return a token; "" for none. Raises `ValueError` for what was copied with something else."""
-    if any(character.isspace() or not character.isprintable() for character in value):
-        raise ValueError("a token has no spaces in it")
+    if not value.isascii() or any(character.isspace() or not character.isprintable() for character in value):
+        raise ValueError("a token has no spaces in it, and no letters but a to z")
     return value
 
 

@@ -75,8 +75,10 @@ async def serve_operator_page(settings: OperatorPageSettings, context: PageConte
     Raises `UsageError` for an address that cannot be listened on, and for a token that is too short.
     """
     tokens = (secret.value() if secret else "" for secret in (settings.token, settings.owner_token))
-    # Who is setting up stays signed in over a restart.
-    sessions = context.setup.sessions if context.setup and context.setup.sessions else Sessions(*tokens)
+    sessions = Sessions(*tokens)
+    if context.setup and context.setup.sessions:
+        # Who is setting up stays signed in over a restart.
+        sessions.take_over(context.setup.sessions)
     application = web.Application(client_max_size=MAX_BODY_BYTES)
     application[CONTEXT] = context
     application.on_response_prepare.append(_add_headers)
@@ -231,7 +233,7 @@ def _make_sign_in(sessions: Sessions) -> Handler:
             return show(request, "sign_in.html", {"problem": problem, "link_token": ""}, status=429)
         if session_id is None:
             _log.warning("operator_page.sign_in_refused", peer=address)
-            problem = "This link was used before, or is too old." if link_token else "Wrong token."
+            problem = _explain_old_link(request) if link_token else "Wrong token."
             return show(request, "sign_in.html", {"problem": problem, "link_token": ""}, status=403)
         _log.info("operator_page.signed_in", peer=address)
         response = web.Response(status=303, headers={"Location": "/setup" if link_token else "/"})
@@ -240,6 +242,12 @@ def _make_sign_in(sessions: Sessions) -> Handler:
         return response
 
     return sign_in
+
+
+def _explain_old_link(request: web.Request) -> str:
+    setup = get_context(request).setup
+    where = f", which is in {setup.secrets_file.name}" if setup and setup.secrets_file.is_file() else ""
+    return f"This link was used before, or is too old. Enter the owner's token{where}."
 
 
 def _make_sign_out(sessions: Sessions) -> Handler:

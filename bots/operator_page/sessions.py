@@ -63,6 +63,11 @@ class Sessions:
         self._link_token = ""
         self._link_ends_at = 0.0
 
+    def take_over(self, former: Sessions) -> None:
+        """Let those stay who are signed in, and count the failures on; the tokens are the new ones."""
+        self._sessions, self._failures = former._sessions, former._failures
+        self._link_token, self._link_ends_at = former._link_token, former._link_ends_at
+
     def make_link_token(self) -> str:
         """Return a token that opens the page for the owner once, within `LINK_S` seconds; an earlier one ends."""
         self._link_token = secrets.token_urlsafe(32)

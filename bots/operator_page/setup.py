@@ -101,6 +101,9 @@ async def restart(request: web.Request) -> web.StreamResponse:
     setup = _require_setup(context)
     if not setup.can_restart:
         raise web.HTTPNotFound(text="Restart KIMAs where it was started.")
+    if problem := (await setup.read()).problem:
+        text = f"KIMAs goes on as it is, because it would not start again: {problem}"
+        return await _show(request, {"problem": text}, status=422)
     setup.restart()
     return show(request, "restart.html")
 

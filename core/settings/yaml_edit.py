@@ -28,11 +28,12 @@ def add_value(raw: bytes, path: Path, keys: Sequence[str], value: Any) -> bytes:
         raise YamlFileError(path, "is not UTF-8 text") from error
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = text.removesuffix("\n").removesuffix("\r").split(newline) if text else []
-    _insert(lines, file, tuple(keys), value)
-    result = (newline.join(lines) + newline).encode("utf-8")
     try:
+        _insert(lines, file, tuple(keys), value)
+        result = (newline.join(lines) + newline).encode("utf-8")
         is_right = parse_yaml(result, path).data == expected
-    except YamlFileError:
+    except (YamlFileError, IndexError):
+        # To YAML a lone CR ends a line, too: then its numbers are not ours.
         is_right = False
     if not is_right:
         raise YamlFileError(path, f"{'.'.join(keys)} {NOT_EDITABLE}", file.get_line(tuple(keys)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,15 @@ from tests.support.chromium import AXE, launched, needs_chromium
 from tests.support.newcomer import API_KEY, GROUP, OWNER, init_in_browser, set_up
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.peers.telegram import TelegramPeer
+from tests.support.terminal import open_kimas
 
-pytestmark = [needs_chromium, pytest.mark.slow]
+pytestmark = pytest.mark.slow
+
+REFUSED = """\
+sources: {}
+telegram: {api_url: "%s", token: {env: KIMAS_TELEGRAM_TOKEN}}
+operator_page: {port: %d, owner_token: {env: KIMAS_PAGE_TOKEN}}
+"""
 
 
 async def find_violations(tab: Tab) -> list[str]:
@@ -23,6 +31,7 @@ async def find_violations(tab: Tab) -> list[str]:
     return [item["id"] for item in report["violations"] if item["impact"] in ("serious", "critical", "moderate")]
 
 
+@needs_chromium
 async def test_a_newcomer_sets_up_a_bot_in_the_browser_alone(tmp_path: Path) -> None:
     async with (
         TelegramPeer() as telegram,
@@ -63,3 +72,18 @@ async def test_a_newcomer_sets_up_a_bot_in_the_browser_alone(tmp_path: Path) -> 
     assert settings.gate.chats == (f"telegram:{GROUP}",)
     assert settings.models.main is not None
     assert settings.models.main.model == "qwen3:8b"
+
+
+async def test_what_ends_the_command_comes_with_the_way_out(tmp_path: Path) -> None:
+    env_file = tmp_path / "kimas.env"
+    env_file.write_text("KIMAS_TELEGRAM_TOKEN=1:wrong\nKIMAS_PAGE_TOKEN=a-token-of-the-page\n", "utf-8")
+    env_file.chmod(0o600)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    async with TelegramPeer() as telegram:
+        (tmp_path / "kimas.yaml").write_text(REFUSED % (telegram.api_url, port), "utf-8")
+        async with open_kimas(["init", "--browser"], tmp_path) as terminal:
+            assert await terminal.end() != 0
+    assert "telegram.token was refused" in terminal.output
+    assert "or a secret in kimas.env, and give the command again" in " ".join(terminal.output.split())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
+import signal
 import stat
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -14,6 +16,8 @@ from lxml import html
 
 from bots.cli.browser_setup import BrowserSetup
 from bots.operator_page import sessions
+from bots.operator_page.server import serve_operator_page
+from core.settings import OperatorPageSettings, Secret
 from core.settings.loader import load_settings
 from core.settings.yaml_file import read_yaml
 from tests.support.operator_page import OWNER, READER, Page, browser, operator_page, read
@@ -64,7 +68,7 @@ async def send(
     client: aiohttp.ClientSession, kind: str, fields: Mapping[str, str], status: int | tuple[int, ...] = 303
 ) -> str:
     """Send a form of the page, and return its problem, or the notice that follows."""
-    data = {**await get_hidden(client), **fields}
+    data = fields if "form_token" in fields else {**await get_hidden(client), **fields}
     async with client.post(f"/setup/{kind}", data=data, allow_redirects=False) as response:
         text = await response.text()
         assert response.status == status, text
@@ -126,6 +130,34 @@ class TestWhoMay:
             assert "Restart now" not in shown
             assert "Try it" not in shown
 
+    async def test_a_restart_is_asked_for_once(self, page: Page, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        setup = page.context.setup
+        assert setup
+        setup.can_restart = True
+        signals: list[int] = []
+        monkeypatch.setattr(os, "kill", lambda _pid, number: signals.append(number))
+        async with browser(page, OWNER) as client:
+            (home / "kimas.yaml").write_text("name: [\n", "utf-8")
+            assert "goes on as it is" in await send(client, "restart", await _get_form_token(client), 422)
+            assert not signals
+            (home / "kimas.yaml").write_text(WRITTEN, "utf-8")
+            for _ in range(2):
+                await send(client, "restart", {}, 200)
+        assert signals == [signal.SIGTERM]
+
+    async def test_after_a_restart_the_new_tokens_count(self, page: Page) -> None:
+        section = OperatorPageSettings(port=0, owner_token=Secret(env="PAGE_TOKEN"))
+        async with browser(page, OWNER) as client:
+            cookies = {cookie.key: cookie.value for cookie in client.cookie_jar}
+            async with serve_operator_page(section, page.context) as port:
+                address = f"http://127.0.0.1:{port}"
+                async with client.get(f"{address}/setup", cookies=cookies, allow_redirects=False) as response:
+                    assert response.status == 200, "who was signed in stays so"
+                for token, status in ((OWNER, 403), (READER, 303)):
+                    data = {"token": token}
+                    async with client.post(f"{address}/sign-in", data=data, allow_redirects=False) as response:
+                        assert response.status == status
+
     async def test_a_link_opens_the_page_once(self, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
         setup = page.context.setup
         assert setup
@@ -144,7 +176,11 @@ class TestWhoMay:
             assert "Who writes the answers" in await read(client, "/setup")
             async with other.post("/sign-in", data=data) as response:
                 assert response.status == 403
-                assert "used before, or is too old" in await response.text()
+                shown = await response.text()
+            assert "used before, or is too old. Enter the owner's token." in html.fromstring(shown).text_content()
+            setup.secrets_file.touch()
+            async with other.post("/sign-in", data=data) as response:
+                assert "token, which is in kimas.env." in html.fromstring(await response.text()).text_content()
             for value in ("", "x", OWNER[:-1]):
                 async with other.post("/sign-in", data={"once": value}) as response:
                     assert response.status == 403
@@ -155,11 +191,26 @@ class TestWhoMay:
         assert token not in str(page.log_buffer.lines_after())
 
 
+async def _get_form_token(client: aiohttp.ClientSession) -> dict[str, str]:
+    return {"form_token": await _get_token(client)}
+
+
 async def _get_token(client: aiohttp.ClientSession) -> str:
     return str(html.fromstring(await read(client, "/")).xpath("//input[@name='form_token']/@value")[0])
 
 
 class TestSources:
+    async def test_a_link_to_itself_is_no_source(self, page: Page, home: Path) -> None:
+        (home / "loop").symlink_to("loop")
+        async with browser(page, OWNER) as client:
+            assert "does not exist" in await send(client, "source", {"location": "loop"}, 422)
+
+    async def test_one_that_is_there_is_not_added_again(self, page: Page, home: Path) -> None:
+        async with browser(page, OWNER) as client:
+            problem = await send(client, "source", {"location": "handbook/"}, 422)
+        assert "handbook is this source already" in problem
+        assert (home / "kimas.yaml").read_text("utf-8") == WRITTEN
+
     async def test_one_is_added_and_the_file_keeps_everything_else(self, page: Page, home: Path) -> None:
         (home / "kimas.yaml").chmod(0o640)
         async with browser(page, OWNER) as client:
@@ -349,6 +400,7 @@ class TestSecrets:
                 ({"address": "http://127.0.0.1:9/v1"}, "the connection failed"),
                 ({"role": "judge; rm"}, "no such role"),
                 ({"key": "a\nb=c"}, "no spaces"),
+                ({"key": "кey"}, "no spaces in it, and no letters but a to z"),
                 ({"role": "vision", "model": "a"}, "vision needs main or light"),
             ):
                 async with client.post(

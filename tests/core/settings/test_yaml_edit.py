@@ -93,6 +93,7 @@ def test_lines_of_windows_stay_so() -> None:
         ("name: a\n...\n", "telegram", "by hand"),
         ("name: |\n  sources:\n", "sources.site.x", ""),
         ("name: [\n", "telegram", "not valid YAML"),
+        ("name: a\rgate: {mode: auto}\r", "gate.chats", "by hand"),
     ],
 )
 def test_what_cannot_be_added_safely_is_refused(text: str, keys: str, problem: str) -> None:
