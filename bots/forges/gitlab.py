@@ -101,7 +101,9 @@ class GitlabClient(ForgeClient):
         async for issue in self._transport.changes(f"{_to_path(project)}/issues", params, "updated_after", since):
             # By the server's clock, when it had listed the first page.
             listed_at = listed_at or self._transport.replied_at or parse_timestamp(dig(issue, "updated_at"))
-            if isinstance(issue, Mapping) and get_int(issue, "user_notes_count") and not _is_confidential(issue):
+            if not isinstance(issue, Mapping) or not get_int(issue, "iid"):
+                yield None
+            elif get_int(issue, "user_notes_count") and not _is_confidential(issue):
                 paths[f"issues/{get_int(issue, 'iid')}"] = None
         comments = dict[int, Comment]()
         for path in paths:

@@ -16,6 +16,7 @@ OWNERS = [
     "mastodon:person1@social.example",
     f"bluesky:{bluesky.make_account(f'person1.{bluesky.HOST}').did}",
     "github:Ann",
+    "gitlab:Ann",
     "console:ann",
 ]
 

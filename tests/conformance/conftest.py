@@ -12,7 +12,7 @@ import pytest
 
 from core.storage.messages import Journal
 from tests.conformance.bot import Bot, Terminal
-from tests.conformance.platforms import Bluesky, Discord, Driver, Github, Mastodon, Slack, Telegram
+from tests.conformance.platforms import Bluesky, Discord, Driver, Github, Gitlab, Mastodon, Slack, Telegram
 from tests.conformance.played import Played
 from tests.conformance.scenarios import PLATFORMS, does_run_in_terminal, reasons
 
@@ -23,6 +23,7 @@ DRIVERS: dict[str, Callable[[], Driver]] = {
     "mastodon": Mastodon,
     "bluesky": Bluesky,
     "github": Github,
+    "gitlab": Gitlab,
     "console": Played,
 }
 

@@ -27,7 +27,7 @@ from core.messaging.feedback.handoff import ASK_ABOUT_THIS, ASK_SHORTCUT_ID
 from core.storage.messages import Journal
 from core.types import ConversationKey
 from tests.support import bluesky_helpers, discord_helpers, forge_helpers, mastodon_helpers, slack_helpers
-from tests.support.peers import bluesky, discord, github, mastodon, slack, telegram
+from tests.support.peers import bluesky, discord, github, gitlab, mastodon, slack, telegram
 from tests.support.telegram_helpers import settings as telegram_settings
 
 Step = Literal["post", "begin", "grow", "finish"]
@@ -981,18 +981,24 @@ class Github(Driver):
     mention = "@kimas "
     knows_doubles = True
 
+    # How the peer names the call that posts a comment, and those that look for issues and comments.
+    posting = "POST issues/{}/comments"
+    looks = ("GET issues", "GET issues/comments")
+
     async def open(self, stack: AsyncExitStack) -> None:
-        self.peer = await stack.enter_async_context(github.GithubPeer())
+        self.peer = await stack.enter_async_context(self._make_peer())
         self._issues: dict[str, int] = {}
         for number in (1, 2):
             self.peer.repositories[self.group(number).id].can_write = True
         self.peer.repositories[self.private().chat].can_write = True
 
+    def _make_peer(self) -> github.GithubPeer:
+        return github.GithubPeer()
+
     def adapter(self, journal: Journal, folder: Path) -> ForgeAdapter:
-        settings = forge_helpers.settings(
-            self.peer, folder, repositories=tuple(self.peer.repositories), answers_per_thread=100
-        )
-        return ForgeAdapter(settings, JournalAccounts(journal, "github"), intervals=forge_helpers.PACE)
+        projects = {"repositories" if self.name == "github" else "projects": tuple(self.peer.repositories)}
+        settings = forge_helpers.settings(self.peer, folder, answers_per_thread=100, **projects)
+        return ForgeAdapter(settings, JournalAccounts(journal, self.name), intervals=forge_helpers.PACE)
 
     async def ready(self) -> None:
         await self.peer.until_polled(2 * len(self.peer.repositories) + 1)
@@ -1083,11 +1089,12 @@ class Github(Driver):
             self.peer.extra_comments[chat].append(broken)
 
     async def lose_connection(self) -> None:
-        self.peer.fail("GET issues", drop="before")
-        self.peer.fail("GET issues/comments", 502)
+        first, second = self.looks
+        self.peer.fail(first, drop="before")
+        self.peer.fail(second, 502)
 
     def fail(self, step: Step, how: How, times: int = 1) -> None:
-        name = "POST issues/{}/comments"
+        name = self.posting
         match how:
             case "rate limit":
                 self.peer.fail(name, 429, times=times, message="API rate limit exceeded", Retry_After="1")
@@ -1122,6 +1129,26 @@ class Github(Driver):
 
     def signs(self) -> int:
         return 0
+
+
+class Gitlab(Github):
+    """As on GitHub; comments are listed below each issue that changed."""
+
+    name = "gitlab"
+    posting = "POST issues/{}/notes"
+    looks = ("GET issues", "GET issues")
+
+    def _make_peer(self) -> github.GithubPeer:
+        return gitlab.GitlabPeer()
+
+    def _get_login(self, person: Person) -> str:
+        # Nothing but its name tells an account of a program.
+        return f"project_{person.number}_bot" if person.robot else super()._get_login(person)
+
+    async def malformed(self) -> None:
+        chat = self.group().chat
+        for broken in ({"id": "x", "body": 7}, {"id": 5, "iid": [9], "author": [1]}, "text"):
+            self.peer.extra_comments[chat].append(broken)
 
 
 def _to_forge_message(note: github.Note) -> PostedMessage:

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 Scenario = TypeVar("Scenario", bound=Callable[..., Any])
 
-PLATFORMS = ("telegram", "discord", "slack", "mastodon", "bluesky", "github", "console")
+PLATFORMS = ("telegram", "discord", "slack", "mastodon", "bluesky", "github", "gitlab", "console")
 # Where a reply is posted once, and whole.
-POSTING_WHOLE = ("mastodon", "bluesky", "github")
+POSTING_WHOLE = ("mastodon", "bluesky", "github", "gitlab")
 ONE_GROUP = "one group is played, with its threads and with private talks beside it"
 ONLY_TEXT = "a line that is typed has nothing attached"
 NO_REDELIVERY = "a line is read once: nothing is ever delivered again"
@@ -61,5 +61,6 @@ def does_run_in_terminal(scenario: Callable[..., Any]) -> bool:
 def reasons(scenario: Callable[..., Any]) -> Mapping[str, str]:
     """Return why platforms cannot have a scenario, by platform."""
     results: Mapping[str, str] = scenario.__dict__.get("cannot", {})
-    # What one social network cannot have, another one hardly has.
-    return {"bluesky": results["mastodon"], **results} if "mastodon" in results else results
+    # What one social network or forge cannot have, another one hardly has.
+    likely = {"bluesky": results.get("mastodon"), "gitlab": results.get("github")}
+    return {**{platform: reason for platform, reason in likely.items() if reason}, **results}

@@ -106,6 +106,7 @@ WORDS_OF_OTHERS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
         "a preview": ("{mention} why?", {"embeds": [{"type": "link", "description": "/pause"}]}),
     },
     "github": {"quoted": ("> {mention}/pause", {})},
+    "gitlab": {"quoted": ("> {mention}/pause", {})},
     "slack": {
         "forwarded": ("{mention}", {"attachments": [{"is_share": True, "text": "/kimas pause", "author_id": "U9"}]}),
         "forwarded with a comment": ("{mention} /pause", {"attachments": [{"is_share": True, "text": "/pause"}]}),

@@ -21,6 +21,7 @@ OWNERS = {
     "mastodon": ("person1@social.example",),
     "bluesky": (bluesky.make_account(f"person1.{bluesky.HOST}").did,),
     "github": ("Ann",),
+    "gitlab": ("Ann",),
 }
 SECTIONS: Mapping[str, dict[str, Any]] = {
     "telegram": {"token": {"env": "TELEGRAM"}},
@@ -29,6 +30,7 @@ SECTIONS: Mapping[str, dict[str, Any]] = {
     "mastodon": {"url": "https://social.example", "token": {"env": "MASTODON"}},
     "bluesky": {"handle": "kimas.bsky.example", "app_password": {"env": "BLUESKY"}},
     "github": {"token": {"env": "GITHUB"}, "repositories": ["example/group-1", "example/group-2", "example/private"]},
+    "gitlab": {"token": {"env": "GITLAB"}, "projects": ["example/group-1", "example/group-2", "example/private"]},
 }
 CLOSED = "quokka"
 # What a platform says of a place where others read as well, though it may look private: nobody's role opens anything.

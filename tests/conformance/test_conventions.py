@@ -16,6 +16,7 @@ NO_MENUS = {
     "console": "a terminal has no menus",
     "mastodon": "a status has no menus of bots",
     "github": "an issue has no menus of bots",
+    "gitlab": "an issue has no menus of bots",
     "telegram": "messages of Telegram have no menus of bots",
 }
 

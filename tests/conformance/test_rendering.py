@@ -41,7 +41,7 @@ async def test_emphasis_headings_and_rules_leave_no_raw_markup(bot: Bot) -> None
     text = await answered(bot, "# Heading\n\nThis is **important** and *slanted* and ~~gone~~.\n\n---\n\nEnd.")
     for word in ("Heading", "important", "slanted", "gone", "End"):
         assert word in text
-    assert not re.search(r"\*\*|~~|^#", text, re.MULTILINE) or bot.platform in ("discord", "github")
+    assert not re.search(r"\*\*|~~|^#", text, re.MULTILINE) or bot.platform in ("discord", "github", "gitlab")
     own = {"slack": "*important*", "discord": "**important**"}
     assert own.get(bot.platform, "important") in text
 
@@ -323,7 +323,7 @@ async def test_html_in_an_answer_is_text(bot: Bot) -> None:
 @runs_in_terminal
 async def test_any_script_comes_and_goes_unharmed(bot: Bot, text: str) -> None:
     bot.script.says = lambda question: f"**You** said: {question.text}"
-    if bot.platform == "github":
+    if bot.platform in ("github", "gitlab"):
         # A title has plain spaces.
         text = " ".join(text.split())
     await bot.ask(bot.private(), text)

@@ -37,6 +37,7 @@ FORWARDED: dict[str, dict[str, Any]] = {
         }
     },
     "github": {"body": f"> {WORDS}"},
+    "gitlab": {"body": f"> {WORDS}"},
 }
 # A message whose words are all in something else than its text.
 WORDLESS: dict[str, dict[str, Any]] = {

@@ -85,7 +85,7 @@ class GitlabPeer(GithubPeer):
         since = request.query.get("updated_after", "")[:19]
         items = [item for item in items if item["updated_at"][:19] >= since]
         items.sort(key=lambda item: (item[order], item["iid"]), reverse=request.query.get("sort", "desc") == "desc")
-        return self._paged(request, items)
+        return self._paged(request, [*items, *self.extra_comments[project]])
 
     async def _list_below(self, request: web.Request) -> web.Response:
         refusal = find_wrong(
