@@ -85,6 +85,10 @@ class HttpServer:
         kept = [(name, value) for name, value in response.headers.items() if name.lower() not in UNDONE_HEADERS]
         return httpx2.Response(response.status, headers=kept, stream=_Body(response), request=request)
 
+    def redact(self, text: str) -> str:
+        """Return a text without secrets."""
+        return mask_secrets(make_redactor([self._key])(text))
+
     def describe_end(self) -> str:
         """Return what the server said last, where that was a refusal."""
         return f" (status {self.status})" if self.status >= 400 else ""
@@ -156,9 +160,12 @@ class Program:
 
     def describe_end(self) -> str:
         """Return the end of what the program wrote on standard error, without secrets."""
-        redacted = make_redactor(self._environment.values())(self._complaint.decode("utf-8", "replace"))
-        text = " ".join(mask_secrets(redacted).split())[-MAX_COMPLAINT_CHARS:]
+        text = " ".join(self.redact(self._complaint.decode("utf-8", "replace")).split())[-MAX_COMPLAINT_CHARS:]
         return f" (it wrote: {text})" if text else ""
+
+    def redact(self, text: str) -> str:
+        """Return a text without secrets."""
+        return mask_secrets(make_redactor(self._environment.values())(text))
 
     async def _start(self) -> asyncio.subprocess.Process:
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
