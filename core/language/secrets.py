@@ -10,10 +10,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+# Around a value, only letters of ASCII belong to it: Chinese has no blanks between words.
 # What keys of known services begin with, and tokens of Telegram's bots.
 _KEY = re.compile(
     r"(?<![\w-])(?:(?:gh[pousr]_|github_pat_|glpat-|xox[abeposr]-|xapp-|sk-|[rs]k_live_|AKIA|ASIA|AIza|ya29\.|eyJ|hf_"
-    r"|npm_|pypi-|dop_v1_|SG\.)[\w.+/=-]{10,500}|\d{6,12}:[\w-]{30,60}(?![\w-]))"
+    r"|npm_|pypi-|dop_v1_|SG\.)[\w.+/=-]{10,500}|\d{6,12}:[\w-]{30,60}(?![\w-]))",
+    re.ASCII,
 )
 # The value behind a name that says that it is secret. What stands for no value is none; a plain word is a password, but
 # no token, unless it is long: `Unexpected token: string`.
@@ -21,16 +23,31 @@ _ASSIGNMENT = re.compile(
     r"((?:(pass(?:word|wd|phrase)|secret)|token|credential|api[_-]?key|access[_-]?key|private[_-]?key|authorization)"
     r"[\"']?[ \t]{0,3}[:=][ \t]{0,3}[\"']?(?:(?:bearer|basic)[ \t]{1,3})?)"
     r"(?![\[{<$%]|(?:true|false|null|none|yes|no|bearer|basic)\b)(?(2)|(?![a-z]{1,15}[.!?:)]{0,3}(?:[\s\"',;&]|$)))"
-    r"([^\s\"',;&]{3,500})",
+    r"([^\s\"',;&，。；、！？）]{3,500})",
     re.IGNORECASE,
 )
-_BEARER = re.compile(r"(\bbearer[ \t]{1,3})([\w.+/=~-]{10,500})", re.IGNORECASE)
+# The same in Chinese: such a value has no Chinese in it.
+_CHINESE_ASSIGNMENT = re.compile(
+    r"((?:密码|口令|密钥|令牌)[ \t]{0,3}[:：=是为][ \t]{0,3}[\"']?)"
+    r"(?![\[{<$%]|(?:true|false|null|none|yes|no)\b)([^\s\"',;&\u0080-\uffff]{4,500})",
+    re.ASCII | re.IGNORECASE,
+)
+_BEARER = re.compile(r"(\bbearer[ \t]{1,3})([\w.+/=~-]{10,500})", re.ASCII | re.IGNORECASE)
 _URL_PASSWORD = re.compile(r"(://[^/\s:@]{1,100}:)(?!\[)([^/\s@]{1,200})(?=@)")
-_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[A-Za-z]{2,24}\b")
-_CARD = re.compile(r"(?<![\w.-])[3-6](?:[ -]?\d){12,18}(?![\w-])")
-_PHONE = re.compile(r"(?<=[\s:(=\"'])\+\d[\d ()-]{7,18}\d(?!\w)")
-_IPV4 = re.compile(r"(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}(?![\w-]|\.\d)")
-_IPV6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])")
+# With the letters of Latin, Greek and Cyrillic. `git@` is how everybody logs in to a host of repositories.
+_EMAIL = re.compile(
+    r"(?<![\w.+\u00c0-\u052f-])(?!git@)[\w.+\u00c0-\u052f-]{1,64}@(?:[\w\u00c0-\u052f-]{1,63}\.){1,8}[A-Za-z]{2,24}\b",
+    re.ASCII,
+)
+_CARD = re.compile(r"(?<![\w.-])[3-6](?:[ -]?\d){12,18}(?![\w-])", re.ASCII)
+_PHONE = re.compile(r"(?:(?<=[\s:(=\"'])|(?<=[^\x00-\x7f]))\+\d[\d ()-]{7,18}\d(?!\w)", re.ASCII)
+# A version may have four parts, too.
+_IPV4 = re.compile(
+    r"(?:\b(?:version|release|firmware|v)|版本|固件)号?[ :：]{0,3}\d{1,3}(?:\.\d{1,3}){3}"
+    r"|(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}(?![\w-]|\.\d)",
+    re.ASCII | re.IGNORECASE,
+)
+_IPV6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:])", re.ASCII)
 _KEY_BEGIN = "-----BEGIN "
 _KEY_END = "-----END "
 MAX_KEY_LINES = 200
@@ -46,7 +63,7 @@ class Masker:
         """Return a line with marks such as `[email 1]` for what is secret or personal."""
         line = _URL_PASSWORD.sub(self._replace_value("secret"), line)
         line = _KEY.sub(self._replace("key"), line)
-        for pattern in (_BEARER, _ASSIGNMENT):
+        for pattern in (_BEARER, _ASSIGNMENT, _CHINESE_ASSIGNMENT):
             line = pattern.sub(self._replace_value("secret"), line)
         line = _EMAIL.sub(self._replace("email"), line)
         line = _CARD.sub(self._replace("card", _is_card), line)

@@ -18,6 +18,7 @@ from core.language.questions import (
     question_score,
     unanswerable_reason,
 )
+from core.language.secrets import mask_secrets
 from core.observability.logs import get_logger
 from core.ports import Library
 from core.storage.details import WEAK_ANSWERS
@@ -90,7 +91,8 @@ async def find_gaps(
     numbers = {item.number for item in unanswered}
     # What was found bad, or lacks something, counts as answered, too.
     good = [item for item in answered if item.number not in numbers and item.detail not in WEAK_ANSWERS]
-    texts = [item.text for item in (*unanswered, *good)]
+    # An embedding endpoint may be elsewhere: what is secret says nothing of the meaning.
+    texts = await asyncio.to_thread(lambda: [mask_secrets(item.text) for item in (*unanswered, *good)])
     groups = await library.group(texts) if library else [[place] for place in range(len(texts))]
     gaps = []
     for places in groups:

@@ -29,6 +29,8 @@ OPEN_TIMEOUT_S = 60.0
 LOOK_AGAIN_S = 600.0
 MAX_PAGES = 20
 MAX_SHOWN_TOOLS = 20
+# Of a text of a server, what is looked at for an error, and what is told of it.
+MAX_TEXT_CHARS = 8192
 MAX_ERROR_CHARS = 300
 
 
@@ -118,7 +120,7 @@ class Connection:
         if result.is_error:
             self._looked_at = -math.inf
             texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
-            raise SourceError(f"its tool {self._tool.name} failed: {to_line(' '.join(texts), MAX_ERROR_CHARS)}")
+            raise SourceError(f"its tool {self._tool.name} failed: {self._to_error_line(' '.join(texts))}")
         return result
 
     async def close(self) -> None:
@@ -185,5 +187,9 @@ class Connection:
         raise SourceError(f"it has no tool {self._tool.name!r}; its tools are: {shown}")
 
     def _describe(self, error: BaseException) -> str:
-        text = "it took too long to open" if isinstance(error, TimeoutError) else to_line(str(error), MAX_ERROR_CHARS)
+        text = "it took too long to open" if isinstance(error, TimeoutError) else self._to_error_line(str(error))
         return f"{text or type(error).__name__}{self._server.describe_end()}"
+
+    def _to_error_line(self, text: str) -> str:
+        """Return what a server says of an error: it may repeat the secrets that it was given."""
+        return to_line(self._server.redact(text[:MAX_TEXT_CHARS]), MAX_ERROR_CHARS)

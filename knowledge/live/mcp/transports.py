@@ -19,7 +19,8 @@ from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from core.errors import SourceError
-from core.observability.logs import get_logger
+from core.language.secrets import mask_secrets
+from core.observability.logs import get_logger, make_redactor
 from core.runtime.tasks import task_group
 from knowledge.web.addresses import redact_url
 from knowledge.web.client import Request, WebClient
@@ -41,8 +42,10 @@ CHUNK_BYTES = 64 * 1024
 TOO_MUCH = f"more than {MAX_MESSAGE_BYTES // 1024} kB, or more than {MAX_BRACKETS} lists and objects"
 # Lines of a program that are no messages, such as a banner: after so many it speaks something else.
 MAX_NOISE_LINES = 1000
-# The end of what a program writes on standard error, for the error that says it has ended.
-MAX_COMPLAINT_BYTES = 300
+# The end of what a program writes on standard error, and what the error that says it has ended tells of it: a secret
+# that is cut in two could not be told any longer.
+MAX_COMPLAINT_BYTES = 8192
+MAX_COMPLAINT_CHARS = 300
 # How long a program has to end when its input ends, and again when it is told to.
 STOP_S = 2.0
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
@@ -81,6 +84,10 @@ class HttpServer:
             self.session_ended |= response.status == 404 and MCP_SESSION_ID in request.headers
         kept = [(name, value) for name, value in response.headers.items() if name.lower() not in UNDONE_HEADERS]
         return httpx2.Response(response.status, headers=kept, stream=_Body(response), request=request)
+
+    def redact(self, text: str) -> str:
+        """Return a text without secrets."""
+        return mask_secrets(make_redactor([self._key])(text))
 
     def describe_end(self) -> str:
         """Return what the server said last, where that was a refusal."""
@@ -152,9 +159,13 @@ class Program:
                 listening.cancel()
 
     def describe_end(self) -> str:
-        """Return the end of what the program wrote on standard error."""
-        text = " ".join(self._complaint.decode("utf-8", "replace").split())
+        """Return the end of what the program wrote on standard error, without secrets."""
+        text = " ".join(self.redact(self._complaint.decode("utf-8", "replace")).split())[-MAX_COMPLAINT_CHARS:]
         return f" (it wrote: {text})" if text else ""
+
+    def redact(self, text: str) -> str:
+        """Return a text without secrets."""
+        return mask_secrets(make_redactor(self._environment.values())(text))
 
     async def _start(self) -> asyncio.subprocess.Process:
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}

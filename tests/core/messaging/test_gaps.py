@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -50,6 +51,23 @@ async def find(journal: Journal, library: InMemoryLibrary | None = None, **condi
     question_filter = replace(QuestionFilter(NOW - WEEK), **conditions)  # type: ignore[arg-type]
     library = library or InMemoryLibrary((PROXY,))
     return await find_gaps(ReportRepository(journal.database), library, question_filter, WEEK)
+
+
+async def test_what_is_secret_in_a_question_is_not_compared(journal: Journal) -> None:
+    compared: list[str] = []
+
+    class Library(InMemoryLibrary):
+        async def group(self, texts: Sequence[str]) -> Sequence[Sequence[int]]:
+            compared.extend(texts)
+            return await super().group(texts)
+
+    await ask(journal, "how do I set password=hunter22 for ann@example.org?", 1)
+    await ask(journal, "how do I use the key of bob@example.org?", 1, GOOD)
+    await find(journal, Library((PROXY,)))
+    assert sorted(compared) == [
+        "how do I set password=[secret 1] for [email 1]?",
+        "how do I use the key of [email 1]?",
+    ]
 
 
 async def test_questions_are_counted_by_meaning_and_compared_with_the_period_before(journal: Journal) -> None:

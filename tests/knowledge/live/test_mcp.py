@@ -221,6 +221,27 @@ async def test_a_program_finds_its_own_secrets_and_no_others(tmp_path: Path, mon
     assert "OTHER_TOKEN" not in environment
 
 
+async def test_an_error_shows_no_secret_that_a_program_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIKI_TOKEN", SECRET)
+    script = f"import os, sys; sys.exit(os.environ['TOKEN'] + ' for ann@example.org, password=hunter22 {'x' * 200}')"
+    source = open_live_source(
+        "wiki", parsed(command=[sys.executable, "-c", script], environment={"TOKEN": {"env": "WIKI_TOKEN"}})
+    )
+    with pytest.raises(SourceError) as caught:
+        await source.search("port")
+    await source.close()
+    assert "it wrote: [redacted] for [email 1], password=[secret 1] x" in str(caught.value)
+
+
+async def test_an_error_repeats_no_key_that_a_server_was_given(
+    server: ToolServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WIKI_TOKEN", SECRET)
+    server.offer("search", result(text(f"no access with {SECRET} for ann@example.org"), is_error=True))
+    with pytest.raises(SourceError, match=r"failed: no access with \[redacted\] for \[email 1\]"):
+        await search(server, api_key={"env": "WIKI_TOKEN"})
+
+
 def is_running(pid: str) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
