@@ -112,7 +112,7 @@ def main() -> None:
         except urllib.error.HTTPError:
             return True
         except OSError:
-            pass
+            return False
         return False
 
     with run_bot(SECTION.format(port=port), {"token": TOKEN}) as bot:
