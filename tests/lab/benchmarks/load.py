@@ -34,10 +34,10 @@ from tests.lab.benchmarks.load_platforms import (
     Platform,
     Slack,
     Telegram,
-    free_port,
 )
 from tests.support.deployment import ROOT, Deployment
 from tests.support.forked import ForkedProcess
+from tests.support.free_ports import free_port
 
 Kind = Literal["chatter", "asked", "unasked"]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 import time
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
@@ -20,6 +19,7 @@ import aiohttp
 from aiohttp import web
 
 from core.catalogue import ENGLISH
+from tests.support.free_ports import free_port
 from tests.support.peers import callback, discord, slack, telegram
 
 TELEGRAM_GROUP = (20, 60.0)
@@ -38,12 +38,6 @@ SLACK_METHODS = {
     "users.info": (100, 60.0),
     "assistant.threads.setStatus": (600, 60.0),
 }
-
-
-def free_port() -> int:
-    with socket.socket() as item:
-        item.bind(("127.0.0.1", 0))
-        return int(item.getsockname()[1])
 
 
 @dataclass(frozen=True, slots=True)

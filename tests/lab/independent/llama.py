@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import contextlib
 import json
-import socket
 import subprocess
 import time
 import urllib.request
@@ -22,6 +21,7 @@ from typing import Any
 from core.errors import ModelError, ReplyCut
 from core.llm.client import OpenAIClient
 from core.llm.repetition import RepeatingReply, RepetitionDetector
+from tests.support.free_ports import free_port
 
 START_TIMEOUT_S = 120.0
 # Also where other work slows it down.
@@ -35,9 +35,7 @@ class Server:
     """A llama.cpp server on a free port of this machine."""
 
     def __init__(self, command: str, model: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = probe.getsockname()[1]
+        self._port = free_port()
         address = ["--host", "127.0.0.1", "--port", str(self._port)]
         self._command = [command, "-m", model, *address, "-c", "8192", "--parallel", "2"]
         self.base_url = f"http://127.0.0.1:{self._port}/v1"

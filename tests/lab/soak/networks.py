@@ -23,10 +23,10 @@ from types import MappingProxyType
 from typing import Any
 
 from tests.lab.benchmarks.load_model import QUESTION_PATTERN
-from tests.lab.benchmarks.load_platforms import free_port
 from tests.lab.soak.kills import AIM_S, Aim, Aiming
 from tests.lab.soak.world import APOLOGY, MARKER, READY_S, UNFINISHED, Daemon
 from tests.support.deployment import ROOT, Deployment
+from tests.support.free_ports import free_port
 from tests.support.peers import bluesky, github, gitlab, mastodon
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.scripted import Body, get_agent

@@ -27,8 +27,9 @@ import psutil
 
 from core.catalogue import ENGLISH
 from tests.lab.benchmarks.load_model import QUESTION_PATTERN
-from tests.lab.benchmarks.load_platforms import SECRETS, Chat, Discord, Http, Platform, Slack, Telegram, free_port
+from tests.lab.benchmarks.load_platforms import SECRETS, Chat, Discord, Http, Platform, Slack, Telegram
 from tests.support.deployment import ROOT, Deployment
+from tests.support.free_ports import free_port
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.scripted import Body, get_agent
 

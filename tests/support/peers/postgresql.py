@@ -8,12 +8,11 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from sqlalchemy import URL, NullPool, create_engine
 
 from core.settings.messaging import JournalSettings
 from core.storage.engine import _upgrade as create_tables
+from tests.support.free_ports import free_port
 
 USER = "kimas"
 PASSWORD = "tell-tale & secret/"
@@ -116,7 +116,7 @@ def run_server(*options: str) -> Iterator[PostgresServer]:
         folder = Path(name)
         if os.geteuid() == 0:
             shutil.chown(folder, UNPRIVILEGED)
-        server = PostgresServer(folder, _programs(folder), _free_port(), options)
+        server = PostgresServer(folder, _programs(folder), free_port(), options)
         (folder / "password").write_text(PASSWORD)
         (folder / "password").chmod(0o644)
         initdb = (server.programs / "initdb", "-D", folder / "data", "-U", USER, "-A", "scram-sha-256", "--no-sync")
@@ -149,9 +149,3 @@ def _programs(folder: Path) -> Path:
             shutil.copytree(part, folder / "programs" / part.name, symlinks=True)
         programs = folder / "programs" / package.name / "pginstall18" / "bin"
     return programs
-
-
-def _free_port() -> int:
-    with closing(socket.socket()) as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

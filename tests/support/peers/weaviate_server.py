@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 from core.settings import WeaviateSettings
+from tests.support.free_ports import free_ports
 
 # Where `make weaviate` puts it: outside of the checkout, because building it takes minutes.
 BUILT = Path.home() / ".cache" / "kimas-weaviate" / "weaviate-server"
@@ -26,6 +26,7 @@ BINARY = os.environ.get("KIMAS_TEST_WEAVIATE_BINARY", "") or (str(BUILT) if os.a
 NO_BINARY = "WEAVIATE IS NOT TESTED: `make weaviate` builds its server, once, in 7 minutes"
 START_S = 90
 STOP_S = 30
+# On one machine a server looks for the others' "data" and "rpc" right above the ports that it was told.
 PORTS = ("http", "grpc", "gossip", "data", "raft", "rpc")
 
 
@@ -120,7 +121,7 @@ class Cluster:
 @asynccontextmanager
 async def weaviate_servers(folder: Path, count: int = 1, **environment: str) -> AsyncIterator[Cluster]:
     """Run so many servers as one cluster until the block ends."""
-    ports = [_choose_ports() for _ in range(count)]
+    ports = _choose_ports(count)
     cluster = Cluster(
         [
             Node(f"node{at}", folder / f"node{at}", entry, _environment(at, ports, folder) | environment)
@@ -138,7 +139,7 @@ async def weaviate_servers(folder: Path, count: int = 1, **environment: str) -> 
 @contextmanager
 def run_server(folder: Path) -> Iterator[WeaviateSettings]:
     """Run one server until the block ends, which gets how to reach it."""
-    ports = _choose_ports()
+    (ports,) = _choose_ports(1)
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **_environment(0, [ports], folder)}
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(_make_command(ports), env=environment, stdout=log, stderr=log)
@@ -154,10 +155,10 @@ def run_server(folder: Path) -> Iterator[WeaviateSettings]:
         process.wait()
 
 
-def _choose_ports() -> dict[str, int]:
-    ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
-    # On one machine a server looks for the others' ports of this kind right above those that it was told.
-    return ports | {"data": ports["gossip"] + 1, "rpc": ports["raft"] + 1}
+def _choose_ports(count: int) -> list[dict[str, int]]:
+    """Return the ports of so many servers; all of them differ."""
+    ports = iter(free_ports(count * len(PORTS)))
+    return [{name: next(ports) for name in PORTS} for _ in range(count)]
 
 
 def _environment(at: int, ports: list[dict[str, int]], folder: Path) -> dict[str, str]:
@@ -183,19 +184,3 @@ def _environment(at: int, ports: list[dict[str, int]], folder: Path) -> dict[str
         "GOMAXPROCS": "1",
         "BLOCKMAX_WAND_PER_SEGMENT_LIMIT": "10000",
     } | ({} if at == 0 else {"CLUSTER_JOIN": f"127.0.0.1:{first['gossip']}"})
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return ports that are free, each with the next one free as well."""
-    results: list[int] = []
-    while len(results) < count:
-        with closing(socket.socket()) as item, closing(socket.socket()) as other:
-            item.bind(("127.0.0.1", 0))
-            port = item.getsockname()[1]
-            try:
-                other.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
-            if port not in results and port + 1 not in results and port - 1 not in results:
-                results.append(port)
-    return results

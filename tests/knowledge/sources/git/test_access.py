@@ -22,6 +22,7 @@ from knowledge.sources.factory import open_source
 from knowledge.sources.git.access import build_access
 from knowledge.sources.git.command import Git, GitError
 from knowledge.sources.git.source import GitRepository
+from tests.support.free_ports import free_port
 from tests.support.git_repositories import commit, get_clone, git, processes
 from tests.support.peers.git_server import GitServer
 
@@ -309,9 +310,7 @@ class Sshd:
         folder.mkdir(mode=0o700)
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "host")], check=True)
         (folder / "allowed").write_text(key.with_suffix(".pub").read_text())
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = int(free.getsockname()[1])
+        self.port = free_port()
         lines = (
             f"Port {self.port}",
             "ListenAddress 127.0.0.1",
