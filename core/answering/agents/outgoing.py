@@ -1,4 +1,5 @@
-"""What of a model's text may be shown: no special tokens, no tags of the prompt, and no addresses that it never read.
+"""What of a model's text may be shown: no special tokens, no tags of the prompt, no turns but its own, and no addresses
+that it never read.
 
 Code stays as it is: it may be about just these.
 """
@@ -8,14 +9,21 @@ from __future__ import annotations
 import re
 
 from core.citations.markers import find_markers
-from core.language.prose import change_outside_code
+from core.language.prose import CODE, change_outside_code
 from core.llm.reply_parsing import TEMPLATE_MARK
 
 # The tags with which our prompts fence what others wrote, and chat templates their turns.
 _TAG = re.compile(
     rf"{TEMPLATE_MARK}|\[/?INST\]|<</?SYS>>"
-    r"|</?(?:evidence|passage|question|said|analysis|judgement|start_of_turn|end_of_turn|bos|eos|unk|pad)\b[^<>\n]{0,400}>",
+    r"|</?(?:evidence|passage|question|said|analysis|judgement|start_of_turn|end_of_turn|bos|eos|unk|pad)\b[^<>\n]{0,400}(?:>|\Z)",
     re.IGNORECASE,
+)
+# Where a chat template begins a turn, also one whose special tokens the server left out, or our prompts their evidence:
+# a small model plays on in everybody's place, or says again what it was told.
+_TURN = re.compile(
+    rf"^[ \t]{{0,9}}(?:{TEMPLATE_MARK}|<start_of_turn>)?(?:(?P<own>assistant|model)|user|system)"
+    rf"(?:{TEMPLATE_MARK})?[ \t]{{0,9}}$|^[ \t]{{0,9}}<(?:evidence|passage)\b",
+    re.MULTILINE,
 )
 # What may become one: not shown while it is written.
 _PARTIAL_TAG = re.compile(r"<[|/\w｜][^<>\n]{0,400}\Z")
@@ -38,9 +46,14 @@ class OutgoingText:
 
     def clean(self, text: str, *, is_partial: bool = False) -> str:
         """Return the text that may be shown. Of one that is still being written, the end may be held back."""
+        text, _ = _take_own_turn(text)
         if is_partial:
             text = _PARTIAL_TAG.sub("", text)
         return change_outside_code(text, self._clean_prose)
+
+    def has_ended(self, text: str) -> bool:
+        """Return whether what is written after this text is another's turn."""
+        return "\n" in _take_own_turn(text)[1]
 
     def _clean_prose(self, text: str) -> str:
         return _LINK.sub(self._replace_link, _TAG.sub("", text))
@@ -58,3 +71,14 @@ class OutgoingText:
     def _was_read(self, address: str) -> bool:
         key = _SCHEME.sub("", address).rstrip("/").lower()
         return bool(key) and key in self._read_text
+
+
+def _take_own_turn(text: str) -> tuple[str, str]:
+    """Return the model's own turn, and what follows it: the next turn, with its mark."""
+    prose = CODE.sub(lambda code: "`" * len(code[0]), text)
+    begin = 0
+    for mark in _TURN.finditer(prose):
+        if not mark["own"] or prose[begin : mark.start()].strip():
+            return text[begin : mark.start()].strip("\n"), text[mark.start() :]
+        begin = mark.end()
+    return text[begin:], ""

@@ -35,6 +35,7 @@ UPDATE_INTERVAL_S = 0.05
 # It stands beside the judgement, so that prompts without one are shorter.
 JUDGEMENT_RULE = "Give what it does say, and tell the asker plainly which part of the question it leaves open."
 NO_WORDS = "the model's reply has no words; one that thinks first may need more max_tokens"
+NO_OWN_WORDS = "the model wrote no answer, but a turn of somebody else, or marks of its template"
 # The pause is at least so many times as long as the last update took: the event loop serves others meanwhile.
 UPDATE_PAUSE_FACTOR = 10
 CODE_END = "\n```"
@@ -140,6 +141,8 @@ async def _stream_into_sink(
                     if not shown.finds_nothing:
                         await sink.update(shown.text)
                     next_update = time.monotonic() + pause_s
+                    if outgoing.has_ended(text):
+                        break
     except ModelError as error:
         budget.degrade("write", "failed" if budget.remaining() else "late")
         _log.warning("write.failed", error=str(error), characters=len(text))
@@ -148,10 +151,11 @@ async def _stream_into_sink(
         budget.degrade("write", "stopped")
         _log.info("write.stopped", characters=len(text))
         return outgoing.clean(text), error
-    text = outgoing.clean(text)
-    if not text.strip():
-        _log.warning("write.failed", error=NO_WORDS, characters=len(text))
-    return text, None
+    if shown_text := outgoing.clean(text).strip():
+        return shown_text, None
+    error = ModelError(NO_OWN_WORDS if text.strip() else NO_WORDS)
+    _log.warning("write.failed", error=str(error), characters=len(text))
+    return "", error
 
 
 async def stream_answer(

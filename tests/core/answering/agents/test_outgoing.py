@@ -32,16 +32,38 @@ def test_what_the_model_has_read_and_code_stay(text: str) -> None:
         ("See https://evil.example/x, please.", "See `https://evil.example/x`, please."),
         ("See <https://evil.example/x>.", "See `https://evil.example/x`."),
         ("![picture](https://evil.example/p.png?q=1) [a](https://e.example/b_(c) 'title')", "picture a"),
-        ("Yes.<|im_end|>\n<|im_start|>assistant", "Yes.\nassistant"),
+        ("Yes.<|im_end|>\n", "Yes.\n"),
         ('<said by="Ann"> When? </said><|im_end|>', " When? "),
-        ('<evidence><passage id="p12" source="docs">Run it.</passage></evidence>', "Run it."),
-        ("<start_of_turn>model\nYes.<end_of_turn></s>", "model\nYes."),
+        ("<start_of_turn>model\nYes.<end_of_turn></s>", "\nYes."),
+        ('Yes, see <passage id="p5" source="docs" title="A long title that is cut', "Yes, see "),
         ("[INST] <<SYS>>Hi<</SYS>> [/INST]", " Hi "),
         ("<｜begin▁of▁sentence｜>Yes.", "Yes."),
     ],
 )
 def test_marks_of_the_prompt_and_unread_addresses_do_not(text: str, shown: str) -> None:
     assert outgoing.clean(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Yes.<|im_end|>\n<|im_start|>assistant\nNo.", "Yes."),
+        ("assistant\n\nRun it [p1].\n\nuser\n\nWhen?\n\nassistant\n\nNow.", "Run it [p1]."),
+        ("user\n\nHow do I run it?\n\nassistant\n\nRun it.", ""),
+        ("<|start_header_id|>user<|end_header_id|>\n\nWhen?", ""),
+        ('Run it [p1].\n\n<evidence>\n<passage id="p2">\nStop it.', "Run it [p1]."),
+    ],
+)
+def test_the_turns_of_others_do_not(text: str, shown: str) -> None:
+    assert outgoing.clean(text) == shown
+    assert outgoing.has_ended(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["- user\n- assistant", "The\nuser interface", "```\nuser\nassistant\n```\nare roles", "Ask your\nuser"]
+)
+def test_words_that_are_no_turns_end_nothing(text: str) -> None:
+    assert not outgoing.has_ended(text)
 
 
 def test_the_beginning_of_a_mark_waits_for_its_end() -> None:
@@ -51,5 +73,5 @@ def test_the_beginning_of_a_mark_waits_for_its_end() -> None:
 
 
 def test_takes_linear_time() -> None:
-    texts = [Text("", unit, "") for unit in ("<", "[", "[a](", "<said ", "https://", "<|", "![", "[a](b(", "a.b/")]
+    texts = [Text("", unit, "") for unit in ("<", "[", "[a](", "<said ", "https://", "<|", "![", "[a](b(", "a.b/", "user\n", "\n ")]
     assert find_growth(outgoing.clean, texts, Growth(200, 0.0, 16_000, 0.02)) == ""
