@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.errors import EmbeddingError, EndpointError, ModelError, ReplyCut, ServiceError
@@ -247,9 +247,21 @@ class OpenAIClient:
 
     async def _send(self, client: AsyncOpenAI, path: str, body: Mapping[str, Any]) -> Response:
         import httpx2
+        import openai
 
         # Not the typed methods: they validate the whole prompt, and hand on whatever a proxy answers in place of JSON.
-        response: Response = await client.post(path, cast_to=httpx2.Response, body=body, stream=True)
+        post = partial(client.post, path, cast_to=httpx2.Response, body=body, stream=True)
+        try:
+            response: Response = await post()
+        except openai.APIConnectionError as error:
+            # A connection that was kept open is gone, and the server may never have seen the request.
+            if not isinstance(_root_cause(error), ConnectionResetError | BrokenPipeError):
+                raise
+            _log.info("endpoint.sent_again", endpoint=self.base_url, error=str(_root_cause(error)))
+            try:
+                response = await post()
+            except openai.APIConnectionError:
+                raise error from error.__cause__
         return response
 
     async def complete(self, request: Mapping[str, Any]) -> StreamChunk:

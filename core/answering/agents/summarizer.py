@@ -153,9 +153,9 @@ async def _stream_into_sink(
         return outgoing.clean(text), error
     if shown_text := outgoing.clean(text).strip():
         return shown_text, None
-    error = ModelError(NO_OWN_WORDS if text.strip() else NO_WORDS)
-    _log.warning("write.failed", error=str(error), characters=len(text))
-    return "", error
+    failure = ModelError(NO_OWN_WORDS if text.strip() else NO_WORDS)
+    _log.warning("write.failed", error=str(failure), characters=len(text))
+    return "", failure
 
 
 async def stream_answer(

@@ -3,6 +3,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
+import struct
+import threading
 import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -246,6 +249,38 @@ async def speaking(words: bytes | None) -> AsyncIterator[OpenAIClient]:
         await endpoint.close()
         server.close()
         await asyncio.gather(*handlers)
+
+
+async def test_a_kept_connection_that_is_gone_costs_no_reply() -> None:
+    reply = b'{"choices": [{"message": {"content": "Yes"}, "finish_reason": "stop"}]}'
+    is_read = threading.Event()
+    is_gone = threading.Event()
+
+    def serve(listener: socket.socket) -> None:
+        for count in range(2):
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rb") as request:
+                head = b"".join(iter(request.readline, b"\r\n"))
+                request.read(int(re.findall(rb"(?i)content-length: (\d+)", head)[0]))
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
+                connection.sendall(b"Content-Length: %d\r\n\r\n%s" % (len(reply), reply))
+                if count == 0:
+                    assert is_read.wait(30)
+                    # Reset, as by a router that forgot it.
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            is_gone.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        endpoint = OpenAIClient.open(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", "", 30)
+        assert (await endpoint.complete(ASK)).text == "Yes"
+        is_read.set()
+        # The event loop stands still meanwhile, so that the client does not see it.
+        assert is_gone.wait(30)
+        assert (await endpoint.complete(ASK)).text == "Yes"
+        await endpoint.close()
+        thread.join()
 
 
 @pytest.mark.parametrize(

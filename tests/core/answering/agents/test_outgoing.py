@@ -73,5 +73,8 @@ def test_the_beginning_of_a_mark_waits_for_its_end() -> None:
 
 
 def test_takes_linear_time() -> None:
-    texts = [Text("", unit, "") for unit in ("<", "[", "[a](", "<said ", "https://", "<|", "![", "[a](b(", "a.b/", "user\n", "\n ")]
+    texts = [
+        Text("", unit, "")
+        for unit in ("<", "[", "[a](", "<said ", "https://", "<|", "![", "[a](b(", "a.b/", "user\n", "\n ")
+    ]
     assert find_growth(outgoing.clean, texts, Growth(200, 0.0, 16_000, 0.02)) == ""
