@@ -39,8 +39,8 @@ _BRACKETS = re.compile(r"[{\[｛［]")
 MAX_REPAIRED_BRACKETS = 60
 # What stands for the punctuation of JSON where a keyboard is Chinese.
 _TO_ASCII = str.maketrans("｛｝［］：，“”＂", '{}[]:,"""')
-# Of chat templates; a pattern to build others with.
-TEMPLATE_MARK = r"<\|[^|<>\n]{0,40}\|>|<｜[^｜<>\n]{0,40}｜>|</?s>"
+# Of chat templates, and what a model writes that half remembers one; a pattern to build others with.
+TEMPLATE_MARK = r"<\|[^|<>\n]{0,40}\|>|<\|\w{1,40}>|<｜[^｜<>\n]{0,40}｜>|</?s>"
 _SPECIAL_TOKEN = re.compile(rf"{TEMPLATE_MARK}|</?(?:tool_call|function_call|output|response|json)>")
 
 

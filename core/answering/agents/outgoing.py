@@ -21,7 +21,7 @@ _TAG = re.compile(
 # Where a chat template begins a turn, also one whose special tokens the server left out, or our prompts their evidence:
 # a small model plays on in everybody's place, or says again what it was told.
 _TURN = re.compile(
-    rf"^[ \t]{{0,9}}(?:{TEMPLATE_MARK}|<start_of_turn>)?(?:(?P<own>assistant|model)|user|system)"
+    rf"^(?:[ \t]|{TEMPLATE_MARK}|<start_of_turn>){{0,9}}(?:(?P<own>assistant|model)|user|system)"
     rf"(?:{TEMPLATE_MARK})?[ \t]{{0,9}}$|^[ \t]{{0,9}}<(?:evidence|passage)\b",
     re.MULTILINE,
 )

@@ -51,6 +51,7 @@ def test_marks_of_the_prompt_and_unread_addresses_do_not(text: str, shown: str) 
         ("assistant\n\nRun it [p1].\n\nuser\n\nWhen?\n\nassistant\n\nNow.", "Run it [p1]."),
         ("user\n\nHow do I run it?\n\nassistant\n\nRun it.", ""),
         ("<|start_header_id|>user<|end_header_id|>\n\nWhen?", ""),
+        ("<|im_end|><|im_start|>user\n<|im_end>", ""),
         ('Run it [p1].\n\n<evidence>\n<passage id="p2">\nStop it.', "Run it [p1]."),
     ],
 )
