@@ -184,7 +184,9 @@ def describe_passage(passage: Passage) -> Facts:
     return _get_facts(f"{passage.title}\n{passage.path}\n\n{passage.text}", passage.kind not in NON_CODE_KINDS)
 
 
-_get_facts = lru_cache(maxsize=KEPT_PASSAGES)(Facts)
+@lru_cache(maxsize=KEPT_PASSAGES)
+def _get_facts(text: str, is_code: bool) -> Facts:
+    return Facts(text, is_code)
 
 
 class ClaimFacts:
