@@ -11,6 +11,15 @@ READ = "Install it: https://docs.example.org/Install#pip or [the page](guide/sta
 outgoing = OutgoingText(lambda: READ)
 
 
+def test_what_the_model_read_is_put_together_only_for_an_address() -> None:
+    reads: list[str] = []
+    counted = OutgoingText(lambda: reads.append(READ) or READ)
+    assert counted.clean("Run `pip install tern` [p1].")
+    assert not reads
+    assert counted.clean("See https://a.example and https://b.example.")
+    assert reads == [READ]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -42,15 +51,6 @@ def test_what_the_model_has_read_and_code_stay(text: str) -> None:
 )
 def test_marks_of_the_prompt_and_unread_addresses_do_not(text: str, shown: str) -> None:
     assert outgoing.clean(text) == shown
-
-
-def test_what_the_model_read_is_put_together_only_for_an_address() -> None:
-    reads: list[str] = []
-    counted = OutgoingText(lambda: reads.append(READ) or READ)
-    assert counted.clean("Run `pip install tern` [p1].")
-    assert not reads
-    assert counted.clean("See https://a.example and https://b.example.")
-    assert reads == [READ]
 
 
 def test_the_beginning_of_a_mark_waits_for_its_end() -> None:
