@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from core.citations.contradictions import ClaimFacts, Facts, describe_passage
+from core.citations.contradictions import ClaimFacts, Facts, PromptFacts, describe_passage
 from core.citations.markers import CitationKey, Claim, extract_claims
 from core.citations.support import Rating, SupportIndex
 from core.language.prose import split_sentences
@@ -91,7 +91,7 @@ class _Judge:
         self.rate = cache(SupportIndex(passages).rate)
         self._read_claim = cache(lambda claim: ClaimFacts(claim, self._known))
         self._facts = [describe_passage(passage) for passage in passages]
-        self._all_facts = Facts("\n\n".join(facts.text for facts in self._facts))
+        self._all_facts = PromptFacts("\n\n".join(facts.text for facts in self._facts), passages=self._facts)
         self._find_invented = cache(lambda claim: frozenset(self._read_claim(claim).find_invented(self._all_facts)))
         self.contradicts = cache(self._contradicts)
 

@@ -6,7 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
+from typing import Any
 
 from core.evidence.ranking import NON_CODE_KINDS
 from core.language.facts import (
@@ -29,6 +30,8 @@ from core.language.tokens import count_cjk, stem
 from core.markup.statements import read_statements
 from core.types import Passage
 
+# The passages whose facts are kept for the next answers: many have some in common.
+KEPT_PASSAGES = 256
 # Two clauses are nearly equal if they share so much of the claim's, and of the passage's.
 NEAR_EQUAL_OVERLAP = 0.8
 MIN_CLAUSE_OVERLAP = 0.7
@@ -151,6 +154,26 @@ class Facts:
         return tuple(clause for text in prose for clause in _split_clauses(text))
 
 
+def _unite(name: str) -> cached_property[Set[Any]]:
+    return cached_property(lambda facts: frozenset().union(*(getattr(passage, name) for passage in facts.passages)))
+
+
+@dataclass(frozen=True)
+class PromptFacts(Facts):
+    """The facts of all passages of a prompt: what was read of one for earlier prompts is not read again."""
+
+    passages: Sequence[Facts] = ()
+    numbers = _unite("numbers")
+    unitless_numbers = _unite("unitless_numbers")
+    quantities = _unite("quantities")
+    commands = _unite("commands")
+
+    @cached_property
+    def key(self) -> str:
+        """The letters and digits of all passages."""
+        return "".join(facts.key for facts in self.passages)
+
+
 def _find_commands(text: str) -> Set[tuple[str, ...]]:
     commands = (tuple(word for word in command.split() if word[0] != "-") for command in _COMMAND.findall(text))
     return frozenset(command[:MAX_COMMAND_WORDS] for command in commands if len(command) > 1)
@@ -158,7 +181,12 @@ def _find_commands(text: str) -> Set[tuple[str, ...]]:
 
 def describe_passage(passage: Passage) -> Facts:
     """Return the facts of a passage, its title and path included."""
-    return Facts(f"{passage.title}\n{passage.path}\n\n{passage.text}", passage.kind not in NON_CODE_KINDS)
+    return _get_facts(f"{passage.title}\n{passage.path}\n\n{passage.text}", passage.kind not in NON_CODE_KINDS)
+
+
+@lru_cache(maxsize=KEPT_PASSAGES)
+def _get_facts(text: str, is_code: bool) -> Facts:
+    return Facts(text, is_code)
 
 
 class ClaimFacts:
@@ -205,7 +233,7 @@ class ClaimFacts:
     def _is_stated(self, number: str, prompt: Facts) -> bool:
         """Return whether a prompt has a number, or the number cannot be expected there."""
         # Small numbers are often counts, which another language spells out.
-        if self.is_wide != prompt.is_wide and len(number) < 2:
+        if len(number) < 2 and self.is_wide != prompt.is_wide:
             return True
         values = self._quantities.get(number)
         if not values:

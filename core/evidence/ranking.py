@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
+from operator import itemgetter
 from typing import NamedTuple
 
 from core.types import Passage
@@ -101,14 +101,15 @@ def rank(scored_passages: Iterable[ScoredPassage]) -> list[ScoredPassage]:
 
     Often only one passage of the right page is found, and no other page should take all places before it.
     """
-    counts = Counter[tuple[str, str]]()
+    factors: dict[tuple[str, str], float] = {}
     places = []
     for scored in sorted(scored_passages, key=lambda scored: (-scored.score, scored.passage.id)):
         passage = scored.passage
         document = (passage.source, passage.path or passage.url or passage.id)
-        places.append((-scored.score * REPEAT_FACTOR ** counts[document], scored))
-        counts[document] += 1
-    return [scored for _, scored in sorted(places, key=lambda place: place[0])]
+        factor = factors.get(document, 1.0)
+        factors[document] = factor * REPEAT_FACTOR
+        places.append((-scored.score * factor, scored))
+    return [scored for _, scored in sorted(places, key=itemgetter(0))]
 
 
 def _is_code_or_reference(passage: Passage) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from core.errors import ModelError
 
@@ -36,7 +37,7 @@ class RepetitionDetector:
     """Takes a reply piece by piece. `prompts` are the texts that it must not consist of."""
 
     def __init__(self, prompts: Iterable[str]) -> None:
-        self._prompt_runs = {run for prompt in prompts for run in _iter_runs(_split(prompt))}
+        self._prompt_runs = frozenset[Run]().union(*map(_find_runs, prompts))
         self._pending = ""
         self._line = ""
         self._previous_line = ""
@@ -100,6 +101,12 @@ class RepetitionDetector:
 
 def _split(text: str) -> Iterator[str]:
     return (match[0].lower() for match in _WORD.finditer(text))
+
+
+# Most calls have the same instructions.
+@lru_cache(maxsize=32)
+def _find_runs(prompt: str) -> frozenset[Run]:
+    return frozenset(_iter_runs(_split(prompt)))
 
 
 def _iter_runs(words: Iterable[str]) -> Iterator[Run]:

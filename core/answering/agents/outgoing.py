@@ -7,6 +7,8 @@ Code stays as it is: it may be about just these.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import cached_property
 
 from core.citations.markers import find_markers
 from core.language.prose import CODE, change_outside_code
@@ -39,10 +41,14 @@ _END_SIGNS = ".,;:!?)*_"
 
 
 class OutgoingText:
-    """Cleans the text of one answer. `read_text` is all that its model read: addresses in it may be written."""
+    """Cleans the text of one answer. `read` returns all that its model read: addresses in it may be written."""
 
-    def __init__(self, read_text: str) -> None:
-        self._read_text = read_text.lower()
+    def __init__(self, read: Callable[[], str]) -> None:
+        self._read = read
+
+    @cached_property
+    def _read_text(self) -> str:
+        return self._read().lower()
 
     def clean(self, text: str, *, is_partial: bool = False) -> str:
         """Return the text that may be shown. Of one that is still being written, the end may be held back."""

@@ -73,7 +73,8 @@ async def write_answer(inputs: AnswerInputs, sink: Sink, deps: AnswerDependencie
     with budget.timed("write"):
         chunks = inputs.chunks or stream_answer(question, retrieval, deps.model, deps, budget)
         try:
-            text, error = await _stream_into_sink(chunks, inputs, _allow_read_text(inputs, deps), sink, budget)
+            outgoing = OutgoingText(lambda: _read_text(inputs, deps))
+            text, error = await _stream_into_sink(chunks, inputs, outgoing, sink, budget)
         finally:
             tokens = budget.tokens
             deps.head_starts.record_answer(tokens["summarizer.prompt"], tokens["summarizer.completion"])
@@ -94,10 +95,10 @@ def _is_worse_than_quotes(text: str, error: KimasError | None, retrieval: Retrie
     return bool(retrieval.passages) and not isinstance(error, ReplyCut) and not any(find_markers(text))
 
 
-def _allow_read_text(inputs: AnswerInputs, deps: AnswerDependencies) -> OutgoingText:
+def _read_text(inputs: AnswerInputs, deps: AnswerDependencies) -> str:
     system, turns = build_prompt(inputs.question, inputs.retrieval, deps)
     urls = (passage.url for passage in inputs.retrieval.passages)
-    return OutgoingText("\n".join([system, *(turn.text for turn in turns), *urls]))
+    return "\n".join([system, *(turn.text for turn in turns), *urls])
 
 
 def _describe_end(error: KimasError, budget: Budget, messages: Messages) -> str:

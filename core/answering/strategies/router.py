@@ -154,7 +154,7 @@ async def _gather_without_first_search(
     strategy = choice.strategy
     if strategy == "clarify":
         # What it quotes, it has from the question.
-        text = OutgoingText(question.text).clean(choice.query)
+        text = OutgoingText(lambda: question.text).clean(choice.query)
         return replace(simple.skip_search(question), query="", strategy=strategy, question_back=text)
     if strategy == "none":
         return simple.skip_search(question)

@@ -167,7 +167,7 @@ async def test_an_answer_that_is_hard_to_read_is_shown_less_often(monkeypatch: p
     monkeypatch.setattr(summarizer, "resolve_markers", resolve_slowly)
     configuration = settings()
     inputs = AnswerInputs(HOW, RetrievalResult("", (), (INSTALL,)))
-    await summarizer._stream_into_sink(write(), inputs, OutgoingText(""), MemorySink(), Budget(configuration.budget))
+    await summarizer._stream_into_sink(write(), inputs, OutgoingText(str), MemorySink(), Budget(configuration.budget))
     assert read_s < 0.15 * now
 
 

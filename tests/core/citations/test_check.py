@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from bots.evaluation.citations import CITATION_CASE_FORMAT, CitationCase, evalua
 from bots.evaluation.datasets import read_cases
 from core.answering.pipeline import answer
 from core.citations.check import check_citations, find_support_by_overlap
+from core.citations.contradictions import _get_facts
 from core.citations.markers import extract_claims, find_markers, resolve_markers
+from core.citations.support import _read_lines
 from core.evidence.rendering import passage_ref
 from core.language.prose import split_sentences
 from core.settings import Settings
@@ -242,6 +245,16 @@ def test_moved_marks_in_a_row_are_one() -> None:
 def test_looking_back_by_words_refuses_other_numbers() -> None:
     text = "The memory module stores messages. The memory module stores 500 messages."
     assert find_support_by_overlap(text, [INSTALL, MEMORY]) == {0: [1]}
+
+
+def test_a_passage_is_read_once_for_many_answers() -> None:
+    for kept in (_get_facts, _read_lines):
+        kept.cache_clear()
+    check_citations("It listens on port 8000 [p1].", PROMPT)
+    read_counts = [kept.cache_info().misses for kept in (_get_facts, _read_lines)]
+    for rank, text in enumerate(("It keeps a session for 2 hours [p2].", "日志保留七天 [p5]。")):
+        check_citations(text, [replace(item, score=0.1 * rank) for item in PROMPT])
+    assert [kept.cache_info().misses for kept in (_get_facts, _read_lines)] == read_counts
 
 
 def test_a_chinese_sentence_is_found_by_its_names_and_numbers() -> None:

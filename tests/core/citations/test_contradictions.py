@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from core.citations.contradictions import ClaimFacts, Facts, describe_passage
-from core.citations.support import SupportIndex
+from core.citations.contradictions import ClaimFacts, Facts, PromptFacts, _get_facts, describe_passage
+from core.citations.support import SupportIndex, _read_lines
 from core.language.facts import extract_numbers, has_number
+from core.markup.statements import read_statements
 from core.types import Passage
 from tests.support.fixtures import passage
 from tests.support.growth import FACTOR, MAX_RATIO, measure
@@ -179,12 +180,23 @@ def hard_passage(share: float) -> Passage:
     return passage("x", "".join(word * int(share * count) for word, count in words) + "[p1" + ", 1" * 50)
 
 
+def test_the_facts_of_a_prompt_are_those_of_its_passages() -> None:
+    texts = (SERVER, "Version 3.11 waits 30 seconds: `git remote add`, 2017.", "等待三十秒，最多 5 GB。")
+    passages = [describe_passage(passage(str(number), text)) for number, text in enumerate(texts)]
+    whole_text = "\n\n".join(facts.text for facts in passages)
+    prompt = PromptFacts(whole_text, passages=passages)
+    for name in ("key", "numbers", "unitless_numbers", "quantities", "commands", "is_wide"):
+        assert getattr(prompt, name) == getattr(Facts(whole_text), name), name
+
+
 def hard_claims(share: float) -> str:
     words = ("very ", 2_000), ("plain `word ", 1), ("- $ ", 2_000), ("x` `word ", 1), ("a", 2_000), ("`", 1)
     return "The word 1.1 and a_a are " + "".join(word * max(1, int(share * count)) for word, count in words)
 
 
 def check_hard_text(passage: Passage, claims: str) -> None:
+    for kept in (_get_facts, _read_lines, read_statements):
+        kept.cache_clear()
     facts = describe_passage(passage)
     list(ClaimFacts(claims, Facts("")).find_invented(facts))
     ClaimFacts(claims, Facts("")).has_opposite_in(facts)

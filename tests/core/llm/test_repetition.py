@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from core.llm.repetition import RepeatingReply, RepetitionDetector
+from core.llm.repetition import RepeatingReply, RepetitionDetector, _find_runs
 from tests.support.growth import Growth, Text, find_growth
 
 QUALITY = Path(__file__).parents[2] / "lab/quality"
@@ -44,6 +44,13 @@ def test_a_circle_is_noticed_however_it_arrives(text: str, size: int) -> None:
 @pytest.mark.parametrize("prompt", [PROMPT, "How do I install Rocket on a machine with Debian that has no network?"])
 def test_an_echo_of_the_prompt_is_noticed(prompt: str) -> None:
     assert look_at(f"{prompt}\n\n{prompt}"[:2000], prompt) == "the model only repeated its instructions or the question"
+
+
+def test_the_instructions_are_read_once() -> None:
+    _find_runs.cache_clear()
+    for question in ("How do I install it?", "And how do I start it?"):
+        look_at("Run it.", PROMPT, question)
+    assert (_find_runs.cache_info().misses, _find_runs.cache_info().hits) == (3, 1)
 
 
 TABLE = "| name | default | meaning |\n|---|---|---|\n" + "".join(

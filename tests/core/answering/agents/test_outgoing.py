@@ -8,7 +8,16 @@ from core.answering.agents.outgoing import OutgoingText
 from tests.support.growth import Growth, Text, find_growth
 
 READ = "Install it: https://docs.example.org/Install#pip or [the page](guide/start.md). Server: http://localhost:8000/"
-outgoing = OutgoingText(READ)
+outgoing = OutgoingText(lambda: READ)
+
+
+def test_what_the_model_read_is_put_together_only_for_an_address() -> None:
+    reads: list[str] = []
+    counted = OutgoingText(lambda: reads.append(READ) or READ)
+    assert counted.clean("Run `pip install tern` [p1].")
+    assert not reads
+    assert counted.clean("See https://a.example and https://b.example.")
+    assert reads == [READ]
 
 
 @pytest.mark.parametrize(
