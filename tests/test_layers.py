@@ -147,8 +147,8 @@ def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"line {node.lineno}: relative import"
-            yield node.lineno, node.module or ""
+            # What is relative has dots, as no vendor's name does: it is misplaced everywhere.
+            yield node.lineno, "." * node.level + (node.module or "")
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
             function_name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
             first = node.args[0] if node.args else None
@@ -171,9 +171,9 @@ def misplaced(name: str, tree: ast.AST) -> list[str]:
     return results
 
 
-@pytest.mark.parametrize("file", FILES, ids=get_name)
-def test_vendors_stay_in_their_place(file: Path) -> None:
-    assert misplaced(get_name(file), get_tree(file)) == []
+def test_vendors_stay_in_their_place() -> None:
+    assert FILES
+    assert [found for file in FILES for found in misplaced(get_name(file), get_tree(file))] == []
 
 
 def test_every_vendor_of_the_table_is_used() -> None:
@@ -189,18 +189,20 @@ def test_every_vendor_of_the_table_is_used() -> None:
         ("bots/x.py", "if TYPE_CHECKING:\n    from aiogram import Bot"),
         ("bots/x.py", "import requests"),
         ("core/x.py", "importlib.import_module('openai')"),
+        ("core/x.py", "from .types import Question"),
+        ("core/x.py", "from . import types"),
     ],
 )
 def test_the_rules_can_be_broken(name: str, line: str) -> None:
     assert len(misplaced(name, ast.parse(line))) == 1
 
 
-@pytest.mark.parametrize("file", FILES, ids=get_name)
-def test_nothing_grows_too_long(file: Path) -> None:
-    lines = len(file.read_text("utf-8").splitlines())
-    assert lines <= LONGEST_FILE, f"{lines} lines"
+def test_nothing_grows_too_long() -> None:
+    lengths = {get_name(file): len(file.read_text("utf-8").splitlines()) for file in FILES}
+    assert {name: length for name, length in lengths.items() if length > LONGEST_FILE} == {}
     long_functions = {
-        node.name: length
+        f"{get_name(file)}:{node.lineno}: {node.name}": length
+        for file in FILES
         for node in ast.walk(get_tree(file))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (length := (node.end_lineno or 0) - node.lineno + 1) > LONGEST_FUNCTION
