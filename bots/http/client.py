@@ -54,7 +54,9 @@ class CallbackClient:
         `RetryLater`, `CommentSuppressed`, `MessageDeleted`, and `PlatformError` for other refusals.
         """
         # aiohttp writes the body in exactly this way; what is signed must be what is sent.
-        body = json.dumps(dict(payload)).encode()
+        # The key is in it as well: no signature covers a header.
+        signed_payload = {**payload, "idempotency_key": idempotency_key}
+        body = json.dumps(signed_payload).encode()
         timestamp = str(int(time.time()))
         headers = {
             TIMESTAMP: timestamp,
@@ -63,7 +65,9 @@ class CallbackClient:
         }
         url = self._settings.callback_url
         timeout_s = self._settings.timeout_s
-        request = Request(url, "POST", headers=headers, body=dict(payload), timeout_s=timeout_s, max_kb=MAX_RESPONSE_KB)
+        request = Request(
+            url, "POST", headers=headers, body=signed_payload, timeout_s=timeout_s, max_kb=MAX_RESPONSE_KB
+        )
         try:
             response = await self._web.fetch(request)
         except SourceError as error:

@@ -164,6 +164,8 @@ class Bridge:
 
     def take_reply(self, key: str, reply: Mapping[str, Any]) -> tuple[int, Mapping[str, str]]:
         """Show a final reply below its post, once for each key; return the status and what KIMAs is told."""
+        if not key:
+            return 400, {"error": "no idempotency_key in the body: this KIMAs is older than this bridge, update it"}
         if reply["state"] != "final":
             return 200, {}
         post_id = reply["event_id"]
@@ -220,7 +222,9 @@ def make_handler(bridge: Bridge) -> type[BaseHTTPRequestHandler]:
                 self._answer(401, {"error": "not signed by KIMAs, or a clock is wrong"})
                 return
             try:
-                status, answer = bridge.take_reply(self.headers["Idempotency-Key"], json.loads(body))
+                # The header of the same name is not signed: who recorded a request could write another one.
+                reply = json.loads(body)
+                status, answer = bridge.take_reply(reply.get("idempotency_key", ""), reply)
             except urllib.error.HTTPError as error:
                 # A post that is gone needs no reply; for everything else KIMAs tries again.
                 status, answer = (410, {"error": "the post is gone"}) if error.code in (404, 410) else (503, {})

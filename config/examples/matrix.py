@@ -473,8 +473,13 @@ def make_handler(bridge: Bridge, secret: str) -> Callable[[web.Request], Awaitab
         is_recent = timestamp.isdecimal() and abs(time.time() - int(timestamp)) <= MAX_CLOCK_DIFFERENCE_S
         if not is_recent or not hmac.compare_digest(signature.encode(), sign(timestamp, body, secret).encode()):
             return web.json_response({"error": "not signed by KIMAs, or a clock is wrong"}, status=401)
+        reply = json.loads(body)
+        if not reply.get("idempotency_key"):
+            # The header of the same name is not signed: who recorded a request could write another one.
+            error_text = "no idempotency_key in the body: this KIMAs is older than this bridge, update it"
+            return web.json_response({"error": error_text}, status=400)
         try:
-            reply_id = await bridge.take_reply(request.headers["Idempotency-Key"], json.loads(body))
+            reply_id = await bridge.take_reply(reply["idempotency_key"], reply)
         except NotShown as error:
             headers = {"Retry-After": str(int(error.wait_s) + 1)} if error.wait_s else {}
             return web.json_response({"error": str(error)}, status=error.status, headers=headers)

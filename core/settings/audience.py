@@ -46,6 +46,8 @@ _ORIGIN_FIELDS = {
     "plugin",
     "options",
 }
+# Between the name and what is read, in a label. No name of a source has it.
+_LABEL_SIGN = "#"
 # The label of a time when every source is for everyone.
 ALL_OPEN = ""
 # All visitors of the page.
@@ -145,23 +147,42 @@ class Audiences:
         return cls(by_source, labels, learned)
 
     def to_json(self) -> str:
-        """Return who may see the closed sources, for other daemons of the deployment."""
-        closed_sources = {
-            name: sorted(map(sorted, audiences)) for name, audiences in self.by_source.items() if audiences
-        }
-        return json.dumps(closed_sources, sort_keys=True)
+        """Return who may see the sources, for other daemons of the deployment: by name, and by label what they read.
+
+        Earlier versions read the names alone.
+        """
+        sources = {name: audiences for name, audiences in self.by_source.items() if audiences}
+        sources |= {label: self.by_source[name] for name, label in self.labels.items()}
+        return json.dumps({name: sorted(map(sorted, audiences)) for name, audiences in sources.items()}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Audiences:
-        """Return the audiences that another daemon has written."""
-        return cls({name: frozenset(map(frozenset, audiences)) for name, audiences in json.loads(text).items()})
+        """Return the audiences that another daemon has written. The `labels` are of the sources that it has."""
+        audiences = {key: frozenset(map(frozenset, value)) for key, value in json.loads(text).items()}
+        labels = {key.partition(_LABEL_SIGN)[0]: key for key in audiences if _LABEL_SIGN in key}
+        by_label = {name: audiences[label] for name, label in labels.items()}
+        by_name = {key: value for key, value in audiences.items() if _LABEL_SIGN not in key}
+        return cls(by_label | by_name, labels)
 
     def closed_further(self, newer: Audiences) -> Audiences:
-        """Return these audiences with those that a newer configuration adds: its askers are in all of them."""
+        """Return these audiences with those that a newer configuration adds: its askers are in all of them.
+
+        They are those of a source's name, and of what it reads, where that has another name there.
+        """
         by_source = {
-            name: audiences | newer.by_source.get(name, frozenset()) for name, audiences in self.by_source.items()
+            name: audiences.union(newer.by_source.get(name, ()), *newer._find_moved(self.labels.get(name)))
+            for name, audiences in self.by_source.items()
         }
         return replace(self, by_source=by_source)
+
+    def _find_moved(self, label: str | None) -> Iterator[frozenset[frozenset[str]]]:
+        """Yield the audiences of the sources that read what a label names, unless one has that name, too."""
+        if label is None or label in self.labels.values():
+            return
+        origin = label.partition(_LABEL_SIGN)[2]
+        for name, other_label in self.labels.items():
+            if other_label.partition(_LABEL_SIGN)[2] == origin:
+                yield self.by_source[name]
 
     def with_lessons_chosen_for(self, former: Audiences) -> Audiences:
         """Return these audiences where taught answers were chosen for former ones.
@@ -178,12 +199,12 @@ class Audiences:
             by_source[source] = by_source[source].union(*told_of)
         return replace(self, by_source=by_source)
 
-    def without_removed(self, former: Audiences) -> Audiences:
-        """Return these audiences with the sources that a former configuration had besides: they are for owners alone.
+    def without_removed(self, known: Collection[str]) -> Audiences:
+        """Return these audiences with the sources that were known besides: they are for owners alone.
 
         Who removed or renamed a source has closed it, although it can be found until the next start.
         """
-        removed = {name: frozenset({frozenset({OWNERS})}) for name in former.by_source if name not in self.by_source}
+        removed = {name: frozenset({frozenset({OWNERS})}) for name in known if name not in self.by_source}
         return replace(self, by_source={**self.by_source, **removed})
 
     def extended_by(self, newer: Audiences) -> Audiences:
@@ -290,7 +311,7 @@ def make_label(name: str, source: SourceSettings) -> str:
     'taught#a7f4e248ff21'
     """
     origin = source.model_dump(mode="json", include=_ORIGIN_FIELDS)
-    return f"{name}#{hashlib.sha256(repr(sorted(origin.items())).encode()).hexdigest()[:12]}"
+    return f"{name}{_LABEL_SIGN}{hashlib.sha256(repr(sorted(origin.items())).encode()).hexdigest()[:12]}"
 
 
 def check_audiences(settings: RestrictedSettings) -> None:

@@ -43,6 +43,9 @@ _IS_AUDIENCE = and_(
     overrides.c.scope == DEPLOYMENT_SCOPE, overrides.c.name.startswith(AUDIENCES_PREFIX, autoescape=True)
 )
 
+# Those that may come back, also after their leases have run out.
+_KNOWN_DAEMONS = select(AUDIENCES_PREFIX + leases.c.owner)
+
 # It names sources and models, and waits with them.
 CHATS_SECTION = "chats"
 # The sections that `/reload` applies at once. Every other section needs a restart.
@@ -204,6 +207,12 @@ class RuntimeOverrides:
             if scope == DEPLOYMENT_SCOPE and name.startswith(AUDIENCES_PREFIX)
         )
 
+    async def list_other_audiences(self) -> Sequence[str]:
+        """Return what the other daemons said, in JSON: also those whose leases have run out, as they may come back."""
+        is_other = and_(overrides.c.name != self._own_name, overrides.c.name.in_(_KNOWN_DAEMONS))
+        query = select(overrides.c.value).where(_IS_AUDIENCE, is_other)
+        return [row.value for row in await self._database.fetch_all(query)]
+
     @uncancellable
     async def publish_audiences(self, audiences: str) -> None:
         """Tell the other daemons of the deployment who may see what: what is closed for one is closed for all.
@@ -211,8 +220,7 @@ class RuntimeOverrides:
         What daemons said that have ended is forgotten. Not so if their leases have only run out: they may come back.
         """
         self._own_audiences = audiences
-        known_daemons = select(AUDIENCES_PREFIX + leases.c.owner)
-        is_over = or_(overrides.c.name == self._own_name, overrides.c.name.not_in(known_daemons))
+        is_over = or_(overrides.c.name == self._own_name, overrides.c.name.not_in(_KNOWN_DAEMONS))
         values = {"scope": DEPLOYMENT_SCOPE, "name": self._own_name, "value": audiences}
         async with self._database.transaction() as connection:
             await connection.execute(delete(overrides).where(_IS_AUDIENCE, is_over))
@@ -319,6 +327,8 @@ class LiveSettings:
         self._lesson_audiences = self._started_audiences
         self._overrides = overrides
         self._published = frozenset[str]()
+        # The sources that the other daemons had when we started; None: not read yet.
+        self._known_elsewhere: frozenset[str] | None = None
         self._audiences = self._started_audiences
         self._reload_lock = asyncio.Lock()
 
@@ -346,8 +356,17 @@ class LiveSettings:
         return self._audiences
 
     async def publish_audiences(self, settings: Settings) -> None:
-        """Close for all daemons of the deployment what these settings close. Raises `StoreError`."""
-        audiences = Audiences.from_settings(settings).without_removed(self._started_audiences)
+        """Close for all daemons of the deployment what these settings close. Raises `StoreError`.
+
+        At the start, the others tell what these settings have removed or renamed; later, our own former settings do: a
+        daemon whose files are not written yet reads them again with the others, and has removed nothing.
+        """
+        if self._known_elsewhere is None:
+            others = map(Audiences.from_json, await self.overrides.list_other_audiences())
+            self._known_elsewhere = frozenset(name for other in others for name in other.labels)
+        audiences = Audiences.from_settings(settings).without_removed(
+            {*self._started_audiences.by_source, *self._known_elsewhere}
+        )
         # What our own files closed stays closed here, whoever starts later with older ones.
         self._set_started_audiences(self._started_audiences.closed_further(audiences))
         await self.overrides.publish_audiences(audiences.to_json())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -17,6 +19,7 @@ from aiohttp import web
 
 from bots.http.adapter import HttpAdapter
 from bots.http.client import HttpIntervals
+from bots.http.signing import sign
 from core.settings import HttpSettings, Settings
 from core.types import Citation
 from tests.support.free_ports import free_port
@@ -224,4 +227,20 @@ async def test_what_kimas_did_not_sign_is_refused(tmp_path: Path) -> None:
         headers = {"X-Kimas-Timestamp": "1", "X-Kimas-Signature": "v1=0", "Idempotency-Key": "k"}
         async with session.post(f"http://127.0.0.1:{port}", json=reply, headers=headers) as response:
             assert response.status == 401
+            assert response.status == 401
         assert network.texts(post) == []
+
+
+async def test_a_recorded_callback_is_shown_once_whatever_its_header_says(tmp_path: Path) -> None:
+    async with bridged(tmp_path) as (network, _, _, port), aiohttp.ClientSession() as session:
+        post = network.post("A picture of my cat")
+        reply = {"state": "final", "event_id": post, "text": "Use pip", "citations": []}
+        statuses = []
+        for key, header in (({"idempotency_key": "k"}, "k"), ({"idempotency_key": "k"}, "other"), ({}, "k")):
+            body = json.dumps({**reply, **key}).encode()
+            timestamp = str(int(time.time()))
+            signature = sign(SECRET, timestamp, body)
+            headers = {"X-Kimas-Timestamp": timestamp, "X-Kimas-Signature": signature, "Idempotency-Key": header}
+            async with session.post(f"http://127.0.0.1:{port}", data=body, headers=headers) as response:
+                statuses.append(response.status)
+        assert (statuses, network.texts(post)) == ([200, 200, 400], ["Use pip"])

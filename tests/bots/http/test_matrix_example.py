@@ -246,12 +246,12 @@ async def test_a_page_of_a_proxy_shows_nobody_the_token(tmp_path: Path) -> None:
                 raise web.HTTPOk(text="<p>Please sign in</p>", content_type="text/html")
 
         peer.watch = show_a_page
-        body = json.dumps({"chat": room.id, "event_id": post, "state": "final", "bot_replies_below": 2}).encode()
+        reply = {"chat": room.id, "event_id": post, "state": "final", "bot_replies_below": 2, "idempotency_key": "1"}
+        body = json.dumps(reply).encode()
         timestamp = str(int(time.time()))
         headers = {
             "X-Kimas-Timestamp": timestamp,
             "X-Kimas-Signature": sign(SECRET, timestamp, body),
-            "Idempotency-Key": "1",
         }
         url = f"http://127.0.0.1:{bridge.environment['BRIDGE_PORT']}/"
         async with ClientSession() as session, session.post(url, data=body, headers=headers) as response:

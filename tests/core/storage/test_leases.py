@@ -31,6 +31,8 @@ CHAT = ConversationKey("telegram", "1", "")
 OTHER_CHAT = ConversationKey("telegram", "2", "")
 MESSAGE = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UTC), bot="9", addressed=True)
 LEASE_S = 1.0
+TEAM = {"kind": "faq", "path": "a.yaml"}
+OPEN = {"kind": "faq", "path": "open.yaml"}
 
 
 class Member:
@@ -95,8 +97,10 @@ class TestAudiences:
     """What one of several daemons closes."""
 
     async def start(self, join: Join, audience: str) -> tuple[Member, LiveSettings]:
-        source = {"kind": "faq", "path": "a.yaml", "audience": audience}
-        settings = Settings.model_validate({"sources": {"a": source}, "telegram": {"token": {"env": "TELEGRAM"}}})
+        return await self.start_with(join, {"a": {**TEAM, "audience": audience}})
+
+    async def start_with(self, join: Join, sources: dict[str, dict[str, str]]) -> tuple[Member, LiveSettings]:
+        settings = Settings.model_validate({"sources": sources, "telegram": {"token": {"env": "TELEGRAM"}}})
         member = await join()
         live = LiveSettings(settings, RuntimeOverrides(member.database, 0))
         await live.publish_audiences(settings)
@@ -146,6 +150,53 @@ class TestAudiences:
                 await asyncio.sleep(0.05)
         renewal_task.cancel()
         await asyncio.gather(renewal_task, return_exceptions=True)
+
+    @pytest.mark.parametrize(
+        ("newer", "closed"),
+        [
+            ({"plans": {**TEAM, "audience": "owners"}}, {"a"}),
+            ({"plans": TEAM}, {"a"}),
+            ({}, {"a"}),
+            ({"a": OPEN, "plans": {**TEAM, "audience": "owners"}}, {"a"}),
+            ({"a": TEAM, "same": {**TEAM, "audience": "owners"}}, set()),
+            ({"a": TEAM, "more": OPEN}, set()),
+        ],
+    )
+    async def test_what_a_newer_file_closed_or_removed_is_closed_under_its_old_name(
+        self, join: Join, newer: dict[str, dict[str, str]], closed: set[str]
+    ) -> None:
+        _, old = await self.start_with(join, {"a": TEAM})
+        newest, _ = await self.start_with(join, {**newer, "docs": OPEN})
+        await old.load()
+        assert {name for name, audiences in old.audiences.by_source.items() if audiences} == closed
+        await newest.die()
+        await old.load()
+        assert not old.audiences.has_closed_sources
+
+    async def test_a_rollback_closes_what_it_lacks_until_all_have_the_same_file(self, join: Join) -> None:
+        first, _ = await self.start_with(join, {"docs": OPEN})
+        _, newer = await self.start_with(join, {"docs": OPEN, "a": TEAM})
+        assert not await self.is_closed(newer)
+        await first.die()
+        rolled_back, _ = await self.start_with(join, {"docs": OPEN})
+        await newer.load()
+        assert newer.audiences.by_source == {"docs": set(), "a": {frozenset({"owners"})}}
+        await rolled_back.die()
+        await self.start_with(join, {"docs": OPEN, "a": TEAM})
+        assert not await self.is_closed(newer)
+
+    async def test_a_daemon_that_has_stopped_has_no_sources_that_others_could_have_removed(self, join: Join) -> None:
+        former, _ = await self.start_with(join, {"docs": OPEN, "a": TEAM})
+        await former.leases.release_all()
+        await self.start_with(join, {"docs": OPEN})
+        _, newer = await self.start_with(join, {"docs": OPEN, "a": TEAM})
+        assert not await self.is_closed(newer)
+
+    async def test_files_that_are_read_again_before_they_are_written_close_nothing(self, join: Join) -> None:
+        _, old = await self.start_with(join, {"docs": OPEN})
+        _, newer = await self.start_with(join, {"docs": OPEN, "a": TEAM})
+        await old.publish_audiences(old.settings)
+        assert not await self.is_closed(newer)
 
 
 class TestLeases:

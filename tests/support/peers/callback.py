@@ -24,7 +24,7 @@ from aiohttp import web
 SECRET = "a secret of thirty-two characters"
 US = "us"
 STATES = ("started", "partial", "final", "failed", "noted")
-FIELDS = {"event_id", "chat", "thread", "state", "text", "citations", "reply_id"}
+FIELDS = {"event_id", "chat", "thread", "state", "text", "citations", "reply_id", "idempotency_key"}
 
 
 def signed(secret: str, timestamp: str, body: bytes) -> str:
@@ -136,9 +136,9 @@ class CallbackPeer:
             return "timestamp"
         if request.headers.get("X-Kimas-Signature") != signed(self.secret, timestamp, body):
             return "signature"
-        if not request.headers.get("Idempotency-Key"):
-            return "idempotency key"
         payload = json.loads(body)
+        if not payload["idempotency_key"] or payload["idempotency_key"] != request.headers.get("Idempotency-Key"):
+            return "idempotency key"
         if set(payload) - {"bot_replies_below", "offers", "mentions"} != FIELDS or payload["state"] not in STATES:
             return f"payload: {payload}"
         return ""
