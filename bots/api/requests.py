@@ -105,7 +105,8 @@ def read_chat_request(body: Mapping[str, Any]) -> ChatRequest:
     question = turns[-1].text
     return ChatRequest(
         question if is_task(question) else _limit(question, "messages"),
-        tuple(turns[:-1][-MAX_TURNS:]),
+        # The first one tells conversations apart.
+        (*turns[:-1][:1], *turns[1:-1][-MAX_TURNS:]),
         str(body.get("model") or ""),
         is_streaming=body.get("stream") is True,
         has_usage_chunk=isinstance(stream_options, dict) and stream_options.get("include_usage") is True,

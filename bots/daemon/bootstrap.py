@@ -279,6 +279,8 @@ async def open_app(
             file_reader=AttachedFileReader(parser),
             chat_models=chat_models,
         )
+        if database and with_answers:
+            deps = replace(deps, mask_key=await _get_mask_key(database, deps.mask_key))
         outgoing = OutgoingFilter.open(settings.outgoing)
         stack.push_async_callback(outgoing.close)
         answer_service = _make_answer_service(deps, store, database if with_answers else None, live)
@@ -288,6 +290,17 @@ async def open_app(
         app = App(settings, *opened_parts, copy(answer_library), metrics_recorder)
         stack.push_async_callback(app.close)
         yield app
+
+
+async def _get_mask_key(database: Database, default: bytes) -> bytes:
+    """Return a key that stays over restarts, and that daemons share; `default` where the journal cannot keep one."""
+    from core.storage.deployment import ensure_deployment_id
+
+    try:
+        return (await ensure_deployment_id(database)).encode()
+    except StoreError as error:
+        _log.warning("masking.marks_will_change", error=str(error))
+        return default
 
 
 def _make_answer_service(
@@ -554,7 +567,7 @@ async def open_daemon(
     stack.push_async_callback(inbox.drain, 0)
     monitor.attach(platform_adapters, inbox, scheduler, app.models)
     alerts = make_alerts(live, journal.database, monitor, inbox.handler_for, startup_task.result())
-    gap_reporter = GapReporter(alerts.sender, ReportRepository(journal.database), library)
+    gap_reporter = GapReporter(alerts.sender, ReportRepository(journal.database), library, monitor.clock)
     parts = (app, alerts.sender.adapters, feed_followers, inbox, journal, scheduler, monitor, alerts, gap_reporter)
     return Daemon(*parts, dispatcher.context, answer, sharing)
 
