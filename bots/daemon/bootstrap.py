@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from copy import copy
@@ -270,17 +271,15 @@ async def open_app(
         live = live or (make_live_settings(settings, database) if database else None)
         answer_library = OverriddenLibrary(library, live.overrides, settings) if live else library
         deps = await _make_deps(settings, answer_library, reranker, model, stack)
-        chat_models = _make_chat_models(settings, models, live)
-        pool = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))
-        parser = parser or pool
+        if parser is None:
+            parser = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))
         deps = replace(
             deps,
             head_starts=HeadStartPolicy(settings.context, metrics_recorder),
             file_reader=AttachedFileReader(parser),
-            chat_models=chat_models,
+            chat_models=_make_chat_models(settings, models, live),
+            mask_key=await _get_mask_key(database if with_answers else None),
         )
-        if database and with_answers:
-            deps = replace(deps, mask_key=await _get_mask_key(database, deps.mask_key))
         outgoing = OutgoingFilter.open(settings.outgoing)
         stack.push_async_callback(outgoing.close)
         answer_service = _make_answer_service(deps, store, database if with_answers else None, live)
@@ -292,15 +291,13 @@ async def open_app(
         yield app
 
 
-async def _get_mask_key(database: Database, default: bytes) -> bytes:
-    """Return a key that stays over restarts, and that daemons share; `default` where the journal cannot keep one."""
-    from core.storage.deployment import ensure_deployment_id
+async def _get_mask_key(database: Database | None) -> bytes:
+    # Without the journal, what commands ask is no part of a conversation.
+    if database is None:
+        return secrets.token_bytes()
+    from core.storage.deployment import get_mask_key
 
-    try:
-        return (await ensure_deployment_id(database)).encode()
-    except StoreError as error:
-        _log.warning("masking.marks_will_change", error=str(error))
-        return default
+    return await get_mask_key(database)
 
 
 def _make_answer_service(
