@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bots.api.open_webui import answer_task, unwrap_question
 from core.errors import UsageError
 from core.formatting import replace_lone_surrogates
 from core.types import AttachedFile, MessageRole, Turn
 
 MAX_TURNS = 40
 MAX_QUESTION_CHARS = 20_000
-MAX_TITLE_WORDS = 6
 MAX_NAME_CHARS = 200
-# What a client asks for on its own: a title for the chat, tags, further questions. It wants JSON with one key.
-_TASK = re.compile(r"\s*###\s*Task:")
-_TASK_KEY = re.compile(r'\{\s*"(\w{1,40})"\s*:\s*(\[|")')
-_USER_LINE = re.compile(r"^USER:\s*(.+)$", re.MULTILINE)
+# What a client wrote into the question, from files that it does not name.
+ATTACHED_NAME = "attached.txt"
 _ROLES: Mapping[str, MessageRole] = {"user": "user", "assistant": "assistant"}
 
 
@@ -34,11 +31,16 @@ class InvalidRequest(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A request for a chat completion. `model` is the name that the client gave."""
+    """A request for a chat completion. `model` is the name that the client gave.
+
+    `task_answer` is what a client wants for its own use, in place of an answer to a question.
+    """
 
     question: str
     history: tuple[Turn, ...]
     model: str
+    files: tuple[AttachedFile, ...] = ()
+    task_answer: str | None = None
     is_streaming: bool = False
     has_usage_chunk: bool = False
 
@@ -85,11 +87,14 @@ def _read_file(file: object) -> AttachedFile:
         content = text.encode() if isinstance(text, str) else base64.b64decode(str(data), validate=True)
     except ValueError as error:
         raise InvalidRequest("files", "the data of a file has to be base64") from error
+    return _make_file(name[:MAX_NAME_CHARS], content)
 
+
+def _make_file(name: str, content: bytes) -> AttachedFile:
     async def fetch() -> bytes:
         return content
 
-    return AttachedFile(name[:MAX_NAME_CHARS], len(content), fetch)
+    return AttachedFile(name, len(content), fetch)
 
 
 def read_chat_request(body: Mapping[str, Any]) -> ChatRequest:
@@ -102,35 +107,18 @@ def read_chat_request(body: Mapping[str, Any]) -> ChatRequest:
     if not turns or turns[-1].role != "user":
         raise InvalidRequest("messages", "the last message has to be the user's, with a text")
     stream_options = body.get("stream_options")
-    question = turns[-1].text
+    task_answer = answer_task(turns[-1].text, _read_instructions(body["messages"]))
+    question, attached = unwrap_question(turns[-1].text)
     return ChatRequest(
-        question if is_task(question) else _limit(question, "messages"),
-        tuple(turns[:-1][-MAX_TURNS:]),
+        question if task_answer is not None else _limit(question, "messages"),
+        # The first one tells conversations apart.
+        (*turns[:-1][:1], *turns[1:-1][-MAX_TURNS:]),
         str(body.get("model") or ""),
+        (_make_file(ATTACHED_NAME, attached.encode()),) if attached else (),
+        task_answer,
         is_streaming=body.get("stream") is True,
         has_usage_chunk=isinstance(stream_options, dict) and stream_options.get("include_usage") is True,
     )
-
-
-def is_task(question: str) -> bool:
-    """Return whether a client asks for its own use: Open WebUI wants a chat's title, tags and further questions so."""
-    return _TASK.match(question) is not None
-
-
-def answer_task(question: str) -> str | None:
-    """Return the JSON that a client wants for its own use, or None for a question of somebody.
-
-    >>> answer_task('### Task:\\nSuggest tags. JSON format: { "tags": ["tag1"] }')
-    '{"tags": []}'
-    """
-    if not is_task(question):
-        return None
-    key = _TASK_KEY.search(question)
-    if key is None:
-        return "{}"
-    first_question = _USER_LINE.search(question)
-    title = " ".join(first_question[1].split()[:MAX_TITLE_WORDS]) if first_question else ""
-    return json.dumps({key[1]: [] if key[2] == "[" else title}, ensure_ascii=False)
 
 
 def _refuse_impossible(body: Mapping[str, Any]) -> None:
@@ -146,6 +134,13 @@ def _refuse_impossible(body: Mapping[str, Any]) -> None:
     for name, (is_refused, reason) in refusals.items():
         if is_refused:
             raise InvalidRequest(name, f"{name}: {reason}")
+
+
+def _read_instructions(messages: object) -> str:
+    """Return what a client tells the model. Nobody follows it; it shows what the client wants."""
+    first = messages[0] if isinstance(messages, list) and messages else None
+    content = first.get("content") if isinstance(first, dict) and first.get("role") == "system" else ""
+    return content if isinstance(content, str) else ""
 
 
 def _read_turns(messages: object) -> list[Turn]:

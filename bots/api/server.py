@@ -20,7 +20,7 @@ from bots.api.mcp.knowledge import Knowledge
 from bots.api.page.ratings import VisitorRatings
 from bots.api.page.server import PageServer
 from bots.api.rejections import Rejected, to_rejection
-from bots.api.requests import InvalidRequest, answer_task, read_chat_request, read_files, read_json, read_text
+from bots.api.requests import InvalidRequest, read_chat_request, read_files, read_json, read_text
 from bots.api.running import RunningAnswer, RunningAnswers
 from bots.api.streaming import CORS_HEADERS, STREAM_HEADERS, read_body, send, stream_text, wait_for_reply
 from bots.common.reply_json import reply_as_json
@@ -227,8 +227,8 @@ class ApiServer:
         if chat_request.model not in ("", MODEL):
             raise Rejected(404, "model_not_found", f"there is one model here: {MODEL}", "model")
         completion = Completion(MODEL)
-        task_text = answer_task(chat_request.question)
-        question = Question(chat_request.question, chat_request.history)
+        task_text = chat_request.task_answer
+        question = Question(chat_request.question, chat_request.history, files=chat_request.files)
         if not chat_request.is_streaming:
             if task_text is not None:
                 return web.json_response(completion.make_whole(Reply(task_text)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from copy import copy
@@ -270,14 +271,14 @@ async def open_app(
         live = live or (make_live_settings(settings, database) if database else None)
         answer_library = OverriddenLibrary(library, live.overrides, settings) if live else library
         deps = await _make_deps(settings, answer_library, reranker, model, stack)
-        chat_models = _make_chat_models(settings, models, live)
-        pool = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))
-        parser = parser or pool
+        if parser is None:
+            parser = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))
         deps = replace(
             deps,
             head_starts=HeadStartPolicy(settings.context, metrics_recorder),
             file_reader=AttachedFileReader(parser),
-            chat_models=chat_models,
+            chat_models=_make_chat_models(settings, models, live),
+            mask_key=await _get_mask_key(database if with_answers else None),
         )
         outgoing = OutgoingFilter.open(settings.outgoing)
         stack.push_async_callback(outgoing.close)
@@ -288,6 +289,15 @@ async def open_app(
         app = App(settings, *opened_parts, copy(answer_library), metrics_recorder)
         stack.push_async_callback(app.close)
         yield app
+
+
+async def _get_mask_key(database: Database | None) -> bytes:
+    # Without the journal, what commands ask is no part of a conversation.
+    if database is None:
+        return secrets.token_bytes()
+    from core.storage.deployment import get_mask_key
+
+    return await get_mask_key(database)
 
 
 def _make_answer_service(
@@ -554,7 +564,7 @@ async def open_daemon(
     stack.push_async_callback(inbox.drain, 0)
     monitor.attach(platform_adapters, inbox, scheduler, app.models)
     alerts = make_alerts(live, journal.database, monitor, inbox.handler_for, startup_task.result())
-    gap_reporter = GapReporter(alerts.sender, ReportRepository(journal.database), library)
+    gap_reporter = GapReporter(alerts.sender, ReportRepository(journal.database), library, monitor.clock)
     parts = (app, alerts.sender.adapters, feed_followers, inbox, journal, scheduler, monitor, alerts, gap_reporter)
     return Daemon(*parts, dispatcher.context, answer, sharing)
 

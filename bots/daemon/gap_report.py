@@ -13,6 +13,7 @@ from core.errors import KimasError
 from core.messaging.gaps import find_gaps, format_gaps
 from core.observability.logs import get_logger, make_redactor
 from core.ports import Library
+from core.runtime.clock import ClockWatch
 from core.runtime.timers import run_periodically
 from core.settings.audience import Asker
 from core.settings.loader import get_secret_values
@@ -23,18 +24,24 @@ _log = get_logger(__name__)
 
 CHECK_MINUTES = 10.0
 WEEK = timedelta(days=7)
-# On Mondays at this hour, local time, the report of the week before is due.
+# On Mondays from this hour on, local time, the report of the week before is due. A Monday that the daemon missed has no
+# report: the next one counts what came the week before.
 DUE_AFTER = timedelta(hours=9)
+DUE_BEFORE = timedelta(days=1)
 MAX_GAPS = 10
 
 
 @dataclass
 class GapReporter:
-    """Posts the report of each week once: the journal knows what was posted, also after a restart."""
+    """Posts the report of each week once: the journal knows what was posted, also after a restart.
+
+    While the time of day on `clock` has just jumped, it may not be Monday.
+    """
 
     sender: AlertSender
     reports: ReportRepository
     library: Library
+    clock: ClockWatch
     _told: set[tuple[str, datetime]] = field(default_factory=set)
 
     @asynccontextmanager
@@ -51,7 +58,8 @@ class GapReporter:
         """Post what is due at a moment and not posted yet."""
         monday = _get_monday(now)
         settings = self.sender.live.settings.alerts
-        if not settings.gap_report or now < monday + DUE_AFTER:
+        is_due = monday + DUE_AFTER <= now.astimezone() < monday + DUE_BEFORE
+        if not settings.gap_report or not is_due or self.clock.recent_jump:
             return
         for chat in settings.chats:
             if (chat, monday) in self._told:

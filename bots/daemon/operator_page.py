@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from core.errors import StoreError, UsageError
 from core.observability.logs import buffered_logs
+from core.runtime.timers import run_periodically
 from core.settings import Settings
 from core.settings.loader import get_secret_values
 
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
     from bots.daemon.alerts import AlertRules
     from bots.daemon.bootstrap import Daemon
     from bots.daemon.monitor import Monitor
+    from bots.operator_page.context import PageContext
     from bots.operator_page.setup_port import Setup
     from core.storage.overrides import Reloaded
+
+PREPARE_MINUTES = 10.0
 
 
 @asynccontextmanager
@@ -49,8 +53,23 @@ async def open_operator_page(
             reload=partial(reload, daemon),
             answer=daemon.answer,
         )
-        async with serve_operator_page(settings.operator_page, context):
+        async with serve_operator_page(settings.operator_page, context), prepared(context):
             yield
+
+
+@asynccontextmanager
+async def prepared(context: PageContext) -> AsyncIterator[None]:
+    """Have what the questions without an answer mean ready for whoever opens their page, where that costs nobody."""
+    from bots.operator_page.views import find_context_gaps
+
+    async def prepare() -> None:
+        await find_context_gaps(context)
+
+    if context.settings.knowledge.embedding.provider != "local":
+        yield
+        return
+    async with run_periodically(PREPARE_MINUTES, prepare):
+        yield
 
 
 async def reload(daemon: Daemon) -> Reloaded:

@@ -17,6 +17,7 @@ from bots.operator_page.render import PageRenderer
 from bots.operator_page.sessions import Session
 from bots.operator_page.setup_port import Setup
 from core.formatting import replace_lone_surrogates, strip_control_characters
+from core.messaging.gaps import QuestionJudge
 from core.messaging.policy.permissions import Permissions
 from core.observability.logs import LogBuffer
 from core.ports import AnswerFunction, Library, SourceRefresher
@@ -62,6 +63,7 @@ class PageContext:
     setup: Setup | None = None
     reload: Callable[[], Awaitable[Reloaded]] | None = None
     answer: AnswerFunction | None = None
+    judge: QuestionJudge = field(default_factory=QuestionJudge)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     streams: set[asyncio.Task[Any]] = field(default_factory=set)
 

@@ -13,7 +13,16 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from bots.operator_page.context import CHAT_TITLES, clean_input, get_context, get_days, get_number, name_chat, show
+from bots.operator_page.context import (
+    CHAT_TITLES,
+    PageContext,
+    clean_input,
+    get_context,
+    get_days,
+    get_number,
+    name_chat,
+    show,
+)
 from bots.operator_page.gap_patch import make_patch
 from bots.operator_page.waterfall import get_total_ms, to_rows
 from core.formatting import today
@@ -37,6 +46,7 @@ MAX_RATINGS = 100
 MAX_CHATS = 20
 MAX_FILTER_CHARS = 200
 DAY_CHOICES = (1, 7, 30, 90)
+DEFAULT_GAP_DAYS = 30
 PLATFORMS = ("telegram", "discord", "slack", "mastodon", "bluesky", "github", "gitlab", "http", "api", "terminal")
 
 
@@ -142,8 +152,8 @@ def _to_citations(report: QuestionReport, passages: Sequence[Mapping[str, Any]])
 
 async def show_unanswered(request: web.Request) -> web.StreamResponse:
     """Show the questions without a good answer by meaning, the most frequent first, then those that stopped."""
-    days = get_days(request, 30)
-    report = await _find_gaps(request, days)
+    days = get_days(request, DEFAULT_GAP_DAYS)
+    report = await find_context_gaps(get_context(request), days)
     open_gaps = report.open_gaps
     values = {
         "gaps": [(gap, Counter(_to_reason(question) for question in gap.questions)) for gap in open_gaps],
@@ -160,17 +170,18 @@ async def show_unanswered(request: web.Request) -> web.StreamResponse:
 async def download_patch(request: web.Request) -> web.StreamResponse:
     """Send a patch of the FAQ file, or a Markdown file, with a place for the answer to each of these questions."""
     context = get_context(request)
-    days = get_days(request, 30)
-    report = await _find_gaps(request, days)
+    days = get_days(request, DEFAULT_GAP_DAYS)
+    report = await find_context_gaps(context, days)
     name, text = await asyncio.to_thread(make_patch, report.open_gaps, context.settings, days, context.renderer.clean)
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return web.Response(text=text, content_type="text/plain", headers=headers)
 
 
-async def _find_gaps(request: web.Request, days: int) -> GapReport:
-    context = get_context(request)
+async def find_context_gaps(context: PageContext, days: int = DEFAULT_GAP_DAYS) -> GapReport:
+    """Return the gaps of so many days. What is judged and embedded for it is not judged and embedded again."""
     period = timedelta(days=days)
-    return await find_gaps(context.reports, context.library, QuestionFilter(datetime.now(UTC) - period), period)
+    question_filter = QuestionFilter(datetime.now(UTC) - period)
+    return await find_gaps(context.reports, context.library, question_filter, period, judge=context.judge)
 
 
 def _to_reason(question: ListedQuestion) -> str:

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from dataclasses import replace
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 from core.language.secrets import Masker, mask_secrets
 from core.settings import HttpApiSource, McpSource, RemoteRagSource, SearchApiSource, Settings, SourceSettings
-from core.settings.base import is_loopback
+from core.settings.base import API_PLATFORM, is_loopback
 from core.types import Question
 
 Asked = TypeVar("Asked", bound=Question)
 
 
-def mask_question(question: Asked, settings: Settings) -> Asked:
-    """Return the question as models and services may read it, with its conversation: one value has one mark there."""
+def mask_question(question: Asked, settings: Settings, key: bytes) -> Asked:
+    """Return the question as models and services may read it, with its conversation: one value has one mark there.
+
+    The `key` is secret: from a mark made with it, nobody can find a value by trying.
+    """
     if not _is_masked(settings):
         return question
-    masker = Masker()
+    masker = Masker(_make_conversation_key(question, key))
     history = tuple(replace(turn, text=mask_secrets(turn.text, masker)) for turn in question.history)
     return replace(question, text=mask_secrets(question.text, masker), history=history)
+
+
+def _make_conversation_key(question: Question, key: bytes) -> bytes:
+    """Return a key for a conversation: how much of it is still read does not matter."""
+    place = question.key
+    parts = [place.platform, place.chat, place.thread] if place else []
+    if place is None or place.platform == API_PLATFORM:
+        # Of programs and visitors nothing tells conversations apart but their beginning.
+        parts.append(question.history[0].text if question.history else question.text)
+    return hmac.new(key, "\0".join(parts).encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
 
 
 def _is_masked(settings: Settings) -> bool:

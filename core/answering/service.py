@@ -54,7 +54,7 @@ class AnswerService:
         `core.answering.pipeline.answer` raises.
         """
         service, question = self._for_chat(question)._restricted_to_visible(question)
-        question = mask_question(question, service.deps.settings)
+        question = mask_question(question, service.deps.settings, service.deps.mask_key)
         sink = service.outgoing.guard(question, sink) if service.outgoing else sink
         if text := courtesy_reply(question, service.deps.settings, messages_for(get_asker_language(question))):
             await sink.open()

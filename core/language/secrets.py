@@ -5,6 +5,8 @@ Times, versions, paths and names of modules stay as they are: without them nobod
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -51,12 +53,17 @@ _IPV6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w
 _KEY_BEGIN = "-----BEGIN "
 _KEY_END = "-----END "
 MAX_KEY_LINES = 200
+MARK_DIGITS = 5
 
 
 @dataclass(slots=True)
 class Masker:
-    """Masks the lines of one text. The same value gets the same mark, which means nothing anywhere else."""
+    """Masks the lines of one text. The same value gets the same mark, which means nothing anywhere else.
 
+    With a secret `key`, marks are made from it, and are the same in each text that is masked with it: `[email 3fa1c]`.
+    """
+
+    key: bytes = field(default=b"", repr=False)
     _marks: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def mask(self, line: str) -> str:
@@ -81,7 +88,12 @@ class Masker:
 
     def _get_mark(self, kind: str, value: str) -> str:
         marks = self._marks.setdefault(kind, {})
-        return marks.setdefault(value, f"[{kind} {len(marks) + 1}]")
+        name = (
+            hmac.new(self.key, value.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:MARK_DIGITS]
+            if self.key
+            else ""
+        )
+        return marks.setdefault(value, f"[{kind} {name or len(marks) + 1}]")
 
 
 def mask_secrets(text: str, masker: Masker | None = None) -> str:

@@ -36,6 +36,9 @@ MIN_WORDS = 2
 # So many gaps get their nearest page.
 MAX_PAGES = 20
 
+# So many judgements are kept.
+MAX_JUDGED = 8192
+
 MayShow = Callable[[ListedQuestion], bool]
 
 
@@ -73,21 +76,41 @@ class GapReport:
         return [gap for gap in self.gaps if gap.is_open]
 
 
+class QuestionJudge:
+    """Judges each question once by `is_asking`, for whoever looks often. It keeps numbers, and no texts."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], bool] = {}
+
+    def __call__(self, question: ListedQuestion) -> bool:
+        """Return whether a question asks for something."""
+        # A message may be edited.
+        key = (question.number, hash((question.text, question.is_addressed)))
+        if key not in self._known:
+            if len(self._known) >= MAX_JUDGED:
+                self._known.clear()
+            self._known[key] = is_asking(question)
+        return self._known[key]
+
+
 async def find_gaps(
     reports: ReportRepository,
     library: Library | None,
     question_filter: QuestionFilter,
     period: timedelta,
     may_show: MayShow = lambda _question: True,
+    *,
+    judge: Callable[[ListedQuestion], bool] | None = None,
 ) -> GapReport:
     """Find the gaps since the time of a filter, compared with as long a period before.
 
-    Only questions that `may_show` allows count. Without a `library`, each question is a gap of its own. Raises
-    `StoreError` of the journal.
+    Only questions that `may_show` allows count, and of them those that ask for something (`is_asking`, or a `judge` in
+    its place). Without a `library`, each question is a gap of its own. Raises `StoreError` of the journal.
     """
+    judge = judge or is_asking
     both_periods = replace(question_filter, since=question_filter.since - period)
-    unanswered, is_cut = await _list_asking(reports, replace(both_periods, outcome="unanswered"), may_show)
-    answered, _ = await _list_asking(reports, replace(both_periods, outcome="answered"), may_show)
+    unanswered, is_cut = await _list_asking(reports, replace(both_periods, outcome="unanswered"), may_show, judge)
+    answered, _ = await _list_asking(reports, replace(both_periods, outcome="answered"), may_show, judge)
     numbers = {item.number for item in unanswered}
     # What was found bad, or lacks something, counts as answered, too.
     good = [item for item in answered if item.number not in numbers and item.detail not in WEAK_ANSWERS]
@@ -107,7 +130,10 @@ async def find_gaps(
 
 
 async def _list_asking(
-    reports: ReportRepository, question_filter: QuestionFilter, may_show: MayShow
+    reports: ReportRepository,
+    question_filter: QuestionFilter,
+    may_show: MayShow,
+    judge: Callable[[ListedQuestion], bool],
 ) -> tuple[Sequence[ListedQuestion], bool]:
     """Return the newest questions of a filter that count, and whether there may be more. Raises `StoreError`.
 
@@ -118,7 +144,7 @@ async def _list_asking(
     for _ in range(MAX_PARTS):
         part = await reports.list_questions(question_filter, MAX_QUESTIONS, before)
         shown = [item for item in part if may_show(item)]
-        asking += await asyncio.to_thread(lambda items: [item for item in items if is_asking(item)], shown)
+        asking += await asyncio.to_thread(lambda items: [item for item in items if judge(item)], shown)
         if len(part) < MAX_QUESTIONS or len(asking) >= MAX_QUESTIONS:
             return asking[:MAX_QUESTIONS], len(part) == MAX_QUESTIONS or len(asking) > MAX_QUESTIONS
         before = part[-1].number

@@ -6,10 +6,13 @@ import uuid
 
 from sqlalchemy import insert, select
 
-from core.errors import JournalError
+from core.errors import JournalError, StoreError
+from core.observability.logs import get_logger
 from core.runtime.tasks import uncancellable
 from core.storage.engine import Database
 from core.storage.tables import overrides
+
+_log = get_logger(__name__)
 
 # It lies beside what commands have set: chats have another form (`platform:chat`).
 SCOPE = "deployment"
@@ -34,6 +37,15 @@ async def ensure_deployment_id(database: Database) -> str:
         if not await read_deployment_id(database):
             raise
     return await read_deployment_id(database)
+
+
+async def get_mask_key(database: Database) -> bytes:
+    """Return a key that stays over restarts, and that daemons share; a random one where the journal cannot keep it."""
+    try:
+        return (await ensure_deployment_id(database)).encode()
+    except StoreError as error:
+        _log.warning("masking.marks_will_change", error=str(error))
+        return uuid.uuid4().bytes
 
 
 @uncancellable

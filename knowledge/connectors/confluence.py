@@ -15,7 +15,7 @@ from typing import Any
 from core.errors import SourceError
 from core.settings.connectors import ConfluenceOptions, parse_options
 from knowledge.connectors.api import ConnectorApi, open_api
-from knowledge.connectors.source import ConnectorSource, Content, Item, ItemPage
+from knowledge.connectors.source import ConnectorSource, Content, Item, ItemPage, is_of_part
 from knowledge.formats.confluence import read_storage
 from knowledge.parsing.parser import Parser
 from knowledge.sources.forge.api import StatusError, as_mappings, dig
@@ -37,7 +37,6 @@ class Confluence:
 
     def __init__(self, options: ConfluenceOptions) -> None:
         self._options = options
-        self._keys = ", ".join(f'"{key}"' for key in options.spaces)
 
     @property
     def display_name(self) -> str:
@@ -52,18 +51,32 @@ class Confluence:
         return open_api(self._options, self._options.base, {"Authorization": authorization} if token else {}, seconds)
 
     async def list_page(self, api: ConnectorApi, cursor: str) -> ItemPage:
-        """Return a part of the pages. The cursor is the address that the last part named."""
-        query = f"space in ({self._keys}) and type in (page, blogpost)"
-        reply = await (api.get(cursor) if cursor else self._search(api, query, _EXPANSIONS, PAGES_PER_REQUEST))
+        """Return a part of the pages of a space. The cursor is its number, and the address that the last part named.
+
+        Asked for several spaces at once, Confluence refuses all for one that is not there.
+        """
+        number, _, address = cursor.partition(" ")
+        index = int(number or 0)
+        key = self._options.spaces[index]
+        next_space = f"{index + 1} " if index + 1 < len(self._options.spaces) else ""
+        query = f'space in ("{key}") and type in (page, blogpost)'
+        try:
+            reply = await (api.get(address) if address else self._search(api, query, _EXPANSIONS, PAGES_PER_REQUEST))
+        except StatusError as error:
+            if address or not is_of_part(error):
+                raise
+            return ItemPage((), next_space, key, f"{error}: is there such a space, and may the account read it?")
         items = [
-            _to_item(page) for page in _get_results(reply, self.display_name) if to_line(page.get("id")).isdecimal()
+            _to_item(page, key)
+            for page in _get_results(reply, self.display_name)
+            if to_line(page.get("id")).isdecimal()
         ]
         next_url = to_text(dig(reply, "_links", "next"))
         # Whatever host and folder it names: ours is asked.
         _, _, query = next_url.partition(f"{SEARCH}?")
         if next_url and not query:
             raise SourceError(f"{self.display_name} names a next part that is not understood")
-        return ItemPage(items, f"{SEARCH}?{query}" if query else "")
+        return ItemPage(items, f"{index} {SEARCH}?{query}" if query else next_space)
 
     async def read(self, api: ConnectorApi, item: Item) -> Content:
         """Return a page, unless it was restricted meanwhile."""
@@ -95,8 +108,9 @@ def _get_results(reply: Any, name: str) -> list[Mapping[str, Any]]:
     return as_mappings(reply["results"])
 
 
-def _to_item(page: Mapping[str, Any]) -> Item:
-    return Item(f"pages/{page['id']}", to_line(str(dig(page, "version", "number"))), _find_skip_reason(page))
+def _to_item(page: Mapping[str, Any], space: str) -> Item:
+    mark = to_line(str(dig(page, "version", "number")))
+    return Item(f"pages/{page['id']}", mark, _find_skip_reason(page), part=space)
 
 
 def _find_skip_reason(page: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ from knowledge.connectors.channels import (
     find_missing_consent,
     make_content,
 )
-from knowledge.connectors.source import GONE_STATUSES, ConnectorSource, Content, Item, ItemPage
+from knowledge.connectors.source import GONE_STATUSES, ConnectorSource, Content, Item, ItemPage, is_of_part
 from knowledge.parsing.parser import Parser
 from knowledge.sources.forge.api import StatusError, as_mappings, dig, get_int, parse_timestamp
 from knowledge.web.client import make_user_agent, to_line, to_text
@@ -42,8 +42,10 @@ SPOKEN = frozenset((0, 19))
 STARTER = 21
 # Flags of an application: without one of them Discord leaves the text of all messages empty.
 MESSAGE_CONTENT = 1 << 18 | 1 << 19
-# The channel is gone, or the bot was sent away. Any other refusal may be an outage.
+# The channel is gone, or the bot was sent away, or may not read what was written before. Others may be an outage.
 CLOSED_REASONS = frozenset(("Unknown Channel", "Missing Access"))
+NO_HISTORY_REASONS = frozenset((*CLOSED_REASONS, "Missing Permissions"))
+NO_HISTORY = "the bot may not read its history: give it the right Read Message History there"
 MARKS = ("message_count", "total_message_sent", "last_message_id", "name")
 _NUMBER = re.compile(r"\d{15,22}")
 _PERSON = re.compile(r"<@[!&]?\d{1,22}>")
@@ -76,10 +78,23 @@ class DiscordChannels:
         if not cursor:
             await self._check_intent(api)
         channel = self._options.channels[int(number)]
-        next_channel = f"{int(number) + 1} active " if int(number) + 1 < len(self._options.channels) else ""
+        next_channel = self._make_next(int(number))
+        try:
+            return await self._list_part(api, number, what, before)
+        except StatusError as error:
+            if error.reason in NO_HISTORY_REASONS:
+                return ItemPage([Item(channel, "", NO_HISTORY, part=channel)], next_channel)
+            if not is_of_part(error):
+                raise
+            return ItemPage((), next_channel, channel, str(error))
+
+    async def _list_part(self, api: ConnectorApi, number: str, what: str, before: str) -> ItemPage:
+        """Return a page of the channel of a number."""
+        channel = self._options.channels[int(number)]
+        next_channel = self._make_next(int(number))
         info, reason = await self._look_at(api, channel)
         if reason:
-            return ItemPage([Item(channel, "", reason)], next_channel)
+            return ItemPage([Item(channel, "", reason, part=channel)], next_channel)
         guild = to_line(info.get("guild_id"))
         if what == "active":
             reply = await api.get(f"/guilds/{guild}/threads/active")
@@ -91,6 +106,10 @@ class DiscordChannels:
             return ItemPage(items, f"{number} archived {before}" if before else then)
         items, before = await self._list_messages(api, guild, channel, before)
         return ItemPage(items, f"{number} messages {before}" if before else next_channel)
+
+    def _make_next(self, number: int) -> str:
+        """Return the cursor of the channel after that of a number."""
+        return f"{number + 1} active " if number + 1 < len(self._options.channels) else ""
 
     async def read(self, api: ConnectorApi, item: Item) -> Content:
         """Return a thread with its replies."""
@@ -118,7 +137,11 @@ class DiscordChannels:
             _, reason = await self._look_at(api, channel)
             if reason:
                 raise SourceError(f"channel {channel}: {reason}")
-            await self._list_archived(api, channel, "")
+            try:
+                await self._list_archived(api, channel, "")
+            except StatusError as error:
+                reason = NO_HISTORY if error.reason in NO_HISTORY_REASONS else str(error)
+                raise SourceError(f"channel {channel}: {reason}") from error
         return f"answers for {', '.join(self._options.channels)}"
 
     async def _find_starter(self, api: ConnectorApi, channel: str, thread: str) -> list[Mapping[str, Any]]:
@@ -171,14 +194,18 @@ class DiscordChannels:
     def _to_message(self, guild: str, channel: str, message: Mapping[str, Any]) -> Item:
         number = str(_get_number(message))
         if _is_opted_out(message):
-            return Item(f"{channel}/{number}", "", OPTED_OUT)
+            return Item(f"{channel}/{number}", "", OPTED_OUT, part=channel)
         content = make_content("", self._make_url(guild, f"{channel}/{number}"), [_read_text(message)])
-        return Item(f"{channel}/{number}", f"sent {to_line(message.get('edited_timestamp'))}", content=content)
+        return Item(f"{channel}/{number}", f"sent {to_line(message.get('edited_timestamp'))}", "", content, channel)
 
     def _to_items(self, channel: str, threads: list[Mapping[str, Any]]) -> list[Item]:
         """Return the threads of a channel in which anything was said of late. A deletion lowers their count."""
         return [
-            Item(f"{channel}/{_get_number(thread)}", " ".join(to_line(str(thread.get(key))) for key in MARKS))
+            Item(
+                f"{channel}/{_get_number(thread)}",
+                " ".join(to_line(str(thread.get(key))) for key in MARKS),
+                part=channel,
+            )
             for thread in threads
             if thread.get("parent_id") == channel and get_int(thread, "type") in PUBLIC_THREADS and _get_number(thread)
             if _get_time(_get_number(thread, "last_message_id") or _get_number(thread)) >= self._get_oldest()

@@ -64,6 +64,8 @@ KINDS = {
 }
 READ_KINDS = frozenset((*EXPORTS, *KINDS))
 NOT_SHARED = "the folder is not shared with the account, or it is in the trash"
+# Refusals of one file, whatever else the account may read.
+OF_FILE_REASONS = ("cannotExportFile", "cannotDownload", "cannot be exported", "cannot be downloaded")
 KEY_HINT = "is the key still valid, and the clock of this machine right?"
 _ID = re.compile(r"[A-Za-z0-9_-]{5,100}")
 
@@ -136,6 +138,8 @@ class GoogleDrive:
         except StatusError as error:
             if "exportSizeLimitExceeded" in error.reason or "too large to be exported" in error.reason:
                 raise FormatError("Google exports documents up to 10 MB alone") from error
+            if any(words in error.reason for words in OF_FILE_REASONS):
+                raise FormatError("Google does not let this account export or download it") from error
             raise
         name = to_line(file.get("name")) or "Untitled"
         return Content(name, to_url(file.get("webViewLink")), write_file, (KINDS.get(export or kind, "text"), data))

@@ -73,12 +73,15 @@ class SlackChannels:
         index = int(number or 0)
         channel = self._options.channels[index]
         next_channel = f"{index + 1} " if index + 1 < len(self._options.channels) else ""
-        reason = await self._find_skip_reason(api, channel)
+        try:
+            reason = await self._find_skip_reason(api, channel)
+            reply = {} if reason else await self._list_history(api, channel, slack_cursor)
+        except _ChannelClosed as error:
+            reason = str(error)
+        except _MethodRefused as error:
+            return ItemPage((), next_channel, channel, str(error))
         if reason:
-            return ItemPage([Item(channel, "", reason)], next_channel)
-        params = {"channel": channel, "limit": str(PER_REQUEST)}
-        oldest = {"oldest": f"{time.time() - self._options.days * DAY_S:.6f}"}
-        reply = await self._call(api, "conversations.history", {**params, **oldest, "cursor": slack_cursor})
+            return ItemPage([Item(channel, "", reason, part=channel)], next_channel)
         items = [
             self._to_item(channel, message)
             for message in as_mappings(reply.get("messages"))
@@ -86,6 +89,11 @@ class SlackChannels:
         ]
         slack_cursor = to_line(dig(reply, "response_metadata", "next_cursor"))
         return ItemPage(items, f"{index} {slack_cursor}" if slack_cursor else next_channel)
+
+    async def _list_history(self, api: ConnectorApi, channel: str, cursor: str) -> Mapping[str, Any]:
+        params = {"channel": channel, "limit": str(PER_REQUEST)}
+        oldest = {"oldest": f"{time.time() - self._options.days * DAY_S:.6f}"}
+        return await self._call(api, "conversations.history", {**params, **oldest, "cursor": cursor})
 
     async def read(self, api: ConnectorApi, item: Item) -> Content:
         """Return a thread with its replies."""
@@ -126,7 +134,7 @@ class SlackChannels:
     def _to_item(self, channel: str, message: Mapping[str, Any]) -> Item:
         marks = (message.get("reply_count"), message.get("latest_reply"), dig(message, "edited", "ts"))
         mark = " ".join(to_line(str(mark)) for mark in marks)
-        return Item(f"{channel}/{message['ts']}", mark, OPTED_OUT if _is_opted_out(message) else "")
+        return Item(f"{channel}/{message['ts']}", mark, OPTED_OUT if _is_opted_out(message) else "", part=channel)
 
     async def _make_content(self, api: ConnectorApi, channel: str, timestamp: str, texts: Sequence[str]) -> Content:
         if not self._workspace:
@@ -144,11 +152,15 @@ class SlackChannels:
         text = f"Slack answered to {method} with {code}{': ' if hint else ''}{hint}"
         if code in CLOSED_ERRORS:
             raise _ChannelClosed(f"{text}: is the bot in the channel?")
-        raise StatusError(text, STATUSES[code], code) if code in STATUSES else SourceError(text)
+        raise StatusError(text, STATUSES[code], code) if code in STATUSES else _MethodRefused(text)
 
 
 class _ChannelClosed(SourceError):
     """The bot does not see the channel."""
+
+
+class _MethodRefused(SourceError):
+    """Slack refused a method, such as for a scope that one kind of channel needs."""
 
 
 def _is_spoken(message: Mapping[str, Any]) -> bool:

@@ -52,21 +52,33 @@ class Content:
 class Item:
     """One document as the service lists it. `mark` is another text after each change.
 
-    `skip_reason` says why it is not taken. `content` is given where the list has it already.
+    `skip_reason` says why it is not taken. `content` is given where the list has it already. `part` is the part of the
+    service that has it, such as a channel.
     """
 
     path: str
     mark: str
     skip_reason: str = ""
     content: Content | None = None
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ItemPage:
-    """A part of a list; `next_cursor` leads to the next one, "" after the last."""
+    """A page of a list; `next_cursor` leads to the next one, "" after the last.
+
+    `problem` says why the rest of a `part` of the service cannot be listed: what is known of that stays.
+    """
 
     items: Sequence[Item]
     next_cursor: str = ""
+    part: str = ""
+    problem: str = ""
+
+
+def is_of_part(error: StatusError) -> bool:
+    """Return whether a refusal may be of one channel or space alone: not of the token, nor of the whole service."""
+    return error.status != UNAUTHORIZED and error.status < SERVER_ERROR
 
 
 class Service(Protocol):
@@ -106,6 +118,7 @@ class ItemState:
     url: str = ""
     problem: str = ""
     read_at: float = 0.0
+    part: str = ""
 
 
 @dataclass(slots=True)
@@ -155,8 +168,10 @@ class _Refresh:
     errors: list[str]
     seen: set[str] = field(default_factory=set)
     refused: dict[str, ItemState] = field(default_factory=dict)
+    failed_parts: set[str] = field(default_factory=set)
     read_count: int = 0
     failure_count: int = 0
+    has_restarted: bool = False
 
 
 class ConnectorSource:
@@ -257,8 +272,9 @@ class ConnectorSource:
         try:
             return await self._service.list_page(refresh.api, state.cursor)
         except StatusError as error:
-            if not state.cursor or error.status >= SERVER_ERROR:
+            if not state.cursor or error.status >= SERVER_ERROR or refresh.has_restarted:
                 raise
+            refresh.has_restarted = True
             state.cursor, state.seen = "", []
             refresh.seen.clear()
             return await self._service.list_page(refresh.api, "")
@@ -266,16 +282,23 @@ class ConnectorSource:
     def _drop_unseen(self, refresh: _Refresh) -> None:
         """Forget what the whole list no longer has. An empty list is more often an error than a deletion."""
         items = refresh.state.items
-        if items and not refresh.seen:
+        if items and not refresh.seen and not refresh.failed_parts:
             raise SourceError(f"{self._service.display_name} lists nothing any more: what was known stays")
         for path in items.keys() - refresh.seen:
-            del items[path]
+            if items[path].part not in refresh.failed_parts:
+                del items[path]
 
     async def _take_page(self, refresh: _Refresh, page: ItemPage) -> None:
+        items = refresh.state.items
+        if page.problem:
+            refresh.errors.append(f"{self._service.display_name}: {page.part}: {page.problem}")
+            refresh.failed_parts.add(page.part)
         for item in page.items:
             if item.path in refresh.seen or len(refresh.seen) < self._max_items:
                 await self._take(refresh, item)
                 refresh.seen.add(item.path)
+                if (known := items.get(item.path)) and known.part != item.part:
+                    items[item.path] = replace(known, part=item.part)
 
     async def _take(self, refresh: _Refresh, item: Item) -> None:
         """Read an item that changed. One that cannot be read loses only itself."""
@@ -312,7 +335,8 @@ class ConnectorSource:
                 refresh.state.unfinished = ""
 
     async def _read(self, refresh: _Refresh, item: Item) -> ItemState:
-        content = item.content or await self._service.read(refresh.api, item)
+        with refresh.api.document():
+            content = item.content or await self._service.read(refresh.api, item)
         text = await self._parser.run(content.write, *content.arguments)
         if not text.strip():
             return _make_problem(item.mark, "it holds no text")

@@ -16,6 +16,7 @@ from bots.operator_page.context import PageContext, make_context
 from bots.operator_page.server import serve_operator_page
 from bots.operator_page.setup_port import Setup
 from core.observability.logs import LogBuffer, buffered_logs
+from core.ports import Library
 from core.settings import OperatorPageSettings, Secret, Settings
 from core.settings.loader import load_settings
 from core.storage.engine import Database
@@ -100,6 +101,7 @@ async def operator_page(
     secrets: Sequence[str] = (),
     problems: Sequence[str] = (),
     setup: Setup | None = None,
+    library: Library | None = None,
 ) -> AsyncIterator[Page]:
     """Serve the page on loopback. The environment gets both tokens."""
     environment.update({"PAGE_TOKEN": READER, "PAGE_OWNER_TOKEN": OWNER})
@@ -120,7 +122,7 @@ async def operator_page(
                 LiveSettings(settings or load_settings([], (), {}), RuntimeOverrides(database)),
                 database,
                 FixedSources(states),
-                InMemoryLibrary(),
+                library or InMemoryLibrary(),
                 log_buffer,
                 secrets=secrets,
                 find_problems=find_problems,

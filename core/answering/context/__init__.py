@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -54,6 +55,7 @@ class AnswerDependencies:
     whether a head start is worth its price, `image_quota` how many pictures are looked at. With `is_asked`, somebody
     asked the bot itself: then a question that is near no agent is searched at the best one all the same. Without a
     `file_reader`, attached files are not read. `chat_models` are those of chats that have their own.
+    `mask_key` makes the marks in masked questions: with another one they change.
     """
 
     settings: Settings
@@ -68,6 +70,7 @@ class AnswerDependencies:
     is_asked: bool = True
     file_reader: FileReader | None = None
     chat_models: ChatModels | None = None
+    mask_key: bytes = field(default_factory=secrets.token_bytes, repr=False)
 
     @property
     def has_model(self) -> bool:

@@ -96,7 +96,7 @@ class SecondOpinion:
         if not self._try_take_call():
             _log.info("gate.second_opinions_used_up")
             return None
-        question = mask_question(_to_question(message, recent_messages), self._live.settings)
+        question = mask_question(_to_question(message, recent_messages), self._live.settings, deps.mask_key)
         budget = Budget(self._live.settings.budget)
         try:
             # Nobody is told of a refusal, so it is nobody's.

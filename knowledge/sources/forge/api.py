@@ -95,7 +95,7 @@ class ForgeApi:
 
     `etags` are the ETags of earlier rounds by address; what this round got is in `received_etags`. `check_redirect`
     raises `SourceError` for a redirect that is not to be followed. `replied_at` is the time of the last reply by the
-    service's own clock, in seconds since 1970; None where it did not say.
+    service's own clock, in seconds since 1970; None where it did not say. `received_bytes` counts what it sent.
     """
 
     def __init__(
@@ -110,6 +110,7 @@ class ForgeApi:
     ) -> None:
         self.received_etags: dict[str, str] = {}
         self.replied_at: float | None = None
+        self.received_bytes = 0
         self._client = client
         self._base = base.rstrip("/")
         self._headers = headers
@@ -209,6 +210,7 @@ class ForgeApi:
         request = replace(request, headers=headers, timeout_s=limits.timeout_s, max_kb=limits.max_page_kb)
         response = await self._client.fetch(request, self._check_redirect)
         self.replied_at = parse_date(response.headers.get("date", ""))
+        self.received_bytes += len(response.content)
         if _is_rate_limited(response):
             # Where the service names no time: what it lets through in between are not changes, of which it had enough.
             self._rate_limited_until = _rate_limit_reset(response.headers, DEFAULT_WAIT_S * 2**self._refusal_count)

@@ -268,6 +268,9 @@ async def test_earlier_turns_complete_a_question_and_are_no_source() -> None:
         ),
         ('Suggest tags. JSON format: { "tags": ["tag1", "tag2"] }', '{"tags": []}'),
         ('Suggest questions: { "follow_ups": ["Q1?"] }', '{"follow_ups": []}'),
+        ('Continue the words: `{ "text": "" }`\n<chat_history>\nUSER: How?\n</chat_history>', '{"text": ""}'),
+        ('Describe a picture: {\n  "prompt": "words"\n}\n<chat_history>\nUSER: A cat\n</chat_history>', '"A cat"'),
+        ('Suggest tags: { "tags": ["a"] }\n<chat_history>\nUSER: <context>x</context> y', '{"tags": []}'),
     ],
 )
 async def test_what_a_client_wants_for_itself_reaches_no_model(task: str, answer: str) -> None:
@@ -280,6 +283,59 @@ async def test_what_a_client_wants_for_itself_reaches_no_model(task: str, answer
         assert json.loads(text) == json.loads(completion.choices[0].message.content or "")
         assert not api.peer.agents
         assert not api.library.queries
+
+
+@pytest.mark.parametrize(
+    ("messages", "answer"),
+    [
+        # The client helps itself where a summary is empty. What people wrote is no wish of its own.
+        ([{"role": "user", "content": '### Task:\nSummarize.\n### Previous Summary:\nUSER: send {"title": "x"}'}], ""),
+        (
+            [{"role": "user", "content": "Your task is to reflect the speaker's mood by an emoji.\n\nMessage: ``x``"}],
+            "🙂",
+        ),
+        (
+            [
+                {"role": "system", "content": 'Available Tools: []\nReturn {"tool_calls": []}'},
+                {"role": "user", "content": "Query: How do I install the package?"},
+            ],
+            '{"tool_calls": []}',
+        ),
+    ],
+)
+async def test_what_open_webui_wants_beside_json_reaches_no_model(messages: list[Any], answer: str) -> None:
+    async with served() as api:
+        completion = await api.client().chat.completions.create(model="kimas", messages=messages)
+        assert completion.choices[0].message.content == answer
+        assert not api.peer.agents
+        assert not api.library.queries
+
+
+SOURCE = "<source id='1'>\nERROR bad port, password=hunter22\n</source>"
+ATTACHED = f"### Task:\nUse the context.\n<context>\n{SOURCE}\n</context>\n"
+
+
+@pytest.mark.parametrize("as_parts", [False, True])
+async def test_a_question_with_what_open_webui_attached_is_a_question_with_a_file(as_parts: bool) -> None:
+    text = f"{ATTACHED}\nHow do I install the package?"
+    content = [{"type": "text", "text": text}] if as_parts else text
+    messages: list[Any] = [{"role": "user", "content": content}]
+    async with served(settings(api={"port": 0, "clients": CLIENTS})) as api:
+        completion = await api.client().chat.completions.create(model="kimas", messages=messages)
+        assert "Install it with pip" in (completion.choices[0].message.content or "")
+        assert all(query.startswith("How do I install the package?") for query in api.library.queries)
+        prompt = api.peer.sent("write")[-1]["messages"][-1]["content"]
+        assert "ERROR bad port, password=[secret 1]" in prompt
+        assert "Use the context" not in prompt
+
+
+async def test_answers_that_are_to_be_merged_are_one_to_their_question() -> None:
+    merge = 'You have been provided with a set of responses from various models to the query: "How do I install it?"'
+    text = f"{merge}\n\nYour task is to merge them.\n\nResponses from models: By cheese."
+    async with served() as api:
+        await api.client().chat.completions.create(model="kimas", messages=[{"role": "user", "content": text}])
+        assert api.library.queries[0] == "How do I install it?"
+        assert "cheese" not in str(api.peer.requests)
 
 
 async def test_a_request_that_is_sent_again_waits_for_the_same_answer() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from sqlalchemy import select, update
 from bots.daemon import gap_report
 from bots.daemon.alerts import AlertSender
 from bots.daemon.gap_report import GapReporter
+from core.runtime.clock import MIN_JUMP_S, ClockWatch
 from core.settings import Settings
 from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings, RuntimeOverrides
@@ -30,9 +32,10 @@ from tests.support.fixtures import InMemoryLibrary, passage
 pytestmark = pytest.mark.slow
 
 DRIVERS: Mapping[str, Callable[[], Driver]] = {"telegram": Telegram, "discord": Discord, "slack": Slack}
-# A Wednesday, in every zone.
-NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
-LAST_WEEK = NOW - timedelta(days=6)
+# A Monday, in the local zone.
+MONDAY = datetime(2026, 11, 16).astimezone()
+NOW = MONDAY + timedelta(hours=12)
+LAST_WEEK = NOW - timedelta(days=4)
 NOTHING = Reply("Nothing found.", trace=Trace("q", "single", ("docs",), {}))
 NUMBERS = count(10_000)
 PAGES = InMemoryLibrary(
@@ -75,7 +78,7 @@ async def ask(
 def make_reporter(journal: Journal, adapter: Any, receiver: Any, **values: Any) -> GapReporter:
     live = LiveSettings(Settings.model_validate(values), RuntimeOverrides(journal.database))
     sender = AlertSender(live, receiver.handler_for, {adapter: adapter.opening})
-    return GapReporter(sender, ReportRepository(journal.database), PAGES)
+    return GapReporter(sender, ReportRepository(journal.database), PAGES, ClockWatch())
 
 
 @pytest.fixture
@@ -136,19 +139,41 @@ async def test_the_week_is_the_one_that_ended_on_monday(journal: Journal, record
 @pytest.mark.parametrize(
     ("hours", "alerts"),
     [
-        (-1, {}),
+        (8.9, {}),
+        (-24, {}),
+        # The daemon started on Tuesday, or on Sunday.
+        (24, {}),
+        (33, {}),
+        (7 * 24 - 1, {}),
         (12, {"gap_report": False}),
         (12, {"chats": []}),
     ],
 )
-async def test_nothing_is_posted_before_monday_morning_or_unwanted(
-    journal: Journal, recorder: Any, hours: int, alerts: Mapping[str, Any]
+async def test_nothing_is_posted_but_on_mondays_or_unwanted(
+    journal: Journal, recorder: Any, hours: float, alerts: Mapping[str, Any]
 ) -> None:
     await ask(journal, "proxy in the week?")
-    monday = datetime(2026, 11, 16, 9).astimezone()
     reporter = make_reporter(journal, recorder, recorder, **configure(**alerts))
-    await reporter.post_due(monday + timedelta(hours=hours))
+    await reporter.post_due(MONDAY + timedelta(hours=hours))
     assert recorder.texts == {}
+
+
+async def test_a_clock_that_jumped_to_a_monday_posts_nothing(
+    journal: Journal, recorder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ask(journal, "proxy in the week?")
+    reporter = make_reporter(journal, recorder, recorder, **configure(chats=["telegram:-1"]))
+    monotonic = time.monotonic
+    with monkeypatch.context() as context:
+        time_of_day = time.time
+        context.setattr(time, "time", lambda: time_of_day() + 2 * MIN_JUMP_S)
+        await reporter.clock.look()
+    await reporter.post_due(NOW)
+    assert recorder.texts == {}
+    # An hour later the day is believed.
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + 3600)
+    await reporter.post_due(NOW + timedelta(hours=1))
+    assert len(recorder.texts["-1"]) == 1
 
 
 async def test_a_week_without_gaps_is_silent(journal: Journal, recorder: Any) -> None:
@@ -189,7 +214,7 @@ async def test_it_is_posted_once_and_its_words_are_not_kept(bot: Bot, recorder: 
         # A daemon that starts again has the journal to know it from.
         live = LiveSettings(Settings.model_validate(values), RuntimeOverrides(bot.journal.database))
         sender = AlertSender(live, bot.processor.handler_for, {bot.adapter: recorder.opening})
-        reporter = GapReporter(sender, ReportRepository(bot.journal.database), PAGES)
+        reporter = GapReporter(sender, ReportRepository(bot.journal.database), PAGES, ClockWatch())
         await reporter.post_due(NOW)
         await reporter.post_due(NOW + timedelta(hours=1))
         await bot.processor.join()

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bots.daemon.bootstrap import open_app
 from core.answering.masking import mask_question
 from core.answering.service import AnswerService
 from core.settings import Settings
-from core.types import Question, Turn
+from core.settings.base import API_PLATFORM
+from core.settings.loader import load_settings
+from core.types import ConversationKey, Question, Turn
+from tests.support.deployment import Deployment
 from tests.support.fixtures import MemorySink, parts, settings
 from tests.support.scripted import ScriptedPeer, models
 
@@ -24,6 +31,7 @@ QUESTION = Question(
     ),
 )
 REMOTE = "https://api.example.org/v1"
+KEY = b"k"
 LOCAL = "http://127.0.0.1:11434/v1"
 MODEL = {"base_url": LOCAL, "model": "m"}
 LIVE = {"title": "t", "text": "t", "link": "l"}
@@ -55,17 +63,60 @@ CONFIGURATIONS: dict[str, tuple[dict[str, Any], bool]] = {
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_a_question_is_masked_where_it_leaves_the_machine(name: str) -> None:
     configuration, is_masked = CONFIGURATIONS[name]
-    question = mask_question(QUESTION, Settings.model_validate(configuration))
+    question = mask_question(QUESTION, Settings.model_validate(configuration), KEY)
     assert (question != QUESTION) is is_masked
     assert ("ann@example.org" in question.text) is not is_masked
 
 
+def mask(question: Question, key: bytes = KEY) -> Question:
+    return mask_question(question, settings(privacy={"mask": "always"}), key)
+
+
 def test_one_value_has_one_mark_in_a_conversation() -> None:
-    question = mask_question(QUESTION, settings(privacy={"mask": "always"}))
-    assert "for [email 1] at [address 1]" in question.text
-    assert question.history[0].text == "I am [email 1], my key is [key 1]"
-    assert question.history[1].text == "Does [email 2] have it, too?"
+    question = mask(QUESTION)
+    marks = re.findall(r"\[[a-z]+ [0-9a-f]{5}\]", question.text)
+    assert [mark.split()[0] for mark in marks] == ["[secret", "[email", "[address"]
+    assert question.history[0].text.startswith(f"I am {marks[1]}, my key is [key ")
+    assert question.history[1].text.startswith("Does [email ")
+    assert marks[1] not in question.history[1].text
     assert question.history[0].author == "Bob"
+
+
+GROUP = ConversationKey("telegram", "-1", "5")
+
+
+@pytest.mark.parametrize("key", [GROUP, ConversationKey(API_PLATFORM, "ide"), None])
+def test_a_mark_stays_when_the_conversation_has_grown(key: ConversationKey | None) -> None:
+    earlier = replace(QUESTION, key=key)
+    cut = 0 if key == GROUP else 1
+    turns = (*QUESTION.history[:cut], *(Turn("user", f"bob{number}@example.org") for number in range(9)))
+    later = replace(QUESTION, key=key, history=turns)
+    assert mask(later).text == mask(earlier).text
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(QUESTION, key=replace(GROUP, thread="6")),
+        replace(QUESTION, key=replace(GROUP, chat="-2")),
+        replace(QUESTION, key=ConversationKey(API_PLATFORM, "ide")),
+        replace(QUESTION, key=ConversationKey(API_PLATFORM, "ide"), history=(Turn("user", "Hello"),)),
+        QUESTION,
+    ],
+)
+def test_a_mark_means_nothing_in_another_conversation(other: Question) -> None:
+    question = replace(QUESTION, key=GROUP)
+    assert mask(other).text != mask(question).text
+    assert mask(question, b"another").text != mask(question).text
+
+
+async def test_marks_stay_over_a_restart(tmp_path: Path) -> None:
+    keys = []
+    for _ in range(2):
+        deployment = Deployment(tmp_path, {"models": {"main": MODEL}})
+        async with open_app(load_settings([deployment.config], (), {}, require_sources=False)) as app:
+            keys.append(app.deps.mask_key)
+    assert keys[0] == keys[1]
 
 
 async def test_no_request_has_what_is_secret_and_the_answer_has_what_it_needs() -> None:

@@ -13,10 +13,10 @@ from sqlalchemy import update
 from core.catalogue import messages_for
 from core.errors import StoreError
 from core.messaging import gaps
-from core.messaging.gaps import GapReport, find_gaps, format_gaps
+from core.messaging.gaps import GapReport, QuestionJudge, find_gaps, format_gaps, is_asking
 from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
-from core.storage.reports import QuestionFilter, ReportRepository
+from core.storage.reports import ListedQuestion, QuestionFilter, ReportRepository
 from core.storage.tables import messages
 from core.types import DOWN, Citation, ConversationKey, Message, Passage, Reply, SkipReason, skip
 from core.types.replies import Trace
@@ -216,3 +216,30 @@ async def test_questions_beyond_the_limit_are_told_at_the_end_of_the_journal(
     report = await find(journal)
     assert [len(gap.questions) for gap in report.gaps] == [3]
     assert report.is_cut
+
+
+async def test_who_looks_often_judges_each_question_once(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[str] = []
+
+    def judge_once(question: ListedQuestion) -> bool:
+        judged.append(question.text)
+        return is_asking(question)
+
+    monkeypatch.setattr(gaps, "is_asking", judge_once)
+    proxy = await ask(journal, "proxy which port?", 1)
+    await ask(journal, "lol same here", 1, None, is_addressed=False)
+    judge = QuestionJudge()
+
+    async def look() -> list[str]:
+        judged.clear()
+        reports = ReportRepository(journal.database)
+        report = await find_gaps(reports, InMemoryLibrary(), QuestionFilter(NOW - WEEK), WEEK, judge=judge)
+        assert len(report.gaps) == 1
+        return sorted(judged)
+
+    assert await look() == ["lol same here", "proxy which port?"]
+    assert await look() == []
+    monkeypatch.setattr(gaps, "MAX_JUDGED", 2)
+    await journal.database.write(update(messages).filter_by(id=proxy.id).values(text="proxy which host?"))
+    assert await look() == ["proxy which host?"], "what was edited is judged anew"
+    assert len(judge._known) <= 2

@@ -46,6 +46,34 @@ async def test_only_new_versions_are_read(wiki: ConfluencePeer, open_wiki: OpenW
     assert [request.query["cql"] for request in wiki.requests if "id=" in request.query["cql"]] == ["id=2"]
 
 
+async def test_a_space_that_may_not_be_read_keeps_what_is_known_and_stops_no_other(
+    wiki: ConfluencePeer, open_wiki: OpenWiki, update: Update
+) -> None:
+    wiki.wiki = {number: WikiPage(f"Page {number}", space="DOC" if number < 4 else "OPS") for number in range(1, 7)}
+    wiki.page_size = 2
+    assert (await update(open_wiki(spaces=["OPS", "DOC"]))).added == 6
+    wiki.hidden_spaces = {"OPS"}
+    del wiki.wiki[1]
+    report = await update(open_wiki(spaces=["OPS", "DOC"]))
+    assert ": OPS: " in report.stale
+    assert "may the account read it?" in report.stale
+    assert (report.unchanged, report.deleted) == (5, 1)
+    wiki.hidden_spaces = set()
+    report = await update(open_wiki(spaces=["OPS", "DOC"]))
+    assert (report.unchanged, report.stale) == (5, "")
+
+
+async def test_a_list_that_always_forgets_where_it_was_ends(
+    wiki: ConfluencePeer, open_wiki: OpenWiki, update: Update
+) -> None:
+    wiki.wiki = {number: WikiPage(f"Page {number}") for number in range(1, 4)}
+    wiki.page_size = 2
+    wiki.forgets_cursors = True
+    report = await update(open_wiki())
+    assert "status 400" in report.stale
+    assert wiki.paths().count(SEARCH) < 10
+
+
 async def test_restricted_pages_and_all_below_them_are_not_read(
     wiki: ConfluencePeer, open_wiki: OpenWiki, update: Update, store: Store
 ) -> None:

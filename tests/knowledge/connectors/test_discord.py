@@ -9,6 +9,7 @@ import pytest
 from core.errors import SourceError
 from core.language.tokens import lexical_tokens
 from knowledge.connectors.channels import CONSENT_MISSING
+from knowledge.connectors.discord import NO_HISTORY
 from knowledge.ports import Store
 from knowledge.sources.plugin import PluginSource
 from tests.support.connectors import OpenSource, Update, read_documents
@@ -165,6 +166,35 @@ async def test_an_outage_or_a_lost_intent_loses_nothing(
         report = await update(open_discord())
         assert f"status {status}" in report.stale
         assert report.unchanged == 2
+
+
+async def test_a_channel_without_the_right_to_its_history_costs_only_itself(
+    discord: DiscordHistoryPeer, open_discord: OpenDiscord, update: Update
+) -> None:
+    discord.places[FORUM] = DiscordPlace("forum", kind=15)
+    posted = say(6000, f"How? {LONG}")
+    discord.places[POST] = DiscordPlace("Post", None, 11, [posted], FORUM)
+    assert (await update(open_discord(FORUM, TALK))).added == 3
+    discord.places[FORUM].has_history = False
+    report = await update(open_discord(FORUM, TALK))
+    assert (report.stale, report.unreadable) == ("", {FORUM: NO_HISTORY})
+    assert (report.unchanged, report.deleted) == (2, 1)
+    with pytest.raises(SourceError, match=f"channel {FORUM}: the bot may not read its history"):
+        await open_discord(FORUM, TALK).probe()
+
+
+async def test_a_channel_that_is_refused_keeps_what_is_known_and_stops_no_other(
+    discord: DiscordHistoryPeer, open_discord: OpenDiscord, update: Update
+) -> None:
+    other = make_id(902 * DAY_S)
+    discord.places[other] = DiscordPlace("other", messages=[say(300, LONG)])
+    await update(open_discord(TALK, other, FORUM))
+    discord.places[other].messages = []
+    discord.broken = {f"/api/v10/channels/{TALK}": 403}
+    report = await update(open_discord(TALK, other, FORUM))
+    assert f"Discord: {TALK}: " in report.stale
+    assert "status 403" in report.stale
+    assert (report.unchanged, report.deleted) == (3, 1), "a deletion elsewhere is followed"
 
 
 async def test_check_says_what_is_wrong(

@@ -144,6 +144,21 @@ async def test_an_export_that_is_too_large_loses_only_itself(drive: GoogleDriveP
     assert documents["files/doc-7"].text == "short"
 
 
+async def test_files_that_may_not_be_exported_lose_only_themselves(
+    drive: GoogleDrivePeer, open_drive: OpenDrive, update: Update
+) -> None:
+    add(drive, "doc-9", "zebra")
+    await update(open_drive())
+    for number in range(1, 6):
+        add(drive, f"doc-{number}", "secret")
+        drive.files[f"doc-{number}"].may_export = False
+    # Nothing else is new: that many refusals say nothing of the token.
+    report = await update(open_drive())
+    assert (report.stale, report.unchanged) == ("", 1)
+    reason = "Google does not let this account export or download it"
+    assert report.unreadable == {f"files/doc-{number}": reason for number in range(1, 6)}
+
+
 async def test_a_user_who_agreed_lets_it_in_as_well(drive: GoogleDrivePeer, open_drive: OpenDrive) -> None:
     add(drive, "doc-1", "zebra")
     assert set(await read_documents(open_drive(key=drive.make_user_key()))) == {"files/doc-1"}

@@ -173,6 +173,20 @@ async def test_an_outage_loses_nothing(slack: SlackHistoryPeer, open_slack: Open
         assert report.unchanged == 2
 
 
+@pytest.mark.parametrize("method", ["conversations.info", "conversations.history"])
+async def test_a_channel_that_is_refused_keeps_what_is_known_and_stops_no_other(
+    slack: SlackHistoryPeer, open_slack: OpenSlack, update: Update, method: str
+) -> None:
+    slack.channels |= {"G02": Channel(messages={stamp(50): {"text": LONG}}), "C03": Channel()}
+    slack.channels["C03"].messages = {stamp(40): {"text": LONG}}
+    assert (await update(open_slack("G02", "C03", "C01"))).added == 4
+    slack.scopes_missing, slack.scoped_prefix = {method}, "G"
+    slack.channels["C03"].messages = {}
+    report = await update(open_slack("G02", "C03", "C01"))
+    assert report.stale.startswith(f"Slack: G02: Slack answered to {method} with missing_scope")
+    assert (report.unchanged, report.deleted) == (3, 1)
+
+
 async def test_check_says_what_is_wrong(
     slack: SlackHistoryPeer, open_slack: OpenSlack, open_connector: OpenSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from core.errors import SourceError
 from core.settings.connectors import DiscourseOptions, parse_options
-from knowledge.connectors import source as connector_source
+from knowledge.connectors import api as connector_api, source as connector_source
 from knowledge.connectors.api import ConnectorApi, TimeUp
 from knowledge.connectors.discourse import Discourse, Post, write_topic
 from knowledge.connectors.source import Content, Item
@@ -313,3 +313,17 @@ def test_wrong_options_are_named_without_their_values(options: dict[str, object]
     with pytest.raises(SourceError, match=words) as error_info:
         parse_options(DiscourseOptions, {"url": "http://127.0.0.1:1", **options})
     assert "abc-secret" not in str(error_info.value)
+
+
+async def test_a_document_of_many_large_replies_loses_only_itself(
+    forum: DiscoursePeer, open_connector: OpenSource, update: Update, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connector_api, "MAX_DOCUMENT_BYTES", 2**20)
+    # Each reply has 20 posts, and less than the limit.
+    forum.topics[3] = Topic("Question 3", [Entry(f"Line {number}. {'word ' * 1500}") for number in range(200)])
+    report = await update(open_connector("discourse", forum.url()))
+    assert (report.added, report.stale) == (5, "")
+    assert report.unreadable == {"topics/3": "it is larger than 1 MB"}
+    forum.paths()
+    await update(open_connector("discourse", forum.url()))
+    assert "/t/3.json" not in forum.paths(), "it is not fetched each time"

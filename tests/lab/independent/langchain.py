@@ -1,4 +1,4 @@
-"""LangChain, and the requests that Open WebUI makes, on `/v1/chat/completions`; `kimas ask` says the same.
+"""LangChain on `/v1/chat/completions`; `kimas ask` says the same.
 
 See `tests/lab/independent/README.md`.
 """
@@ -44,8 +44,6 @@ result = {
 }
 print(json.dumps(result))
 """
-# What Open WebUI asks for itself: the key, and an example of its value.
-TASKS: dict[str, object] = {"title": "a title", "tags": ["a tag"], "follow_ups": ["a question?"], "queries": ["words"]}
 
 
 def require(holds: bool, step: str) -> None:
@@ -71,21 +69,6 @@ def check_langchain(result: Json) -> None:
     require(result["usage_chunks"] == 1, "LangChain: stream has the usage once")
     first, second = result["batch"]
     require(first == result["invoke"] and "losing.md" in second, "LangChain: batch answers each question")
-
-
-def check_tasks(url: str) -> None:
-    """Check what Open WebUI asks for itself, after an answer."""
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    require([model["id"] for model in call(f"{url}/models", headers=headers)["data"]] == ["kimas"], "models are listed")
-    for key, example in TASKS.items():
-        shape = json.dumps({key: example})
-        history = f"<chat_history>\nUSER: {QUESTION}\nASSISTANT: So.\n</chat_history>"
-        prompt = f"### Task:\nDo it.\n### Output:\nJSON format: {shape}\n### Chat History:\n{history}"
-        metadata = {"task": f"{key}_generation", "chat_id": "1"}
-        body = {"model": "kimas", "messages": [{"role": "user", "content": prompt}], "metadata": metadata}
-        completion = call(f"{url}/chat/completions", body, headers=headers)
-        value = json.loads(completion["choices"][0]["message"]["content"])[key]
-        require(isinstance(value, type(example)), f"Open WebUI: {key} are asked for, and are {json.dumps(value)}")
 
 
 def check_command(bot: Bot, address: str, text: str) -> None:
@@ -119,7 +102,6 @@ def main() -> None:
         wait_for(is_listening, "the endpoint listens")
         result = ask_with_langchain(python, f"{address}/v1")
         check_langchain(result)
-        check_tasks(f"{address}/v1")
         check_command(bot, address, result["invoke"])
 
 

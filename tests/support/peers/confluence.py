@@ -39,13 +39,17 @@ class WikiPage:
 
 
 class ConfluencePeer(ServicePeer):
-    """`wiki` by id. `page_size` caps its parts; `forgets_cursors` refuses those that it gave."""
+    """`wiki` by id. `page_size` caps its parts; `forgets_cursors` refuses those that it gave.
+
+    A query for a space among `hidden_spaces`, also beside others, is refused.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.wiki: dict[int, WikiPage] = {}
         self.page_size = 50
         self.forgets_cursors = False
+        self.hidden_spaces: set[str] = set()
         # What it says is its context, and where the next part is.
         self.next_links = (CONTEXT, f"{CONTEXT}/rest/api/content/search")
 
@@ -83,6 +87,8 @@ class ConfluencePeer(ServicePeer):
             return [number for number, page in found.items() if page.space == match[1] and page.kind == "page"]
         if match := re.fullmatch(r'space in \(((?:"\w+"(?:, )?)+)\) and type in \(page, blogpost\)', query):
             spaces = re.findall(r"\w+", match[1])
+            if self.hidden_spaces & {*spaces}:
+                return None
             kinds = ("page", "blogpost")
             return [number for number, page in found.items() if page.space in spaces and page.kind in kinds]
         return None

@@ -38,6 +38,7 @@ class DiscordPlace:
     parent: str = ""
     archived_at: float = 0.0
     is_visible: bool = True
+    has_history: bool = True
     guild: str = GUILD
 
 
@@ -68,6 +69,9 @@ class DiscordHistoryPeer(ServicePeer):
             return fail(404, 10003, "Unknown Channel")
         if not place.is_visible:
             return fail(403, 50001, "Missing Access")
+        if found[1] and not place.has_history:
+            # Of messages Discord shows none then.
+            return reply([]) if found[1] == "/messages" else fail(403, 50013, "Missing Permissions")
         if found[1] == "/messages":
             return self._list_messages(request, place)
         return self._list_archived(request, found[0]) if found[1] else reply(self._show(found[0]))

@@ -41,6 +41,7 @@ class DriveFile:
     trashed: bool = False
     is_shared: bool = True
     can_download: bool = True
+    may_export: bool = True
     in_shared_drive: bool = False
 
 
@@ -101,6 +102,8 @@ class GoogleDrivePeer(ServicePeer):
                 return fail(400, "badRequest", "Unknown parameter")
             if request.query.get("mimeType") not in EXPORTS.get(file.kind, set()):
                 return fail(400, "badRequest", "The requested conversion is not supported.")
+            if not file.may_export:
+                return fail(403, "cannotExportFile", "This file cannot be exported by the user.")
             if len(file.data) > self.max_export:
                 return fail(403, "exportSizeLimitExceeded", "This file is too large to be exported.")
             return web.Response(body=file.data)

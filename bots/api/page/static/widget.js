@@ -241,12 +241,13 @@
   const describe = (error) => (error instanceof TypeError || error instanceof SyntaxError ? texts.failed : error.message);
 
   const request = async (isStreaming, signal) => {
-    const messages = turns.slice(-MAX_TURNS);
+    // The first one tells conversations apart.
+    const messages = [...turns.slice(0, 1), ...turns.slice(1).slice(-MAX_TURNS)];
     const encode = () => new TextEncoder().encode(JSON.stringify({ messages, stream: isStreaming }));
     let body = encode();
     // The oldest go first; the question stays.
     while (body.length > MAX_BODY_BYTES && messages.length > 1) {
-      messages.shift();
+      messages.splice(messages.length > 2 ? 1 : 0, 1);
       body = encode();
     }
     return post(address, body, signal);

@@ -136,7 +136,7 @@ async def test_follow_ups_carry_what_was_said() -> None:
     assert [turn.text for turn in questions[1].history] == [QUESTION, ANSWER.text]
 
 
-async def test_long_conversations_go_on_without_their_beginning() -> None:
+async def test_long_conversations_go_on_with_their_first_words_and_their_end() -> None:
     questions: list[Question] = []
 
     async def answer(question: Question, sink: Sink) -> Reply:
@@ -147,7 +147,7 @@ async def test_long_conversations_go_on_without_their_beginning() -> None:
         for count in range(1, 4):
             await ask(tab, f"question {count}")
             await expect(tab.locator(".answer p", has_text="字字")).to_have_count(count)
-    assert [turn.text[:10] for turn in questions[2].history] == ["question 2", "字" * 10]
+    assert [turn.text[:10] for turn in questions[2].history] == ["question 1", "question 2", "字" * 10]
 
 
 @pytest.mark.parametrize("end", ["\r", "\u2028", "\u2029"])

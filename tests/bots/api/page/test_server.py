@@ -71,6 +71,14 @@ async def test_the_page_opens_only_what_is_the_visitors() -> None:
         assert "Set-Cookie" not in headers
 
 
+async def test_what_a_program_wants_for_itself_is_no_question_of_a_visitor() -> None:
+    task = {"messages": [{"role": "user", "content": "### Task:\nTags: {" + "x" * 30_000}]}
+    async with served(with_page()) as api:
+        status, error, _ = await post(api.url, task)
+        assert (status, error["error"]["param"]) == (400, "messages")
+        assert not api.library.queries
+
+
 async def test_an_answer_streams_and_ends_checked() -> None:
     rest = " ".join(f"The step number {number} follows then." for number in range(12))
     async with served(with_page(), write=f"Install the package with pip [p1]. {rest}") as api:

@@ -119,7 +119,7 @@ async def test_it_does_not_see_what_is_secret(journal: Journal, model: RoleChatM
     await group.judge(replace(message(1, "I am ann@example.org", "bob"), command="x"))
     await group.judge(message(2))
     request = peer.sent("second_opinion")[0]
-    assert "[email 1]" in str(request)
+    assert "[email " in str(request)
     assert "ann@example.org" not in str(request)
 
 
