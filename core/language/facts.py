@@ -1,4 +1,4 @@
-"""Facts of a text that have no synonyms: numbers, names in code and commands, and negations.
+"""Facts of a text that have no synonyms: numbers, names in code and commands.
 
 Two texts may say the same with different words, but a version, a port, a limit or the name of an option is either the
 same or different.
@@ -18,13 +18,6 @@ _NAMED_VERSION = re.compile(r"(?<=[A-Za-z])\d+(?:\.\d+)+")
 # Numbers that only count: list items, steps, figures.
 _UNCLAIMED_NUMBER = re.compile(
     r"(?:^|\n)[^\S\n]*\(?\d{1,2}[.)、]\s|\b(?:step|option|section|part|chapter|figure|table|point|item)s?\s+\d+|第\s*\d+",
-    re.IGNORECASE,
-)
-_NEGATION = re.compile(r"\b(?:not|no|never|cannot)\b|n[’']t\b|不|没有|无法|无需|未|勿|禁止", re.IGNORECASE)
-# Words such as "no" and "not" without a negation. What the reader has not done is no statement, but a case.
-_NON_NEGATION = re.compile(
-    r"^\W*no\b\s*[,.:;!]|\byou have(?:n[’']t| not)\b|\bnot only\b|\bno (?:longer|more|less|fewer|later) than\b"
-    r"|\bif not\b|不仅|不但|不同",
     re.IGNORECASE,
 )
 # A name alone, which may have dots, and a long option.
@@ -82,11 +75,6 @@ def has_code_name(name: str, alnum_text: str) -> bool:
 def to_alnum_key(text: str) -> str:
     """Return only the letters and digits of a text, lower-case."""
     return re.sub(r"[\W_]+", "", text.lower())
-
-
-def count_negations(text: str) -> int:
-    """Return the number of negations in a text."""
-    return len(_NEGATION.findall(_NON_NEGATION.sub(" ", text)))
 
 
 def _normalize_number(number: str) -> str:
