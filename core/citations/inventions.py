@@ -15,6 +15,7 @@ from core.language.facts import (
     extract_numbers,
     has_code_name,
     has_number,
+    strip_examples,
     to_alnum_key,
 )
 from core.language.prose import CODE
@@ -62,7 +63,8 @@ def describe_passage(passage: Passage) -> Facts:
 def find_invented(claim: str, *texts: Facts) -> Iterator[Literal["number", "name"]]:
     """Yield the kinds of facts of a claim that stand in none of these texts."""
     is_wide = Facts(claim).is_wide
-    if not all(any(_is_stated(number, text, is_wide) for text in texts) for number in extract_numbers(claim)):
+    numbers = extract_numbers(strip_examples(claim))
+    if not all(any(_is_stated(number, text, is_wide) for text in texts) for number in numbers):
         yield "number"
     is_known = all(any(has_code_name(name, text.key) for text in texts) for name in extract_code_names(claim))
     if not is_known or not all(any(key in text.key for text in texts) for key in extract_commands(claim)):

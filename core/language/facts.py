@@ -23,6 +23,8 @@ _UNCLAIMED_NUMBER = re.compile(
 # A name alone, which may have dots, and a long option.
 _NAME = re.compile(r"(?:--?)?[^\W\d][\w.-]*")
 _LONG_OPTION = re.compile(r"(?<![\w-])--[A-Za-z][\w-]+")
+# A call, an assignment, a command or a placeholder.
+_EXAMPLE_SIGN = re.compile(r"[\s(=<{\[]")
 # A program and what it is told to do.
 _COMMAND = re.compile(r"`(?:\$ )?([a-z][a-z-]+ [a-z][a-z-]+)(?= [^`\n]*`|`)")
 _FILE_NAME = re.compile(r"[^/]+\.(?:py|sh|js|ts|rs|go|md|rst|txt|cfg|ini|conf|json|toml|ya?ml|lock|xml|html?)")
@@ -36,6 +38,15 @@ def extract_numbers(text: str, *, with_items: bool = False) -> set[str]:
     """
     prose = text if with_items else _UNCLAIMED_NUMBER.sub("\n", text)
     return set(map(_normalize_number, [*_NUMBER.findall(prose), *_NAMED_VERSION.findall(text)]))
+
+
+def strip_examples(text: str) -> str:
+    """Return a text without its code, except names that stand alone: a value in code is only an example.
+
+    >>> strip_examples("`v2.1` or `pip install a==3` after 5 s")
+    '`v2.1` or   after 5 s'
+    """
+    return CODE_SPAN.sub(lambda match: " " if _EXAMPLE_SIGN.search(match[1].strip()) else match[0], text)
 
 
 def has_number(number: str, candidates: Collection[str]) -> bool:

@@ -30,6 +30,7 @@ def list_invented(claim: str, *, text: str = SERVER, known: str = "") -> set[str
         ("It needs python3.10", set()),
         ("It needs python3.7", {"number"}),
         ("3. It is the third step", set()),
+        ("Set it with `max_peers=32`, or `Ring.rotate(key=64)`", set()),
         ("Set `max_children` for the server", {"name"}),
         ("Set `server.max_peers` for the server", set()),
         ("Pass --max-children to the server", {"name"}),
