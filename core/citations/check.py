@@ -88,8 +88,8 @@ class _Judge:
     def __init__(self, passages: Sequence[Passage], known: str) -> None:
         self.rate = cache(SupportIndex(passages).rate)
         self._facts = [describe_passage(passage) for passage in passages]
-        prompt = Facts("\n\n".join(facts.text for facts in self._facts))
-        self._find_invented = cache(lambda claim: frozenset(find_invented(claim, prompt, Facts(known))))
+        known_facts = Facts(known)
+        self._find_invented = cache(lambda claim: frozenset(find_invented(claim, self._facts, known_facts)))
         self._is_wide = cache(lambda claim: Facts(claim).is_wide)
 
     def contradicts(self, claim: str, position: int) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 from core.evidence.ranking import NON_CODE_KINDS
@@ -22,6 +22,8 @@ from core.language.prose import CODE
 from core.language.tokens import count_cjk
 from core.types import Passage
 
+# The passages whose facts are kept for the next answers: many have some in common.
+KEPT_PASSAGES = 256
 # A long number may be part of a name: COCO 2017 is coco2017.
 MIN_NAMED_DIGITS = 4
 _LATIN_WORD = re.compile(r"[^\W\d_]+")
@@ -57,24 +59,28 @@ class Facts:
 
 def describe_passage(passage: Passage) -> Facts:
     """Return the facts of a passage, its title and path included."""
-    return Facts(f"{passage.title}\n{passage.path}\n\n{passage.text}", passage.kind not in NON_CODE_KINDS)
+    return _get_facts(f"{passage.title}\n{passage.path}\n\n{passage.text}", passage.kind not in NON_CODE_KINDS)
 
 
-def find_invented(claim: str, *texts: Facts) -> Iterator[Literal["number", "name"]]:
-    """Yield the kinds of facts of a claim that stand in none of these texts."""
+@lru_cache(maxsize=KEPT_PASSAGES)
+def _get_facts(text: str, is_code: bool) -> Facts:
+    return Facts(text, is_code)
+
+
+def find_invented(claim: str, passages: Sequence[Facts], known: Facts) -> Iterator[Literal["number", "name"]]:
+    """Yield the kinds of facts of a claim that stand neither in the passages of a prompt nor in what is known."""
     is_wide = Facts(claim).is_wide
     numbers = extract_numbers(strip_examples(claim))
-    if not all(any(_is_stated(number, text, is_wide) for text in texts) for number in numbers):
+    if passages and all(facts.is_wide != is_wide for facts in passages):
+        # Small numbers are often counts, which another language spells out.
+        numbers = {number for number in numbers if len(number) > 1}
+    texts = (*passages, known)
+    if not all(any(_is_stated(number, text) for text in texts) for number in numbers):
         yield "number"
     is_known = all(any(has_code_name(name, text.key) for text in texts) for name in extract_code_names(claim))
     if not is_known or not all(any(key in text.key for text in texts) for key in extract_commands(claim)):
         yield "name"
 
 
-def _is_stated(number: str, text: Facts, is_wide: bool) -> bool:
-    """Return whether a text has a number, or the number cannot be expected there."""
-    # Small numbers are often counts, which another language spells out.
-    is_spelled_out = is_wide != text.is_wide and len(number) < 2
-    return (
-        is_spelled_out or has_number(number, text.numbers) or (len(number) >= MIN_NAMED_DIGITS and number in text.key)
-    )
+def _is_stated(number: str, text: Facts) -> bool:
+    return has_number(number, text.numbers) or (len(number) >= MIN_NAMED_DIGITS and number in text.key)

@@ -18,7 +18,7 @@ SERVER = (
 
 
 def list_invented(claim: str, *, text: str = SERVER, known: str = "") -> set[str]:
-    return set(find_invented(claim, describe_passage(passage("x", text)), Facts(known)))
+    return set(find_invented(claim, [describe_passage(passage("x", text))], Facts(known)))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def hard_claims(share: float) -> str:
 
 
 def check_hard_text(passage: Passage, claims: str) -> None:
-    list(find_invented(claims, describe_passage(passage)))
+    list(find_invented(claims, [describe_passage(passage)], Facts("")))
     SupportIndex([passage]).rate(claims)
 
 
