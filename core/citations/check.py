@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from core.citations.contradictions import ClaimFacts, Facts, PromptFacts, describe_passage
+from core.citations.inventions import Facts, describe_passage, find_invented
 from core.citations.markers import CitationKey, Claim, extract_claims
 from core.citations.support import Rating, SupportIndex
 from core.language.prose import split_sentences
@@ -27,8 +27,7 @@ MAX_SECOND_SHARE = 0.6
 # A sentence of some words (by the weight of their terms) has no support where all passages have less of it.
 MIN_WEIGHT = 5.0
 MIN_COVERAGE = 0.03
-# Where a citation moves, and where the look-back puts one, the passage has at least so much of the sentence.
-MIN_MOVE_COVERAGE = 0.15
+# Where the look-back puts a citation, the passage has at least so much of the sentence.
 MIN_LOOK_BACK_COVERAGE = 0.35
 
 
@@ -87,19 +86,16 @@ class _Judge:
     """Judges citations of the passages of one prompt. Many of them may have the same words, which are read once."""
 
     def __init__(self, passages: Sequence[Passage], known: str) -> None:
-        self._known = Facts(known)
         self.rate = cache(SupportIndex(passages).rate)
-        self._read_claim = cache(lambda claim: ClaimFacts(claim, self._known))
         self._facts = [describe_passage(passage) for passage in passages]
-        self._all_facts = PromptFacts("\n\n".join(facts.text for facts in self._facts), passages=self._facts)
-        self._find_invented = cache(lambda claim: frozenset(self._read_claim(claim).find_invented(self._all_facts)))
-        self.contradicts = cache(self._contradicts)
+        known_facts = Facts(known)
+        self._find_invented = cache(lambda claim: frozenset(find_invented(claim, self._facts, known_facts)))
+        self._is_wide = cache(lambda claim: Facts(claim).is_wide)
 
-    def _contradicts(self, claim: str, position: int) -> bool:
-        facts = self._facts[position]
+    def contradicts(self, claim: str, position: int) -> bool:
+        """Return whether a claim states for certain what neither a passage nor another one of its prompt says."""
         # People count and compute in their own words what a program does.
-        invented = self._find_invented(claim) - ({"number"} if facts.is_code else set())
-        return bool(invented) or self._read_claim(claim).has_opposite_in(facts)
+        return bool(self._find_invented(claim) - ({"number"} if self._facts[position].is_code else set()))
 
     def judge(self, claim: Claim, position: int, cited: frozenset[int]) -> _Verdict:
         """Return what becomes of a citation: the best of what its texts say."""
@@ -108,7 +104,7 @@ class _Judge:
 
     def _judge_text(self, text: str, position: int, cited: frozenset[int]) -> _Verdict:
         rating = self.rate(text)
-        is_foreign = self._read_claim(text).is_wide and not self._facts[position].is_wide
+        is_foreign = self._is_wide(text) and not self._facts[position].is_wide
         share = (self.rate(text, without_chinese=True) if is_foreign else rating).shares[position]
         is_contradicted = self.contradicts(text, position)
         if self._is_unsupported(text, position, rating):
@@ -122,16 +118,14 @@ class _Judge:
     def _is_unsupported(self, text: str, position: int, rating: Rating) -> bool:
         """Return whether no passage has the words of a text, although that of the citation is in its language."""
         has_words = max(rating.weights) >= MIN_COVERAGE * rating.total or rating.total < MIN_WEIGHT
-        return not has_words and self._read_claim(text).is_wide == self._facts[position].is_wide
+        return not has_words and self._is_wide(text) == self._facts[position].is_wide
 
     def find_best(self, text: str, rating: Rating) -> int | None:
         """Return the position of the passage that supports a text clearly best, without contradicting it."""
         candidates = sorted(range(len(rating.shares)), key=lambda position: -rating.shares[position])[:2]
         best = candidates[0]
         is_clear = len(candidates) == 1 or rating.shares[candidates[1]] <= MAX_SECOND_SHARE
-        if not is_clear or rating.weights[best] < MIN_MOVE_COVERAGE * rating.total:
-            return None
-        return None if self.contradicts(text, best) else best
+        return best if is_clear and not self.contradicts(text, best) else None
 
 
 def find_support_by_overlap(text: str, passages: Sequence[Passage], known: str = "") -> dict[int, list[int]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -17,14 +16,12 @@ NON_CODE_KINDS = frozenset(
     {"markdown", "rst", "text", "faq", "web", "csv", "subtitles", "html", "asciidoc", "issue", "release"}
 )
 CODE_KIND = "code"
-# Code repeats the words of its topic more often than the prose that explains it, and so does the reference, which is
-# often generated from the code: a small page for each name.
-REFERENCE_FACTOR = 0.9
+# Code repeats the words of its topic more often than the prose that explains it.
+CODE_FACTOR = 0.9
 # What each further passage of a document counts, as a share of the one before. Every value from 0 to 0.7 finds the page
 # of 25 of 30 questions about projects that nothing was fitted to among the first 8 passages (1: 22 of 30), and all 30
 # among the first 24 (27).
 REPEAT_FACTOR = 0.7
-_REFERENCE_PATH = re.compile(r"(?:^|/)(?:apis?|apidocs?|(?:api-)?reference|internals)/|(?:^|/)api\.\w+$", re.IGNORECASE)
 
 
 def fuse(
@@ -37,7 +34,7 @@ def fuse(
 
     Both sides mean the same for every query and search, so that the results of several searches can be fused once more,
     and the score does not depend on what else was found. Without any similarity the lexical side counts alone. Code
-    and the pages of a reference count a tenth less. Further passages of a document are moved down (`rank`). Of passages
+    counts a tenth less. Further passages of a document are moved down (`rank`). Of passages
     with the same id one stays, with the higher scores. Equal scores are ordered by id. `lexical_shares`, one for each
     passage, take the place of their own.
     """
@@ -87,7 +84,7 @@ def score_passages(
     scored_passages = [
         ScoredPassage(
             (alpha * max(0.0, passage.similarity) + (1 - alpha) * share)
-            * (REFERENCE_FACTOR if _is_code_or_reference(passage) else 1.0),
+            * (1.0 if passage.kind in NON_CODE_KINDS else CODE_FACTOR),
             share,
             passage,
         )
@@ -110,10 +107,6 @@ def rank(scored_passages: Iterable[ScoredPassage]) -> list[ScoredPassage]:
         factors[document] = factor * REPEAT_FACTOR
         places.append((-scored.score * factor, scored))
     return [scored for _, scored in sorted(places, key=itemgetter(0))]
-
-
-def _is_code_or_reference(passage: Passage) -> bool:
-    return passage.kind not in NON_CODE_KINDS or bool(_REFERENCE_PATH.search(passage.path))
 
 
 def _with_scores(passage: Passage, score: float, lexical_share: float) -> Passage:

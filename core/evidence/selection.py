@@ -10,7 +10,7 @@ from itertools import islice, takewhile
 
 from core.evidence.ranking import weigh
 from core.evidence.rendering import MIN_PASSAGE_TOKENS, describe_standing, render_header
-from core.language.facts import count_negations, extract_numbers
+from core.language.facts import extract_numbers
 from core.language.tokens import CJK_CHARACTERS, estimate_tokens
 from core.types import Passage
 
@@ -71,18 +71,12 @@ class _ShingledPassage:
         return cls(passage, _make_shingles(passage.text))
 
     def covers(self, other: _ShingledPassage, threshold: float) -> bool:
-        """Return whether this passage contains what the other says. Other numbers or negations make it different."""
+        """Return whether this passage contains what the other says. Other numbers make it different."""
         if threshold == 1:
             return self.passage.text.lower().split() == other.passage.text.lower().split()
-        shared_count = len(self.shingles & other.shingles)
-        if shared_count < threshold * len(other.shingles):
+        if len(self.shingles & other.shingles) < threshold * len(other.shingles):
             return False
-        own_text = self.passage.text
-        other_text = other.passage.text
-        return shared_count == len(other.shingles) or (
-            extract_numbers(other_text) <= extract_numbers(own_text)
-            and count_negations(other_text) == count_negations(own_text)
-        )
+        return extract_numbers(other.passage.text) <= extract_numbers(self.passage.text)
 
 
 @lru_cache(maxsize=_MAX_KEPT_TEXTS)

@@ -28,10 +28,6 @@ _CONTINUATION = re.compile(
     r"|\b(?:which|\w+est|first|second|third|last) one\b",
     re.I,
 )
-# "What are the main themes?", "Is there a fee?": something of something that is not named.
-_GAP = re.compile(
-    r"\bthe (?:main|key|most \w+|best|worst|first|\w{3,}est)\b(?!.*\b(?:of|in|for|with)\b)|^(?:is|are) there\b", re.I
-)
 _PRONOUN = re.compile(
     r"\b(?P<bound>its|his|her|their|theirs)\b|\b(?P<free>it(?! possible)|they|them|he|she|him|this|these|those)\b"
     r"|\b(?P<that>that|there)\b(?=\W*$)|\b(?:do|does|did|is|was|can|will)\s+(?P<subject>that)\b",
@@ -39,18 +35,12 @@ _PRONOUN = re.compile(
 )
 _CLAUSE_END = re.compile(r"[,;:.?!]\s|[\n`]|\b(?:if|when|and|but|or|which|then|so|that|than)\b", re.I)
 
-# "The signing key" is a term, though neither "sign" nor "key" is.
-_COMPOUND = re.compile(r"\b(?:the|an?|my|our|your)\s+(\w+ing)\s+(\w+)", re.I)
-
 _ZH_PARTICLE = re.compile(r"[的了吗呢吧和与跟及是在把被嘛么要能]")
 _ZH_EDGES = "到能会要想请用从给将该也还都就才再又只很太更最那这我你他它没不有可以去来为个"
 
 _ZH_CONTINUATION = re.compile(r"也.{0,8}[吗么嘛]\W*$|^(?!.*(?:怎|如何|什么|哪|谁|几|多|为何)).*呢\W*$")
 _ZH_POINTER = re.compile(r"它们?|他们|她们?|(?<!其)他(?!人)|前者|后者|两者|上述|上面|[这那](?![么里])")
-# 王莽这个人: the name is right before it.
-_ZH_APPOSITION = re.compile(rf"^(?!.*(?:怎|如何|什么|能|可以|[要把给对用])).*[{HAN}\w]{{2}}$")
 _ZH_CLAUSE_END = re.compile(r"[，,；;。？?！!：:\n]|后|时")
-_ZH_VERB_FIRST = re.compile(r"^\W*(?:需?要|支持|可以|能|会|有|是否|必须|还)")
 _LATIN_WORD = re.compile(rf"(?:(?![{CJK_CHARACTERS}])[\w])(?:(?![{CJK_CHARACTERS}])[\w.\-+#])*")
 _HAN_RUN = re.compile(f"[{HAN}]+")
 
@@ -75,13 +65,7 @@ def depends_on_history(text: str) -> bool:
     text = _clean(text)
     if _is_chinese(text):
         return _depends_in_chinese(text)
-    count = _count_subjects(text)
-    return (
-        bool(_CONTINUATION.search(text))
-        or _has_open_pronoun(text)
-        or not count
-        or (count < 2 and bool(_GAP.search(text)))
-    )
+    return bool(_CONTINUATION.search(text)) or _has_open_pronoun(text) or not _count_subjects(text)
 
 
 def names_own_subject(text: str) -> bool:
@@ -148,22 +132,12 @@ def _has_open_pronoun(text: str) -> bool:
 
 
 def _depends_in_chinese(text: str) -> bool:
-    if _ZH_CONTINUATION.search(text) or _has_open_pointer(text):
-        return True
-    count = _count_subjects(text)
-    # The subject is left out: 支持 Windows 吗？ 需要本人去吗？
-    return count == 0 or (count <= 1 and bool(_ZH_VERB_FIRST.match(text)))
+    return bool(_ZH_CONTINUATION.search(text)) or _has_open_pointer(text) or not _count_subjects(text)
 
 
 def _has_open_pointer(text: str) -> bool:
     for match in _ZH_POINTER.finditer(text):
         text_before = text[: match.start()]
-        if (
-            _ZH_APPOSITION.search(text_before)
-            and not match[0].startswith("它")
-            and text[match.end() : match.end() + 1].strip()
-        ):
-            continue
         ends = [end.start() for end in _ZH_CLAUSE_END.finditer(text_before)]
         if not ends or not _count_subjects(text_before[: ends[-1]]):
             return True
@@ -173,8 +147,7 @@ def _has_open_pointer(text: str) -> bool:
 def _count_subjects(text: str) -> float:
     """Return how many things a question names: in Chinese a Latin word is one, and so are two characters."""
     if not _HAN_RUN.search(text):
-        compound_words = {word for pair in _COMPOUND.findall(text.lower()) for word in pair}
-        return sum(word in compound_words or stem(word) not in _GENERIC_STEMS for word in content_words(text))
+        return sum(stem(word) not in _GENERIC_STEMS for word in content_words(text))
     terms = _split_chinese(_ZH_EMPTY.sub(" ", text))
     return sum(len(term) / 2 if _HAN_RUN.match(term) else 1 for term in terms if len(term) > 1 and not term.isdigit())
 

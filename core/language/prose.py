@@ -1,4 +1,4 @@
-"""What a text in Markdown is made of: code, links, sentences and clauses. One definition of each."""
+"""What a text in Markdown is made of: code, links and sentences. One definition of each."""
 
 from __future__ import annotations
 
@@ -21,10 +21,6 @@ SENTENCE_END = re.compile(r"[.!?](?=\s|\Z)|[。！？\n]")
 _NON_PROSE = re.compile(rf"{FENCED}|^[ \t]*(?:#{{1,6}}\s|\|)[^\n]*$", re.DOTALL | re.MULTILINE)
 # Inline code is one piece.
 _SENTENCE = re.compile(rf"(?:{SPAN}|[.!?](?=\w)|[^.!?。！？\n])+(?:[.!?。！？]+[\"'”’」』）)*_]*)?")
-_CLAUSE_BOUNDARY = re.compile(
-    r"[,;:，；、：]\s|[，；、]|\s[-–—]\s|\b(?:but|while|whereas|although|though|however|because|unless)\b",
-    re.IGNORECASE,
-)
 # The blanks between two sentences, or the end of a Chinese one with the quotes and brackets that it closes.
 _PIECE_BOUNDARY = re.compile(r"(?<=[.!?])[ ]+(?=[\"'(`*_A-Z0-9])|[。！？][。！？」』）”’】》)\]]*+")
 _CLOSING = re.compile(r"[。！？」』）”’】》)\]]*+[ ]*+")
@@ -66,15 +62,6 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
             start = match.start() + match[0].index(body)
             spans.append((start, start + len(body)))
     return spans
-
-
-def split_clauses(sentence: str) -> list[str]:
-    """Return the clauses of a sentence.
-
-    >>> split_clauses("It needs a key, but no server.")
-    ['It needs a key', ' no server.']
-    """
-    return [clause for clause in _CLAUSE_BOUNDARY.split(sentence) if clause.strip()]
 
 
 def cut_into_sentences(line: str) -> list[str]:

@@ -41,11 +41,8 @@ SEPARATORS = re.compile(r"[_.\-]+")
 NON_ASCII = re.compile(r"[^\x00-\x7f]+")
 # Encoded data: long runs of letters, digits, plus and slash. Paths contain dots, hyphens or underscores.
 ENCODED_DATA = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{128,}={0,2}")
-_CASES = r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+{digits}|[A-Z]+{digits}|\d+"
 # HTTPServer: HTTP Server; parseURLs: parse URLs; Llama3Model: Llama3 Model.
-CAMEL_CASE_PART = re.compile(_CASES.replace("{digits}", r"\d*"))
-# The same with the digits apart (Llama 3 Model), by which facts are compared; other scripts stay whole.
-LETTERS_OR_DIGITS = re.compile(_CASES.replace("{digits}", "") + r"|[^\x00-\x7f]+")
+CAMEL_CASE_PART = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
 WORD_NUMBER = re.compile(r"([a-z]{2,})(\d+)")
 VOICING_MARKS = "\u3099\u309a"
 # They show where a word may be broken, how its letters join, or make it longer (the Arabic tatweel).

@@ -10,8 +10,6 @@ from core.evidence.ranking import NON_CODE_KINDS
 from core.language.prose import cut_into_sentences
 from core.language.tokens import lexical_tokens
 from core.markup.statements import Statement, read_statements
-from core.quoting.code_lines import cut_code
-from core.quoting.subject import Subject, tokenize
 from core.types import Passage
 
 # A section of so many characters is shown whole. Of a longer one, a cut goes on until it has `TARGET_CHARS`, and what
@@ -22,6 +20,7 @@ MAX_CHARS = 1000
 # A line takes room, however short it is.
 MIN_STATEMENT_CHARS = 20
 MAX_CODE_LINES = 30
+ELLIPSIS = "…"
 MIN_TOKENS = 3
 
 _CONFIGURATION_KINDS = frozenset({"text", "yaml", "toml", "ini"})
@@ -45,18 +44,13 @@ class Cut:
         """All of its words, with the heading."""
         return "\n".join((self.heading, *(statement.quotation for statement in self.statements)))
 
-    @property
-    def has_code(self) -> bool:
-        """Return whether it shows how something is done."""
-        return any(statement.kind == "code" for statement in self.statements)
 
-
-def cut_passage(passage: Passage, position: int, subject: Subject) -> list[Cut]:
+def cut_passage(passage: Passage, position: int) -> list[Cut]:
     """Return the cuts of a passage: each of its sections, or one for each statement that a long section has."""
     return [
         Cut(position, heading, tuple(statements))
         for heading, section in _read_sections(passage)
-        for statements in _cut_section(list(_shorten(_choose_tabs(section, subject), subject)))
+        for statements in _cut_section(list(_shorten(section)))
         if _says_something(statements)
     ]
 
@@ -88,38 +82,15 @@ def _read_sections(passage: Passage) -> Iterator[tuple[str, list[Statement]]]:
     yield heading, section
 
 
-def _choose_tabs(section: Sequence[Statement], subject: Subject) -> Iterator[Statement]:
-    """Yield statements without the tabs that a question is not about, where it names another one of their group.
-
-    A tab is a label with what follows it up to its code; those of a group stand one after the other.
-    """
-    group: list[list[Statement]] = []
+def _shorten(section: Iterable[Statement]) -> Iterator[Statement]:
+    """Yield statements that can be shown: a long paragraph in parts, of long code the first lines."""
     for statement in section:
         if statement.kind == "label":
-            group.append([statement])
-        elif group and (statement.kind == "code" or group[-1][-1].kind != "code"):
-            group[-1].append(statement)
-        else:
-            yield from _write_tabs(group, subject)
-            group = []
-            yield statement
-    yield from _write_tabs(group, subject)
-
-
-def _write_tabs(group: Sequence[Sequence[Statement]], subject: Subject) -> Iterator[Statement]:
-    named = [tab for tab in group if subject.get_coverage(tokenize(tab[0].text))]
-    # What has no code at its end may go on after the tab.
-    tabs = named if named and all(tab[-1].kind == "code" for tab in group) else group
-    for label, *statements in tabs:
-        yield Statement("prose", f"**{label.text}**:")
-        yield from statements
-
-
-def _shorten(section: Iterable[Statement], subject: Subject) -> Iterator[Statement]:
-    """Yield statements that can be shown: a long paragraph in parts, of long code the lines about the subject."""
-    for statement in section:
-        if statement.kind == "code":
-            yield replace(statement, text=cut_code(statement.text, subject, MAX_CODE_LINES))
+            yield Statement("prose", f"**{statement.text}**:")
+        elif statement.kind == "code":
+            lines = statement.text.expandtabs(4).rstrip().split("\n")
+            rest = [ELLIPSIS] if len(lines) > MAX_CODE_LINES else []
+            yield replace(statement, text="\n".join([*lines[:MAX_CODE_LINES], *rest]))
         elif statement.kind == "row" or len(statement.text) <= TARGET_CHARS:
             yield statement
         else:
@@ -144,9 +115,9 @@ def _cut_section(section: Sequence[Statement]) -> Iterator[Sequence[Statement]]:
     for start, lead in enumerate(_find_leads(section)):
         end = len(section) if is_short else _find_end(section, start)
         # What ends with the cut before it says less.
-        if end > last_end and (cut := _without_open_end([*lead, *section[start:end]])):
+        if end > last_end:
             last_end = end
-            yield cut
+            yield [*lead, *section[start:end]]
 
 
 def _find_leads(section: Sequence[Statement]) -> list[Sequence[Statement]]:
@@ -172,11 +143,3 @@ def _find_end(section: Sequence[Statement], start: int) -> int:
         if length > (MAX_CHARS if belongs else TARGET_CHARS) and not is_code:
             return end
     return len(section)
-
-
-def _without_open_end(cut: list[Statement]) -> list[Statement]:
-    """Return a cut without a last sentence that only announces what is not in it."""
-    if not cut[-1].text.endswith(_COLONS) or cut[-1].kind == "code":
-        return cut
-    text = "".join(cut_into_sentences(cut[-1].text)[:-1]).strip()
-    return [*cut[:-1], replace(cut[-1], text=text, named_text="")] if text else cut[:-1]

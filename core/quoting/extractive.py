@@ -33,8 +33,6 @@ MAX_LINE_CHARS = 160
 MIN_PAGE_SCORE = 0.22
 # What words alone say is worth less than words and a vector that agree.
 WORDS_FACTOR = 0.8
-# Most questions ask how something is done.
-CODE_BONUS = 0.06
 # A cut that shares so many of its words with a better one says nothing new.
 MAX_SHARED = 0.7
 
@@ -89,14 +87,14 @@ async def extract(
 async def rank_cuts(question: str, passages: Sequence[Passage], library: Library, timeout_s: float) -> list[RankedCut]:
     """Return the cuts of passages, best first.
 
-    How well one fits is the mean of two shares: how much of the question's words it has, weighted by how rare they are
-    (half with what stands above it: the titles and the path), and how similar its vector is.
+    How well one fits is the mean of two shares: how much of the question's words it has with its heading, weighted by
+    how rare they are, and how similar its vector is.
     """
     subject = Subject.from_question(question, await library.term_weights(question))
-    cuts = [cut for position, passage in enumerate(passages) for cut in cut_passage(passage, position, subject)]
+    cuts = [cut for position, passage in enumerate(passages) for cut in cut_passage(passage, position)]
     best_score = max((passage.score for passage in passages), default=0.0) or 1.0
-    coverages = [_get_coverage(cut, passages[cut.position], subject) for cut in cuts]
-    priors = [passages[cut.position].score / best_score + CODE_BONUS * cut.has_code for cut in cuts]
+    coverages = [subject.get_coverage(tokenize(cut.text)) for cut in cuts]
+    priors = [passages[cut.position].score / best_score for cut in cuts]
     first = sorted(range(len(cuts)), key=lambda index: -coverages[index] - priors[index])[:MAX_CUTS]
     fits = [WORDS_FACTOR * coverages[index] for index in first]
     # Without vectors (a language that the embedder hardly knows), words alone decide.
@@ -109,12 +107,6 @@ async def rank_cuts(question: str, passages: Sequence[Passage], library: Library
             _log.warning("extract.without_vectors", error=str(error) or f"not in {timeout_s:.1f} s")
     ranking = [RankedCut(cuts[index], fit, fit + priors[index]) for index, fit in zip(first, fits, strict=True)]
     return sorted(ranking, key=lambda cut: -cut.score)
-
-
-def _get_coverage(cut: Cut, passage: Passage, subject: Subject) -> float:
-    tokens = tokenize(cut.text)
-    context = tokenize(f"{passage.title}\n{passage.path}")
-    return (subject.get_coverage(tokens) + subject.get_coverage(tokens | context)) / 2
 
 
 def _select(ranking: Sequence[RankedCut], min_fit: float) -> list[Cut]:

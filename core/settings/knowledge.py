@@ -129,12 +129,12 @@ class SearchSettings(Section):
         "1.2}`; above 0, at most 10",
     )
     min_fit: float = Field(
-        0.45,
+        0.4,
         ge=0,
         le=1,
         description="without a language model: how well a section must fit the question to be quoted, the mean of the "
-        "share of its words that the section has and their similarity; where nothing is quoted, pages that fit by 0.15 "
-        "less are named",
+        "share of its words that the section has and their similarity; where nothing is quoted, the nearest pages are "
+        "named",
     )
 
     @model_validator(mode="after")

@@ -21,7 +21,6 @@ from core.types import AgentScore, Passage
 from knowledge.live.search import LiveSources
 from knowledge.ports import Embedder, Store, Vectors
 from knowledge.retrieval.agent_index import AgentIndexEntry, MixIn, embed_mix_in, index_agent, no_mix_in
-from knowledge.retrieval.definitions import find_identifiers, is_definition
 from knowledge.retrieval.expiry_filter import ExpiryFilteringStore
 from knowledge.retrieval.grouping import TextGrouper
 from knowledge.retrieval.query_embedder import EMBEDDER_COOLDOWN_S, QueryEmbedder
@@ -38,8 +37,6 @@ CANDIDATES = 100
 MAX_TERM_FREQUENCY_WEIGHT = 2.2
 # A token that no text has: its weight is that of every unknown word.
 UNKNOWN_WORD = "\x00"
-# The definition of a named identifier gets this part of what its lexical share lacks to 1.
-DEFINITION_BONUS = 0.3
 # How far above the threshold a passage must score for its agent to be asked although no centroid is near the query.
 # With this default, 5% of the unrelated questions and 97% of the related ones score higher (tests/lab/quality).
 PASSAGE_MARGIN = 0.05
@@ -251,17 +248,10 @@ class KnowledgeLibrary:
     async def _lexical_shares(self, passages: Sequence[Passage], query: str) -> Sequence[float]:
         """Return the BM25 score of each passage as a share of the highest that the query's words can reach.
 
-        So scores of different queries can be compared. A definition that the query names gets a higher share.
+        So scores of different queries can be compared.
         """
         max_score = await self._max_bm25(query)
-        identifiers = find_identifiers(query)
-        shares = []
-        for passage in passages:
-            share = passage.lexical_share or min(1.0, passage.lexical / max_score)
-            if identifiers and is_definition(passage, identifiers):
-                share += DEFINITION_BONUS * (1 - share)
-            shares.append(share)
-        return shares
+        return [passage.lexical_share or min(1.0, passage.lexical / max_score) for passage in passages]
 
     async def _max_bm25(self, query: str) -> float:
         """Return the highest BM25 score that a query's words can reach; those in no passage count half.

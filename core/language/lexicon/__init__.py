@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Literal
@@ -24,27 +24,6 @@ def get_words(language: Literal["en", "zh"], *names: str) -> frozenset[str]:
 def get_pattern(language: Literal["en", "zh"], name: str) -> str:
     """Return the regular expression that one of the phrases of a list matches."""
     return "|".join(_load(language)[name].split("\n")[:-1])
-
-
-@cache
-def get_values(language: Literal["en", "zh"], name: str) -> Mapping[str, str]:
-    """Return the value behind each word of a list.
-
-    >>> get_values("en", "units")["minute"]
-    '60'
-    """
-    words = _load(language)[name].split()
-    return dict(zip(words[::2], words[1::2], strict=True))
-
-
-@cache
-def get_opposites(language: Literal["en", "zh"]) -> Sequence[Sequence[Sequence[str]]]:
-    """Return the pairs of a language's opposites, each as the words of both sides.
-
-    >>> get_opposites("en")[1]
-    [['before'], ['after']]
-    """
-    return [[side.split() for side in line.split("|")] for line in _load(language)["opposites"].splitlines()]
 
 
 @cache

