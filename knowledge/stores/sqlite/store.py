@@ -17,7 +17,7 @@ import numpy as np
 from core.errors import StoreError
 from core.runtime.tuning import trim_memory
 from core.types import Passage
-from knowledge.ports import PassageRow, StoredDocument, Vectors
+from knowledge.ports import MAX_SAMPLED_VECTORS, PassageRow, StoredDocument, Vectors
 from knowledge.stores.sqlite.dense import run_in_executor, to_unit_vector
 from knowledge.stores.sqlite.index import CompactIndex, IndexQuery, PassageIndex, load_index
 from knowledge.stores.sqlite.passage_file import NoFile, PassageFile, is_damage, map_errors
@@ -162,8 +162,8 @@ class SqliteStore:
         return await run_in_executor(self._search_executor, compute) if isinstance(index, CompactIndex) else compute()
 
     async def vectors(self, source: str) -> Vectors:
-        """Return all vectors of a source, shape (passages with one, dimension), float32."""
-        read_vectors = partial(read_source_vectors, source=source, dimension=self._dimension)
+        """Return the vectors of a source, or a sample, shape (passages with one, dimension), float32."""
+        read_vectors = partial(read_source_vectors, source=source, dimension=self._dimension, limit=MAX_SAMPLED_VECTORS)
         return await self._in_thread(
             "read", partial(self._read, read_vectors, np.empty((0, self._dimension), np.float32))
         )
