@@ -41,8 +41,9 @@ T = TypeVar("T")
 FILE_NAME = "passages.db"
 # Passages whose vectors fit are searched exactly: 131,000 of 384 numbers. Texts and words take as much again.
 MAX_VECTOR_BYTES = 192 << 20
-# A search waits so long for the passages to be read into memory: half a million take some ten seconds.
-READ_TIMEOUT_S = 60.0
+# A search waits so long for the passages to be read into memory, and the start with it. A million take ten seconds of
+# processor time: on a busy machine or a slow disk that is minutes. A question has a deadline of its own.
+READ_TIMEOUT_S = 600.0
 # What another process has written is seen so soon.
 CHECK_INTERVAL_S = 0.5
 # While it reads, SQLite asks whether to go on, every so many of its steps: a row takes about ten.
