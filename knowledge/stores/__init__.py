@@ -16,7 +16,8 @@ Provider = Literal["sqlite", "weaviate"]
 PASSAGES_FOLDER = "passages"
 NO_SOURCES = "no sources are configured: docs/sources.md says how to add one"
 NOTHING_INGESTED = "nothing has been ingested yet: run `kimas ingest` first"
-# With more the embedded store takes minutes to start and a second for a search (docs/weaviate.md#where-files-end).
+# With so many a start takes ten seconds of processor time, and 16 searches at once wait for seconds
+# (docs/weaviate.md#where-files-end).
 MAX_EMBEDDED_PASSAGES = 1_000_000
 OUTGROWN = (
     "{count:,} passages are more than the embedded store is made for (a million): searches and starts get slow. "
