@@ -38,7 +38,7 @@ from knowledge.stores import open_store
 from tests.lab.benchmarks.figures import Figure, median, percentile
 from tests.lab.benchmarks.passages import DIMENSION, OWN_PART, TOPICS, Query
 from tests.lab.benchmarks.scale import AT_ONCE, searched
-from tests.lab.benchmarks.stores import SERVER, settings as server_settings
+from tests.lab.benchmarks.stores import SERVER, forget, settings as server_settings
 from tests.support.deployment import Deployment
 from tests.support.free_ports import free_ports
 from tests.support.peers.telegram import TelegramPeer
@@ -59,24 +59,21 @@ async def measure(folder: Path) -> list[Figure]:
     passages = int(os.environ.get("KIMAS_TEST_PASSAGES", PASSAGES))
     folder = folder / "million"
     await asyncio.to_thread(write_texts, folder / "texts", passages)
-    stores: dict[str, dict[str, Any]] = {"files": {"provider": "sqlite"}}
-    if os.environ.get(SERVER):
-        server = server_settings(f"KimasMillion{uuid4().hex}")
-        stores["weaviate"] = {"provider": "weaviate", "weaviate": server.model_dump(exclude_defaults=True)}
     figures = [Figure("million: load average before", os.getloadavg()[0], "")]
     async with _endpoint() as base_url:
-        for name, store in stores.items():
-            figures += [
-                Figure(f"million: {name}, {label}", value, unit)
-                for label, (value, unit) in (await _measure_store(folder, name, store, base_url)).items()
-            ]
+        figures += await _measure_store(folder, "files", {"provider": "sqlite"}, base_url)
+        if os.environ.get(SERVER):
+            server = server_settings(f"KimasMillion{uuid4().hex}")
+            store = {"provider": "weaviate", "weaviate": server.model_dump(exclude_defaults=True)}
+            try:
+                figures += await _measure_store(folder, "weaviate", store, base_url)
+            finally:
+                await forget(server)
     return figures
 
 
-async def _measure_store(
-    folder: Path, name: str, store: Mapping[str, Any], base_url: str
-) -> dict[str, tuple[float, str]]:
-    """Read, search, change one document and start the daemon; return each figure with its unit, by what it is."""
+async def _measure_store(folder: Path, name: str, store: Mapping[str, Any], base_url: str) -> list[Figure]:
+    """Read, search, change one document and start the daemon."""
     embedding = {"provider": "openai", "base_url": base_url, "model": MODEL, "dimension": DIMENSION}
     texts = folder / "texts"
     sources = {
@@ -95,18 +92,19 @@ async def _measure_store(
     changed = await _run(*deployment.command("ingest"))
     start_s = await _start(deployment)
     disk = sum(path.stat().st_size for path in (folder / name / "data").rglob("*") if path.is_file())
-    return {
+    figures: dict[str, tuple[float, str]] = {
         "passages": (passage_count, ""),
         "read and filled a second": (passage_count / read.seconds, "passages"),
         "processor time of that": (read.processor_s, "s"),
         "memory of that at most": (read.peak_bytes / 2**20, "MiB"),
-        **{label: (value, unit) for label, (value, unit) in found.items()},
+        **found,
         "refresh after one changed document": (changed.seconds, "s"),
         "processor time of the refresh": (changed.processor_s, "s"),
         "memory of the refresh at most": (changed.peak_bytes / 2**20, "MiB"),
         "start of the daemon": (start_s, "s"),
         "data directory": (disk / 2**30, "GiB"),
     }
+    return [Figure(f"million: {name}, {label}", value, unit) for label, (value, unit) in figures.items()]
 
 
 @dataclass
