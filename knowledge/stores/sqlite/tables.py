@@ -166,8 +166,10 @@ def _find_document(connection: sqlite3.Connection, source: str, path: str) -> tu
 
 
 def read_manifest(connection: sqlite3.Connection, source: str) -> Mapping[str, StoredDocument]:
-    """Return what is held of a source, by path."""
-    statement = "SELECT path, first_row, fingerprint, passage_count FROM documents WHERE source = ?"
+    """Return what is held of a source, by path; what was written last comes first."""
+    statement = (
+        "SELECT path, first_row, fingerprint, passage_count FROM documents WHERE source = ? ORDER BY first_row DESC"
+    )
     documents = connection.execute(statement, (source,)).fetchall()
     is_known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'unfilled'").fetchone()
     unfilled_counts = dict(connection.execute("SELECT * FROM unfilled")) if is_known else {}

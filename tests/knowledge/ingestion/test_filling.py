@@ -94,6 +94,17 @@ async def test_words_find_a_passage_before_it_has_a_vector(
     assert (report.unchanged, report.unfilled) == (2, 0)
 
 
+async def test_what_was_read_last_is_filled_first(
+    source: DictSource, store: Store, embedder: WordEmbedder, markdown: Callable[..., str]
+) -> None:
+    for word in ("pear", "plum", "apple"):
+        source.texts[f"{word}.md"] = markdown(word)
+        await refresh(source, store, embedder, OPTIONS)
+    await fill("docs", store, embedder)
+    words = [word for text in embedder.embedded for word in ("pear", "plum", "apple") if word in text]
+    assert words == ["apple", "plum", "pear"]
+
+
 async def test_what_was_filled_stays_and_the_rest_is_filled_later(
     source: DictSource, store: Store, markdown: Callable[..., str]
 ) -> None:
