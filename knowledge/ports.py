@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # As a text: worker processes, which cut documents, do without NumPy.
 Vectors: TypeAlias = "NDArray[np.float32]"
+# Of more vectors than these a sample says as well what a source is about: 30 MB of 384 numbers each.
+MAX_SAMPLED_VECTORS = 20_000
 # Many models want to be told which of the two a text is.
 TextKind = Literal["query", "passage"]
 
@@ -194,7 +196,10 @@ class SearchableStore(CopyOrigin, Protocol):
         ...
 
     async def vectors(self, source: str) -> Vectors:
-        """Return all vectors of a source, shape (passages with one, dimension), for the routing centroids."""
+        """Return the vectors of a source, shape (passages with one, dimension), for the routing centroids.
+
+        Of a source with more than `MAX_SAMPLED_VECTORS` an even sample is enough, the same for the same passages.
+        """
         ...
 
 

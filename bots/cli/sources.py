@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -19,9 +19,11 @@ from core.settings.audience import Audiences, describe
 from core.settings.loader import get_secret_values
 from core.types import SourceState
 from knowledge.ingestion.schedule import source_states, stored_sources
-from knowledge.stores import NO_SOURCES
+from knowledge.stores import NO_SOURCES, describe_outgrown
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from core.storage.engine import Database
 
 MINUTE = 60
@@ -70,8 +72,14 @@ async def sources(settings: Settings, *, as_json: bool) -> int:
         audience_cell = [describe(audiences.by_source[name])] if audience_heading else []
         table.add_row(name_cell, kind_cell, *audience_cell, *cells)
     out.print(table)
+    _print_remarks(out, settings, states.values())
+    return 0
+
+
+def _print_remarks(out: Console, settings: Settings, states: Collection[SourceState]) -> None:
+    """Say what is to know of sources beside their numbers."""
     redact = make_redactor(get_secret_values(settings))
-    for state in states.values():
+    for state in states:
         if state.error:
             message = redact(f"{state.name} failed: {state.error}")
             out.print(strip_control_characters(message), style="red", markup=False, soft_wrap=True)
@@ -85,7 +93,8 @@ async def sources(settings: Settings, *, as_json: bool) -> int:
             out.print(strip_control_characters(f"{state.name} left out: {counts}"), markup=False, soft_wrap=True)
         for line in _describe_unreadable(state):
             out.print(strip_control_characters(redact(line)), style="yellow", markup=False, soft_wrap=True)
-    return 0
+    if hint := describe_outgrown(settings.knowledge.store, sum(state.passages for state in states)):
+        out.print(hint, style="yellow", markup=False, soft_wrap=True)
 
 
 def _describe_unfilled(state: SourceState) -> str:

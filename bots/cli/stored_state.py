@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from bots.cli.console import Finding
 from bots.cli.probes import LIVE_ONLY_HINT
+from bots.cli.sources import read_states
 from bots.common.open_storage import open_existing_database
 from bots.daemon.adapters import JournalAccounts
 from bots.forges.accounts import find_faults
@@ -21,7 +22,7 @@ from core.storage.messages import Journal
 from core.storage.opening import JOURNAL_NAME
 from core.storage.overrides import LiveSettings
 from knowledge.embedding import name_model
-from knowledge.stores import check_store
+from knowledge.stores import check_store, describe_outgrown
 
 UNKNOWN_AUDIENCES = (
     "{count} approved answers that people taught are not used, for nobody knows who may see them: they are of an "
@@ -75,7 +76,10 @@ async def check_accounts(settings: Settings) -> list[Finding]:
 
 
 async def check_passages(settings: Settings) -> list[Finding]:
-    """Return an error if the embedded store is damaged, closed to this account, or of another embedding model."""
+    """Return an error if the embedded store is damaged, closed to this account, or of another embedding model.
+
+    Return a warning if it holds more than it is made for, by a journal on this machine.
+    """
     model = name_model(settings.knowledge.embedding)
     try:
         await check_store(settings.knowledge.store, settings.data_dir, *(model or ("", 0)))
@@ -83,4 +87,9 @@ async def check_passages(settings: Settings) -> list[Finding]:
         # Which name a model of fastembed gets is only known once it is loaded.
         if model or not isinstance(error, StoreMismatch):
             return [Finding("error", "knowledge.store", str(error))]
-    return []
+    passage_count = 0
+    if not settings.journal.url:
+        with suppress(StoreError):
+            passage_count = sum(state.passages for state in (await read_states(settings)).values())
+    hint = describe_outgrown(settings.knowledge.store, passage_count)
+    return [Finding("warning", "knowledge.store", hint)] if hint else []

@@ -102,7 +102,10 @@ async def propose_from_knowledge(
 
 
 async def _draw_passages(app: App, settings: Settings) -> AsyncIterator[Passage]:
-    """Yield passages of all stored sources in random order, the same in every run: the nearest to drawn vectors."""
+    """Yield passages of all stored sources in random order, the same in every run: the nearest to drawn vectors.
+
+    Of a source with very many, those of a sample.
+    """
     candidates = []
     for source in settings.sources:
         vectors = await app.store.vectors(source)

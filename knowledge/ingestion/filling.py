@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -50,26 +50,68 @@ def get_coverage(manifest: Mapping[str, StoredDocument]) -> Coverage:
     return Coverage(passage_count, sum(document.unfilled_count for document in documents))
 
 
+@dataclass(slots=True)
+class Backlog:
+    """What a source has, and its documents that lack vectors, with how many each lacks.
+
+    It is read from the manifest once for many batches: a source may have hundreds of thousands of documents.
+    """
+
+    passages: int
+    unfilled: int
+    documents: deque[tuple[str, int]]
+
+    @classmethod
+    def from_manifest(cls, manifest: Mapping[str, StoredDocument]) -> Backlog:
+        """Return the backlog of a source by its manifest."""
+        coverage = get_coverage(manifest)
+        documents = ((path, document.unfilled_count) for path, document in manifest.items() if document.unfilled_count)
+        return cls(coverage.passages, coverage.unfilled, deque(documents))
+
+    @property
+    def coverage(self) -> Coverage:
+        """Return the coverage of the source."""
+        return Coverage(self.passages, self.unfilled)
+
+    def take_documents(self) -> Sequence[str]:
+        """Take enough documents for a batch out of the backlog, and return their paths."""
+        paths = list[str]()
+        count = 0
+        while self.documents and count < FILL_BATCH_PASSAGES:
+            path, unfilled_count = self.documents.popleft()
+            paths.append(path)
+            count += unfilled_count
+        self.unfilled -= count
+        return paths
+
+    def put_back(self, rows: Sequence[PassageRow]) -> None:
+        """Put documents back of which some passages still lack vectors."""
+        for path, count in Counter(row.passage.path for row in rows if row.vector is None).items():
+            self.documents.appendleft((path, count))
+            self.unfilled += count
+
+
 async def fill(source: str, store: Store | LockedStore, embedder: Embedder) -> None:
     """Make all vectors that a source lacks. Raises `EmbeddingError`, `StoreError`."""
-    while get_coverage(manifest := await store.manifest(source)).unfilled:
-        await fill_batch(source, manifest, store, embedder)
+    backlog = Backlog.from_manifest(await store.manifest(source))
+    while backlog.unfilled:
+        await fill_batch(source, backlog, store, embedder)
 
 
 async def fill_batch(
     source: str,
-    manifest: Mapping[str, StoredDocument],
+    backlog: Backlog,
     store: Store | LockedStore,
     embedder: Embedder,
     on_progress: Callable[[Coverage], None] = lambda _: None,
 ) -> Coverage:
     """Give some passages of a source their vectors, and return what it has then. Hold the source's lock around it.
 
-    Documents that were written last come first. Raises `EmbeddingError`, `StoreError`; nothing is changed then.
+    Raises `EmbeddingError`, `StoreError`; nothing is changed then, but the backlog is of no use any more.
     """
-    coverage = get_coverage(manifest)
+    coverage = backlog.coverage
     on_progress(coverage)
-    paths = _choose_documents(manifest)
+    paths = backlog.take_documents()
     if not paths:
         return coverage
     rows = await store.rows(source, paths)
@@ -80,21 +122,10 @@ async def fill_batch(
     # Of a large document a part that grows with it: each time all of it is written.
     rows = await embed_rows(rows, embedder, report, max(FILL_BATCH_PASSAGES, len(rows) // MAX_PARTS))
     await store.replace(source, paths, rows)
-    coverage = get_coverage(await store.manifest(source))
-    if not coverage.unfilled:
+    backlog.put_back(rows)
+    if not backlog.unfilled:
         await store.optimize()
-    return replace(coverage, refused=find_refused(rows))
-
-
-def _choose_documents(manifest: Mapping[str, StoredDocument]) -> Sequence[str]:
-    """Return documents with unfilled passages, enough for a batch."""
-    paths = list[str]()
-    count = 0
-    for path, document in manifest.items():
-        if document.unfilled_count and count < FILL_BATCH_PASSAGES:
-            paths.append(path)
-            count += document.unfilled_count
-    return paths
+    return replace(backlog.coverage, refused=find_refused(rows))
 
 
 async def embed_rows(

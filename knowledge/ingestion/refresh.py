@@ -4,6 +4,7 @@ everything is recorded."""
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from core.observability.logs import get_logger
 from core.runtime.locks import source_lock
 from core.settings import JournalSettings, LinkedSource, Settings, SourceSettings
 from core.settings.audience import Audiences
-from knowledge.ingestion.filling import Coverage, fill_batch, get_coverage
+from knowledge.ingestion.filling import Backlog, Coverage, fill_batch, get_coverage
 from knowledge.ingestion.schedule import (
     FILL_ERROR,
     LANGUAGES,
@@ -46,6 +47,8 @@ _log = get_logger(__name__)
 
 # Receives the names of the sources whose knowledge may have changed (at least one).
 ChangeCallback = Callable[[Collection[str]], Awaitable[None]]
+# So long a source is filled before what it lacks is read again, and a refresh that is due has its turn.
+FILL_TURN_S = 5.0
 # Documents deleted in one commit.
 DELETE_BATCH_SIZE = 2_000
 # How many documents that could not be read the record of a refresh names.
@@ -174,7 +177,7 @@ async def fill_source(
     on_progress: Callable[[SyncProgress], None] | None = None,
     on_changed: ChangeCallback | None = None,
 ) -> Coverage:
-    """Give a batch of a source's passages their vectors, record it, and return what the source has then.
+    """Give passages of a source their vectors for some seconds, record it, and return what the source has then.
 
     `on_changed` is awaited when the number of vectors has doubled, and when none is missing any more. Raises
     `EmbeddingError` (this is recorded), `StoreError`, and `StoreLocked` when another process has the source.
@@ -186,20 +189,36 @@ async def fill_source(
 
     async with _refresh_lock(context, name):
         store = LockedStore(context.store, context.data_dir)
-        manifest = await store.manifest(name)
-        before = get_coverage(manifest)
-        try:
-            coverage = await fill_batch(name, manifest, store, context.embedder, report)
-        except EmbeddingError as error:
-            await _record_coverage(context, name, before, error=context.redact(str(error)))
-            raise
-        has_doubled = coverage.filled.bit_length() != before.filled.bit_length()
-        is_changed = has_doubled or (coverage.unfilled == 0 and before.unfilled > 0)
-        await _record_coverage(context, name, coverage, changed=is_changed)
+        backlog = Backlog.from_manifest(await store.manifest(name))
+        fill_next = partial(fill_batch, name, backlog, store, context.embedder, report)
+        coverage, is_changed, failure = await _fill_for_a_turn(context, name, backlog, fill_next)
     report(coverage)
     if on_changed and is_changed:
         await on_changed([name])
+    if failure:
+        raise failure
     return coverage
+
+
+async def _fill_for_a_turn(
+    context: RefreshContext, name: str, backlog: Backlog, fill_next: Callable[[], Awaitable[Coverage]]
+) -> tuple[Coverage, bool, EmbeddingError | None]:
+    """Fill batch after batch for some seconds; return what the source has, whether that is much more, and the error."""
+    turn_ends_at = time.monotonic() + FILL_TURN_S
+    has_changed_much = False
+    while True:
+        before = backlog.coverage
+        try:
+            coverage = await fill_next()
+        except EmbeddingError as error:
+            await _record_coverage(context, name, before, error=context.redact(str(error)))
+            return before, has_changed_much, error
+        has_doubled = coverage.filled.bit_length() != before.filled.bit_length()
+        is_changed = has_doubled or (coverage.unfilled == 0 and before.unfilled > 0)
+        await _record_coverage(context, name, coverage, changed=is_changed)
+        has_changed_much = has_changed_much or is_changed
+        if not coverage.unfilled or time.monotonic() >= turn_ends_at:
+            return coverage, has_changed_much, None
 
 
 async def _record_coverage(

@@ -15,7 +15,7 @@ from core.evidence.selection import TITLE_SEPARATOR
 from core.language.languages import get_main_languages, identify_document_language, to_language_code
 from core.settings import AgentSettings, Settings
 from core.types import Passage
-from knowledge.ports import Embedder, SearchableStore, Vectors
+from knowledge.ports import Embedder, SearchableStore, StoredDocument, Vectors
 from knowledge.retrieval.routing import AgentIndex, MixInText, cluster
 
 # Passages are looked at around so many centroids, so many at each; without any centroid, of so many documents.
@@ -78,9 +78,11 @@ async def index_agent(
     for source in dict.fromkeys(agent.sources):
         scale = routing.kind_scales.get(settings.sources[source].kind, 1.0)
         sources_by_scale.setdefault(scale, []).append(source)
+    manifests = {source: await store.manifest(source) for source in agent.sources}
     centroid_groups = []
     for scale, sources in sources_by_scale.items():
-        vectors = _concatenate([await store.vectors(source) for source in sources])
+        samples = [(await store.vectors(source), _count_vectors(manifests[source])) for source in sources]
+        vectors = _concatenate(weigh_samples(samples))
         centroid_groups.append(scale * await asyncio.to_thread(cluster, vectors, routing.centroids))
     # The mix-in stands for the whole agent, so the kind with the largest weight counts.
     weights = np.array(
@@ -93,9 +95,8 @@ async def index_agent(
     configured_language = to_language_code(agent.language)
     languages = (configured_language,) if configured_language else _identify_languages(sample)
     titles = get_typical_titles(sample)
-    manifests = [await store.manifest(source) for source in agent.sources]
-    documents = [document for manifest in manifests for document in manifest.values()]
-    modules = await asyncio.to_thread(find_modules, [path for manifest in manifests for path in manifest])
+    documents = [document for manifest in manifests.values() for document in manifest.values()]
+    modules = await asyncio.to_thread(find_modules, [path for manifest in manifests.values() for path in manifest])
     passage_count = sum(document.passage_count for document in documents)
     counts = (passage_count, sum(document.unfilled_count for document in documents))
     if not passage_count and not len(mix_in.vectors):
@@ -171,6 +172,24 @@ async def make_indexes(settings: Settings, store: SearchableStore, embedder: Emb
         mix_in = await embed_mix_in(agent, embedder)
         indexes.append((await index_agent(name, agent, mix_in, settings, store)).index)
     return [index for index in indexes if index and (len(index.centroids) or len(index.mix_in_vectors))]
+
+
+def _count_vectors(manifest: Mapping[str, StoredDocument]) -> int:
+    return sum(document.passage_count - document.unfilled_count for document in manifest.values())
+
+
+def weigh_samples(samples: Sequence[tuple[Vectors, int]]) -> Sequence[Vectors]:
+    """Return the vectors of sources, of which some may be samples, so that each has the share of its passages.
+
+    With each come how many vectors its source has.
+    """
+    share = min((len(vectors) / count for vectors, count in samples if len(vectors) < count), default=1.0)
+    return [
+        vectors[np.linspace(0, len(vectors) - 1, max(1, round(share * count))).astype(np.intp)]
+        if share * count < len(vectors)
+        else vectors
+        for vectors, count in samples
+    ]
 
 
 def _concatenate(arrays: Sequence[Vectors]) -> Vectors:

@@ -16,6 +16,19 @@ Provider = Literal["sqlite", "weaviate"]
 PASSAGES_FOLDER = "passages"
 NO_SOURCES = "no sources are configured: docs/sources.md says how to add one"
 NOTHING_INGESTED = "nothing has been ingested yet: run `kimas ingest` first"
+# With so many a start takes ten seconds of processor time, and 16 searches at once wait for seconds
+# (docs/weaviate.md#where-files-end).
+MAX_EMBEDDED_PASSAGES = 1_000_000
+OUTGROWN = (
+    "{count:,} passages are more than the embedded store is made for (a million): searches and starts get slow. "
+    "docs/weaviate.md says how to move them to a server"
+)
+
+
+def describe_outgrown(settings: StoreSettings, passage_count: int) -> str:
+    """Say that so many passages are too many for the embedded store; nothing where they are not, or on a server."""
+    is_outgrown = settings.provider == "sqlite" and passage_count > MAX_EMBEDDED_PASSAGES
+    return OUTGROWN.format(count=passage_count) if is_outgrown else ""
 
 
 async def require_sources(settings: Settings) -> None:

@@ -52,6 +52,7 @@ class FolderRefresher:
     paused: set[str] = field(default_factory=set)
     # How many documents are read and are to be, and for how many more seconds.
     progress: tuple[int, int, float | None] = (0, 0, None)
+    was_ever_read: bool = True
 
     async def states(self) -> Sequence[SourceState]:
         return [self._state(file) for file in sorted(self.folder.glob("*.md"))]
@@ -62,7 +63,8 @@ class FolderRefresher:
         error = self.errors.get(file.stem, "")
         is_paused = file.stem in self.paused
         read, to_read, seconds_left = self.progress
-        state = SourceState(file.stem, "files", len(paragraphs), 1, at, at, error, is_paused, running=bool(to_read))
+        success_at = at if self.was_ever_read else None
+        state = SourceState(file.stem, "files", len(paragraphs), 1, at, success_at, error, is_paused, bool(to_read))
         return replace(state, documents_read=read, documents_to_read=to_read, seconds_left=seconds_left)
 
     async def refresh(self, names: Sequence[str] = ()) -> None:

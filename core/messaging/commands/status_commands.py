@@ -175,6 +175,9 @@ async def _format_health(context: CommandContext, request: CommandRequest) -> st
         error = next((state.fill_error for state in states if state.fill_error), "")
         template = texts.status_unfilled_because if error else texts.status_unfilled
         lines.append(template.format(count=f"{unfilled_count:,}", error=format_code(error)))
+    # Their passages are counted when they have been read once.
+    new_states = [state for state in states if state.running and not state.last_success]
+    lines += [f"- {format_code(state.name)}: {_format_progress(state, texts)}" for state in new_states]
     return "\n".join(lines)
 
 

@@ -17,7 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knowledge.ports import Vectors
-from knowledge.stores.sqlite.tables import RowNumbers, read_document_names, read_search_rows, read_texts
+from knowledge.stores.sqlite.tables import (
+    RowNumbers,
+    list_row_numbers,
+    read_document_names,
+    read_search_rows,
+    read_texts,
+)
 from knowledge.stores.sqlite.words import InvertedIndex
 
 # Passages of a segment, and those of its last document: few enough to be read again when most are dead.
@@ -165,8 +171,7 @@ def _read_segment(
     """Read documents, which are in ascending order."""
     count = int(passage_counts.sum())
     document_numbers = np.repeat(np.arange(len(first_rows), dtype=np.int32), passage_counts)
-    starts = np.cumsum(passage_counts) - passage_counts
-    row_numbers = np.arange(count) + np.repeat(first_rows - starts, passage_counts)
+    row_numbers = list_row_numbers(first_rows, passage_counts)
     vectors = None if is_compact else np.empty((count, dimension), np.float32)
     sign_bits = np.empty((-(-dimension // 64), count), np.uint64) if is_compact else None
     word_hashes: list[bytes] = []

@@ -17,7 +17,7 @@ import numpy as np
 from core.errors import StoreError
 from core.runtime.tuning import trim_memory
 from core.types import Passage
-from knowledge.ports import PassageRow, StoredDocument, Vectors
+from knowledge.ports import MAX_SAMPLED_VECTORS, PassageRow, StoredDocument, Vectors
 from knowledge.stores.sqlite.dense import run_in_executor, to_unit_vector
 from knowledge.stores.sqlite.index import CompactIndex, IndexQuery, PassageIndex, load_index
 from knowledge.stores.sqlite.passage_file import NoFile, PassageFile, is_damage, map_errors
@@ -41,8 +41,9 @@ T = TypeVar("T")
 FILE_NAME = "passages.db"
 # Passages whose vectors fit are searched exactly: 131,000 of 384 numbers. Texts and words take as much again.
 MAX_VECTOR_BYTES = 192 << 20
-# A search waits so long for the passages to be read into memory: half a million take some ten seconds.
-READ_TIMEOUT_S = 60.0
+# A search waits so long for the passages to be read into memory, and the start with it. A million take ten seconds of
+# processor time: on a busy machine or a slow disk that is minutes. A question has a deadline of its own.
+READ_TIMEOUT_S = 600.0
 # What another process has written is seen so soon.
 CHECK_INTERVAL_S = 0.5
 # While it reads, SQLite asks whether to go on, every so many of its steps: a row takes about ten.
@@ -162,8 +163,8 @@ class SqliteStore:
         return await run_in_executor(self._search_executor, compute) if isinstance(index, CompactIndex) else compute()
 
     async def vectors(self, source: str) -> Vectors:
-        """Return all vectors of a source, shape (passages with one, dimension), float32."""
-        read_vectors = partial(read_source_vectors, source=source, dimension=self._dimension)
+        """Return the vectors of a source, or a sample, shape (passages with one, dimension), float32."""
+        read_vectors = partial(read_source_vectors, source=source, dimension=self._dimension, limit=MAX_SAMPLED_VECTORS)
         return await self._in_thread(
             "read", partial(self._read, read_vectors, np.empty((0, self._dimension), np.float32))
         )

@@ -166,8 +166,10 @@ def _find_document(connection: sqlite3.Connection, source: str, path: str) -> tu
 
 
 def read_manifest(connection: sqlite3.Connection, source: str) -> Mapping[str, StoredDocument]:
-    """Return what is held of a source, by path."""
-    statement = "SELECT path, first_row, fingerprint, passage_count FROM documents WHERE source = ?"
+    """Return what is held of a source, by path; what was written last comes first."""
+    statement = (
+        "SELECT path, first_row, fingerprint, passage_count FROM documents WHERE source = ? ORDER BY first_row DESC"
+    )
     documents = connection.execute(statement, (source,)).fetchall()
     is_known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'unfilled'").fetchone()
     unfilled_counts = dict(connection.execute("SELECT * FROM unfilled")) if is_known else {}
@@ -205,17 +207,34 @@ def read_rows(
     return rows
 
 
-def read_source_vectors(connection: sqlite3.Connection, source: str, dimension: int) -> Vectors:
-    """Return all vectors of a source, shape (passages with one, dimension)."""
-    statement = (
-        "SELECT vector FROM documents JOIN vectors "
-        "ON row_number BETWEEN first_row AND first_row + passage_count - 1 WHERE source = ? AND vector != x''"
+def read_source_vectors(connection: sqlite3.Connection, source: str, dimension: int, limit: int) -> Vectors:
+    """Return the vectors of a source, shape (passages with one, dimension); of more than `limit` an even sample."""
+    is_known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'unfilled'").fetchone()
+    # Documents without any vector are left out: of a source that is being filled, few would be in the sample.
+    condition = (
+        "NOT EXISTS (SELECT 1 FROM unfilled WHERE first_row = documents.first_row"
+        " AND passage_count = documents.passage_count)"
+        if is_known
+        else "1"
     )
-    cursor = connection.execute(statement, (source,))
-    blocks = [np.empty((0, dimension), np.float32)]
-    while rows := cursor.fetchmany(BLOCK_ROWS):
-        blocks.append(_to_vectors([vector for (vector,) in rows], dimension))
-    return np.concatenate(blocks)
+    documents = connection.execute(
+        "SELECT first_row, passage_count FROM documents "  # noqa: S608
+        f"WHERE source = ? AND passage_count > 0 AND {condition} ORDER BY first_row",
+        (source,),
+    ).fetchall()
+    row_numbers = list_row_numbers(*np.array(documents, np.int64).reshape(-1, 2).T)
+    if len(row_numbers) > limit:
+        row_numbers = row_numbers[np.linspace(0, len(row_numbers) - 1, limit).astype(np.int64)]
+    statement = f"SELECT row_number, vector {_WANTED} vectors ON row_number = value"
+    blobs = [vector for rows in _read_blocks(connection, statement, row_numbers) for _, vector in rows if vector]
+    return _to_vectors(blobs, dimension)
+
+
+def list_row_numbers(first_rows: RowNumbers, passage_counts: RowNumbers) -> RowNumbers:
+    """Return the numbers of all rows of documents."""
+    starts = np.cumsum(passage_counts) - passage_counts
+    row_numbers: RowNumbers = np.arange(int(passage_counts.sum())) + np.repeat(first_rows - starts, passage_counts)
+    return row_numbers
 
 
 def read_document_ranges(connection: sqlite3.Connection) -> tuple[RowNumbers, RowNumbers]:

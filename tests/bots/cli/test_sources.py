@@ -77,6 +77,25 @@ def test_what_ingest_did_is_on_record_and_failures_are_told(deployment: Deployme
     assert "more failed: " in deployment.call("sources").stdout.replace("\n", " ")
 
 
+def test_more_passages_than_files_are_made_for_are_told(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hint = "passages are more than the embedded store is made for"
+    # Nothing at all, and then as many as may be.
+    assert hint not in deployment.call("sources").stdout
+    monkeypatch.setattr("knowledge.stores.MAX_EMBEDDED_PASSAGES", 2)
+    deployment.call("ingest")
+    assert hint not in deployment.call("sources").stdout
+    assert not [finding for finding in deployment.json("check")["findings"] if hint in finding["text"]]
+    monkeypatch.setattr("knowledge.stores.MAX_EMBEDDED_PASSAGES", 1)
+    assert f"2 {hint}" in deployment.call("sources").stdout
+    (finding,) = [finding for finding in deployment.json("check")["findings"] if hint in finding["text"]]
+    assert (finding["level"], finding["subject"]) == ("warning", "knowledge.store")
+    assert "docs/weaviate.md" in finding["text"]
+    deployment.settings["knowledge"] = {"store": {"provider": "weaviate"}}
+    assert hint not in deployment.call("sources").stdout
+
+
 def test_the_last_try_is_in_the_table_where_one_failed(deployment: Deployment) -> None:
     deployment.call("ingest")
     assert "last try" not in deployment.call("sources").stdout

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,13 +18,13 @@ from core.language.tokens import query_tokens
 from core.settings import FilesSource
 from core.storage.engine import Database
 from core.storage.refresh_state import RefreshStateRepository
-from knowledge.ingestion import filling, scheduler
+from knowledge.ingestion import filling, refresh as ingestion_refresh, scheduler
 from knowledge.ingestion.filling import fill, get_coverage
 from knowledge.ingestion.refresh import RefreshContext, fill_source, fill_sources, refresh_source, refresh_sources
 from knowledge.ingestion.schedule import UNREADABLE, source_states
 from knowledge.ingestion.scheduler import RefreshScheduler
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, refresh
-from knowledge.ports import PassageRow, Store, TextKind, Vectors
+from knowledge.ports import PassageRow, Store, StoredDocument, TextKind, Vectors
 from knowledge.stores.sqlite.store import open_sqlite
 from tests.support.knowledge import DictSource, WordEmbedder, make_fruit_source, read_and_fill, settings
 
@@ -94,6 +94,17 @@ async def test_words_find_a_passage_before_it_has_a_vector(
     assert (report.unchanged, report.unfilled) == (2, 0)
 
 
+async def test_what_was_read_last_is_filled_first(
+    source: DictSource, store: Store, embedder: WordEmbedder, markdown: Callable[..., str]
+) -> None:
+    for word in ("pear", "plum", "apple"):
+        source.texts[f"{word}.md"] = markdown(word)
+        await refresh(source, store, embedder, OPTIONS)
+    await fill("docs", store, embedder)
+    words = [word for text in embedder.embedded for word in ("pear", "plum", "apple") if word in text]
+    assert words == ["apple", "plum", "pear"]
+
+
 async def test_what_was_filled_stays_and_the_rest_is_filled_later(
     source: DictSource, store: Store, markdown: Callable[..., str]
 ) -> None:
@@ -151,9 +162,44 @@ async def test_a_passage_that_the_model_refuses_is_found_by_words_and_named(
     assert sorted((await record.get_state("docs")).counts[UNREADABLE]) == ["a.md", "b.md"]
 
 
-async def test_progress_and_the_record_say_both_numbers(
-    tmp_path: Path, store: Store, record: RefreshStateRepository, markdown: Callable[..., str]
+async def test_what_a_source_lacks_is_read_once_for_many_batches(
+    tmp_path: Path,
+    store: Store,
+    record: RefreshStateRepository,
+    markdown: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(ingestion_refresh, "FILL_TURN_S", 600)
+    (tmp_path / "docs").mkdir()
+    for number in range(100):
+        (tmp_path / f"docs/{number}.md").write_text(markdown("apple"), "utf-8")
+    sources = {"docs": FilesSource(kind="files", path=tmp_path / "docs")}
+    embedder = WordEmbedder()
+    context = RefreshContext(sources, store, embedder, tmp_path, 200, record)
+    await refresh_source(context, "docs")
+    read_count = 0
+    read_manifest = store.manifest
+
+    async def count_manifest(source: str) -> Mapping[str, StoredDocument]:
+        nonlocal read_count
+        read_count += 1
+        return await read_manifest(source)
+
+    monkeypatch.setattr(store, "manifest", count_manifest)
+    coverage = await fill_source(context, "docs")
+    assert (coverage.passages, coverage.unfilled) == (100, 0)
+    # 13 batches of 8.
+    assert (len(embedder.embedded), read_count) == (100, 1)
+
+
+async def test_progress_and_the_record_say_both_numbers(
+    tmp_path: Path,
+    store: Store,
+    record: RefreshStateRepository,
+    markdown: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ingestion_refresh, "FILL_TURN_S", 0)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/a.md").write_text(markdown(*["apple"] * 12), "utf-8")
     configuration = settings(sources={"docs": {"kind": "files", "path": tmp_path / "docs"}}, agents={})

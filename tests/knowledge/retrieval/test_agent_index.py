@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from knowledge.retrieval.agent_index import find_modules
+import numpy as np
+
+from knowledge.retrieval.agent_index import find_modules, weigh_samples
 from tests.support.growth import measure
 
 MODULES_PER_PACKAGE = 60
@@ -31,3 +33,9 @@ def test_many_packages_take_no_longer_than_their_paths() -> None:
         for name in ("__init__", *(f"module{number}" for number in range(MODULES_PER_PACKAGE)))
     ]
     assert measure(find_modules, paths) < 3.0
+
+
+def test_beside_the_sample_of_a_large_source_a_small_one_keeps_its_share() -> None:
+    sample = np.ones((20, 4), np.float32)
+    assert [len(vectors) for vectors in weigh_samples([(sample, 200), (sample, 20), (sample[:3], 3)])] == [20, 2, 1]
+    assert [len(vectors) for vectors in weigh_samples([(sample, 20), (sample[:3], 3)])] == [20, 3]

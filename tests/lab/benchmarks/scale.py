@@ -105,20 +105,20 @@ class Times:
             await asyncio.sleep(TICK_S)
             self.stall = max(self.stall, (time.perf_counter() - started_at - TICK_S) * 1000)
 
-    async def search(self, store: Store, queries: Sequence[Query]) -> None:
+    async def search(self, store: Store, queries: Sequence[Query], sources: Collection[str] = SOURCES) -> None:
         """Search for one after the other."""
         for query in queries:
             started_at = time.perf_counter()
-            await store.search(query.tokens, query.vector, SOURCES, LIMIT)
+            await store.search(query.tokens, query.vector, sources, LIMIT)
             self.each.append((time.perf_counter() - started_at) * 1000)
 
 
-async def searched(store: Store, queries: Sequence[Query], lanes: int) -> Times:
+async def searched(store: Store, queries: Sequence[Query], lanes: int, sources: Collection[str] = SOURCES) -> Times:
     """Search for everything, `lanes` at a time."""
     times = Times()
     started_at = time.process_time()
     watch_task = asyncio.create_task(times.watch())
-    await asyncio.gather(*(times.search(store, queries[lane::lanes]) for lane in range(lanes)))
+    await asyncio.gather(*(times.search(store, queries[lane::lanes], sources) for lane in range(lanes)))
     times.processor = (time.process_time() - started_at) * 1000 / len(times.each)
     watch_task.cancel()
     return times

@@ -49,12 +49,12 @@ async def measure(folder: Path) -> list[Figure]:
             len(answer & other) / max(1, len(answer | other)) for answer, other in zip(*answers.values(), strict=True)
         ]
         figures.append(Figure(f"stores: the {BEST} best that both agree on", 100 * sum(agreed) / len(agreed), "%"))
-        await _forget(server)
+        await forget(server)
         figures += await _copied(folder, files, server)
     finally:
         await target.close()
         await files.close()
-        await _forget(server)
+        await forget(server)
     return figures
 
 
@@ -64,7 +64,8 @@ def settings(collection: str) -> WeaviateSettings:
     return WeaviateSettings(host=host, http_port=int(http_port), grpc_port=int(grpc_port), collection=collection)
 
 
-async def _forget(server: WeaviateSettings) -> None:
+async def forget(server: WeaviateSettings) -> None:
+    """Delete what a measurement has left on the server."""
     cluster = await connect(server)
     await cluster.drop()
     await cluster.close()

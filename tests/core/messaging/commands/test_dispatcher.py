@@ -869,6 +869,14 @@ async def test_status_and_stats_count_what_happened(journal: Journal, refresher:
     )
 
 
+async def test_status_says_how_far_the_first_reading_is(journal: Journal, refresher: FolderRefresher) -> None:
+    bot = Bot.of(journal, refresher=refresher)
+    refresher.progress = (12, 60, 90.0)
+    assert "12 of 60" not in await bot.deliver(says("status")), "a refresh is nothing to report"
+    refresher.was_ever_read = False
+    assert "being refreshed now: 12 of 60 documents read" in await bot.deliver(says("status"))
+
+
 async def test_the_digest_groups_what_found_no_answer(journal: Journal) -> None:
     bot = Bot.of(journal)
     bot.dispatcher.context.library = InMemoryLibrary()

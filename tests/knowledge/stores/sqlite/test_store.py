@@ -11,12 +11,14 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from core.errors import StoreError
-from knowledge.stores.sqlite import passage_file
+from knowledge.stores.sqlite import passage_file, store as sqlite_store
 from knowledge.stores.sqlite.passage_file import REBUILD_HINT, PassageFile, map_errors
 from tests.support.slow_load import MAX_WAIT_S, load_slowly
 from tests.support.stores import opened, put, row
@@ -118,3 +120,18 @@ async def test_a_store_deleted_during_use_says_so_and_can_be_filled_again(tmp_pa
         assert await store.manifest("docs") == {}
         await put(store, [row("a", "a.md")])
         assert len(await store.manifest("docs")) == 1
+
+
+async def test_of_a_large_source_a_sample_of_its_vectors_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_store, "MAX_SAMPLED_VECTORS", 20)
+    async with opened(tmp_path) as store:
+        await put(store, [row(f"n{number}", f"n{number}.md", seed=number) for number in range(100)])
+        # Most of it has no vectors yet.
+        unfilled_rows = [replace(row(f"u{number}", f"u{number}.md"), vector=None) for number in range(400)]
+        await put(store, unfilled_rows)
+        sample = await store.vectors("docs")
+        assert len(sample) == 20
+        expected_vectors = [row("", "", seed=number).vector for number in np.linspace(0, 99, 20).astype(int)]
+        np.testing.assert_allclose(sample, expected_vectors, rtol=1e-6)
