@@ -206,11 +206,6 @@ class SearchableStore(CopyOrigin, Protocol):
 class Store(SearchableStore, Protocol):
     """Where passages live. Every write is atomic: a reader sees a document's old rows or its new ones, never a mix."""
 
-    @property
-    def takes_unfilled(self) -> bool:
-        """Return whether passages may be written before their vectors are made."""
-        ...
-
     async def replace(
         self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
     ) -> None:

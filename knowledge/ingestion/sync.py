@@ -24,7 +24,7 @@ from core.observability.logs import get_logger
 from core.runtime.tasks import task_group
 from core.types import Passage
 from knowledge.chunking import TokenizedChunk, chunk_and_tokenize
-from knowledge.ingestion.filling import Coverage, embed_rows, find_refused, get_coverage
+from knowledge.ingestion.filling import Coverage, find_refused, get_coverage
 from knowledge.ingestion.schedule import INDEX_FORMAT
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser, ThreadParser
@@ -283,7 +283,7 @@ class _Refresh:
             self.has_passages = self.has_passages or bool(batch.rows)
 
     async def _add_vectors(self, batch: _Batch) -> Sequence[PassageRow]:
-        """Return the rows of a batch: with the vectors of passages that have not changed, or with all."""
+        """Return the rows of a batch, with the vectors of passages that have not changed."""
         changed_paths = [path for path in batch.paths if path in self.stored_documents]
         stored_rows = await self.store.rows(self.source.name, changed_paths) if changed_paths else ()
         vectors = {(row.passage.path, row.passage.title, row.passage.text): row.vector for row in stored_rows}
@@ -291,8 +291,6 @@ class _Refresh:
             replace(row, vector=vectors.get((row.passage.path, row.passage.title, row.passage.text)))
             for row in batch.rows
         ]
-        if not self.store.takes_unfilled:
-            rows = list(await embed_rows(rows, self.embedder, lambda _: self._report_stage("reading")))
         self.unreadable |= find_refused(rows)
         return rows
 

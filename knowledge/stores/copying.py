@@ -34,11 +34,6 @@ async def copy_source(
     """
     started_at = time.monotonic()
     origin_documents = await origin.manifest(source)
-    unfilled_count = sum(document.unfilled_count for document in origin_documents.values())
-    if unfilled_count and not target.takes_unfilled:
-        raise StoreError(
-            f"source {source} has {unfilled_count:,} passages without a vector: run `kimas ingest`, then copy again"
-        )
     target_documents = await target.manifest(source)
     changed_documents = {
         path: document for path, document in origin_documents.items() if target_documents.get(path) != document

@@ -24,11 +24,6 @@ class LockedStore:
         """Return the rows of these paths of a source."""
         return await self._store.rows(source, paths)
 
-    @property
-    def takes_unfilled(self) -> bool:
-        """Return whether passages may be written before their vectors are made."""
-        return self._store.takes_unfilled
-
     async def replace(
         self, source: str, paths: Collection[str], rows: Sequence[PassageRow], empty: Mapping[str, str] | None = None
     ) -> None:

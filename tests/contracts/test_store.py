@@ -103,8 +103,6 @@ async def test_what_was_put_in_comes_out(store: Store) -> None:
 
 
 async def test_what_has_no_vector_is_found_by_words_beside_what_has_one(store: Store) -> None:
-    if not store.takes_unfilled:
-        pytest.skip("this store wants every vector before it writes")
     unfilled_row = replace(row("a", "a.md", tokens="hello world"), vector=None)
     filled_row = row("b", "b.md", tokens="hello", seed=2)
     await put(store, [unfilled_row, filled_row])

@@ -80,8 +80,6 @@ async def open_sqlite(
 class SqliteStore:
     """A `Store` in one SQLite file. Any number of readers; writers take turns."""
 
-    takes_unfilled = True
-
     def __init__(
         self, file: PassageFile, embedder_name: str, dimension: int, *, memory_bytes: int, read_timeout_s: float
     ) -> None:

@@ -22,6 +22,7 @@ from knowledge.stores.weaviate.errors import FULL_HINT, INACTIVE_HINT, SETTINGS_
 from knowledge.stores.weaviate.schema import (
     BM25_K1,
     DOCUMENTS,
+    LATER_PROPERTIES,
     OWNER_KEY,
     PASSAGES,
     Commit,
@@ -29,6 +30,7 @@ from knowledge.stores.weaviate.schema import (
     StoredObject,
     Visibility,
     make_collection_config,
+    make_int_property,
     slot_ranges,
 )
 from knowledge.stores.weaviate.schema_check import find_difference, is_ours
@@ -87,11 +89,14 @@ class Cluster:
         Raises `StoreError` for collections of another program, and for those that were made otherwise than ours unless
         they `may_differ` (as they are about to be rebuilt). Nothing is created then.
         """
+        if not await self.has_collections(may_differ=may_differ):
+            await self._create_missing()
+        await self._add_later_properties()
+
+    async def _create_missing(self) -> None:
         from weaviate.exceptions import UnexpectedStatusCodeError
 
         tenant = self._settings.tenant
-        if await self.has_collections(may_differ=may_differ):
-            return
         async with map_errors(self.store_name, "opened", self._settings.write_timeout_s):
             for name, remote_collection in self._collections.items():
                 if not await remote_collection.exists():
@@ -103,6 +108,24 @@ class Cluster:
                             raise
                 if tenant and not await remote_collection.tenants.exists(tenant):
                     await remote_collection.tenants.create(tenant)
+
+    async def _add_later_properties(self) -> None:
+        """Add what collections of an earlier version lack. A key that may only read needs none of it."""
+        from weaviate.exceptions import InsufficientPermissionsError, UnexpectedStatusCodeError
+
+        config = self._collections[DOCUMENTS].config
+        async with map_errors(self.store_name, "opened", self._settings.write_timeout_s):
+            known_names = {stored.name for stored in (await config.get()).properties}
+            for name in LATER_PROPERTIES:
+                if name not in known_names:
+                    try:
+                        await config.add_property(make_int_property(name))
+                    except InsufficientPermissionsError:
+                        return
+                    except UnexpectedStatusCodeError:
+                        # Another process may have been faster.
+                        if name not in {stored.name for stored in (await config.get()).properties}:
+                            raise
 
     async def has_collections(self, *, may_differ: bool = False) -> bool:
         """Return whether the collections are there, with the tenant. Nothing is changed.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.settings import WeaviateSettings
 from core.types import Passage
-from knowledge.ports import PassageRow, Vectors
+from knowledge.ports import PassageRow, StoredDocument, Vectors
 
 if TYPE_CHECKING:
     from weaviate.classes.config import Property
@@ -30,6 +30,8 @@ BM25_K1 = 1.2
 BM25_B = 0.75
 SCHEMA_VERSION = "1"
 PASSAGE_PROPERTIES = ("source", "path", "title", "text", "url", "kind", "start_line", "end_line")
+# Properties of the documents that stores of version 0.2.0 do not have: they are added to them.
+LATER_PROPERTIES = ("unfilled",)
 # Objects are read in pages by ranges of a number that is spread evenly: a cursor of Weaviate's knows no filter.
 SLOT_COUNT = 1 << 31
 # How many ranges of unfinished generations a commit remembers. What the oldest ones wrote was long deleted.
@@ -88,12 +90,16 @@ def _passage_properties() -> list[Property]:
 
     tokens = _text_property("tokens", tokenization=Tokenization.WHITESPACE, index_searchable=True)
     texts = map(_text_property, ("name", "path", "title", "text", "url", "kind"))
-    return [*_filter_properties(), tokens, *texts, *map(_int_property, ("start_line", "end_line"))]
+    return [*_filter_properties(), tokens, *texts, *map(make_int_property, ("start_line", "end_line"))]
 
 
 def _document_properties() -> list[Property]:
     texts = ("path", "fingerprint", "commit", "replaced", "owner", "embedder", "dimension", "format")
-    return [*_filter_properties(), *map(_text_property, texts), *map(_int_property, ("passages", "until"))]
+    return [
+        *_filter_properties(),
+        *map(_text_property, texts),
+        *map(make_int_property, ("passages", "until", *LATER_PROPERTIES)),
+    ]
 
 
 def _filter_properties() -> list[Property]:
@@ -102,7 +108,7 @@ def _filter_properties() -> list[Property]:
 
     exact = {"tokenization": Tokenization.FIELD, "index_filterable": True}
     texts = (_text_property(name, **exact) for name in ("source", "document"))
-    return [*texts, *(_int_property(name, index_range_filters=True) for name in ("generation", "slot"))]
+    return [*texts, *(make_int_property(name, index_range_filters=True) for name in ("generation", "slot"))]
 
 
 def _text_property(name: str, **options: Any) -> Property:
@@ -112,7 +118,8 @@ def _text_property(name: str, **options: Any) -> Property:
     return Property(name=name, data_type=DataType.TEXT, **defaults | options)
 
 
-def _int_property(name: str, *, index_range_filters: bool = False) -> Property:
+def make_int_property(name: str, *, index_range_filters: bool = False) -> Property:
+    """Return a property that holds a number, indexed for filters by ranges or not at all."""
     from weaviate.classes.config import DataType, Property
 
     return Property(name=name, data_type=DataType.INT, index_filterable=False, index_range_filters=index_range_filters)
@@ -225,9 +232,11 @@ def make_document_objects(
 ) -> Iterator[NewObject]:
     """Yield an object per document that a commit makes visible: of the rows, and of those without a passage."""
     passage_counts = Counter(row.passage.path for row in rows)
+    unfilled_counts = Counter(row.passage.path for row in rows if row.vector is None)
     fingerprints = dict(empty) | {row.passage.path: row.fingerprint for row in rows}
     for path, fingerprint in fingerprints.items():
-        properties = {"source": source, "path": path, "fingerprint": fingerprint, "passages": passage_counts[path]}
+        counts = {"passages": passage_counts[path], "unfilled": unfilled_counts[path]}
+        properties = {"source": source, "path": path, "fingerprint": fingerprint} | counts
         yield _make_object(properties, path, commit, None)
 
 
@@ -250,6 +259,12 @@ def to_passage(properties: Mapping[str, Any], similarity: float = 0.0, lexical: 
     for name in ("start_line", "end_line"):
         values[name] = int(values[name])
     return Passage(id=properties["name"], similarity=similarity, lexical=lexical, **values)
+
+
+def to_document(properties: Mapping[str, Any]) -> StoredDocument:
+    """Return the document of an object. One of version 0.2.0 lacks no vector."""
+    counts = (int(properties["passages"]), int(properties.get("unfilled") or 0))
+    return StoredDocument(properties["fingerprint"], *counts)
 
 
 def slot_ranges(total: int, page_size: int) -> Iterator[tuple[int, int]]:

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from core.settings import WeaviateSettings
-from knowledge.stores.weaviate.schema import BM25_B, BM25_K1, PASSAGES, describe_collection, make_collection_config
+from knowledge.stores.weaviate.schema import (
+    BM25_B,
+    BM25_K1,
+    LATER_PROPERTIES,
+    PASSAGES,
+    describe_collection,
+    make_collection_config,
+)
 
 if TYPE_CHECKING:
     from weaviate.collections.classes.config import CollectionConfig
@@ -55,6 +62,8 @@ def _compare_properties(
     stored_properties = {stored_property.name: stored_property for stored_property in config.properties}
     for wanted in make_collection_config(name, settings)["properties"]:
         stored = stored_properties.get(wanted.name)
+        if stored is None and wanted.name in LATER_PROPERTIES:
+            continue
         if stored is None:
             yield f"property {wanted.name}", "missing", "there"
             continue

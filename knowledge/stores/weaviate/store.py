@@ -43,6 +43,7 @@ from knowledge.stores.weaviate.schema import (
     document_key,
     make_document_objects,
     make_passage_objects,
+    to_document,
     to_passage,
 )
 from knowledge.stores.weaviate.writer_lease import WriterLease, hold_lease
@@ -130,8 +131,6 @@ def _require_model(cluster: Cluster, label: Mapping[str, Any], labels: Mapping[s
 
 class WeaviateStore:
     """A `Store` in two collections of a Weaviate server. Any number of readers; writers of one source take turns."""
-
-    takes_unfilled = False
 
     def __init__(
         self,
@@ -279,7 +278,7 @@ class WeaviateStore:
         return {}
 
     async def vectors(self, source: str) -> Vectors:
-        """Return all vectors of a source, shape (passages, dimension), float32."""
+        """Return all vectors of a source, shape (passages with one, dimension), float32."""
         return await self._read([source], self._vectors, FULL_READ_FACTOR)
 
     async def rows(self, source: str, paths: Collection[str]) -> Sequence[PassageRow]:
@@ -371,7 +370,7 @@ class WeaviateStore:
         lexical_scores = {obj.id: obj.score for obj in bm25_objects}
         cosines = {obj.id: obj.score for obj in nearest_objects} if vector is not None else {}
         if vector is not None:
-            missing_objects = [obj for obj in bm25_objects if obj.id not in cosines]
+            missing_objects = [obj for obj in bm25_objects if obj.vector and obj.id not in cosines]
             rows = np.array([obj.vector for obj in missing_objects], np.float32).reshape(-1, self._dimension)
             cosines |= dict(zip((obj.id for obj in missing_objects), compute_cosines(rows, vector), strict=True))
         unscored_ids = [obj.id for obj in nearest_objects if obj.id not in lexical_scores]
@@ -394,18 +393,21 @@ class WeaviateStore:
         return [] if vector is None else await self._cluster.search_nearest(vector, visibility, limit)
 
     async def _manifest(self, visibility: Visibility) -> Mapping[str, StoredDocument]:
-        """Return the documents of a source; those of which too few passages are there, or too many, as damaged."""
+        """Return the documents of a source, the newest first.
+
+        Those of which too few passages are there, or too many, are damaged.
+        """
         manifest = dict[str, StoredDocument]()
         objects = defaultdict[str, list[tuple[str, UUID]]](list)
         promised_count = 0
-        async for page in self._cluster.pages(DOCUMENTS, visibility):
-            for obj in page:
-                path = obj.properties["path"]
-                objects[path].append((DOCUMENTS, obj.id))
-                document = StoredDocument(obj.properties["fingerprint"], int(obj.properties["passages"]))
-                promised_count += document.passage_count
-                # The second object of a path: one of them is too many.
-                manifest[path] = replace(document, fingerprint="") if path in manifest else document
+        stored_objects = [obj async for page in self._cluster.pages(DOCUMENTS, visibility) for obj in page]
+        for obj in sorted(stored_objects, key=lambda obj: -int(obj.properties["generation"])):
+            path = obj.properties["path"]
+            objects[path].append((DOCUMENTS, obj.id))
+            document = to_document(obj.properties)
+            promised_count += document.passage_count
+            # The second object of a path: one of them is too many.
+            manifest[path] = replace(document, fingerprint="") if path in manifest else document
         if await self._cluster.count_visible(PASSAGES, visibility) == promised_count:
             return manifest
         found_counts = Counter[str]()
@@ -438,22 +440,29 @@ class WeaviateStore:
     async def _vectors(self, visibility: Visibility) -> Vectors:
         parts = [np.empty((0, self._dimension), np.float32)]
         async for page in self._cluster.pages(PASSAGES, visibility, with_vectors=True):
-            parts.append(np.array([obj.vector for obj in page], np.float32).reshape(-1, self._dimension))
+            vectors = [obj.vector for obj in page if obj.vector]
+            parts.append(np.array(vectors, np.float32).reshape(-1, self._dimension))
         return np.concatenate(parts)
 
     async def _rows(self, visibility: Visibility, paths: Collection[str]) -> list[PassageRow]:
-        fingerprints = {path: document.fingerprint for path, document in (await self._manifest(visibility)).items()}
         keys = sorted({document_key(path) for path in paths})
-        rows = []
+        stored_documents = list[tuple[str, StoredDocument]]()
+        rows = list[PassageRow]()
         for start in range(0, len(keys), MAX_FILTER_VALUES):
             documents = keys[start : start + MAX_FILTER_VALUES]
+            async for page in self._cluster.pages(DOCUMENTS, visibility, documents=documents):
+                stored_documents += ((obj.properties["path"], to_document(obj.properties)) for obj in page)
             async for page in self._cluster.pages(PASSAGES, visibility, documents=documents, with_vectors=True):
-                for obj in page:
-                    passage = to_passage(obj.properties)
-                    tokens = obj.properties["tokens"]
-                    vector = np.array(obj.vector, np.float32)
-                    rows.append(PassageRow(passage, fingerprints[passage.path], tokens, vector))
-        return rows
+                rows += map(_to_row, page)
+        found_counts = Counter(row.passage.path for row in rows)
+        object_counts = Counter(path for path, _ in stored_documents)
+        # As in the manifest, those that are damaged have none.
+        fingerprints = {
+            path: document.fingerprint
+            for path, document in stored_documents
+            if document.passage_count == found_counts[path] and object_counts[path] == 1
+        }
+        return [replace(row, fingerprint=fingerprints.get(row.passage.path, "")) for row in rows]
 
     async def _write_commit(self, source: str, commit: Commit) -> None:
         await self._cluster.put(DOCUMENTS, [NewObject(commit_key(source), commit.to_properties())])
@@ -473,6 +482,12 @@ def _make_objects(
         DOCUMENTS: list(make_document_objects(rows, empty, source, commit)),
         PASSAGES: list(make_passage_objects(rows, source, commit)),
     }
+
+
+def _to_row(obj: StoredObject) -> PassageRow:
+    """Return the row of a passage's object, without the fingerprint of its document."""
+    vector = np.array(obj.vector, np.float32) if obj.vector else None
+    return PassageRow(to_passage(obj.properties), "", obj.properties["tokens"], vector)
 
 
 def _cut_into_batches(objects: Sequence[NewObject]) -> Iterator[Sequence[NewObject]]:

@@ -30,10 +30,6 @@ class Watched:
     async def filled(self, sources: Collection[str]) -> Set[str]:
         return await self.store.filled(sources)
 
-    @property
-    def takes_unfilled(self) -> bool:
-        return self.store.takes_unfilled
-
     async def rows(self, source: str, paths: Collection[str]) -> Sequence[PassageRow]:
         return await self.store.rows(source, paths)
 

@@ -13,7 +13,7 @@ from bots.evaluation.citations import CITATION_CASE_FORMAT, CitationCase, evalua
 from bots.evaluation.datasets import read_cases
 from core.answering.pipeline import answer
 from core.citations.check import check_citations, find_support_by_overlap
-from core.citations.contradictions import _get_facts
+from core.citations.inventions import _get_facts
 from core.citations.markers import extract_claims, find_markers, resolve_markers
 from core.citations.support import _read_lines
 from core.evidence.rendering import passage_ref

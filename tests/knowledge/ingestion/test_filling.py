@@ -25,8 +25,9 @@ from knowledge.ingestion.schedule import UNREADABLE, source_states
 from knowledge.ingestion.scheduler import RefreshScheduler
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, refresh
 from knowledge.ports import PassageRow, Store, StoredDocument, TextKind, Vectors
-from knowledge.stores.sqlite.store import open_sqlite
 from tests.support.knowledge import DictSource, WordEmbedder, make_fruit_source, read_and_fill, settings
+from tests.support.stores import StoreLocation, forget, opened
+from tests.support.weaviate import name_collections
 
 OPTIONS = SyncOptions(200)
 
@@ -270,15 +271,14 @@ async def test_a_daemon_fills_as_soon_as_the_endpoint_is_back(
 
 KILLED = """
 import asyncio, sys
-from pathlib import Path
 from knowledge.ingestion import filling
 from knowledge.ingestion.sync import SyncOptions
-from knowledge.stores.sqlite.store import open_sqlite
 from tests.support.knowledge import WordEmbedder, make_fruit_source, read_and_fill
+from tests.support.stores import StoreLocation, open_at
 filling.FILL_BATCH_PASSAGES = 8
 filling.EMBED_BATCH_PASSAGES = 4
 async def main():
-    store = await open_sqlite(Path(sys.argv[1]), "words", 32)
+    store = await open_at(StoreLocation.parse(sys.argv[1]), "words", 32)
     print("open", flush=True)
     await read_and_fill(make_fruit_source(), store, WordEmbedder(delay=0.02), SyncOptions(200, batch_passages=40))
     await store.close()
@@ -286,12 +286,26 @@ asyncio.run(main())
 """
 
 
-def to_content(rows: Sequence[PassageRow]) -> dict[str, tuple[str, bytes]]:
-    assert all(row.vector is not None for row in rows)
-    return {row.passage.id: (row.passage.text, np.asarray(row.vector).tobytes()) for row in rows}
+def to_content(rows: Sequence[PassageRow]) -> tuple[list[tuple[str, str]], Vectors]:
+    """Return ids and texts, and the vectors, in the order of the ids."""
+    in_order = sorted(rows, key=lambda row: row.passage.id)
+    assert all(row.vector is not None for row in in_order)
+    return [(row.passage.id, row.passage.text) for row in in_order], np.array([row.vector for row in in_order])
 
 
-async def test_kills_cost_no_passage_and_no_vector(tmp_path: Path, store: Store, embedder: WordEmbedder) -> None:
+@pytest.fixture(params=["sqlite", "weaviate"])
+async def killed_location(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[StoreLocation]:
+    if request.param == "sqlite":
+        yield StoreLocation(tmp_path / "killed", {})
+        return
+    server = name_collections(request.getfixturevalue("weaviate_server"))
+    yield StoreLocation(server, {"lease_duration_s": 1.5})
+    await forget(server)
+
+
+async def test_kills_cost_no_passage_and_no_vector(
+    killed_location: StoreLocation, store: Store, embedder: WordEmbedder
+) -> None:
     source = make_fruit_source()
     await read_and_fill(source, store, embedder, OPTIONS)
     expected = to_content(await store.rows("docs", list(source.texts)))
@@ -300,20 +314,21 @@ async def test_kills_cost_no_passage_and_no_vector(tmp_path: Path, store: Store,
     exit_code = None
     while exit_code != 0:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", KILLED, str(tmp_path / "killed"), stdout=asyncio.subprocess.PIPE
+            sys.executable, "-c", KILLED, killed_location.text(), stdout=asyncio.subprocess.PIPE
         )
         assert process.stdout is not None
         assert await process.stdout.readline() == b"open\n"
         try:
-            async with asyncio.timeout(random.uniform(0.1, 0.8) if kill_count < 3 else 60):
+            async with asyncio.timeout(random.uniform(0.1, 0.8) if kill_count < 3 else 120):
                 await process.wait()
         except TimeoutError:
             os.kill(process.pid, signal.SIGKILL)
             kill_count += 1
         await process.communicate()
         exit_code = process.returncode
-    killed = await open_sqlite(tmp_path / "killed", "words", 32)
-    assert to_content(await killed.rows("docs", list(source.texts))) == expected
-    assert await get_counts(killed) == (120, 0)
-    await killed.close()
+    async with opened(killed_location, "words", 32) as killed:
+        names, vectors = to_content(await killed.rows("docs", list(source.texts)))
+        assert names == expected[0]
+        np.testing.assert_allclose(vectors, expected[1], atol=1e-6)
+        assert await get_counts(killed) == (120, 0)
     assert kill_count > 0

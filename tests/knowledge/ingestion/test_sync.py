@@ -185,7 +185,6 @@ class Interrupted:
         self._store = store
         self._remaining_calls = batch
         self._action = action
-        self.takes_unfilled = store.takes_unfilled
         self.manifest = store.manifest
         self.rows = store.rows
         self.search = store.search

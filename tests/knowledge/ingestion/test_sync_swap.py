@@ -27,7 +27,6 @@ class Counted:
         self._store = store
         self._remaining_calls = fail_after
         self.commits: list[int] = []
-        self.takes_unfilled = store.takes_unfilled
         self.manifest = store.manifest
         self.rows = store.rows
         self.search = store.search

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,23 @@ from weaviate.classes.query import Filter
 
 from core.errors import StoreError, StoreMismatch, StoreUnreachable
 from core.settings import WeaviateSettings
-from knowledge.ports import StoreOwner
+from knowledge.ports import StoredDocument, StoreOwner
 from knowledge.stores.weaviate import check_weaviate, open_weaviate
 from knowledge.stores.weaviate.client import Cluster
-from knowledge.stores.weaviate.schema import DOCUMENTS, OWNER_KEY, PASSAGES, document_key, make_collection_config
+from knowledge.stores.weaviate.schema import (
+    DOCUMENTS,
+    LATER_PROPERTIES,
+    OWNER_KEY,
+    PASSAGES,
+    Commit,
+    NewObject,
+    commit_key,
+    document_key,
+    make_collection_config,
+    make_document_objects,
+)
 from tests.support.deployment import Deployment
-from tests.support.stores import DIMENSION, forget, put, row
+from tests.support.stores import DIMENSION, forget, put, row, unit
 from tests.support.weaviate import connect_cluster, name_collections, opened, serve_bytes
 
 pytestmark = pytest.mark.slow
@@ -135,6 +147,27 @@ class TestStoresOfEarlierVersions:
         await (await open_weaviate(settings, "test", DIMENSION, owner=named)).close()
         with pytest.raises(StoreError, match=r"deployment to by-name"):
             await open_weaviate(settings, "test", DIMENSION, owner=OURS)
+
+    async def test_take_passages_without_vectors(self, settings: WeaviateSettings) -> None:
+        """Their documents do not say how many of their passages have none."""
+        properties = make_collection_config(DOCUMENTS, settings)["properties"]
+        old_properties = [item for item in properties if item.name not in LATER_PROPERTIES]
+        async with connect_cluster(settings) as cluster:
+            await make_collection(cluster, settings, DOCUMENTS, properties=old_properties)
+            await make_collection(cluster, settings, PASSAGES)
+            assert await cluster.has_collections()
+            earlier = NewObject(commit_key("docs"), Commit(1, "earlier").to_properties())
+            await cluster.put(DOCUMENTS, [earlier])
+            (document,) = make_document_objects([], {"old.md": "1"}, "docs", Commit(1, "earlier"))
+            known = {name: value for name, value in document.properties.items() if name not in LATER_PROPERTIES}
+            await cluster.put(DOCUMENTS, [NewObject(document.id, known)])
+            async with opened(settings) as store:
+                await put(store, [replace(row("a", "a.md", tokens="apple"), vector=None)])
+                manifest = await store.manifest("docs")
+                assert [passage.id for passage in await store.search("apple", unit(1), ["docs"], 5)] == ["a"]
+            documents = await cluster._client.collections.use(settings.collection + DOCUMENTS).config.get()
+        assert manifest == {"old.md": StoredDocument("1", 0), "a.md": StoredDocument("1", 1, 1)}
+        assert {item.name: item.data_type for item in documents.properties}["unfilled"] == DataType.INT
 
 
 async def make_collection(cluster: Cluster, settings: WeaviateSettings, name: str, **changes: Any) -> None:

@@ -492,6 +492,13 @@ async def load_commit(cluster: Cluster) -> Commit:
     return Commit.from_properties((await cluster.get([commit_key("docs")]))[commit_key("docs")])
 
 
+async def test_what_was_written_last_gets_its_vectors_first(settings: WeaviateSettings) -> None:
+    async with opened(settings) as store:
+        for number in range(5):
+            await put(store, [row(f"n{number}", f"{number}.md")])
+        assert list(await store.manifest("docs")) == ["4.md", "3.md", "2.md", "1.md", "0.md"]
+
+
 async def test_a_rebuild_with_the_same_model_is_noticed(settings: WeaviateSettings) -> None:
     async with opened(settings) as store:
         await put(store, [row("old", "a.md", tokens="word")])
@@ -542,6 +549,19 @@ class TestCopying:
         assert await back.manifest("docs") == await origin.manifest("docs") != {}
         await origin.close()
         await back.close()
+
+    async def test_takes_what_has_no_vector_yet(self, tmp_path: Path, settings: WeaviateSettings) -> None:
+        rows = random_rows(10)
+        rows[0] = replace(rows[0], vector=None)
+        origin = await sqlite(tmp_path / "one")
+        await put(origin, rows)
+        async with opened(settings) as server:
+            await copy_source(origin, server, "docs")
+            assert (await copy_source(origin, server, "docs")).copied == 0
+            assert await server.manifest("docs") == await origin.manifest("docs")
+            copied_vectors = [copied_row.vector for copied_row in await server.rows("docs", ["p0.md"])]
+        await origin.close()
+        assert sum(vector is None for vector in copied_vectors) == 1
 
     async def test_only_between_stores_of_one_model(self, tmp_path: Path) -> None:
         origin = await sqlite(tmp_path / "one")
