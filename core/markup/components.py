@@ -69,7 +69,8 @@ _LABELS = (
     "value",
 )
 _TEXTS = ("description", "text", "caption", "content", "answer", "tip", "method")
-_HIGHLIGHT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)highlight\b[^{}\n]*\}\}?")
+_CODE_TEMPLATES = frozenset(("highlight", "code-toggle"))
+_HIGHLIGHT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)(?:highlight|code-toggle)\b[^{}\n]*\}\}?")
 _CLOSING_TEMPLATE = re.compile(r"\{(?:%|\{[%<])-?[ \t]*+(?:/|end)[ \t]*+([A-Za-z][\w-]*+)")
 _STRING = re.compile(r"\{\s*(?:\"([^\"]*)\"|'([^']*)'|`([^`]*)`)\s*\}")
 _NAME = re.compile(r"\{{1,3}\s*\.?(?:[A-Za-z_$][\w$]*\.)*([A-Za-z_$][\w$]*)\s*\}{1,3}")
@@ -271,11 +272,12 @@ class _Rewriter:
         """Emit a tag of Jekyll, Hugo or GitBook; what is highlighted is code."""
         name = token["block"]
         arguments = token["arguments"].strip()
-        if name == "highlight" and not token["end"] and name not in self._unclosed:
+        if name in _CODE_TEMPLATES and not token["end"] and name not in self._unclosed:
             if closing := _HIGHLIGHT_END.search(self.text, token.end()):
                 code = self.text[token.end() : closing.start()].rstrip()
                 fence = "`" * (max(2, *map(len, re.findall("`*", code))) + 1)
-                self._emit(f"{fence}{arguments.partition(' ')[0]}{code}\n{fence}")
+                language = arguments.partition(" ")[0]
+                self._emit(f"{fence}{'' if '=' in language else language}{code}\n{fence}")
                 return closing.end()
             self._unclosed.add(name)
         attributes = _show(arguments)
@@ -318,6 +320,11 @@ class _Rewriter:
         """Emit a tag on a line of its own; one within a sentence or a row leaves no trace."""
         is_row = self._line.lstrip().startswith("|")
         if is_row or not self._ends_line(position) or not (is_closing or self._is_at_start()):
+            return
+        if attributes.get("end") and self._line.strip(" \t>"):
+            # It is all that an item of a list has.
+            texts = filter(None, (attributes.get("title"), attributes.get("text")))
+            self._line += html.escape(": ".join(texts), quote=False)
             return
         indent = self._line[: len(self._line) - len(self._line.lstrip())]
         if self._line.strip():
