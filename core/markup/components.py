@@ -272,7 +272,7 @@ class _Rewriter:
         """Emit a tag of Jekyll, Hugo or GitBook; what is highlighted is code."""
         name = token["block"]
         arguments = token["arguments"].strip()
-        if name in _CODE_TEMPLATES and not token["end"] and name not in self._unclosed:
+        if name in _CODE_TEMPLATES and not token["end"] and not arguments.endswith("/") and name not in self._unclosed:
             if closing := _HIGHLIGHT_END.search(self.text, token.end()):
                 code = self.text[token.end() : closing.start()].rstrip()
                 fence = "`" * (max(2, *map(len, re.findall("`*", code))) + 1)

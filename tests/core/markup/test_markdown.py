@@ -551,6 +551,10 @@ def test_mdx_is_read_without_its_script() -> None:
         ('{% content-ref url="a.md" %}\nText.\n{% endcontent-ref %}', "Text."),
         ("{% highlight ruby %}\nputs '{{ x }}'\n{% endhighlight %}", "```ruby\nputs '{{ x }}'\n```"),
         ("{{< code-toggle file=hugo >}}\n[a.b]\nc = 1\n{{< /code-toggle >}}\nText.", "```\n[a.b]\nc = 1\n```\n\nText."),
+        (
+            "{{< code-toggle a=b />}}\n\nText.\n\n{{< code-toggle >}}\nc = 1\n{{< /code-toggle >}}",
+            "Text.\n\n```\nc = 1\n```",
+        ),
         ("{{< highlight go >}}\nx := `a`\n{{< /highlight >}}\nText.", "```go\nx := `a`\n```\n\nText."),
     ],
 )
