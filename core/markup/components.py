@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 # Nobody writes inline code, or a tag of a template, that is longer.
@@ -69,6 +69,7 @@ _LABELS = (
     "value",
 )
 _TEXTS = ("description", "text", "caption", "content", "answer", "tip", "method")
+_MDX_BLOCK = "```mdx-code-block"
 _CODE_TEMPLATES = frozenset(("highlight", "code-toggle"))
 _HIGHLIGHT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)(?:highlight|code-toggle)\b[^{}\n]*\}\}?")
 _CLOSING_TEMPLATE = re.compile(r"\{(?:%|\{[%<])-?[ \t]*+(?:/|end)[ \t]*+([A-Za-z][\w-]*+)")
@@ -100,6 +101,8 @@ def read_source(text: str, *, is_mdx: bool = False) -> MarkdownSource:
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\u00ad", "")
     text = _EMBEDDED_DATA.sub("data:,", text) if ";base64," in text else text
     lines = text.split("\n")
+    if _MDX_BLOCK in text:
+        lines = list(_unwrap_mdx(lines))
     first_line, title, title_line = _read_front_matter(lines)
     body = "\n".join(lines[first_line - 1 :])
     rewriter = _Rewriter(body, first_line, is_mdx=is_mdx)
@@ -108,6 +111,16 @@ def read_source(text: str, *, is_mdx: bool = False) -> MarkdownSource:
         rewriter = _Rewriter(body, first_line, is_mdx=True)
         rewriter.run()
     return MarkdownSource(rewriter.lines, rewriter.numbers, title, title_line, rewriter.is_mdx)
+
+
+def _unwrap_mdx(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines without the fences around MDX, with which Docusaurus hides it from editors."""
+    is_inside = False
+    for line in lines:
+        mark = line.strip()
+        is_fence = mark == _MDX_BLOCK or (is_inside and mark == "```")
+        is_inside = mark == _MDX_BLOCK or (is_inside and not is_fence)
+        yield "" if is_fence else line
 
 
 def read_title(text: str) -> str:

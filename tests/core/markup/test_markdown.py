@@ -545,6 +545,12 @@ def test_mdx_is_read_without_its_script() -> None:
         ('{{% alert title="Mind"\n  color="red" %}}\nStop.\n{{% /alert %}}\n', "> **Mind**\n>\n> Stop."),
         ('<A>\n\t- <Badge text="One < 2" />\n\t- <Badge text="Two" />\n</A>', "- One \\< 2\n- Two"),
         ("One---two --- <b>three</b> `a---b` ---- --c", "One—two — three `a---b` ---- --c"),
+        (
+            '```mdx-code-block\n<Tabs>\n<TabItem value="Go">\n```\n\n```go\na()\n```\n\n'
+            "```mdx-code-block\n</TabItem>\n</Tabs>\n```",
+            "**Go**\n\n```go\na()\n```",
+        ),
+        ("Mended in {pr}`12` and {issue}`x`.", "Mended in #12 and x."),
         ('{{< copyable "sql" >}}\n\nText.', "Text."),
         ('{{% lead "Intro" %}}\n\nText.', "Text."),
         ("{% lang 'en' %}\n\n{% tab 'npm' %}\nText.\n{% endtab %}", "**npm**\n\nText."),

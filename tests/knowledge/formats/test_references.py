@@ -127,7 +127,7 @@ LINKS = {
          "See [GH12](https://x.example/i/12), [@ann](https://x.example/u/ann), 5, `` {issue}`12` ``."),
         ("docs/a.md", "Helm {{helm}} with {{ least }} nodes for {{chart}}, not `{{helm}}`.",
          "Helm 3.5 with 3 nodes for chart, not `{{helm}}`."),
-        ("blog/a.md", "See {issue}`12` of {{helm}}.", "See 12 of helm."),
+        ("blog/a.md", "See {issue}`12` of {{helm}}.", "See #12 of helm."),
     ],
 )  # fmt: skip
 def test_links_and_values_of_the_configuration(path: str, text: str, expected: str) -> None:
