@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 # Nobody writes inline code, or a tag of a template, that is longer.
@@ -69,7 +69,9 @@ _LABELS = (
     "value",
 )
 _TEXTS = ("description", "text", "caption", "content", "answer", "tip", "method")
-_HIGHLIGHT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)highlight\b[^{}\n]*\}\}?")
+_MDX_BLOCK = "```mdx-code-block"
+_CODE_TEMPLATES = frozenset(("highlight", "code-toggle"))
+_HIGHLIGHT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)(?:highlight|code-toggle)\b[^{}\n]*\}\}?")
 _CLOSING_TEMPLATE = re.compile(r"\{(?:%|\{[%<])-?[ \t]*+(?:/|end)[ \t]*+([A-Za-z][\w-]*+)")
 _STRING = re.compile(r"\{\s*(?:\"([^\"]*)\"|'([^']*)'|`([^`]*)`)\s*\}")
 _NAME = re.compile(r"\{{1,3}\s*\.?(?:[A-Za-z_$][\w$]*\.)*([A-Za-z_$][\w$]*)\s*\}{1,3}")
@@ -99,6 +101,8 @@ def read_source(text: str, *, is_mdx: bool = False) -> MarkdownSource:
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\u00ad", "")
     text = _EMBEDDED_DATA.sub("data:,", text) if ";base64," in text else text
     lines = text.split("\n")
+    if _MDX_BLOCK in text:
+        lines = list(_unwrap_mdx(lines))
     first_line, title, title_line = _read_front_matter(lines)
     body = "\n".join(lines[first_line - 1 :])
     rewriter = _Rewriter(body, first_line, is_mdx=is_mdx)
@@ -107,6 +111,16 @@ def read_source(text: str, *, is_mdx: bool = False) -> MarkdownSource:
         rewriter = _Rewriter(body, first_line, is_mdx=True)
         rewriter.run()
     return MarkdownSource(rewriter.lines, rewriter.numbers, title, title_line, rewriter.is_mdx)
+
+
+def _unwrap_mdx(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines without the fences around MDX, with which Docusaurus hides it from editors."""
+    is_inside = False
+    for line in lines:
+        mark = line.strip()
+        is_fence = mark == _MDX_BLOCK or (is_inside and mark == "```")
+        is_inside = mark == _MDX_BLOCK or (is_inside and not is_fence)
+        yield "" if is_fence else line
 
 
 def read_title(text: str) -> str:
@@ -271,11 +285,12 @@ class _Rewriter:
         """Emit a tag of Jekyll, Hugo or GitBook; what is highlighted is code."""
         name = token["block"]
         arguments = token["arguments"].strip()
-        if name == "highlight" and not token["end"] and name not in self._unclosed:
+        if name in _CODE_TEMPLATES and not token["end"] and not arguments.endswith("/") and name not in self._unclosed:
             if closing := _HIGHLIGHT_END.search(self.text, token.end()):
                 code = self.text[token.end() : closing.start()].rstrip()
                 fence = "`" * (max(2, *map(len, re.findall("`*", code))) + 1)
-                self._emit(f"{fence}{arguments.partition(' ')[0]}{code}\n{fence}")
+                language = arguments.partition(" ")[0]
+                self._emit(f"{fence}{'' if '=' in language else language}{code}\n{fence}")
                 return closing.end()
             self._unclosed.add(name)
         attributes = _show(arguments)
@@ -318,6 +333,11 @@ class _Rewriter:
         """Emit a tag on a line of its own; one within a sentence or a row leaves no trace."""
         is_row = self._line.lstrip().startswith("|")
         if is_row or not self._ends_line(position) or not (is_closing or self._is_at_start()):
+            return
+        if attributes.get("end") and self._line.strip(" \t>"):
+            # It is all that an item of a list has.
+            texts = filter(None, (attributes.get("title"), attributes.get("text")))
+            self._line += html.escape(": ".join(texts), quote=False)
             return
         indent = self._line[: len(self._line) - len(self._line.lstrip())]
         if self._line.strip():

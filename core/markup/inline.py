@@ -19,7 +19,7 @@ MAX_INLINE_CHARS = 20_000
 # Only these begin markup that is changed: most paragraphs have none of them.
 # Code, also between two ticks each, within which one is a sign of the code.
 _CODE = r"(?<!`)``(?:[^`]|(?<!`)`(?!`)){1,300}``(?!`)|`+[^`]*`+"
-_CHANGED_MARKUP = re.compile(r"[\[<\\&{$\u00a0]|==|\+\+|[ ]{2}\n|:[a-z0-9_+-]{1,80}:")
+_CHANGED_MARKUP = re.compile(r"[\[<\\&{$\u00a0]|---|==|\+\+|[ ]{2}\n|:[a-z0-9_+-]{1,80}:")
 _ONE_LINK = r"\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)"
 # A link, or the way to a page: links with signs between them, and its own name at the end.
 ONLY_LINK = re.compile(
@@ -38,6 +38,8 @@ _CODE_ROLES = re.compile(
 )
 _ICON_ROLES = re.compile(r"octicon|fa|fa[bsr]|material-\w+|bi|iconify")
 _WEB = ("http://", "https://")
+# Of sphinx-issues.
+_NUMBER_ROLES = ("issue", "pr")
 _REFERENCE_ROLES = ("ref", "numref", "doc")
 # Text that a plug-in of MDX shows in its own way: `:tooltip[text]`.
 _TEXT_DIRECTIVE = re.compile(
@@ -106,6 +108,8 @@ _PART_ATTRIBUTES = re.compile(
 _LANGUAGE = re.compile(r"^#!\w{1,30}[ ](?=\S)")
 # An escaped sign that would be markup without the escape.
 _ESCAPED = frozenset("*_`[]<\\~&")
+# What mdBook, Hugo and Sphinx set as a dash.
+_DASH = re.compile(r"(?<!-)---(?!-)")
 _CODE_TEXTS = frozenset(("text", "text_special", "code_inline"))
 _SIGNS = frozenset(("strong_open", "strong_close", "em_open", "em_close", "s_open", "s_close"))
 _LINE_BREAKS = {"softbreak": " ", "hardbreak": "\n"}
@@ -253,7 +257,7 @@ def _write_token(token: Token) -> str:
         # Of the names of characters, only this one would begin markup.
         signs = _ESCAPED if token.info == "escape" else "<"
         is_escaped = token.type == "text_special" and token.content in signs
-        return f"\\{token.content}" if is_escaped else token.content.replace("\u00a0", " ")
+        return f"\\{token.content}" if is_escaped else _DASH.sub("—", token.content.replace("\u00a0", " "))
     if token.type in _SIGNS:
         return token.markup
     return _LINE_BREAKS.get(token.type, "")
@@ -290,7 +294,8 @@ def name_label(label: str) -> str:
     """
     # Another project may be named before it.
     label = _PROJECT.sub("", label)
-    return label if " " in label else label.rpartition("/")[2].replace("-", " ").replace("_", " ")
+    is_code = "." in label and all(map(str.isidentifier, label.split(".")))
+    return label if " " in label or is_code else label.rpartition("/")[2].replace("-", " ").replace("_", " ")
 
 
 def normalize_label(label: str) -> str:
@@ -333,4 +338,4 @@ def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyTyp
         return write_code(name)
     if _CODE_ROLES.fullmatch(role):
         return f"`{name.rpartition('.')[2] if name.startswith('~') else name.lstrip('!')}`"
-    return name.strip("~!")
+    return f"#{name}" if role in _NUMBER_ROLES and name.isdecimal() else name.strip("~!")

@@ -369,10 +369,11 @@ class _Reader:
         rows, is_first_row_header = read_cells(
             [line.text for line in lines], style.options.get("cols", ""), separator, is_csv
         )
-        written_rows = [tuple(self._write_cell(*cell) for cell in row) for row in rows]
         has_header = bool(rows) and (style.has("header") or (is_first_row_header and not style.has("noheader")))
-        header = written_rows[0] if has_header else ()
-        body = tuple(row for row in written_rows[has_header:] if any(row))
+        # The style of a column is none of its header.
+        header = tuple(self._write_cell(text, "") for text, _ in rows[0]) if has_header else ()
+        written_rows = [tuple(self._write_cell(*cell) for cell in row) for row in rows[has_header:]]
+        body = tuple(row for row in written_rows if any(row))
         table = Block("table", header=header, rows=body, start_line=start, end_line=end)
         return [table] if body or header else []
 

@@ -66,6 +66,7 @@ _READ_ON = re.compile(r"\b(?:[mnq]|macros|normal|quotes)\b")
 _ESCAPING = re.compile(r"\b(?:[cn]|specialchar(?:acter)?s|normal)\b")
 _ESCAPED_IN_CODE = re.compile(r"\\(?=\{|(?:https?|link|xref):)")
 _CHARACTER = re.compile(r"&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-zA-Z]{2,10});")
+_SIGN_OF_CODE = re.compile(r"[^a-zA-Z0-9-]")
 _BOLD = ("bold", "constrained_bold")
 _ITALIC = ("italic", "constrained_italic")
 _HIDDEN_MACROS = frozenset(("anchor", "icon", "image", "indexterm", "toc"))
@@ -213,5 +214,7 @@ def _write_macro(name: str, target: str, attributes: str, depth: int) -> str:
         return escape(alternative[1]) if alternative else ""
     if name in writers:
         return writers[name]()
-    # One of an extension, as for the documentation of a class: its text, or what it names.
-    return _write_title(attributes, depth) if attributes else make_code(target)
+    # One of an extension, as for the documentation of a class: its text, or what it names, before what else it says.
+    named = target.partition(",")[0]
+    text = attributes or ("" if _SIGN_OF_CODE.search(named) else named)
+    return _write_title(text, depth) if text else make_code(named)

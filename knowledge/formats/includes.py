@@ -296,6 +296,8 @@ def _match_myst(lines: Sequence[str], number: int) -> _Directive | None:
     if match is None:
         return None
     options, end = _read_option_block(lines, number + 1) or _read_options(lines, number + 1, -1)
+    while end < len(lines) and not lines[end].strip():
+        end += 1
     is_closed = end < len(lines) and lines[end].strip() == match[2]
     return _Directive(match[4], end - number + is_closed, match[1], match[3] == "literalinclude", options)
 

@@ -116,6 +116,8 @@ class Names:
             for label, title in outline.labels.items():
                 # Which of two titles is meant, nobody knows.
                 self._labels[label] = title if self._labels.get(label, title) == title else ""
+            for alias in filter(None, map(str.strip, outline.values.get("page-aliases", "").split(","))):
+                self._pages.setdefault(_find_asciidoc_path(path, alias), outline)
 
     def find(self, path: str, kind: str, references: Iterable[str]) -> dict[str, str]:
         """Return the titles and values that references of a page lead to, by the references; others are left out."""

@@ -543,11 +543,24 @@ def test_mdx_is_read_without_its_script() -> None:
         ('{{< gallery match="a/*"\n    order="desc"\n    last="yes" >}}\n\nText.', "Text."),
         ('A.\n\n{% include "a.html"\n   with="b" %}\n\nText.', "A.\n\nText."),
         ('{{% alert title="Mind"\n  color="red" %}}\nStop.\n{{% /alert %}}\n', "> **Mind**\n>\n> Stop."),
+        ('<A>\n\t- <Badge text="One < 2" />\n\t- <Badge text="Two" />\n</A>', "- One \\< 2\n- Two"),
+        ("One---two --- <b>three</b> `a---b` ---- --c", "One—two — three `a---b` ---- --c"),
+        (
+            '```mdx-code-block\n<Tabs>\n<TabItem value="Go">\n```\n\n```go\na()\n```\n\n'
+            "```mdx-code-block\n</TabItem>\n</Tabs>\n```",
+            "**Go**\n\n```go\na()\n```",
+        ),
+        ("Mended in {pr}`12` and {issue}`x`.", "Mended in #12 and x."),
         ('{{< copyable "sql" >}}\n\nText.', "Text."),
         ('{{% lead "Intro" %}}\n\nText.', "Text."),
         ("{% lang 'en' %}\n\n{% tab 'npm' %}\nText.\n{% endtab %}", "**npm**\n\nText."),
         ('{% content-ref url="a.md" %}\nText.\n{% endcontent-ref %}', "Text."),
         ("{% highlight ruby %}\nputs '{{ x }}'\n{% endhighlight %}", "```ruby\nputs '{{ x }}'\n```"),
+        ("{{< code-toggle file=hugo >}}\n[a.b]\nc = 1\n{{< /code-toggle >}}\nText.", "```\n[a.b]\nc = 1\n```\n\nText."),
+        (
+            "{{< code-toggle a=b />}}\n\nText.\n\n{{< code-toggle >}}\nc = 1\n{{< /code-toggle >}}",
+            "Text.\n\n```\nc = 1\n```",
+        ),
         ("{{< highlight go >}}\nx := `a`\n{{< /highlight >}}\nText.", "```go\nx := `a`\n```\n\nText."),
     ],
 )

@@ -125,7 +125,8 @@ def test_attributes_conditions_and_headings(text: str, expected: str) -> None:
          "PDF [site](https://a.example) [a@b.example](mailto:a@b.example)"),
         ("image:a.png[x]icon:b[] a((term))(((hidden)))b.footnote:[See xref:a.adoc[A].]", "atermb. (See A.)"),
         ("icon:lock[] [[a]]`link:#a[`x.y`]` `xref:b.adoc[z]`", "`x.y` `z`"),
-        ("javadoc:org.a.B[] issue:12[] x:y[z w]", "`org.a.B` `12` x:y[z w]"),
+        ("javadoc:org.a.B[] issue:12[] x:y[z w]", "`org.a.B` 12 x:y[z w]"),
+        ("ref_of:a_b,true,x/y[] and word:RBAC[] as term:a-b[]", "`a_b` and RBAC as a-b"),
         ("`https://x.org/a[the a]` `link:b.html[b]` `xref:c.adoc[`c`]` `x[1]`", "`the a` `b` `c` `x[1]`"),
         ("cp --all a--b, -- and --", "cp --all a—b, — and --"),
         ("(x)--(y) run --no-a -b", "(x)--(y) run --no-a -b"),
@@ -197,6 +198,7 @@ def test_lists_and_tabs(text: str, expected: str) -> None:
         (",===\na,b\nc,\"d,e\"\n,===", (), (("a", "b"), ("c", "d,e"))),
         ("|===\n|`x` |*y*\n|===", (), (("`x`", "**y**"),)),
         ("[cols=\"m,1\"]\n|===\n|[[a-b]]hz.port\n\nHZ_PORT\n|[[c]]Port\n|===", (), (("`hz.port HZ_PORT`", "Port"),)),
+        ("[cols=\"1m,1a\"]\n|===\n|Value |Type\n\n|--a |* b\n|===", ("Value", "Type"), (("`--a`", "b"),)),
         ("[cols=\"1m,l\"]\n|===\n|*a* b_c, d\\*e |[[x]] *y*\n|===", (), (("`a b_c, d*e`", "`[[x]] *y*`"),)),
     ],
 )  # fmt: skip

@@ -56,6 +56,7 @@ def test_restructuredtext(text: str, expected: str) -> None:
     ("text", "expected"),
     [
         ("A\n\n```{include} part.md\n```\n\nB", "A\n\nOne.\n\nTwo.\n\nB"),
+        ("```{include} part.md\n\n```\n\nB", "One.\n\nTwo.\n\nB"),
         (":::{include} part.md\n:end-before: Two\n:::", "One.\n"),
         ("```{include} part.md\n---\nend-before: Two\n---\n```\nB", "One.\n\nB"),
         ("```{literalinclude} app.py\n:lines: 4-5\n```\nB", "```python\ndef run():\n    return 1\n```\nB"),

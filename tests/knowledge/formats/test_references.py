@@ -30,7 +30,7 @@ FILES = {
     "site/modules/ROOT/pages/index.adoc": ":page: first\n= The {page} page of {product}\n\n[#setup]\n== Set up\n",
     "site/modules/ROOT/pages/shown.adoc": ":navtitle: x\n\ninclude::partial$proc_shown.adoc[]\n",
     "site/modules/ROOT/partials/proc_shown.adoc": '[id="shown_it"]\n= What is shown\n',
-    "site/modules/admin/pages/deep/users.adoc": "= Users\n",
+    "site/modules/admin/pages/deep/users.adoc": "= Users\n:page-aliases: ROOT:people.adoc, old/users.adoc\n",
     "manual/a.adoc": "= Alpha\n\n[[b]]\n== Beta\n",
 }
 
@@ -77,6 +77,7 @@ def test_a_title_does_not_break_the_table_it_is_in() -> None:
         ("See {ref}`ports` and {doc}`ports`.", "See Ports of rocket and Ports of rocket."),
         ("See [](themes.md), [](#colours), [](/plain.md).", "See x, All colours, Plain page."),
         ("See [](missing.md), [mine](themes.md).", "See missing, mine."),
+        ("See [](#Spawner.apply_options), [](#the_end).", "See Spawner.apply_options, the end."),
     ],
 )
 def test_myst(text: str, expected: str) -> None:
@@ -92,6 +93,7 @@ def test_myst(text: str, expected: str) -> None:
          "Set up, Set up, What is shown."),
         ("site/modules/ROOT/pages/page.adoc", "xref:shown.adoc#shown_it[], xref:missing.adoc[], xref:index.adoc[mine].",
          "What is shown, missing, mine."),
+        ("site/modules/ROOT/pages/page.adoc", "xref:people.adoc[], xref:admin:old/users.adoc[].", "Users, Users."),
         ("site/modules/ROOT/pages/page.adoc", "xref:a:admin:deep/users.adoc[] `xref:index.adoc[]`", None),
         ("site/modules/ROOT/pages/page.adoc", "{product} has {full} `{sql-name}`, not {that} or /{id}.",
          "Rocket has the SQL++ `SQL++`, not {that} or /{id}."),
@@ -125,7 +127,7 @@ LINKS = {
          "See [GH12](https://x.example/i/12), [@ann](https://x.example/u/ann), 5, `` {issue}`12` ``."),
         ("docs/a.md", "Helm {{helm}} with {{ least }} nodes for {{chart}}, not `{{helm}}`.",
          "Helm 3.5 with 3 nodes for chart, not `{{helm}}`."),
-        ("blog/a.md", "See {issue}`12` of {{helm}}.", "See 12 of helm."),
+        ("blog/a.md", "See {issue}`12` of {{helm}}.", "See #12 of helm."),
     ],
 )  # fmt: skip
 def test_links_and_values_of_the_configuration(path: str, text: str, expected: str) -> None:
