@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import reduce
+from http import HTTPStatus
 from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from uuid import UUID
 
 from core.errors import StoreError, StoreUnreachable
 from core.observability.logs import get_logger
+from core.runtime.tasks import task_group
 from core.settings import WeaviateSettings
 from knowledge.ports import Vectors
 from knowledge.stores.weaviate.errors import FULL_HINT, INACTIVE_HINT, SETTINGS_SECTION, explain_error, map_errors
@@ -74,6 +76,7 @@ class Cluster:
         tenant_suffix = f", tenant {settings.tenant}" if settings.tenant else ""
         self.server = f"Weaviate {version} at {settings.host}:{settings.http_port}"
         self.store_name = f"{store_name} ({settings.collection}{tenant_suffix})"
+        self._replica_count = settings.replicas
         consistency = ConsistencyLevel(settings.consistency.upper())
         tenant = settings.tenant or None
         self._collections: Mapping[str, CollectionAsync[Any, Any]] = {
@@ -139,7 +142,10 @@ class Cluster:
                 if not await remote_collection.exists():
                     has_all = False
                     continue
-                self._require_usable(name, await remote_collection.config.get(), may_differ=may_differ)
+                config = await remote_collection.config.get()
+                self._require_usable(name, config, may_differ=may_differ)
+                # What the setting says may have changed since they were created.
+                self._replica_count = config.replication_config.factor
                 has_all = has_all and (not tenant or await remote_collection.tenants.exists(tenant))
         return has_all
 
@@ -213,11 +219,42 @@ class Cluster:
         return True
 
     async def get(self, identifiers: Sequence[UUID]) -> dict[UUID, Mapping[str, Any]]:
-        """Return the properties of those of these objects among the documents that exist."""
+        """Return the properties of those of these objects among the documents that exist.
+
+        Whatever was written with `consistency` before is seen: a replica that was down does not decide alone.
+        """
+        # What all replicas have confirmed, each of them knows.
+        if self._replica_count > 1 and self._settings.consistency == "quorum":
+            return await self._get_from_quorum(identifiers)
         async with self._map_read_errors():
             query = self._collections[DOCUMENTS].query
             response = await query.fetch_objects_by_ids(identifiers, limit=len(identifiers))
         return {obj.uuid: obj.properties for obj in response.objects}
+
+    async def _get_from_quorum(self, identifiers: Sequence[UUID]) -> dict[UUID, Mapping[str, Any]]:
+        """Return the properties of objects as more than half of the replicas know them.
+
+        All queries of the client look for objects on one replica, whatever the level.
+        """
+        from weaviate.connect.v4 import _ExpectedStatusCodes
+
+        collection = self._collections[DOCUMENTS].name
+        level = {"consistency_level": "QUORUM"} | ({"tenant": self._settings.tenant} if self._settings.tenant else {})
+        expected = _ExpectedStatusCodes([HTTPStatus.OK, HTTPStatus.NOT_FOUND], "object")
+
+        async def get_one(identifier: UUID) -> tuple[UUID, Mapping[str, Any] | None]:
+            # The client has no public call for it; a connection of our own would need its keys, TLS and time limits.
+            reply: Any = self._client._connection.get(
+                f"/objects/{collection}/{identifier}", level, "the object could not be read", expected
+            )
+            response = await reply
+            is_there = response.status_code == HTTPStatus.OK
+            return identifier, response.json()["properties"] if is_there else None
+
+        async with self._map_read_errors(), task_group() as tasks:
+            reads = [tasks.create_task(get_one(identifier)) for identifier in identifiers]
+        found = dict(read.result() for read in reads)
+        return {identifier: properties for identifier, properties in found.items() if properties is not None}
 
     async def remove(self, identifiers: Sequence[UUID]) -> None:
         """Delete those of these objects among the documents that are there."""

@@ -22,10 +22,12 @@ from core.settings.yaml_file import read_yaml
 from knowledge.embedding.local import LOCAL_DIMENSION, LOCAL_NAME
 from knowledge.ports import PassageRow, StoreOwner
 from knowledge.stores.weaviate import WeaviateStore, check_weaviate, open_weaviate
+from knowledge.stores.weaviate.schema import Commit, commit_key
 from tests.support.deployment import ROOT, Deployment
 from tests.support.peers.tls import authority, forwarded
 from tests.support.peers.weaviate_server import BINARY, NO_BINARY, Node, weaviate_servers
 from tests.support.stores import DIMENSION, put, random_rows, row, unit
+from tests.support.weaviate import connect_cluster
 
 pytestmark = [pytest.mark.skipif(not BINARY, reason=NO_BINARY), pytest.mark.slow]
 KEY = "WEAVIATE_KEY_FOR_TESTS"
@@ -270,6 +272,8 @@ async def test_replicas(tmp_path: Path) -> None:
                 assert {name.split("-")[1] for name in await search_ids(other)} == {"2"}
             await third.start()
             await third.ready()
+            # It knows nothing of the last write itself yet, but a writer there has to know whose turn it is.
+            assert await _load_commit(third) == await _load_commit(first)
             await _catches_up(third)
             await second.stop()
             await third.stop()
@@ -277,6 +281,11 @@ async def test_replicas(tmp_path: Path) -> None:
             with pytest.raises(StoreError, match=r"could not be (read|written)"):
                 await put(store, random_rows(100, seed=3))
             assert time.monotonic() - started_at < 180
+
+
+async def _load_commit(node: Node) -> Commit:
+    async with connect_cluster(node.settings(replicas=3)) as cluster:
+        return Commit.from_properties((await cluster.get([commit_key("docs")]))[commit_key("docs")])
 
 
 async def _put_again(store: WeaviateStore, rows: Sequence[PassageRow]) -> None:
