@@ -26,6 +26,7 @@ from knowledge.stores.weaviate.schema import (
     DOCUMENTS,
     LATER_PROPERTIES,
     OWNER_KEY,
+    PASSAGE_PROPERTIES,
     PASSAGES,
     Commit,
     NewObject,
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 PAGE_SIZE = 500
+# What a search shows of a passage. Its tokens, which the server alone needs, are as long as its text.
+SHOWN_PROPERTIES = (*PASSAGE_PROPERTIES, "name")
 CONNECT_TIMEOUT_S = 8.0
 # Shorter than the time for opening: what is said then names the port.
 GRPC_TIMEOUT_S = 4.0
@@ -258,9 +261,7 @@ class Cluster:
 
     async def remove(self, identifiers: Sequence[UUID]) -> None:
         """Delete those of these objects among the documents that are there."""
-        from weaviate.classes.query import Filter
-
-        await self._delete(DOCUMENTS, Filter.by_id().contains_any(list(identifiers)))
+        await self._delete(DOCUMENTS, _id_filter(identifiers))
 
     async def delete_object(self, name: str, identifier: UUID) -> None:
         """Delete an object by its key alone, if it is there: no index has to know it."""
@@ -312,10 +313,9 @@ class Cluster:
 
     async def may_write(self) -> bool:
         """Return whether the key may write. Nothing is changed."""
-        from weaviate.classes.query import Filter
         from weaviate.exceptions import InsufficientPermissionsError
 
-        nothing = Filter.by_id().contains_any([OWNER_KEY])
+        nothing = _id_filter([OWNER_KEY])
         async with self._map_read_errors():
             try:
                 await self._collections[DOCUMENTS].data.delete_many(nothing, dry_run=True)
@@ -347,32 +347,21 @@ class Cluster:
                     & _property_filter("document").contains_any(list(documents[start : start + MAX_FILTER_VALUES])),
                 )
 
-    async def search_bm25(
-        self, tokens: str, visibility: Visibility, limit: int, *, with_vectors: bool
-    ) -> list[StoredObject]:
+    async def search_bm25(self, tokens: str, visibility: Visibility, limit: int) -> list[StoredObject]:
         """Return the passages with the highest BM25 scores; words count over everything that the collection holds."""
-        return await self._query_bm25(tokens, _visibility_filter(visibility), limit, True, with_vectors)
+        return await self._query_bm25(tokens, _visibility_filter(visibility), limit, SHOWN_PROPERTIES)
 
     async def score_bm25(self, tokens: str, identifiers: Sequence[UUID]) -> list[StoredObject]:
         """Return the BM25 scores of these passages; those without any of the words are left out."""
-        from weaviate.classes.query import Filter
-
-        return await self._query_bm25(
-            tokens, Filter.by_id().contains_any(list(identifiers)), len(identifiers), False, False
-        )
+        return await self._query_bm25(tokens, _id_filter(identifiers), len(identifiers), ())
 
     async def search_nearest(self, vector: Vectors, visibility: Visibility, limit: int) -> list[StoredObject]:
         """Return the passages nearest by cosine; their score is the cosine (-1 to 1)."""
-        from weaviate.classes.query import MetadataQuery
+        return await self._query_nearest(vector, _visibility_filter(visibility), limit, SHOWN_PROPERTIES)
 
-        async with self._map_read_errors():
-            response = await self._collections[PASSAGES].query.near_vector(
-                vector.tolist(),
-                filters=_visibility_filter(visibility),
-                limit=limit,
-                return_metadata=MetadataQuery(distance=True),
-            )
-        return [StoredObject(obj.uuid, obj.properties, 1 - (obj.metadata.distance or 0.0)) for obj in response.objects]
+    async def score_nearest(self, vector: Vectors, identifiers: Sequence[UUID]) -> list[StoredObject]:
+        """Return the cosines of these passages; those without a vector are left out."""
+        return await self._query_nearest(vector, _id_filter(identifiers), len(identifiers), ())
 
     async def pages(
         self, name: str, visibility: Visibility, *, documents: Collection[str] | None = None, with_vectors: bool = False
@@ -396,7 +385,7 @@ class Cluster:
         await self._client.close()
 
     async def _query_bm25(
-        self, tokens: str, object_filter: Any, limit: int, with_properties: bool, with_vectors: bool
+        self, tokens: str, object_filter: Any, limit: int, properties: Sequence[str]
     ) -> list[StoredObject]:
         from weaviate.classes.query import MetadataQuery
 
@@ -407,15 +396,28 @@ class Cluster:
                 filters=object_filter,
                 limit=limit,
                 return_metadata=MetadataQuery(score=True),
-                return_properties=with_properties,
-                include_vector=with_vectors,
+                return_properties=list(properties),
             )
         # Weaviate leaves out the factor that makes BM25 of one occurrence in an average text the word's rarity.
         factor = BM25_K1 + 1
         return [
-            StoredObject(obj.uuid, obj.properties, (obj.metadata.score or 0.0) * factor, _get_vector(obj.vector))
-            for obj in response.objects
+            StoredObject(obj.uuid, obj.properties, (obj.metadata.score or 0.0) * factor) for obj in response.objects
         ]
+
+    async def _query_nearest(
+        self, vector: Vectors, object_filter: Any, limit: int, properties: Sequence[str]
+    ) -> list[StoredObject]:
+        from weaviate.classes.query import MetadataQuery
+
+        async with self._map_read_errors():
+            response = await self._collections[PASSAGES].query.near_vector(
+                vector.tolist(),
+                filters=object_filter,
+                limit=limit,
+                return_metadata=MetadataQuery(distance=True),
+                return_properties=list(properties),
+            )
+        return [StoredObject(obj.uuid, obj.properties, 1 - (obj.metadata.distance or 0.0)) for obj in response.objects]
 
     async def _count(self, name: str, object_filter: Any) -> int:
         async with self._map_read_errors():
@@ -464,6 +466,12 @@ def _visibility_filter(visibility: Visibility) -> Any:
             source_filter &= not_replaced | _property_filter("generation").equal(commit.generation)
         source_filters.append(source_filter)
     return reduce(or_, source_filters)
+
+
+def _id_filter(identifiers: Sequence[UUID]) -> Any:
+    from weaviate.classes.query import Filter
+
+    return Filter.by_id().contains_any(list(identifiers))
 
 
 def _property_filter(name: str) -> Any:
