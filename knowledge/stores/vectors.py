@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from core.errors import StoreError, StoreMismatch
-from knowledge.ports import PassageRow
+from knowledge.ports import PassageRow, Vectors
 
 
 def validate_vectors(store_name: str, dimension: int, source: str, rows: Sequence[PassageRow]) -> None:
@@ -33,3 +33,10 @@ def require_labels(store_name: str, stored_labels: Mapping[str, str], configured
         f"{store_name} was built with {stored_model}, but the configuration asks for {configured_model}; "
         "go back to that configuration, or run `kimas ingest --rebuild`"
     )
+
+
+def compute_cosines(rows: Vectors, vector: Vectors) -> list[float]:
+    """Return the cosine (-1 to 1) of each row, shape (rows, dimension), with a vector."""
+    lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(vector)
+    cosines: list[float] = (rows @ vector / np.maximum(lengths, np.finfo(np.float32).tiny)).clip(-1, 1).tolist()
+    return cosines

@@ -242,13 +242,15 @@ class Cluster:
         from weaviate.connect.v4 import _ExpectedStatusCodes
 
         collection = self._collections[DOCUMENTS].name
-        level = {"consistency_level": "QUORUM"} | ({"tenant": self._settings.tenant} if self._settings.tenant else {})
+        parameters = {"consistency_level": "QUORUM"}
+        if self._settings.tenant:
+            parameters["tenant"] = self._settings.tenant
         expected = _ExpectedStatusCodes([HTTPStatus.OK, HTTPStatus.NOT_FOUND], "object")
 
         async def get_one(identifier: UUID) -> tuple[UUID, Mapping[str, Any] | None]:
             # The client has no public call for it; a connection of our own would need its keys, TLS and time limits.
             reply: Any = self._client._connection.get(
-                f"/objects/{collection}/{identifier}", level, "the object could not be read", expected
+                f"/objects/{collection}/{identifier}", parameters, "the object could not be read", expected
             )
             response = await reply
             is_there = response.status_code == HTTPStatus.OK
@@ -360,8 +362,16 @@ class Cluster:
         return await self._query_nearest(vector, _visibility_filter(visibility), limit, SHOWN_PROPERTIES)
 
     async def score_nearest(self, vector: Vectors, identifiers: Sequence[UUID]) -> list[StoredObject]:
-        """Return the cosines of these passages; those without a vector are left out."""
+        """Return the cosines of these passages; those without a vector, or not yet in the index, are left out."""
         return await self._query_nearest(vector, _id_filter(identifiers), len(identifiers), ())
+
+    async def get_vectors(self, identifiers: Sequence[UUID]) -> list[StoredObject]:
+        """Return those of these passages that are there, with nothing but their vectors."""
+        async with self._map_read_errors():
+            response = await self._collections[PASSAGES].query.fetch_objects_by_ids(
+                identifiers, limit=len(identifiers), include_vector=True, return_properties=[]
+            )
+        return [StoredObject(obj.uuid, {}, vector=_get_vector(obj.vector)) for obj in response.objects]
 
     async def pages(
         self, name: str, visibility: Visibility, *, documents: Collection[str] | None = None, with_vectors: bool = False

@@ -25,7 +25,7 @@ from core.runtime.tasks import task_group
 from core.settings import WeaviateSettings
 from core.types import Passage
 from knowledge.ports import MAX_SAMPLED_VECTORS, PassageRow, StoredDocument, StoreOwner, Vectors
-from knowledge.stores.vectors import require_labels, validate_vectors
+from knowledge.stores.vectors import compute_cosines, require_labels, validate_vectors
 from knowledge.stores.weaviate.client import MAX_FILTER_VALUES, Cluster, connect
 from knowledge.stores.weaviate.errors import StoreStarting
 from knowledge.stores.weaviate.ownership import claim_ownership, require_ownership
@@ -372,7 +372,7 @@ class WeaviateStore:
             scores_task = tasks.create_task(self._score_bm25(tokens, nearest_objects.keys() - bm25_objects.keys()))
             cosines_task = tasks.create_task(self._score_nearest(vector, bm25_objects.keys() - nearest_objects.keys()))
         lexical_scores = {obj.id: obj.score for obj in (*bm25_objects.values(), *scores_task.result())}
-        cosines = {obj.id: obj.score for obj in (*nearest_objects.values(), *cosines_task.result())}
+        cosines = {obj.id: obj.score for obj in nearest_objects.values()} | cosines_task.result()
         return [
             to_passage(obj.properties, min(1.0, max(-1.0, cosines.get(key, 0.0))), lexical_scores.get(key, 0.0))
             for key, obj in (bm25_objects | nearest_objects).items()
@@ -387,10 +387,19 @@ class WeaviateStore:
     async def _score_bm25(self, tokens: str, identifiers: Collection[UUID]) -> list[StoredObject]:
         return await self._cluster.score_bm25(tokens, list(identifiers)) if tokens and identifiers else []
 
-    async def _score_nearest(self, vector: Vectors | None, identifiers: Collection[UUID]) -> list[StoredObject]:
+    async def _score_nearest(self, vector: Vectors | None, identifiers: Collection[UUID]) -> dict[UUID, float]:
+        """Return the cosines of these passages, by key; those without a vector have none.
+
+        The server reckons them, which saves the vectors' way. Those that its index does not know yet are left to us.
+        """
         if vector is None or not identifiers:
-            return []
-        return await self._cluster.score_nearest(vector, list(identifiers))
+            return {}
+        cosines = {obj.id: obj.score for obj in await self._cluster.score_nearest(vector, list(identifiers))}
+        if unknown := [key for key in identifiers if key not in cosines]:
+            objects = [obj for obj in await self._cluster.get_vectors(unknown) if obj.vector]
+            rows = np.array([obj.vector for obj in objects], np.float32).reshape(-1, self._dimension)
+            cosines |= zip((obj.id for obj in objects), compute_cosines(rows, vector), strict=True)
+        return cosines
 
     async def _manifest(self, visibility: Visibility) -> Mapping[str, StoredDocument]:
         """Return the documents of a source, the newest first.

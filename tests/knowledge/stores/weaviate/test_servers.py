@@ -252,6 +252,16 @@ async def _serves(node: Node, words: Mapping[str, str]) -> None:
     assert all(word in texts[path] for path, word in words.items()), texts
 
 
+async def test_a_passage_that_its_index_does_not_know_yet_has_its_cosine(tmp_path: Path) -> None:
+    """A server may be told to index vectors later; here: an hour later."""
+    later = {"ASYNC_INDEXING": "true", "ASYNC_INDEXING_STALE_TIMEOUT": "1h"}
+    async with weaviate_servers(tmp_path, 1, **later) as cluster, open_store(cluster.nodes[0].settings()) as store:
+        await put(store, [row(f"n{number}", "a.md", tokens=f"w{number}", seed=number) for number in range(9)])
+        (passage,) = await store.search("w3", unit(7), ["docs"], 1)
+    assert passage.id == "n3"
+    assert passage.similarity == pytest.approx(float(unit(3) @ unit(7)), abs=1e-5)
+
+
 # Servers that share their processors with other tests take each other for dead; even alone that takes them minutes.
 @pytest.mark.serial
 @pytest.mark.timeout(480)
