@@ -18,6 +18,8 @@ Vectors: TypeAlias = "NDArray[np.float32]"
 MAX_SAMPLED_VECTORS = 20_000
 # Many models want to be told which of the two a text is.
 TextKind = Literal["query", "passage"]
+# Names of sources are words with hyphens and underscores.
+LABEL_SUFFIX = "#label"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,17 @@ class StoredDocument:
     def is_damaged(self) -> bool:
         """Return whether some of its passages are missing."""
         return not self.fingerprint
+
+
+def label_name(source: str) -> str:
+    """Return under which name a store keeps for whom a source was stored: the path of a document without passages.
+
+    No source has such a name. It stands in the store itself: a backup that comes back brings its own.
+
+    >>> label_name("docs")
+    'docs#label'
+    """
+    return f"{source}{LABEL_SUFFIX}"
 
 
 @dataclass(frozen=True, slots=True)

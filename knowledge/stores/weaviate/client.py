@@ -19,7 +19,7 @@ from core.errors import StoreError, StoreUnreachable
 from core.observability.logs import get_logger
 from core.runtime.tasks import task_group
 from core.settings import WeaviateSettings
-from knowledge.ports import Vectors
+from knowledge.ports import LABEL_SUFFIX, Vectors
 from knowledge.stores.weaviate.errors import FULL_HINT, INACTIVE_HINT, SETTINGS_SECTION, explain_error, map_errors
 from knowledge.stores.weaviate.schema import (
     BM25_K1,
@@ -285,7 +285,8 @@ class Cluster:
 
     async def sources(self) -> set[str]:
         """Return the names of all sources of which something is stored, in whatever state."""
-        return {name for collection in self._collections for name in await self._group_sources(collection)}
+        names = {name for collection in self._collections for name in await self._group_sources(collection)}
+        return {name.removesuffix(LABEL_SUFFIX) for name in names}
 
     async def visible_sources(self, name: str, visibility: Visibility) -> set[str]:
         """Return the sources of which a reader may see an object of a collection."""
