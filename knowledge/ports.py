@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 from core.types import Passage
 
@@ -89,6 +89,15 @@ class Source(Protocol):
 
     def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield these paths of that listing, in any order. A path that vanished meanwhile is left out."""
+        ...
+
+
+@runtime_checkable
+class LargeSource(Source, Protocol):
+    """A source whose listing takes long, so that some of its documents are read before it."""
+
+    async def beginning(self) -> Listing | None:
+        """List some documents that are soon listed; None where `listing` is soon done. Raises `SourceError`."""
         ...
 
 

@@ -33,7 +33,7 @@ from knowledge.ingestion.schedule import (
 )
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, SyncReport, refresh
 from knowledge.parsing.parser import Parser, ThreadParser
-from knowledge.ports import Document, Embedder, Listing, Source, Store, label_name
+from knowledge.ports import Document, Embedder, LargeSource, Listing, Source, Store, label_name
 from knowledge.sources.factory import open_source
 from knowledge.sources.git.state import delete_unused_clones
 from knowledge.stores.copying import write_label
@@ -376,15 +376,29 @@ class _ConcurrencyLimited:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._slots and self._has_slot:
-            self._slots.release()
+        self._release_slot()
+
+    async def beginning(self) -> Listing | None:
+        beginning = await self._source.beginning() if isinstance(self._source, LargeSource) else None
+        if beginning:
+            await self._wait_for_slot()
+        return beginning
 
     async def listing(self) -> Listing:
+        self._release_slot()
         listing = await self._source.listing()
+        await self._wait_for_slot()
+        return listing
+
+    async def _wait_for_slot(self) -> None:
         if self._slots:
             await self._slots.acquire()
             self._has_slot = True
-        return listing
+
+    def _release_slot(self) -> None:
+        if self._slots and self._has_slot:
+            self._slots.release()
+            self._has_slot = False
 
     def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         return self._source.documents(listing, paths)
