@@ -78,7 +78,7 @@ async def test_a_model_that_is_away_is_not_told_as_missing_knowledge(lined: Bot,
 @runs_in_terminal
 async def test_without_an_answer_the_nearest_page_is_a_link(lined: Bot, model: LanguageModelPeer) -> None:
     model.status = 500
-    text = await ask_in_private(lined, "Does the package honour a proxy when pip installs it in our company?")
+    text = await ask_in_private(lined, "Does the package honour the proxy of our company when somebody behind the firewall installs it?")
     assert ENGLISH.llm_failed in " ".join(text.split())
     assert "Install the package with pip" in text
     assert "https://example.org/install" in lined.messages(lined.private())[0].links
