@@ -273,8 +273,8 @@ class ConnectorSource:
             state.cursor, state.seen = page.next_cursor, sorted(refresh.seen)
             state.failed_parts = dict(refresh.failed_parts)
             await asyncio.to_thread(self._store.save_items, state)
-        self._drop_unseen(refresh)
         state.begin_list()
+        self._drop_unseen(refresh)
 
     async def _list_next(self, refresh: _Refresh) -> ItemPage:
         """Return the next part of the list; the first one where the service no longer knows how far we were."""
@@ -293,7 +293,7 @@ class ConnectorSource:
     def _drop_unseen(self, refresh: _Refresh) -> None:
         """Forget what the whole list no longer has. An empty list is more often an error than a deletion."""
         items = refresh.state.items
-        if items and not refresh.seen and not refresh.failed_parts:
+        if items and not refresh.seen:
             raise SourceError(f"{self._service.display_name} lists nothing any more: what was known stays")
         for path in items.keys() - refresh.seen:
             if items[path].part not in refresh.failed_parts:

@@ -65,6 +65,23 @@ async def test_a_space_that_may_not_be_read_keeps_what_is_known_and_stops_no_oth
     assert (report.unchanged, report.stale) == (5, "")
 
 
+async def test_an_empty_space_beside_one_that_is_refused_deletes_nothing(
+    wiki: ConfluencePeer, open_wiki: OpenWiki, update: Update
+) -> None:
+    wiki.wiki = {number: WikiPage(f"Page {number}", space="OPS" if number < 3 else "DOC") for number in range(1, 5)}
+    pages = dict(wiki.wiki)
+    assert (await update(open_wiki(spaces=["OPS", "DOC"]))).added == 4
+    wiki.hidden_spaces = {"OPS"}
+    wiki.wiki = {}
+    report = await update(open_wiki(spaces=["OPS", "DOC"]))
+    assert (report.unchanged, report.deleted) == (4, 0)
+    assert ": OPS: " in report.stale
+    assert "lists nothing any more" in report.stale
+    wiki.hidden_spaces = set()
+    wiki.wiki = pages
+    assert (await update(open_wiki(spaces=["OPS", "DOC"]))).stale == ""
+
+
 async def test_spaces_behind_one_that_is_refused_for_good_are_read_in_the_end(
     wiki: ConfluencePeer, open_wiki: OpenWiki, update: Update, monkeypatch: pytest.MonkeyPatch
 ) -> None:
