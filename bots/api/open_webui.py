@@ -11,8 +11,8 @@ import re
 MAX_TITLE_WORDS = 6
 MAX_TITLE_CHARS = 60
 _TASK = re.compile(r"\s*###\s*Task:")
-# A task wants JSON with one key, whose value is a list or a text.
-_TASK_KEY = re.compile(r'\{\s*"(\w{1,40})"\s*:\s*(\[|")')
+# A task wants JSON with one of these keys, whose value is a list or a text.
+_TASK_KEY = re.compile(r'\{\s*"(title|tags|follow_ups|queries|prompt|text)"\s*:\s*(\[|")')
 _USER_LINE = re.compile(r"^USER:\s*(.+)$", re.MULTILINE)
 # Behind these words people speak, who may write JSON, too.
 _HISTORY = "<chat_history>"
@@ -48,7 +48,8 @@ def answer_task(text: str, instructions: str = "") -> str | None:
     wish = text.partition(_HISTORY)[0].partition(_SUMMARY)[0]
     key = _TASK_KEY.search(wish)
     if key is None:
-        return ""
+        # People begin so, too, but they do not go on with a conversation.
+        return "" if len(wish) < len(text) else None
     question = _USER_LINE.search(text)
     words = question[1].split() if question and key[1] in ("title", "prompt") else []
     title = " ".join(words[:MAX_TITLE_WORDS])[:MAX_TITLE_CHARS]

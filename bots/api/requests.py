@@ -97,18 +97,20 @@ def _make_file(name: str, content: bytes) -> AttachedFile:
     return AttachedFile(name, len(content), fetch)
 
 
-def read_chat_request(body: Mapping[str, Any]) -> ChatRequest:
+def read_chat_request(body: Mapping[str, Any], *, is_typed: bool = False) -> ChatRequest:
     """Read a request for a chat completion; what is not known is ignored.
 
-    Raises `InvalidRequest` for what would be promised in silence and not done.
+    `is_typed` says that a person wrote all of the question: then no words of it are a client's. Raises `InvalidRequest`
+    for what would be promised in silence and not done.
     """
     _refuse_impossible(body)
     turns = _read_turns(body.get("messages"))
     if not turns or turns[-1].role != "user":
         raise InvalidRequest("messages", "the last message has to be the user's, with a text")
     stream_options = body.get("stream_options")
-    task_answer = answer_task(turns[-1].text, _read_instructions(body["messages"]))
-    question, attached = unwrap_question(turns[-1].text)
+    text = turns[-1].text
+    task_answer = None if is_typed else answer_task(text, _read_instructions(body["messages"]))
+    question, attached = (text, "") if is_typed else unwrap_question(text)
     return ChatRequest(
         question if task_answer is not None else _limit(question, "messages"),
         # The first one tells conversations apart.

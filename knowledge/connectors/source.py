@@ -125,15 +125,21 @@ class ItemState:
 class ConnectorState:
     """The record of a source: its items by path, and how far the list was read, whose items so far are `seen`.
 
-    `unfinished` is the item in whose middle the last refresh had to end.
+    `failed_parts` are those that could not be listed so far, with the reasons. `unfinished` is the item in whose middle
+    the last refresh had to end.
     """
 
     scope: str
     items: dict[str, ItemState] = field(default_factory=dict)
     cursor: str = ""
     seen: list[str] = field(default_factory=list)
+    failed_parts: dict[str, str] = field(default_factory=dict)
     unfinished: str = ""
     blocked_until: float = 0.0
+
+    def begin_list(self) -> None:
+        """Have the next refresh begin with the first part of the list."""
+        self.cursor, self.seen, self.failed_parts = "", [], {}
 
 
 class _StateStore(TextStore):
@@ -149,7 +155,8 @@ class _StateStore(TextStore):
             items = {path: ItemState(**item) for path, item in data["items"].items()}
             state = ConnectorState(**{**data, "items": items})
             has_all = {item.fingerprint for item in items.values() if not item.problem} <= self.fingerprints()
-            is_valid = has_all and isinstance(state.blocked_until, int | float) and isinstance(state.seen, list)
+            has_lists = isinstance(state.seen, list) and isinstance(state.failed_parts, dict)
+            is_valid = has_all and isinstance(state.blocked_until, int | float) and has_lists
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return ConnectorState(scope)
         return state if is_valid and state.scope == scope else ConnectorState(scope)
@@ -168,7 +175,7 @@ class _Refresh:
     errors: list[str]
     seen: set[str] = field(default_factory=set)
     refused: dict[str, ItemState] = field(default_factory=dict)
-    failed_parts: set[str] = field(default_factory=set)
+    failed_parts: dict[str, str] = field(default_factory=dict)
     read_count: int = 0
     failure_count: int = 0
     has_restarted: bool = False
@@ -235,14 +242,16 @@ class ConnectorSource:
         """Read what changed; whatever fails, what was read so far stays, and nothing is deleted."""
         try:
             async with self._service.open(REFRESH_S) as api:
-                refresh = _Refresh(state, api, errors, seen=set(state.seen))
+                refresh = _Refresh(state, api, errors, set(state.seen), failed_parts=dict(state.failed_parts))
                 try:
                     await self._read_list(refresh)
                 finally:
                     self._take_refused(refresh)
                     if errors:
                         # What failed is behind the cursor: the next refresh begins anew, and asks for it again.
-                        state.cursor, state.seen = "", []
+                        state.begin_list()
+                    # A part may be refused for good: those behind it are not to wait for it.
+                    errors += refresh.failed_parts.values()
         except TimeUp:
             errors.append(f"{self._service.display_name}: not everything is read yet, the next refresh goes on")
         except RateLimited as error:
@@ -262,9 +271,10 @@ class ConnectorSource:
             is_first = False
             await self._take_page(refresh, page)
             state.cursor, state.seen = page.next_cursor, sorted(refresh.seen)
+            state.failed_parts = dict(refresh.failed_parts)
             await asyncio.to_thread(self._store.save_items, state)
+        state.begin_list()
         self._drop_unseen(refresh)
-        state.cursor, state.seen = "", []
 
     async def _list_next(self, refresh: _Refresh) -> ItemPage:
         """Return the next part of the list; the first one where the service no longer knows how far we were."""
@@ -275,14 +285,15 @@ class ConnectorSource:
             if not state.cursor or error.status >= SERVER_ERROR or refresh.has_restarted:
                 raise
             refresh.has_restarted = True
-            state.cursor, state.seen = "", []
+            state.begin_list()
             refresh.seen.clear()
+            refresh.failed_parts.clear()
             return await self._service.list_page(refresh.api, "")
 
     def _drop_unseen(self, refresh: _Refresh) -> None:
         """Forget what the whole list no longer has. An empty list is more often an error than a deletion."""
         items = refresh.state.items
-        if items and not refresh.seen and not refresh.failed_parts:
+        if items and not refresh.seen:
             raise SourceError(f"{self._service.display_name} lists nothing any more: what was known stays")
         for path in items.keys() - refresh.seen:
             if items[path].part not in refresh.failed_parts:
@@ -291,8 +302,7 @@ class ConnectorSource:
     async def _take_page(self, refresh: _Refresh, page: ItemPage) -> None:
         items = refresh.state.items
         if page.problem:
-            refresh.errors.append(f"{self._service.display_name}: {page.part}: {page.problem}")
-            refresh.failed_parts.add(page.part)
+            refresh.failed_parts[page.part] = f"{self._service.display_name}: {page.part}: {page.problem}"
         for item in page.items:
             if item.path in refresh.seen or len(refresh.seen) < self._max_items:
                 await self._take(refresh, item)

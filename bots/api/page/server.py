@@ -79,9 +79,7 @@ class PageServer:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a visitor: as a stream of the text as it grows, or whole."""
         body = await self._read(request, self._limit, MAX_VISITOR_BODY_BYTES)
-        chat_request = read_chat_request(read_json(body))
-        if chat_request.task_answer is not None:
-            raise InvalidRequest("messages", "what is asked here has to be a question")
+        chat_request = read_chat_request(read_json(body), is_typed=True)
         question = Question(chat_request.question, chat_request.history)
         async with self._answers.join(PAGE_CLIENT, (question.text, question.history), question) as (running, task):
             if not chat_request.is_streaming:

@@ -311,6 +311,16 @@ async def test_what_open_webui_wants_beside_json_reaches_no_model(messages: list
         assert not api.library.queries
 
 
+@pytest.mark.parametrize("rest", ["The install failed.", 'Why is {"host": "db"} refused?'])
+async def test_a_person_who_writes_of_a_task_is_answered(rest: str) -> None:
+    text = f"### Task: update the server\n{rest} How do I install the package?"
+    async with served() as api:
+        completion = await api.client().chat.completions.create(
+            model="kimas", messages=[{"role": "user", "content": text}]
+        )
+        assert "Install it with pip" in (completion.choices[0].message.content or "")
+
+
 SOURCE = "<source id='1'>\nERROR bad port, password=hunter22\n</source>"
 ATTACHED = f"### Task:\nUse the context.\n<context>\n{SOURCE}\n</context>\n"
 

@@ -227,7 +227,6 @@ async def test_what_kimas_did_not_sign_is_refused(tmp_path: Path) -> None:
         headers = {"X-Kimas-Timestamp": "1", "X-Kimas-Signature": "v1=0", "Idempotency-Key": "k"}
         async with session.post(f"http://127.0.0.1:{port}", json=reply, headers=headers) as response:
             assert response.status == 401
-            assert response.status == 401
         assert network.texts(post) == []
 
 

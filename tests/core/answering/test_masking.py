@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from bots.common.open_storage import open_existing_database
 from bots.daemon.bootstrap import open_app
 from core.answering.masking import mask_question
 from core.answering.service import AnswerService
 from core.settings import Settings
 from core.settings.base import API_PLATFORM
 from core.settings.loader import load_settings
+from core.storage.deployment import ensure_deployment_id
 from core.types import ConversationKey, Question, Turn
 from tests.support.deployment import Deployment
 from tests.support.fixtures import MemorySink, parts, settings
@@ -117,6 +119,10 @@ async def test_marks_stay_over_a_restart(tmp_path: Path) -> None:
         async with open_app(load_settings([deployment.config], (), {}, require_sources=False)) as app:
             keys.append(app.deps.mask_key)
     assert keys[0] == keys[1]
+    async with open_existing_database(app.settings) as database:
+        assert database is not None
+        # The server of the passages has it, and logs tell it.
+        assert (await ensure_deployment_id(database)).encode() != keys[0]
 
 
 async def test_no_request_has_what_is_secret_and_the_answer_has_what_it_needs() -> None:

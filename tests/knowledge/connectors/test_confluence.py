@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from core.errors import SourceError
-from knowledge.connectors.confluence import RESTRICTED
+from knowledge.connectors.api import ConnectorApi, TimeUp
+from knowledge.connectors.confluence import RESTRICTED, Confluence
+from knowledge.connectors.source import ItemPage
 from knowledge.ports import Store
 from knowledge.sources.plugin import PluginSource
 from tests.support.connectors import OpenSource, Update, read_documents
@@ -61,6 +63,52 @@ async def test_a_space_that_may_not_be_read_keeps_what_is_known_and_stops_no_oth
     wiki.hidden_spaces = set()
     report = await update(open_wiki(spaces=["OPS", "DOC"]))
     assert (report.unchanged, report.stale) == (5, "")
+
+
+async def test_an_empty_space_beside_one_that_is_refused_deletes_nothing(
+    wiki: ConfluencePeer, open_wiki: OpenWiki, update: Update
+) -> None:
+    wiki.wiki = {number: WikiPage(f"Page {number}", space="OPS" if number < 3 else "DOC") for number in range(1, 5)}
+    pages = dict(wiki.wiki)
+    assert (await update(open_wiki(spaces=["OPS", "DOC"]))).added == 4
+    wiki.hidden_spaces = {"OPS"}
+    wiki.wiki = {}
+    report = await update(open_wiki(spaces=["OPS", "DOC"]))
+    assert (report.unchanged, report.deleted) == (4, 0)
+    assert ": OPS: " in report.stale
+    assert "lists nothing any more" in report.stale
+    wiki.hidden_spaces = set()
+    wiki.wiki = pages
+    assert (await update(open_wiki(spaces=["OPS", "DOC"]))).stale == ""
+
+
+async def test_spaces_behind_one_that_is_refused_for_good_are_read_in_the_end(
+    wiki: ConfluencePeer, open_wiki: OpenWiki, update: Update, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list takes more than one refresh: what was refused in the first one is not deleted in the last one."""
+    wiki.wiki = {number: WikiPage(f"Page {number}", space="OPS" if number < 3 else "DOC") for number in range(1, 9)}
+    wiki.wiki[9] = WikiPage("Page 9", space="FAQ")
+    wiki.page_size = 2
+    spaces = ["FAQ", "OPS", "DOC"]
+    assert (await update(open_wiki(spaces=spaces))).added == 9
+    wiki.hidden_spaces = {"OPS"}
+    wiki.wiki[10] = WikiPage("Page 10", space="DOC")
+    list_page = Confluence.list_page
+    calls = 0
+
+    async def list_page_while_there_is_time(service: Confluence, api: ConnectorApi, cursor: str) -> ItemPage:
+        nonlocal calls
+        calls += 1
+        if calls % 4 == 0:
+            raise TimeUp
+        return await list_page(service, api, cursor)
+
+    monkeypatch.setattr(Confluence, "list_page", list_page_while_there_is_time)
+    reports = [await update(open_wiki(spaces=spaces)) for _ in range(3)]
+    assert [report.added for report in reports] == [0, 0, 1]
+    assert [report.deleted for report in reports] == [0, 0, 0]
+    assert all(": OPS: " in report.stale for report in reports)
+    assert "not everything is read yet" not in reports[2].stale
 
 
 async def test_a_list_that_always_forgets_where_it_was_ends(

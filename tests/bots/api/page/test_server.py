@@ -71,12 +71,16 @@ async def test_the_page_opens_only_what_is_the_visitors() -> None:
         assert "Set-Cookie" not in headers
 
 
-async def test_what_a_program_wants_for_itself_is_no_question_of_a_visitor() -> None:
-    task = {"messages": [{"role": "user", "content": "### Task:\nTags: {" + "x" * 30_000}]}
+@pytest.mark.parametrize(
+    "text", ['### Task:\n{"tags": ["x"]} Why?', "### Task:\n<context>cheese</context>\nHow do I install it?"]
+)
+async def test_what_a_visitor_types_is_a_question_with_all_its_words(text: str) -> None:
     async with served(with_page()) as api:
-        status, error, _ = await post(api.url, task)
+        status, _, _ = await post(api.url, {"messages": [{"role": "user", "content": text}]})
+        assert status == 200
+        assert text in api.library.queries[0]
+        status, error, _ = await post(api.url, {"messages": [{"role": "user", "content": text + "x" * 30_000}]})
         assert (status, error["error"]["param"]) == (400, "messages")
-        assert not api.library.queries
 
 
 async def test_an_answer_streams_and_ends_checked() -> None:
