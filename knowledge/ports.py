@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 from core.types import Passage
 
@@ -18,6 +18,8 @@ Vectors: TypeAlias = "NDArray[np.float32]"
 MAX_SAMPLED_VECTORS = 20_000
 # Many models want to be told which of the two a text is.
 TextKind = Literal["query", "passage"]
+# Names of sources are words with hyphens and underscores.
+LABEL_SUFFIX = "#label"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,15 @@ class Source(Protocol):
         ...
 
 
+@runtime_checkable
+class LargeSource(Source, Protocol):
+    """A source whose listing takes long, so that some of its documents are read before it."""
+
+    async def beginning(self) -> Listing | None:
+        """List some documents that are soon listed; None where `listing` is soon done. Raises `SourceError`."""
+        ...
+
+
 class Embedder(Protocol):
     """Turns texts into vectors. `name` identifies the model: vectors of different names never meet in one store."""
 
@@ -145,6 +156,17 @@ class StoredDocument:
     def is_damaged(self) -> bool:
         """Return whether some of its passages are missing."""
         return not self.fingerprint
+
+
+def label_name(source: str) -> str:
+    """Return under which name a store keeps for whom a source was stored: the path of a document without passages.
+
+    No source has such a name. It stands in the store itself: a backup that comes back brings its own.
+
+    >>> label_name("docs")
+    'docs#label'
+    """
+    return f"{source}{LABEL_SUFFIX}"
 
 
 @dataclass(frozen=True, slots=True)

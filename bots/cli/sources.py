@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from bots.cli.console import describe_repair, make_table
-from bots.common.open_storage import open_database, open_existing_database
+from bots.cli.stored_state import read_states
+from bots.common.open_storage import open_database
 from bots.common.terminal import make_console, print_json
 from bots.console.convert import OWNER_ID, TERMINAL_KEY
 from core.formatting import pluralize, strip_control_characters
@@ -18,7 +18,7 @@ from core.settings import LiveSource, Settings
 from core.settings.audience import Audiences, describe
 from core.settings.loader import get_secret_values
 from core.types import SourceState
-from knowledge.ingestion.schedule import source_states, stored_sources
+from knowledge.ingestion.schedule import stored_sources
 from knowledge.stores import NO_SOURCES, describe_outgrown
 
 if TYPE_CHECKING:
@@ -148,15 +148,6 @@ async def _save_paused(database: Database, settings: Settings, name: str, paused
         schedule_labels[paused],
     )
     await Audit(database, lambda: settings.administration.audit_days).record(entry)
-
-
-async def read_states(settings: Settings) -> Mapping[str, SourceState]:
-    """Return the states of the stored sources, by name. Raises `StoreError`."""
-    from core.storage.refresh_state import RefreshStateRepository
-
-    async with open_existing_database(settings) as database:
-        refresh_states = dict(await RefreshStateRepository(database).get_states()) if database else {}
-    return {state.name: state for state in await asyncio.to_thread(source_states, settings, refresh_states)}
 
 
 def _as_json(name: str, settings: Settings, state: SourceState | None, now: datetime) -> Mapping[str, Any]:

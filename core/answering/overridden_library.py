@@ -33,6 +33,11 @@ class OverriddenLibrary:
         restricted_library._sources = {name: own for name, own in self._sources.items() if set(sources).issuperset(own)}
         return restricted_library
 
+    @property
+    def is_empty(self) -> bool:
+        """Return whether the wrapped library has nothing to search. What is off counts: it was read."""
+        return self._library.is_empty
+
     async def route(self, query: str, *, at_least_one: bool = False) -> Sequence[AgentScore]:
         """Return the agents to ask, best first, without those whose sources are all off."""
         await self._overrides.load()

@@ -41,6 +41,11 @@ class ExcludingLibrary:
         """Restrict the wrapped library."""
         return replace(self, library=self.library.restricted_to(sources))
 
+    @property
+    def is_empty(self) -> bool:
+        """Return whether the wrapped library has nothing to search."""
+        return self.library.is_empty
+
     async def route(self, query: str, *, at_least_one: bool = False) -> Sequence[AgentScore]:
         """Return the agents of the wrapped library."""
         return await self.library.route(query, at_least_one=at_least_one)

@@ -24,6 +24,7 @@ class Chinese(ChinesePlatformTexts, English):
     answer_filtered = "*回答不完整：被语言模型的过滤器中止了。*"
     answer_stopped = "*已应要求停止。*"
     search_timed_out = "资料检索超时，请稍后再问一次。"
+    not_read_yet = "我还没有读完资料（{sources}），暂时无法回答，请稍后再问一次。"
     no_evidence = "在我所知的资料（{sources}）中没有找到相关内容。"
     no_evidence_foreign = (
         "在我所知的资料（{sources}）中没有找到相关内容。这些资料的语言是 {language}，"

@@ -35,6 +35,9 @@ _PRONOUN = re.compile(
 )
 _CLAUSE_END = re.compile(r"[,;:.?!]\s|[\n`]|\b(?:if|when|and|but|or|which|then|so|that|than)\b", re.I)
 
+# "The signing key" is a term, though neither "sign" nor "key" is: asked once more, it may be answered from the cache.
+_COMPOUND = re.compile(r"\b(?:the|an?|my|our|your)\s+(\w+ing)\s+(\w+)", re.I)
+
 _ZH_PARTICLE = re.compile(r"[的了吗呢吧和与跟及是在把被嘛么要能]")
 _ZH_EDGES = "到能会要想请用从给将该也还都就才再又只很太更最那这我你他它没不有可以去来为个"
 
@@ -147,7 +150,8 @@ def _has_open_pointer(text: str) -> bool:
 def _count_subjects(text: str) -> float:
     """Return how many things a question names: in Chinese a Latin word is one, and so are two characters."""
     if not _HAN_RUN.search(text):
-        return sum(stem(word) not in _GENERIC_STEMS for word in content_words(text))
+        compound_words = {word for pair in _COMPOUND.findall(text.lower()) for word in pair}
+        return sum(word in compound_words or stem(word) not in _GENERIC_STEMS for word in content_words(text))
     terms = _split_chinese(_ZH_EMPTY.sub(" ", text))
     return sum(len(term) / 2 if _HAN_RUN.match(term) else 1 for term in terms if len(term) > 1 and not term.isdigit())
 

@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from core.catalogue import messages_for
-from core.errors import AnswerWithheld, KimasError, ServiceError, UsageError
+from core.errors import AnswerWithheld, KimasError, MessageDeleted, ServiceError, UsageError
 from core.formatting import replace_lone_surrogates
 from core.observability.logs import get_logger, log_context
 from core.observability.tracing import make_trace_id, trace_context
 from core.ports import Adapter, Sink
 from core.storage.messages import Journal
-from core.types import Message, Reply, Skip
+from core.types import Message, Reply, Skip, SkipReason
 
 _log = get_logger(__name__)
 
@@ -76,9 +76,11 @@ class JournaledDelivery:
         return delivery
 
     async def require_rights(self) -> None:
-        """Raise `RightsChanged` if the reply may not be shown any more."""
+        """Raise `RightsChanged` if the reply may not be shown any more, `MessageDeleted` if its asker was forgotten."""
         if self.check_rights:
             await self.check_rights()
+        if self.final_reply is not None and await self._journal.find_unfinished(self._message) is None:
+            raise MessageDeleted(SkipReason.DRAFT_FORGOTTEN.text)
 
     async def require_claim(self) -> None:
         """Raise `ClaimLost` where another daemon has taken the message over."""

@@ -27,6 +27,11 @@ class WordMatch:
 class Library(Protocol):
     """All knowledge, as the agents see it."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Return whether there is nothing to search: no passage is stored yet, and no source is live."""
+        ...
+
     def restricted_to(self, sources: Collection[str]) -> Library:
         """Return a library of these sources alone, for one question; agents of other sources are missing from it."""
         ...

@@ -47,7 +47,12 @@ ERASED_VALUES: Mapping[str, Any] = {
 }
 # For how long what somebody said may be part of the conversation of others; `answer.history_hours` is 6 by default.
 CONVERSATION_TIME = timedelta(hours=24)
+# Answers that are posted part by part or wait for their platform, and drafts: what of them is not posted yet never is.
+_IS_TO_BE_DROPPED = or_(
+    messages.c.state == DRAFTED, and_(messages.c.state.not_in(FINISHED_STATES), messages.c.delivery.is_not(null()))
+)
 _DROPPED_VALUES = {"state": "silent", "reason": SkipReason.DRAFT_FORGOTTEN.text, "delivery": null()}
+IS_DROPPED = and_(messages.c.state == "silent", messages.c.reason == SkipReason.DRAFT_FORGOTTEN.text)
 _NO_QUOTATION = {"quoted": "", "attachments": null(), "image_description": null()}
 _WITHOUT_TEACHER = {"taught_by": "", "teacher": ""}
 # Bob's answer has words of Ann's where so many of hers follow each other in it; each of them alone is anybody's.
@@ -68,7 +73,7 @@ class PersonalRecords:
 async def erase_in_chat(connection: AsyncConnection, chat: ConversationKey, author_id: str) -> int:
     """Erase, in a transaction, an author's messages in a chat and the answers to them; return how many had any text.
 
-    What still waits for an answer stays.
+    What still waits for an answer stays. Of an answer that is being posted, the rest is not posted any more.
     """
     return await _erase_rows(connection, {"platform": chat.platform, "chat": chat.chat}, author_id)
 
@@ -93,7 +98,7 @@ async def erase_on_platform(database: Database, platform: str, author_id: str, t
 async def count_on_platform(database: Database, platform: str, author_id: str) -> PersonalRecords:
     """Count an author's messages in all chats of a platform. Raises `StoreError`."""
     by_author = select(func.count()).select_from(messages).filter_by(platform=platform, author_id=author_id)
-    is_finished = messages.c.state.in_((*FINISHED_STATES, DRAFTED))
+    is_finished = or_(messages.c.state.in_(FINISHED_STATES), _IS_TO_BE_DROPPED)
     async with database.connect() as connection:
         finished_count = await connection.scalar(by_author.where(is_finished))
         pending_count = await connection.scalar(by_author.where(~is_finished))
@@ -149,7 +154,7 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
 
 
 async def _erase_drafts(connection: AsyncConnection, by_person: Mapping[str, str]) -> None:
-    """Close what waits until a team decides, and erase what the team is still to be told of it."""
+    """Close what is being delivered or waits for a team, and erase what the team is still to be told of it."""
     own_numbers = select(cast(messages.c.number, Text)).filter_by(**by_person)
     is_notice = and_(messages.c.purpose == "draft", messages.c.root_id.in_(own_numbers))
     # What the team wrote below a notice quotes it, in another chat than the person's.
@@ -159,7 +164,7 @@ async def _erase_drafts(connection: AsyncConnection, by_person: Mapping[str, str
     is_below = tuple_(messages.c.platform, messages.c.chat, messages.c.reply_to).in_(notices)
     await connection.execute(update(messages).where(is_below).values(_NO_QUOTATION))
     await connection.execute(update(messages).where(is_notice).values(ERASED_VALUES))
-    await connection.execute(update(messages).filter_by(**by_person, state=DRAFTED).values(_DROPPED_VALUES))
+    await connection.execute(update(messages).filter_by(**by_person).where(_IS_TO_BE_DROPPED).values(_DROPPED_VALUES))
 
 
 async def _erase_cached(connection: AsyncConnection, by_person: Mapping[str, str]) -> None:

@@ -26,7 +26,7 @@ from core.runtime.tasks import iter_retry_delays, uncancellable, wait_for
 from core.storage.chat_history import is_readable_from
 from core.storage.details import get_detail
 from core.storage.engine import Database
-from core.storage.erasure import ERASED_VALUES, FINISHED_STATES, PERSONAL_COLUMNS, erase_in_chat
+from core.storage.erasure import ERASED_VALUES, FINISHED_STATES, IS_DROPPED, PERSONAL_COLUMNS, erase_in_chat
 from core.storage.tables import (
     DRAFTED,
     bot_values,
@@ -395,7 +395,8 @@ class Journal:
     async def erase_author(self, message: Message) -> int:
         """Remove the author's messages in the chat, and the answers to them; return how many messages had any text.
 
-        The message itself loses its author and its words as well. What still waits for an answer stays.
+        The message itself loses its author and its words as well. What still waits for an answer stays,
+        and of an answer that is being posted, the rest is not posted any more.
         """
         if not message.author_id:
             return 0
@@ -427,12 +428,16 @@ class Journal:
         self._metrics.record_message(message.key.platform, state, skip)
 
     async def _update_row(self, message: Message, **values: Any) -> None:
-        """Write values of a message. Raises `ClaimLost` when another daemon has taken it over."""
-        statement = update(messages).filter_by(**self._own_values(message)).values(values)
+        """Write values of a message. Raises `ClaimLost` when another daemon has taken it over.
+
+        Not where the one whom it is about was forgotten meanwhile.
+        """
+        row = update(messages).filter_by(**self._own_values(message))
+        statement = row.where(~IS_DROPPED).values(values)
         for delay_s in iter_retry_delays():
             try:
-                if not await self.database.write(statement) and self.database.owner:
-                    raise ClaimLost(f"message {message.id} was taken over")
+                if not await self.database.write(statement):
+                    await self.require_claim(message)
             except ClaimLost:
                 raise
             except JournalError as error:

@@ -362,6 +362,8 @@ class LiveSettings:
         daemon whose files are not written yet reads them again with the others, and has removed nothing.
         """
         if self._known_elsewhere is None:
+            # First: of two that start at the same moment, one at least reads what the other has.
+            await self.overrides.publish_audiences(Audiences.from_settings(settings).to_json())
             others = map(Audiences.from_json, await self.overrides.list_other_audiences())
             self._known_elsewhere = frozenset(name for other in others for name in other.labels)
         audiences = Audiences.from_settings(settings).without_removed(

@@ -33,9 +33,10 @@ from knowledge.ingestion.schedule import (
 )
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, SyncReport, refresh
 from knowledge.parsing.parser import Parser, ThreadParser
-from knowledge.ports import Document, Embedder, Listing, Source, Store
+from knowledge.ports import Document, Embedder, LargeSource, Listing, Source, Store, label_name
 from knowledge.sources.factory import open_source
 from knowledge.sources.git.state import delete_unused_clones
+from knowledge.stores.copying import write_label
 from knowledge.stores.locked_store import LockedStore
 
 if TYPE_CHECKING:
@@ -120,8 +121,8 @@ async def refresh_source(
     async with _refresh_lock(context, name):
         try:
             # Cancelled while this is written, it is aborted as well.
+            await _label_passages(context, name)
             if context.refresh_states:
-                await _delete_passages_for_others(context, name, context.refresh_states)
                 await context.refresh_states.mark_started(name, context.fingerprint(name))
             async with _ConcurrencyLimited(context.open_source(name), read_slots) as source:
                 options = await _make_options(context, name, on_progress, on_changed)
@@ -375,15 +376,29 @@ class _ConcurrencyLimited:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._slots and self._has_slot:
-            self._slots.release()
+        self._release_slot()
+
+    async def beginning(self) -> Listing | None:
+        beginning = await self._source.beginning() if isinstance(self._source, LargeSource) else None
+        if beginning:
+            await self._wait_for_slot()
+        return beginning
 
     async def listing(self) -> Listing:
+        self._release_slot()
         listing = await self._source.listing()
+        await self._wait_for_slot()
+        return listing
+
+    async def _wait_for_slot(self) -> None:
         if self._slots:
             await self._slots.acquire()
             self._has_slot = True
-        return listing
+
+    def _release_slot(self) -> None:
+        if self._slots and self._has_slot:
+            self._slots.release()
+            self._has_slot = False
 
     def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         return self._source.documents(listing, paths)
@@ -406,6 +421,7 @@ async def purge_removed_sources(
             try:
                 async with source_lock(data_dir, name):
                     document_count = await _delete_documents(LockedStore(store, data_dir), name)
+                    await _delete_documents(LockedStore(store, data_dir), label_name(name))
                     await refresh_states.delete_state(name)
             except StoreLocked as error:
                 _log.info("source.busy", source=name, reason=str(error))
@@ -423,24 +439,36 @@ async def purge_passages_for_others(
     A closed source may have been renamed, and its name be that of another one now. Raises `StoreError`.
     """
     states = await refresh_states.get_states()
-    names = [
-        name
-        for name in stored_sources(settings.sources)
-        if name in states and was_for_others(name, settings.sources[name], audiences, states[name].fingerprint)
-    ]
-    for name in names:
+    names = list[str]()
+    for name in stored_sources(settings.sources):
+        stored = await _read_label(store, name)
+        recorded = states[name].fingerprint if name in states else None
+        if not was_for_others(name, settings.sources[name], audiences, stored, recorded):
+            continue
         async with source_lock(settings.data_dir, name):
             document_count = await _delete_documents(LockedStore(store, settings.data_dir), name)
-            await refresh_states.mark_invalidated([name])
-        _log.info("source.emptied", source=name, deleted=document_count, why="it was for other readers")
+            if name in states:
+                await refresh_states.mark_invalidated([name])
+        if name in states or document_count:
+            names.append(name)
+            _log.info("source.emptied", source=name, deleted=document_count, why="it was for other readers")
     return names
 
 
-async def _delete_passages_for_others(context: RefreshContext, name: str, states: RefreshStateRepository) -> None:
-    """Delete what a source stored for other readers: the refresh may fail, and its start says that they are ours."""
-    state = (await states.get_states()).get(name)
-    if state and was_for_others(name, context.sources[name], context.audiences, state.fingerprint):
-        await _delete_documents(LockedStore(context.store, context.data_dir), name)
+async def _label_passages(context: RefreshContext, name: str) -> None:
+    """Record for whom a source is stored, and delete before what it stored for others: the refresh may fail."""
+    store = LockedStore(context.store, context.data_dir)
+    stored = await _read_label(context.store, name)
+    states = await context.refresh_states.get_states() if context.refresh_states else {}
+    recorded = states[name].fingerprint if name in states else stored
+    if was_for_others(name, context.sources[name], context.audiences, stored, recorded):
+        await _delete_documents(store, name)
+    await write_label(store, name, context.fingerprint(name))
+
+
+async def _read_label(store: Store, name: str) -> str:
+    """Return the fingerprint of the settings that a source is stored under, "" where the store has none."""
+    return next(iter(await store.manifest(label_name(name))), "")
 
 
 async def _delete_documents(store: LockedStore, name: str) -> int:

@@ -161,16 +161,26 @@ def index_fingerprint(name: str, settings: SourceSettings, chunk_tokens: int, au
     return " ".join((*_describe_readers(name, settings, audiences), digest))
 
 
-def was_for_others(name: str, settings: SourceSettings, audiences: Audiences, fingerprint: str) -> bool:
-    """Return whether what was stored under a fingerprint may tell today's readers of a source what they may not see.
+def was_for_others(
+    name: str, settings: SourceSettings, audiences: Audiences, stored: str, recorded: str | None
+) -> bool:
+    """Return whether what is stored of a source may tell today's readers of it what they may not see.
 
-    It had the name of a closed source that read something else, or taught answers were chosen for other readers.
+    `stored` is the fingerprint in the store, "" of an earlier version, `recorded` that of the journal. The source had
+    the name of a closed one that read something else, or taught answers were chosen for other readers; or the store
+    came back from a time that the journal does not know.
     """
     label, visibility = _describe_readers(name, settings, audiences)
-    stored_label, _, stored_visibility = fingerprint.rpartition(" ")[0].partition(" ")
+    stored_label, stored_visibility = _read_readers(stored or recorded or "")
     if isinstance(settings, LearnedSource):
         return (stored_label, stored_visibility) != (label, visibility)
-    return stored_visibility == CLOSED and stored_label != label
+    is_unknown = recorded is None or (stored and _read_readers(recorded)[0] != stored_label)
+    return stored_label != label and (stored_visibility == CLOSED or bool(is_unknown))
+
+
+def _read_readers(fingerprint: str) -> tuple[str, str]:
+    label, _, visibility = fingerprint.rpartition(" ")[0].partition(" ")
+    return label, visibility
 
 
 def _describe_readers(name: str, settings: SourceSettings, audiences: Audiences) -> tuple[str, str]:

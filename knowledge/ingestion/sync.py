@@ -13,7 +13,7 @@ import hashlib
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Literal
@@ -28,7 +28,7 @@ from knowledge.ingestion.filling import Coverage, find_refused, get_coverage
 from knowledge.ingestion.schedule import INDEX_FORMAT
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser, ThreadParser
-from knowledge.ports import Document, Embedder, Listing, PassageRow, Source, Store, StoredDocument
+from knowledge.ports import Document, Embedder, LargeSource, Listing, PassageRow, Source, Store, StoredDocument
 from knowledge.stores.locked_store import LockedStore
 
 _log = get_logger(__name__)
@@ -142,7 +142,40 @@ async def refresh(source: Source, store: Store | LockedStore, embedder: Embedder
     What is not written in a batch before, and all deletions, are one commit at the end. Raises `SourceError`,
     `EmbeddingError` or `StoreError`; what was written before stays, and is complete per document.
     """
+    if isinstance(source, LargeSource) and not await store.manifest(source.name):
+        beginning = await source.beginning()
+        if beginning:
+            return await _read_in_two_steps(source, beginning, store, embedder, options)
     return await _Refresh(source, store, embedder, options).run()
+
+
+async def _read_in_two_steps(
+    source: Source, beginning: Listing, store: Store | LockedStore, embedder: Embedder, options: SyncOptions
+) -> SyncReport:
+    """Read some documents of a source that was empty, so that they are found, and then all; return one report."""
+    first_options = replace(options, on_progress=None)
+    first = await _Refresh(_Listed(source.name, source, beginning), store, embedder, first_options).run()
+    # It was empty, and is wanted soon.
+    options = replace(options, throttled=False, known_unreadable=first.unreadable, known_languages=first.languages)
+    report = await _Refresh(source, store, embedder, options).run()
+    added_count = report.added + report.updated + report.unchanged
+    seconds = first.seconds + report.seconds
+    return replace(report, added=added_count, updated=0, deleted=0, unchanged=0, seconds=seconds)
+
+
+@dataclass(slots=True)
+class _Listed:
+    """Implements `Source`: a part of another one, which has been listed."""
+
+    name: str
+    source: Source
+    listed: Listing
+
+    async def listing(self) -> Listing:
+        return self.listed
+
+    def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
+        return self.source.documents(listing, paths)
 
 
 @dataclass(slots=True)
@@ -174,6 +207,7 @@ class _Refresh:
         )
         self.target_fingerprints = {path: text + suffix for path, text in listing.fingerprints.items()}
         self.stored_documents = await self.store.manifest(self.source.name)
+        self.has_passages = any(document.passage_count for document in self.stored_documents.values())
         stored_fingerprints = {path: document.fingerprint for path, document in self.stored_documents.items()}
         changed_paths = [
             path
@@ -278,7 +312,7 @@ class _Refresh:
             await self.store.replace(self.source.name, batch.paths, rows, batch.empty)
             # After every batch: questions are answered from what is there already.
             await self.store.optimize()
-            if self.options.on_first_batch and not (self.stored_documents or self.has_passages) and batch.rows:
+            if self.options.on_first_batch and not self.has_passages and batch.rows:
                 await self.options.on_first_batch()
             self.has_passages = self.has_passages or bool(batch.rows)
 

@@ -110,7 +110,7 @@ class KnowledgeLibrary:
     @property
     def is_empty(self) -> bool:
         """Return whether no source had a passage at the last `load` and none is live."""
-        return not self._live_sources and not self.passage_count
+        return not self.passage_count and not any(map(self._has_live_source, self._agents))
 
     @property
     def passage_count(self) -> int:

@@ -7,8 +7,10 @@ import errno
 import os
 import stat
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import BinaryIO
 
@@ -16,7 +18,7 @@ from core.errors import SourceError
 from core.settings import FilesSource
 from knowledge.formats import parse_document
 from knowledge.formats.encoding import decode, unusable_reason
-from knowledge.formats.includes import KINDS as INCLUDING_KINDS, Expansion, expand_includes
+from knowledge.formats.includes import KINDS as INCLUDING_KINDS, Expansion, expand_includes, is_partial
 from knowledge.formats.references import Names, Outline, find_references, get_outline_kind, read_outline
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
@@ -28,6 +30,9 @@ from knowledge.sources.common.documents import (
     fill_template,
     fingerprint,
 )
+
+# So many files of a large folder are read first, and answered from while the others are listed.
+BEGINNING_FILES = 200
 
 
 class FilesFolder:
@@ -48,11 +53,16 @@ class FilesFolder:
 
     async def listing(self) -> Listing:
         """List and fingerprint the files. Raises `SourceError` when the path is missing or holds nothing usable."""
-        try:
+        with self._name_folder():
             return await asyncio.to_thread(self._list)
-        except OSError as error:
-            path = error.filename or self._path
-            raise SourceError(f"source {self.name}: {path} cannot be read: {error.strerror}. Check path.") from error
+
+    async def beginning(self) -> Listing | None:
+        """List the first files of a folder with many, without what other pages may show; None where there are few.
+
+        Raises `SourceError` when the path is missing.
+        """
+        with self._name_folder():
+            return await asyncio.to_thread(self._list_beginning)
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield the files as they are now; one that vanished or became unusable is left out."""
@@ -70,12 +80,35 @@ class FilesFolder:
                 url = fill_template(self._settings.link, path)
                 yield Document(path, text, kind, "", url, unreadable_reason=reason, lines=expansion.lines, names=names)
 
+    @contextmanager
+    def _name_folder(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            path = error.filename or self._path
+            raise SourceError(f"source {self.name}: {path} cannot be read: {error.strerror}. Check path.") from error
+
+    def _list_beginning(self) -> Listing | None:
+        paths = list(islice(self._candidates(Counter()), BEGINNING_FILES + 1))
+        if len(paths) <= BEGINNING_FILES:
+            return None
+        # What is not known to be part of another page yet would be read, and deleted again.
+        fingerprints = self._fingerprint((path for path in paths if not is_partial(path)), Counter())
+        return Listing(fingerprints) if fingerprints else None
+
     def _list(self) -> Listing:
         skipped_counts: Counter[str] = Counter()
+        fingerprints = self._fingerprint(self._candidates(skipped_counts), skipped_counts)
+        if not fingerprints:
+            raise SourceError(self._describe_nothing_usable(skipped_counts))
+        return Listing(fingerprints, skipped=dict(skipped_counts))
+
+    def _fingerprint(self, paths: Iterable[str], skipped_counts: Counter[str]) -> dict[str, str]:
+        """Return the fingerprints of files by path, and know the names that they give each other from now on."""
         fingerprints: dict[str, str] = {}
         included_paths: set[str] = set()
         outlines: dict[str, Outline] = {}
-        for path in self._candidates(skipped_counts):
+        for path in paths:
             try:
                 data = self._read_bytes(path)
             except OSError:
@@ -91,16 +124,16 @@ class FilesFolder:
                 fingerprints[path] = fingerprint(expansion.text.encode() if expansion.lines else data)
                 if outline_kind := get_outline_kind(path, kind):
                     outline = read_outline(outline_kind, decode(data))
-                    outlines[path] = replace(outline, references=find_references(kind, expansion.text))
+                    # What a page includes has references, too.
+                    references = find_references(kind, expansion.text) if expansion.lines else outline.references
+                    outlines[path] = replace(outline, references=references)
         self._names = Names(outlines)
         for path, outline in outlines.items():
             if titles := self._names.find(path, self._path_filter.get_kind(path), outline.references):
                 shown = chr(0).join(part for pair in sorted(titles.items()) for part in pair)
                 fingerprints[path] += f"+{fingerprint(shown.encode())}"
         skipped_counts.update(drop_partials(fingerprints, included_paths))
-        if not fingerprints:
-            raise SourceError(self._describe_nothing_usable(skipped_counts))
-        return Listing(fingerprints, skipped=dict(skipped_counts))
+        return fingerprints
 
     def _expand(self, path: str, kind: str, data: bytes) -> Expansion:
         """Return a file with those that it includes."""
@@ -148,9 +181,10 @@ class FilesFolder:
     def _walk(self, skipped_counts: Counter[str]) -> Iterator[tuple[str, int]]:
         """Yield path and size of every file, in the order of their paths; links last."""
         root = self._path.resolve()
-        seen_files: set[Path] = set()
+        seen_files: set[str] = set()
         symlinks: list[os.DirEntry[str]] = []
-        folders = [root]
+        prefix = os.path.join(root, "")
+        folders = [os.fspath(root)]
         while folders:
             try:
                 entries = sorted(os.scandir(folders.pop()), key=lambda entry: entry.name, reverse=True)
@@ -158,20 +192,20 @@ class FilesFolder:
                 skipped_counts["unreadable"] += 1
                 continue
             for entry in entries:
-                path = Path(entry.path).relative_to(root).as_posix()
+                path = entry.path.removeprefix(prefix)
                 if not _is_valid_unicode(path):
                     skipped_counts["unreadable name"] += 1
                 elif entry.is_symlink():
                     symlinks.append(entry)
                 elif entry.is_dir():
                     if self._should_enter(entry, path):
-                        folders.append(Path(entry.path))
+                        folders.append(entry.path)
                 elif entry.is_file():
-                    size = _get_size(Path(entry.path))
+                    size = _get_size(entry)
                     if size is None:
                         skipped_counts["unreadable"] += 1
                         continue
-                    seen_files.add(Path(entry.path))
+                    seen_files.add(entry.path)
                     yield path, size
         yield from self._follow_symlinks(root, seen_files, symlinks, skipped_counts)
 
@@ -180,17 +214,17 @@ class FilesFolder:
         return not entry.name.startswith(".") and not is_virtual_environment and self._path_filter.should_enter(path)
 
     def _follow_symlinks(
-        self, root: Path, seen_files: set[Path], symlinks: list[os.DirEntry[str]], skipped_counts: Counter[str]
+        self, root: Path, seen_files: set[str], symlinks: list[os.DirEntry[str]], skipped_counts: Counter[str]
     ) -> Iterator[tuple[str, int]]:
         for entry in symlinks:
             target, reason = self._resolve_symlink(root, Path(entry.path))
             size = None if reason else _get_size(target)
-            if target in seen_files:
+            if os.fspath(target) in seen_files:
                 continue
             if size is None:
                 skipped_counts[reason or "unreadable"] += 1
             else:
-                seen_files.add(target)
+                seen_files.add(os.fspath(target))
                 yield Path(entry.path).relative_to(root).as_posix(), size
 
     def _resolve_symlink(self, root: Path, link: Path) -> tuple[Path, str]:
@@ -270,7 +304,7 @@ def _read_limited(file: BinaryIO, path: PurePath, max_bytes: int) -> bytes:
     return content
 
 
-def _get_size(file: Path) -> int | None:
+def _get_size(file: Path | os.DirEntry[str]) -> int | None:
     """Return a file's size in bytes, or None when it cannot be read: its folder may be listed but not searched."""
     try:
         return file.stat().st_size

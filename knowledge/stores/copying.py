@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.errors import StoreError
-from knowledge.ports import CopyOrigin, Store, StoredDocument
+from knowledge.ports import CopyOrigin, Store, StoredDocument, label_name
+from knowledge.stores.locked_store import LockedStore
 
 BATCH_PASSAGES = 2000
 
@@ -52,11 +53,22 @@ async def copy_source(
         passage_count += len(rows)
     if deleted_paths:
         await target.replace(source, deleted_paths, [])
+    # Last: until then, what is there is not taken for what the label says.
+    if label := await origin.manifest(label_name(source)):
+        await write_label(target, source, *label)
     if changed_documents or deleted_paths:
         await target.optimize()
     unchanged_count = len(origin_documents) - len(changed_documents)
     counts = (len(changed_documents), len(deleted_paths), unchanged_count, passage_count)
     return CopyReport(source, *counts, time.monotonic() - started_at)
+
+
+async def write_label(store: Store | LockedStore, source: str, label: str) -> None:
+    """Record for whom a source is stored. Raises `StoreError`."""
+    name = label_name(source)
+    known_labels = await store.manifest(name)
+    if [*known_labels] != [label]:
+        await store.replace(name, known_labels, [], {label: label})
 
 
 def _batch_paths(documents: Mapping[str, StoredDocument], max_passages: int) -> Iterator[Sequence[str]]:

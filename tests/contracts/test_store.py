@@ -24,7 +24,8 @@ import pytest
 
 from core.errors import StoreError, StoreMismatch
 from core.settings import WeaviateSettings
-from knowledge.ports import PassageRow, Store
+from knowledge.ports import PassageRow, Store, label_name
+from knowledge.stores.copying import write_label
 from knowledge.stores.sqlite.store import MAX_VECTOR_BYTES
 from knowledge.stores.sqlite.tables import PAGE_BYTES
 from tests.support.stores import (
@@ -146,6 +147,14 @@ async def test_paths_without_rows_are_deleted(store: Store) -> None:
     await store.replace("docs", ["b.md", "d.md"], [row("d", "d.md")])
     assert set(await store.manifest("docs")) == {"c.md", "d.md"}
     assert len(await store.vectors("docs")) == 2
+
+
+async def test_the_label_of_a_source_is_the_last_one_and_no_document_of_it(store: Store) -> None:
+    for label in ("docs#1 open a", "docs#1 closed b", "docs#1 closed b"):
+        await write_label(store, "docs", label)
+        assert list(await store.manifest(label_name("docs"))) == [label]
+    assert await store.manifest("docs") == {}
+    assert await store.filled(["docs", label_name("docs")]) == set()
 
 
 async def test_documents_without_passages_keep_their_fingerprint(store: Store) -> None:

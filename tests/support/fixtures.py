@@ -48,6 +48,7 @@ class InMemoryLibrary:
     route_delay_s: float = 0.0
     queries: list[str] = field(default_factory=list)
     document_titles: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    is_empty: bool = False
 
     def restricted_to(self, sources: Collection[str]) -> InMemoryLibrary:
         titles = {name: self.document_titles[name] for name in self.document_titles if name in sources}

@@ -116,7 +116,12 @@ def is_apology(turn: Turn) -> bool:
     templates = [
         text
         for catalogue in map(messages_for, languages())
-        for text in (catalogue.no_evidence, catalogue.no_evidence_foreign, catalogue.nearest_pages)
+        for text in (
+            catalogue.no_evidence,
+            catalogue.no_evidence_foreign,
+            catalogue.not_read_yet,
+            catalogue.nearest_pages,
+        )
     ]
     return turn.role == "assistant" and any(
         turn.text.startswith(template.partition("{")[0]) and turn.text.endswith(template.rpartition("}")[2])

@@ -19,6 +19,7 @@ MIN_QUOTE_S = 0.5
 # Whoever writes a page chooses its title. Longer addresses open nowhere.
 MAX_TITLE_CHARS = 300
 MAX_URL_CHARS = 2000
+NOTHING_READ = "no source has been read yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,12 @@ class WrittenAnswer:
     failure: str = ""
 
 
+def is_unread(inputs: AnswerInputs, deps: AnswerDependencies) -> bool:
+    """Return whether nothing was found because no source has been read, and the question brings no text of its own."""
+    was_searched = inputs.retrieval.was_searched and not inputs.retrieval.passages
+    return was_searched and not inputs.question.attached and bool(deps.settings.sources) and deps.library.is_empty
+
+
 async def quote_passages(
     inputs: AnswerInputs, deps: AnswerDependencies, budget: Budget, failure: str = ""
 ) -> WrittenAnswer:
@@ -48,6 +55,10 @@ async def quote_passages(
     settings = deps.settings
     messages = messages_for(deps.prompts.language)
     note = messages.fallback if failure else messages.extractive
+    if is_unread(inputs, deps):
+        # That nothing was found would be recorded as a gap of the knowledge.
+        text = messages.not_read_yet.format(sources=", ".join(settings.sources))
+        return WrittenAnswer(text, is_extractive=True, failure=NOTHING_READ)
     # The passages may be in another language than the question.
     queries = list(dict.fromkeys((query, await to_comparable_query(query, passages, budget))))
     timeout_s = max(MIN_QUOTE_S, 0.5 * budget.remaining()) / len(queries)

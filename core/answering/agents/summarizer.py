@@ -10,7 +10,7 @@ from contextlib import aclosing
 from core.answering.agents.conversation import fence_turn
 from core.answering.agents.history_selection import ContextualQuestion, get_speaker_labels, to_asked_by_attribute
 from core.answering.agents.outgoing import OutgoingText
-from core.answering.agents.quoting import WrittenAnswer, quote_passages
+from core.answering.agents.quoting import WrittenAnswer, is_unread, quote_passages
 from core.answering.context import AnswerDependencies, AnswerInputs, RetrievalResult
 from core.catalogue import Messages, messages_for
 from core.citations.markers import find_markers, resolve_markers, trim_partial_marker
@@ -66,7 +66,7 @@ async def write_answer(inputs: AnswerInputs, sink: Sink, deps: AnswerDependencie
     retrieval = inputs.retrieval
     if retrieval.question_back or not question.text.strip():
         return WrittenAnswer(retrieval.question_back, is_extractive=not retrieval.question_back)
-    if deps.model is None:
+    if deps.model is None or is_unread(inputs, deps):
         with budget.timed("write"):
             return await quote_passages(inputs, deps, budget)
     messages = messages_for(deps.prompts.language)

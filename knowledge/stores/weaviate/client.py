@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import reduce
+from http import HTTPStatus
 from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,14 +17,16 @@ from uuid import UUID
 
 from core.errors import StoreError, StoreUnreachable
 from core.observability.logs import get_logger
+from core.runtime.tasks import task_group
 from core.settings import WeaviateSettings
-from knowledge.ports import Vectors
+from knowledge.ports import LABEL_SUFFIX, Vectors
 from knowledge.stores.weaviate.errors import FULL_HINT, INACTIVE_HINT, SETTINGS_SECTION, explain_error, map_errors
 from knowledge.stores.weaviate.schema import (
     BM25_K1,
     DOCUMENTS,
     LATER_PROPERTIES,
     OWNER_KEY,
+    PASSAGE_PROPERTIES,
     PASSAGES,
     Commit,
     NewObject,
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 PAGE_SIZE = 500
+# What a search shows of a passage. Its tokens, which the server alone needs, are as long as its text.
+SHOWN_PROPERTIES = (*PASSAGE_PROPERTIES, "name")
 CONNECT_TIMEOUT_S = 8.0
 # Shorter than the time for opening: what is said then names the port.
 GRPC_TIMEOUT_S = 4.0
@@ -74,6 +79,7 @@ class Cluster:
         tenant_suffix = f", tenant {settings.tenant}" if settings.tenant else ""
         self.server = f"Weaviate {version} at {settings.host}:{settings.http_port}"
         self.store_name = f"{store_name} ({settings.collection}{tenant_suffix})"
+        self._replica_count = settings.replicas
         consistency = ConsistencyLevel(settings.consistency.upper())
         tenant = settings.tenant or None
         self._collections: Mapping[str, CollectionAsync[Any, Any]] = {
@@ -139,7 +145,10 @@ class Cluster:
                 if not await remote_collection.exists():
                     has_all = False
                     continue
-                self._require_usable(name, await remote_collection.config.get(), may_differ=may_differ)
+                config = await remote_collection.config.get()
+                self._require_usable(name, config, may_differ=may_differ)
+                # What the setting says may have changed since they were created.
+                self._replica_count = config.replication_config.factor
                 has_all = has_all and (not tenant or await remote_collection.tenants.exists(tenant))
         return has_all
 
@@ -213,17 +222,48 @@ class Cluster:
         return True
 
     async def get(self, identifiers: Sequence[UUID]) -> dict[UUID, Mapping[str, Any]]:
-        """Return the properties of those of these objects among the documents that exist."""
+        """Return the properties of those of these objects among the documents that exist.
+
+        Whatever was written with `consistency` before is seen: a replica that was down does not decide alone.
+        """
+        # What all replicas have confirmed, each of them knows.
+        if self._replica_count > 1 and self._settings.consistency == "quorum":
+            return await self._get_from_quorum(identifiers)
         async with self._map_read_errors():
             query = self._collections[DOCUMENTS].query
             response = await query.fetch_objects_by_ids(identifiers, limit=len(identifiers))
         return {obj.uuid: obj.properties for obj in response.objects}
 
+    async def _get_from_quorum(self, identifiers: Sequence[UUID]) -> dict[UUID, Mapping[str, Any]]:
+        """Return the properties of objects as more than half of the replicas know them.
+
+        All queries of the client look for objects on one replica, whatever the level.
+        """
+        from weaviate.connect.v4 import _ExpectedStatusCodes
+
+        collection = self._collections[DOCUMENTS].name
+        parameters = {"consistency_level": "QUORUM"}
+        if self._settings.tenant:
+            parameters["tenant"] = self._settings.tenant
+        expected = _ExpectedStatusCodes([HTTPStatus.OK, HTTPStatus.NOT_FOUND], "object")
+
+        async def get_one(identifier: UUID) -> tuple[UUID, Mapping[str, Any] | None]:
+            # The client has no public call for it; a connection of our own would need its keys, TLS and time limits.
+            reply: Any = self._client._connection.get(
+                f"/objects/{collection}/{identifier}", parameters, "the object could not be read", expected
+            )
+            response = await reply
+            is_there = response.status_code == HTTPStatus.OK
+            return identifier, response.json()["properties"] if is_there else None
+
+        async with self._map_read_errors(), task_group() as tasks:
+            reads = [tasks.create_task(get_one(identifier)) for identifier in identifiers]
+        found = dict(read.result() for read in reads)
+        return {identifier: properties for identifier, properties in found.items() if properties is not None}
+
     async def remove(self, identifiers: Sequence[UUID]) -> None:
         """Delete those of these objects among the documents that are there."""
-        from weaviate.classes.query import Filter
-
-        await self._delete(DOCUMENTS, Filter.by_id().contains_any(list(identifiers)))
+        await self._delete(DOCUMENTS, _id_filter(identifiers))
 
     async def delete_object(self, name: str, identifier: UUID) -> None:
         """Delete an object by its key alone, if it is there: no index has to know it."""
@@ -245,7 +285,8 @@ class Cluster:
 
     async def sources(self) -> set[str]:
         """Return the names of all sources of which something is stored, in whatever state."""
-        return {name for collection in self._collections for name in await self._group_sources(collection)}
+        names = {name for collection in self._collections for name in await self._group_sources(collection)}
+        return {name.removesuffix(LABEL_SUFFIX) for name in names}
 
     async def visible_sources(self, name: str, visibility: Visibility) -> set[str]:
         """Return the sources of which a reader may see an object of a collection."""
@@ -275,10 +316,9 @@ class Cluster:
 
     async def may_write(self) -> bool:
         """Return whether the key may write. Nothing is changed."""
-        from weaviate.classes.query import Filter
         from weaviate.exceptions import InsufficientPermissionsError
 
-        nothing = Filter.by_id().contains_any([OWNER_KEY])
+        nothing = _id_filter([OWNER_KEY])
         async with self._map_read_errors():
             try:
                 await self._collections[DOCUMENTS].data.delete_many(nothing, dry_run=True)
@@ -310,32 +350,29 @@ class Cluster:
                     & _property_filter("document").contains_any(list(documents[start : start + MAX_FILTER_VALUES])),
                 )
 
-    async def search_bm25(
-        self, tokens: str, visibility: Visibility, limit: int, *, with_vectors: bool
-    ) -> list[StoredObject]:
+    async def search_bm25(self, tokens: str, visibility: Visibility, limit: int) -> list[StoredObject]:
         """Return the passages with the highest BM25 scores; words count over everything that the collection holds."""
-        return await self._query_bm25(tokens, _visibility_filter(visibility), limit, True, with_vectors)
+        return await self._query_bm25(tokens, _visibility_filter(visibility), limit, SHOWN_PROPERTIES)
 
     async def score_bm25(self, tokens: str, identifiers: Sequence[UUID]) -> list[StoredObject]:
         """Return the BM25 scores of these passages; those without any of the words are left out."""
-        from weaviate.classes.query import Filter
-
-        return await self._query_bm25(
-            tokens, Filter.by_id().contains_any(list(identifiers)), len(identifiers), False, False
-        )
+        return await self._query_bm25(tokens, _id_filter(identifiers), len(identifiers), ())
 
     async def search_nearest(self, vector: Vectors, visibility: Visibility, limit: int) -> list[StoredObject]:
         """Return the passages nearest by cosine; their score is the cosine (-1 to 1)."""
-        from weaviate.classes.query import MetadataQuery
+        return await self._query_nearest(vector, _visibility_filter(visibility), limit, SHOWN_PROPERTIES)
 
+    async def score_nearest(self, vector: Vectors, identifiers: Sequence[UUID]) -> list[StoredObject]:
+        """Return the cosines of these passages; those without a vector, or not yet in the index, are left out."""
+        return await self._query_nearest(vector, _id_filter(identifiers), len(identifiers), ())
+
+    async def get_vectors(self, identifiers: Sequence[UUID]) -> list[StoredObject]:
+        """Return those of these passages that are there, with nothing but their vectors."""
         async with self._map_read_errors():
-            response = await self._collections[PASSAGES].query.near_vector(
-                vector.tolist(),
-                filters=_visibility_filter(visibility),
-                limit=limit,
-                return_metadata=MetadataQuery(distance=True),
+            response = await self._collections[PASSAGES].query.fetch_objects_by_ids(
+                identifiers, limit=len(identifiers), include_vector=True, return_properties=[]
             )
-        return [StoredObject(obj.uuid, obj.properties, 1 - (obj.metadata.distance or 0.0)) for obj in response.objects]
+        return [StoredObject(obj.uuid, {}, vector=_get_vector(obj.vector)) for obj in response.objects]
 
     async def pages(
         self, name: str, visibility: Visibility, *, documents: Collection[str] | None = None, with_vectors: bool = False
@@ -359,7 +396,7 @@ class Cluster:
         await self._client.close()
 
     async def _query_bm25(
-        self, tokens: str, object_filter: Any, limit: int, with_properties: bool, with_vectors: bool
+        self, tokens: str, object_filter: Any, limit: int, properties: Sequence[str]
     ) -> list[StoredObject]:
         from weaviate.classes.query import MetadataQuery
 
@@ -370,15 +407,28 @@ class Cluster:
                 filters=object_filter,
                 limit=limit,
                 return_metadata=MetadataQuery(score=True),
-                return_properties=with_properties,
-                include_vector=with_vectors,
+                return_properties=list(properties),
             )
         # Weaviate leaves out the factor that makes BM25 of one occurrence in an average text the word's rarity.
         factor = BM25_K1 + 1
         return [
-            StoredObject(obj.uuid, obj.properties, (obj.metadata.score or 0.0) * factor, _get_vector(obj.vector))
-            for obj in response.objects
+            StoredObject(obj.uuid, obj.properties, (obj.metadata.score or 0.0) * factor) for obj in response.objects
         ]
+
+    async def _query_nearest(
+        self, vector: Vectors, object_filter: Any, limit: int, properties: Sequence[str]
+    ) -> list[StoredObject]:
+        from weaviate.classes.query import MetadataQuery
+
+        async with self._map_read_errors():
+            response = await self._collections[PASSAGES].query.near_vector(
+                vector.tolist(),
+                filters=object_filter,
+                limit=limit,
+                return_metadata=MetadataQuery(distance=True),
+                return_properties=list(properties),
+            )
+        return [StoredObject(obj.uuid, obj.properties, 1 - (obj.metadata.distance or 0.0)) for obj in response.objects]
 
     async def _count(self, name: str, object_filter: Any) -> int:
         async with self._map_read_errors():
@@ -427,6 +477,12 @@ def _visibility_filter(visibility: Visibility) -> Any:
             source_filter &= not_replaced | _property_filter("generation").equal(commit.generation)
         source_filters.append(source_filter)
     return reduce(or_, source_filters)
+
+
+def _id_filter(identifiers: Sequence[UUID]) -> Any:
+    from weaviate.classes.query import Filter
+
+    return Filter.by_id().contains_any(list(identifiers))
 
 
 def _property_filter(name: str) -> Any:

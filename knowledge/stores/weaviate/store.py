@@ -24,7 +24,7 @@ from core.observability.logs import get_logger
 from core.runtime.tasks import task_group
 from core.settings import WeaviateSettings
 from core.types import Passage
-from knowledge.ports import PassageRow, StoredDocument, StoreOwner, Vectors
+from knowledge.ports import MAX_SAMPLED_VECTORS, PassageRow, StoredDocument, StoreOwner, Vectors
 from knowledge.stores.vectors import compute_cosines, require_labels, validate_vectors
 from knowledge.stores.weaviate.client import MAX_FILTER_VALUES, Cluster, connect
 from knowledge.stores.weaviate.errors import StoreStarting
@@ -278,7 +278,7 @@ class WeaviateStore:
         return {}
 
     async def vectors(self, source: str) -> Vectors:
-        """Return all vectors of a source, shape (passages with one, dimension), float32."""
+        """Return the vectors of a source, or a sample, shape (passages with one, dimension), float32."""
         return await self._read([source], self._vectors, FULL_READ_FACTOR)
 
     async def rows(self, source: str, paths: Collection[str]) -> Sequence[PassageRow]:
@@ -363,34 +363,43 @@ class WeaviateStore:
         if not any(commit.id for commit in visibility.values()):
             return []
         async with task_group() as tasks:
-            bm25_task = tasks.create_task(self._search_bm25(tokens, visibility, limit, vector))
+            bm25_task = tasks.create_task(self._search_bm25(tokens, visibility, limit))
             nearest_task = tasks.create_task(self._search_nearest(vector, visibility, limit))
-        bm25_objects = bm25_task.result()
-        nearest_objects = nearest_task.result()
-        lexical_scores = {obj.id: obj.score for obj in bm25_objects}
-        cosines = {obj.id: obj.score for obj in nearest_objects} if vector is not None else {}
-        if vector is not None:
-            missing_objects = [obj for obj in bm25_objects if obj.vector and obj.id not in cosines]
-            rows = np.array([obj.vector for obj in missing_objects], np.float32).reshape(-1, self._dimension)
-            cosines |= dict(zip((obj.id for obj in missing_objects), compute_cosines(rows, vector), strict=True))
-        unscored_ids = [obj.id for obj in nearest_objects if obj.id not in lexical_scores]
-        if tokens and unscored_ids:
-            lexical_scores |= {obj.id: obj.score for obj in await self._cluster.score_bm25(tokens, unscored_ids)}
-        properties_by_id = {obj.id: obj.properties for obj in (*bm25_objects, *nearest_objects)}
+        bm25_objects = {obj.id: obj for obj in bm25_task.result()}
+        nearest_objects = {obj.id: obj for obj in nearest_task.result()}
+        # What only one of the two has found has a score of the other kind as well.
+        async with task_group() as tasks:
+            scores_task = tasks.create_task(self._score_bm25(tokens, nearest_objects.keys() - bm25_objects.keys()))
+            cosines_task = tasks.create_task(self._score_nearest(vector, bm25_objects.keys() - nearest_objects.keys()))
+        lexical_scores = {obj.id: obj.score for obj in (*bm25_objects.values(), *scores_task.result())}
+        cosines = {obj.id: obj.score for obj in nearest_objects.values()} | cosines_task.result()
         return [
-            to_passage(properties, min(1.0, max(-1.0, cosines.get(object_id, 0.0))), lexical_scores.get(object_id, 0.0))
-            for object_id, properties in properties_by_id.items()
+            to_passage(obj.properties, min(1.0, max(-1.0, cosines.get(key, 0.0))), lexical_scores.get(key, 0.0))
+            for key, obj in (bm25_objects | nearest_objects).items()
         ]
 
-    async def _search_bm25(
-        self, tokens: str, visibility: Visibility, limit: int, vector: Vectors | None
-    ) -> list[StoredObject]:
-        if not tokens:
-            return []
-        return await self._cluster.search_bm25(tokens, visibility, limit, with_vectors=vector is not None)
+    async def _search_bm25(self, tokens: str, visibility: Visibility, limit: int) -> list[StoredObject]:
+        return await self._cluster.search_bm25(tokens, visibility, limit) if tokens else []
 
     async def _search_nearest(self, vector: Vectors | None, visibility: Visibility, limit: int) -> list[StoredObject]:
         return [] if vector is None else await self._cluster.search_nearest(vector, visibility, limit)
+
+    async def _score_bm25(self, tokens: str, identifiers: Collection[UUID]) -> list[StoredObject]:
+        return await self._cluster.score_bm25(tokens, list(identifiers)) if tokens and identifiers else []
+
+    async def _score_nearest(self, vector: Vectors | None, identifiers: Collection[UUID]) -> dict[UUID, float]:
+        """Return the cosines of these passages, by key; those without a vector have none.
+
+        The server reckons them, which saves the vectors' way. Those that its index does not know yet are left to us.
+        """
+        if vector is None or not identifiers:
+            return {}
+        cosines = {obj.id: obj.score for obj in await self._cluster.score_nearest(vector, list(identifiers))}
+        if unknown := [key for key in identifiers if key not in cosines]:
+            objects = [obj for obj in await self._cluster.get_vectors(unknown) if obj.vector]
+            rows = np.array([obj.vector for obj in objects], np.float32).reshape(-1, self._dimension)
+            cosines |= zip((obj.id for obj in objects), compute_cosines(rows, vector), strict=True)
+        return cosines
 
     async def _manifest(self, visibility: Visibility) -> Mapping[str, StoredDocument]:
         """Return the documents of a source, the newest first.
@@ -439,9 +448,14 @@ class WeaviateStore:
 
     async def _vectors(self, visibility: Visibility) -> Vectors:
         parts = [np.empty((0, self._dimension), np.float32)]
+        # Pages go by slots, which are spread evenly over all passages: so the first ones are an even sample.
+        wanted_count = MAX_SAMPLED_VECTORS
         async for page in self._cluster.pages(PASSAGES, visibility, with_vectors=True):
-            vectors = [obj.vector for obj in page if obj.vector]
+            vectors = [obj.vector for obj in sorted(page, key=lambda obj: obj.id) if obj.vector][:wanted_count]
             parts.append(np.array(vectors, np.float32).reshape(-1, self._dimension))
+            wanted_count -= len(vectors)
+            if not wanted_count:
+                break
         return np.concatenate(parts)
 
     async def _rows(self, visibility: Visibility, paths: Collection[str]) -> list[PassageRow]:

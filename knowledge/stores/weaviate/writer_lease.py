@@ -29,8 +29,9 @@ TIMEOUT_FACTOR = 1.5
 WARN_AFTER_S = 10.0
 # The server looks whether an object exists, and then creates it: two writers may do both at once. The last one has it.
 CONFIRMATION_S = 0.05
-# Claims that are read at once. Each write that failed has left one, until the next one succeeds.
-PAGE_SIZE = 50
+# Claims that are read at once, on a cluster by a request each. Each write that failed has left one, until the next one
+# succeeds.
+PAGE_SIZE = 5
 
 
 @asynccontextmanager

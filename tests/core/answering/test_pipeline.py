@@ -65,6 +65,18 @@ async def test_without_evidence_the_answer_says_what_is_known() -> None:
     assert reply.citations == ()
 
 
+@pytest.mark.parametrize("has_model", [False, True])
+async def test_before_anything_is_read_the_answer_says_that(peer: LanguageModelPeer, has_model: bool) -> None:
+    """It is a failure, not an answer that found nothing: the journal would count it as a gap of the knowledge."""
+    deps = parts(library=InMemoryLibrary((), is_empty=True), model=models(peer) if has_model else None)
+    reply = await answer(HOW, MemorySink(), deps)
+    assert reply.text.startswith("I have not read my sources yet (docs)")
+    assert reply.failure == "no source has been read yet"
+    assert not any(request.get("stream") for request in peer.requests)
+    chinese = await answer(Question("如何安装这个软件包？", language="zh"), MemorySink(), deps)
+    assert chinese.text.startswith("我还没有读完资料（docs）")
+
+
 NEAR = Question("Does pip honour a mirror?")
 
 

@@ -171,3 +171,8 @@ def test_long_texts_take_no_time(text: str) -> None:
     depends_on_history(text)
     expand_with_history("Why is it so?", (Turn("user", text),))
     assert time.thread_time() - started_at < 2
+
+
+def test_a_compound_of_common_words_is_a_subject() -> None:
+    assert names_own_subject("How do I change the signing key?")
+    assert depends_on_history("How do I change the key?")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -41,6 +42,8 @@ class Platform(Adapter):
     failures: list[PlatformError] = field(default_factory=list)
     posts: list[str] = field(default_factory=list)
     tries: int = 0
+    # What happens between the first part of an answer and the second one.
+    between: Callable[[], Awaitable[object]] | None = None
 
     async def open(self) -> None:
         return None
@@ -76,6 +79,11 @@ class PlatformSink:
             raise error
         self.platform.posts.append(reply.text)
         await self.delivery.mark_posted(f"reply {self.platform.tries}")
+        if self.platform.between:
+            await self.platform.between()
+            await self.delivery.mark_part(1, "")
+            self.platform.posts.append(f"more: {reply.text}")
+            await self.delivery.mark_part(1, "reply 2")
 
     async def fail(self, text: str) -> None:
         await self.finish(Reply(text))
@@ -345,4 +353,32 @@ async def test_what_was_found_with_forgotten_words_is_not_recorded(journal: Jour
     platform.failures.clear()
     await processor.join()
     assert platform.posts == ["1: And now?"]
+    assert "numbat" not in repr(await journal.database.fetch_all(select(messages)))
+
+
+@pytest.mark.parametrize("is_forgotten", [True, False])
+async def test_who_forgets_during_a_long_answer_gets_no_more_of_it(journal: Journal, is_forgotten: bool) -> None:
+    async def forget() -> None:
+        erased_count = await journal.erase_author(question("2", author_id="42" if is_forgotten else "43"))
+        assert erased_count == is_forgotten
+
+    platform = Platform(between=forget)
+    processor, _ = await receive(journal, platform, question(text="Where is the numbat?"))
+    await processor.join()
+    shown = "1: Where is the numbat?"
+    assert platform.posts == ([shown] if is_forgotten else [shown, f"more: {shown}"])
+    assert ("numbat" in repr(await journal.database.fetch_all(select(messages)))) != is_forgotten
+    outcome = ("silent", SkipReason.DRAFT_FORGOTTEN.text) if is_forgotten else ("answered", "")
+    assert await get_outcome(journal) == outcome
+
+
+async def test_who_forgets_gets_no_answer_that_waits_for_its_platform(journal: Journal) -> None:
+    platform = Platform(failures=[Unreachable("away")] * 1000)
+    processor, _ = await receive(journal, platform, question(text="Where is the numbat?"))
+    while platform.tries < 3:
+        await asyncio.sleep(0.1)
+    await journal.erase_author(question("2"))
+    platform.failures.clear()
+    await processor.join()
+    assert platform.posts == []
     assert "numbat" not in repr(await journal.database.fetch_all(select(messages)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -59,6 +59,10 @@ class Member:
 Join = Callable[..., Awaitable[Member]]
 
 
+def make_settings(sources: dict[str, dict[str, str]]) -> Settings:
+    return Settings.model_validate({"sources": sources, "telegram": {"token": {"env": "TELEGRAM"}}})
+
+
 @pytest.fixture
 async def join(postgres_journal: JournalSettings) -> AsyncIterator[Join]:
     members: list[Member] = []
@@ -100,7 +104,7 @@ class TestAudiences:
         return await self.start_with(join, {"a": {**TEAM, "audience": audience}})
 
     async def start_with(self, join: Join, sources: dict[str, dict[str, str]]) -> tuple[Member, LiveSettings]:
-        settings = Settings.model_validate({"sources": sources, "telegram": {"token": {"env": "TELEGRAM"}}})
+        settings = make_settings(sources)
         member = await join()
         live = LiveSettings(settings, RuntimeOverrides(member.database, 0))
         await live.publish_audiences(settings)
@@ -191,6 +195,23 @@ class TestAudiences:
         await self.start_with(join, {"docs": OPEN})
         _, newer = await self.start_with(join, {"docs": OPEN, "a": TEAM})
         assert not await self.is_closed(newer)
+
+    async def test_of_two_that_start_at_once_one_knows_what_the_other_file_lacks(self, join: Join) -> None:
+        moment = asyncio.Barrier(2)
+
+        class AtOnce(RuntimeOverrides):
+            async def list_other_audiences(self) -> Sequence[str]:
+                await moment.wait()
+                others = await super().list_other_audiences()
+                await moment.wait()
+                return others
+
+        files = [make_settings({**sources, "docs": OPEN}) for sources in ({"a": TEAM}, {})]
+        started = [LiveSettings(file, AtOnce((await join()).database, 0)) for file in files]
+        async with asyncio.TaskGroup() as tasks:
+            for live, file in zip(started, files, strict=True):
+                tasks.create_task(live.publish_audiences(file))
+        assert await self.is_closed(started[0])
 
     async def test_files_that_are_read_again_before_they_are_written_close_nothing(self, join: Join) -> None:
         _, old = await self.start_with(join, {"docs": OPEN})

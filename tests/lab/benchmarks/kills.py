@@ -91,7 +91,9 @@ def _read_texts(folder: Path) -> list[tuple[str, str, int, str]]:
             return []
         return connection.execute(
             "SELECT source, path, passage_count, text FROM documents LEFT JOIN passages "
-            "ON row_number BETWEEN first_row AND first_row + passage_count - 1"
+            "ON row_number BETWEEN first_row AND first_row + passage_count - 1 "
+            # The labels of the sources, which stand beside them.
+            "WHERE source NOT LIKE '%#label'"
         ).fetchall()
 
 

@@ -22,10 +22,12 @@ from core.settings.yaml_file import read_yaml
 from knowledge.embedding.local import LOCAL_DIMENSION, LOCAL_NAME
 from knowledge.ports import PassageRow, StoreOwner
 from knowledge.stores.weaviate import WeaviateStore, check_weaviate, open_weaviate
+from knowledge.stores.weaviate.schema import Commit, commit_key
 from tests.support.deployment import ROOT, Deployment
 from tests.support.peers.tls import authority, forwarded
 from tests.support.peers.weaviate_server import BINARY, NO_BINARY, Node, weaviate_servers
 from tests.support.stores import DIMENSION, put, random_rows, row, unit
+from tests.support.weaviate import connect_cluster
 
 pytestmark = [pytest.mark.skipif(not BINARY, reason=NO_BINARY), pytest.mark.slow]
 KEY = "WEAVIATE_KEY_FOR_TESTS"
@@ -250,6 +252,16 @@ async def _serves(node: Node, words: Mapping[str, str]) -> None:
     assert all(word in texts[path] for path, word in words.items()), texts
 
 
+async def test_a_passage_that_its_index_does_not_know_yet_has_its_cosine(tmp_path: Path) -> None:
+    """A server may be told to index vectors later; here: an hour later."""
+    later = {"ASYNC_INDEXING": "true", "ASYNC_INDEXING_STALE_TIMEOUT": "1h"}
+    async with weaviate_servers(tmp_path, 1, **later) as cluster, open_store(cluster.nodes[0].settings()) as store:
+        await put(store, [row(f"n{number}", "a.md", tokens=f"w{number}", seed=number) for number in range(9)])
+        (passage,) = await store.search("w3", unit(7), ["docs"], 1)
+    assert passage.id == "n3"
+    assert passage.similarity == pytest.approx(float(unit(3) @ unit(7)), abs=1e-5)
+
+
 # Servers that share their processors with other tests take each other for dead; even alone that takes them minutes.
 @pytest.mark.serial
 @pytest.mark.timeout(480)
@@ -270,6 +282,8 @@ async def test_replicas(tmp_path: Path) -> None:
                 assert {name.split("-")[1] for name in await search_ids(other)} == {"2"}
             await third.start()
             await third.ready()
+            # It knows nothing of the last write itself yet, but a writer there has to know whose turn it is.
+            assert await _load_commit(third) == await _load_commit(first)
             await _catches_up(third)
             await second.stop()
             await third.stop()
@@ -277,6 +291,11 @@ async def test_replicas(tmp_path: Path) -> None:
             with pytest.raises(StoreError, match=r"could not be (read|written)"):
                 await put(store, random_rows(100, seed=3))
             assert time.monotonic() - started_at < 180
+
+
+async def _load_commit(node: Node) -> Commit:
+    async with connect_cluster(node.settings(replicas=3)) as cluster:
+        return Commit.from_properties((await cluster.get([commit_key("docs")]))[commit_key("docs")])
 
 
 async def _put_again(store: WeaviateStore, rows: Sequence[PassageRow]) -> None:

@@ -1,0 +1,53 @@
+"""What a Weaviate server sends when passages are searched and vectors are read: no more than is used."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from weaviate.connect.v4 import ConnectionAsync
+
+from core.settings import WeaviateSettings
+from knowledge.stores.weaviate import store as weaviate_store
+from tests.support.stores import put, random_rows, row, unit
+from tests.support.weaviate import opened
+
+
+async def test_a_search_reads_neither_tokens_nor_vectors(
+    weaviate_settings: WeaviateSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies = []
+    grpc_search = ConnectionAsync.grpc_search
+
+    async def note(connection: ConnectionAsync, request: object) -> object:
+        replies.append(await grpc_search(connection, request))  # type: ignore[arg-type]
+        return replies[-1]
+
+    rows = [row(f"n{number}", f"n{number}.md", tokens=f"melon w{number}", seed=number) for number in range(20)]
+    async with opened(weaviate_settings) as store:
+        await put(store, rows)
+        monkeypatch.setattr(ConnectionAsync, "grpc_search", note)
+        passages = {passage.id: passage for passage in await store.search("melon w3", unit(7), ["docs"], 4)}
+    assert {"n3", "n7"} <= passages.keys()
+    for number in (3, 7):
+        passage = passages[f"n{number}"]
+        assert passage.similarity == pytest.approx(float(unit(number) @ unit(7)), abs=1e-5)
+        assert passage.lexical > 0
+    content = b"".join(reply.SerializeToString() for reply in replies)
+    assert b"Text of n3" in content
+    assert b"melon" not in content
+    assert not any(result.metadata.vector_bytes or result.metadata.vectors for r in replies for result in r.results)
+
+
+async def test_of_a_large_source_an_even_sample_of_its_vectors_is_read(
+    weaviate_settings: WeaviateSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weaviate_store, "MAX_SAMPLED_VECTORS", 100)
+    rows = [replace(item, vector=unit(number % 2)) for number, item in enumerate(random_rows(1200))]
+    async with opened(weaviate_settings) as store:
+        await put(store, rows)
+        vectors = await store.vectors("docs")
+        np.testing.assert_array_equal(await store.vectors("docs"), vectors)
+    assert len(vectors) == 100
+    assert 20 < np.isclose(vectors, unit(1), atol=1e-5).all(axis=1).sum() < 80
