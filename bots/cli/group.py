@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bots.cli.stored_state import read_states
+from bots.common.open_storage import read_states
 from bots.common.terminal import make_console
 from bots.console.adapter import POLL_INTERVAL_S, ConsoleGroupAdapter
 from bots.console.convert import PLATFORM

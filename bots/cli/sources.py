@@ -8,8 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from bots.cli.console import describe_repair, make_table
-from bots.cli.stored_state import read_states
-from bots.common.open_storage import open_database
+from bots.common.open_storage import open_database, read_states
 from bots.common.terminal import make_console, print_json
 from bots.console.convert import OWNER_ID, TERMINAL_KEY
 from core.formatting import pluralize, strip_control_characters

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
-from collections.abc import Mapping
 from contextlib import suppress
 
 from bots.cli.console import Finding
 from bots.cli.probes import LIVE_ONLY_HINT
-from bots.common.open_storage import open_existing_database
+from bots.common.open_storage import open_existing_database, read_states
 from bots.daemon.adapters import JournalAccounts
 from bots.forges.accounts import find_faults
 from bots.forges.client import get_web_host
@@ -22,9 +20,7 @@ from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.opening import JOURNAL_NAME
 from core.storage.overrides import LiveSettings
-from core.types import SourceState
 from knowledge.embedding import name_model
-from knowledge.ingestion.schedule import source_states
 from knowledge.stores import check_store, describe_outgrown
 
 UNKNOWN_AUDIENCES = (
@@ -96,12 +92,3 @@ async def check_passages(settings: Settings) -> list[Finding]:
             passage_count = sum(state.passages for state in (await read_states(settings)).values())
     hint = describe_outgrown(settings.knowledge.store, passage_count)
     return [Finding("warning", "knowledge.store", hint)] if hint else []
-
-
-async def read_states(settings: Settings) -> Mapping[str, SourceState]:
-    """Return the states of the stored sources, by name. Raises `StoreError`."""
-    from core.storage.refresh_state import RefreshStateRepository
-
-    async with open_existing_database(settings) as database:
-        refresh_states = dict(await RefreshStateRepository(database).get_states()) if database else {}
-    return {state.name: state for state in await asyncio.to_thread(source_states, settings, refresh_states)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from core.storage.leases import Leases
     from core.storage.messages import Journal
     from core.storage.refresh_state import RefreshStateRepository
+    from core.types import SourceState
 
 
 async def open_database(settings: Settings) -> Database:
@@ -35,6 +37,16 @@ def open_existing_database(settings: Settings) -> AbstractAsyncContextManager[Da
     from core.storage.opening import open_existing_database
 
     return open_existing_database(settings.journal, settings.data_dir)
+
+
+async def read_states(settings: Settings) -> Mapping[str, SourceState]:
+    """Return the states of the stored sources, by name. Raises `StoreError`."""
+    from core.storage.refresh_state import RefreshStateRepository
+    from knowledge.ingestion.schedule import source_states
+
+    async with open_existing_database(settings) as database:
+        refresh_states = dict(await RefreshStateRepository(database).get_states()) if database else {}
+    return {state.name: state for state in await asyncio.to_thread(source_states, settings, refresh_states)}
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
@@ -47,6 +48,8 @@ EMBEDDINGS_PATH = "/embeddings"
 MODELS_PATH = "/models"
 MODERATIONS_PATH = "/moderations"
 EVENT_STREAM_BEGINNINGS = (b"data:", b"event:", b": ")
+# A kept connection that is gone says so at once. After this a server has worked on the request, which costs again.
+MAX_RESET_S = 1.0
 # The wait for the end of a complete reply, so that its connection can be reused.
 DRAIN_TIMEOUT_S = 0.2
 # The pause between two reads of a stream, per active stream, and the shortest and longest that is worth one: several
@@ -251,11 +254,13 @@ class OpenAIClient:
 
         # Not the typed methods: they validate the whole prompt, and hand on whatever a proxy answers in place of JSON.
         post = partial(client.post, path, cast_to=httpx2.Response, body=body, stream=True)
+        sent_at = time.monotonic()
         try:
             response: Response = await post()
         except openai.APIConnectionError as error:
             # A connection that was kept open is gone, and the server may never have seen the request.
-            if not isinstance(_root_cause(error), ConnectionResetError | BrokenPipeError):
+            is_reset = isinstance(_root_cause(error), ConnectionResetError | BrokenPipeError)
+            if not is_reset or time.monotonic() - sent_at > MAX_RESET_S:
                 raise
             _log.info("endpoint.sent_again", endpoint=self.base_url, error=str(_root_cause(error)))
             try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from core.errors import ModelError
@@ -34,10 +34,11 @@ class RepeatingReply(ModelError):
 
 
 class RepetitionDetector:
-    """Takes a reply piece by piece. `prompts` are the texts that it must not consist of."""
+    """Takes a reply piece by piece. `prompts` are the texts that it must not consist of, the instructions first."""
 
-    def __init__(self, prompts: Iterable[str]) -> None:
-        self._prompt_runs = frozenset[Run]().union(*map(_find_runs, prompts))
+    def __init__(self, prompts: Sequence[str]) -> None:
+        instructions, *questions = prompts or ("",)
+        self._prompt_runs = _find_runs(instructions).union(*(_iter_runs(_split(question)) for question in questions))
         self._pending = ""
         self._line = ""
         self._previous_line = ""
@@ -103,7 +104,7 @@ def _split(text: str) -> Iterator[str]:
     return (match[0].lower() for match in _WORD.finditer(text))
 
 
-# Most calls have the same instructions.
+# Most calls have the same instructions. What people said is not kept: they can have it forgotten.
 @lru_cache(maxsize=32)
 def _find_runs(prompt: str) -> frozenset[Run]:
     return frozenset(_iter_runs(_split(prompt)))

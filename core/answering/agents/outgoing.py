@@ -24,9 +24,12 @@ _TAG = re.compile(
 # a small model plays on in everybody's place, or says again what it was told.
 _TURN = re.compile(
     rf"^(?:[ \t]|{TEMPLATE_MARK}|<start_of_turn>){{0,9}}(?:(?P<own>assistant|model)|user|system)"
-    rf"(?:{TEMPLATE_MARK})?[ \t]{{0,9}}$|^[ \t]{{0,9}}<(?:evidence|passage)\b",
+    rf"(?:{TEMPLATE_MARK})?[ \t]{{0,9}}$|^[ \t]{{0,9}}<(?:evidence|passage)\b|<(?:\|(?:user|system)\||｜User｜)>",
     re.MULTILINE,
 )
+# Around a role that is named in an answer: a line of one word before it, or another role or a definition after it.
+_LISTED_WORD = re.compile(r"\W{0,9}[\w-]+", re.ASCII)
+_LISTED_REST = re.compile(r"\n(?:(?:assistant|model|user|system)[ \t]{0,9}$|[ \t]{0,9}(?::|--|==))", re.MULTILINE)
 # What may become one: not shown while it is written.
 _PARTIAL_TAG = re.compile(r"<[|/\w｜][^<>\n]{0,400}\Z")
 _LINK = re.compile(
@@ -58,8 +61,8 @@ class OutgoingText:
         return change_outside_code(text, self._clean_prose)
 
     def has_ended(self, text: str) -> bool:
-        """Return whether what is written after this text is another's turn."""
-        return "\n" in _take_own_turn(text)[1]
+        """Return whether what is written after this text is another's turn, which only a whole line of it shows."""
+        return "\n" in _take_own_turn(text[: text.rfind("\n") + 1])[1].strip()
 
     def _clean_prose(self, text: str) -> str:
         return _LINK.sub(self._replace_link, _TAG.sub("", text))
@@ -83,8 +86,24 @@ def _take_own_turn(text: str) -> tuple[str, str]:
     """Return the model's own turn, and what follows it: the next turn, with its mark."""
     prose = CODE.sub(lambda code: "`" * len(code[0]), text)
     begin = 0
+    are_words_turns: bool | None = None
     for mark in _TURN.finditer(prose):
+        if mark[0].strip().isalpha():
+            # The first one decides: where it is only named, the answer is about roles.
+            if are_words_turns is None:
+                are_words_turns = _is_turn(prose, mark)
+            if not are_words_turns:
+                continue
         if not mark["own"] or prose[begin : mark.start()].strip():
             return text[begin : mark.start()].strip("\n"), text[mark.start() :]
         begin = mark.end()
     return text[begin:], ""
+
+
+def _is_turn(prose: str, mark: re.Match[str]) -> bool:
+    """Return whether the bare name of a role stands where a turn begins, and is no word of a list or of code."""
+    before = prose[: mark.start()].rstrip()
+    line = before[before.rfind("\n") + 1 :]
+    is_indented = bool(before) and mark[0][0].isspace()
+    is_named = is_indented or line.endswith((":", "：")) or _LISTED_WORD.fullmatch(line)
+    return not is_named and not _LISTED_REST.match(prose, mark.end())

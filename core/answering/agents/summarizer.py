@@ -145,9 +145,11 @@ async def _stream_into_sink(
                     if outgoing.has_ended(text):
                         break
     except ModelError as error:
-        budget.degrade("write", "failed" if budget.remaining() else "late")
-        _log.warning("write.failed", error=str(error), characters=len(text))
-        return outgoing.clean(text), error
+        # What fails after the model's own turn costs nothing of the answer.
+        if not outgoing.has_ended(text):
+            budget.degrade("write", "failed" if budget.remaining() else "late")
+            _log.warning("write.failed", error=str(error), characters=len(text))
+            return outgoing.clean(text), error
     except AnswerStopped as error:
         budget.degrade("write", "stopped")
         _log.info("write.stopped", characters=len(text))

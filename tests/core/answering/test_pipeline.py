@@ -15,7 +15,7 @@ from core.answering.cache import is_cacheable
 from core.answering.context import AnswerInputs, RetrievalResult
 from core.answering.pipeline import answer
 from core.citations.markers import ResolvedCitations
-from core.errors import ServiceError, UsageError
+from core.errors import ReplyCut, ServiceError, UsageError
 from core.llm import role_models
 from core.llm.role_models import RoleChatModel
 from core.runtime.budget import Budget
@@ -181,6 +181,20 @@ async def test_an_answer_that_is_hard_to_read_is_shown_less_often(monkeypatch: p
     inputs = AnswerInputs(HOW, RetrievalResult("", (), (INSTALL,)))
     await summarizer._stream_into_sink(write(), inputs, OutgoingText(str), MemorySink(), Budget(configuration.budget))
     assert read_s < 0.15 * now
+
+
+async def test_what_fails_after_the_answer_costs_nothing_of_it() -> None:
+    async def write() -> AsyncGenerator[str]:
+        yield "Run it [p1]."
+        yield "\nuser\nWhen do I run it?\n"
+        raise ReplyCut("cut")
+
+    budget = Budget(settings().budget)
+    inputs = AnswerInputs(HOW, RetrievalResult("", (), (INSTALL,)))
+    outgoing = OutgoingText(str)
+    written = await summarizer._stream_into_sink(write(), inputs, outgoing, MemorySink(), budget)
+    assert written == ("Run it [p1].", None)
+    assert not budget.degraded
 
 
 async def test_without_history_there_is_one_model_call(peer: LanguageModelPeer) -> None:

@@ -283,6 +283,30 @@ async def test_a_kept_connection_that_is_gone_costs_no_reply() -> None:
         thread.join()
 
 
+async def test_a_request_that_a_server_worked_on_is_not_paid_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if more time had gone by: the clock of these tests stands still.
+    monkeypatch.setattr("core.llm.client.MAX_RESET_S", -1.0)
+    requests: list[bytes] = []
+
+    def serve(listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection, connection.makefile("rb") as request:
+                    head = b"".join(iter(request.readline, b"\r\n"))
+                    requests.append(request.read(int(re.findall(rb"(?i)content-length: (\d+)", head)[0])))
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        endpoint = OpenAIClient.open(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", "", 30)
+        with pytest.raises(ModelError, match="the connection failed"):
+            await endpoint.complete(ASK)
+        await endpoint.close()
+        listener.shutdown(socket.SHUT_RDWR)
+    assert len(requests) == 1
+
+
 @pytest.mark.parametrize(
     ("words", "expected_text"),
     [

@@ -46,11 +46,11 @@ def test_an_echo_of_the_prompt_is_noticed(prompt: str) -> None:
     assert look_at(f"{prompt}\n\n{prompt}"[:2000], prompt) == "the model only repeated its instructions or the question"
 
 
-def test_the_instructions_are_read_once() -> None:
+def test_the_instructions_are_read_once_and_no_question_is_kept() -> None:
     _find_runs.cache_clear()
     for question in ("How do I install it?", "And how do I start it?"):
         look_at("Run it.", PROMPT, question)
-    assert (_find_runs.cache_info().misses, _find_runs.cache_info().hits) == (3, 1)
+    assert (_find_runs.cache_info().misses, _find_runs.cache_info().hits) == (1, 1)
 
 
 TABLE = "| name | default | meaning |\n|---|---|---|\n" + "".join(

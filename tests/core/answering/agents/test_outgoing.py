@@ -61,19 +61,38 @@ def test_marks_of_the_prompt_and_unread_addresses_do_not(text: str, shown: str) 
         ("user\n\nHow do I run it?\n\nassistant\n\nRun it.", ""),
         ("<|start_header_id|>user<|end_header_id|>\n\nWhen?", ""),
         ("<|im_end|><|im_start|>user\n<|im_end>", ""),
+        (" assistant\n\nRun it [p1].\n\nuser\nWhen?", "Run it [p1]."),
+        ("Run it.<|end|>\n<|user|>\nWhen?", "Run it."),
+        ("Run it.<｜User｜>When?\n<｜Assistant｜>", "Run it."),
+        ("Two:\n\nuser\nassistant\n\nSo.<|im_end|>\n<|im_start|>user\nOh?", "Two:\n\nuser\nassistant\n\nSo."),
         ('Run it [p1].\n\n<evidence>\n<passage id="p2">\nStop it.', "Run it [p1]."),
     ],
 )
 def test_the_turns_of_others_do_not(text: str, shown: str) -> None:
     assert outgoing.clean(text) == shown
-    assert outgoing.has_ended(text)
+    assert outgoing.has_ended(f"{text}\n")
 
 
 @pytest.mark.parametrize(
-    "text", ["- user\n- assistant", "The\nuser interface", "```\nuser\nassistant\n```\nare roles", "Ask your\nuser"]
+    "text",
+    [
+        "- user\n- assistant",
+        "The\nuser interface",
+        "```\nuser\nassistant\n```\nare roles",
+        "A message has one of these roles:\n\nsystem\nuser\nassistant\n\nThe first sets the rules [p1].",
+        "There are three roles.\n\nsystem\nuser\nassistant\n\nThe first sets the rules [p1].",
+        "The roles are these:\n\nsystem\nSets the rules.\n\nuser\nAsks.\n\nassistant\nAnswers [p1].",
+        "角色有：\n\nuser\n提问。\n\nassistant\n回答 [p1]。",
+        "There are two.\n\nsystem\n: Sets the rules.\n\nuser\n: Asks [p1].",
+        "Two parts.\n\nmodel\n-----\n\nIts name.\n\nsystem\n------\n\nIts prompt [p1].",
+        "Set these keys.\n\nbase_url\nmodel\napi_key\n\nThen restart [p1].",
+        "Run this.\n\n    whoami --name\n    user\n    id\n\nDone [p1].",
+        "The file has this.\n\n- admin\n  user\n  guest\n\nRestart [p1].",
+    ],
 )
 def test_words_that_are_no_turns_end_nothing(text: str) -> None:
-    assert not outgoing.has_ended(text)
+    assert outgoing.clean(text) == text
+    assert not any(outgoing.has_ended(text[:end]) for end in range(len(text) + 1))
 
 
 def test_the_beginning_of_a_mark_waits_for_its_end() -> None:
@@ -83,8 +102,6 @@ def test_the_beginning_of_a_mark_waits_for_its_end() -> None:
 
 
 def test_takes_linear_time() -> None:
-    texts = [
-        Text("", unit, "")
-        for unit in ("<", "[", "[a](", "<said ", "https://", "<|", "![", "[a](b(", "a.b/", "user\n", "\n ")
-    ]
+    units = "<", "[", "[a](", "<said ", "https://", "<|", "![", "[a](b(", "a.b/", "user\n", "\n ", "a:\nuser\n", "_-"
+    texts = [Text("", unit, "") for unit in units]
     assert find_growth(outgoing.clean, texts, Growth(200, 0.0, 16_000, 0.02)) == ""
