@@ -25,7 +25,7 @@ from core.types import Passage
 # The passages whose facts are kept for the next answers: many have some in common.
 KEPT_PASSAGES = 256
 # A long number may be part of a name: COCO 2017 is coco2017.
-MIN_NAMED_DIGITS = 4
+_LONG_NUMBER = re.compile(r"\d{4,}")
 _LATIN_WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -53,8 +53,9 @@ class Facts:
 
     @cached_property
     def numbers(self) -> Set[str]:
-        """Its numbers, those of its list items and in names, too."""
-        return extract_numbers(self.text, with_items=True)
+        """Its numbers, those of its list items and in names, too; of a version also its first two parts."""
+        numbers = extract_numbers(self.text, with_items=True) | set(_LONG_NUMBER.findall(self.text))
+        return numbers | {".".join(number.split(".")[:2]) for number in numbers}
 
 
 def describe_passage(passage: Passage) -> Facts:
@@ -75,12 +76,8 @@ def find_invented(claim: str, passages: Sequence[Facts], known: Facts) -> Iterat
         # Small numbers are often counts, which another language spells out.
         numbers = {number for number in numbers if len(number) > 1}
     texts = (*passages, known)
-    if not all(any(_is_stated(number, text) for text in texts) for number in numbers):
+    if not all(any(has_number(number, text.numbers) for text in texts) for number in numbers):
         yield "number"
     is_known = all(any(has_code_name(name, text.key) for text in texts) for name in extract_code_names(claim))
     if not is_known or not all(any(key in text.key for text in texts) for key in extract_commands(claim)):
         yield "name"
-
-
-def _is_stated(number: str, text: Facts) -> bool:
-    return has_number(number, text.numbers) or (len(number) >= MIN_NAMED_DIGITS and number in text.key)

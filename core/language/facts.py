@@ -7,7 +7,7 @@ same or different.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Set
 
 from core.language.prose import CODE_SPAN
 
@@ -49,12 +49,10 @@ def strip_examples(text: str) -> str:
     return CODE_SPAN.sub(lambda match: " " if _EXAMPLE_SIGN.search(match[1].strip()) else match[0], text)
 
 
-def has_number(number: str, candidates: Collection[str]) -> bool:
-    """Return whether a number is among others, exactly or with zeros more or less: 2.0 is 2, and 3.11 is in 3.11.4."""
+def has_number(number: str, stated: Set[str]) -> bool:
+    """Return whether a number is among others, exactly or with zeros more or less: 2.0 is 2."""
     shorter = number.rstrip("0").rstrip(".") if "." in number else number
-    return bool({number, shorter, f"{number}.0"}.intersection(candidates)) or any(
-        candidate.startswith(f"{number}.") for candidate in candidates if number.count(".") == 1
-    )
+    return not stated.isdisjoint((number, shorter, f"{number}.0"))
 
 
 def extract_code_names(text: str) -> set[str]:

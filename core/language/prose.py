@@ -15,8 +15,6 @@ FENCED_CODE = re.compile(FENCED, re.DOTALL | re.MULTILINE)
 CODE_SPAN = re.compile(r"`([^`\n]+)`")
 CODE = re.compile(f"{FENCED}|{SPAN}", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"https?://\S+")
-# The end of a sentence. A full stop inside a name or a number is none.
-SENTENCE_END = re.compile(r"[.!?](?=\s|\Z)|[。！？\n]")
 # Code, headings and table rows are not sentences.
 _NON_PROSE = re.compile(rf"{FENCED}|^[ \t]*(?:#{{1,6}}\s|\|)[^\n]*$", re.DOTALL | re.MULTILINE)
 # Inline code is one piece.

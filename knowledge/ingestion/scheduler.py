@@ -51,9 +51,10 @@ POLL_INTERVAL = timedelta(minutes=1)
 STORE_POLL_INTERVAL = timedelta(seconds=2)
 # The wait while another process refreshes a source, or when the database or the store fails.
 RETRY_DELAY = timedelta(seconds=15)
-# The wait after the embedding model has failed, and while another source is being filled.
+# The wait after the embedding model has failed.
 FILL_RETRY_DELAY = timedelta(minutes=1)
-FILL_TURN_DELAY = timedelta(seconds=5)
+# While other sources are filled, a source waits in line for so long before it looks whether a refresh of it is due.
+FILL_TURN_DELAY = timedelta(seconds=1)
 
 
 class RefreshScheduler:
@@ -255,18 +256,19 @@ class RefreshScheduler:
         return timedelta()
 
     async def _fill(self, name: str) -> timedelta:
-        """Make a batch of vectors of a source, and return when to look for more: a refresh that is due comes first."""
+        """Fill a source when it is its turn, and return when to look for more: a refresh that is due comes first."""
         remaining_s = self._fill_retry_at.get(name, 0.0) - time.monotonic()
         if remaining_s > 0:
             return timedelta(seconds=remaining_s)
-        if self._fill_slot.locked():
-            # Whoever asks for a refresh meanwhile need not wait for it.
-            return FILL_TURN_DELAY
         try:
-            async with self._fill_slot:
-                coverage = await fill_source(self._context, name, on_progress=self._get_pace(name).note)
-                if not coverage.unfilled:
-                    self._paces.pop(name, None)
+            async with asyncio.timeout(FILL_TURN_DELAY.total_seconds()):
+                await self._fill_slot.acquire()
+        except TimeoutError:
+            return timedelta()
+        try:
+            coverage = await fill_source(self._context, name, on_progress=self._get_pace(name).note)
+            if not coverage.unfilled:
+                self._paces.pop(name, None)
         except StoreLocked as error:
             _log.info("source.busy", source=name, reason=str(error))
             self._paces.pop(name, None)
@@ -276,6 +278,8 @@ class RefreshScheduler:
             self._paces.pop(name, None)
             self._fill_retry_at[name] = time.monotonic() + FILL_RETRY_DELAY.total_seconds()
             return FILL_RETRY_DELAY
+        finally:
+            self._fill_slot.release()
         return timedelta()
 
     def _get_pace(self, name: str) -> Pace:

@@ -183,7 +183,7 @@ def weigh_samples(samples: Sequence[tuple[Vectors, int]]) -> Sequence[Vectors]:
 
     With each come how many vectors its source has.
     """
-    share = min((len(vectors) / count for vectors, count in samples if len(vectors) < count), default=1.0)
+    share = min((len(vectors) / count for vectors, count in samples if 0 < len(vectors) < count), default=1.0)
     return [
         vectors[np.linspace(0, len(vectors) - 1, max(1, round(share * count))).astype(np.intp)]
         if share * count < len(vectors)

@@ -17,6 +17,7 @@ from pydantic import BaseModel, TypeAdapter
 from core.errors import ConfigurationError
 from core.settings import RunSettings, Settings
 from core.settings.loader import find_default_files
+from knowledge.stores.sqlite.store import READ_TIMEOUT_S
 
 SYSTEMD = Path(__file__).parents[2] / "systemd"
 UNIT = SYSTEMD / "kimas.service"
@@ -173,6 +174,10 @@ def test_the_unit_starts_the_daemon_with_the_system_configuration(
     except ConfigurationError as error:
         text = str(error)
     assert arguments[arguments.index("--config") + 1] in text
+
+
+def test_a_start_that_reads_a_million_passages_is_not_ended(service: configparser.SectionProxy) -> None:
+    assert seconds(service["TimeoutStartSec"]) >= READ_TIMEOUT_S + 120
 
 
 def test_stopping_takes_longer_than_the_grace_period(service: configparser.SectionProxy) -> None:

@@ -104,7 +104,7 @@ async def _rank(search: Awaitable[SearchResult | KimasError], deps: AnswerDepend
 async def split_question(question: Question, deps: AnswerDependencies, budget: Budget) -> tuple[str, ...]:
     """Return the sub-questions, at most as many as configured. The default is none."""
     limit = deps.settings.strategies.sub_questions
-    weights = await deps.library.term_weights(question.text)
+    weights = await budget.run_stage("step", deps.library.term_weights(question.text), dict)
     rare_words = [
         word
         for word in content_words(question.text)

@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from core.errors import StoreError
+from core.runtime.tasks import uncancellable
 from core.runtime.tuning import trim_memory
 from core.types import Passage
 from knowledge.ports import MAX_SAMPLED_VECTORS, PassageRow, StoredDocument, Vectors
@@ -127,7 +128,9 @@ class SqliteStore:
         if not (paths or rows or empty):
             return
         async with self._write_lock:
-            await self._in_thread("written", partial(self._replace, source, paths, rows, empty or {}))
+            # A thread goes on when its caller is cancelled: whoever waits for the locks comes after its commit.
+            write = uncancellable(self._in_thread)
+            await write("written", partial(self._replace, source, paths, rows, empty or {}))
         await self._reload_after_write()
 
     async def search(

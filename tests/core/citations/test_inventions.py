@@ -13,7 +13,8 @@ from tests.support.growth import FACTOR, MAX_RATIO, measure
 
 SERVER = (
     "The server listens on port 8000 and keeps 4,000 sessions. Set `max_peers` for it, or run `rocket keys revoke`. "
-    "It needs python3.10 and downloads coco2017.\n\n1. Call `Ring.rotate(key=None)`, which does not compress."
+    "It needs python3.10, reads format 4.1.2 and downloads coco2017.\n\n"
+    "1. Call `Ring.rotate(key=None)`, which does not compress."
 )
 
 
@@ -28,6 +29,8 @@ def list_invented(claim: str, *, text: str = SERVER, known: str = "") -> set[str
         ("The server keeps 4000 sessions in COCO 2017", set()),
         ("The server listens on port 9000", {"number"}),
         ("It needs python3.10", set()),
+        ("It reads format 4.1", set()),
+        ("It reads format 4.1.3", {"number"}),
         ("It needs python3.7", {"number"}),
         ("3. It is the third step", set()),
         ("Set it with `max_peers=32`, or `Ring.rotate(key=64)`", set()),
@@ -56,7 +59,6 @@ def test_numbers_are_read_in_one_spelling() -> None:
     text = "1. First v2.3.1, 10,000 of 08, utf8, step 4"
     assert extract_numbers(text) == {"2.3.1", "10000", "8"}
     assert extract_numbers(text, with_items=True) == {"1", "2.3.1", "10000", "8", "4"}
-    assert has_number("3.11", {"3.11.4"})
     assert has_number("2.0", {"2"})
     assert not has_number("2.1", {"2"})
 
@@ -82,5 +84,18 @@ def test_reading_is_linear(passage_share: float, claims_share: float) -> None:
         check_hard_text(hard_passage(max(passage_share, share)), hard_claims(max(claims_share, share)))
 
     pairs = [(measure(check, 1.0), measure(check, 1 / FACTOR)) for _ in range(3)]
+    whole_s, part_s = (min(seconds) for seconds in zip(*pairs, strict=True))
+    assert whole_s < MAX_RATIO * part_s
+
+
+def test_many_numbers_are_looked_up_in_linear_time() -> None:
+    def check(count: int) -> None:
+        other, stated = (
+            " ".join(f"{number}.5" for number in range(first, first + count)) for first in (10_000, 20_000)
+        )
+        passages = [describe_passage(passage(str(start), f"{start} {other}")) for start in range(4)]
+        assert not list(find_invented(stated, [*passages, describe_passage(passage("x", stated))], Facts("")))
+
+    pairs = [(measure(check, 2_000), measure(check, 2_000 // FACTOR)) for _ in range(3)]
     whole_s, part_s = (min(seconds) for seconds in zip(*pairs, strict=True))
     assert whole_s < MAX_RATIO * part_s

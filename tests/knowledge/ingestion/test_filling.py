@@ -269,6 +269,39 @@ async def test_a_daemon_fills_as_soon_as_the_endpoint_is_back(
     assert await get_counts(store) == (20, 0)
 
 
+async def test_a_small_source_does_not_wait_until_a_large_one_is_filled(
+    tmp_path: Path,
+    store: Store,
+    record: RefreshStateRepository,
+    markdown: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scheduler, "FILL_TURN_DELAY", timedelta(seconds=60))
+    monkeypatch.setattr(ingestion_refresh, "FILL_TURN_S", 0)
+    sources = {}
+    for name, word, count in (("large", "apple", 200), ("small", "pear", 1)):
+        (tmp_path / name).mkdir()
+        for number in range(count):
+            (tmp_path / name / f"{number}.md").write_text(markdown(word), "utf-8")
+        sources[name] = {"kind": "files", "path": tmp_path / name}
+    configuration = settings(data_dir=tmp_path, sources=sources, agents={})
+    embedder = WordEmbedder(delay=0.02)
+    context = RefreshContext(configuration.sources, store, embedder, tmp_path, 200, record)
+
+    async def ignore_change(names: object) -> None:
+        assert names
+
+    await record.set_paused("small", True)
+    keeper = RefreshScheduler(configuration, context, record, ignore_change)
+    async with keeper.run(), asyncio.timeout(60):
+        while not embedder.embedded:
+            await asyncio.sleep(0.02)
+        await keeper.resume("small")
+        while any(not state.last_success or state.unfilled for state in await keeper.states()):
+            await asyncio.sleep(0.02)
+    assert "pear" not in embedder.embedded[-1]
+
+
 KILLED = """
 import asyncio, sys
 from knowledge.ingestion import filling

@@ -39,3 +39,5 @@ def test_beside_the_sample_of_a_large_source_a_small_one_keeps_its_share() -> No
     sample = np.ones((20, 4), np.float32)
     assert [len(vectors) for vectors in weigh_samples([(sample, 200), (sample, 20), (sample[:3], 3)])] == [20, 2, 1]
     assert [len(vectors) for vectors in weigh_samples([(sample, 20), (sample[:3], 3)])] == [20, 3]
+    # Deleted between the two readings.
+    assert [len(vectors) for vectors in weigh_samples([(sample, 20), (sample[:0], 200)])] == [20, 0]

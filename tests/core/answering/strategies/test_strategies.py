@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -315,6 +316,18 @@ async def test_parallel_asks_at_most_so_many(peer: ScriptedPeer) -> None:
     library = InMemoryLibrary(SHELF)
     await ask(COMPARE, peer, allowing("parallel", limits={"sub_questions": 2}), library)
     assert sorted(library.queries) == sorted([COMPARE.text, "memory part 1?", "memory part 2?"])
+
+
+async def test_parallel_does_not_wait_for_a_store_that_is_still_being_read(peer: ScriptedPeer) -> None:
+    class Unread(InMemoryLibrary):
+        async def term_weights(self, query: str) -> Mapping[str, float]:
+            await asyncio.sleep(600)
+            return {}
+
+    peer.replies["split"] = '["memory module"]'
+    async with asyncio.timeout(60):
+        reply = await ask(COMPARE, peer, allowing("parallel", budget={"deadline_s": 4}), Unread(SHELF))
+    assert reply.trace.strategy == "parallel"
 
 
 async def test_the_parts_keep_the_name_of_the_product(peer: ScriptedPeer) -> None:

@@ -8,11 +8,13 @@ import os
 import resource
 import shutil
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,6 +71,29 @@ async def test_a_file_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
         map_errors(file, "read"),
     ):
         file.read(lambda connection: None)
+
+
+async def test_a_write_has_ended_when_its_cancelled_caller_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A source that is removed while it is filled would come back."""
+    begun, may_go_on = threading.Event(), threading.Event()
+    write = sqlite_store.replace_documents
+
+    def write_slowly(*arguments: Any) -> None:
+        begun.set()
+        may_go_on.wait(60)
+        write(*arguments)
+
+    monkeypatch.setattr(sqlite_store, "replace_documents", write_slowly)
+    async with opened(tmp_path / "passages") as store:
+        task = asyncio.create_task(put(store, [row("a", "a.md")]))
+        await asyncio.to_thread(begun.wait, 60)
+        task.cancel()
+        asyncio.get_running_loop().call_later(0.2, may_go_on.set)
+        await asyncio.gather(task, return_exceptions=True)
+        assert task.cancelled()
+        assert len(await store.manifest("docs")) == 1
 
 
 async def test_a_store_that_is_closed_gives_up_what_it_is_loading(
