@@ -78,7 +78,8 @@ async def test_a_model_that_is_away_is_not_told_as_missing_knowledge(lined: Bot,
 @runs_in_terminal
 async def test_without_an_answer_the_nearest_page_is_a_link(lined: Bot, model: LanguageModelPeer) -> None:
     model.status = 500
-    text = await ask_in_private(lined, "Does the package honour the proxy of our company when somebody behind the firewall installs it?")
+    question = "Does the package honour the proxy of our company when somebody behind the firewall installs it?"
+    text = await ask_in_private(lined, question)
     assert ENGLISH.llm_failed in " ".join(text.split())
     assert "Install the package with pip" in text
     assert "https://example.org/install" in lined.messages(lined.private())[0].links
