@@ -28,8 +28,8 @@ NUMBERS = count(1)
 
 
 def repeat(body: Body) -> str:
-    """Tell all that was told."""
-    return "\n".join(str(message["content"]) for message in body["messages"]) + " [p1]"
+    """Tell all that was told, without the marks of the prompt, at which an answer ends."""
+    return "\n".join(str(message["content"]).replace("<", "‹") for message in body["messages"]) + " [p1]"
 
 
 @dataclass
