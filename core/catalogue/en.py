@@ -28,9 +28,7 @@ class English(PlatformTexts):
     answer_filtered = "*The answer was cut short: the language model's filter stopped it.*"
     answer_stopped = "*Stopped on request.*"
     search_timed_out = "The sources did not answer in time. Please ask again in a moment."
-    not_read_yet = (
-        "I have not read my sources yet ({sources}), so I know nothing about this. Please ask again in a moment."
-    )
+    not_read_yet = "I have not read my sources yet ({sources}), so I know nothing about this. Please ask again later."
     no_evidence = "I found nothing about this in the sources I know ({sources})."
     no_evidence_foreign = (
         "I found nothing about this in the sources I know ({sources}). They are in {language}, and I have no language "

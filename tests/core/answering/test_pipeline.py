@@ -77,6 +77,13 @@ async def test_before_anything_is_read_the_answer_says_that(peer: LanguageModelP
     assert chinese.text.startswith("我还没有读完资料（docs）")
 
 
+async def test_what_nobody_has_taught_yet_is_not_told_as_unread() -> None:
+    configuration = settings(sources={"learned": {"kind": "learned"}}, agents={})
+    reply = await answer(HOW, MemorySink(), parts(InMemoryLibrary((), is_empty=True), configuration=configuration))
+    assert reply.text.startswith("I found nothing about this in the sources I know (learned)")
+    assert not reply.failure
+
+
 NEAR = Question("Does pip honour a mirror?")
 
 
