@@ -32,6 +32,8 @@ from tests.support.weaviate import connect_cluster
 pytestmark = [pytest.mark.skipif(not BINARY, reason=NO_BINARY), pytest.mark.slow]
 KEY = "WEAVIATE_KEY_FOR_TESTS"
 KILLS = 3
+# What others may free of a full disk meanwhile: once that made the server write again.
+FREED_MEANWHILE = 2 << 30
 
 
 @asynccontextmanager
@@ -225,17 +227,18 @@ def _used(folder: Path) -> float:
 
 
 def _missing(folder: Path, limit: int) -> int:
-    """Return how many bytes make the disk fuller than the limit, which is in percent."""
+    """Return how many bytes make the disk fuller than the limit, which is in percent, by what others may free."""
     disk = os.statvfs(folder)
-    return max(0, int((limit - _used(folder)) / 100 * disk.f_blocks * disk.f_frsize)) + (256 << 20)
+    return max(0, int((limit - _used(folder)) / 100 * disk.f_blocks * disk.f_frsize) + FREED_MEANWHILE)
 
 
 async def _fill_disk(folder: Path, node: Node, limit: int) -> None:
     """Fill the disk until the server takes nothing more. Others may free some of it meanwhile."""
     async with asyncio.timeout(90):
         while "Set READONLY" not in await asyncio.to_thread((node.folder / "log").read_text):
-            with (folder / "ballast").open("ab") as file:
-                os.posix_fallocate(file.fileno(), file.tell(), _missing(folder, limit))
+            if count := _missing(folder, limit):
+                with (folder / "ballast").open("ab") as file:
+                    await asyncio.to_thread(os.posix_fallocate, file.fileno(), file.tell(), count)
             await asyncio.sleep(1)
 
 
