@@ -18,7 +18,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import count, islice
@@ -124,15 +124,13 @@ async def _run(*command: str) -> Run:
     peak_bytes = 0
     processor_s: dict[int, float] = {}
     while not reading.done():
-        try:
+        # It may just have ended.
+        with suppress(psutil.NoSuchProcess):
             parent = psutil.Process(process.pid)
             peak_bytes = max(peak_bytes, parent.memory_info().rss)
             for each in (parent, *parent.children(recursive=True)):
                 times = each.cpu_times()
                 processor_s[each.pid] = times.user + times.system
-        except psutil.Error:
-            # It has just ended.
-            pass
         await asyncio.wait([reading], timeout=SAMPLE_S)
     output, _ = await reading
     assert process.returncode == 0, f"{command} ended with {process.returncode}"
