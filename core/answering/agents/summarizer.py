@@ -18,7 +18,7 @@ from core.errors import AnswerStopped, KimasError, ModelError, ReplyCut
 from core.evidence.rendering import escape_delimiters, render_passages
 from core.formatting import with_description
 from core.language.languages import language_name, to_language_code
-from core.language.tokens import estimate_tokens
+from core.language.tokens import count_cjk, estimate_tokens
 from core.llm.prompts import Prompts
 from core.llm.reasoning import append_visible
 from core.llm.repetition import RepeatingReply, RepetitionDetector
@@ -35,12 +35,16 @@ UPDATE_INTERVAL_S = 0.05
 # It stands beside the judgement, so that prompts without one are shorter.
 JUDGEMENT_RULE = "Give what it does say, and tell the asker plainly which part of the question it leaves open."
 NO_WORDS = "the model's reply has no words; one that thinks first may need more max_tokens"
+TOO_FEW_WORDS = "the model's answer is a word or two, and names no passage"
 NO_OWN_WORDS = "the model wrote no answer, but a turn of somebody else, or marks of its template"
 # The pause is at least so many times as long as the last update took: the event loop serves others meanwhile.
 UPDATE_PAUSE_FACTOR = 10
 CODE_END = "\n```"
 OPEN_TIMEOUT_S = 2.0
 OPEN_TIMEOUT_SHARE = 0.2
+# With no source, so short an answer tells nothing that the passages would not: a small model ends in the middle, and
+# one that stays with the prompt cites even a "yes".
+MAX_STRAY_WORDS = 2
 # By the language of the template, English where it has no name here.
 QUESTION_LANGUAGE = "the language of the question"
 QUESTION_LANGUAGES = {"zh": "提问者的语言"}
@@ -83,16 +87,19 @@ async def write_answer(inputs: AnswerInputs, sink: Sink, deps: AnswerDependencie
         if text.strip() and not _is_worse_than_quotes(text, error, retrieval):
             return WrittenAnswer(_mark_unfinished(text, _describe_end(error, budget, messages)) if error else text)
         budget.degrade("write", "unreadable")
+        failure = str(error or (TOO_FEW_WORDS if text.strip() else NO_WORDS))
         if not retrieval.was_searched:
-            return WrittenAnswer(messages.llm_failed, failure=str(error or NO_WORDS))
-        return await quote_passages(inputs, deps, budget, str(error or NO_WORDS))
+            return WrittenAnswer(messages.llm_failed, failure=failure)
+        return await quote_passages(inputs, deps, budget, failure)
 
 
 def _is_worse_than_quotes(text: str, error: KimasError | None, retrieval: RetrievalResult) -> bool:
-    """Return whether a text that came to no end helps less than what the passages say: it cites none of them yet."""
-    if error is None or isinstance(error, RepeatingReply):
-        return error is not None
-    return bool(retrieval.passages) and not isinstance(error, ReplyCut) and not any(find_markers(text))
+    """Return whether a text helps less than what the passages say: it cites none, and came to no end or is too short."""
+    if isinstance(error, RepeatingReply):
+        return True
+    if not retrieval.passages or isinstance(error, ReplyCut) or any(find_markers(text)):
+        return False
+    return error is not None or max(len(text.split()), count_cjk(text)) <= MAX_STRAY_WORDS
 
 
 def _read_text(inputs: AnswerInputs, deps: AnswerDependencies) -> str:

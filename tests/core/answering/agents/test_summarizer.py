@@ -99,3 +99,26 @@ async def test_what_ends_before_it_has_cited_anything_is_not_posted(end: list[by
     assert reply.is_extractive
     assert "> Install the package with pip." in reply.text
     assert reply.text.endswith(QUOTED)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_quoted"),
+    [
+        ("bot", True),
+        ("the bot", True),
+        ("**是的**", True),
+        ("Yes [p1].", False),
+        ("不支持。", False),
+        ("With `pip install kimas`.", False),
+    ],
+)
+async def test_a_word_or_two_without_a_source_is_not_posted(text: str, is_quoted: bool) -> None:
+    reply = await ask([event(text), DONE])
+    assert reply.is_extractive is is_quoted
+    assert reply.text.endswith(QUOTED) is is_quoted
+    assert ("> Install the package with pip." in reply.text) is is_quoted
+
+
+async def test_one_mark_that_nothing_was_found_is_no_stray_word() -> None:
+    reply = await ask([event("[p0]"), DONE])
+    assert not reply.is_extractive
