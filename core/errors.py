@@ -120,7 +120,12 @@ class EmbeddingError(EndpointError):
 
 
 class PlatformError(ServiceError):
-    """A chat platform refused a call or could not be reached."""
+    """A chat platform refused a call or could not be reached.
+
+    `platform` is the label of the adapter that it ended, "" before that.
+    """
+
+    platform = ""
 
 
 class PlatformUnavailable(PlatformError):

@@ -519,8 +519,12 @@ async def open_daemon(
     reload_settings: SettingsLoader | None,
     *,
     dry_run: bool,
+    keeps_going: bool = False,
 ) -> Daemon:
-    """Open and wire the whole daemon; the stack closes it. Raises `KimasError`."""
+    """Open and wire the whole daemon; the stack closes it. Raises `KimasError`.
+
+    With `keeps_going`, not for a platform that refuses a credential: whoever awaits its adapter learns of it.
+    """
     from bots.common.dry_run import DryRunAdapter, open_daemon_journal
     from bots.daemon.adapters import make_adapters, start_opening
     from bots.daemon.alerts import make_alerts
@@ -541,7 +545,7 @@ async def open_daemon(
     parser = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))
     feed_followers = make_feed_followers(settings, adapters, journal, parser)
     async with task_group() as startup_tasks:
-        startup_task = startup_tasks.create_task(start_opening(adapters, stack))
+        startup_task = startup_tasks.create_task(start_opening(adapters, stack, keeps_going=keeps_going))
         make_app = partial(open_app, settings, database=journal.database, live=live, parser=parser)
         app = await enter_when_reachable(stack, partial(make_app, metrics_recorder=recorder))
     library = app.shared_library
