@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -222,9 +223,15 @@ async def test_what_was_written_down_before_a_kill_is_not_sent_again(tmp_path: P
                 while not harness.model.sent("write"):
                     await asyncio.sleep(0.01)
             assert (await harness.outcomes())[0][0] == "answering"
+            # What a kill at this moment leaves: the journal with its log, as they are on the disk.
+            killed = tmp_path / "killed"
+            killed.mkdir()
+            for ending in ("", "-wal"):
+                if (tmp_path / f"journal.db{ending}").exists():
+                    shutil.copy(tmp_path / f"journal.db{ending}", killed)
         service.text = "Something else"
         adapter = telegram(peer, tmp_path)
-        async with open_harness(tmp_path, adapter, sees=False, transcription=transcription) as harness:
+        async with open_harness(killed, adapter, sees=False, transcription=transcription) as harness:
             await harness.processor.resume(adapter)
             assert await harness.wait_until_finished(1) == [("answered", "")]
             assert "How do I install it?" in get_prompt(harness)
