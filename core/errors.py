@@ -4,7 +4,8 @@
     ├── ConfigurationError       the configuration is wrong; has one line per error           (exit 2)
     ├── UsageError               the user named something unknown, or an invalid argument     (exit 2)
     │   ├── QuotaExceeded        a daily limit is used up
-    │   └── AnswerWithheld       the answer has something that may not leave
+    │   ├── AnswerWithheld       the answer has something that may not leave
+    │   └── SpeechUnclear        nobody could make out what a voice message says
     ├── ServiceError             a service outside the process failed                         (exit 69)
     │   ├── EndpointError        an endpoint of a model failed, refused or timed out
     │   │   ├── ModelError       that of a language model
@@ -71,6 +72,14 @@ class AnswerWithheld(UsageError):
         self.skip = skip
 
 
+class SpeechUnclear(UsageError):
+    """A voice message could not be made out. The message is what the asker reads, `reason` is for the journal."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
 class ServiceError(KimasError):
     """A service outside the process failed. Optional stages then use their fallback."""
 
@@ -111,7 +120,12 @@ class EmbeddingError(EndpointError):
 
 
 class PlatformError(ServiceError):
-    """A chat platform refused a call or could not be reached."""
+    """A chat platform refused a call or could not be reached.
+
+    `platform` is the label of the adapter that it ended, "" before that.
+    """
+
+    platform = ""
 
 
 class PlatformUnavailable(PlatformError):

@@ -15,9 +15,11 @@ from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import urlsplit
 
-from bots.cli.env_file import add_to_env_file, get_env_path
+from bots.cli.endpoints import explain_failure
+from bots.cli.env_file import add_to_env_file, get_env_path, read_env_names
 from bots.cli.init_template import MODEL_KEY, TOKENS
 from bots.cli.setup_checks import (
+    CHECK_TIMEOUT_S,
     MAX_SHOWN_MODELS,
     TOKEN_HINTS,
     TOKEN_NAMES,
@@ -33,7 +35,7 @@ from bots.cli.setup_checks import (
 from bots.cli.trial import TEXT_FILES
 from bots.operator_page.sessions import Sessions
 from bots.operator_page.setup_port import Configuration, Found, PlatformQuestion, Setup
-from core.errors import ConfigurationError, KimasError, UsageError
+from core.errors import ConfigurationError, KimasError, ModelError, UsageError
 from core.observability.logs import make_redactor
 from core.settings import Settings
 from core.settings.loader import load_settings
@@ -54,6 +56,7 @@ class _Change:
     text: str
     secrets: Mapping[str, str] = field(default_factory=dict)
     link: str = ""
+    restart: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -101,7 +104,7 @@ class BrowserSetup(Setup):
                 await asyncio.to_thread(self._write, change, digest)
             except (KimasError, ValueError, OSError) as error:
                 raise UsageError(redact(str(error) or "no answer in time")) from None
-            return Found(redact(change.text), change.link)
+            return Found(redact(change.text), change.link, change.restart)
 
     def restart(self) -> None:
         """Stop in order, as for a signal; the command starts again. A second signal would cut answers off."""
@@ -176,6 +179,10 @@ class BrowserSetup(Setup):
             raise UsageError("there is no such role")
         key = check_token(fields["key"])
         names = await list_models(address, key)
+        if not (name or names):
+            # An address beside that of the API has no list either.
+            missing = ModelError(f"{address} has no list of models: name the model", status=404)
+            raise UsageError(await explain_failure(missing, address, name, key, CHECK_TIMEOUT_S))
         if not name and len(names) != 1:
             raise UsageError(f"name one of its models: {', '.join(sorted(names)[:MAX_SHOWN_MODELS])}")
         name = name or names[0]
@@ -194,9 +201,12 @@ class BrowserSetup(Setup):
         platform = fields["platform"]
         if platform not in TOKENS:
             raise UsageError("there is no such platform here")
-        secrets = {variable: check_token(fields.get(name, "")) for name, variable in TOKENS[platform].items()}
-        if not all(secrets.values()):
+        tokens = {name: check_token(fields.get(name, "")) for name in TOKENS[platform]}
+        if not all(tokens.values()):
             raise UsageError("the token is missing")
+        if any(not name for name, _, _ in settings.get_bots(platform)):
+            return await self._examine_other_tokens(settings, platform, tokens)
+        secrets = {variable: tokens[name] for name, variable in TOKENS[platform].items()}
         _require_unused(settings, secrets)
         with in_environment(secrets):
             diagnosis = await diagnose_bot(make_section(platform, self.api_url), platform)
@@ -212,6 +222,22 @@ class BrowserSetup(Setup):
         is_address = diagnosis.invitation.startswith("https://")
         text += "" if is_address else f": {diagnosis.invitation}"
         return _Change(entries, text, secrets, diagnosis.invitation if is_address else "")
+
+    async def _examine_other_tokens(self, settings: Settings, platform: str, tokens: Mapping[str, str]) -> _Change:
+        """Check other tokens of a bot that stands in the file. Raises `UsageError` where they come from elsewhere."""
+        known = settings.secrets()
+        kept = await asyncio.to_thread(read_env_names, self.secrets_file)
+        secrets: dict[str, str] = {}
+        for name, token in tokens.items():
+            secret = known.get(f"{platform}.{name}")
+            variable = secret.env if secret else None
+            if variable is None or variable not in kept:
+                raise UsageError(f"{platform}.{name} does not come from {self.secrets_file}: change it where it stands")
+            secrets[variable] = token
+        with in_environment(secrets):
+            section = next(section for name, _, section in settings.get_bots(platform) if not name)
+            diagnosis = await diagnose_bot(section, platform)
+        return _Change({}, f"another token for {diagnosis.identity}", secrets, restart=(platform,))
 
     async def _examine_chat(self, settings: Settings, fields: Mapping[str, str]) -> _Change:
         platform, _, chat = fields["chat"].partition(":")

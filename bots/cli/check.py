@@ -330,7 +330,8 @@ def _check_models(settings: Settings) -> list[Finding]:
     light = settings.models.light
     models = sorted(settings.models.iter_endpoints(), key=lambda item: ".fallbacks." in item[0])
     findings = [
-        check_base_url(path, model.model, model.base_url, has_key=model.api_key is not None) for path, model in models
+        check_base_url(path, model.model, model.base_url, has_key=model.api_key is not None)
+        for path, model in (*models, *settings.models.iter_transcriptions())
     ]
     if main is None and light is None:
         text = "none is configured: answers are extractive, quoted from the passages"

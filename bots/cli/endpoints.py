@@ -17,7 +17,8 @@ from knowledge.web.addresses import redact_url
 MAX_LISTED_MODELS = 12
 # What a client adds to the address of an API by itself.
 _CALLS = re.compile(
-    r"(?<!/)/{1,9}(?:chat/completions|completions|embeddings|responses|rerank|models|chat)/{0,9}$", re.IGNORECASE
+    r"(?<!/)/{1,9}(?:chat/completions|audio/transcriptions|completions|embeddings|responses|rerank|models|chat)/{0,9}$",
+    re.IGNORECASE,
 )
 _RERANK_BASE = re.compile(r"(?:/+v\d\w*)?/*", re.IGNORECASE)
 # With these, the address or the model may be wrong; a key that is missing or refused says so itself.

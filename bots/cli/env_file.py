@@ -44,6 +44,14 @@ def load_env_file(config: Path) -> None:
         sys.stderr.write(f"{file} holds secrets and others can read it: chmod 600 {file}\n")
 
 
+def read_env_names(file: Path) -> frozenset[str]:
+    """Return the names that a file sets; none where there is no file. Raises `OSError`."""
+    if not file.exists():
+        return frozenset()
+    matches = map(_LINE.fullmatch, file.read_text("utf-8").splitlines())
+    return frozenset(match[1] for match in matches if match)
+
+
 def write_env_file(file: Path, secrets: Mapping[str, str]) -> None:
     """Write a new file that its owner alone may read; a name without a value is left as a comment. Raises `OSError`."""
     lines = ["# Secrets of the configuration beside this file. Never put it into a repository."]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import math
+import wave
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,10 +21,11 @@ from bots.common.open_storage import open_existing_database
 from bots.common.store_owner import read_store_owner
 from bots.daemon.adapters import get_section_path
 from bots.daemon.feeds import find_feed_errors, probe_feed
-from core.errors import EmbeddingError, SourceError
+from core.errors import EmbeddingError, ModelError, SourceError
 from core.formatting import strip_source_prefix
 from core.llm.client import OpenAIClient
 from core.llm.moderation import Moderator
+from core.llm.recordings import Recording
 from core.runtime.budget import Budget
 from core.settings import (
     EmbeddingSettings,
@@ -38,6 +42,7 @@ from core.settings import (
     SearchApiSource,
     SearchSettings,
     Settings,
+    TranscriptionSettings,
     WebsiteSource,
 )
 from core.settings.gate import UNPROMPTED_MODES
@@ -59,6 +64,8 @@ Result = str | Diagnosis | list[Finding]
 LiveSourceSettings = HttpApiSource | SearchApiSource | RemoteRagSource | McpSource
 
 PROBE_TIMEOUT_S = 15.0
+# Samples a second.
+TONE_RATE = 16_000
 LIVE_ONLY_HINT = "reached with --live only"
 IDENTITY_PREFIXES = {
     "telegram": "the token belongs to ",
@@ -195,6 +202,10 @@ def make_probes(settings: Settings, budgets: list[Budget] | None = None) -> list
         Probe(path, ModelTrial(path, model, _with_models_at(path, settings), budgets).run, timeout_s)
         for path, model in settings.models.iter_endpoints()
     ]
+    probes += [
+        Probe(path, partial(_probe_transcription, endpoint), endpoint.timeout_s)
+        for path, endpoint in settings.models.iter_transcriptions()
+    ]
     if settings.outgoing.moderation.base_url:
         probes.append(Probe("outgoing.moderation", partial(_probe_moderation, settings.outgoing.moderation)))
     if settings.journal.url:
@@ -241,6 +252,32 @@ async def _probe_moderation(settings: ModerationSettings) -> str:
     finally:
         await moderator.close()
     return f"{settings.model or 'the moderation'} at {redact_url(settings.base_url or '')} answers"
+
+
+async def _probe_transcription(settings: TranscriptionSettings) -> str:
+    api_key = settings.api_key.value() if settings.api_key else ""
+    client = OpenAIClient.open(settings.base_url, api_key, settings.timeout_s)
+    recording = Recording("voice.wav", "audio/wav", await asyncio.to_thread(_make_tone))
+    try:
+        await client.transcribe(settings.model, recording)
+    except ModelError as error:
+        text = await explain_failure(error, settings.base_url, settings.model, api_key, settings.timeout_s)
+        raise ModelError(text) from error
+    finally:
+        await client.close()
+    return f"{settings.model} at {settings.base_url} took a second of sound"
+
+
+def _make_tone() -> bytes:
+    """Return a second of a low tone: as small as a recording gets that every endpoint takes."""
+    samples = (round(3000 * math.sin(2 * math.pi * 220 * index / TONE_RATE)) for index in range(TONE_RATE))
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as recording:
+        recording.setnchannels(1)
+        recording.setsampwidth(2)
+        recording.setframerate(TONE_RATE)
+        recording.writeframes(b"".join(sample.to_bytes(2, "little", signed=True) for sample in samples))
+    return buffer.getvalue()
 
 
 async def _probe_weaviate(settings: Settings) -> str:

@@ -20,6 +20,8 @@ def get_kind(media_type: str) -> AttachmentKind:
 
 # What is fetched when a question is about it.
 READABLE_KINDS: tuple[AttachmentKind, ...] = ("picture", "file")
+# A voice message is fetched where it is a question itself, and never because somebody replies to it.
+FETCHED_KINDS: tuple[AttachmentKind, ...] = (*READABLE_KINDS, "voice")
 
 
 def select_readable(attachments: tuple[Attachment, ...]) -> tuple[Attachment, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +11,7 @@ from importlib import import_module
 from urllib.parse import urlsplit
 
 from bots.common.namespaced import NamespacedAdapter
-from core.errors import UsageError
+from core.errors import PlatformError, UsageError
 from core.messaging.policy.permissions import Permissions
 from core.observability.logs import get_logger
 from core.ports import Adapter
@@ -64,20 +64,23 @@ def make_adapters(live: LiveSettings, journal: Journal, *, read_only: bool = Fal
     return adapters
 
 
-async def start_opening(adapters: Sequence[Adapter], stack: AsyncExitStack) -> Mapping[Adapter, asyncio.Task[None]]:
+async def start_opening(
+    adapters: Sequence[Adapter], stack: AsyncExitStack, *, keeps_going: bool = False
+) -> Mapping[Adapter, asyncio.Task[None]]:
     """Open all adapters; return when the first one is open, and the others are too or had a moment to.
 
     The stack closes them.
 
     What is away then is opened by its task as soon as it is back: no platform waits for another one. Raises
-    `PlatformError` for a credential that is refused by then.
+    `PlatformError` for a credential that is refused by then, unless it `keeps_going`: then whoever awaits the task of
+    this adapter learns of it, and a moment is all that the start waits.
     """
     for adapter in adapters:
         stack.push_async_callback(adapter.close)
-    tasks = {adapter: asyncio.create_task(adapter.open()) for adapter in adapters}
+    tasks = {adapter: asyncio.create_task(name_platform(adapter, adapter.open())) for adapter in adapters}
     stack.push_async_callback(_cancel, tasks.values())
     pending_tasks: set[asyncio.Task[None]] = set(tasks.values())
-    timeout_s = None
+    timeout_s = START_PATIENCE_S if keeps_going else None
     while pending_tasks:
         done_tasks, pending_tasks = await asyncio.wait(
             pending_tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
@@ -87,9 +90,19 @@ async def start_opening(adapters: Sequence[Adapter], stack: AsyncExitStack) -> M
             _log.warning("daemon.platforms_unreachable", platforms=away, hint="they join when they are back")
             break
         for task in done_tasks:
-            task.result()
+            if not (keeps_going and isinstance(task.exception(), PlatformError)):
+                task.result()
         timeout_s = START_PATIENCE_S
     return tasks
+
+
+async def name_platform(adapter: Adapter, call: Awaitable[None]) -> None:
+    """Await what an adapter does; a `PlatformError` says afterwards whose it is."""
+    try:
+        await call
+    except PlatformError as error:
+        error.platform = adapter.label
+        raise
 
 
 async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:

@@ -266,8 +266,7 @@ async def open_app(
         await library.load()
         model = model or models.general
         if with_answers and not database:
-            has_model = bool(model or any(models.by_name.values()))
-            database = await _open_database_if_needed(settings, stack, has_model=has_model)
+            database = await _open_database_if_needed(settings, stack, has_model=any((model, *models.by_name.values())))
         live = live or (make_live_settings(settings, database) if database else None)
         answer_library = OverriddenLibrary(library, live.overrides, settings) if live else library
         deps = await _make_deps(settings, answer_library, reranker, model, stack)
@@ -277,6 +276,7 @@ async def open_app(
             deps,
             head_starts=HeadStartPolicy(settings.context, metrics_recorder),
             file_reader=AttachedFileReader(parser),
+            transcriber=models.transcriber,
             chat_models=_make_chat_models(settings, models, live),
             mask_key=await _get_mask_key(database if with_answers else None),
         )
@@ -348,11 +348,8 @@ async def _make_deps(
 
 def _make_chat_models(settings: Settings, models: ModelSets, live: LiveSettings | None) -> ChatModels:
     local_search = settings.knowledge.search.model_copy(update={"rerank": "embedding"})
-
-    def get_settings() -> Settings:
-        return live.settings if live else settings
-
-    return ChatModels(models.by_name, get_settings, make_reranker(local_search))
+    reranker = make_reranker(local_search)
+    return ChatModels(models.by_name, lambda: live.settings if live else settings, reranker, models.transcribers)
 
 
 async def _read_prompts(settings: Settings) -> Prompts:
@@ -522,8 +519,12 @@ async def open_daemon(
     reload_settings: SettingsLoader | None,
     *,
     dry_run: bool,
+    keeps_going: bool = False,
 ) -> Daemon:
-    """Open and wire the whole daemon; the stack closes it. Raises `KimasError`."""
+    """Open and wire the whole daemon; the stack closes it. Raises `KimasError`.
+
+    With `keeps_going`, not for a platform that refuses a credential: whoever awaits its adapter learns of it.
+    """
     from bots.common.dry_run import DryRunAdapter, open_daemon_journal
     from bots.daemon.adapters import make_adapters, start_opening
     from bots.daemon.alerts import make_alerts
@@ -544,7 +545,7 @@ async def open_daemon(
     parser = await stack.enter_async_context(WorkerPool(settings.knowledge.parsing))
     feed_followers = make_feed_followers(settings, adapters, journal, parser)
     async with task_group() as startup_tasks:
-        startup_task = startup_tasks.create_task(start_opening(adapters, stack))
+        startup_task = startup_tasks.create_task(start_opening(adapters, stack, keeps_going=keeps_going))
         make_app = partial(open_app, settings, database=journal.database, live=live, parser=parser)
         app = await enter_when_reachable(stack, partial(make_app, metrics_recorder=recorder))
     library = app.shared_library

@@ -91,6 +91,8 @@ class Monitor:
         self.stage: Stage = "starting"
         self.lag = EventLoopLag()
         self.clock = ClockWatch()
+        # By the label of an adapter that has ended while the daemon goes on: why.
+        self.platform_failures: dict[str, str] = {}
         self.metrics_recorder: MetricsRecorder = metrics or MetricsRecorder()
 
     def instrument_answer(self, answer: AnswerFunction) -> AnswerFunction:
@@ -108,6 +110,12 @@ class Monitor:
         connections = {adapter.label: adapter.connection for adapter in adapters if adapter.connection}
         self._monitored = MonitoredParts(connections, inbox, source_refresher, models)
 
+    def record_failure(self, label: str, reason: str) -> None:
+        """Record why an adapter has ended for good while the daemon goes on."""
+        self.platform_failures[label] = reason
+        if self._monitored and (connection := self._monitored.connections.get(label)):
+            connection.mark_disconnected(f"has stopped: {reason}")
+
     def get_problems(self) -> Sequence[str]:
         """Return the problems, one line each."""
         if self._monitored is None:
@@ -116,6 +124,8 @@ class Monitor:
         problems = [
             f"{name} {connections[name].problem}" for name, is_well in self.get_connections().items() if not is_well
         ]
+        failures = self.platform_failures.items()
+        problems += [f"{name} has stopped: {reason}" for name, reason in failures if name not in connections]
         if store_problem := self._monitored.source_refresher.store_problem:
             problems.append(store_problem)
         if self.lag.max_s >= MAX_LAG_S:

@@ -52,6 +52,7 @@ async def open_operator_page(
             setup=make_setup() if make_setup else None,
             reload=partial(reload, daemon),
             answer=daemon.answer,
+            platform_failures=daemon.monitor.platform_failures,
         )
         async with serve_operator_page(settings.operator_page, context), prepared(context):
             yield

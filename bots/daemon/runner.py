@@ -11,12 +11,13 @@ from functools import partial
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from bots.daemon.adapters import name_platform
 from bots.daemon.api import open_api
 from bots.daemon.bootstrap import Daemon, open_daemon
 from bots.daemon.monitor import open_monitor
 from bots.daemon.operator_page import open_operator_page
 from bots.daemon.sharing import ReloadFollower
-from core.errors import JournalError, KimasError
+from core.errors import JournalError, KimasError, PlatformError
 from core.messaging.commands.context import SettingsLoader
 from core.messaging.drafts import SWEEP_MINUTES
 from core.messaging.inbox import Inbox
@@ -58,16 +59,18 @@ async def run(
     The first signal stops taking messages and gives unfinished answers `run.grace_s` seconds; the next start continues
     with the rest. A second signal ends the waiting. A platform that fails for good ends the daemon in the same way, and
     its error is raised afterwards. `reload_settings` reads the configuration again, for /reload; with `make_setup`
-    the operator's page adds to it, except in a dry run. Raises `StoreLocked` beside another daemon.
+    the operator's page adds to it, except in a dry run: then such a platform is told there, and ends nothing else.
+    Raises `StoreLocked` beside another daemon.
     """
     stop, force_stop = _install_signal_handlers()
+    has_setup = settings.operator_page.port is not None and make_setup is not None and not dry_run
     async with AsyncExitStack() as stack:
         stack.enter_context(daemon_lock(settings.data_dir))
         headers = {name: secret.value() for name, secret in settings.tracing.headers.items()}
         stack.enter_context(open_tracing(settings.tracing.endpoint, headers, settings.tracing.service))
         monitor = await stack.enter_async_context(open_monitor(settings))
         daemon = await _run_unless_stopped(
-            stop, open_daemon(settings, stack, monitor, reload_settings, dry_run=dry_run)
+            stop, open_daemon(settings, stack, monitor, reload_settings, dry_run=dry_run, keeps_going=has_setup)
         )
         if daemon:
             # A dry run may try a configuration that lacks a source by mistake.
@@ -75,7 +78,7 @@ async def run(
             await stack.enter_async_context(open_operator_page(settings, daemon, None if dry_run else make_setup))
             if not dry_run:
                 await stack.enter_async_context(open_api(settings, daemon))
-            await _serve(settings, daemon, stack, stop, force_stop)
+            await _serve(settings, daemon, stack, (stop, force_stop), keeps_going=has_setup)
     _log.info("daemon.stopped")
     return 0
 
@@ -94,8 +97,14 @@ async def _run_unless_stopped(stop: asyncio.Event, coroutine: Coroutine[Any, Any
 
 
 async def _serve(
-    settings: Settings, daemon: Daemon, stack: AsyncExitStack, stop: asyncio.Event, force_stop: asyncio.Event
+    settings: Settings,
+    daemon: Daemon,
+    stack: AsyncExitStack,
+    signals: tuple[asyncio.Event, asyncio.Event],
+    *,
+    keeps_going: bool,
 ) -> None:
+    stop, force_stop = signals
     app = daemon.app
     adapters = daemon.adapters
     inbox = daemon.inbox
@@ -113,7 +122,8 @@ async def _serve(
         adapters_by_platform = [list(group) for _, group in groupby(sorted(adapters, key=_get_platform), _get_platform)]
         workers = [tasks.create_task(daemon.sharing.queue.run())] if daemon.sharing else []
         listeners = workers + [
-            tasks.create_task(_listen(group, daemon, stop, errors)) for group in adapters_by_platform
+            tasks.create_task(_listen(group, daemon, stop, errors, keeps_going=keeps_going))
+            for group in adapters_by_platform
         ]
         async with _service_manager(tasks):
             _log.info("daemon.ready", platforms=[adapter.label for adapter in adapters])
@@ -133,11 +143,13 @@ def _get_platform(adapter: Adapter) -> str:
     return adapter.name
 
 
-async def _listen(adapters: Sequence[Adapter], daemon: Daemon, stop: asyncio.Event, errors: list[Exception]) -> None:
+async def _listen(
+    adapters: Sequence[Adapter], daemon: Daemon, stop: asyncio.Event, errors: list[Exception], *, keeps_going: bool
+) -> None:
     """Listen with all bots of one platform, and follow the feeds that they write about, until cancelled.
 
     It waits for a platform that cannot be reached yet. A failure is recorded and stops the daemon in order: unfinished
-    answers continue.
+    answers continue. Where it `keeps_going`, what a platform refuses is told by the monitor, and the others go on.
     """
     try:
         for adapter in adapters:
@@ -149,16 +161,23 @@ async def _listen(adapters: Sequence[Adapter], daemon: Daemon, stop: asyncio.Eve
                 receive = inbox.handler_for(adapter)
                 listen = partial(adapter.listen, receive)
                 sharing = daemon.sharing
-                tasks.create_task(sharing.listen(adapter, listen) if sharing else listen())
+                listening = sharing.listen(adapter, listen) if sharing else listen()
+                tasks.create_task(name_platform(adapter, listening))
                 for follower in daemon.feed_followers:
                     if follower.adapter is adapter:
                         follow = partial(follower.listen, receive)
-                        tasks.create_task(sharing.follow(follower, follow) if sharing else follow())
+                        following = sharing.follow(follower, follow) if sharing else follow()
+                        tasks.create_task(name_platform(adapter, following))
     except Exception as error:
         is_expected = isinstance(error, KimasError)
         _log.error(
             "platform.failed", platform=adapters[0].name, error=str(error), exc_info=None if is_expected else error
         )
+        if keeps_going and isinstance(error, PlatformError):
+            for adapter in adapters:
+                is_cause = adapter.label == error.platform
+                daemon.monitor.record_failure(adapter.label, str(error) if is_cause else f"so has {error.platform}")
+            return
         errors.append(error)
         stop.set()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bots.common.attachments import READABLE_KINDS, check_file_url, get_kind, select_readable
+from bots.common.attachments import FETCHED_KINDS, check_file_url, get_kind, select_readable
 from bots.common.events import IgnoredEvent
 from bots.common.visible_text import join_paragraphs
 from bots.discord.application_commands import format_options, is_server_admin
@@ -39,8 +39,8 @@ CROSSPOSTED = 1 << 1
 def get_attachments(event: Json) -> tuple[Attachment, ...]:
     """Return what came with a message, its forwards included.
 
-    `reference` names a picture by `channel`, `message` and `id`: addresses are asked for when it is fetched, for they
-    expire.
+    `reference` names what can be fetched by `channel`, `message` and `id`: addresses are asked for when it is fetched,
+    for they expire.
     """
     attachments = [_to_attachment(file, event) for file in _iter_files(event)]
     attachments += [
@@ -65,7 +65,8 @@ def _to_attachment(file: Json, event: Json) -> Attachment:
     kind = get_kind(str(file.get("content_type") or "").split(";")[0])
     size = int(file.get("size") or 0)
     reference = {"channel": str(event.get("channel_id") or ""), "message": str(event["id"]), "id": str(file["id"])}
-    return Attachment(kind, str(file.get("filename") or ""), size, reference if kind in READABLE_KINDS else {})
+    fetched_by = reference if kind in FETCHED_KINDS else {}
+    return Attachment(kind, str(file.get("filename") or ""), size, fetched_by, float(file.get("duration_secs") or 0))
 
 
 @dataclass(frozen=True, slots=True)

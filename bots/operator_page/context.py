@@ -46,7 +46,7 @@ class PageContext:
     """The data of the page: the journal, the sources, the log, and what is wrong just now (`find_problems`).
 
     Without a `setup` the configuration cannot be changed, without `reload` it is not taken up, without `answer` nothing
-    can be tried.
+    can be tried. `platform_failures` says why a bot has stopped, by its label.
     """
 
     live: LiveSettings
@@ -63,6 +63,7 @@ class PageContext:
     setup: Setup | None = None
     reload: Callable[[], Awaitable[Reloaded]] | None = None
     answer: AnswerFunction | None = None
+    platform_failures: Mapping[str, str] = field(default_factory=dict)
     judge: QuestionJudge = field(default_factory=QuestionJudge)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     streams: set[asyncio.Task[Any]] = field(default_factory=set)
@@ -85,6 +86,7 @@ def make_context(
     setup: Setup | None = None,
     reload: Callable[[], Awaitable[Reloaded]] | None = None,
     answer: AnswerFunction | None = None,
+    platform_failures: Mapping[str, str] | None = None,
 ) -> PageContext:
     """Return the context of a page over one database."""
     return PageContext(
@@ -102,6 +104,7 @@ def make_context(
         setup,
         reload,
         answer,
+        {} if platform_failures is None else platform_failures,
     )
 
 

@@ -18,7 +18,7 @@ from bots.operator_page.context import (
     show,
     to_command,
 )
-from bots.operator_page.setup_port import Setup
+from bots.operator_page.setup_port import Found, Setup
 from bots.operator_page.waterfall import get_total_ms, to_rows
 from core.answering.agents.conversation import validate_question
 from core.errors import KimasError
@@ -64,7 +64,7 @@ async def add(request: web.Request) -> web.StreamResponse:
         return await _show(request, {"problem": str(error), "failed_kind": kind, "fields": kept}, status=422)
     await context.audit.record(new_entry(to_command(SETUP_KEY, "setup", kind), "changed", kind))
     _log.info("operator_page.configured", kind=kind)
-    session.notice = f"Added: {found.text.removesuffix('.')}. {await _take_up(context, setup)}"
+    session.notice = f"Added: {found.text.removesuffix('.')}. {await _take_up(context, setup, found)}"
     session.notice_link = found.link
     raise web.HTTPSeeOther("/setup")
 
@@ -116,7 +116,7 @@ def _require_setup(context: PageContext) -> Setup:
     return context.setup
 
 
-async def _take_up(context: PageContext, setup: Setup) -> str:
+async def _take_up(context: PageContext, setup: Setup, found: Found) -> str:
     """Reload the configuration, and say what came of it."""
     if context.reload is None:
         return "It counts after a restart."
@@ -124,10 +124,11 @@ async def _take_up(context: PageContext, setup: Setup) -> str:
         result = await context.reload()
     except KimasError as error:
         return f"It could not be taken up: {error}"
-    if not result.restart:
+    sections = tuple(dict.fromkeys((*result.restart, *found.restart)))
+    if not sections:
         return "It counts now."
     where = "below" if setup.can_restart else "where KIMAs was started"
-    return f"A restart is needed for: {', '.join(result.restart)}. Do it {where}, when all is entered."
+    return f"A restart is needed for: {', '.join(sections)}. Do it {where}, when all is entered."
 
 
 def _is_being_read(state: SourceState) -> bool:
@@ -145,6 +146,7 @@ async def _show(request: web.Request, values: Mapping[str, Any] | None = None, *
         "states": (states := await context.source_refresher.states()),
         "is_reading": any(_is_being_read(state) for state in states),
         "known_chats": [(f"{platform}:{chat}", title) for (platform, chat), title in titles.items()],
+        "failures": context.platform_failures,
         "can_ask": context.answer is not None,
         "max_question_chars": MAX_QUESTION_CHARS,
         "fields": NO_FIELDS,

@@ -37,10 +37,11 @@ class PlatformQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a check found, in a few words, and where to go next, if anywhere."""
+    """What a check found, in a few words, where to go next, if anywhere, and which sections only a restart takes up."""
 
     text: str
     link: str = ""
+    restart: Sequence[str] = ()
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from html import unescape
 from typing import Any
 
-from bots.common.attachments import READABLE_KINDS, check_file_url, get_kind
+from bots.common.attachments import FETCHED_KINDS, check_file_url, get_kind
 from bots.common.events import IgnoredEvent, MessageDeletion
 from bots.common.visible_text import join_paragraphs
 from bots.slack.thread_cache import ThreadMessage
@@ -34,8 +34,8 @@ _LINK = re.compile(r"https://\S{1,300}/p(\d{10})(\d{6})\b\S*")
 
 
 def get_attachments(event: Json) -> tuple[Attachment, ...]:
-    """Return what came with a message, shared ones included. `reference` holds the `file` id of a picture or
-    another file."""
+    """Return what came with a message, shared ones included. `reference` holds the `file` id of what can
+    be fetched."""
     lists = [part.get("files") for part in (event, *get_shares(event))]
     files = [file for part in lists if isinstance(part, list) for file in part]
     file_objects = [file for file in files if isinstance(file, Mapping)]
@@ -55,9 +55,13 @@ def _to_attachment(file: Json) -> Attachment:
     # A clip of the voice comes as a video without a picture.
     kind = "voice" if file.get("subtype") == "slack_audio" else get_kind(str(file.get("mimetype") or ""))
     size = file.get("size")
-    reference = {"file": str(file.get("id") or "")} if kind in READABLE_KINDS else {}
+    duration_ms = file.get("duration_ms")
     return Attachment(
-        kind, str(file.get("title") or file.get("name") or ""), size if isinstance(size, int) else 0, reference
+        kind,
+        str(file.get("title") or file.get("name") or ""),
+        size if isinstance(size, int) else 0,
+        {"file": str(file.get("id") or "")} if kind in FETCHED_KINDS else {},
+        duration_ms / 1000 if isinstance(duration_ms, int) else 0.0,
     )
 
 

@@ -31,7 +31,6 @@ ALBUM_KEY = "album"
 ALBUM_WAIT_S = 0.5
 # Kinds by the names of the fields. An animation also comes as a document, and counts as what it is.
 _KIND_BY_FIELD: tuple[tuple[str, AttachmentKind], ...] = (
-    *((name, "voice") for name in ("voice", "audio")),
     *((name, "video") for name in ("animation", "video", "video_note")),
     *((name, "sticker") for name in ("sticker", "dice")),
     ("story", "other"),
@@ -43,25 +42,32 @@ _COMMAND_NAMES = frozenset(command.name for command in commands.COMMANDS)
 
 
 def get_attachments(event: TelegramMessage) -> tuple[Attachment, ...]:
-    """Return the attachments of a message. `reference` holds the `file_id` of a picture or another file."""
+    """Return the attachments of a message. `reference` holds the `file_id` of what can be fetched."""
     if event.photo:
         # The largest size that is small enough.
         sizes = [photo for photo in event.photo if (photo.file_size or 0) <= MAX_BYTES] or event.photo[:1]
         largest = max(sizes, key=lambda photo: photo.width * photo.height)
         return (Attachment("picture", size=largest.file_size or 0, reference={"file_id": largest.file_id}),)
+    if recording := event.voice or event.audio:
+        reference = {"file_id": recording.file_id}
+        return (Attachment("voice", "voice", recording.file_size or 0, reference, float(recording.duration)),)
     for name, kind in _KIND_BY_FIELD:
         if getattr(event, name, None) is not None:
             return (Attachment(kind, name),)
     if is_bare_place(event):
         return (Attachment("other", "location"),)
-    if event.document is not None:
-        name = event.document.file_name or ""
-        size = event.document.file_size or 0
-        reference = {"file_id": event.document.file_id}
-        if event.document.mime_type in PICTURE_TYPES:
-            return (Attachment("picture", name, size, reference),)
-        return (Attachment("file", name, size, reference),)
-    return ()
+    if event.document is None:
+        return ()
+    is_picture = event.document.mime_type in PICTURE_TYPES
+    reference = {"file_id": event.document.file_id}
+    return (
+        Attachment(
+            "picture" if is_picture else "file",
+            event.document.file_name or "",
+            event.document.file_size or 0,
+            reference,
+        ),
+    )
 
 
 def _get_language(event: TelegramMessage) -> str:

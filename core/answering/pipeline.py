@@ -54,7 +54,7 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
             # 5 write
             draft = await write_answer(inputs, sink, deps, budget)
     except AnswerStopped:
-        return await _finish_unwritten(sink, deps, budget)
+        return await finish_unwritten(sink, deps, budget)
     retrieval = inputs.retrieval
     if draft.is_extractive:
         cited_answer = resolve_markers(draft.text, retrieval.passages)
@@ -89,7 +89,7 @@ async def answer(question: Question, sink: Sink, deps: AnswerDependencies, budge
     return reply
 
 
-async def _finish_unwritten(sink: Sink, deps: AnswerDependencies, budget: Budget) -> Reply:
+async def finish_unwritten(sink: Sink, deps: AnswerDependencies, budget: Budget) -> Reply:
     """Finish an answer that was stopped before anything of it was written."""
     budget.degrade("write", "stopped")
     trace = RetrievalResult("", (), (), "none").to_trace(budget)

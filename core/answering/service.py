@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 from core.answering.cache import CachedAnswers, answer_with_cache, fingerprint
 from core.answering.context import AnswerDependencies
+from core.answering.hearing import hear
 from core.answering.masking import mask_question
-from core.answering.pipeline import answer
+from core.answering.pipeline import answer, finish_unwritten
 from core.answering.quota import QuotaLimiter, answer_with_quota, record_usage
 from core.answering.retry import HoldingSink, RetryQuestion, is_better, with_more_effort
 from core.answering.small_talk import courtesy_reply
 from core.answering.withholding import OutgoingFilter
 from core.catalogue import messages_for
-from core.errors import PlatformError, ServiceError
+from core.errors import AnswerStopped, PlatformError, ServiceError
 from core.language.languages import get_asker_language
 from core.llm.moderation import Moderator
 from core.observability.logs import get_logger
@@ -56,14 +57,20 @@ class AnswerService:
         service, question = self._for_chat(question)._restricted_to_visible(question)
         question = mask_question(question, service.deps.settings, service.deps.mask_key)
         sink = service.outgoing.guard(question, sink) if service.outgoing else sink
-        if text := courtesy_reply(question, service.deps.settings, messages_for(get_asker_language(question))):
-            await sink.open()
-            reply = Reply(text)
-            await sink.finish(reply)
+        if reply := await service._reply_to_courtesy(question, sink):
             return reply
         if isinstance(question, RetryQuestion):
             return await service._answer_again(question, sink)
         return await service._answer_cached(question, sink)
+
+    async def _reply_to_courtesy(self, question: Question, sink: Sink) -> Reply | None:
+        text = courtesy_reply(question, self.deps.settings, messages_for(get_asker_language(question)))
+        if not text:
+            return None
+        await sink.open()
+        reply = Reply(text)
+        await sink.finish(reply)
+        return reply
 
     def _for_chat(self, question: Question) -> AnswerService:
         """Return the service with the models of the question's chat, where it has its own."""
@@ -121,13 +128,24 @@ class AnswerService:
 
     async def _generate(self, question: Question, sink: Sink, budget: Budget) -> Reply:
         if not (self.deps.model and self.quota_limiter and self.usage_repository):
-            return await answer(question, sink, self.deps, budget)
+            return await self._hear_and_answer(question, sink, budget)
 
         return await answer_with_quota(
             question,
-            lambda: answer(question, sink, self.deps, budget),
+            lambda: self._hear_and_answer(question, sink, budget),
             budget,
             quota_limiter=self.quota_limiter,
             usage_repository=self.usage_repository,
             effort=self.deps.settings.feedback.effort if isinstance(question, RetryQuestion) else 1.0,
         )
+
+    async def _hear_and_answer(self, question: Question, sink: Sink, budget: Budget) -> Reply:
+        """Answer a question; one that is asked by a voice message is heard first, which takes of the same budget."""
+        if question.speech:
+            try:
+                question, sink = await hear(question, question.speech, sink, self.deps, budget)
+            except AnswerStopped:
+                return await finish_unwritten(sink, self.deps, budget)
+            if reply := await self._reply_to_courtesy(question, sink):
+                return reply
+        return await answer(question, sink, self.deps, budget)

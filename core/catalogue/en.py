@@ -71,6 +71,17 @@ class English(PlatformTexts):
     files_left_out = "*I read the first {count} of {total} files.*"
     picture = "I cannot see pictures. Please write what it shows, for example the text of the error."
     voice = "I cannot listen to voice messages. Please write your question."
+    heard = "I heard: “{words}”"
+    speech_unclear = "I did not understand your voice message: it {problem}. Please write your question."
+    speech_problems: Mapping[str, str] = {
+        "too_long": "is longer than three minutes",
+        "too_large": "is larger than 10 MB",
+        "not_audio": "is in no format that I know",
+        "not_fetched": "could not be fetched",
+        "failed": "could not be written down now",
+        "late": "took too long to write down",
+        "empty": "has no words that I can make out",
+    }
     video = "I cannot watch videos. Please write your question."
     file = "I cannot read attached files. Please write your question, with the lines that matter."
     other = "I can only read text. Please write your question."

@@ -64,6 +64,17 @@ class Chinese(ChinesePlatformTexts, English):
     files_left_out = "*{total} 个文件中，我读了前 {count} 个。*"
     picture = "我看不到图片。请把图中的内容写出来，例如报错信息的文字。"
     voice = "我听不了语音消息。请把问题写成文字。"
+    heard = "我听到的是：“{words}”"
+    speech_unclear = "我没听懂这条语音消息：{problem}。请把问题写成文字。"
+    speech_problems: Mapping[str, str] = {
+        "too_long": "超过三分钟",
+        "too_large": "超过 10 MB",
+        "not_audio": "不是我认识的音频格式",
+        "not_fetched": "无法取得",
+        "failed": "现在无法转成文字",
+        "late": "转成文字花的时间太长",
+        "empty": "听不出任何话",
+    }
     video = "我看不了视频。请把问题写成文字。"
     file = "我读不了附件。请把问题写成文字，并贴上相关的几行内容。"
     other = "我只能读文字。请把问题写出来。"

@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.errors import EmbeddingError, EndpointError, ModelError, ReplyCut, ServiceError
+from core.llm.recordings import Recording
 from core.llm.refusals import Refusal, RefusedParameters, is_about_context, read_refusal
 from core.llm.responses import WEB_PAGE, is_web_page, read_body, read_reply, shorten_error
 from core.llm.sse import (
@@ -24,6 +25,7 @@ from core.llm.sse import (
     parse_embeddings,
     parse_models,
     parse_moderation,
+    parse_transcript,
 )
 from core.observability.logs import get_logger
 
@@ -47,6 +49,7 @@ CHAT_COMPLETIONS_PATH = "/chat/completions"
 EMBEDDINGS_PATH = "/embeddings"
 MODELS_PATH = "/models"
 MODERATIONS_PATH = "/moderations"
+TRANSCRIPTIONS_PATH = "/audio/transcriptions"
 EVENT_STREAM_BEGINNINGS = (b"data:", b"event:", b": ")
 # A kept connection that is gone says so at once. After this a server has worked on the request, which costs again.
 MAX_RESET_S = 1.0
@@ -248,12 +251,12 @@ class OpenAIClient:
                 return response
         return await self._send(client, path, RefusedParameters(dict.fromkeys(names, "")).adapt(body))
 
-    async def _send(self, client: AsyncOpenAI, path: str, body: Mapping[str, Any]) -> Response:
+    async def _send(self, client: AsyncOpenAI, path: str, body: Mapping[str, Any], **upload: Any) -> Response:
         import httpx2
         import openai
 
         # Not the typed methods: they validate the whole prompt, and hand on whatever a proxy answers in place of JSON.
-        post = partial(client.post, path, cast_to=httpx2.Response, body=body, stream=True)
+        post = partial(client.post, path, cast_to=httpx2.Response, body=body, stream=True, **upload)
         sent_at = time.monotonic()
         try:
             response: Response = await post()
@@ -332,6 +335,19 @@ class OpenAIClient:
         with self._map_errors(ModelError, model or "moderation"):
             response = await self._send(client, MODERATIONS_PATH, body)
             return await read_reply(response, await read_body(response, MAX_COMPLETION_BYTES), parse_moderation)
+
+    async def transcribe(self, model: str, recording: Recording) -> str:
+        """Return what is said in a recording. Raises `ModelError`."""
+        client = await self._client()
+        body = {"model": model, "response_format": "json"}
+        upload = {
+            "files": [("file", (recording.file_name, recording.content, recording.media_type))],
+            # The library adds the boundary.
+            "options": {"headers": {"Content-Type": "multipart/form-data"}},
+        }
+        with self._map_errors(ModelError, model):
+            response = await self._send(client, TRANSCRIPTIONS_PATH, body, **upload)
+            return await read_reply(response, await read_body(response, MAX_COMPLETION_BYTES), parse_transcript)
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""

@@ -314,6 +314,14 @@ def parse_moderation(body: object) -> list[str]:
     return names[:MAX_CATEGORIES]
 
 
+def parse_transcript(body: object) -> str:
+    """Return the words of a transcription, which may be none. Raises `InvalidReplyError`."""
+    text = _require_reply(body).get("text")
+    if not isinstance(text, str):
+        raise InvalidReplyError("a transcription without a text")
+    return text
+
+
 def _parse_vector(value: object) -> Vector | None:
     """Return the numbers of a vector, which is a list or the base64 of float32 values; None for anything else."""
     if isinstance(value, list):

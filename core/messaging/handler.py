@@ -34,6 +34,7 @@ from core.messaging.policy.permissions import PermissionDenied
 from core.messaging.quotations import watch_delivery, watch_history, with_history
 from core.messaging.redelivery import TakeTurn, Undelivered
 from core.messaging.unprompted import NothingToSay, UnpromptedSink, to_skip
+from core.messaging.voices import add_transcript, as_written, find_speech, hears, with_speech
 from core.observability.logs import get_logger
 from core.observability.tracing import annotate
 from core.ports import Adapter, AnswerFunction, Sink
@@ -98,7 +99,7 @@ class Handler:
         People get time first to answer what nobody asked the bot. Raises `JournalError`, and `Undelivered` if the
         platform does not take the answer now.
         """
-        message = await self._drafts.to_command(message)
+        message = await self._drafts.to_command(as_written(message))
         if self._dispatcher.is_priority(message) or is_press(message):
             async with turn():
                 delivery = await self._open_delivery(message, previous_reply_id)
@@ -203,7 +204,7 @@ class Handler:
             _log.debug("message.silent", reason=str(decision.reason))
             await self._journal.mark_skipped(message, decision.reason, self._permissions.visible_labels(message))
             return
-        is_answerable = is_ask_command(message.command) and not decision.canned_reply and has_content(message)
+        is_answerable = is_ask_command(message.command) and not decision.canned_reply and self._asks(message)
         question = self._feedback.with_reply_options(message, is_question=is_answerable)
         sink = (
             self._drafts.make_sink(message, delivery, decision.opinion)
@@ -255,13 +256,16 @@ class Handler:
             # What the command itself changed is no reason to hide its reply.
             self._watch_rights(message, delivery)
             return await sink.send_text(command_reply)
-        if message.command and not has_content(message):
+        if message.command and not self._asks(message):
             return await sink.send_text(await self._dispatcher.dispatch(replace(message, command="help"), adapter))
-        text, history = await with_history(self._journal, message, text, self._settings.answer, visible_labels)
+        message, voice = await find_speech(message, self._journal, self._dispatcher.context.settings)
+        text, history = await with_history(
+            self._journal, message, text, self._settings.answer, visible_labels, is_spoken=voice is not None
+        )
         await watch_history(self._journal, message, history, self._settings.answer, delivery)
         chat_settings = self._permissions.get_chat_settings(message)
         question = Question(
-            text,
+            add_transcript(text, voice),
             tuple(history),
             message.id,
             message.author,
@@ -273,11 +277,17 @@ class Handler:
             language=chat_settings.language,
             is_unprompted=decision.is_unprompted or (sink.is_resumed and not message.addressed),
         )
-        question = await self._feedback.with_retry_context(message, with_attachments(question, message, adapter))
+        question = with_attachments(question, message, adapter, voice)
+        question = with_speech(question, message, voice, adapter, self._journal)
+        question = await self._feedback.with_retry_context(message, question)
         async with self._feedback.running_answers.track(message, is_resumed=sink.is_resumed) as stop:
             # What others have begun to read is finished, and an expert who is called in is told what about.
             may_be_silent = decision.is_unprompted and not (sink.is_resumed or self._handoff.calls_for("nothing_found"))
             return await self._answer(replace(question, stop=stop), UnpromptedSink(sink) if may_be_silent else sink)
+
+    def _asks(self, message: Message) -> bool:
+        """Return whether there is anything to answer in a message, written or spoken."""
+        return has_content(message) or hears(message, self._dispatcher.context.settings)
 
     def _guard(self, message: Message, sink: RecordedSink) -> Sink:
         """Return what lets only through what of an answer may leave.

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from core.catalogue import messages_for
-from core.errors import AnswerWithheld, KimasError, MessageDeleted, ServiceError, UsageError
+from core.errors import AnswerWithheld, KimasError, MessageDeleted, ServiceError, SpeechUnclear, UsageError
 from core.formatting import replace_lone_surrogates
 from core.observability.logs import get_logger, log_context
 from core.observability.tracing import make_trace_id, trace_context
@@ -182,7 +182,13 @@ def describe_error(error: Exception, language: str) -> Reply:
     texts = messages_for(language)
     error_text = str(error) or type(error).__name__
     if isinstance(error, UsageError):
-        reason = str(error.skip) if isinstance(error, AnswerWithheld) else error_text
+        match error:
+            case AnswerWithheld():
+                reason = str(error.skip)
+            case SpeechUnclear():
+                reason = error.reason
+            case _:
+                reason = error_text
         _log.info("question.refused", reason=reason)
         return Reply(str(error), failure=reason)
     reason = texts.service_unavailable if isinstance(error, ServiceError) else texts.internal_error

@@ -83,18 +83,24 @@ def _require(delivery: JournaledDelivery, message: Message, is_left: Callable[[]
 
 
 async def with_history(
-    journal: Journal, message: Message, text: str, limits: AnswerSettings, visible_labels: frozenset[str] | None
+    journal: Journal,
+    message: Message,
+    text: str,
+    limits: AnswerSettings,
+    visible_labels: frozenset[str] | None,
+    *,
+    is_spoken: bool = False,
 ) -> tuple[str, Sequence[Turn]]:
     """Return the text of a question, and the conversation before it, with what the message replies to.
 
-    A message without words asks what it replies to. Answers from sources without `visible_labels` are left out. Raises
-    `UsageError` for a message without words that replies to one of those.
+    A message without words asks what it replies to, unless they are spoken. Answers from sources without
+    `visible_labels` are left out. Raises `UsageError` for a message without words that replies to one of those.
     """
     max_age_s = 3600 * limits.history_hours
     history = await journal.get_history(
         message.key, limits.history_turns, max_age_s, visible_labels=visible_labels, is_private=message.private
     )
-    if not text.strip():
+    if not (text.strip() or is_spoken):
         if await _get_answer_turns(journal, message, visible_labels) == ():
             # The platform shows the answer; the bot does not take it up again.
             raise UsageError(messages_for("").question_unclear)

@@ -26,7 +26,15 @@ DegradeReason = Literal["late", "failed", "unreadable", "stopped"]
 # Stages after the writing need not reserve time for it.
 _AFTER_WRITING = frozenset({"look_back", "names", "verify"})
 # The stages with a fixed share of the deadline. Selecting messages (`context`) counts from the question.
-STAGE_SHARES = {"look_up": 0.05, "context": 0.12, "route": 0.1, "look_back": 0.2, "verify": 0.1, "names": 0.05}
+STAGE_SHARES = {
+    "voice": 0.4,
+    "look_up": 0.05,
+    "context": 0.12,
+    "route": 0.1,
+    "look_back": 0.2,
+    "verify": 0.1,
+    "names": 0.05,
+}
 # What the light model is called for takes one share, `step`, or this part of it.
 STEP_PARTS = {
     "rewrite": 1.0,

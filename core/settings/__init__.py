@@ -26,6 +26,7 @@ from core.settings.answering import (
     ModelsSettings as ModelsSettings,
     PrivacySettings as PrivacySettings,
     StrategySettings as StrategySettings,
+    TranscriptionSettings as TranscriptionSettings,
     is_private_host as is_private_host,
 )
 from core.settings.audience import check_audiences

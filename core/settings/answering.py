@@ -285,8 +285,8 @@ class CacheSettings(Section):
     )
 
 
-class FallbackSettings(Section):
-    """One OpenAI-compatible chat endpoint."""
+class EndpointSettings(Section):
+    """One OpenAI-compatible endpoint."""
 
     base_url: Address = Field(
         min_length=1,
@@ -295,11 +295,20 @@ class FallbackSettings(Section):
     )
     model: str = Field(min_length=1, examples=["gpt-5-mini"], description="the model's name there")
     api_key: Secret | None = Field(None, description="a secret; leave it out where the endpoint asks for none")
+    timeout_s: PositiveFloat = Field(60, description="longest time for one whole call, seconds")
+
+
+class TranscriptionSettings(EndpointSettings):
+    """An OpenAI-compatible endpoint that writes down what is said (`POST /audio/transcriptions`)."""
+
+
+class FallbackSettings(EndpointSettings):
+    """One OpenAI-compatible chat endpoint."""
+
     temperature: float | None = Field(None, ge=0, le=2, description="null: the endpoint decides; from 0 to 2")
     max_tokens: PositiveInt = Field(
         1024, description="length of a reply at most; for `judge`, which has more to write, 4096 unless you set it"
     )
-    timeout_s: PositiveFloat = Field(60, description="longest time for one whole call, seconds")
     json_schema: bool = Field(
         False, description="the endpoint accepts a JSON Schema for replies; if it refuses, KIMAs continues without"
     )
@@ -403,6 +412,12 @@ class ModelSetSettings(Section):
         "and without `images` of `main`, "
         "the bot says that it cannot see pictures",
     )
+    transcription: TranscriptionSettings | None = Field(
+        None,
+        examples=[{"base_url": "http://localhost:8000/v1", "model": "Systran/faster-whisper-small"}],
+        description="writes down voice messages (docs/groups.md#voice-messages); without it, the bot says that it "
+        "cannot listen to them",
+    )
 
     @model_validator(mode="after")
     def _check_vision_has_writer(self) -> Self:
@@ -421,8 +436,13 @@ class ModelSetSettings(Section):
                 yield f"{path}.{role}", model
                 yield from ((f"{path}.{role}.fallbacks.{name}", value) for name, value in model.fallbacks.items())
 
+    def iter_transcriptions(self, path: str = "models") -> Iterator[tuple[str, TranscriptionSettings]]:
+        """Yield every endpoint for voice messages with its path in the configuration."""
+        if self.transcription:
+            yield f"{path}.transcription", self.transcription
+
     def is_local(self) -> bool:
-        """Return whether every endpoint is in the own network, as far as the addresses tell."""
+        """Return whether every endpoint that reads text is in the own network, as far as the addresses tell."""
         return all(is_private_host(model.base_url) for _, model in self.iter_endpoints())
 
     def get_vision_model(self) -> ModelSettings | None:
@@ -452,6 +472,12 @@ class ModelsSettings(ModelSetSettings):
         yield from super().iter_endpoints(path)
         for name, model_set in self.sets.items():
             yield from model_set.iter_endpoints(f"{path}.sets.{name}")
+
+    def iter_transcriptions(self, path: str = "models") -> Iterator[tuple[str, TranscriptionSettings]]:
+        """Yield also those of the sets, such as `models.sets.team.transcription`."""
+        yield from super().iter_transcriptions(path)
+        for name, model_set in self.sets.items():
+            yield from model_set.iter_transcriptions(f"{path}.sets.{name}")
 
     def get_set(self, name: str) -> ModelsSettings:
         """Return the models of the chats that name a set, without all others; for an unknown set none."""

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import Row as ResultRow, Select, and_, delete, exists, insert, null, or_, select, update
+from sqlalchemy import Row as ResultRow, Select, and_, case, delete, exists, insert, null, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -194,6 +194,17 @@ class Journal:
             return
         if not is_ours:
             raise ClaimLost(f"message {message.id} was taken over")
+
+    async def mark_transcribed(self, message: Message, attachments: Sequence[Attachment], transcript: str) -> None:
+        """Record attachments with what the voice message among them says: the text of a message that has no other."""
+        text = case((messages.c.text == "", transcript), else_=messages.c.text)
+        await self._update_row(message, attachments=[asdict(attachment) for attachment in attachments], text=text)
+
+    async def get_attachments(self, message: Message) -> tuple[Attachment, ...]:
+        """Return a message's attachments, with what became known of them since it came."""
+        query = select(messages.c.attachments).filter_by(**identity_values(message))
+        row = await self.database.fetch_first(query)
+        return message.attachments if row is None else _read_attachments(row.attachments)
 
     async def mark_posting(self, message: Message) -> None:
         """Record that the reply is about to be posted; after a crash it is unknown whether it was."""
@@ -470,7 +481,7 @@ def to_message(row: ResultRow[Any]) -> Message:
     )
     mentioned_users = tuple(row.mentioned_users or ())
     values["origin"] = Origin(row.purpose, row.root_id, row.retry_reason, mentioned_users, row.is_question_hidden)
-    values["attachments"] = tuple(Attachment(**attachment) for attachment in row.attachments or ())
+    values["attachments"] = _read_attachments(row.attachments)
     return Message(key=ConversationKey(row.platform, row.chat, row.thread), reference=row.reference, **values)
 
 
@@ -500,6 +511,10 @@ def get_skip_values(skip: Skip) -> dict[str, Any]:
     values = {name: value if isinstance(value, int | float) else str(value) for name, value in skip.values.items()}
     trace = {"skip": skip.reason.name, "values": values}
     return {"reason": str(skip), "trace": trace, "detail": skip.reason.label}
+
+
+def _read_attachments(stored: Sequence[Mapping[str, Any]] | None) -> tuple[Attachment, ...]:
+    return tuple(Attachment(**attachment) for attachment in stored or ())
 
 
 def _to_turns(row: ResultRow[Any]) -> tuple[Turn, Turn]:

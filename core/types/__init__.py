@@ -31,6 +31,8 @@ from core.types.messages import (
     Question as Question,
     ReplyOptions as ReplyOptions,
     ResponseSchema as ResponseSchema,
+    Speech as Speech,
+    SpeechProblem as SpeechProblem,
     ThreadState as ThreadState,
     ToolCall as ToolCall,
     Turn as Turn,

@@ -50,14 +50,16 @@ class ConversationKey:
 class Attachment:
     """An attachment of a message, without its content.
 
-    `size` is in bytes, 0 if unknown. `reference` is for the adapter, which needs it to fetch the content (plain JSON
-    values).
+    `size` is in bytes, `seconds` how long a recording lasts, 0 if unknown. `reference` is for the adapter, which needs
+    it to fetch the content (plain JSON values). `transcript` is what a voice message says, once it was written down.
     """
 
     kind: AttachmentKind
     name: str = ""
     size: int = 0
     reference: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    transcript: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,24 @@ class AttachedFile:
     fetch: Callable[[], Awaitable[bytes]]
 
 
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """The voice message of a question: its size in bytes, its length in seconds (0 if unknown), what fetches it.
+
+    `fetch` raises `ServiceError`. `language` is its author's on the platform, as far as it is known. `transcript` is
+    what it says, where that is known; then it is in the question's text. Otherwise `record` keeps it; it raises
+    `JournalError`.
+    """
+
+    size: int
+    seconds: float
+    fetch: Callable[[], Awaitable[bytes]]
+    record: Callable[[str], Awaitable[None]]
+    language: str = ""
+    transcript: str = ""
+
+
+SpeechProblem = Literal["", "too_long", "too_large", "not_audio", "not_fetched", "failed", "late", "empty"]
 FileProblem = Literal["", "too_large", "locked", "no_text", "binary", "no_model", "failed"]
 
 
@@ -249,10 +269,11 @@ class Question:
 
     `key` is its conversation, None in the terminal, where one person asks. `in_restricted_thread` is true if only some
     members of the chat can read its thread. `image_loaders` fetch its images, `files` are its other files, `attached`
-    the lines of those that matter, for whoever writes the answer; `unsupported_attachments` are the kinds of
-    attachments that cannot be read. `visible_sources` may be used for its answer; None: those for everyone. `persona`
-    and `language` are those of its chat; empty: the configured persona, and the asker's language. The answer ends early
-    when `stop` is set. With `is_unprompted`, the bot answers of its own accord.
+    the lines of those that matter, for whoever writes the answer; `speech` is a voice message that is to be heard;
+    `unsupported_attachments` are the kinds of attachments that cannot be read. `visible_sources` may be used for its
+    answer; None: those for everyone. `persona` and `language` are those of its chat; empty: the configured persona, and
+    the asker's language. The answer ends early when `stop` is set. With `is_unprompted`, the bot answers of its own
+    accord.
     """
 
     text: str
@@ -265,6 +286,7 @@ class Question:
     image_loaders: tuple[ImageLoader, ...] = ()
     files: tuple[AttachedFile, ...] = ()
     attached: str = ""
+    speech: Speech | None = None
     unsupported_attachments: tuple[AttachmentKind, ...] = ()
     visible_sources: frozenset[str] | None = None
     persona: str = ""
@@ -275,7 +297,7 @@ class Question:
     @property
     def has_attachments(self) -> bool:
         """Return whether it is more than its text."""
-        return bool(self.image_loaders or self.files or self.unsupported_attachments)
+        return bool(self.image_loaders or self.files or self.speech or self.unsupported_attachments)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import select
 
-from core.answering.pipeline import answer
-from core.llm.role_models import RoleChatModel
+from core.answering.service import AnswerService
+from core.llm.model_sets import ModelSets
 from core.messaging.inbox import Inbox
 from core.ports import Adapter, Sink
 from core.settings import Settings
@@ -53,21 +54,30 @@ class Harness:
 
 @asynccontextmanager
 async def open_harness(
-    folder: Path, adapter: Adapter, *, sees: bool = True, **changes: object
+    folder: Path,
+    adapter: Adapter,
+    *,
+    sees: bool = True,
+    transcription: dict[str, Any] | None = None,
+    **changes: object,
 ) -> AsyncIterator[Harness]:
     async with ScriptedPeer(see=IMAGE_DESCRIPTION, write="Install it [p1].") as model:
         endpoint = {"base_url": model.base_url, "model": "peer"}
         configuration: Settings = settings(
-            models={"main": endpoint, **({"vision": endpoint} if sees else {})}, context={"select": False}, **changes
+            models={"main": endpoint, **({"vision": endpoint} if sees else {}), "transcription": transcription},
+            context={"select": False},
+            **changes,
         )
-        models = RoleChatModel.open(configuration.models)
+        models = ModelSets.open(configuration.models)
         journal = await Journal.open(folder / "journal.db")
 
         async def answered(question: Question, sink: Sink) -> Reply:
             deps = replace(
-                parts(model=models, configuration=configuration), file_reader=AttachedFileReader(ThreadParser())
+                parts(model=models.general, configuration=configuration),
+                file_reader=AttachedFileReader(ThreadParser()),
+                transcriber=models.transcriber,
             )
-            return await answer(question, sink, deps)
+            return await AnswerService(deps).answer(question, sink)
 
         processor = make_processor(configuration, journal, answered, InMemoryLibrary())
         await adapter.open()
@@ -81,5 +91,4 @@ async def open_harness(
             await processor.drain(0)
             await adapter.close()
             await journal.close()
-            if models:
-                await models.close()
+            await models.close()

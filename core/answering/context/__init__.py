@@ -35,6 +35,7 @@ from core.types.replies import (
 
 if TYPE_CHECKING:
     from core.answering.chat_models import ChatModels
+    from core.llm.transcription import Transcriber
 
 _log = get_logger(__name__)
 
@@ -54,8 +55,8 @@ class AnswerDependencies:
     `turnstile` lets one answer at a time select evidence, write its prompt or check its citations. `head_starts` says
     whether a head start is worth its price, `image_quota` how many pictures are looked at. With `is_asked`, somebody
     asked the bot itself: then a question that is near no agent is searched at the best one all the same. Without a
-    `file_reader`, attached files are not read. `chat_models` are those of chats that have their own.
-    `mask_key` makes the marks in masked questions: with another one they change.
+    `file_reader`, attached files are not read, without a `transcriber` no voice message is heard. `chat_models` are
+    those of chats that have their own. `mask_key` makes the marks in masked questions: with another one they change.
     """
 
     settings: Settings
@@ -69,6 +70,7 @@ class AnswerDependencies:
     image_quota: ImageQuota = field(default_factory=ImageQuota)
     is_asked: bool = True
     file_reader: FileReader | None = None
+    transcriber: Transcriber | None = None
     chat_models: ChatModels | None = None
     mask_key: bytes = field(default_factory=secrets.token_bytes, repr=False)
 
@@ -85,7 +87,13 @@ class AnswerDependencies:
         settings = self.settings.with_set(name)
         has_own_reranker = settings.knowledge.search.rerank != self.settings.knowledge.search.rerank
         reranker = self.chat_models.local_reranker if has_own_reranker else self.reranker
-        return replace(self, settings=settings, model=self.chat_models.by_name.get(name), reranker=reranker)
+        return replace(
+            self,
+            settings=settings,
+            model=self.chat_models.by_name.get(name),
+            transcriber=self.chat_models.transcribers.get(name),
+            reranker=reranker,
+        )
 
     def restricted_to(self, sources: Collection[str]) -> AnswerDependencies:
         """Return the dependencies of an answer from these sources alone: no part of it learns of others."""

@@ -20,8 +20,9 @@ from core.language.questions import (
     unanswerable_reason,
 )
 from core.messaging.gate.human_activity import dialogue_reason, other_addressee_reason
+from core.messaging.gate.replies import find_voice
 from core.settings import Settings
-from core.storage.chat_history import BotAnswer, ChatHistory, HistoryMessage
+from core.storage.chat_history import BotAnswer, ChatHistory, HistoryMessage, get_thread
 from core.types import Message, SkipReason
 
 _ACCEPTANCE = re.compile(
@@ -63,6 +64,27 @@ async def follow_up_bot(message: Message, history: ChatHistory, settings: Settin
         return None
     is_fresh_thread = not bot_answers and _started_recently(message, window_s)
     return answers[0].bot if answers else message.bot if is_fresh_thread else None
+
+
+async def is_spoken_follow_up(message: Message, history: ChatHistory, settings: Settings) -> bool:
+    """Return whether a voice message that addresses nobody is for this bot. Raises `StoreError`.
+
+    What it says is not known, and is not asked for to find out. So it counts in a thread where the bot answered last,
+    and its author, and where nobody else has written within `gate.follow_up_minutes`.
+    """
+    window_s = settings.gate.follow_up_minutes * 60
+    is_open = message.key.thread and window_s and message.thread_state.is_shared is not False
+    if message.addressed or message.is_by_bot or not is_open or find_voice(message) is None:
+        return False
+    recent_messages = await history.get_recent_messages(message, window_s)
+    thread = get_thread(message)
+    if any(other.thread == thread and other.author_id != message.author_id for other in recent_messages):
+        return False
+    if await other_addressee_reason(message, history, recent_messages):
+        return False
+    bot_answers = await history.get_bot_answers(message, window_s)
+    last_answer = next((answer for answer in bot_answers if not _is_comment(answer, message, settings)), None)
+    return last_answer is not None and (last_answer.bot, last_answer.author_id) == (message.bot, message.author_id)
 
 
 def accepts_offer(text: str) -> bool:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from core.catalogue import messages_for
 from core.errors import KimasError
 from core.language.question_matching import canonical_form, normalize
 from core.language.questions import question_score, unanswerable_reason
-from core.messaging.gate.follow_up import is_follow_up, other_bot_reason
+from core.messaging.gate.follow_up import is_follow_up, is_spoken_follow_up, other_bot_reason
 from core.messaging.gate.human_activity import answered_meanwhile_reason, dialogue_reason, other_addressee_reason
 from core.messaging.gate.relevance import GateAssessment, assess
 from core.messaging.gate.replies import (
@@ -201,12 +201,17 @@ class Gate:
     async def _judge_addressed(self, message: Message) -> GateDecision | None:
         """Judge messages to the bot, follow-ups, and attachments without text; None for all others."""
         if is_attachment_only(message):
-            settings = self._live.settings.with_models_of(get_chat_name(message))
+            models = self._live.settings.with_models_of(get_chat_name(message)).models
+            has_hearing = models.transcription is not None
+            if has_hearing and await is_spoken_follow_up(message, self._history, self._live.settings):
+                await self._history.mark_addressed(message)
+                message = replace(message, addressed=True)
             attachment_skip, canned_reply = await decide_attachment_only(
                 message,
                 self._history,
                 self._permissions.get_language(message),
-                has_vision=settings.models.get_vision_model() is not None,
+                has_vision=models.get_vision_model() is not None,
+                has_hearing=has_hearing,
             )
             if attachment_skip:
                 return _skip(attachment_skip)

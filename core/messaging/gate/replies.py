@@ -60,11 +60,12 @@ def _plain_title(title: str) -> str:
 
 
 async def decide_attachment_only(
-    message: Message, history: ChatHistory, language: str, *, has_vision: bool
+    message: Message, history: ChatHistory, language: str, *, has_vision: bool, has_hearing: bool
 ) -> tuple[Skip | None, str]:
     """Return why to be silent about what is attached, or what to say about it; neither where it is a question.
 
-    `has_vision` says whether a model looks at pictures. Raises `StoreError` when the journal cannot be read.
+    `has_vision` says whether a model looks at pictures, `has_hearing` whether one writes down what is said. Raises
+    `StoreError` when the journal cannot be read.
     """
     kind = get_main_kind(message)
     description = describe(message)
@@ -73,7 +74,8 @@ async def decide_attachment_only(
     # Words that came with it can be answered; to reply with a sound is to ask by it.
     is_about_words = bool(message.quoted) and (kind == "picture" or message.is_forwarded or not message.reply_to)
     has_file = any(map(_is_readable_file, message.attachments))
-    if is_about_words or has_file or (kind == "picture" and has_vision):
+    is_speech = has_hearing and find_voice(message) is not None
+    if is_about_words or has_file or is_speech or (kind == "picture" and has_vision):
         return None, ""
     # In a group that is a gesture.
     if kind == "sticker" and not message.private:
@@ -96,6 +98,12 @@ def has_content(message: Message) -> bool:
         or message.quoted
         or any(attachment.kind == "picture" or _is_readable_file(attachment) for attachment in message.attachments)
     )
+
+
+def find_voice(message: Message) -> Attachment | None:
+    """Return the voice message that its adapter can fetch, or that was written down already."""
+    voices = (attachment for attachment in message.attachments if attachment.kind == "voice")
+    return next((voice for voice in voices if voice.reference or voice.transcript), None)
 
 
 def get_main_kind(message: Message) -> AttachmentKind:
@@ -122,8 +130,13 @@ def limit_notice(message: Message, language: str, limit: int) -> str:
     return texts.answer_limit.format(count=limit)
 
 
-def with_attachments(question: Question, message: Message, adapter: Adapter) -> Question:
-    """Return the question with what fetches its pictures and files, and the kinds of what cannot be read."""
+def with_attachments(
+    question: Question, message: Message, adapter: Adapter, voice: Attachment | None = None
+) -> Question:
+    """Return the question with what fetches its pictures and files, and the kinds of what cannot be read.
+
+    `voice` is what is heard of its attachments.
+    """
     if not message.attachments:
         return question
     images = [attachment for attachment in message.attachments if attachment.kind == "picture"]
@@ -131,7 +144,7 @@ def with_attachments(question: Question, message: Message, adapter: Adapter) -> 
     unsupported_kinds = {
         attachment.kind
         for attachment in message.attachments
-        if attachment.kind not in ("picture", "sticker") and attachment not in files
+        if attachment.kind not in ("picture", "sticker") and attachment not in (voice, *files)
     }
     if not adapter.can_fetch_attachments:
         kinds = unsupported_kinds | {attachment.kind for attachment in (*images, *files)}

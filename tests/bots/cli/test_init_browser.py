@@ -18,9 +18,8 @@ from tests.support.terminal import open_kimas
 
 pytestmark = pytest.mark.slow
 
-REFUSED = """\
+TAKEN = """\
 sources: {}
-telegram: {api_url: "%s", token: {env: KIMAS_TELEGRAM_TOKEN}}
 operator_page: {port: %d, owner_token: {env: KIMAS_PAGE_TOKEN}}
 """
 
@@ -76,14 +75,13 @@ async def test_a_newcomer_sets_up_a_bot_in_the_browser_alone(tmp_path: Path) -> 
 
 async def test_what_ends_the_command_comes_with_the_way_out(tmp_path: Path) -> None:
     env_file = tmp_path / "kimas.env"
-    env_file.write_text("KIMAS_TELEGRAM_TOKEN=1:wrong\nKIMAS_PAGE_TOKEN=a-token-of-the-page\n", "utf-8")
+    env_file.write_text("KIMAS_PAGE_TOKEN=a-token-of-the-page\n", "utf-8")
     env_file.chmod(0o600)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    async with TelegramPeer() as telegram:
-        (tmp_path / "kimas.yaml").write_text(REFUSED % (telegram.api_url, port), "utf-8")
+        listener.listen()
+        (tmp_path / "kimas.yaml").write_text(TAKEN % listener.getsockname()[1], "utf-8")
         async with open_kimas(["init", "--browser"], tmp_path) as terminal:
             assert await terminal.end() != 0
-    assert "telegram.token was refused" in terminal.output
+    assert "operator_page.port cannot be listened on" in terminal.output
     assert "or a secret in kimas.env, and give the command again" in " ".join(terminal.output.split())

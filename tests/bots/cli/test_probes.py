@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import wave
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -26,6 +28,7 @@ from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.peers.reranker import RerankPeer
 from tests.support.peers.slack import SlackPeer
 from tests.support.peers.telegram import TelegramPeer
+from tests.support.peers.transcription import TranscriptionPeer
 from tests.support.peers.web import Page, WebPeer
 
 GROUP = -1001234567890
@@ -234,6 +237,34 @@ async def test_a_refused_call_takes_nothing(tmp_path: Path) -> None:
         with pytest.raises(ModelError):
             await probe.run()
         assert [budget.tokens for budget in budgets] == [{}]
+
+
+async def test_an_endpoint_for_voice_messages_is_sent_a_second_of_sound(tmp_path: Path) -> None:
+    async with TranscriptionPeer(api_key="right", models=("whisper",)) as peer:
+        key = secret(tmp_path, "key", "right")
+        section = peer.configuration(api_key=key)
+        subject = "models.transcription"
+        _, finding = await run_live(tmp_path, subject, models={"transcription": section})
+        assert finding == Finding("ok", subject, f"whisper at {peer.base_url} took a second of sound")
+        (upload,) = peer.uploads
+        with wave.open(io.BytesIO(upload.content)) as recording:
+            assert recording.getnframes() == recording.getframerate()
+        assert any(upload.content[100:])
+        for change, words in (
+            ({"model": "wisper"}, f"{peer.base_url} has no model wisper; it has whisper"),
+            ({"api_key": secret(tmp_path, "wrong", "wrong-key")}, "the API key was refused"),
+            ({"api_key": None}, "it wants an API key"),
+            ({"base_url": peer.base_url.removesuffix("/v1")}, "base_url should probably be that"),
+            ({"base_url": f"{peer.base_url}/audio/transcriptions"}, "leave out /audio/transcriptions"),
+        ):
+            findings = await run_live(tmp_path, subject, models={"transcription": {**section, **change}})
+            errors = [finding.text for finding in findings if finding.level == "error"]
+            assert any(words in text for text in errors), findings
+            assert "wrong-key" not in str(findings)
+        path = "models.sets.team.transcription"
+        sets = {"team": {"transcription": {**section, "model": "other"}}}
+        _, finding = await run_live(tmp_path, path, models={"sets": sets}, chats={"telegram:1": {"models": "team"}})
+        assert (finding.level, "has no model other" in finding.text) == ("error", True)
 
 
 async def test_an_address_without_http(tmp_path: Path) -> None:

@@ -398,6 +398,7 @@ class TestSecrets:
                 ({"model": "c"}, "has no model c"),
                 ({"address": "localhost:1"}, "begins with https://"),
                 ({"address": "http://127.0.0.1:9/v1"}, "the connection failed"),
+                ({"address": models.base_url.removesuffix("/v1")}, "has no list of models: name the model. There is a"),
                 ({"role": "judge; rm"}, "no such role"),
                 ({"key": "a\nb=c"}, "no spaces"),
                 ({"key": "кey"}, "no spaces in it, and no letters but a to z"),
