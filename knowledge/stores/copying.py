@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.errors import StoreError
@@ -40,6 +40,8 @@ async def copy_source(
         path: document for path, document in origin_documents.items() if target_documents.get(path) != document
     }
     deleted_paths = target_documents.keys() - origin_documents.keys()
+    labels = await origin.manifest(label_name(source))
+    await write_label(target, source, {*await target.manifest(label_name(source)), *labels})
     passage_count = 0
     for paths in _batch_paths(changed_documents, batch_passages):
         paths_with_passages = [path for path in paths if changed_documents[path].passage_count]
@@ -53,9 +55,9 @@ async def copy_source(
         passage_count += len(rows)
     if deleted_paths:
         await target.replace(source, deleted_paths, [])
-    # Last: until then, what is there is not taken for what the label says.
-    if label := await origin.manifest(label_name(source)):
-        await write_label(target, source, *label)
+    # Last: until then, what was there is not taken for what the labels say.
+    if labels:
+        await write_label(target, source, labels)
     if changed_documents or deleted_paths:
         await target.optimize()
     unchanged_count = len(origin_documents) - len(changed_documents)
@@ -63,12 +65,12 @@ async def copy_source(
     return CopyReport(source, *counts, time.monotonic() - started_at)
 
 
-async def write_label(store: Store | LockedStore, source: str, label: str) -> None:
-    """Record for whom a source is stored. Raises `StoreError`."""
+async def write_label(store: Store | LockedStore, source: str, fingerprints: Collection[str]) -> None:
+    """Record under which settings, and so for whom, a source's passages may have been read. Raises `StoreError`."""
     name = label_name(source)
-    known_labels = await store.manifest(name)
-    if [*known_labels] != [label]:
-        await store.replace(name, known_labels, [], {label: label})
+    known_fingerprints = await store.manifest(name)
+    if set(known_fingerprints) != set(fingerprints):
+        await store.replace(name, known_fingerprints, [], {fingerprint: fingerprint for fingerprint in fingerprints})
 
 
 def _batch_paths(documents: Mapping[str, StoredDocument], max_passages: int) -> Iterator[Sequence[str]]:

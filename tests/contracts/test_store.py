@@ -151,7 +151,7 @@ async def test_paths_without_rows_are_deleted(store: Store) -> None:
 
 async def test_the_label_of_a_source_is_the_last_one_and_no_document_of_it(store: Store) -> None:
     for label in ("docs#1 open a", "docs#1 closed b", "docs#1 closed b"):
-        await write_label(store, "docs", label)
+        await write_label(store, "docs", [label])
         assert list(await store.manifest(label_name("docs"))) == [label]
     assert await store.manifest("docs") == {}
     assert await store.filled(["docs", label_name("docs")]) == set()
