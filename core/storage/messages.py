@@ -40,6 +40,7 @@ from core.storage.tables import (
 )
 from core.types import (
     ASK_COMMANDS,
+    NOTICE_PURPOSES,
     Attachment,
     Citation,
     ConversationKey,
@@ -174,7 +175,9 @@ class Journal:
         """Record that the answer starts; return the text with all edits so far. Later edits are rejected."""
         async with self.database.transaction() as connection:
             row = update(messages).filter_by(**self._own_values(message))
-            await connection.execute(row.values(visible_sources=to_stored_labels(visible_labels)))
+            # A notice keeps the words that it was written with.
+            labelled = row.filter_by(state="received") if message.origin.purpose in NOTICE_PURPOSES else row
+            await connection.execute(labelled.values(visible_sources=to_stored_labels(visible_labels)))
             await connection.execute(row.filter_by(state="received").values(state="answering"))
             text = await connection.scalar(select(messages.c.text).filter_by(**self._own_values(message)))
         if text is None and self.database.owner:
@@ -267,6 +270,12 @@ class Journal:
         """Return whether a message still has its words, a quotation or a recorded reply: nobody in it was forgotten."""
         row = await self.database.fetch_first(select(messages.c[column]).filter_by(**identity_values(message)))
         return row is None or bool(row[0])
+
+    async def may_tell(self, message: Message, visible_labels: frozenset[str]) -> bool:
+        """Return whether those who see these sources see all that a message could tell of when it was begun."""
+        query = select(messages.c.visible_sources).filter_by(**identity_values(message))
+        row = await self.database.fetch_first(query)
+        return row is None or may_be_shown(row.visible_sources, visible_labels)
 
     async def restart_begun(self, platform: str) -> int:
         """Reset answers of which nothing was posted, so edits count again; return how many were being posted."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 import pytest
 from sqlalchemy import select, text
@@ -17,6 +18,7 @@ from core.errors import PlatformError, ServiceError
 from core.messaging.inbox import Inbox
 from core.messaging.redelivery import Conversation, Undelivered, redelivery_time_s
 from core.ports import Adapter, ConnectionStatus, Delivery, MessageHandler, Sink
+from core.settings.audience import Audiences
 from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.types import Citation, ConversationKey, Message, Origin, Question, Reply, SkipReason
@@ -339,6 +341,37 @@ async def test_a_report_that_waits_has_no_forgotten_question(journal: Journal, i
     assert platform.posts == ([] if is_forgotten else [f"- {said}"])
     outcome = ("silent", SkipReason.DRAFT_FORGOTTEN.text) if is_forgotten else ("answered", "")
     assert await get_outcome(journal, "alert") == outcome
+
+
+@pytest.mark.parametrize("purpose", ["alert", "report"])
+@pytest.mark.parametrize(
+    ("later", "is_told"),
+    [
+        ({"docs": {"path": "docs.yaml", "audience": ["owners"]}}, False),
+        ({"docs": {"path": "elsewhere.yaml"}, "plans": {"path": "docs.yaml", "audience": ["owners"]}}, False),
+        ({"docs": {"path": "docs.yaml"}, "more": {"path": "more.yaml"}}, True),
+    ],
+)
+async def test_a_notice_that_waits_names_no_source_that_was_closed_since(
+    journal: Journal, purpose: Literal["alert", "report"], later: dict[str, dict[str, object]], is_told: bool
+) -> None:
+    before = settings(sources={"docs": {"kind": "faq", "path": "docs.yaml"}})
+    label = Audiences.from_settings(before).labels["docs"] if purpose == "alert" else ""
+    platform = Platform(failures=[Unreachable("away")] * 1000)
+    notice = question("notice", author_id="kimas", text="docs is stale", origin=Origin(purpose, label))
+    processor = make_processor(before, journal, Answers())
+    await processor.handler_for(platform)(notice)
+    while platform.tries < 3:
+        await asyncio.sleep(0.1)
+    await processor.drain(20)
+    sources = {name: {"kind": "faq", **source} for name, source in later.items()}
+    processor = make_processor(settings(sources=sources), journal, Answers())
+    await processor.resume(platform)
+    platform.failures.clear()
+    await processor.join()
+    assert platform.posts == (["docs is stale"] if is_told else [])
+    outcome = ("answered", "") if is_told else ("silent", SkipReason.RIGHTS_CHANGED.text)
+    assert await get_outcome(journal, "notice") == outcome
 
 
 async def test_what_was_found_with_forgotten_words_is_not_recorded(journal: Journal) -> None:
