@@ -38,7 +38,7 @@ from knowledge.ports import Document, Embedder, LargeSource, Listing, Source, St
 from knowledge.sources.common.documents import PathGlobs
 from knowledge.sources.factory import open_source
 from knowledge.sources.git.state import delete_unused_clones
-from knowledge.stores.copying import write_label
+from knowledge.stores.labels import write_label
 from knowledge.stores.locked_store import LockedStore
 
 if TYPE_CHECKING:

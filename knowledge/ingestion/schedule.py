@@ -13,6 +13,7 @@ from core.settings import LearnedSource, LiveSource, RefreshSettings, Settings, 
 from core.settings.audience import Audiences
 from core.settings.cron import DEFAULT_JITTER, RefreshSchedule
 from core.types import SourceState
+from knowledge.stores.labels import CLOSED, OPEN, may_be_closed, read_readers
 
 if TYPE_CHECKING:
     from core.storage.refresh_state import RefreshState
@@ -35,9 +36,6 @@ MAX_FIRST_RETRY_DELAY = timedelta(minutes=2)
 # Raise it when chunking, titles or lexical tokens change: every document is then read again.
 # It did not rise when traditional Chinese was simplified: a query asks for the tokens of before, too.
 INDEX_FORMAT = 5
-# Who may see a source, in its fingerprint.
-OPEN = "open"
-CLOSED = "closed"
 
 
 def make_schedule(settings: SourceSettings, default_minutes: float) -> RefreshSchedule:
@@ -171,21 +169,13 @@ def was_for_others(
     taught answers were chosen for other readers; or the store came back from a time that the journal does not know.
     """
     readers = _describe_readers(name, settings, audiences)
-    stored_readers = [_read_readers(fingerprint) for fingerprint in stored or [recorded or ""]]
+    fingerprints = stored or [recorded or ""]
+    stored_readers = [read_readers(fingerprint) for fingerprint in fingerprints]
     if isinstance(settings, LearnedSource):
         return any(each != readers for each in stored_readers)
-    former_readers = {(label, visibility) for label, visibility in stored_readers if label != readers[0]}
-    is_unknown = recorded is None or (stored and _read_readers(recorded)[0] not in dict(stored_readers))
-    return bool(former_readers) and (
-        bool(is_unknown)
-        or any(visibility == CLOSED for _, visibility in former_readers)
-        or (audiences.has_closed_sources and any(label for label, _ in former_readers))
-    )
-
-
-def _read_readers(fingerprint: str) -> tuple[str, str]:
-    label, _, visibility = fingerprint.rpartition(" ")[0].partition(" ")
-    return label, visibility
+    is_former = any(label != readers[0] for label, _ in stored_readers)
+    is_unknown = recorded is None or (stored and read_readers(recorded)[0] not in dict(stored_readers))
+    return (is_former and bool(is_unknown)) or may_be_closed(name, fingerprints, audiences)
 
 
 def _describe_readers(name: str, settings: SourceSettings, audiences: Audiences) -> tuple[str, str]:

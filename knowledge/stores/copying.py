@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.errors import StoreError
 from knowledge.ports import CopyOrigin, Store, StoredDocument, label_name
-from knowledge.stores.locked_store import LockedStore
+from knowledge.stores.labels import write_label
 
 BATCH_PASSAGES = 2000
 
@@ -63,14 +63,6 @@ async def copy_source(
     unchanged_count = len(origin_documents) - len(changed_documents)
     counts = (len(changed_documents), len(deleted_paths), unchanged_count, passage_count)
     return CopyReport(source, *counts, time.monotonic() - started_at)
-
-
-async def write_label(store: Store | LockedStore, source: str, fingerprints: Collection[str]) -> None:
-    """Record under which settings, and so for whom, a source's passages may have been read. Raises `StoreError`."""
-    name = label_name(source)
-    known_fingerprints = await store.manifest(name)
-    if set(known_fingerprints) != set(fingerprints):
-        await store.replace(name, known_fingerprints, [], {fingerprint: fingerprint for fingerprint in fingerprints})
 
 
 def _batch_paths(documents: Mapping[str, StoredDocument], max_passages: int) -> Iterator[Sequence[str]]:

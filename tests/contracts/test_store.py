@@ -25,7 +25,7 @@ import pytest
 from core.errors import StoreError, StoreMismatch
 from core.settings import WeaviateSettings
 from knowledge.ports import PassageRow, Store, label_name
-from knowledge.stores.copying import write_label
+from knowledge.stores.labels import write_label
 from knowledge.stores.sqlite.store import MAX_VECTOR_BYTES
 from knowledge.stores.sqlite.tables import PAGE_BYTES
 from tests.support.stores import (

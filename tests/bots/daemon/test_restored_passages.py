@@ -125,3 +125,29 @@ async def test_an_edit_that_closes_nothing_costs_no_passage(
     if "path" in edit:
         edit = {"path": tmp_path / str(edit["path"])}
     assert await find(configure(tmp_path, docs={**docs, **edit}, plans=plans), is_refreshed=False) == found
+
+
+@pytest.mark.parametrize(
+    ("plans", "others", "is_told"),
+    [({}, CLOSED, False), (CLOSED, {}, False), ({}, {}, True)],
+    ids=["closed by a newer file", "closed by our own", "all open"],
+)
+async def test_what_another_process_reads_under_the_name_of_a_source(
+    tmp_path: Path, plans: dict[str, object], others: dict[str, object], is_told: bool
+) -> None:
+    """As `kimas ingest` does with another file than the daemon's, or a daemon with another one on another machine."""
+    write_folders(tmp_path)
+    everything: dict[str, object] = {"path": tmp_path / "all"}
+    own = configure(tmp_path, docs={"path": tmp_path / "open"}, plans={**everything, **plans})
+    async with open_app(own, embedder=WordEmbedder()) as daemon:
+
+        async def search() -> set[str]:
+            match = await daemon.library.match_words("launcher", 9)
+            return {passage.path for passage in match.passages if passage.source == "docs"}
+
+        await daemon.refresh()
+        assert await search() == {"a.md"}
+        await find(configure(tmp_path, docs={**everything, **others}), is_refreshed=True)
+        assert await search() == ({"b.md", "team/c.md"} if is_told else set())
+        await daemon.refresh()
+        assert await search() == {"a.md"}
