@@ -18,6 +18,7 @@ from core.types import ASK_COMMANDS, RATING_COMMAND, ConversationKey, Reply, Ski
 from core.types.messages import MAX_QUESTION_CHARS, PERSONAL_THREAD
 
 if TYPE_CHECKING:
+    from sqlalchemy import ScalarSelect
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from core.storage.engine import Database
@@ -70,12 +71,21 @@ class PersonalRecords:
     pending_count: int
 
 
-async def erase_in_chat(connection: AsyncConnection, chat: ConversationKey, author_id: str) -> int:
+async def erase_in_chat(
+    connection: AsyncConnection, chat: ConversationKey, author_id: str, command: ScalarSelect[int]
+) -> int:
     """Erase, in a transaction, an author's messages in a chat and the answers to them; return how many had any text.
 
-    What still waits for an answer stays. Of an answer that is being posted, the rest is not posted any more.
+    What they asked before the `command`, by its number, and was not answered yet, is not kept either, nor begun any
+    more. Of an answer that is being posted, the rest is not posted any more.
     """
-    return await _erase_rows(connection, {"platform": chat.platform, "chat": chat.chat}, author_id)
+    place = {"platform": chat.platform, "chat": chat.chat}
+    columns = messages.c
+    is_question = and_(columns.command.in_(ASK_COMMANDS), columns.purpose.in_(("", "retry")), columns.number < command)
+    is_unfinished = and_(columns.state.not_in((*FINISHED_STATES, DRAFTED)), is_question)
+    asked = update(messages).filter_by(**place, author_id=author_id).where(is_unfinished)
+    await connection.execute(asked.values(_DROPPED_VALUES))
+    return await _erase_rows(connection, place, author_id)
 
 
 @uncancellable

@@ -18,7 +18,7 @@ from sqlalchemy import Row as ResultRow, Select, and_, delete, exists, insert, n
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.errors import ClaimLost, JournalError
+from core.errors import ClaimLost, JournalError, MessageDeleted
 from core.formatting import with_description
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder, ProcessingOutcome
@@ -34,8 +34,10 @@ from core.storage.tables import (
     chats,
     cursors,
     identity_values,
+    is_reply_in,
     may_be_shown,
     messages,
+    replies,
     to_stored_labels,
 )
 from core.types import (
@@ -49,6 +51,7 @@ from core.types import (
     Origin,
     Reply,
     Skip,
+    SkipReason,
     ThreadState,
     Turn,
 )
@@ -172,17 +175,23 @@ class Journal:
 
     @uncancellable
     async def begin_answer(self, message: Message, visible_labels: frozenset[str] | None = None) -> str:
-        """Record that the answer starts; return the text with all edits so far. Later edits are rejected."""
+        """Record that the answer starts; return the text with all edits so far. Later edits are rejected.
+
+        Raises `MessageDeleted` where its author was forgotten meanwhile.
+        """
         async with self.database.transaction() as connection:
             row = update(messages).filter_by(**self._own_values(message))
             # A notice keeps the words that it was written with.
             labelled = row.filter_by(state="received") if message.origin.purpose in NOTICE_PURPOSES else row
             await connection.execute(labelled.values(visible_sources=to_stored_labels(visible_labels)))
             await connection.execute(row.filter_by(state="received").values(state="answering"))
-            text = await connection.scalar(select(messages.c.text).filter_by(**self._own_values(message)))
-        if text is None and self.database.owner:
+            query = select(messages.c.text, IS_DROPPED.label("is_dropped")).filter_by(**self._own_values(message))
+            stored = (await connection.execute(query)).first()
+        if stored is None and self.database.owner:
             raise ClaimLost(f"message {message.id} was taken over")
-        return message.text if text is None else str(text)
+        if stored and stored.is_dropped:
+            raise MessageDeleted(SkipReason.DRAFT_FORGOTTEN.text)
+        return str(stored.text) if stored else message.text
 
     async def require_claim(self, message: Message) -> None:
         """Raise `ClaimLost` when another daemon has taken the message over, as far as can be known now."""
@@ -404,13 +413,14 @@ class Journal:
     async def erase_author(self, message: Message) -> int:
         """Remove the author's messages in the chat, and the answers to them; return how many messages had any text.
 
-        The message itself loses its author and its words as well. What still waits for an answer stays,
-        and of an answer that is being posted, the rest is not posted any more.
+        The message itself loses its author and its words as well. What they asked before it and is not answered yet is
+        forgotten, too; of an answer that is being posted, the rest is not posted any more.
         """
         if not message.author_id:
             return 0
         async with self.database.transaction() as connection:
-            erased_count = await erase_in_chat(connection, message.key, message.author_id)
+            number = select(messages.c.number).filter_by(**identity_values(message)).scalar_subquery()
+            erased_count = await erase_in_chat(connection, message.key, message.author_id, number)
             own_row = update(messages).filter_by(**identity_values(message))
             await connection.execute(own_row.values(author_id="", author="", text="", quoted=""))
         return erased_count
@@ -447,6 +457,7 @@ class Journal:
             try:
                 if not await self.database.write(statement):
                     await self.require_claim(message)
+                    await self._erase_cached(message)
             except ClaimLost:
                 raise
             except JournalError as error:
@@ -455,6 +466,13 @@ class Journal:
                     raise
             else:
                 return
+
+    async def _erase_cached(self, message: Message) -> None:
+        """Erase a reply that was cached for a message after its author was forgotten."""
+        is_forgotten = exists(select(messages.c.number).filter_by(**identity_values(message)).where(IS_DROPPED))
+        is_its_own = and_(is_reply_in(message.key.platform, message.key.chat), replies.c.text == message.text)
+        if message.text and await self.database.write(delete(replies).where(is_its_own, is_forgotten)):
+            await self.database.wipe()
 
     def _own_values(self, message: Message) -> dict[str, str]:
         """Return what names a message, as long as it is ours where several daemons share the journal."""

@@ -109,6 +109,22 @@ class Answers:
         return reply
 
 
+class HeldAnswers(Answers):
+    """Answers when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = asyncio.Event()
+        self.held = asyncio.Event()
+
+    async def __call__(self, question: Question, sink: Sink) -> Reply:
+        self.count += 1
+        self.begun.set()
+        await self.held.wait()
+        self.count -= 1
+        return await super().__call__(question, sink)
+
+
 async def get_outcome(journal: Journal, number: str = "1") -> tuple[str, str]:
     async with journal.database.connect() as connection:
         row = (
@@ -415,3 +431,33 @@ async def test_who_forgets_gets_no_answer_that_waits_for_its_platform(journal: J
     await processor.join()
     assert platform.posts == []
     assert "numbat" not in repr(await journal.database.fetch_all(select(messages)))
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+async def test_what_was_asked_elsewhere_in_the_chat_is_forgotten_before_its_answer(
+    journal: Journal, is_begun: bool
+) -> None:
+    platform = Platform()
+    answers = HeldAnswers()
+    processor = make_processor(settings(run={"workers": 1 + is_begun}), journal, answers)
+    other = question("0", key=ConversationKey("test", "another room"), author_id="43")
+    asked = question("1", key=ConversationKey("test", "room", "thread"), text="Where is the numbat?")
+    for message in (other, asked):
+        await processor.handler_for(platform)(message)
+        await answers.begun.wait()
+    while answers.count < 1 + is_begun:
+        await asyncio.sleep(0.1)
+    command = question("2", text="", command="forget")
+    later = question("3", key=asked.key, text="And where is the quokka?")
+    for message in (command, later):
+        await journal.record_message(message)
+    assert await journal.erase_author(command) == 1
+    answers.held.set()
+    await processor.join()
+    assert [text for text in platform.posts if "numbat" in text] == []
+    assert answers.count == 1 + is_begun, "what was not begun is not asked of a model"
+    rows = repr(await journal.database.fetch_all(select(messages)))
+    assert "numbat" not in rows
+    assert "quokka" in rows, "what was said later is not forgotten"
+    assert await get_outcome(journal, "1") == ("silent", SkipReason.DRAFT_FORGOTTEN.text)
+    assert await get_outcome(journal, "0") == ("answered", "")
