@@ -257,8 +257,10 @@ class ForgettingSink(MemorySink):
         self.replies.append(reply)
 
 
-async def test_who_forgets_while_an_answer_is_shown_is_in_no_byte(tmp_path: Path) -> None:
-    async with opened(tmp_path, JournalSettings()) as bot:
+async def test_who_forgets_while_an_answer_is_shown_is_in_no_byte(
+    tmp_path: Path, journal_settings: JournalSettings
+) -> None:
+    async with opened(tmp_path, journal_settings) as bot:
         sink = ForgettingSink(bot=bot)
         bot.adapters["telegram"] = adapter = RecordingAdapter()
         adapter.sink = lambda *_: sink  # type: ignore[method-assign]
