@@ -14,7 +14,7 @@ from sqlalchemy import Row, Text, and_, case, cast, delete, func, null, or_, sel
 from core.language.tokens import lexical_tokens
 from core.runtime.tasks import uncancellable
 from core.storage.tables import DRAFTED, answers, feedback, is_reply_in, messages, replies, taught_answers
-from core.types import ASK_COMMANDS, RATING_COMMAND, ConversationKey, Reply, SkipReason
+from core.types import ASK_COMMANDS, HANDOFF_COMMAND, RATING_COMMAND, ConversationKey, Reply, SkipReason
 from core.types.messages import MAX_QUESTION_CHARS, PERSONAL_THREAD
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ async def erase_in_chat(
     """
     place = {"platform": chat.platform, "chat": chat.chat}
     columns = messages.c
-    is_question = and_(columns.command.in_(ASK_COMMANDS), columns.purpose.in_(("", "retry")), columns.number < command)
+    # With the call for people that tells them of a question.
+    is_question = and_(columns.command.in_((*ASK_COMMANDS, HANDOFF_COMMAND)), columns.number < command)
     is_unfinished = and_(columns.state.not_in((*FINISHED_STATES, DRAFTED)), is_question)
     asked = update(messages).filter_by(**place, author_id=author_id).where(is_unfinished)
     await connection.execute(asked.values(_DROPPED_VALUES))

@@ -15,6 +15,7 @@ from sqlalchemy import select, text
 from bots.common.connection import RetryLater, TokenRefused, Unreachable
 from core.catalogue import messages_for
 from core.errors import PlatformError, ServiceError
+from core.messaging.feedback.handoff import make_handoff
 from core.messaging.inbox import Inbox
 from core.messaging.redelivery import Conversation, Undelivered, redelivery_time_s
 from core.ports import Adapter, ConnectionStatus, Delivery, MessageHandler, Sink
@@ -449,9 +450,9 @@ async def test_what_was_asked_elsewhere_in_the_chat_is_forgotten_before_its_answ
         await asyncio.sleep(0.1)
     command = question("2", text="", command="forget")
     later = question("3", key=asked.key, text="And where is the quokka?")
-    for message in (command, later):
+    for message in (make_handoff(asked, ["7"]), command, later):
         await journal.record_message(message)
-    assert await journal.erase_author(command) == 1
+    assert await journal.erase_author(command) == 2
     answers.held.set()
     await processor.join()
     assert [text for text in platform.posts if "numbat" in text] == []
@@ -459,5 +460,6 @@ async def test_what_was_asked_elsewhere_in_the_chat_is_forgotten_before_its_answ
     rows = repr(await journal.database.fetch_all(select(messages)))
     assert "numbat" not in rows
     assert "quokka" in rows, "what was said later is not forgotten"
-    assert await get_outcome(journal, "1") == ("silent", SkipReason.DRAFT_FORGOTTEN.text)
+    for number in ("1", "1~h"):
+        assert await get_outcome(journal, number) == ("silent", SkipReason.DRAFT_FORGOTTEN.text)
     assert await get_outcome(journal, "0") == ("answered", "")
