@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from bots.daemon.monitor import Monitor
-from bots.daemon.posting import find_chat_error, find_posting_adapter, make_post
+from bots.daemon.posting import find_chat_error, find_posting_adapter, make_post, resolve_chat
 from core.catalogue import Messages, messages_for
 from core.errors import StoreError, UsageError
 from core.formatting import format_duration
-from core.messaging.policy.command_table import UserRole
+from core.messaging.policy.permissions import make_reader
 from core.observability.logs import get_logger, make_redactor
 from core.ports import Adapter, MessageHandler
 from core.runtime.clock import ClockWatch
@@ -28,7 +28,7 @@ from core.storage.activity import ActivityRepository
 from core.storage.engine import Database
 from core.storage.overrides import LiveSettings
 from core.storage.usage import UsageRepository
-from core.types import NETWORK_PLATFORM, MessagePurpose, Origin, PlatformName, Question, SourceState
+from core.types import Origin, PlatformName, Question, SourceState
 
 _log = get_logger(__name__)
 
@@ -203,13 +203,14 @@ class AlertSender:
                 _log.warning("alert.raised", problem=key)
             text = texts.alert.format(problem=redact(problem))
             untold_chats = [chat for chat in self._get_chats(key) if chat not in self._told[key]]
-            self._told[key] |= await self.post(untold_chats, f"{key} {now:%Y-%m-%d}", text, now)
+            origin = Origin("alert", self._get_label(key))
+            self._told[key] |= await self.post(untold_chats, f"{key} {now:%Y-%m-%d}", text, now, origin)
         for key in [key for key in self.active if key not in problems]:
             _log.info("alert.resolved", problem=key)
             text = texts.alert_over.format(problem=redact(self.active[key]))
             told_chats = self._told.pop(key, set())
             chats = [chat for chat in self._get_chats(key) if chat in told_chats]
-            await self.post(chats, f"{key} {now:%Y-%m-%d} over", text, now)
+            await self.post(chats, f"{key} {now:%Y-%m-%d} over", text, now, Origin("alert", self._get_label(key)))
         self.active = dict(problems)
 
     def _get_chats(self, key: str) -> Sequence[str]:
@@ -220,18 +221,17 @@ class AlertSender:
             return chats
         return [chat for chat in chats if source in self.live.audiences.visible_sources(self.make_asker(chat))]
 
+    def _get_label(self, key: str) -> str:
+        """Return the label of the source that a problem is of, which is compared again before it is posted; or ""."""
+        kind, _, source = key.partition(" ")
+        return self.live.audiences.labels.get(source, "") if kind == "source" else ""
+
     def make_asker(self, chat_name: str) -> Asker:
         """Return who reads what is posted to a chat, by the audiences in force."""
-        chat = PlatformName.parse(chat_name)
-        # What is posted to an owner's id is private. Over HTTP a chat of that name may be anybody's.
-        owners = self.live.settings.administration.owners
-        is_private = chat_name in owners and chat.platform != NETWORK_PLATFORM
-        role: UserRole = "owner" if is_private else "everyone"
-        return self.live.audiences.make_asker(chat.platform, chat.id, is_private=is_private, role=role)
+        platform, chat, _ = resolve_chat(chat_name)
+        return make_reader(self.live, PlatformName(platform, chat))
 
-    async def post(
-        self, chats: Sequence[str], reason: str, text: str, now: datetime, purpose: MessagePurpose = "alert"
-    ) -> set[str]:
+    async def post(self, chats: Sequence[str], reason: str, text: str, now: datetime, origin: Origin) -> set[str]:
         """Post a text once for a reason: the journal refuses a message with a known id. Return the chats that have it.
 
         A platform that is not open yet holds up no others.
@@ -246,7 +246,7 @@ class AlertSender:
                 continue
             await opening
             message = make_post(adapter, chat_name, message_id)
-            await self.handler_for(adapter)(replace(message, text=text, sent_at=now, origin=Origin(purpose=purpose)))
+            await self.handler_for(adapter)(replace(message, text=text, sent_at=now, origin=origin))
             told_chats.add(chat_name)
         return told_chats
 

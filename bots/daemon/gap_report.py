@@ -19,6 +19,7 @@ from core.settings.audience import Asker
 from core.settings.loader import get_secret_values
 from core.storage.reports import ListedQuestion, QuestionFilter, ReportRepository
 from core.storage.tables import may_be_shown
+from core.types import Origin
 
 _log = get_logger(__name__)
 
@@ -70,7 +71,7 @@ class GapReporter:
                 _log.error("gap_report.not_made", error=str(error))
                 continue
             reason = f"gaps {monday.astimezone():%Y-%m-%d}"
-            if not text or await self.sender.post([chat], reason, text, now, "report"):
+            if not text or await self.sender.post([chat], reason, text, now, Origin("report")):
                 self._told.add((chat, monday))
 
     async def _write(self, chat: str, until: datetime) -> str:

@@ -426,14 +426,15 @@ def _is_timeout(error: BaseException) -> bool:
 
 
 def _is_unsent(error: BaseException) -> bool:
-    """Return whether there was no connection. One that the server closes is reported as one that took too long."""
+    """Return whether there was no connection. One that the server ends is reported as one that took too long."""
     import aiohttp
     import httpx2
 
     causes = list(_chain(error))
-    unconnected_errors = aiohttp.ClientConnectorError, httpx2.ConnectError, httpx2.ConnectTimeout
-    is_closed = any(isinstance(cause, aiohttp.ServerDisconnectedError) for cause in causes)
-    return not is_closed and any(isinstance(cause, unconnected_errors) for cause in causes)
+    if any(isinstance(cause, aiohttp.ClientConnectorError) for cause in causes):
+        return True
+    is_ended = any(isinstance(cause, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError) for cause in causes)
+    return not is_ended and any(isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout) for cause in causes)
 
 
 def _root_cause(error: BaseException) -> BaseException:

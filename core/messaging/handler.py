@@ -138,13 +138,24 @@ class Handler:
             delivery.check_rights = partial(self._drafts.require_notice, message)
         elif message.origin.purpose == "report":
             delivery.check_rights = partial(self._require_report, message)
+        elif message.origin.purpose == "alert":
+            delivery.check_rights = partial(self._require_alert, message)
         elif message.origin.purpose not in NOTICE_PURPOSES:
             delivery.check_rights = partial(self._check_rights, message, self._permissions.visible_labels(message))
 
     async def _require_report(self, message: Message) -> None:
-        """Raise `RightsChanged` where somebody whose question a report has was forgotten."""
+        """Raise `RightsChanged` where somebody whose question a report has was forgotten, or a source was closed."""
         if not await self._journal.has_left(message, "text"):
             raise RightsChanged("", skip(SkipReason.DRAFT_FORGOTTEN))
+        await self._gate.chat_policy.refresh()
+        if not await self._journal.may_tell(message, self._permissions.visible_labels(message)):
+            raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
+
+    async def _require_alert(self, message: Message) -> None:
+        """Raise `RightsChanged` where the readers of an alert may not see the source any more that it names."""
+        label = message.origin.root_id
+        if label and not await self._permissions.may_tell_of(label, message):
+            raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
 
     async def _check_rights(self, message: Message, visible_labels: frozenset[str]) -> None:
         """Judge a message again before its answer is shown.

@@ -37,6 +37,8 @@ _ORIGIN_FIELDS = {
     "bases",
     "provider",
     "engine",
+    "branch",
+    "branches",
     "repository",
     "project",
     "api_url",
@@ -142,7 +144,10 @@ class Audiences:
             )
             for name, source in settings.sources.items()
         }
-        labels = {name: make_label(name, source) for name, source in settings.sources.items()}
+        labels = {
+            name: make_label(name, source, settings.sources.get(getattr(source, "of", "")))
+            for name, source in settings.sources.items()
+        }
         learned = frozenset(name for name, source in settings.sources.items() if isinstance(source, LearnedSource))
         return cls(by_source, labels, learned)
 
@@ -221,7 +226,7 @@ class Audiences:
     def fingerprint(self) -> str:
         """A hash of all audiences; "" while every source is for everyone."""
         closed_sources = sorted(
-            (self._get_label(name), describe(audiences)) for name, audiences in self.by_source.items() if audiences
+            (self.get_label(name), describe(audiences)) for name, audiences in self.by_source.items() if audiences
         )
         return hashlib.sha256(repr(closed_sources).encode()).hexdigest() if closed_sources else ""
 
@@ -247,19 +252,20 @@ class Audiences:
 
     def visible_labels(self, asker: Asker) -> frozenset[str]:
         """Return the labels of the sources that an asker may see; with `ALL_OPEN` where all are for everyone."""
-        labels = frozenset(self._get_label(name) for name in self.visible_sources(asker))
+        labels = frozenset(self.get_label(name) for name in self.visible_sources(asker))
         return labels if self.has_closed_sources else labels | {ALL_OPEN}
 
     def closed_labels(self, asker: Asker) -> frozenset[str]:
         """Return the labels of the sources that an asker may see and not everybody."""
-        return frozenset(self._get_label(name) for name in self.visible_sources(asker) if self.by_source[name])
+        return frozenset(self.get_label(name) for name in self.visible_sources(asker) if self.by_source[name])
 
     def were_closed(self, labels: Collection[str]) -> frozenset[str]:
         """Return those of some labels that are not of a source for everyone: it may have been renamed since."""
-        open_labels = {self._get_label(name) for name, audiences in self.by_source.items() if not audiences}
+        open_labels = {self.get_label(name) for name, audiences in self.by_source.items() if not audiences}
         return frozenset(labels) - open_labels - {ALL_OPEN}
 
-    def _get_label(self, name: str) -> str:
+    def get_label(self, name: str) -> str:
+        """Return what names a source in the journal and in a store: its name, with what it reads where it is known."""
         return self.labels.get(name, name)
 
     def accepts_lesson(self, source: str, platform: str, chat: str, closed_sources: Collection[str] | None) -> bool:
@@ -272,14 +278,14 @@ class Audiences:
         if closed_sources is None:
             return False
         asker = self.make_asker(platform, chat)
-        is_for_chat = self._get_label(source) in closed_sources or all(
+        is_for_chat = self.get_label(source) in closed_sources or all(
             may_see(readers, asker) for readers in self._readers(source)
         )
         return is_for_chat and all(self._is_seen_by_readers(label, source) for label in closed_sources)
 
     def _is_seen_by_readers(self, label: str, source: str) -> bool:
         """Return whether all readers of a source see that of a label, which may have been removed or renamed."""
-        name = next((name for name in self.by_source if self._get_label(name) == label), None)
+        name = next((name for name in self.by_source if self.get_label(name) == label), None)
         return name is not None and self.readers_see(source, name)
 
     def readers_see(self, source: str, name: str) -> bool:
@@ -303,15 +309,17 @@ def _find_network(name: PlatformName) -> str:
     return PAGE_CHAT if str(name) == PAGE_CHAT else name.network
 
 
-def make_label(name: str, source: SourceSettings) -> str:
-    """Return what names a source in the journal.
+def make_label(name: str, source: SourceSettings, live: SourceSettings | None = None) -> str:
+    """Return what names a source in the journal; `live` is the one whose results it stores.
 
     >>> from core.settings.sources import LearnedSource
     >>> make_label("taught", LearnedSource(kind="learned"))
     'taught#a7f4e248ff21'
     """
-    origin = source.model_dump(mode="json", include=_ORIGIN_FIELDS)
-    return f"{name}{_LABEL_SIGN}{hashlib.sha256(repr(sorted(origin.items())).encode()).hexdigest()[:12]}"
+    sections = [source, live] if live else [source]
+    origins = [sorted(section.model_dump(mode="json", include=_ORIGIN_FIELDS).items()) for section in sections]
+    serialized_origin = repr(origins if live else origins[0])
+    return f"{name}{_LABEL_SIGN}{hashlib.sha256(serialized_origin.encode()).hexdigest()[:12]}"
 
 
 def check_audiences(settings: RestrictedSettings) -> None:

@@ -14,10 +14,11 @@ from sqlalchemy import Row, Text, and_, case, cast, delete, func, null, or_, sel
 from core.language.tokens import lexical_tokens
 from core.runtime.tasks import uncancellable
 from core.storage.tables import DRAFTED, answers, feedback, is_reply_in, messages, replies, taught_answers
-from core.types import ASK_COMMANDS, RATING_COMMAND, ConversationKey, Reply, SkipReason
+from core.types import ASK_COMMANDS, HANDOFF_COMMAND, RATING_COMMAND, ConversationKey, Reply, SkipReason
 from core.types.messages import MAX_QUESTION_CHARS, PERSONAL_THREAD
 
 if TYPE_CHECKING:
+    from sqlalchemy import ScalarSelect
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from core.storage.engine import Database
@@ -70,12 +71,22 @@ class PersonalRecords:
     pending_count: int
 
 
-async def erase_in_chat(connection: AsyncConnection, chat: ConversationKey, author_id: str) -> int:
+async def erase_in_chat(
+    connection: AsyncConnection, chat: ConversationKey, author_id: str, command: ScalarSelect[int]
+) -> int:
     """Erase, in a transaction, an author's messages in a chat and the answers to them; return how many had any text.
 
-    What still waits for an answer stays. Of an answer that is being posted, the rest is not posted any more.
+    What they asked before the `command`, by its number, and was not answered yet, is not kept either, nor begun any
+    more. Of an answer that is being posted, the rest is not posted any more.
     """
-    return await _erase_rows(connection, {"platform": chat.platform, "chat": chat.chat}, author_id)
+    place = {"platform": chat.platform, "chat": chat.chat}
+    columns = messages.c
+    # With the call for people that tells them of a question.
+    is_question = and_(columns.command.in_((*ASK_COMMANDS, HANDOFF_COMMAND)), columns.number < command)
+    is_unfinished = and_(columns.state.not_in((*FINISHED_STATES, DRAFTED)), is_question)
+    asked = update(messages).filter_by(**place, author_id=author_id).where(is_unfinished)
+    await connection.execute(asked.values(_DROPPED_VALUES))
+    return await _erase_rows(connection, place, author_id)
 
 
 @uncancellable

@@ -18,7 +18,7 @@ from sqlalchemy import Row as ResultRow, Select, and_, case, delete, exists, ins
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.errors import ClaimLost, JournalError
+from core.errors import ClaimLost, JournalError, MessageDeleted
 from core.formatting import with_description
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder, ProcessingOutcome
@@ -34,12 +34,15 @@ from core.storage.tables import (
     chats,
     cursors,
     identity_values,
+    is_reply_in,
     may_be_shown,
     messages,
+    replies,
     to_stored_labels,
 )
 from core.types import (
     ASK_COMMANDS,
+    NOTICE_PURPOSES,
     Attachment,
     Citation,
     ConversationKey,
@@ -48,6 +51,7 @@ from core.types import (
     Origin,
     Reply,
     Skip,
+    SkipReason,
     ThreadState,
     Turn,
 )
@@ -171,15 +175,23 @@ class Journal:
 
     @uncancellable
     async def begin_answer(self, message: Message, visible_labels: frozenset[str] | None = None) -> str:
-        """Record that the answer starts; return the text with all edits so far. Later edits are rejected."""
+        """Record that the answer starts; return the text with all edits so far. Later edits are rejected.
+
+        Raises `MessageDeleted` where its author was forgotten meanwhile.
+        """
         async with self.database.transaction() as connection:
             row = update(messages).filter_by(**self._own_values(message))
-            await connection.execute(row.values(visible_sources=to_stored_labels(visible_labels)))
+            # A notice keeps the words that it was written with.
+            labelled = row.filter_by(state="received") if message.origin.purpose in NOTICE_PURPOSES else row
+            await connection.execute(labelled.values(visible_sources=to_stored_labels(visible_labels)))
             await connection.execute(row.filter_by(state="received").values(state="answering"))
-            text = await connection.scalar(select(messages.c.text).filter_by(**self._own_values(message)))
-        if text is None and self.database.owner:
+            query = select(messages.c.text, IS_DROPPED.label("is_dropped")).filter_by(**self._own_values(message))
+            stored = (await connection.execute(query)).first()
+        if stored is None and self.database.owner:
             raise ClaimLost(f"message {message.id} was taken over")
-        return message.text if text is None else str(text)
+        if stored and stored.is_dropped:
+            raise MessageDeleted(SkipReason.DRAFT_FORGOTTEN.text)
+        return str(stored.text) if stored else message.text
 
     async def require_claim(self, message: Message) -> None:
         """Raise `ClaimLost` when another daemon has taken the message over, as far as can be known now."""
@@ -278,6 +290,12 @@ class Journal:
         """Return whether a message still has its words, a quotation or a recorded reply: nobody in it was forgotten."""
         row = await self.database.fetch_first(select(messages.c[column]).filter_by(**identity_values(message)))
         return row is None or bool(row[0])
+
+    async def may_tell(self, message: Message, visible_labels: frozenset[str]) -> bool:
+        """Return whether those who see these sources see all that a message could tell of when it was begun."""
+        query = select(messages.c.visible_sources).filter_by(**identity_values(message))
+        row = await self.database.fetch_first(query)
+        return row is None or may_be_shown(row.visible_sources, visible_labels)
 
     async def restart_begun(self, platform: str) -> int:
         """Reset answers of which nothing was posted, so edits count again; return how many were being posted."""
@@ -406,13 +424,14 @@ class Journal:
     async def erase_author(self, message: Message) -> int:
         """Remove the author's messages in the chat, and the answers to them; return how many messages had any text.
 
-        The message itself loses its author and its words as well. What still waits for an answer stays,
-        and of an answer that is being posted, the rest is not posted any more.
+        The message itself loses its author and its words as well. What they asked before it and is not answered yet is
+        forgotten, too; of an answer that is being posted, the rest is not posted any more.
         """
         if not message.author_id:
             return 0
         async with self.database.transaction() as connection:
-            erased_count = await erase_in_chat(connection, message.key, message.author_id)
+            number = select(messages.c.number).filter_by(**identity_values(message)).scalar_subquery()
+            erased_count = await erase_in_chat(connection, message.key, message.author_id, number)
             own_row = update(messages).filter_by(**identity_values(message))
             await connection.execute(own_row.values(author_id="", author="", text="", quoted=""))
         return erased_count
@@ -449,6 +468,7 @@ class Journal:
             try:
                 if not await self.database.write(statement):
                     await self.require_claim(message)
+                    await self._erase_cached(message)
             except ClaimLost:
                 raise
             except JournalError as error:
@@ -457,6 +477,13 @@ class Journal:
                     raise
             else:
                 return
+
+    async def _erase_cached(self, message: Message) -> None:
+        """Erase a reply that was cached for a message after its author was forgotten."""
+        is_forgotten = exists(select(messages.c.number).filter_by(**identity_values(message)).where(IS_DROPPED))
+        is_its_own = and_(is_reply_in(message.key.platform, message.key.chat), replies.c.text == message.text)
+        if message.text and await self.database.write(delete(replies).where(is_its_own, is_forgotten)):
+            await self.database.wipe()
 
     def _own_values(self, message: Message) -> dict[str, str]:
         """Return what names a message, as long as it is ours where several daemons share the journal."""

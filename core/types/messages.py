@@ -165,9 +165,9 @@ class ThreadState:
 class Origin:
     """Why the bot made a message itself: `purpose` is empty for one that a platform delivered.
 
-    `root_id` is the id of its question, or the number of a draft; the message's own id has no meaning then. It says
-    what was wrong with the first answer (`retry_reason`), or mentions people (`mentioned_users`); with
-    `is_question_hidden` they cannot see the question otherwise.
+    `root_id` is the id of its question, the number of a draft, or the label of the source that an alert is of; the
+    message's own id has no meaning then. It says what was wrong with the first answer (`retry_reason`), or mentions
+    people (`mentioned_users`); with `is_question_hidden` they cannot see the question otherwise.
     """
 
     purpose: MessagePurpose = ""

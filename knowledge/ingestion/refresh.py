@@ -17,8 +17,9 @@ from core.errors import EmbeddingError, KimasError, SourceError, StoreError, Sto
 from core.formatting import strip_source_prefix
 from core.observability.logs import get_logger
 from core.runtime.locks import source_lock
-from core.settings import JournalSettings, LinkedSource, Settings, SourceSettings
+from core.settings import GitSource, JournalSettings, LinkedSource, Settings, SourceSettings, WebsiteSource
 from core.settings.audience import Audiences
+from core.settings.sources import FilteredSource
 from knowledge.ingestion.filling import Backlog, Coverage, fill_batch, get_coverage
 from knowledge.ingestion.schedule import (
     FILL_ERROR,
@@ -34,9 +35,10 @@ from knowledge.ingestion.schedule import (
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, SyncReport, refresh
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Embedder, LargeSource, Listing, Source, Store, label_name
+from knowledge.sources.common.documents import PathGlobs
 from knowledge.sources.factory import open_source
 from knowledge.sources.git.state import delete_unused_clones
-from knowledge.stores.copying import write_label
+from knowledge.stores.labels import write_label
 from knowledge.stores.locked_store import LockedStore
 
 if TYPE_CHECKING:
@@ -126,7 +128,10 @@ async def refresh_source(
                 await context.refresh_states.mark_started(name, context.fingerprint(name))
             async with _ConcurrencyLimited(context.open_source(name), read_slots) as source:
                 options = await _make_options(context, name, on_progress, on_changed)
-                report = await refresh(source, LockedStore(context.store, context.data_dir), context.embedder, options)
+                store = LockedStore(context.store, context.data_dir)
+                report = await refresh(source, store, context.embedder, options)
+                if not report.stale:
+                    await write_label(store, name, [context.fingerprint(name)])
         except (asyncio.CancelledError, StoreLocked):
             if context.refresh_states:
                 await context.refresh_states.mark_aborted(name)
@@ -440,14 +445,18 @@ async def purge_passages_for_others(
     """
     states = await refresh_states.get_states()
     names = list[str]()
-    for name in stored_sources(settings.sources):
-        stored = await _read_label(store, name)
+    for name, source in ((name, settings.sources[name]) for name in stored_sources(settings.sources)):
+        stored = await store.manifest(label_name(name))
         recorded = states[name].fingerprint if name in states else None
-        if not was_for_others(name, settings.sources[name], audiences, stored, recorded):
+        is_for_others = was_for_others(name, source, audiences, [*stored], recorded)
+        fingerprint = index_fingerprint(name, source, settings.knowledge.chunking.tokens, audiences)
+        may_hold_more = not is_for_others and [*stored] != [fingerprint]
+        paths = await _find_left_out(store, name, source, audiences) if may_hold_more else None
+        if not (is_for_others or paths):
             continue
         async with source_lock(settings.data_dir, name):
-            document_count = await _delete_documents(LockedStore(store, settings.data_dir), name)
-            if name in states:
+            document_count = await _delete_documents(LockedStore(store, settings.data_dir), name, paths)
+            if is_for_others and name in states:
                 await refresh_states.mark_invalidated([name])
         if name in states or document_count:
             names.append(name)
@@ -456,24 +465,51 @@ async def purge_passages_for_others(
 
 
 async def _label_passages(context: RefreshContext, name: str) -> None:
-    """Record for whom a source is stored, and delete before what it stored for others: the refresh may fail."""
+    """Record for whom a source is stored, and delete before what it stored for others: the refresh may fail.
+
+    Until it has succeeded, what was read before may be there as well.
+    """
+    source = context.sources[name]
     store = LockedStore(context.store, context.data_dir)
-    stored = await _read_label(context.store, name)
+    stored = [*await context.store.manifest(label_name(name))]
     states = await context.refresh_states.get_states() if context.refresh_states else {}
-    recorded = states[name].fingerprint if name in states else stored
-    if was_for_others(name, context.sources[name], context.audiences, stored, recorded):
+    recorded = states[name].fingerprint if name in states else next(iter(stored), "")
+    fingerprint = context.fingerprint(name)
+    if was_for_others(name, source, context.audiences, stored, recorded):
         await _delete_documents(store, name)
-    await write_label(store, name, context.fingerprint(name))
+        stored = []
+    elif stored != [fingerprint]:
+        await _delete_documents(store, name, await _find_left_out(context.store, name, source, context.audiences))
+    await write_label(store, name, {*stored, fingerprint})
 
 
-async def _read_label(store: Store, name: str) -> str:
-    """Return the fingerprint of the settings that a source is stored under, "" where the store has none."""
-    return next(iter(await store.manifest(label_name(name))), "")
+async def _find_left_out(store: Store, name: str, source: SourceSettings, audiences: Audiences) -> Collection[str]:
+    """Return the documents that the globs of a source leave out now: they may be those of a closed source.
+
+    Raises `StoreError`.
+    """
+    if not (isinstance(source, FilteredSource) and audiences.has_closed_sources):
+        return ()
+    paths = await store.manifest(name)
+    try:
+        globs = PathGlobs(name, source.include, source.exclude)
+    except SourceError as error:
+        # Nobody knows what they leave out.
+        _log.error("source.failed", source=name, error=strip_source_prefix(name, str(error)))
+        return paths
+    return await asyncio.to_thread(lambda: [path for path in paths if not globs.matches(_find_place(source, path))])
 
 
-async def _delete_documents(store: LockedStore, name: str) -> int:
-    """Delete all documents of a source, and return how many there were."""
-    paths = list(await store.manifest(name))
+def _find_place(source: SourceSettings, path: str) -> str:
+    """Return the part of a document's path that globs judge."""
+    if isinstance(source, GitSource) and len(source.branches) > 1:
+        return path.partition(":")[2]
+    return path.partition("?")[0] if isinstance(source, WebsiteSource) else path
+
+
+async def _delete_documents(store: LockedStore, name: str, paths: Collection[str] | None = None) -> int:
+    """Delete these documents of a source, or all, and return how many there were."""
+    paths = list(await store.manifest(name) if paths is None else paths)
     remaining_paths = iter(paths)
     while batch := list(islice(remaining_paths, DELETE_BATCH_SIZE)):
         await store.replace(name, batch, [])

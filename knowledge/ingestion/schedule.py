@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from core.errors import UsageError
 from core.runtime.locks import is_refreshing
 from core.settings import LearnedSource, LiveSource, RefreshSettings, Settings, SourceSettings, StoredSource
-from core.settings.audience import Audiences, make_label
+from core.settings.audience import Audiences
 from core.settings.cron import DEFAULT_JITTER, RefreshSchedule
 from core.types import SourceState
+from knowledge.stores.labels import CLOSED, OPEN, may_be_closed, read_readers
 
 if TYPE_CHECKING:
     from core.storage.refresh_state import RefreshState
@@ -35,9 +36,6 @@ MAX_FIRST_RETRY_DELAY = timedelta(minutes=2)
 # Raise it when chunking, titles or lexical tokens change: every document is then read again.
 # It did not rise when traditional Chinese was simplified: a query asks for the tokens of before, too.
 INDEX_FORMAT = 5
-# Who may see a source, in its fingerprint.
-OPEN = "open"
-CLOSED = "closed"
 
 
 def make_schedule(settings: SourceSettings, default_minutes: float) -> RefreshSchedule:
@@ -162,29 +160,26 @@ def index_fingerprint(name: str, settings: SourceSettings, chunk_tokens: int, au
 
 
 def was_for_others(
-    name: str, settings: SourceSettings, audiences: Audiences, stored: str, recorded: str | None
+    name: str, settings: SourceSettings, audiences: Audiences, stored: Collection[str], recorded: str | None
 ) -> bool:
     """Return whether what is stored of a source may tell today's readers of it what they may not see.
 
-    `stored` is the fingerprint in the store, "" of an earlier version, `recorded` that of the journal. The source had
-    the name of a closed one that read something else, or taught answers were chosen for other readers; or the store
-    came back from a time that the journal does not know.
+    `stored` are the fingerprints in the store that its passages may have been read under, none of an earlier version;
+    `recorded` is that of the journal. The source read something else, which may be closed now under another name; or
+    taught answers were chosen for other readers; or the store came back from a time that the journal does not know.
     """
-    label, visibility = _describe_readers(name, settings, audiences)
-    stored_label, stored_visibility = _read_readers(stored or recorded or "")
+    readers = _describe_readers(name, settings, audiences)
+    fingerprints = stored or [recorded or ""]
+    stored_readers = [read_readers(fingerprint) for fingerprint in fingerprints]
     if isinstance(settings, LearnedSource):
-        return (stored_label, stored_visibility) != (label, visibility)
-    is_unknown = recorded is None or (stored and _read_readers(recorded)[0] != stored_label)
-    return stored_label != label and (stored_visibility == CLOSED or bool(is_unknown))
-
-
-def _read_readers(fingerprint: str) -> tuple[str, str]:
-    label, _, visibility = fingerprint.rpartition(" ")[0].partition(" ")
-    return label, visibility
+        return any(each != readers for each in stored_readers)
+    is_former = any(label != readers[0] for label, _ in stored_readers)
+    is_unknown = recorded is None or (stored and read_readers(recorded)[0] not in dict(stored_readers))
+    return (is_former and bool(is_unknown)) or may_be_closed(name, fingerprints, audiences)
 
 
 def _describe_readers(name: str, settings: SourceSettings, audiences: Audiences) -> tuple[str, str]:
     visibility = CLOSED if audiences.by_source.get(name) else OPEN
     if isinstance(settings, LearnedSource):
         visibility = audiences.fingerprint or OPEN
-    return make_label(name, settings), visibility
+    return audiences.get_label(name), visibility

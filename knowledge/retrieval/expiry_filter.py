@@ -1,4 +1,7 @@
-"""The store as questions see it: without expired results of standing queries.
+"""The store as questions see it: without expired results of standing queries, and without what others were to see.
+
+Another process may have read a closed source under a name that is an open one's here, as `kimas ingest` does with a
+newer file. It labels the source before its passages, so the labels are compared after every search.
 
 A refresh deletes expired results. Until it runs, and when it has failed for days, they must not be shown either: every
 search checks the record that the refresh keeps beside the store. The record also says when a result was last found;
@@ -17,10 +20,12 @@ from pathlib import Path
 from core.errors import SourceError
 from core.observability.logs import get_logger
 from core.settings import SourceSettings, StandingSource
+from core.settings.audience import Audiences
 from core.types import Passage
-from knowledge.ports import PassageRow, SearchableStore, StoredDocument, Vectors
+from knowledge.ports import PassageRow, SearchableStore, StoredDocument, Vectors, label_name
 from knowledge.retrieval.recent_searches import RecentSearches
 from knowledge.sources.standing import StandingRecord, StandingResult, get_file_version, get_record_folder, load_record
+from knowledge.stores.labels import may_be_closed
 
 _log = get_logger(__name__)
 
@@ -34,8 +39,10 @@ class ExpiryFilteringStore:
         sources: Mapping[str, SourceSettings],
         data_dir: Path,
         clock: Callable[[], float] = time.time,
+        audiences: Audiences | None = None,
     ) -> None:
         self._store = store
+        self._audiences = audiences or Audiences()
         self._recent_searches = RecentSearches(store)
         self._standing_sources = {
             name: source for name, source in sources.items() if isinstance(source, StandingSource)
@@ -68,19 +75,28 @@ class ExpiryFilteringStore:
         visible_results = {
             source: await self._load_visible_results(source) for source in sources if source in self._standing_sources
         }
-        if not visible_results:
-            return await self._recent_searches.search(tokens, vector, sources, limit)
         searchable_sources = [source for source in sources if visible_results.get(source, True)]
-        passages = (
-            await self._recent_searches.search(tokens, vector, searchable_sources, limit) if searchable_sources else ()
-        )
+        if not searchable_sources:
+            return ()
+        passages = await self._recent_searches.search(tokens, vector, searchable_sources, limit)
+        closed_sources = await self._find_closed({passage.source for passage in passages})
         return [
             _append_times(passage, visible_results[passage.source][passage.path])
             if passage.source in visible_results
             else passage
             for passage in passages
-            if passage.source not in visible_results or passage.path in visible_results[passage.source]
+            if passage.source not in closed_sources
+            and (passage.source not in visible_results or passage.path in visible_results[passage.source])
         ]
+
+    async def _find_closed(self, sources: Collection[str]) -> Collection[str]:
+        """Return the sources whose passages may be those of a closed one."""
+        labels = await asyncio.gather(*(self._store.manifest(label_name(source)) for source in sources))
+        return {
+            source
+            for source, fingerprints in zip(sources, labels, strict=True)
+            if may_be_closed(source, fingerprints, self._audiences)
+        }
 
     def forget_searches(self) -> None:
         """Forget what was found: the passages may have changed."""

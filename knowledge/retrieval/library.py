@@ -17,6 +17,7 @@ from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder
 from core.ports import WordMatch
 from core.settings import Settings
+from core.settings.audience import Audiences
 from core.types import AgentScore, Passage
 from knowledge.live.search import LiveSources
 from knowledge.ports import Embedder, Store, Vectors
@@ -78,7 +79,8 @@ class KnowledgeLibrary:
         self._agents = settings.retrieval_agents()
         self._search_settings = settings.knowledge.search
         self._routing_settings = settings.knowledge.routing
-        self._store = ExpiryFilteringStore(store, settings.sources, settings.data_dir)
+        audiences = Audiences.from_settings(settings)
+        self._store = ExpiryFilteringStore(store, settings.sources, settings.data_dir, audiences=audiences)
         self._embedder = embedder
         self._query_embedder = QueryEmbedder(
             embedder, settings.knowledge.embedding.query_timeout_s, cooldown_s=embedder_cooldown_s

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from core.errors import StoreError
 from knowledge.ports import CopyOrigin, Store, StoredDocument, label_name
-from knowledge.stores.locked_store import LockedStore
+from knowledge.stores.labels import write_label
 
 BATCH_PASSAGES = 2000
 
@@ -40,6 +40,8 @@ async def copy_source(
         path: document for path, document in origin_documents.items() if target_documents.get(path) != document
     }
     deleted_paths = target_documents.keys() - origin_documents.keys()
+    labels = await origin.manifest(label_name(source))
+    await write_label(target, source, {*await target.manifest(label_name(source)), *labels})
     passage_count = 0
     for paths in _batch_paths(changed_documents, batch_passages):
         paths_with_passages = [path for path in paths if changed_documents[path].passage_count]
@@ -53,22 +55,14 @@ async def copy_source(
         passage_count += len(rows)
     if deleted_paths:
         await target.replace(source, deleted_paths, [])
-    # Last: until then, what is there is not taken for what the label says.
-    if label := await origin.manifest(label_name(source)):
-        await write_label(target, source, *label)
+    # Last: until then, what was there is not taken for what the labels say.
+    if labels:
+        await write_label(target, source, labels)
     if changed_documents or deleted_paths:
         await target.optimize()
     unchanged_count = len(origin_documents) - len(changed_documents)
     counts = (len(changed_documents), len(deleted_paths), unchanged_count, passage_count)
     return CopyReport(source, *counts, time.monotonic() - started_at)
-
-
-async def write_label(store: Store | LockedStore, source: str, label: str) -> None:
-    """Record for whom a source is stored. Raises `StoreError`."""
-    name = label_name(source)
-    known_labels = await store.manifest(name)
-    if [*known_labels] != [label]:
-        await store.replace(name, known_labels, [], {label: label})
 
 
 def _batch_paths(documents: Mapping[str, StoredDocument], max_passages: int) -> Iterator[Sequence[str]]:

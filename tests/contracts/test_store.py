@@ -25,7 +25,7 @@ import pytest
 from core.errors import StoreError, StoreMismatch
 from core.settings import WeaviateSettings
 from knowledge.ports import PassageRow, Store, label_name
-from knowledge.stores.copying import write_label
+from knowledge.stores.labels import write_label
 from knowledge.stores.sqlite.store import MAX_VECTOR_BYTES
 from knowledge.stores.sqlite.tables import PAGE_BYTES
 from tests.support.stores import (
@@ -151,7 +151,7 @@ async def test_paths_without_rows_are_deleted(store: Store) -> None:
 
 async def test_the_label_of_a_source_is_the_last_one_and_no_document_of_it(store: Store) -> None:
     for label in ("docs#1 open a", "docs#1 closed b", "docs#1 closed b"):
-        await write_label(store, "docs", label)
+        await write_label(store, "docs", [label])
         assert list(await store.manifest(label_name("docs"))) == [label]
     assert await store.manifest("docs") == {}
     assert await store.filled(["docs", label_name("docs")]) == set()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,9 @@ from core.storage.tables import answers, audit, messages, metadata
 from core.types import RATING_COMMAND, UP, Attachment, ConversationKey, Message, Origin, Reply, SkipReason, skip
 from core.types.messages import PERSONAL_THREAD
 from core.types.replies import SearchRound, Trace
+from tests.support.fixtures import MemorySink
 from tests.support.knowledge import WordEmbedder
-from tests.support.recording_bot import Bot, Sender
+from tests.support.recording_bot import Bot, RecordingAdapter, Sender
 from tests.support.scripted import Body, ScriptedPeer
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
@@ -239,6 +240,34 @@ async def test_who_is_not_told_is_forgotten_too(tmp_path: Path, error: Exception
         await bot.deliver(ANN, WORD, "forget")
         database = bot.journal.database
         assert await find_columns(database, *KEPT_IN_CHAT) == set()
+        assert all(WORD.encode() not in path.read_bytes() for path in (tmp_path / "data").rglob("journal*"))
+
+
+@dataclass
+class ForgettingSink(MemorySink):
+    """Ann says /forget in another thread while an answer of hers is shown."""
+
+    bot: Any = None
+
+    async def finish(self, reply: Reply) -> None:
+        key = ConversationKey("telegram", ANN.chat, "elsewhere")
+        command = Message("forget", key, ANN_ID, "Ann", "", datetime.now(UTC), addressed=True, command="forget")
+        await self.bot.journal.record_message(command)
+        assert await self.bot.journal.erase_author(command) == 1
+        self.replies.append(reply)
+
+
+async def test_who_forgets_while_an_answer_is_shown_is_in_no_byte(
+    tmp_path: Path, journal_settings: JournalSettings
+) -> None:
+    async with opened(tmp_path, journal_settings) as bot:
+        sink = ForgettingSink(bot=bot)
+        bot.adapters["telegram"] = adapter = RecordingAdapter()
+        adapter.sink = lambda *_: sink  # type: ignore[method-assign]
+        await bot.deliver(ANN, f"How does the launcher start with {WORD}?")
+        assert WORD in sink.replies[0].text, "what has begun is shown"
+        assert sink.replies[0].citations
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
         assert all(WORD.encode() not in path.read_bytes() for path in (tmp_path / "data").rglob("journal*"))
 
 

@@ -17,7 +17,7 @@ from core.settings import ChatSettings
 from core.settings.audience import Asker, Audiences
 from core.settings.gate import GateMode
 from core.storage.overrides import LiveSettings, get_chat_name
-from core.types import Message, PlatformName, Skip, SkipReason, skip
+from core.types import NETWORK_PLATFORM, Message, PlatformName, Skip, SkipReason, skip
 
 _log = get_logger(__name__)
 
@@ -102,6 +102,12 @@ class Permissions:
         name = PlatformName.parse(chat)
         return self.audiences.visible_labels(self.audiences.make_asker(name.platform, name.id))
 
+    async def may_tell_of(self, label: str, message: Message) -> bool:
+        """Return whether a notice of the bot's own may tell of a source, by its label, now. Raises `StoreError`."""
+        await self._live.load()
+        reader = make_reader(self._live, PlatformName(message.key.platform, message.key.chat))
+        return label in self.audiences.visible_labels(reader)
+
     def closed_labels(self, message: Message) -> frozenset[str]:
         """Return the labels of the sources that are not for everyone and may be told of in the reply to a message.
 
@@ -135,6 +141,14 @@ class Permissions:
         """Return whether the author is an administrator of the bot in the message's chat. Raises `StoreError`."""
         await self._live.load()
         return has_role(await self.resolve_role(message, adapter), "admin")
+
+
+def make_reader(live: LiveSettings, chat: PlatformName) -> Asker:
+    """Return who reads what the bot posts to a chat by itself."""
+    # What is posted to an owner's id is private. Over HTTP a chat of that name may be anybody's.
+    is_private = str(chat) in live.settings.administration.owners and chat.platform != NETWORK_PLATFORM
+    role: UserRole = "owner" if is_private else "everyone"
+    return live.audiences.make_asker(chat.platform, chat.id, is_private=is_private, role=role)
 
 
 def _is_anonymous_admin(message: Message) -> bool:

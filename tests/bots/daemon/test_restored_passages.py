@@ -1,4 +1,4 @@
-"""Passages that came back from a backup are told to nobody for whom they were not read."""
+"""Passages that a source had read when it was another one are told to nobody for whom they were not read."""
 
 from __future__ import annotations
 
@@ -60,3 +60,94 @@ async def test_what_came_back_is_not_told_before_it_was_read_again(
             file.unlink()
     assert await find(now, is_refreshed=False) == set()
     assert await find(now, is_refreshed=True) == {"The launcher has a button."}
+
+
+def write_folders(folder: Path) -> None:
+    """Write a folder of everybody's, and one that has something of the team's beside what everybody may know."""
+    for path, words in {
+        "open/a.md": "The launcher has a button.",
+        "all/b.md": "The launcher needs a key.",
+        "all/team/c.md": "The launcher ships a numbat.",
+    }.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(words, "utf-8")
+    (folder / "data").mkdir()
+
+
+@pytest.mark.parametrize("closed_path", ["all", "all/team", ""])
+async def test_a_source_whose_folder_is_closed_under_another_name_tells_nothing_of_it(
+    tmp_path: Path, closed_path: str
+) -> None:
+    write_folders(tmp_path)
+    everything: dict[str, object] = {"path": tmp_path / "all"}
+    assert len(await find(configure(tmp_path, docs=everything), is_refreshed=True)) == 2
+    closed = {"path": tmp_path / (closed_path or "open"), **CLOSED}
+    now = configure(tmp_path, docs={"path": tmp_path / "open"}, plans=closed)
+    assert await find(now, is_refreshed=False) == set()
+    assert await find(now, is_refreshed=True) == {"The launcher has a button."}
+
+
+async def test_what_a_failed_refresh_left_is_closed_with_the_folder_it_was_read_from(tmp_path: Path) -> None:
+    write_folders(tmp_path)
+    everything: dict[str, object] = {"path": tmp_path / "all"}
+    assert len(await find(configure(tmp_path, docs=everything), is_refreshed=True)) == 2
+    missing: dict[str, object] = {"path": tmp_path / "missing"}
+    assert len(await find(configure(tmp_path, docs=missing), is_refreshed=True)) == 2
+    assert await find(configure(tmp_path, docs=missing, plans={**everything, **CLOSED}), is_refreshed=False) == set()
+
+
+async def test_what_is_left_out_for_a_closed_source_is_told_no_more_before_it_is_read_again(tmp_path: Path) -> None:
+    write_folders(tmp_path)
+    everything: dict[str, object] = {"path": tmp_path / "all"}
+    assert len(await find(configure(tmp_path, docs=everything), is_refreshed=True)) == 2
+    plans = {"path": tmp_path / "all/team", **CLOSED}
+    now = configure(tmp_path, docs={**everything, "exclude": ["team/"]}, plans=plans)
+    assert await find(now, is_refreshed=False) == {"The launcher needs a key."}
+    assert await find(now, is_refreshed=True) == {"The launcher needs a key."}
+
+
+@pytest.mark.parametrize(
+    ("edit", "others"),
+    [
+        ({"max_documents": 7, "link": "https://example.org/{path}"}, CLOSED),
+        ({"exclude": ["nothing/"]}, CLOSED),
+        ({"path": "open"}, {}),
+    ],
+)
+async def test_an_edit_that_closes_nothing_costs_no_passage(
+    tmp_path: Path, edit: dict[str, object], others: dict[str, object]
+) -> None:
+    write_folders(tmp_path)
+    docs: dict[str, object] = {"path": tmp_path / "all"}
+    plans = {"path": tmp_path / "open", **others}
+    found = await find(configure(tmp_path, docs=docs, plans=plans), is_refreshed=True)
+    assert len(found) == 2
+    if "path" in edit:
+        edit = {"path": tmp_path / str(edit["path"])}
+    assert await find(configure(tmp_path, docs={**docs, **edit}, plans=plans), is_refreshed=False) == found
+
+
+@pytest.mark.parametrize(
+    ("plans", "others", "is_told"),
+    [({}, CLOSED, False), (CLOSED, {}, False), ({}, {}, True)],
+    ids=["closed by a newer file", "closed by our own", "all open"],
+)
+async def test_what_another_process_reads_under_the_name_of_a_source(
+    tmp_path: Path, plans: dict[str, object], others: dict[str, object], is_told: bool
+) -> None:
+    """As `kimas ingest` does with another file than the daemon's, or a daemon with another one on another machine."""
+    write_folders(tmp_path)
+    everything: dict[str, object] = {"path": tmp_path / "all"}
+    own = configure(tmp_path, docs={"path": tmp_path / "open"}, plans={**everything, **plans})
+    async with open_app(own, embedder=WordEmbedder()) as daemon:
+
+        async def search() -> set[str]:
+            match = await daemon.library.match_words("launcher", 9)
+            return {passage.path for passage in match.passages if passage.source == "docs"}
+
+        await daemon.refresh()
+        assert await search() == {"a.md"}
+        await find(configure(tmp_path, docs={**everything, **others}), is_refreshed=True)
+        assert await search() == ({"b.md", "team/c.md"} if is_told else set())
+        await daemon.refresh()
+        assert await search() == {"a.md"}

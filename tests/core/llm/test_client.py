@@ -300,11 +300,12 @@ async def test_a_request_that_a_server_worked_on_is_not_paid_twice(monkeypatch: 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
         endpoint = OpenAIClient.open(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", "", 30)
-        with pytest.raises(ModelError, match="the connection failed"):
+        with pytest.raises(ModelError, match="the connection failed") as caught:
             await endpoint.complete(ASK)
         await endpoint.close()
         listener.shutdown(socket.SHUT_RDWR)
     assert len(requests) == 1
+    assert not caught.value.is_unsent, "its tokens are counted"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 import pytest
 from sqlalchemy import select, text
@@ -14,9 +15,11 @@ from sqlalchemy import select, text
 from bots.common.connection import RetryLater, TokenRefused, Unreachable
 from core.catalogue import messages_for
 from core.errors import PlatformError, ServiceError
+from core.messaging.feedback.handoff import make_handoff
 from core.messaging.inbox import Inbox
 from core.messaging.redelivery import Conversation, Undelivered, redelivery_time_s
 from core.ports import Adapter, ConnectionStatus, Delivery, MessageHandler, Sink
+from core.settings.audience import Audiences
 from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.types import Citation, ConversationKey, Message, Origin, Question, Reply, SkipReason
@@ -105,6 +108,22 @@ class Answers:
         reply = Reply(f"{self.count}: {self.says or question.text}", CITED, trace=self.trace)
         await sink.finish(reply)
         return reply
+
+
+class HeldAnswers(Answers):
+    """Answers when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = asyncio.Event()
+        self.held = asyncio.Event()
+
+    async def __call__(self, question: Question, sink: Sink) -> Reply:
+        self.count += 1
+        self.begun.set()
+        await self.held.wait()
+        self.count -= 1
+        return await super().__call__(question, sink)
 
 
 async def get_outcome(journal: Journal, number: str = "1") -> tuple[str, str]:
@@ -341,6 +360,37 @@ async def test_a_report_that_waits_has_no_forgotten_question(journal: Journal, i
     assert await get_outcome(journal, "alert") == outcome
 
 
+@pytest.mark.parametrize("purpose", ["alert", "report"])
+@pytest.mark.parametrize(
+    ("later", "is_told"),
+    [
+        ({"docs": {"path": "docs.yaml", "audience": ["owners"]}}, False),
+        ({"docs": {"path": "elsewhere.yaml"}, "plans": {"path": "docs.yaml", "audience": ["owners"]}}, False),
+        ({"docs": {"path": "docs.yaml"}, "more": {"path": "more.yaml"}}, True),
+    ],
+)
+async def test_a_notice_that_waits_names_no_source_that_was_closed_since(
+    journal: Journal, purpose: Literal["alert", "report"], later: dict[str, dict[str, object]], is_told: bool
+) -> None:
+    before = settings(sources={"docs": {"kind": "faq", "path": "docs.yaml"}})
+    label = Audiences.from_settings(before).labels["docs"] if purpose == "alert" else ""
+    platform = Platform(failures=[Unreachable("away")] * 1000)
+    notice = question("notice", author_id="kimas", text="docs is stale", origin=Origin(purpose, label))
+    processor = make_processor(before, journal, Answers())
+    await processor.handler_for(platform)(notice)
+    while platform.tries < 3:
+        await asyncio.sleep(0.1)
+    await processor.drain(20)
+    sources = {name: {"kind": "faq", **source} for name, source in later.items()}
+    processor = make_processor(settings(sources=sources), journal, Answers())
+    await processor.resume(platform)
+    platform.failures.clear()
+    await processor.join()
+    assert platform.posts == (["docs is stale"] if is_told else [])
+    outcome = ("answered", "") if is_told else ("silent", SkipReason.RIGHTS_CHANGED.text)
+    assert await get_outcome(journal, "notice") == outcome
+
+
 async def test_what_was_found_with_forgotten_words_is_not_recorded(journal: Journal) -> None:
     platform = Platform(failures=[Unreachable("away")] * 1000)
     await journal.record_message(question(text="Where is the numbat?"))
@@ -382,3 +432,34 @@ async def test_who_forgets_gets_no_answer_that_waits_for_its_platform(journal: J
     await processor.join()
     assert platform.posts == []
     assert "numbat" not in repr(await journal.database.fetch_all(select(messages)))
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+async def test_what_was_asked_elsewhere_in_the_chat_is_forgotten_before_its_answer(
+    journal: Journal, is_begun: bool
+) -> None:
+    platform = Platform()
+    answers = HeldAnswers()
+    processor = make_processor(settings(run={"workers": 1 + is_begun}), journal, answers)
+    other = question("0", key=ConversationKey("test", "another room"), author_id="43")
+    asked = question("1", key=ConversationKey("test", "room", "thread"), text="Where is the numbat?")
+    for message in (other, asked):
+        await processor.handler_for(platform)(message)
+        await answers.begun.wait()
+    while answers.count < 1 + is_begun:
+        await asyncio.sleep(0.1)
+    command = question("2", text="", command="forget")
+    later = question("3", key=asked.key, text="And where is the quokka?")
+    for message in (make_handoff(asked, ["7"]), command, later):
+        await journal.record_message(message)
+    assert await journal.erase_author(command) == 2
+    answers.held.set()
+    await processor.join()
+    assert [text for text in platform.posts if "numbat" in text] == []
+    assert answers.count == 1 + is_begun, "what was not begun is not asked of a model"
+    rows = repr(await journal.database.fetch_all(select(messages)))
+    assert "numbat" not in rows
+    assert "quokka" in rows, "what was said later is not forgotten"
+    for number in ("1", "1~h"):
+        assert await get_outcome(journal, number) == ("silent", SkipReason.DRAFT_FORGOTTEN.text)
+    assert await get_outcome(journal, "0") == ("answered", "")

@@ -229,6 +229,29 @@ def test_how_a_source_is_read_does_not_change_which_one_it_is() -> None:
     assert Audiences.from_settings(settings).labels == Audiences.from_settings(other_settings).labels
 
 
+@pytest.mark.parametrize(
+    ("name", "edit", "others"),
+    [
+        ("repo", {"branch": "public"}, {"repo"}),
+        ("repo", {"branches": ("v1", "v2")}, {"repo"}),
+        ("web", {"url": "https://example.com"}, {"web", "daily"}),
+    ],
+)
+def test_another_branch_or_another_live_source_is_another_source(
+    name: str, edit: dict[str, Any], others: set[str]
+) -> None:
+    sources = {
+        "repo": {"kind": "git", "url": "https://example.org/a.git"},
+        "web": {"kind": "mcp", "url": "https://example.org", "tool": "search"},
+        "daily": {"kind": "standing", "of": "web", "queries": ["news"]},
+    }
+    settings = Settings.model_validate({"sources": sources})
+    edited = settings.sources[name].model_copy(update=edit)
+    other_settings = settings.model_copy(update={"sources": {**settings.sources, name: edited}})
+    labels, other_labels = (Audiences.from_settings(each).labels for each in (settings, other_settings))
+    assert {each for each in labels if labels[each] != other_labels[each]} == others
+
+
 @pytest.mark.parametrize("lessons", ["everyone", "telegram:-1"])
 def test_what_was_taught_of_a_source_is_closed_with_it(lessons: str) -> None:
     """Until it is decided anew which taught answers its readers may have."""

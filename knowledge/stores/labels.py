@@ -1,0 +1,44 @@
+"""Under which settings, and so for whom, the passages of a source were read: it stands in the store beside them.
+
+A label is a document without passages. A backup that comes back brings its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from core.settings.audience import Audiences
+from knowledge.ports import Store, label_name
+from knowledge.stores.locked_store import LockedStore
+
+# Who may see a source, in the fingerprint of its settings.
+OPEN = "open"
+CLOSED = "closed"
+
+
+async def write_label(store: Store | LockedStore, source: str, fingerprints: Collection[str]) -> None:
+    """Record under which settings a source's passages may have been read. Raises `StoreError`."""
+    name = label_name(source)
+    known_fingerprints = await store.manifest(name)
+    if set(known_fingerprints) != set(fingerprints):
+        await store.replace(name, known_fingerprints, [], {fingerprint: fingerprint for fingerprint in fingerprints})
+
+
+def read_readers(fingerprint: str) -> tuple[str, str]:
+    """Return the label that stands in a fingerprint, and whether everybody could see the source.
+
+    >>> read_readers("docs#1f2e open 77")
+    ('docs#1f2e', 'open')
+    """
+    label, _, visibility = fingerprint.rpartition(" ")[0].partition(" ")
+    return label, visibility
+
+
+def may_be_closed(name: str, fingerprints: Collection[str], audiences: Audiences) -> bool:
+    """Return whether what a source stores may be of a source that had its name, and that not everybody may see.
+
+    One that was open may be closed under another name now, or lie within one that is.
+    """
+    former_readers = [readers for readers in map(read_readers, fingerprints) if readers[0] != audiences.get_label(name)]
+    was_closed = any(visibility == CLOSED for _, visibility in former_readers)
+    return was_closed or (audiences.has_closed_sources and any(label for label, _ in former_readers))
