@@ -34,6 +34,7 @@ from knowledge.ingestion.schedule import (
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, SyncReport, refresh
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Embedder, LargeSource, Listing, Source, Store, label_name
+from knowledge.sources.common.file_facts import delete_file_facts
 from knowledge.sources.factory import open_source
 from knowledge.sources.git.state import delete_unused_clones
 from knowledge.stores.copying import write_label
@@ -410,10 +411,11 @@ async def purge_removed_sources(
     """Delete all sources except those to keep, and return the names of those that had documents.
 
     The recorded refreshes say which sources existed, so another deployment's passages in the same store are never
-    touched; without records only clones are deleted. A source that another process is refreshing is skipped until next
-    time. Raises `StoreError`.
+    touched; without records only clones, and what was learned of files, are deleted. A source that another process is
+    refreshing is skipped until next time. Raises `StoreError`.
     """
     await asyncio.to_thread(delete_unused_clones, data_dir, names_to_keep)
+    await asyncio.to_thread(delete_file_facts, data_dir, names_to_keep)
     states = await refresh_states.get_states() if refresh_states else {}
     purged_names = list[str]()
     for name in states:

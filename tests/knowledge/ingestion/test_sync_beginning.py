@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 async def read(name: str, folder: Path, store: Store, events: list[str]) -> SyncReport:
-    source = FilesFolder(name, FilesSource.model_validate({"kind": "files", "path": folder}))
+    source = FilesFolder(name, FilesSource.model_validate({"kind": "files", "path": folder}), folder.parent)
 
     async def first_batch() -> None:
         events.append(f"found {len(await store.manifest(name))}")
