@@ -127,7 +127,7 @@ async def refresh_source(
                 await context.refresh_states.mark_started(name, context.fingerprint(name))
             async with _ConcurrencyLimited(context.open_source(name), read_slots) as source:
                 options = await _make_options(context, name, on_progress, on_changed)
-                report = await refresh(source, LockedStore(context.store, context.data_dir), context.embedder, options)
+                report = await refresh(source, LockedStore(context.store, context.data_dir), options)
         except (asyncio.CancelledError, StoreLocked):
             if context.refresh_states:
                 await context.refresh_states.mark_aborted(name)

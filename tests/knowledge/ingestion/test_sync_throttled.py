@@ -10,7 +10,7 @@ import pytest
 
 from knowledge.ingestion import sync
 from knowledge.ports import Document, Listing, Store
-from tests.support.knowledge import DictSource, WordEmbedder
+from tests.support.knowledge import DictSource
 
 
 @dataclass
@@ -28,7 +28,7 @@ class TimedSource(DictSource):
 
 @pytest.mark.serial
 async def test_it_rests_many_times_as_long_as_it_cut_a_document(
-    store: Store, embedder: WordEmbedder, markdown: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    store: Store, markdown: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So long a rest is told from any pause that a busy machine makes.
     monkeypatch.setattr(sync, "THROTTLE_FACTOR", 40.0)
@@ -37,10 +37,10 @@ async def test_it_rests_many_times_as_long_as_it_cut_a_document(
     async def gap(name: str, *, is_throttled: bool) -> float:
         source = TimedSource(name, {"a.md": "old"})
         # A source that was empty is read without a rest.
-        await sync.refresh(source, store, embedder, sync.SyncOptions(200, throttled=is_throttled))
+        await sync.refresh(source, store, sync.SyncOptions(200, throttled=is_throttled))
         source.gaps.clear()
         source.texts = {"a.md": text}
-        await sync.refresh(source, store, embedder, sync.SyncOptions(200, throttled=is_throttled))
+        await sync.refresh(source, store, sync.SyncOptions(200, throttled=is_throttled))
         [seconds] = source.gaps
         return seconds
 
