@@ -40,8 +40,8 @@ SWAP_PASSAGES = 20_000
 LANGUAGE_CHUNKS = 3
 # More than there are worker processes: none waits while the next document is fetched.
 CHUNKED_AT_ONCE = 4
-# Chunking holds the interpreter, and searches in other threads took twice as long. A throttled refresh sleeps this many
-# times as long as it has just worked.
+# Chunking holds the interpreter, and searches in other threads took twice as long. After a document that is there in an
+# earlier state, a throttled refresh sleeps this many times as long as it has just worked.
 THROTTLE_FACTOR = 2.0
 
 Stage = Literal["listing", "reading", "embedding", "done"]
@@ -243,13 +243,12 @@ class _Refresh:
         chunked_documents: asyncio.Queue[asyncio.Task[_ChunkedDocument] | None],
         tasks: asyncio.TaskGroup,
     ) -> None:
-        # A source that was empty is wanted soon.
-        is_throttled = self.options.throttled and bool(self.stored_documents)
         if changed_paths:
             async for document in self.source.documents(listing, changed_paths):
                 started_at = time.monotonic()
                 task = tasks.create_task(self._chunk_document(document))
-                if is_throttled:
+                # What answers do not have yet is wanted soon, also where a stop has broken a first reading off.
+                if self.options.throttled and document.path in self.stored_documents:
                     await task
                     await asyncio.sleep(THROTTLE_FACTOR * (time.monotonic() - started_at))
                 await chunked_documents.put(task)
