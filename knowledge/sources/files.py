@@ -16,6 +16,7 @@ from pathlib import Path, PurePath
 from typing import BinaryIO
 
 from core.errors import SourceError
+from core.runtime.tasks import raise_if_stopped, to_stoppable_thread
 from core.settings import FilesSource
 from knowledge.formats import parse_document
 from knowledge.formats.encoding import decode, unusable_reason
@@ -58,7 +59,7 @@ class FilesFolder:
     async def listing(self) -> Listing:
         """List and fingerprint the files. Raises `SourceError` when the path is missing or holds nothing usable."""
         with self._name_folder():
-            return await asyncio.to_thread(self._list)
+            return await to_stoppable_thread(self._list)
 
     async def beginning(self) -> Listing | None:
         """List the first files of a folder with many, without what other pages may show; None where there are few.
@@ -68,7 +69,7 @@ class FilesFolder:
         """
         await asyncio.to_thread(self._facts_file.delete)
         with self._name_folder():
-            return await asyncio.to_thread(self._list_beginning)
+            return await to_stoppable_thread(self._list_beginning)
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield the files as they are now; one that vanished or became unusable is left out."""
@@ -122,6 +123,7 @@ class FilesFolder:
         facts: dict[str, FileFacts] = {}
         look = cache(self._look)
         for path, current_state in files:
+            raise_if_stopped()
             state = current_state.settled()
             known = known_facts.get(path)
             if known and known.state == state and all(look(each) == was for each, was in known.loaded_states.items()):
@@ -166,6 +168,7 @@ class FilesFolder:
         outlines = {path: each.outline for path, each in facts.items() if each.outline}
         self._names = Names(outlines)
         for path, outline in outlines.items():
+            raise_if_stopped()
             if titles := self._names.find(path, self._path_filter.get_kind(path), outline.references):
                 shown = chr(0).join(part for pair in sorted(titles.items()) for part in pair)
                 fingerprints[path] += f"+{fingerprint(shown.encode())}"
@@ -236,6 +239,7 @@ class FilesFolder:
                 skipped_counts["unreadable"] += 1
                 continue
             for entry in entries:
+                raise_if_stopped()
                 path = entry.path.removeprefix(prefix)
                 if not _is_valid_unicode(path):
                     skipped_counts["unreadable name"] += 1

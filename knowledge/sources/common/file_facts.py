@@ -17,6 +17,7 @@ from typing import NamedTuple
 from pydantic import TypeAdapter
 
 from core.observability.logs import get_logger
+from core.runtime.tasks import raise_if_stopped
 from core.settings import FilesSource
 from core.version import get_version
 from knowledge.formats.references import Outline
@@ -83,38 +84,43 @@ class FileFacts:
         return UNSETTLED not in (self.state, *self.loaded_states.values())
 
 
-@dataclass(frozen=True, slots=True)
-class _SavedFacts:
-    rules: str
-    files: Mapping[str, FileFacts]
-
-
 class FileFactsFile:
-    """The facts of one source's files, kept in a file between refreshes."""
+    """The facts of one source's files, kept in a file between refreshes.
+
+    Its first line stands for the rules, each other one for a file: reading one long text would hold up all threads.
+    """
 
     def __init__(self, name: str, settings: FilesSource, data_dir: Path) -> None:
         self._name = name
         self._file = data_dir.expanduser() / FILE_FACTS / f"{name}.json"
         rules = f"{_FORMAT}\0{get_version()}\0{settings.model_dump_json(exclude={'refresh', 'audience', 'link'})}"
-        self._rules = hashlib.sha256(rules.encode()).hexdigest()
+        self._rules = hashlib.sha256(rules.encode()).hexdigest().encode()
 
     def read(self) -> Mapping[str, FileFacts]:
         """Return the facts by path; none where they were never saved, by other rules, or are damaged."""
+        facts: dict[str, FileFacts] = {}
         try:
-            saved = _get_form().validate_json(self._file.read_bytes())
-            problem = "" if saved.rules == self._rules else "other settings, or another version"
+            with self._file.open("rb") as file:
+                is_usable = file.readline().strip() == self._rules
+                for line in file if is_usable else ():
+                    raise_if_stopped()
+                    path, known_facts = _get_form().validate_json(line)
+                    facts[path] = known_facts
+            problem = "" if is_usable else "other settings, another version, or damaged"
         except FileNotFoundError:
             problem = "never saved"
         except (OSError, ValueError) as error:
             problem = f"damaged: {type(error).__name__}"
         if problem:
             _log.debug("source.all_files_are_read", source=self._name, reason=problem)
-        return {} if problem else saved.files
+        return {} if problem else facts
 
     def write(self, facts: Mapping[str, FileFacts]) -> None:
         """Replace the facts. Where that fails, all files are read again next time."""
+        form = _get_form()
+        lines = [self._rules, *(form.dump_json((path, each)) for path, each in facts.items())]
         try:
-            write_atomically(self._file, _get_form().dump_json(_SavedFacts(self._rules, facts)).decode())
+            write_atomically(self._file, b"\n".join(lines).decode())
         except OSError as error:
             _log.warning("source.checks_not_saved", source=self._name, error=str(error))
 
@@ -134,5 +140,5 @@ def delete_file_facts(data_dir: Path, names_to_keep: Collection[str]) -> None:
 
 
 @cache
-def _get_form() -> TypeAdapter[_SavedFacts]:
-    return TypeAdapter(_SavedFacts)
+def _get_form() -> TypeAdapter[tuple[str, FileFacts]]:
+    return TypeAdapter(tuple[str, FileFacts])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -194,18 +196,18 @@ async def test_other_settings_and_versions_read_everything(folder: Folder) -> No
     assert folder.read_paths == ["a.md"]
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"rules": "x", "files": {"a.md": 1}}', "\0"])
+@pytest.mark.parametrize("content", ["", "{}", "RULES\n{", 'RULES\n["a.md", 1]', "RULES\n\0", "\0"])
 async def test_a_damaged_file_of_facts_reads_everything(
     folder: Folder, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder.write("a.md", "a")
     first = await folder.list()
     (facts_file,) = folder.data.rglob("docs.json")
-    facts_file.write_text(content, "utf-8")
+    facts_file.write_text(content.replace("RULES", facts_file.read_text("utf-8").split("\n")[0]), "utf-8")
     with caplog.at_level("DEBUG"):
         assert await folder.list() == first
     assert folder.read_paths == ["a.md"]
-    assert "'reason': 'damaged: ValidationError'" in caplog.text
+    assert "source.all_files_are_read" in caplog.text
     await folder.list()
     assert folder.read_paths == []
 
@@ -232,3 +234,24 @@ async def test_a_source_that_is_stored_nowhere_is_read_whole(folder: Folder) -> 
     await folder.open().beginning()
     await folder.list()
     assert folder.read_paths == ["a.md"]
+
+
+async def test_a_listing_ends_with_its_caller(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(100):
+        folder.write(f"{number}.md", "text")
+    reads, has_read, may_go_on = FilesFolder._read_bytes, threading.Event(), threading.Event()
+
+    def read(self: FilesFolder, path: str) -> bytes:
+        has_read.set()
+        may_go_on.wait(30)
+        return reads(self, path)
+
+    monkeypatch.setattr(FilesFolder, "_read_bytes", read)
+    task = asyncio.create_task(folder.list())
+    await asyncio.to_thread(has_read.wait, 30)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    may_go_on.set()
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert len(folder.read_paths) == 1
