@@ -118,10 +118,10 @@ class FileFactsFile:
     def write(self, facts: Mapping[str, FileFacts]) -> None:
         """Replace the facts. Where that fails, all files are read again next time."""
         form = _get_form()
-        lines = [self._rules, *(form.dump_json((path, each)) for path, each in facts.items())]
         try:
+            lines = [self._rules, *(form.dump_json((path, each)) for path, each in facts.items())]
             write_atomically(self._file, b"\n".join(lines).decode())
-        except OSError as error:
+        except (OSError, ValueError) as error:
             _log.warning("source.checks_not_saved", source=self._name, error=str(error))
 
     def delete(self) -> None:
