@@ -74,7 +74,7 @@ class RefreshContext:
 
     `throttled` slows the work down in processes that answer questions at the same time. `parser` reads and cuts the
     documents, `journal` is the database with the taught answers, and `audiences` says which of them a source may have.
-    With `leases`, other daemons refresh the same sources.
+    With `leases`, other daemons refresh the same sources. `store_place` is that of the store's settings.
     """
 
     sources: Mapping[str, SourceSettings]
@@ -89,10 +89,11 @@ class RefreshContext:
     journal: JournalSettings = field(default_factory=JournalSettings)
     audiences: Audiences = field(default_factory=Audiences)
     leases: Leases | None = None
+    store_place: str = ""
 
     def fingerprint(self, name: str) -> str:
         """Return the fingerprint of a source's settings."""
-        return index_fingerprint(name, self.sources[name], self.chunk_tokens, self.audiences)
+        return index_fingerprint(name, self.sources[name], self.chunk_tokens, self.audiences, self.store_place)
 
     def open_source(self, name: str) -> Source:
         """Open a source. Raises `SourceError`."""
