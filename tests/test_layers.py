@@ -100,8 +100,13 @@ VENDORS = {
     "protego": ["knowledge/sources/website/"],
     "prometheus_client": ["core/observability/metrics.py"],
     # The settings are pydantic models. aiogram's types are, too: what it refuses, pydantic refuses.
-    # It checks what a worker process replies.
-    "pydantic": ["core/settings/", "bots/telegram/", "knowledge/parsing/pool.py"],
+    # It checks what a worker process replies, and what is kept of files.
+    "pydantic": [
+        "core/settings/",
+        "bots/telegram/",
+        "knowledge/parsing/pool.py",
+        "knowledge/sources/common/file_facts.py",
+    ],
     "playwright": ["knowledge/sources/website/rendering.py"],
     "pydantic_core": ["core/settings/"],
     "pypdf": ["knowledge/formats/"],

@@ -19,13 +19,14 @@ from core.runtime.data_dir import make_data_dir, require_access
 from core.runtime.locks import SOURCE_LOCKS, daemon_lock, refresh_lock
 from core.settings.loader import get_secret_values
 from core.settings.yaml_file import format_yaml
+from knowledge.sources.common.file_facts import FILE_FACTS
 
 if TYPE_CHECKING:
     from core.settings import Settings
 
-# Of the data directory: clones and models are made again, locks belong to processes, sessions are secrets, the rest is
-# SQLite's.
-SKIPPED_FOLDERS = frozenset({"git", "models", SOURCE_LOCKS})
+# Of the data directory: clones, models and what was learned of files are made again, locks belong to processes,
+# sessions are secrets, the rest is SQLite's.
+SKIPPED_FOLDERS = frozenset({"git", FILE_FACTS, "models", SOURCE_LOCKS})
 SKIPPED_ENDINGS = (".lock", "-wal", "-shm", "-journal", ".session", ".new")
 SKIPPED_FILES = frozenset({"dry-run.db"})
 DATA = "data/"

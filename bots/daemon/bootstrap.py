@@ -225,6 +225,7 @@ class App:
             parser=self.parser,
             journal=settings.journal,
             audiences=Audiences.from_settings(settings),
+            store_place=settings.knowledge.store.place,
         )
 
 

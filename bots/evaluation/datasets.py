@@ -283,7 +283,7 @@ async def corpus_store(
         try:
             for name in sorted({document.source for document in documents}):
                 source = CorpusSource(name, [document for document in documents if document.source == name])
-                await refresh(source, store, embedder, SyncOptions(chunk_tokens, on_progress=on_progress))
+                await refresh(source, store, SyncOptions(chunk_tokens, on_progress=on_progress))
                 await fill(name, store, embedder)
             yield store
         finally:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -15,6 +17,7 @@ Result = TypeVar("Result")
 
 FIRST_RETRY_S = 0.5
 MAX_RETRY_S = 15.0
+_stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
 
 
 @asynccontextmanager
@@ -89,6 +92,30 @@ def uncancellable(function: Callable[P, Coroutine[Any, Any, Result]]) -> Callabl
             raise
 
     return wrapper
+
+
+async def to_stoppable_thread(function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
+    """Run a function in a thread and return its result; where it calls `raise_if_stopped`, it ends with its caller.
+
+    Another thread would run to its end, and a process that is told to stop waits for it.
+    """
+    stop = threading.Event()
+    # The thread gets a copy of the context.
+    token = _stop.set(stop)
+    try:
+        return await asyncio.to_thread(function, *args, **kwargs)
+    except asyncio.CancelledError:
+        stop.set()
+        raise
+    finally:
+        _stop.reset(token)
+
+
+def raise_if_stopped() -> None:
+    """Raise `asyncio.CancelledError` in a thread of `to_stoppable_thread` whose caller was cancelled."""
+    stop = _stop.get()
+    if stop and stop.is_set():
+        raise asyncio.CancelledError
 
 
 async def wait_for(event: asyncio.Event, timeout_s: float | None) -> bool:

@@ -197,6 +197,12 @@ class StoreSettings(Section):
     )
     weaviate: WeaviateSettings = WeaviateSettings()
 
+    @property
+    def place(self) -> str:
+        """What tells this store from others that a deployment may have had, whatever way leads to it; "" for files."""
+        server = self.weaviate
+        return f"{server.collection} {server.tenant}" if self.provider == "weaviate" else ""
+
 
 class ParsingSettings(Section):
     """The worker processes that read and split documents. A document beyond a limit is skipped and named."""

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from core.formatting import replace_lone_surrogates
 from core.markup.components import read_title
 from core.markup.inline import normalize_label, to_title
 from knowledge.formats.asciidoc import find_titles
@@ -306,7 +307,8 @@ def _read_sphinx_settings(text: str) -> dict[str, str]:
                     values[f"{role}`"] = make_link(escape(shown), address)
                 case ["myst_substitutions"], str(name), str() | int() | float() as shown:
                     values["{{" + name] = str(shown)
-    return values
+    # A literal may have half of a character.
+    return {replace_lone_surrogates(name): replace_lone_surrogates(value) for name, value in values.items()}
 
 
 def _get_literal(node: ast.expr | None) -> object:

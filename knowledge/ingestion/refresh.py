@@ -36,6 +36,7 @@ from knowledge.ingestion.sync import SyncOptions, SyncProgress, SyncReport, refr
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Embedder, LargeSource, Listing, Source, Store, label_name
 from knowledge.sources.common.documents import PathGlobs
+from knowledge.sources.common.file_facts import delete_file_facts
 from knowledge.sources.factory import open_source
 from knowledge.sources.git.state import delete_unused_clones
 from knowledge.stores.labels import write_label
@@ -75,7 +76,7 @@ class RefreshContext:
 
     `throttled` slows the work down in processes that answer questions at the same time. `parser` reads and cuts the
     documents, `journal` is the database with the taught answers, and `audiences` says which of them a source may have.
-    With `leases`, other daemons refresh the same sources.
+    With `leases`, other daemons refresh the same sources. `store_place` is that of the store's settings.
     """
 
     sources: Mapping[str, SourceSettings]
@@ -90,10 +91,11 @@ class RefreshContext:
     journal: JournalSettings = field(default_factory=JournalSettings)
     audiences: Audiences = field(default_factory=Audiences)
     leases: Leases | None = None
+    store_place: str = ""
 
     def fingerprint(self, name: str) -> str:
         """Return the fingerprint of a source's settings."""
-        return index_fingerprint(name, self.sources[name], self.chunk_tokens, self.audiences)
+        return index_fingerprint(name, self.sources[name], self.chunk_tokens, self.audiences, self.store_place)
 
     def open_source(self, name: str) -> Source:
         """Open a source. Raises `SourceError`."""
@@ -129,7 +131,7 @@ async def refresh_source(
             async with _ConcurrencyLimited(context.open_source(name), read_slots) as source:
                 options = await _make_options(context, name, on_progress, on_changed)
                 store = LockedStore(context.store, context.data_dir)
-                report = await refresh(source, store, context.embedder, options)
+                report = await refresh(source, store, options)
                 if not report.stale:
                     await write_label(store, name, [context.fingerprint(name)])
         except (asyncio.CancelledError, StoreLocked):
@@ -415,10 +417,11 @@ async def purge_removed_sources(
     """Delete all sources except those to keep, and return the names of those that had documents.
 
     The recorded refreshes say which sources existed, so another deployment's passages in the same store are never
-    touched; without records only clones are deleted. A source that another process is refreshing is skipped until next
-    time. Raises `StoreError`.
+    touched; without records only clones, and what was learned of files, are deleted. A source that another process is
+    refreshing is skipped until next time. Raises `StoreError`.
     """
     await asyncio.to_thread(delete_unused_clones, data_dir, names_to_keep)
+    await asyncio.to_thread(delete_file_facts, data_dir, names_to_keep)
     states = await refresh_states.get_states() if refresh_states else {}
     purged_names = list[str]()
     for name in states:

@@ -102,7 +102,9 @@ def source_states(
 def _make_source_state(name: str, settings: Settings, state: RefreshState, started_at: datetime | None) -> SourceState:
     source = settings.sources[name]
     schedule = make_schedule(source, settings.knowledge.refresh_minutes)
-    fingerprint = index_fingerprint(name, source, settings.knowledge.chunking.tokens, Audiences.from_settings(settings))
+    knowledge = settings.knowledge
+    audiences = Audiences.from_settings(settings)
+    fingerprint = index_fingerprint(name, source, knowledge.chunking.tokens, audiences, knowledge.store.place)
     is_running = state.unfinished and is_refreshing(settings.data_dir, name)
     if is_running and state.last_try and not state.is_requested:
         next_run = None if state.paused else schedule.next_after(state.last_try, _jitter_fraction(name, state.last_try))
@@ -150,12 +152,17 @@ def stored_sources(sources: Mapping[str, SourceSettings], names: Collection[str]
     return [name for name in sources if (not names or name in names) and not isinstance(sources[name], LiveSource)]
 
 
-def index_fingerprint(name: str, settings: SourceSettings, chunk_tokens: int, audiences: Audiences) -> str:
+def index_fingerprint(
+    name: str, settings: SourceSettings, chunk_tokens: int, audiences: Audiences, store_place: str = ""
+) -> str:
     """Return a fingerprint of everything except content that shapes a source's passages; a new one makes the source
     due. It begins with the source's label and who may see it: which taught answers a source has depends on that.
+
+    `store_place` is where the passages are: another store may hold those of long ago.
     """
-    serialized_settings = settings.model_dump_json(exclude={"refresh", "audience"})
-    digest = hashlib.sha256(f"{INDEX_FORMAT}\0{chunk_tokens}\0{serialized_settings}".encode()).hexdigest()[:32]
+    parts = (INDEX_FORMAT, chunk_tokens, settings.model_dump_json(exclude={"refresh", "audience"}))
+    place = (store_place,) if store_place else ()
+    digest = hashlib.sha256("\0".join(map(str, (*parts, *place))).encode()).hexdigest()[:32]
     return " ".join((*_describe_readers(name, settings, audiences), digest))
 
 

@@ -3,7 +3,7 @@
 Tasks work side by side: documents are read and chunked, batches are written. A batch holds whole documents and is
 one commit. New documents are written as they come: an interrupted refresh keeps these batches, and the next one
 continues from there. Replacements and deletions wait for the end and are one commit, so that no answer mixes two
-editions of a source. Vectors are made afterwards (`filling`), or before the commit where the store wants them.
+editions of a source. Vectors are made afterwards (`filling`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from knowledge.ingestion.filling import Coverage, find_refused, get_coverage
 from knowledge.ingestion.schedule import INDEX_FORMAT
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser, ThreadParser
-from knowledge.ports import Document, Embedder, LargeSource, Listing, PassageRow, Source, Store, StoredDocument
+from knowledge.ports import Document, LargeSource, Listing, PassageRow, Source, Store, StoredDocument
 from knowledge.stores.locked_store import LockedStore
 
 _log = get_logger(__name__)
@@ -40,8 +40,8 @@ SWAP_PASSAGES = 20_000
 LANGUAGE_CHUNKS = 3
 # More than there are worker processes: none waits while the next document is fetched.
 CHUNKED_AT_ONCE = 4
-# Chunking holds the interpreter, and searches in other threads took twice as long. A throttled refresh sleeps this many
-# times as long as it has just worked.
+# Chunking holds the interpreter, and searches in other threads took twice as long. After a document that is there in an
+# earlier state, a throttled refresh sleeps this many times as long as it has just worked.
 THROTTLE_FACTOR = 2.0
 
 Stage = Literal["listing", "reading", "embedding", "done"]
@@ -136,28 +136,28 @@ class SyncOptions:
     known_languages: Sequence[str] = ()
 
 
-async def refresh(source: Source, store: Store | LockedStore, embedder: Embedder, options: SyncOptions) -> SyncReport:
+async def refresh(source: Source, store: Store | LockedStore, options: SyncOptions) -> SyncReport:
     """Bring a source's passages up to date. Hold `refresh_lock` around it.
 
-    What is not written in a batch before, and all deletions, are one commit at the end. Raises `SourceError`,
-    `EmbeddingError` or `StoreError`; what was written before stays, and is complete per document.
+    What is not written in a batch before, and all deletions, are one commit at the end. Raises `SourceError`
+    or `StoreError`; what was written before stays, and is complete per document.
     """
     if isinstance(source, LargeSource) and not await store.manifest(source.name):
         beginning = await source.beginning()
         if beginning:
-            return await _read_in_two_steps(source, beginning, store, embedder, options)
-    return await _Refresh(source, store, embedder, options).run()
+            return await _read_in_two_steps(source, beginning, store, options)
+    return await _Refresh(source, store, options).run()
 
 
 async def _read_in_two_steps(
-    source: Source, beginning: Listing, store: Store | LockedStore, embedder: Embedder, options: SyncOptions
+    source: Source, beginning: Listing, store: Store | LockedStore, options: SyncOptions
 ) -> SyncReport:
     """Read some documents of a source that was empty, so that they are found, and then all; return one report."""
     first_options = replace(options, on_progress=None)
-    first = await _Refresh(_Listed(source.name, source, beginning), store, embedder, first_options).run()
+    first = await _Refresh(_Listed(source.name, source, beginning), store, first_options).run()
     # It was empty, and is wanted soon.
     options = replace(options, throttled=False, known_unreadable=first.unreadable, known_languages=first.languages)
-    report = await _Refresh(source, store, embedder, options).run()
+    report = await _Refresh(source, store, options).run()
     added_count = report.added + report.updated + report.unchanged
     seconds = first.seconds + report.seconds
     return replace(report, added=added_count, updated=0, deleted=0, unchanged=0, seconds=seconds)
@@ -184,7 +184,6 @@ class _Refresh:
 
     source: Source
     store: Store | LockedStore
-    embedder: Embedder
     options: SyncOptions
     started_at: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108 (tests replace the clock)
     target_fingerprints: Mapping[str, str] = field(default_factory=dict)
@@ -244,13 +243,12 @@ class _Refresh:
         chunked_documents: asyncio.Queue[asyncio.Task[_ChunkedDocument] | None],
         tasks: asyncio.TaskGroup,
     ) -> None:
-        # A source that was empty is wanted soon.
-        is_throttled = self.options.throttled and bool(self.stored_documents)
         if changed_paths:
             async for document in self.source.documents(listing, changed_paths):
                 started_at = time.monotonic()
                 task = tasks.create_task(self._chunk_document(document))
-                if is_throttled:
+                # What answers do not have yet is wanted soon, also where a stop has broken a first reading off.
+                if self.options.throttled and document.path in self.stored_documents:
                     await task
                     await asyncio.sleep(THROTTLE_FACTOR * (time.monotonic() - started_at))
                 await chunked_documents.put(task)

@@ -48,15 +48,20 @@ def open_source(
     journal: JournalSettings | None = None,
     audiences: Audiences | None = None,
 ) -> Source:
-    """Return the source that the settings describe. Nothing is read yet; clones go to `data_dir/git`, and to `<name>`
-    in `data_dir/web` pages, in `forge` issues and releases, in `standing` results of standing queries. `sources` are
-    all that are configured, for those that ask another one. `parser` reads the documents (None: threads, no limits),
-    `journal` says where taught answers are (None: a file there), `audiences` which ones a source may have (None: all).
+    """Return the source that the settings describe. Nothing is read yet; clones go to `data_dir/git`, what was
+    learned of files to `files`, and to `<name>` in `data_dir/web` pages, in `forge` issues and releases, in `standing`
+    results of standing queries. `sources` are all that are configured, for those that ask another one. `parser` reads
+    the documents (None: threads, no limits), `journal` says where taught answers are (None: a file there), `audiences`
+    which ones a source may have (None: all).
 
     Raises `SourceError` for globs or a branch name that cannot be used, and for what is asked live or asks no such.
     """
     if isinstance(settings, FilesSource | FaqSource):
-        return _open_files(name, settings, parser)
+        return (
+            FaqFile(name, settings, parser)
+            if isinstance(settings, FaqSource)
+            else FilesFolder(name, settings, data_dir, parser)
+        )
     if isinstance(settings, WebsiteSource | FeedSource):
         page_directory = data_dir.expanduser() / "web" / name
         return (
@@ -78,7 +83,3 @@ def open_source(
             else TaughtAnswers(name, data_dir, journal or JournalSettings(), accepts)
         )
     raise SourceError(f"source {name} is asked at question time: there is nothing to read in")
-
-
-def _open_files(name: str, settings: FilesSource | FaqSource, parser: Parser | None) -> Source:
-    return FaqFile(name, settings, parser) if isinstance(settings, FaqSource) else FilesFolder(name, settings, parser)

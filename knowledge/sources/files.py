@@ -7,19 +7,21 @@ import errno
 import os
 import stat
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import BinaryIO
 
 from core.errors import SourceError
+from core.runtime.tasks import raise_if_stopped, to_stoppable_thread
 from core.settings import FilesSource
 from knowledge.formats import parse_document
 from knowledge.formats.encoding import decode, unusable_reason
-from knowledge.formats.includes import KINDS as INCLUDING_KINDS, Expansion, expand_includes, is_partial
-from knowledge.formats.references import Names, Outline, find_references, get_outline_kind, read_outline
+from knowledge.formats.includes import KINDS as INCLUDING_KINDS, Expansion, Load, expand_includes, is_partial
+from knowledge.formats.references import Names, find_references, get_outline_kind, read_outline
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.documents import (
@@ -30,6 +32,7 @@ from knowledge.sources.common.documents import (
     fill_template,
     fingerprint,
 )
+from knowledge.sources.common.file_facts import UNSETTLED, FileFacts, FileFactsFile, FileState
 
 # So many files of a large folder are read first, and answered from while the others are listed.
 BEGINNING_FILES = 200
@@ -40,12 +43,14 @@ class FilesFolder:
 
     Hidden folders, virtual environments and what tools generate are not entered. A symbolic link counts only when it
     leads to a file inside that is not reached otherwise, and that would be taken where it is: what `include` and
-    `exclude` keep out stays out. Files are opened without following links, in case one is swapped for a link.
+    `exclude` keep out stays out. Files are opened without following links, in case one is swapped for a link. Those
+    that have not changed since the last listing are not read, as far as `data_dir` has what that learned of them.
     """
 
-    def __init__(self, name: str, settings: FilesSource, parser: Parser | None = None) -> None:
+    def __init__(self, name: str, settings: FilesSource, data_dir: Path, parser: Parser | None = None) -> None:
         self.name = name
         self._parser = parser or ThreadParser()
+        self._facts_file = FileFactsFile(name, settings, data_dir)
         self._settings = settings
         self._path = settings.path.expanduser()
         self._path_filter = PathFilter(name, settings)
@@ -54,15 +59,17 @@ class FilesFolder:
     async def listing(self) -> Listing:
         """List and fingerprint the files. Raises `SourceError` when the path is missing or holds nothing usable."""
         with self._name_folder():
-            return await asyncio.to_thread(self._list)
+            return await to_stoppable_thread(self._list)
 
     async def beginning(self) -> Listing | None:
         """List the first files of a folder with many, without what other pages may show; None where there are few.
 
-        Raises `SourceError` when the path is missing.
+        Nothing of the source is stored: what earlier listings learned is forgotten, too. Raises `SourceError` when the
+        path is missing.
         """
+        await asyncio.to_thread(self._facts_file.delete)
         with self._name_folder():
-            return await asyncio.to_thread(self._list_beginning)
+            return await to_stoppable_thread(self._list_beginning)
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield the files as they are now; one that vanished or became unusable is left out."""
@@ -72,7 +79,7 @@ class FilesFolder:
             kind = self._path_filter.get_kind(path) or "text"
             data = await asyncio.to_thread(self._read, path, kind)
             if data is not None:
-                expansion = await asyncio.to_thread(self._expand, path, kind, data)
+                expansion = await asyncio.to_thread(_expand, path, kind, data, self._load_included)
                 data = expansion.text.encode() if expansion.lines else data
                 text, kind, reason = await parse_document(self._parser, path, kind, data)
                 references = await asyncio.to_thread(find_references, kind, text)
@@ -89,57 +96,95 @@ class FilesFolder:
             raise SourceError(f"source {self.name}: {path} cannot be read: {error.strerror}. Check path.") from error
 
     def _list_beginning(self) -> Listing | None:
-        paths = list(islice(self._candidates(Counter()), BEGINNING_FILES + 1))
-        if len(paths) <= BEGINNING_FILES:
+        files = list(islice(self._candidates(Counter()), BEGINNING_FILES + 1))
+        if len(files) <= BEGINNING_FILES:
             return None
         # What is not known to be part of another page yet would be read, and deleted again.
-        fingerprints = self._fingerprint((path for path in paths if not is_partial(path)), Counter())
+        facts = self._learn_all((file for file in files if not is_partial(file[0])), {}, Counter())
+        fingerprints = self._fingerprint(facts, Counter())
         return Listing(fingerprints) if fingerprints else None
 
     def _list(self) -> Listing:
         skipped_counts: Counter[str] = Counter()
-        fingerprints = self._fingerprint(self._candidates(skipped_counts), skipped_counts)
+        known_facts = self._facts_file.read()
+        facts = self._learn_all(self._candidates(skipped_counts), known_facts, skipped_counts)
+        lasting_facts = {path: each for path, each in facts.items() if each.are_lasting}
+        if lasting_facts != known_facts:
+            self._facts_file.write(lasting_facts)
+        fingerprints = self._fingerprint(facts, skipped_counts)
         if not fingerprints:
             raise SourceError(self._describe_nothing_usable(skipped_counts))
         return Listing(fingerprints, skipped=dict(skipped_counts))
 
-    def _fingerprint(self, paths: Iterable[str], skipped_counts: Counter[str]) -> dict[str, str]:
-        """Return the fingerprints of files by path, and know the names that they give each other from now on."""
-        fingerprints: dict[str, str] = {}
-        included_paths: set[str] = set()
-        outlines: dict[str, Outline] = {}
-        for path in paths:
+    def _learn_all(
+        self, files: Iterable[tuple[str, FileState]], known_facts: Mapping[str, FileFacts], skipped_counts: Counter[str]
+    ) -> dict[str, FileFacts]:
+        """Return the facts of files by path; those that are not known, or not true any more, are learned."""
+        facts: dict[str, FileFacts] = {}
+        look = cache(self._look)
+        for path, current_state in files:
+            raise_if_stopped()
+            state = current_state.settled()
+            known = known_facts.get(path)
+            if known and known.state == state and all(look(each) == was for each, was in known.loaded_states.items()):
+                facts[path] = known
+                continue
             try:
-                data = self._read_bytes(path)
+                facts[path] = self._learn(path, state, look)
             except OSError:
                 skipped_counts["unreadable"] += 1
-                continue
-            kind = self._path_filter.get_kind(path)
-            reason = unusable_reason(data, allow_binary=kind in DOCUMENT_KINDS)
-            if reason:
-                skipped_counts[reason] += 1
-            else:
-                expansion = self._expand(path, kind, data)
-                included_paths.update(expansion.included_paths)
-                fingerprints[path] = fingerprint(expansion.text.encode() if expansion.lines else data)
-                if outline_kind := get_outline_kind(path, kind):
-                    outline = read_outline(outline_kind, decode(data))
-                    # What a page includes has references, too.
-                    references = find_references(kind, expansion.text) if expansion.lines else outline.references
-                    outlines[path] = replace(outline, references=references)
+        return facts
+
+    def _learn(self, path: str, state: FileState, look: Callable[[str], FileState | None]) -> FileFacts:
+        """Read a file, with those that it includes. Raises `OSError`."""
+        kind = self._path_filter.get_kind(path)
+        data = self._read_bytes(path)
+        if reason := unusable_reason(data, allow_binary=kind in DOCUMENT_KINDS):
+            return FileFacts(state, reason)
+        loaded_states: dict[str, FileState | None] = {}
+
+        def load(included_path: str) -> str | None:
+            # First its state: what changes from here on shows.
+            included_state = look(included_path)
+            text = self._load_included(included_path)
+            # One that is there, but could not be read, may be readable next time.
+            loaded_states[included_path] = UNSETTLED if included_state and text is None else included_state
+            return text
+
+        expansion = _expand(path, kind, data, load)
+        outline = None
+        if outline_kind := get_outline_kind(path, kind):
+            outline = read_outline(outline_kind, decode(data))
+            # What a page includes has references, too.
+            references = find_references(kind, expansion.text) if expansion.lines else outline.references
+            outline = replace(outline, references=references)
+        digest = fingerprint(expansion.text.encode() if expansion.lines else data)
+        return FileFacts(state, "", digest, outline, expansion.included_paths, loaded_states)
+
+    def _fingerprint(self, facts: Mapping[str, FileFacts], skipped_counts: Counter[str]) -> dict[str, str]:
+        """Return the fingerprints of files by path, and know the names that they give each other from now on."""
+        skipped_counts.update(each.reason for each in facts.values() if each.reason)
+        fingerprints = {path: each.fingerprint for path, each in facts.items() if not each.reason}
+        outlines = {path: each.outline for path, each in facts.items() if each.outline}
         self._names = Names(outlines)
         for path, outline in outlines.items():
+            raise_if_stopped()
             if titles := self._names.find(path, self._path_filter.get_kind(path), outline.references):
                 shown = chr(0).join(part for pair in sorted(titles.items()) for part in pair)
                 fingerprints[path] += f"+{fingerprint(shown.encode())}"
+        included_paths = {path for each in facts.values() for path in each.included_paths}
         skipped_counts.update(drop_partials(fingerprints, included_paths))
         return fingerprints
 
-    def _expand(self, path: str, kind: str, data: bytes) -> Expansion:
-        """Return a file with those that it includes."""
-        return (
-            expand_includes(path, kind, decode(data), self._load_included) if kind in INCLUDING_KINDS else Expansion("")
-        )
+    def _look(self, path: str) -> FileState | None:
+        """Return the state of a file for pages that include it; None for one that is missing or kept out."""
+        if self._path.is_file() or not self._path_filter.may_include(path):
+            return None
+        try:
+            with self._open(path) as file:
+                return FileState.from_stat(os.fstat(file.fileno())).settled()
+        except OSError:
+            return None
 
     def _load_included(self, path: str) -> str | None:
         """Return a file for a page that includes it; none for one that is kept out, outside, too large or binary."""
@@ -156,30 +201,32 @@ class FilesFolder:
         problem = f"holds no file that can be used (skipped: {counts})" if counts else "holds no files"
         return f"source {self.name}: {self._path} {problem}. Check path, include and exclude."
 
-    def _candidates(self, skipped_counts: Counter[str]) -> Iterator[str]:
+    def _candidates(self, skipped_counts: Counter[str]) -> Iterator[tuple[str, FileState]]:
+        """Yield path and state of every file that is taken."""
         if self._path.is_file():
             name = self._path.name
-            if reason := self._path_filter.size_reason(name, self._path.stat().st_size):
+            state = FileState.from_stat(self._path.stat())
+            if reason := self._path_filter.size_reason(name, state.size):
                 skipped_counts[reason] += 1
             else:
-                yield name
+                yield name, state
             return
         if not self._path.is_dir():
             raise SourceError(f"source {self.name}: {self._path} does not exist. Check path, or create the folder.")
         # One that cannot be listed at all is an error; below it, that is counted.
         os.listdir(self._path)
         budget = DocumentBudget(self._settings)
-        for path, size in self._walk(skipped_counts):
+        for path, state in self._walk(skipped_counts):
             if not self._path_filter.matches(path):
                 continue
-            reason = self._path_filter.skip_reason(path, size) or budget.skip_reason(size)
+            reason = self._path_filter.skip_reason(path, state.size) or budget.skip_reason(state.size)
             if reason:
                 skipped_counts[reason] += 1
             else:
-                yield path
+                yield path, state
 
-    def _walk(self, skipped_counts: Counter[str]) -> Iterator[tuple[str, int]]:
-        """Yield path and size of every file, in the order of their paths; links last."""
+    def _walk(self, skipped_counts: Counter[str]) -> Iterator[tuple[str, FileState]]:
+        """Yield path and state of every file, in the order of their paths; links last."""
         root = self._path.resolve()
         seen_files: set[str] = set()
         symlinks: list[os.DirEntry[str]] = []
@@ -192,6 +239,7 @@ class FilesFolder:
                 skipped_counts["unreadable"] += 1
                 continue
             for entry in entries:
+                raise_if_stopped()
                 path = entry.path.removeprefix(prefix)
                 if not _is_valid_unicode(path):
                     skipped_counts["unreadable name"] += 1
@@ -201,12 +249,12 @@ class FilesFolder:
                     if self._should_enter(entry, path):
                         folders.append(entry.path)
                 elif entry.is_file():
-                    size = _get_size(entry)
-                    if size is None:
+                    state = _get_state(entry)
+                    if state is None:
                         skipped_counts["unreadable"] += 1
                         continue
                     seen_files.add(entry.path)
-                    yield path, size
+                    yield path, state
         yield from self._follow_symlinks(root, seen_files, symlinks, skipped_counts)
 
     def _should_enter(self, entry: os.DirEntry[str], path: str) -> bool:
@@ -215,17 +263,17 @@ class FilesFolder:
 
     def _follow_symlinks(
         self, root: Path, seen_files: set[str], symlinks: list[os.DirEntry[str]], skipped_counts: Counter[str]
-    ) -> Iterator[tuple[str, int]]:
+    ) -> Iterator[tuple[str, FileState]]:
         for entry in symlinks:
             target, reason = self._resolve_symlink(root, Path(entry.path))
-            size = None if reason else _get_size(target)
+            state = None if reason else _get_state(target)
             if os.fspath(target) in seen_files:
                 continue
-            if size is None:
+            if state is None:
                 skipped_counts[reason or "unreadable"] += 1
             else:
                 seen_files.add(os.fspath(target))
-                yield Path(entry.path).relative_to(root).as_posix(), size
+                yield Path(entry.path).relative_to(root).as_posix(), state
 
     def _resolve_symlink(self, root: Path, link: Path) -> tuple[Path, str]:
         """Return the file that a link leads to, and why it is left out, or an empty string."""
@@ -236,7 +284,7 @@ class FilesFolder:
         if not target.is_relative_to(root):
             return target, "link leading outside"
         if not target.is_file():
-            return target, "" if _get_size(target) is None else "link to a folder"
+            return target, "" if _get_state(target) is None else "link to a folder"
         return target, "" if self._is_taken(target.relative_to(root)) else "link to what is left out"
 
     def _is_taken(self, path: PurePath) -> bool:
@@ -258,17 +306,20 @@ class FilesFolder:
 
         Raises `OSError`, also for a link that may not be followed any more, and for a file that has become too large.
         """
-        max_bytes = self._path_filter.max_bytes(path)
+        with self._open(path) as file:
+            return _read_limited(file, path, self._path_filter.max_bytes(path))
+
+    def _open(self, path: str) -> BinaryIO:
+        """Open a file for reading. Raises `OSError`, also for a link that may not be followed any more."""
         if self._path.is_file():
-            with self._path.open("rb") as file:
-                return _read_limited(file, self._path, max_bytes)
+            return self._path.open("rb")
         root = self._path.resolve()
         target = root / path
         if target.is_symlink():
             target, reason = self._resolve_symlink(root, target)
             if reason:
                 raise OSError(errno.ELOOP, reason, path)
-        return _read_without_links(root, target.relative_to(root), max_bytes)
+        return _open_without_links(root, target.relative_to(root))
 
     def _read(self, path: str, kind: str) -> bytes | None:
         try:
@@ -278,8 +329,13 @@ class FilesFolder:
         return None if unusable_reason(data, allow_binary=kind in DOCUMENT_KINDS) else data
 
 
-def _read_without_links(root: Path, path: PurePath, max_bytes: int) -> bytes:
-    """Return the content of a file below a folder. Raises `OSError` when any step of the path is a link by now."""
+def _expand(path: str, kind: str, data: bytes, load: Load) -> Expansion:
+    """Return a file with those that it includes."""
+    return expand_includes(path, kind, decode(data), load) if kind in INCLUDING_KINDS else Expansion("")
+
+
+def _open_without_links(root: Path, path: PurePath) -> BinaryIO:
+    """Open a file below a folder for reading. Raises `OSError` when any step of the path is a link by now."""
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for part in path.parts[:-1]:
@@ -290,24 +346,24 @@ def _read_without_links(root: Path, path: PurePath, max_bytes: int) -> bytes:
         descriptor = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     finally:
         os.close(folder)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "no regular file", str(path))
-        return _read_limited(file, path, max_bytes)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "no regular file", str(path))
+    return os.fdopen(descriptor, "rb")
 
 
-def _read_limited(file: BinaryIO, path: PurePath, max_bytes: int) -> bytes:
+def _read_limited(file: BinaryIO, path: str, max_bytes: int) -> bytes:
     """Return the content of a file. Raises `OSError` for one that has grown since its size was looked at."""
     content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
-        raise OSError(errno.EFBIG, "too large", str(path))
+        raise OSError(errno.EFBIG, "too large", path)
     return content
 
 
-def _get_size(file: Path | os.DirEntry[str]) -> int | None:
-    """Return a file's size in bytes, or None when it cannot be read: its folder may be listed but not searched."""
+def _get_state(file: Path | os.DirEntry[str]) -> FileState | None:
+    """Return a file's state, or None when it cannot be read: its folder may be listed but not searched."""
     try:
-        return file.stat().st_size
+        return FileState.from_stat(file.stat())
     except OSError:
         return None
 

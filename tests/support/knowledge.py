@@ -75,7 +75,7 @@ async def read_and_fill(
     source: Source, store: Store | LockedStore, embedder: Embedder, options: SyncOptions
 ) -> SyncReport:
     """Refresh a source, then make all vectors that it lacks."""
-    report = await refresh(source, store, embedder, options)
+    report = await refresh(source, store, options)
     await fill(source.name, store, embedder)
     return report
 

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from core.errors import SourceError
 from core.observability.logs import get_logger
+from core.runtime.tasks import raise_if_stopped, to_stoppable_thread
 from core.settings import GitSource
 from knowledge.formats import parse_document
 from knowledge.formats.includes import Expansion
@@ -68,6 +69,7 @@ def filter_tree(output: bytes, path_filter: PathFilter, budget: DocumentBudget) 
     """Judge the entries of a commit by their names, modes and sizes. Blocking: a large repository takes a while."""
     tree = Tree()
     for line in _split_entries(output):
+        raise_if_stopped()
         fields, _, name = line.partition(b"\t")
         # A path that is no valid text is judged by what can be read of it: it may lie where nothing is taken.
         path = name.decode("utf-8", "replace")
@@ -340,7 +342,7 @@ class GitRepository:
         if output is None:
             problem = f"source {self.name}: {self._display_url} lists more than {max_bytes >> 20} MB of paths"
             raise SourceError(f"{problem}. If it is meant, raise max_documents (now {max_documents}).")
-        tree = await asyncio.to_thread(filter_tree, output, self._path_filter, DocumentBudget(self._settings))
+        tree = await to_stoppable_thread(filter_tree, output, self._path_filter, DocumentBudget(self._settings))
         if tree.skipped[MISSING] and self._clone:
             raise GitError(f"{tree.skipped[MISSING]} files are missing in the clone")
         if tree.submodules:

@@ -16,6 +16,7 @@ from urllib.parse import urljoin
 
 from core.errors import SourceError
 from core.formatting import strip_source_prefix
+from core.runtime.tasks import raise_if_stopped, to_stoppable_thread
 from core.settings import WebsiteSource
 from knowledge.formats.html import HTML_TYPES, WebPage, read_page
 from knowledge.parsing.limits import FormatError
@@ -77,7 +78,7 @@ class Website:
                 crawl.start(max(robots.delay_s, self._settings.delay_s))
                 await self._seed_queue(crawl, client, robots)
                 await self._crawl(crawl, client, robots)
-            unvisited_pages = await asyncio.to_thread(self._find_unvisited, crawl, robots)
+            unvisited_pages = await to_stoppable_thread(self._find_unvisited, crawl, robots)
             all_pages = {**unvisited_pages, **crawl.found_pages}
             pages = {path: page for path, page in all_pages.items() if not page.is_expired}
             self._require_pages(pages, crawl)
@@ -168,11 +169,12 @@ class Website:
         return self._globs.matches(path.partition("?")[0])
 
     def _find_unvisited(self, crawl: CrawlState, robots: Robots) -> dict[str, PageState]:
-        return {
-            path: page
-            for path, page in crawl.unvisited().items()
-            if self._matches_globs(path) and robots.can_fetch(urljoin(self._settings.url, path))
-        }
+        unvisited_pages = {}
+        for path, page in crawl.unvisited().items():
+            raise_if_stopped()
+            if self._matches_globs(path) and robots.can_fetch(urljoin(self._settings.url, path)):
+                unvisited_pages[path] = page
+        return unvisited_pages
 
     def _count_remaining(self, crawl: CrawlState) -> int:
         """Return how many pages that are wanted still wait."""

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from core.errors import UsageError
-from core.runtime.tasks import CpuTurnstile, task_group
+from core.runtime.tasks import CpuTurnstile, raise_if_stopped, task_group, to_stoppable_thread
 
 
 async def test_the_first_failure_of_a_group_leaves_as_itself() -> None:
@@ -113,3 +113,32 @@ async def test_a_step_that_fails_says_so_and_holds_up_no_turn() -> None:
         await turns.run_in_thread(lambda: 1 // 0)
     async with asyncio.timeout(60):
         assert await turns.run_in_thread(max, 1, 2) == 2
+
+
+async def test_a_thread_ends_with_its_caller() -> None:
+    has_started, has_ended = threading.Event(), threading.Event()
+
+    def work() -> None:
+        has_started.set()
+        try:
+            while not has_ended.wait(0.001):
+                raise_if_stopped()
+        finally:
+            has_ended.set()
+
+    task = asyncio.create_task(to_stoppable_thread(work))
+    await asyncio.to_thread(has_started.wait)
+    assert not has_ended.is_set()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(has_ended.wait, 30)
+
+
+async def test_a_thread_that_nobody_stops_returns_its_result() -> None:
+    def work(number: int) -> int:
+        raise_if_stopped()
+        return number
+
+    assert await asyncio.gather(*(to_stoppable_thread(work, number) for number in range(3))) == [0, 1, 2]
+    raise_if_stopped()

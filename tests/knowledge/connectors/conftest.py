@@ -12,7 +12,6 @@ from knowledge.ingestion.sync import SyncOptions, SyncReport, refresh
 from knowledge.ports import Store
 from knowledge.sources.plugin import PluginSource
 from tests.support.connectors import OpenSource, Update
-from tests.support.knowledge import WordEmbedder
 from tests.support.peers.service import TOKEN
 
 
@@ -34,6 +33,6 @@ def update(store: Store) -> Update:
     """Return a function that refreshes a source into the store."""
 
     async def run(source: PluginSource) -> SyncReport:
-        return await refresh(source, store, WordEmbedder(), SyncOptions(200))
+        return await refresh(source, store, SyncOptions(200))
 
     return run

@@ -129,7 +129,9 @@ FILES = {
 
 
 async def read(folder: Path, **changes: object) -> tuple[dict[str, Document], dict[str, int]]:
-    source = FilesFolder("docs", FilesSource.model_validate({"kind": "files", "path": folder, **changes}))
+    source = FilesFolder(
+        "docs", FilesSource.model_validate({"kind": "files", "path": folder, **changes}), folder.parent / "data"
+    )
     listing = await source.listing()
     documents = {document.path: document async for document in source.documents(listing, listing.fingerprints)}
     return documents, dict(listing.skipped)

@@ -75,7 +75,7 @@ def test_what_is_said_stands_below_its_time(text: str, markdown: str) -> None:
 async def test_a_folder_of_subtitles_is_cited_with_the_time(tmp_path: Path) -> None:
     (tmp_path / "rotation.en.vtt").write_text(WEBVTT)
     settings = FilesSource(kind="files", path=tmp_path, link="https://films.example.org/{path}")
-    source = FilesFolder("films", settings)
+    source = FilesFolder("films", settings, tmp_path.parent / "data")
     listing = await source.listing()
     (document,) = [document async for document in source.documents(listing, listing.fingerprints)]
     assert document.url == "https://films.example.org/rotation.en.vtt"

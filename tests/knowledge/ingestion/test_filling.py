@@ -79,7 +79,7 @@ async def test_words_find_a_passage_before_it_has_a_vector(
     source: DictSource, store: Store, embedder: WordEmbedder, markdown: Callable[..., str]
 ) -> None:
     source.texts = {"a.md": markdown("apple", "pear"), "b.md": markdown("apple")}
-    report = await refresh(source, store, embedder, OPTIONS)
+    report = await refresh(source, store, OPTIONS)
     assert (report.passages, report.unfilled) == (3, 3)
     assert embedder.embedded == []
     assert await paths_of(store, "apple") == ["a.md", "b.md"]
@@ -91,7 +91,7 @@ async def test_words_find_a_passage_before_it_has_a_vector(
     assert await get_counts(store) == (3, 0)
     assert len(await store.vectors("docs")) == 3
     assert all(passage.similarity for passage in await store.search("apple", vector, ["docs"], 2))
-    report = await refresh(source, store, embedder, OPTIONS)
+    report = await refresh(source, store, OPTIONS)
     assert (report.unchanged, report.unfilled) == (2, 0)
 
 
@@ -100,7 +100,7 @@ async def test_what_was_read_last_is_filled_first(
 ) -> None:
     for word in ("pear", "plum", "apple"):
         source.texts[f"{word}.md"] = markdown(word)
-        await refresh(source, store, embedder, OPTIONS)
+        await refresh(source, store, OPTIONS)
     await fill("docs", store, embedder)
     words = [word for text in embedder.embedded for word in ("pear", "plum", "apple") if word in text]
     assert words == ["apple", "plum", "pear"]
@@ -112,7 +112,7 @@ async def test_what_was_filled_stays_and_the_rest_is_filled_later(
     # One document is larger than a batch.
     source.texts = {"long.md": markdown(*["apple"] * 30), "short.md": markdown("apple")}
     failing = FailingEmbedder()
-    await refresh(source, store, failing, OPTIONS)
+    await refresh(source, store, OPTIONS)
     failing.calls_left = 5
     with pytest.raises(EmbeddingError, match="down"):
         await fill("docs", store, failing)
@@ -132,7 +132,7 @@ async def test_a_changed_document_keeps_the_vectors_of_what_has_not_changed(
     before = {row.passage.text: row.vector for row in await store.rows("docs", ["a.md"])}
     source.texts = {"a.md": markdown("apple", "cherry", "plum")}
     embedder.embedded.clear()
-    report = await refresh(source, store, embedder, OPTIONS)
+    report = await refresh(source, store, OPTIONS)
     assert (report.updated, report.unfilled) == (1, 1)
     await fill("docs", store, embedder)
     assert ["cherry" in text for text in embedder.embedded] == [True]

@@ -85,7 +85,7 @@ async def test_questions_find_the_first_batch_of_a_source_that_is_still_read(
 
     fruit = DictSource("fruit", {f"{number}.md": f"An apple, number {number}." for number in range(600)})
     for _ in range(2):
-        await refresh(fruit, store, embedder, SyncOptions(200, on_first_batch=first_batch, batch_passages=200))
+        await refresh(fruit, store, SyncOptions(200, on_first_batch=first_batch, batch_passages=200))
         fruit.texts["0.md"] += " It is red."
     assert len(reports) == 1, "once, and only for a source that held nothing"
     documents, agents = reports[0]
@@ -235,7 +235,7 @@ async def test_a_source_that_is_not_configured_is_forgotten_by_a_whole_ingest(
     sources = {name: folder(tmp_path / name, "apple", "pear") for name in ("fruit", "trees")}
     await refresh_sources(RefreshContext(sources, store, embedder, tmp_path, 200, record))
     # Another deployment's, whose refreshes are not on record here.
-    await refresh(DictSource("others", {"a.md": "plum"}), store, embedder, SyncOptions(200))
+    await refresh(DictSource("others", {"a.md": "plum"}), store, SyncOptions(200))
     remaining_context = RefreshContext({"fruit": sources["fruit"]}, store, embedder, tmp_path, 200, record)
 
     await refresh_sources(remaining_context, ["fruit"])

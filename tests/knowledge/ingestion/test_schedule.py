@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.settings import FaqSource, Settings
+from core.settings.audience import Audiences
 from core.settings.cron import RefreshSchedule
 from core.storage.refresh_state import RefreshState
-from knowledge.ingestion.schedule import make_schedule, next_refresh_at, source_states
+from knowledge.ingestion.schedule import index_fingerprint, make_schedule, next_refresh_at, source_states
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -113,3 +115,26 @@ def test_states_are_in_the_order_of_configuration_without_live_sources(tmp_path:
     assert [(state.name, state.kind) for state in states] == [("b", "faq"), ("a", "faq")]
     assert (states[0].last_try, states[0].error) == (None, "")
     assert (states[1].error, states[1].documents, states[1].running) == ("gone", 3, False), "its process died"
+
+
+def test_a_source_is_due_in_another_store_which_may_hold_old_passages(tmp_path: Path) -> None:
+    values = {"data_dir": tmp_path, "sources": {"docs": {"kind": "files", "path": "docs"}}}
+    stores: list[dict[str, Any]] = [
+        {"provider": "sqlite"},
+        {"provider": "weaviate"},
+        {"provider": "weaviate", "weaviate": {"tenant": "team"}},
+    ]
+    configurations = [Settings.model_validate(values | {"knowledge": {"store": store}}) for store in stores]
+    audiences = Audiences()
+    for settings in configurations:
+        store = settings.knowledge.store
+        fingerprint = index_fingerprint(
+            "docs", settings.sources["docs"], settings.knowledge.chunking.tokens, audiences, store.place
+        )
+        states = {"docs": RefreshState(last_try=NOW, last_success=NOW, fingerprint=fingerprint)}
+        next_runs = [source_states(each, states)[0].next_run for each in configurations]
+        is_due = [time is not None and time < NOW + HOUR / 2 for time in next_runs]
+        assert is_due == [each is not settings for each in configurations]
+    elsewhere = {"provider": "weaviate", "weaviate": {"host": "other.example.org"}}
+    settings = Settings.model_validate(values | {"knowledge": {"store": elsewhere}})
+    assert settings.knowledge.store.place == configurations[1].knowledge.store.place, "one server, by another name"

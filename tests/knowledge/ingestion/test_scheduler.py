@@ -179,7 +179,7 @@ async def test_what_another_process_puts_into_the_store_is_announced_soon(knowle
         await asyncio.sleep(5)
         assert knowledge_folder.notifications == []
         source = open_source("fruit", settings.sources["fruit"], knowledge_folder.folder)
-        await refresh(source, knowledge_folder.store, knowledge_folder.embedder, SyncOptions(200))
+        await refresh(source, knowledge_folder.store, SyncOptions(200))
         await true(lambda: knowledge_folder.notifications == [["fruit"]])
 
 

@@ -162,10 +162,10 @@ async def test_staleness_is_passed_on(source: DictSource, store: Store, embedder
     assert (await run(source, store, embedder)).stale == "the remote cannot be reached"
 
 
-async def test_progress_is_told(source: DictSource, store: Store, embedder: WordEmbedder, markdown: Markdown) -> None:
+async def test_progress_is_told(source: DictSource, store: Store, markdown: Markdown) -> None:
     source.texts = {f"{number}.md": markdown(*["apple"] * 8) for number in range(100)}
     progresses: list[SyncProgress] = []
-    report = await refresh(source, store, embedder, SyncOptions(200, on_progress=progresses.append))
+    report = await refresh(source, store, SyncOptions(200, on_progress=progresses.append))
     assert [progresses[0].stage, progresses[-1].stage] == ["listing", "done"]
     assert len([progress for progress in progresses if progress.stage == "reading"]) > 3
     assert [progress.documents_done for progress in progresses] == sorted(
@@ -212,7 +212,7 @@ async def test_a_failed_write_keeps_the_batches_before_it(
 ) -> None:
     source.texts = {f"{number}.md": markdown("apple", "pear") for number in range(300)}
     with pytest.raises(StoreError, match="no space"):
-        await refresh(source, Interrupted(store, 3, full), embedder, SyncOptions(200, batch_passages=150))
+        await refresh(source, Interrupted(store, 3, full), SyncOptions(200, batch_passages=150))
     manifest = await store.manifest("docs")
     per_document = {stored_document.passage_count for stored_document in manifest.values()}
     assert 0 < len(manifest) < 300
@@ -229,7 +229,7 @@ async def test_a_cancelled_refresh_leaves_whole_documents(
     source.texts = {f"{number}.md": markdown("apple", "pear") for number in range(300)}
     tasks: list[asyncio.Task[SyncReport]] = []
     interrupted = Interrupted(store, 2, lambda: tasks[0].cancel() and None)
-    tasks.append(asyncio.create_task(refresh(source, interrupted, embedder, SyncOptions(200, batch_passages=150))))
+    tasks.append(asyncio.create_task(refresh(source, interrupted, SyncOptions(200, batch_passages=150))))
     with pytest.raises(asyncio.CancelledError):
         await tasks[0]
     manifest = await store.manifest("docs")

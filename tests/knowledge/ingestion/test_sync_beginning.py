@@ -11,7 +11,6 @@ from knowledge.ingestion.sync import SyncOptions, SyncReport, refresh
 from knowledge.ports import Store
 from knowledge.sources import files
 from knowledge.sources.files import FilesFolder
-from tests.support.knowledge import WordEmbedder
 
 
 @pytest.fixture
@@ -28,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 async def read(name: str, folder: Path, store: Store, events: list[str]) -> SyncReport:
-    source = FilesFolder(name, FilesSource.model_validate({"kind": "files", "path": folder}))
+    source = FilesFolder(name, FilesSource.model_validate({"kind": "files", "path": folder}), folder.parent)
 
     async def first_batch() -> None:
         events.append(f"found {len(await store.manifest(name))}")
@@ -36,7 +35,7 @@ async def read(name: str, folder: Path, store: Store, events: list[str]) -> Sync
     options = SyncOptions(
         200, on_progress=lambda progress: events.append(progress.stage), on_first_batch=first_batch, batch_passages=3
     )
-    return await refresh(source, store, WordEmbedder(), options)
+    return await refresh(source, store, options)
 
 
 async def test_a_large_folder_is_found_before_all_of_it_is_listed(

@@ -60,8 +60,8 @@ async def count_editions(store: Store) -> Counter[str]:
     return Counter(word for passage in passages for word in ("apple", "banana") if word in passage.text)
 
 
-async def test_more_passages_than_a_batch_are_replaced_in_one_commit(store: Store, embedder: WordEmbedder) -> None:
-    first = await refresh(edition("apple"), store, embedder, SyncOptions(50))
+async def test_more_passages_than_a_batch_are_replaced_in_one_commit(store: Store) -> None:
+    first = await refresh(edition("apple"), store, SyncOptions(50))
     assert first.passages > BATCH_PASSAGES
     await asyncio.sleep(1.1)
     states: list[tuple[str, ...]] = []
@@ -75,7 +75,7 @@ async def test_more_passages_than_a_batch_are_replaced_in_one_commit(store: Stor
     async with asyncio.timeout(60):
         while not states:
             await asyncio.sleep(0.01)
-    second = await refresh(edition("banana"), store, embedder, SyncOptions(50))
+    second = await refresh(edition("banana"), store, SyncOptions(50))
     async with asyncio.timeout(60):
         while states[-1:] != [("banana",)]:
             await asyncio.sleep(0.05)
@@ -85,24 +85,20 @@ async def test_more_passages_than_a_batch_are_replaced_in_one_commit(store: Stor
     assert len(states) > 10
 
 
-async def test_new_documents_are_committed_at_once_and_the_rest_in_the_swap(
-    store: Store, embedder: WordEmbedder
-) -> None:
-    await refresh(edition("apple", range(20)), store, embedder, SyncOptions(50))
+async def test_new_documents_are_committed_at_once_and_the_rest_in_the_swap(store: Store) -> None:
+    await refresh(edition("apple", range(20)), store, SyncOptions(50))
     counting_store = Counted(store)
-    report = await refresh(edition("banana", range(60)), counting_store, embedder, SyncOptions(50, batch_passages=200))
+    report = await refresh(edition("banana", range(60)), counting_store, SyncOptions(50, batch_passages=200))
     assert (report.added, report.updated) == (40, 20)
     assert len(counting_store.commits) > 1
     assert sum(counting_store.commits) == 60, "each document once"
     assert counting_store.commits[-1] >= 20, "all that is replaced, at the end"
 
 
-async def test_where_documents_moved_nothing_is_there_twice(store: Store, embedder: WordEmbedder) -> None:
-    await refresh(edition("apple", range(20)), store, embedder, SyncOptions(50))
+async def test_where_documents_moved_nothing_is_there_twice(store: Store) -> None:
+    await refresh(edition("apple", range(20)), store, SyncOptions(50))
     counting_store = Counted(store)
-    report = await refresh(
-        edition("apple", range(20, 80)), counting_store, embedder, SyncOptions(50, batch_passages=200)
-    )
+    report = await refresh(edition("apple", range(20, 80)), counting_store, SyncOptions(50, batch_passages=200))
     assert (report.added, report.deleted) == (60, 20)
     assert counting_store.commits == [80], "what is new and what is gone, in one step"
 
@@ -112,14 +108,14 @@ async def test_a_refresh_that_fails_before_the_swap_leaves_the_old_edition_whole
 ) -> None:
     store = await open_sqlite(tmp_path / "passages", "words", 32)
     try:
-        await refresh(edition("apple", range(20)), store, embedder, SyncOptions(50))
+        await refresh(edition("apple", range(20)), store, SyncOptions(50))
         source = edition("banana", range(60))
         with pytest.raises(StoreError, match="disk"):
-            await refresh(source, Counted(store, fail_after=1), embedder, SyncOptions(50, batch_passages=200))
+            await refresh(source, Counted(store, fail_after=1), SyncOptions(50, batch_passages=200))
         manifest = await store.manifest("docs")
         assert 20 < len(manifest) < 60, "what is new stays"
         embedder.embedded.clear()
-        report = await refresh(source, store, embedder, SyncOptions(50, batch_passages=200))
+        report = await refresh(source, store, SyncOptions(50, batch_passages=200))
         assert (report.added, report.updated) == (60 - len(manifest), 20)
         await asyncio.sleep(1.1)
         assert set(await count_editions(store)) == {"banana"}
@@ -127,12 +123,10 @@ async def test_a_refresh_that_fails_before_the_swap_leaves_the_old_edition_whole
         await store.close()
 
 
-async def test_more_than_fits_is_swapped_in_several_commits_of_whole_documents(
-    store: Store, embedder: WordEmbedder
-) -> None:
-    await refresh(edition("apple", range(60)), store, embedder, SyncOptions(50))
+async def test_more_than_fits_is_swapped_in_several_commits_of_whole_documents(store: Store) -> None:
+    await refresh(edition("apple", range(60)), store, SyncOptions(50))
     counting_store = Counted(store)
-    await refresh(edition("banana", range(60)), counting_store, embedder, SyncOptions(50, swap_passages=300))
+    await refresh(edition("banana", range(60)), counting_store, SyncOptions(50, swap_passages=300))
     assert len(counting_store.commits) > 1
     assert sum(counting_store.commits) == 60
     await asyncio.sleep(1.1)

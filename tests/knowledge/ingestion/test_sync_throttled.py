@@ -10,7 +10,7 @@ import pytest
 
 from knowledge.ingestion import sync
 from knowledge.ports import Document, Listing, Store
-from tests.support.knowledge import DictSource, WordEmbedder
+from tests.support.knowledge import DictSource
 
 
 @dataclass
@@ -28,21 +28,24 @@ class TimedSource(DictSource):
 
 @pytest.mark.serial
 async def test_it_rests_many_times_as_long_as_it_cut_a_document(
-    store: Store, embedder: WordEmbedder, markdown: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    store: Store, markdown: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So long a rest is told from any pause that a busy machine makes.
     monkeypatch.setattr(sync, "THROTTLE_FACTOR", 40.0)
     text = "\n\n".join(markdown(f"apple{number}", "pear") for number in range(60))
 
-    async def gap(name: str, *, is_throttled: bool) -> float:
-        source = TimedSource(name, {"a.md": "old"})
-        # A source that was empty is read without a rest.
-        await sync.refresh(source, store, embedder, sync.SyncOptions(200, throttled=is_throttled))
+    async def gap(name: str, first_texts: dict[str, str], *, is_throttled: bool) -> float:
+        source = TimedSource(name, first_texts)
+        await sync.refresh(source, store, sync.SyncOptions(200, throttled=is_throttled))
         source.gaps.clear()
-        source.texts = {"a.md": text}
-        await sync.refresh(source, store, embedder, sync.SyncOptions(200, throttled=is_throttled))
+        source.texts = first_texts | {"a.md": text}
+        await sync.refresh(source, store, sync.SyncOptions(200, throttled=is_throttled))
         [seconds] = source.gaps
         return seconds
 
-    quickest = min([await gap(f"plain{number}", is_throttled=False) for number in range(4)])
-    assert await gap("gentle", is_throttled=True) > 5 * quickest
+    old = {"a.md": "old"}
+    quickest = min([await gap(f"plain{number}", old, is_throttled=False) for number in range(4)])
+    assert await gap("gentle", old, is_throttled=True) > 5 * quickest
+    # A first reading that a stop has broken off goes on as it began.
+    others = {"b.md": "old"}
+    assert min([await gap(f"new{number}", others, is_throttled=True) for number in range(4)]) < 5 * quickest

@@ -32,7 +32,6 @@ from knowledge.sources.feed.parsing import parse_entries, parse_new_entries
 from knowledge.sources.website.sitemaps import parse_sitemap
 from tests.support.bombs import author_feed, make_docx, rewrite, wide_docx
 from tests.support.deployment import commit, make_repository
-from tests.support.knowledge import WordEmbedder
 
 pytestmark = pytest.mark.slow
 
@@ -151,9 +150,7 @@ def get_worked_s() -> float:
     return worked_s
 
 
-async def test_one_bomb_among_documents_is_named_until_it_changes(
-    tmp_path: Path, store: Store, embedder: WordEmbedder
-) -> None:
+async def test_one_bomb_among_documents_is_named_until_it_changes(tmp_path: Path, store: Store) -> None:
     folder = tmp_path / "documents"
     folder.mkdir()
     (folder / "bomb.docx").write_bytes(long_docx())
@@ -161,22 +158,18 @@ async def test_one_bomb_among_documents_is_named_until_it_changes(
     settings = FilesSource(kind="files", path=folder)
     async with WorkerPool(LIMITS) as pool:
         source = open_source("docs", settings, tmp_path, parser=pool)
-        report = await refresh(source, store, embedder, SyncOptions(200, parser=pool))
+        report = await refresh(source, store, SyncOptions(200, parser=pool))
         assert report.added == 2
         assert report.passages == 1
         assert list(report.unreadable) == ["bomb.docx"]
         reason = report.unreadable["bomb.docx"]
         # Nothing changed: it is not tried again, and still named.
         worked_s = get_worked_s()
-        report = await refresh(
-            source, store, embedder, SyncOptions(200, parser=pool, known_unreadable=report.unreadable)
-        )
+        report = await refresh(source, store, SyncOptions(200, parser=pool, known_unreadable=report.unreadable))
         assert get_worked_s() - worked_s < LIMITS.cpu_s
         assert report.unreadable == {"bomb.docx": reason}
         (folder / "bomb.docx").write_bytes(make_docx())
-        report = await refresh(
-            source, store, embedder, SyncOptions(200, parser=pool, known_unreadable=report.unreadable)
-        )
+        report = await refresh(source, store, SyncOptions(200, parser=pool, known_unreadable=report.unreadable))
         assert report.unreadable == {}
         assert report.passages == 2
 

@@ -47,7 +47,7 @@ async def forget_vectors(store: Store, paths: Sequence[str]) -> None:
 
 
 async def test_without_any_vector_a_search_ranks_as_with_all(store: Store, embedder: WordEmbedder) -> None:
-    await refresh(DictSource("fruit", dict(PAGES)), store, embedder, OPTIONS)
+    await refresh(DictSource("fruit", dict(PAGES)), store, OPTIONS)
     library = await open_library(store, embedder)
     assert (library.passage_count, library.unfilled_count, library.is_empty) == (31, 31, False)
     before = await library.search("cook", "hard quince pear", 5)
@@ -60,7 +60,7 @@ async def test_without_any_vector_a_search_ranks_as_with_all(store: Store, embed
 
 
 async def test_a_passage_without_a_vector_is_not_out_of_sight(store: Store, embedder: WordEmbedder) -> None:
-    await refresh(DictSource("fruit", dict(PAGES)), store, embedder, OPTIONS)
+    await refresh(DictSource("fruit", dict(PAGES)), store, OPTIONS)
     await fill("fruit", store, embedder)
     await forget_vectors(store, ["pear.md"])
     library = await open_library(store, embedder)
@@ -71,7 +71,7 @@ async def test_a_passage_without_a_vector_is_not_out_of_sight(store: Store, embe
 
 async def test_where_no_vector_can_be_made_words_alone_rank(store: Store) -> None:
     embedder = QueryEmbedder(takes_passages=True)
-    await refresh(DictSource("fruit", dict(PAGES)), store, embedder, OPTIONS)
+    await refresh(DictSource("fruit", dict(PAGES)), store, OPTIONS)
     await fill("fruit", store, embedder)
     # The passages that have a vector share its filler with the question.
     await forget_vectors(store, [path for path in PAGES if path not in ("page1.md", "page2.md")])
@@ -87,8 +87,8 @@ async def test_where_no_vector_can_be_made_words_alone_rank(store: Store) -> Non
 
 
 async def test_agents_are_found_by_words_before_there_are_centroids(store: Store, embedder: WordEmbedder) -> None:
-    await refresh(DictSource("fruit", dict(PAGES)), store, embedder, OPTIONS)
-    await refresh(DictSource("tools", {"a.md": "A hammer drives nails."}), store, embedder, OPTIONS)
+    await refresh(DictSource("fruit", dict(PAGES)), store, OPTIONS)
+    await refresh(DictSource("tools", {"a.md": "A hammer drives nails."}), store, OPTIONS)
     library = await open_library(store, embedder)
     assert [agent.name for agent in await library.route("quince pear")] == ["cook"]
     assert [agent.name for agent in await library.route("hammer nails")] == ["smith"]
@@ -103,7 +103,7 @@ async def test_a_model_that_is_down_at_the_start_is_tried_again(
     monkeypatch.setattr(library_module, "MIX_IN_RETRY_S", 0.05)
     embedder.broken = True
     agents = {"cook": {"sources": ["fruit"], "description": "zeppelin balloon"}}
-    await refresh(DictSource("fruit", dict(PAGES)), store, embedder, OPTIONS)
+    await refresh(DictSource("fruit", dict(PAGES)), store, OPTIONS)
     library = KnowledgeLibrary(settings(agents=agents), store, embedder, embedder_cooldown_s=0.01)
     await library.load()
     assert [agent.name for agent in await library.route("quince pear")] == ["cook"]

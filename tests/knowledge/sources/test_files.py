@@ -384,3 +384,11 @@ async def test_titles_that_change_places_change_the_page(tmp_path: Path) -> None
     before = (await item.listing()).fingerprints["page.md"]
     (tmp_path / "one.md").rename(tmp_path / "two.md")
     assert (await item.listing()).fingerprints["page.md"] != before
+
+
+async def test_a_value_that_is_no_text_costs_no_page(tmp_path: Path) -> None:
+    (tmp_path / "conf.py").write_text('myst_substitutions = {"half": "\\ud800", "whole": "Rocket"}\n', "utf-8")
+    (tmp_path / "page.md").write_text("{{ half }} and {{ whole }}\n", "utf-8")
+    item = source(tmp_path)
+    assert (await read(item))["page.md"].names == {"{{half": "\ufffd", "{{whole": "Rocket"}
+    assert (await item.listing()).fingerprints.keys() == {"conf.py", "page.md"}

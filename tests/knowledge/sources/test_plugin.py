@@ -18,7 +18,6 @@ from knowledge.ingestion.sync import SyncOptions, SyncReport, refresh
 from knowledge.ports import Source, Store
 from knowledge.sources.factory import open_source
 from knowledge.sources.plugin import find_plugin
-from tests.support.knowledge import WordEmbedder
 from tests.support.plugins import install
 
 Update = Callable[[OwnSource], Awaitable[SyncReport]]
@@ -37,7 +36,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def update(store: Store, tmp_path: Path) -> Update:
     async def run(settings: OwnSource) -> SyncReport:
         source = open_source("own", settings, tmp_path / "data")
-        return await refresh(source, store, WordEmbedder(), SyncOptions(200))
+        return await refresh(source, store, SyncOptions(200))
 
     return run
 
@@ -61,7 +60,7 @@ async def test_the_documented_example_is_installed_ingested_and_found(
     settings = load_settings([file], (), {}).sources["terms"]
 
     async def update() -> SyncReport:
-        return await refresh(open_source("terms", settings, tmp_path), store, WordEmbedder(), SyncOptions(200))
+        return await refresh(open_source("terms", settings, tmp_path), store, SyncOptions(200))
 
     report = await update()
     assert (report.added, report.passages) == (2, 2)

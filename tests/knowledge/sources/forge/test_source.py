@@ -24,7 +24,6 @@ from knowledge.parsing.pool import WorkerPool
 from knowledge.ports import Document, Store
 from knowledge.sources.forge.api import clean_markdown
 from knowledge.sources.forge.source import ForgeProject
-from tests.support.knowledge import WordEmbedder
 from tests.support.peers.forge import NOW, PROJECT, REPOSITORY, TOKEN, ForgePeer, Remark, Ticket, Version
 from tests.support.peers.web import WebPeer
 
@@ -476,17 +475,15 @@ async def test_a_damaged_record_is_made_anew(forge: ForgePeer, tmp_path: Path, d
     assert (await source.listing()).fingerprints == listing_before.fingerprints
 
 
-async def test_passages_lead_to_the_very_item(
-    forge: ForgePeer, tmp_path: Path, store: Store, embedder: WordEmbedder
-) -> None:
-    report = await refresh(project(forge, tmp_path), store, embedder, SyncOptions(200))
+async def test_passages_lead_to_the_very_item(forge: ForgePeer, tmp_path: Path, store: Store) -> None:
+    report = await refresh(project(forge, tmp_path), store, SyncOptions(200))
     assert (report.added, report.stale) == (5, "")
     passages = await store.search(query_tokens("it crashes when I start it"), None, ["tickets"], 5)
     best_passage = max(passages, key=lambda passage: passage.lexical)
     assert (best_passage.path, best_passage.url) == ("issues/1", f"https://github.example/{REPOSITORY}/issues/1")
     forge.tickets[1].body = "When I stop it."
     forge.tickets[1].age = 1
-    second_report = await refresh(project(forge, tmp_path), store, embedder, SyncOptions(200))
+    second_report = await refresh(project(forge, tmp_path), store, SyncOptions(200))
     assert (second_report.updated, second_report.unchanged, second_report.deleted) == (1, 4, 0)
 
 

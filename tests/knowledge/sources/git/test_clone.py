@@ -24,7 +24,6 @@ from knowledge.sources.git.clone import clone_name
 from knowledge.sources.git.state import BranchFetch, CloneState, delete_unused_clones, read_state, write_state
 from knowledge.stores.sqlite.store import open_sqlite
 from tests.support.git_repositories import clones, commit, get_clone, git, read
-from tests.support.knowledge import WordEmbedder
 from tests.support.peers.git_server import GitServer
 
 ROOT = Path(__file__).parents[4]
@@ -205,7 +204,7 @@ async def test_several_branches_in_one_source(form: str, server: GitServer, repo
     assert documents["v1:docs/a.md"].kind == "markdown"
     store = await open_sqlite(tmp_path / "passages", "words", 32)
     try:
-        await refresh(item, store, WordEmbedder(), SyncOptions(200))
+        await refresh(item, store, SyncOptions(200))
         passages = await store.search("version", None, ["docs"], 9)
     finally:
         await store.close()

@@ -1,0 +1,144 @@
+"""What earlier listings learned of the files of a folder: one that has not changed since is not read again.
+
+Everything here blocks: call it in a worker thread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import TypeAdapter
+
+from core.observability.logs import get_logger
+from core.runtime.tasks import raise_if_stopped
+from core.settings import FilesSource
+from core.version import get_version
+from knowledge.formats.references import Outline
+from knowledge.sources.common.state_files import write_atomically
+
+_log = get_logger(__name__)
+
+FILE_FACTS = "files"
+# Raise it when the form of the file changes. What readers make of a file may change with each version of KIMAs.
+_FORMAT = 1
+# Two changes within a tick of the file system's clock leave the same times: FAT has the longest, of two seconds.
+_MAX_TICK_NS = 3 * 10**9
+
+
+class FileState(NamedTuple):
+    """What shows that a file has changed: its size in bytes, its times in nanoseconds, and which file it is.
+
+    Whoever sets `mtime_ns` back cannot set `ctime_ns`.
+    """
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+    device: int
+
+    @classmethod
+    def from_stat(cls, result: os.stat_result) -> FileState:
+        """Return the state that a look at a file found."""
+        return cls(result.st_size, result.st_mtime_ns, result.st_ctime_ns, result.st_ino, result.st_dev)
+
+    def settled(self) -> FileState:
+        """Return this state, or `UNSETTLED` where a later change may not show. Call it before the file is read.
+
+        A change within the same tick as the last one does not show; how old a time in the future is, nobody knows.
+        """
+        is_settled = max(self.mtime_ns, self.ctime_ns) < time.time_ns() - _MAX_TICK_NS
+        return self if is_settled else UNSETTLED
+
+
+# The state of a file that has to be read again next time.
+UNSETTLED = FileState(-1, 0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What a listing needs of a file.
+
+    `reason` says why it cannot be used, or is empty. The fingerprint is that of the text with what it includes, which
+    is in `included_paths`. `loaded_states` are the states of all files that it asked for, None for those that are not
+    there.
+    """
+
+    state: FileState
+    reason: str = ""
+    fingerprint: str = ""
+    outline: Outline | None = None
+    included_paths: tuple[str, ...] = ()
+    loaded_states: Mapping[str, FileState | None] = field(default_factory=dict)
+
+    @property
+    def are_lasting(self) -> bool:
+        """Return whether they hold for as long as no state changes."""
+        return UNSETTLED not in (self.state, *self.loaded_states.values())
+
+
+class FileFactsFile:
+    """The facts of one source's files, kept in a file between refreshes.
+
+    Its first line stands for the rules, each other one for a file: reading one long text would hold up all threads.
+    """
+
+    def __init__(self, name: str, settings: FilesSource, data_dir: Path) -> None:
+        self._name = name
+        self._file = data_dir.expanduser() / FILE_FACTS / f"{name}.json"
+        rules = f"{_FORMAT}\0{get_version()}\0{settings.model_dump_json(exclude={'refresh', 'audience', 'link'})}"
+        self._rules = hashlib.sha256(rules.encode()).hexdigest().encode()
+
+    def read(self) -> Mapping[str, FileFacts]:
+        """Return the facts by path; none where they were never saved, by other rules, or are damaged."""
+        facts: dict[str, FileFacts] = {}
+        try:
+            with self._file.open("rb") as file:
+                is_usable = file.readline().strip() == self._rules
+                for line in file if is_usable else ():
+                    raise_if_stopped()
+                    path, known_facts = _get_form().validate_json(line)
+                    facts[path] = known_facts
+            problem = "" if is_usable else "other settings, another version, or damaged"
+        except FileNotFoundError:
+            problem = "never saved"
+        except (OSError, ValueError) as error:
+            problem = f"damaged: {type(error).__name__}"
+        if problem:
+            _log.debug("source.all_files_are_read", source=self._name, reason=problem)
+        return {} if problem else facts
+
+    def write(self, facts: Mapping[str, FileFacts]) -> None:
+        """Replace the facts. Where that fails, all files are read again next time."""
+        form = _get_form()
+        try:
+            lines = [self._rules, *(form.dump_json((path, each)) for path, each in facts.items())]
+            write_atomically(self._file, b"\n".join(lines).decode())
+        except (OSError, ValueError) as error:
+            _log.warning("source.checks_not_saved", source=self._name, error=str(error))
+
+    def delete(self) -> None:
+        """Let the next listing read all files."""
+        try:
+            self._file.unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("source.checks_not_deleted", source=self._name, error=str(error))
+
+
+def delete_file_facts(data_dir: Path, names_to_keep: Collection[str]) -> None:
+    """Delete the facts of all sources but these."""
+    for file in (data_dir.expanduser() / FILE_FACTS).glob("*.json"):
+        if file.stem not in names_to_keep:
+            file.unlink(missing_ok=True)
+
+
+@cache
+def _get_form() -> TypeAdapter[tuple[str, FileFacts]]:
+    return TypeAdapter(tuple[str, FileFacts])
