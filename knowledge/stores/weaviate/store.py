@@ -26,8 +26,9 @@ from core.settings import WeaviateSettings
 from core.types import Passage
 from knowledge.ports import MAX_SAMPLED_VECTORS, PassageRow, StoredDocument, StoreOwner, Vectors
 from knowledge.stores.vectors import compute_cosines, require_labels, validate_vectors
-from knowledge.stores.weaviate.client import MAX_FILTER_VALUES, Cluster, connect
+from knowledge.stores.weaviate.client import Cluster, connect
 from knowledge.stores.weaviate.errors import StoreStarting
+from knowledge.stores.weaviate.filters import MAX_FILTER_VALUES
 from knowledge.stores.weaviate.ownership import claim_ownership, require_ownership
 from knowledge.stores.weaviate.schema import (
     DOCUMENTS,
