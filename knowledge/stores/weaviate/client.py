@@ -64,6 +64,8 @@ SERVING = b"\x08\x01"
 # A page is never twenty times longer than expected; the server's own limit is 10,000.
 MAX_PAGE_SIZE = 20 * PAGE_SIZE
 MAX_SOURCES = 1000
+# So many recent passages tell whether a machine has what was written last.
+ENOUGH_COUNTED = 5000
 MAX_GENERATION = 1 << 52
 STATUS_EXISTS = 422
 MIN_VERSION = (1, 33)  # the first with the filter "none of these"
@@ -293,6 +295,18 @@ class Cluster:
         names = {name for collection in self._collections for name in await self._group_sources(collection)}
         return {name.removesuffix(LABEL_SUFFIX) for name in names}
 
+    async def count_recent_passages(self, source: str, commit: Commit) -> tuple[int, ...]:
+        """Return how many passages of the last 1, 2, 4, 8... generations of a source a reader may see.
+
+        It ends with the first number that is large enough: the server reads each object to count it.
+        """
+        counts: list[int] = []
+        first_generations = iter(commit.recent_generations)
+        while (not counts or counts[-1] < ENOUGH_COUNTED) and (first := next(first_generations, None)) is not None:
+            recent = property_filter("generation").greater_or_equal(first)
+            counts.append(await self._count(PASSAGES, visibility_filter({source: commit}) & recent))
+        return tuple(counts)
+
     async def visible_sources(self, name: str, visibility: Visibility) -> set[str]:
         """Return the sources of which a reader may see an object of a collection."""
         async with task_group() as tasks:
@@ -318,6 +332,11 @@ class Cluster:
                 group_by=GroupByAggregate(prop="source", limit=MAX_SOURCES), total_count=True
             )
         return {str(group.grouped_by.value) for group in result.groups}
+
+    @property
+    def has_replicas(self) -> bool:
+        """Return whether several machines hold each object."""
+        return self._replica_count > 1
 
     async def find_obstacle(self) -> str:
         """Return why the collections cannot be used, although they are there, or "". Nothing is changed."""
