@@ -95,6 +95,8 @@ class Cluster:
             .with_consistency_level(consistency)
             for name in (PASSAGES, DOCUMENTS)
         }
+        # At a higher level the server compares what one replica has found with others, and nobody looks at the outcome.
+        self._searched = self._collections[PASSAGES].with_consistency_level(ConsistencyLevel.ONE)
 
     async def ensure_collections(self, *, may_differ: bool = False) -> None:
         """Create what is missing: the collections, and the tenant in them.
@@ -438,7 +440,7 @@ class Cluster:
         from weaviate.classes.query import MetadataQuery
 
         async with self._map_read_errors():
-            response = await self._collections[PASSAGES].query.bm25(
+            response = await self._searched.query.bm25(
                 tokens,
                 query_properties=["tokens"],
                 filters=object_filter,
@@ -458,7 +460,7 @@ class Cluster:
         from weaviate.classes.query import MetadataQuery
 
         async with self._map_read_errors():
-            response = await self._collections[PASSAGES].query.near_vector(
+            response = await self._searched.query.near_vector(
                 vector.tolist(),
                 filters=object_filter,
                 limit=limit,
