@@ -21,6 +21,13 @@ from core.runtime.tasks import task_group
 from core.settings import WeaviateSettings
 from knowledge.ports import LABEL_SUFFIX, Vectors
 from knowledge.stores.weaviate.errors import FULL_HINT, INACTIVE_HINT, SETTINGS_SECTION, explain_error, map_errors
+from knowledge.stores.weaviate.filters import (
+    MAX_FILTER_VALUES,
+    id_filter,
+    property_filter,
+    range_filter,
+    visibility_filter,
+)
 from knowledge.stores.weaviate.schema import (
     BM25_K1,
     DOCUMENTS,
@@ -56,9 +63,9 @@ HEALTH_METHOD = "/grpc.health.v1.Health/Check"
 SERVING = b"\x08\x01"
 # A page is never twenty times longer than expected; the server's own limit is 10,000.
 MAX_PAGE_SIZE = 20 * PAGE_SIZE
-# Values in one filter.
-MAX_FILTER_VALUES = 1000
 MAX_SOURCES = 1000
+# So many recent passages tell whether a machine has what was written last.
+ENOUGH_COUNTED = 5000
 MAX_GENERATION = 1 << 52
 STATUS_EXISTS = 422
 MIN_VERSION = (1, 33)  # the first with the filter "none of these"
@@ -88,6 +95,8 @@ class Cluster:
             .with_consistency_level(consistency)
             for name in (PASSAGES, DOCUMENTS)
         }
+        # At a higher level the server compares what one replica has found with others, and nobody looks at the outcome.
+        self._searched = self._collections[PASSAGES].with_consistency_level(ConsistencyLevel.ONE)
 
     async def ensure_collections(self, *, may_differ: bool = False) -> None:
         """Create what is missing: the collections, and the tenant in them.
@@ -263,7 +272,7 @@ class Cluster:
 
     async def remove(self, identifiers: Sequence[UUID]) -> None:
         """Delete those of these objects among the documents that are there."""
-        await self._delete(DOCUMENTS, _id_filter(identifiers))
+        await self._delete(DOCUMENTS, id_filter(identifiers))
 
     async def delete_object(self, name: str, identifier: UUID) -> None:
         """Delete an object by its key alone, if it is there: no index has to know it."""
@@ -274,32 +283,62 @@ class Cluster:
         """Return how many objects of a generation of a source can be found."""
         return await self._count(
             name,
-            _property_filter("source").equal(source)
-            & _property_filter("generation").equal(generation)
-            & _property_filter("slot").greater_or_equal(0),
+            property_filter("source").equal(source)
+            & property_filter("generation").equal(generation)
+            & property_filter("slot").greater_or_equal(0),
         )
 
     async def count_visible(self, name: str, visibility: Visibility) -> int:
         """Return how many objects of a collection a reader may see."""
-        return await self._count(name, _visibility_filter(visibility))
+        return await self._count(name, visibility_filter(visibility))
 
     async def sources(self) -> set[str]:
         """Return the names of all sources of which something is stored, in whatever state."""
         names = {name for collection in self._collections for name in await self._group_sources(collection)}
         return {name.removesuffix(LABEL_SUFFIX) for name in names}
 
+    async def count_recent_passages(self, source: str, commit: Commit) -> tuple[int, ...]:
+        """Return how many passages of the last 1, 2, 4, 8... generations of a source a reader may see.
+
+        It ends with the first number that is large enough: the server reads each object to count it.
+        """
+        counts: list[int] = []
+        first_generations = iter(commit.recent_generations)
+        while (not counts or counts[-1] < ENOUGH_COUNTED) and (first := next(first_generations, None)) is not None:
+            recent = property_filter("generation").greater_or_equal(first)
+            counts.append(await self._count(PASSAGES, visibility_filter({source: commit}) & recent))
+        return tuple(counts)
+
     async def visible_sources(self, name: str, visibility: Visibility) -> set[str]:
         """Return the sources of which a reader may see an object of a collection."""
-        return await self._group_sources(name, _visibility_filter(visibility))
+        async with task_group() as tasks:
+            looks = {
+                source: tasks.create_task(self._has_visible(name, {source: commit}))
+                for source, commit in visibility.items()
+            }
+        return {source for source, look in looks.items() if look.result()}
 
-    async def _group_sources(self, name: str, object_filter: Any = None) -> set[str]:
+    async def _has_visible(self, name: str, visibility: Visibility) -> bool:
+        """Return whether a reader may see any object: one is looked for, because counting reads them all."""
+        async with self._map_read_errors():
+            response = await self._collections[name].query.fetch_objects(
+                filters=visibility_filter(visibility), limit=1, return_properties=[]
+            )
+        return bool(response.objects)
+
+    async def _group_sources(self, name: str) -> set[str]:
         from weaviate.classes.aggregate import GroupByAggregate
 
         async with self._map_read_errors():
             result = await self._collections[name].aggregate.over_all(
-                filters=object_filter, group_by=GroupByAggregate(prop="source", limit=MAX_SOURCES), total_count=True
+                group_by=GroupByAggregate(prop="source", limit=MAX_SOURCES), total_count=True
             )
         return {str(group.grouped_by.value) for group in result.groups}
+
+    @property
+    def has_replicas(self) -> bool:
+        """Return whether several machines hold each object."""
+        return self._replica_count > 1
 
     async def find_obstacle(self) -> str:
         """Return why the collections cannot be used, although they are there, or "". Nothing is changed."""
@@ -318,7 +357,7 @@ class Cluster:
         """Return whether the key may write. Nothing is changed."""
         from weaviate.exceptions import InsufficientPermissionsError
 
-        nothing = _id_filter([OWNER_KEY])
+        nothing = id_filter([OWNER_KEY])
         async with self._map_read_errors():
             try:
                 await self._collections[DOCUMENTS].data.delete_many(nothing, dry_run=True)
@@ -335,36 +374,36 @@ class Cluster:
         """Delete what writers have left that never committed: those after `commit` up to this generation."""
         # Without any commit everything is a remainder, of collections that were half deleted.
         ranges = [*commit.unfinished, (commit.generation + 1, generation if commit.id else MAX_GENERATION)]
-        generation_filter = reduce(or_, (_range_filter(first, last) for first, last in ranges))
+        generation_filter = reduce(or_, (range_filter(first, last) for first, last in ranges))
         for name in (PASSAGES, DOCUMENTS):
-            await self._delete(name, _property_filter("source").equal(source) & generation_filter)
+            await self._delete(name, property_filter("source").equal(source) & generation_filter)
 
     async def delete_older(self, source: str, generation: int, documents: Sequence[str]) -> None:
         """Delete everything of these documents (their keys) that is older than this generation."""
-        older_filter = _property_filter("source").equal(source) & _property_filter("generation").less_than(generation)
+        older_filter = property_filter("source").equal(source) & property_filter("generation").less_than(generation)
         for start in range(0, len(documents), MAX_FILTER_VALUES):
             for name in (PASSAGES, DOCUMENTS):
                 await self._delete(
                     name,
                     older_filter
-                    & _property_filter("document").contains_any(list(documents[start : start + MAX_FILTER_VALUES])),
+                    & property_filter("document").contains_any(list(documents[start : start + MAX_FILTER_VALUES])),
                 )
 
     async def search_bm25(self, tokens: str, visibility: Visibility, limit: int) -> list[StoredObject]:
         """Return the passages with the highest BM25 scores; words count over everything that the collection holds."""
-        return await self._query_bm25(tokens, _visibility_filter(visibility), limit, SHOWN_PROPERTIES)
+        return await self._query_bm25(tokens, visibility_filter(visibility), limit, SHOWN_PROPERTIES)
 
     async def score_bm25(self, tokens: str, identifiers: Sequence[UUID]) -> list[StoredObject]:
         """Return the BM25 scores of these passages; those without any of the words are left out."""
-        return await self._query_bm25(tokens, _id_filter(identifiers), len(identifiers), ())
+        return await self._query_bm25(tokens, id_filter(identifiers), len(identifiers), ())
 
     async def search_nearest(self, vector: Vectors, visibility: Visibility, limit: int) -> list[StoredObject]:
         """Return the passages nearest by cosine; their score is the cosine (-1 to 1)."""
-        return await self._query_nearest(vector, _visibility_filter(visibility), limit, SHOWN_PROPERTIES)
+        return await self._query_nearest(vector, visibility_filter(visibility), limit, SHOWN_PROPERTIES)
 
     async def score_nearest(self, vector: Vectors, identifiers: Sequence[UUID]) -> list[StoredObject]:
         """Return the cosines of these passages; those without a vector, or not yet in the index, are left out."""
-        return await self._query_nearest(vector, _id_filter(identifiers), len(identifiers), ())
+        return await self._query_nearest(vector, id_filter(identifiers), len(identifiers), ())
 
     async def get_vectors(self, identifiers: Sequence[UUID]) -> list[StoredObject]:
         """Return those of these passages that are there, with nothing but their vectors."""
@@ -378,13 +417,13 @@ class Cluster:
         self, name: str, visibility: Visibility, *, documents: Collection[str] | None = None, with_vectors: bool = False
     ) -> AsyncIterator[list[StoredObject]]:
         """Yield all visible objects of a collection, or of these documents (at most 1000 keys), page by page."""
-        object_filter = _visibility_filter(visibility)
+        object_filter = visibility_filter(visibility)
         if documents is not None:
-            object_filter &= _property_filter("document").contains_any(list(documents))
+            object_filter &= property_filter("document").contains_any(list(documents))
         remote_collection = self._collections[name]
         total = await self._count(name, object_filter)
         for first, end in slot_ranges(total, PAGE_SIZE) if total else ():
-            slot_filter = _property_filter("slot").greater_or_equal(first) & _property_filter("slot").less_than(end)
+            slot_filter = property_filter("slot").greater_or_equal(first) & property_filter("slot").less_than(end)
             async with self._map_read_errors():
                 response = await remote_collection.query.fetch_objects(
                     filters=object_filter & slot_filter, limit=MAX_PAGE_SIZE, include_vector=with_vectors
@@ -401,7 +440,7 @@ class Cluster:
         from weaviate.classes.query import MetadataQuery
 
         async with self._map_read_errors():
-            response = await self._collections[PASSAGES].query.bm25(
+            response = await self._searched.query.bm25(
                 tokens,
                 query_properties=["tokens"],
                 filters=object_filter,
@@ -421,7 +460,7 @@ class Cluster:
         from weaviate.classes.query import MetadataQuery
 
         async with self._map_read_errors():
-            response = await self._collections[PASSAGES].query.near_vector(
+            response = await self._searched.query.near_vector(
                 vector.tolist(),
                 filters=object_filter,
                 limit=limit,
@@ -452,43 +491,6 @@ class Cluster:
 
     def _map_write_errors(self) -> AbstractAsyncContextManager[None]:
         return map_errors(self.store_name, "written", self._settings.write_timeout_s)
-
-
-def _range_filter(first: int, last: int) -> Any:
-    """Return the filter for these generations, both included."""
-    return _property_filter("generation").greater_or_equal(first) & _property_filter("generation").less_or_equal(last)
-
-
-def _visibility_filter(visibility: Visibility) -> Any:
-    """Return the filter for what a reader may see."""
-    source_filters = []
-    for source, commit in visibility.items():
-        source_filter = _property_filter("source").equal(source) & _property_filter("generation").less_or_equal(
-            commit.generation
-        )
-        for first, last in commit.unfinished:
-            source_filter &= _property_filter("generation").less_than(first) | _property_filter(
-                "generation"
-            ).greater_than(last)
-        for start in range(0, len(commit.replaced_documents), MAX_FILTER_VALUES):
-            not_replaced = _property_filter("document").contains_none(
-                list(commit.replaced_documents[start : start + MAX_FILTER_VALUES])
-            )
-            source_filter &= not_replaced | _property_filter("generation").equal(commit.generation)
-        source_filters.append(source_filter)
-    return reduce(or_, source_filters)
-
-
-def _id_filter(identifiers: Sequence[UUID]) -> Any:
-    from weaviate.classes.query import Filter
-
-    return Filter.by_id().contains_any(list(identifiers))
-
-
-def _property_filter(name: str) -> Any:
-    from weaviate.classes.query import Filter
-
-    return Filter.by_property(name)
 
 
 def _get_vector(vectors: Mapping[str, Any]) -> Sequence[float]:

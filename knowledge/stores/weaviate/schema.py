@@ -131,13 +131,16 @@ class Commit:
 
     Of the documents in `replaced_documents` (their keys) only the objects of this very generation count: older ones are
     about to be deleted. `id` is different for every commit; empty where a source was never written. `unfinished` are
-    the generations, from and to, of writers that never committed: what they wrote may still arrive.
+    the generations, from and to, of writers that never committed: what they wrote may still arrive. `passage_counts`
+    are how many passages the last 1, 2, 4, 8... generations have, as the writer counted them; empty where one machine
+    alone holds them.
     """
 
     generation: int = 0
     id: str = ""
     replaced_documents: tuple[str, ...] = ()
     unfinished: tuple[tuple[int, int], ...] = ()
+    passage_counts: tuple[int, ...] = ()
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any] | None) -> Commit:
@@ -146,14 +149,26 @@ class Commit:
             return cls()
         values = json.loads(properties["replaced"])
         # Version 0.2.0 wrote the documents alone.
-        documents, ranges = (values, ()) if isinstance(values, list) else (values["documents"], values["unfinished"])
-        unfinished = tuple((first, last) for first, last in ranges)
-        return cls(int(properties["generation"]), properties["commit"], tuple(documents), unfinished)
+        if isinstance(values, list):
+            values = {"documents": values, "unfinished": ()}
+        unfinished = tuple((first, last) for first, last in values["unfinished"])
+        documents, counts = tuple(values["documents"]), tuple(values.get("passages", ()))
+        return cls(int(properties["generation"]), properties["commit"], documents, unfinished, counts)
 
     def to_properties(self) -> dict[str, Any]:
         """Return the object that holds this commit. Its generation counts for no filter: it has no source."""
-        values = {"documents": self.replaced_documents, "unfinished": self.unfinished}
+        values = {
+            "documents": self.replaced_documents,
+            "unfinished": self.unfinished,
+            "passages": self.passage_counts,
+        }
         return {"generation": self.generation, "commit": self.id, "replaced": json.dumps(values)}
+
+    @property
+    def recent_generations(self) -> list[int]:
+        """Return the first ones of the last 1, 2, 4, 8... generations, and at the end the first of all."""
+        counts = (1 << number for number in range(self.generation.bit_length()))
+        return [*(self.generation - count + 1 for count in counts), 0]
 
     def make_next(self, generation: int, documents: tuple[str, ...]) -> Commit:
         """Return the commit of a writer with this generation; those between are of writers that did not finish."""

@@ -26,8 +26,10 @@ from core.settings import WeaviateSettings
 from core.types import Passage
 from knowledge.ports import MAX_SAMPLED_VECTORS, PassageRow, StoredDocument, StoreOwner, Vectors
 from knowledge.stores.vectors import compute_cosines, require_labels, validate_vectors
-from knowledge.stores.weaviate.client import MAX_FILTER_VALUES, Cluster, connect
+from knowledge.stores.weaviate.catching_up import ReplicaWatch, StoreCatchingUp
+from knowledge.stores.weaviate.client import Cluster, connect
 from knowledge.stores.weaviate.errors import StoreStarting
+from knowledge.stores.weaviate.filters import MAX_FILTER_VALUES
 from knowledge.stores.weaviate.ownership import claim_ownership, require_ownership
 from knowledge.stores.weaviate.schema import (
     DOCUMENTS,
@@ -54,9 +56,11 @@ T = TypeVar("T")
 
 # Reading a whole source, page by page, may take so many times longer than a search.
 FULL_READ_FACTOR = 15
-# A server that is starting is asked again, at most for so long: an answer waits for it.
+# A server that is starting, or lacks something, is asked again, at most for so long: an answer waits for it.
 STARTING_S = 3.0
 STARTING_RETRY_S = 0.25
+# A refresh waits so long between two looks whether a machine that was away has caught up.
+CATCHING_UP_RETRY_S = 2.0
 # Objects are written again when some of them cannot be found, so many times in all.
 WRITE_ATTEMPTS = 3
 # Objects that were written are looked for after each of these times.
@@ -149,6 +153,7 @@ class WeaviateStore:
         self._read_timeout_s = settings.read_timeout_s
         self._lease_duration_s = lease_duration_s
         self._commit_cache: dict[str, Commit] = {}
+        self._replica_watch = ReplicaWatch(cluster)
         # By source and path: the objects of damaged documents, when the manifest was last read.
         self._damaged_objects: dict[str, Mapping[str, Sequence[tuple[str, UUID]]]] = {}
         self._write_lock = asyncio.Lock()
@@ -160,12 +165,12 @@ class WeaviateStore:
         Raises `StoreError` as `open_weaviate` does.
         """
         await self._cluster.ensure_collections(may_differ=rebuild)
-        await self._try_while_starting(self._claim_ownership)
+        await self._try_for_a_moment(self._claim_ownership)
         if rebuild:
             await self._cluster.drop()
             await self.prepare()
         else:
-            await self._try_while_starting(self._ensure_label)
+            await self._try_for_a_moment(self._ensure_label)
 
     async def _claim_ownership(self) -> None:
         if self._owner:
@@ -178,7 +183,9 @@ class WeaviateStore:
 
     async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         """Return what is held of a source, by path."""
-        manifest = await self._read_or_create([source], self._manifest, FULL_READ_FACTOR)
+        manifest = await self._when_caught_up(
+            partial(self._read_or_create, [source], self._manifest, FULL_READ_FACTOR), source
+        )
         damaged_count = sum(document.is_damaged for document in manifest.values())
         if damaged_count:
             _log.warning("store.passages_missing", source=source, documents=damaged_count)
@@ -204,8 +211,13 @@ class WeaviateStore:
         async with self._write_lock, hold_lease(self._cluster, source, self._lease_duration_s) as lease:
             # Nobody has rebuilt the store meanwhile for another model.
             await self._load_commits([source])
+            await self._try_for_a_moment(partial(self._replica_watch.require_whole, {source: lease.previous}))
             await self._purge_replaced(source, lease.previous)
             new_commit = await self._write_objects(lease, documents, rows, empty)
+            # What damaged documents have left is deleted after the commit: it must not be promised.
+            if self._cluster.has_replicas and not self._find_damaged(source, paths):
+                passage_counts = await self._cluster.count_recent_passages(source, new_commit)
+                new_commit = replace(new_commit, passage_counts=passage_counts)
             await lease.renew(force=True)
             await self._write_commit(source, new_commit)
             await self._purge_replaced(source, new_commit)
@@ -316,17 +328,29 @@ class WeaviateStore:
     async def _read(
         self, sources: Iterable[str], read: Callable[[Visibility], Awaitable[T]], timeout_factor: int = 1
     ) -> T:
-        """Read until no commit came in between, and until a server that is starting knows its collections."""
+        """Read until no commit came in between."""
         names = tuple(dict.fromkeys(sources))
-        return await self._try_while_starting(partial(self._read_at_one_commit, names, read, timeout_factor))
+        return await self._try_for_a_moment(partial(self._read_at_one_commit, names, read, timeout_factor))
 
-    async def _try_while_starting(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Try until a server that is starting, or was told of its collections a moment ago, knows them."""
+    async def _when_caught_up(self, call: Callable[[], Awaitable[T]], source: str) -> T:
+        """Call until the machine that is asked has caught up, or what it lacks is lost."""
+        has_warned = False
+        while True:
+            try:
+                return await call()
+            except StoreCatchingUp as error:
+                if not has_warned:
+                    _log.warning("store.waiting", source=source, reason=str(error))
+                    has_warned = True
+            await asyncio.sleep(CATCHING_UP_RETRY_S)
+
+    async def _try_for_a_moment(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Try until a server that is starting knows its collections, and a replica has what was written just now."""
         began_at = time.monotonic()
         while True:
             try:
                 return await call()
-            except StoreStarting:
+            except (StoreStarting, StoreCatchingUp):
                 if time.monotonic() - began_at > STARTING_S:
                     raise
             await asyncio.sleep(STARTING_RETRY_S)
@@ -345,6 +369,7 @@ class WeaviateStore:
                 )
                 while True:
                     try:
+                        await self._replica_watch.require_whole(visibility)
                         results = [await read(visibility)]
                     except StoreError:
                         if has_failed:
@@ -438,10 +463,13 @@ class WeaviateStore:
 
         A server that was killed while it deleted may still show objects that its index of documents does not know.
         """
+        for name, identifier in self._find_damaged(source, paths):
+            await self._cluster.delete_object(name, identifier)
+
+    def _find_damaged(self, source: str, paths: Collection[str]) -> list[tuple[str, UUID]]:
+        """Return the objects of damaged documents among these, by collection."""
         damaged_objects = self._damaged_objects.get(source, {})
-        for path in damaged_objects.keys() & set(paths):
-            for name, identifier in damaged_objects[path]:
-                await self._cluster.delete_object(name, identifier)
+        return [found for path in damaged_objects.keys() & set(paths) for found in damaged_objects[path]]
 
     async def _filled(self, visibility: Visibility) -> set[str]:
         return await self._cluster.visible_sources(PASSAGES, visibility)

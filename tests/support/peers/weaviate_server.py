@@ -182,5 +182,4 @@ def _environment(at: int, ports: list[dict[str, int]], folder: Path) -> dict[str
         "DISABLE_TELEMETRY": "true",
         "GO_PROFILING_DISABLE": "true",
         "GOMAXPROCS": "1",
-        "BLOCKMAX_WAND_PER_SEGMENT_LIMIT": "10000",
     } | ({} if at == 0 else {"CLUSTER_JOIN": f"127.0.0.1:{first['gossip']}"})

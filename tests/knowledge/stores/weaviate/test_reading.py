@@ -40,6 +40,28 @@ async def test_a_search_reads_neither_tokens_nor_vectors(
     assert not any(result.metadata.vector_bytes or result.metadata.vectors for r in replies for result in r.results)
 
 
+async def test_which_sources_have_passages_is_known_without_counting_them(
+    weaviate_settings: WeaviateSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon asks every two seconds, and to count objects the server reads each of them."""
+    requests = []
+    grpc_aggregate = ConnectionAsync.grpc_aggregate
+
+    async def note(connection: ConnectionAsync, request: object) -> object:
+        requests.append(request)
+        return await grpc_aggregate(connection, request)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ConnectionAsync, "grpc_aggregate", note)
+    async with opened(weaviate_settings) as store:
+        await put(store, [row("a", "a.md"), row("b", "b.md")])
+        await put(store, [row("c", "c.md", source="other")], "other")
+        await store.replace("other", ["c.md"], [])
+        assert requests, "a write counts what it has written"
+        requests.clear()
+        assert await store.filled(["docs", "other", "never"]) == {"docs"}
+    assert not requests
+
+
 async def test_of_a_large_source_an_even_sample_of_its_vectors_is_read(
     weaviate_settings: WeaviateSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from core.settings.yaml_file import read_yaml
 from knowledge.embedding.local import LOCAL_DIMENSION, LOCAL_NAME
 from knowledge.ports import PassageRow, StoreOwner
 from knowledge.stores.weaviate import WeaviateStore, check_weaviate, open_weaviate
+from knowledge.stores.weaviate.catching_up import StoreCatchingUp
 from knowledge.stores.weaviate.schema import Commit, commit_key
 from tests.support.deployment import ROOT, Deployment
 from tests.support.peers.tls import authority, forwarded
@@ -287,7 +289,11 @@ async def test_replicas(tmp_path: Path) -> None:
             await third.ready()
             # It knows nothing of the last write itself yet, but a writer there has to know whose turn it is.
             assert await _load_commit(third) == await _load_commit(first)
-            await _catches_up(third)
+            refusals = await _catches_up(third)
+            assert refusals, "it was never seen without what it had missed"
+            assert re.search(
+                r"is catching up, its machine was away: it has \d+ of the 100 newest passages", refusals[0]
+            )
             await second.stop()
             await third.stop()
             started_at = time.monotonic()
@@ -310,7 +316,19 @@ async def _put_again(store: WeaviateStore, rows: Sequence[PassageRow]) -> None:
             await asyncio.sleep(1)
 
 
-async def _catches_up(node: Node) -> None:
-    async with open_store(node.settings(replicas=3, consistency="one")) as store, asyncio.timeout(90):
-        while {name.split("-")[1] for name in await search_ids(store)} != {"2"}:
-            await asyncio.sleep(0.5)
+async def _catches_up(node: Node) -> list[str]:
+    """Search until all is found; return what the store said while its machine was not whole yet."""
+    refusals = []
+    async with open_store(node.settings(replicas=3)) as store, asyncio.timeout(90):
+        while True:
+            try:
+                ids = await search_ids(store)
+                # As the daemon does every two seconds.
+                assert await store.filled(["docs"]) == {"docs"}
+            except StoreCatchingUp as error:
+                refusals.append(str(error))
+                await asyncio.sleep(0.5)
+            else:
+                assert {name.split("-")[1] for name in ids} == {"2"}
+                assert len(ids) == 100
+                return refusals

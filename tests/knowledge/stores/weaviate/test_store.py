@@ -213,7 +213,7 @@ class TestRows:
         assert len({document_key(path) for path in ("a.md", "a.md ", " a.md", "A.md")}) == 4
 
     def test_a_commit_survives_its_object(self) -> None:
-        commit = Commit(7, "x", ("a", "b"))
+        commit = Commit(7, "x", ("a", "b"), ((2, 3),), (4, 9))
         assert Commit.from_properties(json.loads(json.dumps(commit.to_properties()))) == commit
         assert Commit.from_properties(None) == Commit()
 
