@@ -22,17 +22,13 @@ from core.messaging.gate.calibration import (
     describe_shortage,
     split_folds,
 )
-from core.messaging.gate.features import FEATURE_NAMES, GENERAL_FEATURES, NGRAM_BUCKETS, GateFeatures
+from core.messaging.gate.features import FEATURE_NAMES, NGRAM_BUCKETS, OWN_GROUP_FEATURES, GateFeatures
 from core.messaging.gate.model import FittedOn, GateModel
 from core.settings import GateSettings
 
 Array = NDArray[np.float64]
 
-# How freely the weights of each kind are fitted. What is fitted on several groups is for further ones: there the other
-# features count less, because they mean something else in each group.
-GENERAL_SCALE = 1.0
-OTHER_SCALE = 0.5
-OTHER_SCALE_OF_SEVERAL = 0.05
+# How freely the weights of the n-grams are fitted, in comparison with those of the other features.
 NGRAM_SCALE = 4.0
 # The tolerance is one of log-odds.
 _MAX_STEPS = 30
@@ -79,8 +75,7 @@ def fit_model(sets: Sequence[LabelledSet], prior: GateModel | None = None) -> Fi
     importance *= len(labels) / importance.sum()
     values = np.array([item.values for item in features])
     means, scales = _standardization(values) if prior is None else (np.array(prior.means), np.array(prior.scales))
-    other_scale = OTHER_SCALE if len(sets) == 1 else OTHER_SCALE_OF_SEVERAL
-    freedom = np.array([GENERAL_SCALE if name in GENERAL_FEATURES else other_scale for name in FEATURE_NAMES])
+    freedom = np.array([len(sets) == 1 or name not in OWN_GROUP_FEATURES for name in FEATURE_NAMES], float)
     rows = np.nan_to_num((values - means) / scales) * freedom
     ngrams = _to_matrix(features)
     offsets = np.array([0.0 if prior is None else prior.log_odds(item) for item in features])

@@ -35,10 +35,9 @@ _SIGNATURE = re.compile(
 )
 _PATH = re.compile(r"[\w.@+-]+(?:/[\w.@+-]+)+\.\w{1,8}")
 _WORD = re.compile(r"\w+")
-_BLOCK_BOUNDARY = re.compile(r"\n\s*\n|\n\s*(?:[-*+•]|\d+[.)])\s|```|~~~")
 
-# The same boundaries wherever one begins, each as short as it can be.
-_SHORTEST_BOUNDARY = re.compile(r"(?=(\n[^\S\n]*(?:\n|(?:[-*+•]|\d+[.)])\s)|```|~~~))")
+# What separates blocks, wherever it begins, each as short as it can be.
+_BLOCK_BOUNDARY = re.compile(r"(?=(\n[^\S\n]*(?:\n|(?:[-*+•]|\d+[.)])\s)|```|~~~))")
 _ROW_OR_HEADING = re.compile(r"[^\S\n]*[|#]")
 
 # Markers in a row share their words. What stands between these markers is not collected without end.
@@ -244,13 +243,12 @@ class Claim:
 
     `marker_index` is the marker's index in `find_markers`, `positions` are the passages that it names. `texts` holds
     the words since the previous marker, and also the next sentence when the marker is between two sentences and may
-    belong to either. `context` holds the sentence alone, and together with those before it that no marker separates.
+    belong to either.
     """
 
     marker_index: int
     positions: tuple[int, ...]
     texts: tuple[str, ...]
-    context: tuple[str, ...]
 
 
 def extract_claims(text: str) -> list[Claim]:
@@ -284,8 +282,7 @@ class _ClaimReader:
         self._word_starts = [start for start, _ in word_spans]
         self._word_ends = [end for _, end in word_spans]
         self._newlines = [match.start() for match in re.finditer("\n", masked_text)]
-        self._block_starts = [match.end() for match in _BLOCK_BOUNDARY.finditer(masked_text)]
-        self._boundaries = [match.span(1) for match in _SHORTEST_BOUNDARY.finditer(masked_text)]
+        self._boundaries = [match.span(1) for match in _BLOCK_BOUNDARY.finditer(masked_text)]
         self._boundary_starts = [start for start, _ in self._boundaries]
         self._lines: dict[int, str] = {}
         self._slices: dict[tuple[int, int], str] = {}
@@ -297,16 +294,15 @@ class _ClaimReader:
     def _build_claim(self, marker_index: int, marker: CitationMarker) -> Claim:
         line_start, line_end = self._get_line_span(marker)
         if row := self._get_row_or_heading(line_start, line_end):
-            return Claim(marker_index, marker.positions, (row,), ())
+            return Claim(marker_index, marker.positions, (row,))
         number = bisect_left(self._span_starts, marker.end)
         is_in_line = number < len(self._spans) and self._span_starts[number] < line_end
         next_sentences = (self._get_slice(*self._spans[number]),) if is_in_line else ()
         span = self._find_sentence_before(marker)
         if span is None:
-            return Claim(marker_index, marker.positions, next_sentences, ())
-        clause, context = self._get_sentence_parts(span, marker)
-        texts = (clause, *(next_sentences if marker.start >= span[1] else ()))
-        return Claim(marker_index, marker.positions, texts, context)
+            return Claim(marker_index, marker.positions, next_sentences)
+        texts = (self._get_words_before(marker, *span), *(next_sentences if marker.start >= span[1] else ()))
+        return Claim(marker_index, marker.positions, texts)
 
     def _get_line_span(self, marker: CitationMarker) -> tuple[int, int]:
         number = bisect_left(self._newlines, marker.start)
@@ -331,20 +327,13 @@ class _ClaimReader:
         is_in_other_block = boundary < len(self._boundaries) and self._boundaries[boundary][1] <= marker.start
         return None if is_in_other_block else span
 
-    def _get_sentence_parts(self, span: tuple[int, int], marker: CitationMarker) -> tuple[str, tuple[str, str]]:
-        """Return the clause before a marker, and as its context the sentence and the text of the block up to it."""
-        start, end = span
+    def _get_words_before(self, marker: CitationMarker, start: int, end: int) -> str:
+        """Return the clause of a sentence before a marker; the sentence where that has no words."""
         word = bisect_right(self._word_ends, marker.start) - 1
         last_word_end = self._word_ends[word] if word >= 0 else 0
         # Markers in a row belong to the same words: only those before the last word separate anything.
         clause_start = max(start, self._get_marker_end_before(last_word_end))
-        clause = self._get_clause(clause_start, min(end, marker.start))
-        sentence = self._get_slice(start, end)
-        block = bisect_right(self._block_starts, start)
-        block_start = max(
-            self._block_starts[block - 1] if block else 0, self._get_marker_end_before(min(last_word_end, start + 1))
-        )
-        return clause or sentence, (sentence, self._get_slice(block_start, end))
+        return self._get_clause(clause_start, min(end, marker.start)) or self._get_slice(start, end)
 
     def _get_marker_end_before(self, position: int) -> int:
         number = bisect_left(self._marker_ends, position)

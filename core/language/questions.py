@@ -16,14 +16,7 @@ from core.language.tokens import CJK_CHARACTER, count_cjk, simplify
 from core.types import SkipReason
 
 MAX_CHARS = 4000
-QUESTION_THRESHOLD = 0.5
 
-_CODE_LINE = re.compile(
-    r"^\s*(?:>>>|\$ |# ?include\b|import [\w.]+(?: as \w+)?\s*$|from [\w.]+ import [\w*, ]+$|(?:async )?def \w+\("
-    r"|class \w+[(:{]|@\w+[.(]|[\w.\[\]\"']+ ?(?:=|\+=|:=) ?\S|(?:const|let|var) \w+ ?=|(?:public|private"
-    r"|static) [^?]*\("
-    r"|</?\w[^>]*+>\s*$|[})\]]+[;,]?\s*$).*$|^.*[;{}]\s*$"
-)
 _WORD = re.compile(r"[^\W\d_][\w'’.-]*")
 _COMMAND = re.compile(r"^\s*[/!.][A-Za-z]\w*(?:@\w+)?(?:\s|$)")
 # No mentions: "@angular/core" (a package), "the @property decorator" (code), and e-mail addresses.
@@ -39,42 +32,15 @@ _RESOLUTION = re.compile(
     re.IGNORECASE,
 )
 
-_INTERROGATIVE = (
-    r"(?:how(?: do| does| can| could| should| to| is| are| did| would| come| many| much| long)?|what(?:'s|’s)?"
-    r"|why(?:'s)?"
-    r"|where(?:'s)?|when|which|who|whose|is there|are there|is it|is this|are these|does|do|did|can|could|should"
-    r"|would|will"
-    r"|has|have|is|are|was|were|am i|any)"
-)
+# Where a clause begins with one of these, it asks; an answer hardly ever does (docs/decisions.md#the-gate).
+_VERB = r"(?:do(?:es)?|did|is|are|can|could|should|has|have|would|will)"
+_SUBJECT = r"(?:it|this|that|these|those|there|the|my|i|we|you|they|any(?:one|body)|some(?:one|body))"
 _QUESTION_OPENING = re.compile(
-    rf"(?:^|[.!?,:;\n][^\S\n]*|\b(?:so|and|but|also|then|hi|hello|hey|folks|all|ok)[ ,]+){_INTERROGATIVE}\b", re.I
-)
-_HELP_REQUEST = re.compile(
-    r"\b(?:(?:does|do|did|has|have) (?:any(?:one|body)|some(?:one|body)|you guys) (?:here )?(?:know|have|tried?"
-    r"|seen|experience|use|ha[ds])"
-    r"|any(?:one|body) (?:here )?(?:know|knows|familiar|able|tried|using|seen|got|has|had|else (?:get|see|hav)\w*)"
-    r"|how (?:do|can|could|should|would|does) (?:i|we|one|you)|how to|is there (?:a |an |any )?(?:way|option"
-    r"|setting|command|flag|docs?)"
-    r"|what(?:'s| is| are| does| do)\b.{1,60}\b(?:mean|difference|default|best way|right way|purpose|limit)"
-    r"|is it possible|can (?:i|we)\b|could (?:some|any)(?:one|body)|can (?:some|any)(?:one|body)|any (?:idea|ideas"
-    r"|hints?|clue|pointers|docs)"
-    r"|i(?:'m| am)? (?:was )?(?:wondering|trying to (?:find out|figure out|understand)|not sure (?:how|why|what|if"
-    r"|whether|where|which))"
-    r"|(?:i|we) (?:don'?t|do not|can'?t|cannot|could not|couldn'?t) (?:understand|figure out|find|get|see how"
-    r"|know (?:how|why|what|where|which|if))"
-    r"|(?:please|pls) (?:help|explain|advise)|need (?:some )?help|help (?:me )?with|looking for (?:a way|docs"
-    r"|an? (?:option|example|setting)))\b"
-    r"|请问|求助|求教|请教|有(?:没有)?人(?:知道|会|用过|遇到)|谁(?:知道|会|用过|遇到)|有没有(?:办法|方法|什么|人"
-    r"|例子|文档)|怎么(?!样[了啊]?$)|怎样|如何|为什么|为啥|为何"
-    r"|能不能|可不可以|是不是|是否|能否|可否|有什么(?:办法|方法|区别|好的|推荐)|什么(?:是|意思|区别|原因|时候|情况)"
-    r"|是什么|哪(?:里|个|些|儿|种)|多少|几(?:个|种|次)|支持.{0,20}(?:吗|么|不)|吗\s*[?？]?$|[么呢]\s*[?？]",
+    r"(?:^|[.!?,:;\n][^\S\n]*|\b(?:so|and|but|also|then|hi|hello|hey|folks|all|ok)[ ,]+)"
+    rf"(?:how|what|why|where|who|{_VERB} {_SUBJECT}|any(?:one|body))\b"
+    r"|请问|请教|怎么(?!样[了啊]?$)|怎样|如何|为[什啥何]|[能是可]否|能不能|可不可以|是不是|有没有|什么|啥|哪|多少|几[个种次]"
+    r"|[吗么呢]\s*[?？]?$",
     re.IGNORECASE | re.MULTILINE,
-)
-_QUESTION_START = re.compile(
-    r"\s*(?:(?:hi|hello|hey|so|and|also|btw)[ ,!]++(?:all|there|everyone|folks|guys)?[ ,!]*+)?"
-    r"(?:how (?:many|much|long|often|big|do|does|can|to|is|are|should)|what (?:is|are|does|do|happens)"
-    r"|why (?:do|does|is|are|can|won)|where (?:is|are|do|does|can)|which \w+ (?:is|are|do|does|should|can))\b",
-    re.IGNORECASE,
 )
 _QUESTION_MARK = re.compile(r"[?？](?![\w=&/])")
 _ERROR_REPORT = re.compile(
@@ -87,41 +53,9 @@ _ERROR_REPORT = re.compile(
     r"|跑不起来|启动不了|找不到",
     re.IGNORECASE,
 )
-_FIRST_PERSON = re.compile(
-    r"\b(?:i|i'm|i’m|i've|my|me|we|our|us|it|when|after)\b|我|我们|一直|总是|之后|的时候", re.IGNORECASE
-)
-_SMALL_TALK = re.compile(
-    r"\b(?:how are (?:you|things|we)|what'?s up|how'?s (?:it going|life|everyone)|who(?:'s| is| are| wants| else)|"
-    r"(?:are|were|will|have|did|do|would|can|could) (?:you|u|y'all)\b(?! (?:\w+ )?(?:know|explain|tell (?:me"
-    r"|us) how|help|configure|set|use|have an example))"
-    r"|(?:shall|should|can|could|will|are|did|do) we (?:meet|move|merge|ship|call|talk|go|have (?:a |the )?(?:call"
-    r"|meeting|lunch)|reschedule|skip|start the|all)"
-    r"|lunch|dinner|coffee|beer|pizza|weekend|holiday|vacation|birthday|meeting|stand-?up|call tomorrow|calendar"
-    r"|hotel|flight|ticket to|football"
-    r"|tonight|tomorrow morning|what time|your (?:pr|branch|review|opinion|team|company|boss|slides)|review my"
-    r"|approve|merge my|pull request\?|did you|have you seen"
-    r"|see you|what do you (?:guys )?think|thoughts\?|opinions?\?|isn'?t it\?|right\?|don'?t you think|guess what"
-    r"|you know what|anyone (?:up for|going|coming|free|around|hungry|want|in)"
-    r"|hiring|salary|movie|song|recipe|weather)\b"
-    r"|你(?:们)?(?:在吗|好吗|觉得|认为|今天|明天|晚上|周末|什么时候(?:来|有空|方便)|有空|去|来不来|那边)|怎么样了"
-    r"|谁(?:要|去|来|有空|想|负责|在)|吃(?:饭|什么|了吗)|午饭|晚饭|咖啡|周末|放假|开会|会议|几点|天气|电影|足球|比赛"
-    r"|帮我(?:审|合并|带|看下PR)|是吧[?？]|对吧[?？]|不是吗",
-    re.IGNORECASE,
-)
-MAX_ADDITION_CHARS = 60
-_ADDITION = re.compile(
-    r"\s*(?:(?:and|but|or|then)\b(?!\s+(?:i|we|he|she|they|it|that|thanks?|thx|thank|now|my)\b)(?!\s+\w+[’']\w+)"
-    r"|(?:what|how) about\b|what if\b|(?:那|还有|但是|如果|然后)(?![我谢就好没他她]))",
-    re.IGNORECASE,
-)
-_BARE_QUESTION = re.compile(
-    r"\s*(?:why(?: not)?|how(?: so| come)?|where|when|which(?: one)?|and then|为什么|为啥|怎么)\s*[?？]+\s*",
-    re.IGNORECASE,
-)
-_INVERTED_QUESTION = re.compile(
-    r"(?:^|[.!?,:;\n][^\S\n]*|\b(?:so|and|but|also|then|ok) )"
-    r"(?:(?:is|are|was|were|does|did|can|could|should|would|will|has|have) (?:it|this|that|these|those|there|the|my)"
-    r"|(?:am|are|were|do|did|can|could|should|would|will|have) (?:i|we|they))\b",
+# People are asked what they did, think or plan.
+_PERSONAL = re.compile(
+    r"\b(?:are|were|have|did|would) (?:you|u)\b|你(?:们)?(?:在吗|好吗|觉得|认为|今天|明天|晚上|周末|有空|去|那边)",
     re.IGNORECASE,
 )
 # Openings that make a statement a question.
@@ -164,39 +98,17 @@ def mentions_person(text: str) -> bool:
     return any(match["name"].lower() not in _GROUP_MENTIONS for match in _MENTION.finditer(text_without_code))
 
 
-def question_score(text: str) -> float:
-    """Return how clearly a message asks for something: 0 for a statement, 1 for a plain request for help.
-
-    An error report counts as well, more if somebody reports it as their own.
-    """
+def is_question(text: str) -> bool:
+    """Return whether a message asks for something: it has a question mark, or a clause that begins like a question."""
     prose = _extract_prose(_normalize(text))
-    has_mark = bool(_QUESTION_MARK.search(prose))
-    is_request = bool(_HELP_REQUEST.search(prose))
-    has_opening = bool(_QUESTION_OPENING.search(prose))
-    has_error = bool(_ERROR_REPORT.search(prose))
-    if is_request and (has_mark or has_error):
-        return 1.0
-    if is_request or _QUESTION_START.match(prose):
-        return 0.9 if has_mark else 0.8
-    if has_mark:
-        return 0.9 if has_opening or has_error else 0.6
-    if has_error and _FIRST_PERSON.search(prose):
-        return 0.6
-    return 0.3 if has_opening or has_error else 0.0
+    return bool(_QUESTION_MARK.search(prose) or _QUESTION_OPENING.search(prose))
 
 
 def continues_question(text: str) -> bool:
-    """Return whether a message after an answer asks for more: a question, an addition to one, or an error."""
-    if _BARE_QUESTION.fullmatch(text):
-        return True
-    if unanswerable_reason(text) or is_small_talk(text):
+    """Return whether a message after an answer asks for more, however short ("why?"), or reports an error."""
+    if unanswerable_reason(text) not in (None, SkipReason.TOO_SHORT) or is_personal(text):
         return False
-    score = question_score(text)
-    if score >= QUESTION_THRESHOLD or (score > 0 and _INVERTED_QUESTION.search(text)):
-        return True
-    if is_resolution(text):
-        return False
-    return bool(len(text) <= MAX_ADDITION_CHARS and _ADDITION.match(text)) or (score > 0 and is_error_report(text))
+    return is_question(text) or (is_error_report(text) and not is_resolution(text))
 
 
 def strip_question_words(text: str) -> str:
@@ -214,15 +126,13 @@ def is_error_report(text: str) -> bool:
     return bool(_ERROR_REPORT.search(_extract_prose(_normalize(text))))
 
 
-def is_small_talk(text: str) -> bool:
-    """Return whether a message is about people, their plans or opinions, which no source answers.
+def is_personal(text: str) -> bool:
+    """Return whether a message asks people about themselves, which no source answers.
 
-    >>> is_small_talk("How are you today?")
-    True
-    >>> is_small_talk("How do I install it?")
-    False
+    >>> is_personal("Are you coming to lunch?"), is_personal("How do I install it?")
+    (True, False)
     """
-    return bool(_SMALL_TALK.search(_extract_prose(_normalize(text))))
+    return bool(_PERSONAL.search(_extract_prose(_normalize(text))))
 
 
 def is_resolution(text: str) -> bool:
@@ -235,6 +145,5 @@ def _normalize(text: str) -> str:
 
 
 def _extract_prose(text: str) -> str:
-    """Return a message without its code, output and links."""
-    prose = LINK.sub(" ", CODE_SPAN.sub(" it ", FENCED_CODE.sub(" ", text)))
-    return "\n".join(line for line in prose.split("\n") if not _CODE_LINE.match(line))
+    """Return a message without its fenced code and links."""
+    return LINK.sub(" ", CODE_SPAN.sub(" it ", FENCED_CODE.sub(" ", text)))

@@ -20,7 +20,7 @@ from core.catalogue import Messages, messages_for
 from core.errors import StoreError, UsageError
 from core.formatting import format_code
 from core.language.languages import detect_language
-from core.language.questions import QUESTION_THRESHOLD, question_score
+from core.language.questions import is_question
 from core.llm.moderation import Moderator
 from core.messaging.feedback.handoff import MAX_QUESTION_CHARS, format_name
 from core.messaging.gate.human_activity import answered_meanwhile_reason
@@ -354,7 +354,7 @@ def _read_decision(text: str) -> tuple[str, str]:
         is_whole = {POST: not match["rest"].strip(" .!0123456789"), EDIT: match["end"] == ":", DROP: True}
         if match["slash"] or is_whole[word]:
             return word, match["rest"]
-    if text.startswith("/") or question_score(text) >= QUESTION_THRESHOLD:
+    if text.startswith("/") or is_question(text):
         return "", text
     return EDIT, text
 

@@ -11,13 +11,7 @@ from core.catalogue import Messages
 from core.errors import KimasError
 from core.formatting import format_code, format_link
 from core.language.keywords import content_words
-from core.language.questions import (
-    QUESTION_THRESHOLD,
-    is_resolution,
-    is_small_talk,
-    question_score,
-    unanswerable_reason,
-)
+from core.language.questions import is_error_report, is_personal, is_question, is_resolution, unanswerable_reason
 from core.language.secrets import mask_secrets
 from core.observability.logs import get_logger
 from core.ports import Library
@@ -157,10 +151,10 @@ def is_asking(question: ListedQuestion) -> bool:
     What somebody asks the bot itself may be words alone, such as "proxy settings".
     """
     text = question.text
-    if unanswerable_reason(text) or is_small_talk(text) or is_resolution(text):
+    if unanswerable_reason(text) or is_personal(text) or is_resolution(text):
         return False
     is_search = question.is_addressed and len(content_words(text)) >= MIN_WORDS
-    return is_search or question_score(text) >= QUESTION_THRESHOLD
+    return is_search or is_question(text) or is_error_report(text)
 
 
 def format_gaps(gaps: Sequence[Gap], texts: Messages) -> list[str]:

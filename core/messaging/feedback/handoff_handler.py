@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from core.catalogue import Messages, messages_for
 from core.errors import UsageError
-from core.language.questions import QUESTION_THRESHOLD, question_score
+from core.language.questions import is_question
 from core.messaging.feedback.handler import StartAnswer
 from core.messaging.feedback.handoff import (
     format_name,
@@ -92,7 +92,7 @@ class HandoffHandler:
         is_answer = message.reply_to and message.text.strip() and not message.command
         if not is_answer or message.private or message.is_by_bot or message.is_forwarded:
             return False
-        if question_score(message.text) >= QUESTION_THRESHOLD:
+        if is_question(message.text):
             return False
         question = await self._find_open_question(message)
         if question is None or question.author_id == message.author_id or not await self._is_trusted(adapter, message):
@@ -175,7 +175,7 @@ class HandoffHandler:
             question_id = stored_message.message.question_id
             stored_question = await self._lookup.get_message(reply, question_id) or stored_message
             question = stored_question.message
-            is_unanswered = stored_question.is_unanswered and question_score(question.text) >= QUESTION_THRESHOLD
+            is_unanswered = stored_question.is_unanswered and is_question(question.text)
             if question.text and (is_unanswered or await self._lookup.has_handoff_of(reply, question_id)):
                 return question
         return None
@@ -189,4 +189,4 @@ class HandoffHandler:
         # Where ids are shared, the message that began a thread has its id.
         root_id = "" if answer_message and answer_message.id == thread else thread
         root_message = None if question else await lookup(message, root_id)
-        return root_message if root_message and question_score(root_message.text) >= QUESTION_THRESHOLD else question
+        return root_message if root_message and is_question(root_message.text) else question

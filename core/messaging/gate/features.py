@@ -1,4 +1,4 @@
-"""The features of a message for the gate: how many of its words are known, how it is written, and its characters.
+"""The features of a message for the gate: how many of its words the knowledge has, and its characters.
 
 BM25 scores grow with the logarithm of the number of passages. In units of the weight of a word that one passage has,
 those of a small and of a large collection compare, and so do those of all stores. Where a store cannot count words, the
@@ -16,14 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from core.language.prose import LINK
-from core.language.questions import (
-    is_error_report,
-    is_resolution,
-    is_small_talk,
-    mentions_person,
-    question_score,
-)
-from core.language.tokens import CJK_CHARACTER, lexical_tokens, query_words, simplify, weigh_words
+from core.language.tokens import CJK_CHARACTER, query_words, simplify, weigh_words
 from core.ports import WordMatch
 
 # The passages whose mean score says most about how much the knowledge has to say. A small collection has one passage
@@ -37,42 +30,12 @@ NGRAM_BUCKETS = 4096
 _MAX_NGRAM = 4
 _MAX_CJK_NGRAM = 2
 _MAX_CHARS = 300
-_QUESTION_WORD = re.compile(
-    r"\b(?:how|what|why|where|when|which|who|whose|can|could|does|do|is|are|any(?:one|body)?)\b"
-    r"|怎|如何|为[什啥何]|什么|啥|哪|吗|么|呢|多少|几[个种次]|[是能可]否|能不能|可不可以|是不是|有没有|请问|请教|求助|咋",
-    re.IGNORECASE,
-)
-_LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z_.\-]+")
-_IDENTIFIER = re.compile(r"[a-z][_./\-][a-z]|[a-z][A-Z]|\d\.\d|--\w")
 _DIGIT = re.compile(r"[0-9]")
 
 # In the order of fitted models.
-FEATURE_NAMES = (
-    "match",
-    "topic_words",
-    "question_word",
-    "error",
-    "small_talk",
-    "best_match",
-    "match_share",
-    "best_match_share",
-    "known_words",
-    "known_weight",
-    "mean_weight",
-    "words",
-    "length",
-    "latin_words",
-    "question_mark",
-    "question",
-    "line_break",
-    "digit",
-    "mention",
-    "solved",
-    "identifier",
-    "link",
-)
-# They mean the same in every domain; fits are freer with them.
-GENERAL_FEATURES = ("match", "match_share", "topic_words", "question_word", "error", "small_talk")
+FEATURE_NAMES = ("match", "match_share", "topic_words", "mean_weight")
+# They mean something else in each group: what is fitted on several of them, for further ones, does without.
+OWN_GROUP_FEATURES = frozenset({"mean_weight"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,24 +51,7 @@ class GateFeatures:
 
 def extract_features(text: str, match: WordMatch) -> GateFeatures:
     """Return the features of a message. Takes some tenths of a millisecond."""
-    linkless_text = LINK.sub("", text)
-    simplified_text = simplify(text)
-    values = {
-        **_match_features(text, match),
-        "question_word": float(bool(_QUESTION_WORD.search(simplified_text))),
-        "error": float(is_error_report(text)),
-        "small_talk": float(is_small_talk(text)),
-        "length": math.log1p(len(text)),
-        "latin_words": math.log1p(len(_LATIN_WORD.findall(linkless_text))),
-        "question_mark": float("?" in linkless_text or "？" in linkless_text),
-        "question": question_score(text),
-        "line_break": float("\n" in text.strip()),
-        "digit": float(any(character.isdigit() for character in linkless_text)),
-        "mention": float(mentions_person(text) or "@" in linkless_text),
-        "solved": float(is_resolution(text)),
-        "identifier": float(bool(_IDENTIFIER.search(linkless_text))),
-        "link": float(len(linkless_text) < len(text)),
-    }
+    values = _match_features(text, match)
     return GateFeatures(tuple(values[name] for name in FEATURE_NAMES), hash_ngrams(text))
 
 
@@ -115,36 +61,19 @@ def _match_features(text: str, match: WordMatch) -> Mapping[str, float]:
     # The weight of an unknown word is ln(1 + (n + 0.5) / 0.5) among n passages.
     passage_count = math.expm1(match.unknown_weight) / 2
     mean_count = max(1, min(BEST_PASSAGES, round(passage_count / PASSAGES_FOR_EACH)))
-    best = max(scores, default=0.0)
     mean = sum(scores[:mean_count]) / mean_count
     # In units of a word that is in one passage.
     scale = math.log1p((passage_count - 0.5) / 1.5) if passage_count >= 1 else 1.0
-    features = {
-        "match": mean / scale,
-        "topic_words": UNKNOWN,
-        "best_match": best / scale,
-        "words": min(len(words), 8) / 8,
-        "known_weight": UNKNOWN,
-        "mean_weight": UNKNOWN,
-        "match_share": UNKNOWN,
-        "best_match_share": UNKNOWN,
-    }
     if not match.weights:
-        tokens = set(" ".join(lexical_tokens(f"{item.title}\n{item.text}") for item in match.passages).split())
-        known_count = sum(not tokens.isdisjoint(word) for word in words)
-        return features | {"known_words": known_count / max(1, len(words))}
+        return {"match": mean / scale, "match_share": UNKNOWN, "topic_words": UNKNOWN, "mean_weight": UNKNOWN}
     weights = weigh_words(words, match.weights, match.unknown_weight)
-    known_weights = [weight for weight in weights if weight < match.unknown_weight]
-    total = sum(weights) or 1.0
-    shares = [weight / scale for weight in known_weights]
-    return features | {
+    shares = [weight / scale for weight in weights if weight < match.unknown_weight]
+    return {
+        "match": mean / scale,
+        "match_share": mean / (sum(weights) or 1.0),
         # A word that is in hardly any passage says little of what the knowledge is about, as does one that is in most.
         "topic_words": sum(share * (1 - share) for share in shares),
-        "known_words": len(known_weights) / max(1, len(words)),
-        "known_weight": sum(known_weights) / total,
-        "mean_weight": total / max(1, len(words)) / scale,
-        "match_share": mean / total,
-        "best_match_share": best / total,
+        "mean_weight": sum(weights) / max(1, len(weights)) / scale,
     }
 
 

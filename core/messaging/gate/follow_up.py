@@ -12,13 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from core.language.questions import (
-    QUESTION_THRESHOLD,
-    continues_question,
-    is_resolution,
-    question_score,
-    unanswerable_reason,
-)
+from core.language.questions import continues_question, is_question, is_resolution, unanswerable_reason
 from core.messaging.gate.human_activity import dialogue_reason, other_addressee_reason
 from core.messaging.gate.replies import find_voice
 from core.settings import Settings
@@ -57,7 +51,7 @@ async def follow_up_bot(message: Message, history: ChatHistory, settings: Settin
     own_answer = next((answer for answer in answers if answer.author_id == message.author_id), None)
     if own_answer is not None:
         return own_answer.bot if is_continuation or own_answer.is_offer else None
-    is_plain_question = question_score(message.text) >= QUESTION_THRESHOLD and not unanswerable_reason(message.text)
+    is_plain_question = is_question(message.text) and not unanswerable_reason(message.text)
     if not (is_shared_thread and is_plain_question) or dialogue_reason(
         message, _without_root(message, recent_messages)
     ):

@@ -6,13 +6,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from core.language.questions import (
-    QUESTION_THRESHOLD,
-    is_resolution,
-    mentions_person,
-    question_score,
-    unanswerable_reason,
-)
+from core.language.questions import is_question, is_resolution, mentions_person, unanswerable_reason
 from core.ports import Adapter
 from core.storage.chat_history import ChatHistory, HistoryMessage, get_thread
 from core.types import Message, SkipReason
@@ -79,7 +73,7 @@ def answered_meanwhile_reason(
             continue
         if other.author_id == message.author_id:
             # "Does it work on Windows?" is a further question.
-            if is_resolution(other.text) and question_score(other.text) < QUESTION_THRESHOLD:
+            if is_resolution(other.text) and not is_question(other.text):
                 return SkipReason.TAKEN_BACK
         elif other.reply_to == message.id or _mentions(other, message) or (not is_certain and _may_be_answer(other)):
             return SkipReason.HUMAN_REPLIED
@@ -87,9 +81,7 @@ def answered_meanwhile_reason(
 
 
 def _may_be_answer(other: HistoryMessage) -> bool:
-    return (
-        not other.reply_to and not unanswerable_reason(other.text) and question_score(other.text) < QUESTION_THRESHOLD
-    )
+    return not other.reply_to and not unanswerable_reason(other.text) and not is_question(other.text)
 
 
 def _mentions(other: HistoryMessage, message: Message) -> bool:

@@ -25,27 +25,9 @@ _NAMED_FEATURES = 3
 # The meaning of each feature above and below its mean.
 MEANINGS: Mapping[str, tuple[str, str]] = {
     "match": ("it shares many words with the documents", "it shares few words with the documents"),
-    "topic_words": ("it has words that the documents often use", "it has few words that the documents often use"),
-    "best_match": ("one passage has many of its words", "no passage has many of its words"),
     "match_share": ("several passages have its words", "few passages have its words"),
-    "best_match_share": ("one passage has its words", "no passage has its words"),
-    "known_words": ("the documents contain its words", "the documents do not contain its words"),
-    "known_weight": ("the documents contain its rare words", "the documents do not contain its rare words"),
+    "topic_words": ("it has words that the documents often use", "it has few words that the documents often use"),
     "mean_weight": ("its words are rare", "its words are common"),
-    "words": ("it has many words", "it has few words"),
-    "length": ("it is long", "it is short"),
-    "latin_words": ("it has many Latin words", "it has few Latin words"),
-    "question_word": ("it has a question word", "it has no question word"),
-    "question_mark": ("it has a question mark", "it has no question mark"),
-    "question": ("it asks something", "it asks nothing"),
-    "error": ("it reports an error", "it reports no error"),
-    "small_talk": ("it is about people or plans", "it is not about people or plans"),
-    "line_break": ("it has several lines", "it has one line"),
-    "digit": ("it has digits", "it has no digits"),
-    "mention": ("it mentions somebody", "it mentions nobody"),
-    "solved": ("it says that it is solved", "it does not say that it is solved"),
-    "identifier": ("it names code or a version", "it names no code"),
-    "link": ("it has a link", "it has no link"),
     "ngrams": ("it is worded like questions to answer", "it is worded like messages to leave alone"),
 }
 

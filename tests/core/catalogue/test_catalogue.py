@@ -104,12 +104,12 @@ def test_every_silence_is_explained_in_the_language_of_whoever_asks() -> None:
 
 
 def test_why_the_gate_was_not_sure_is_told_in_the_language_of_who_asks() -> None:
-    explanation = "- it shares few words with the documents, + it has a question word, something of an older version"
+    explanation = "- it shares few words with the documents, + its words are rare, something of an older version"
     values = {"probability": 0.02, "threshold": 0.5, "explanation": explanation}
     outcome = MessageOutcome("silent", "unused", "", (), {"skip": "UNSURE", "values": values})
     assert format_explanation(outcome, messages_for("zh")) == (
         "我没有说话，原因是：没有足够的把握：0.02，阈值 0.50"
-        "（- 与资料很少有相同的词, + 有疑问词, something of an older version）。"
+        "（- 与资料很少有相同的词, + 用词少见, something of an older version）。"
     )
     assert f"({explanation})" in format_explanation(outcome)
     attachment = MessageOutcome("silent", "", "", (), {"skip": "STICKER", "values": {"attachment": "a sticker"}})
