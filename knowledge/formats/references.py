@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from core.markup.components import read_title
 from core.markup.inline import normalize_label, to_title
-from knowledge.formats.asciidoc import find_titles
 from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes
+from knowledge.formats.asciidoc_lines import find_titles
 from knowledge.formats.include_parts import parse_python
 from knowledge.formats.includes import find_candidates, read_component_attributes
 from knowledge.formats.inline import escape, make_link
