@@ -152,10 +152,13 @@ class _Reader:
         set_attribute(entry, value, self._attributes)
 
     def _read_heading(self, line: str) -> bool:
-        if self._depth and self._style.name not in ("discrete", "float"):
-            # Nothing within a block begins a section.
-            return False
         heading = HEADING.match(line)
+        if self._depth and self._style.name not in ("discrete", "float"):
+            # Nothing within a block begins a section; what was meant as one is the title of what follows.
+            if heading and heading[1].startswith("=="):
+                self._blocks.append(self._make_line(f"**{self._inline(heading[2])}**"))
+                self._number += 1
+            return bool(heading and heading[1].startswith("=="))
         size = 1
         if heading:
             level = len(heading[1])
@@ -206,8 +209,12 @@ class _Reader:
             self._read_paragraph(line, style)
 
     def _caption(self, style: _Style) -> list[Block]:
+        return [self._make_line(self._inline(style.title))] if style.title else []
+
+    def _make_line(self, text: str) -> Block:
+        """Return a paragraph at the line that is read."""
         line = self._lines[min(self._number, len(self._lines) - 1)].number
-        return [Block("paragraph", self._inline(style.title), start_line=line, end_line=line)] if style.title else []
+        return Block("paragraph", text, start_line=line, end_line=line)
 
     def _inline(self, text: str) -> str:
         return write_inline(resolve_attributes(_BARE_REFERENCE.sub(self._name, text), self._attributes))

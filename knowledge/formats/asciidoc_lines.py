@@ -17,7 +17,10 @@ _CONDITION = re.compile(r"(ifdef|ifndef|ifeval|endif)::([^\[\]]*)\[(.*)\]$")
 _COMPARISON = re.compile(r"(.*?)(==|!=|<=|>=|<|>)(.*)")
 _PASSED_VALUE = re.compile(r"pass:[a-z,]*\[(.*)\]")
 # The name of a part of the document, with the text of links to it.
-_NAME = re.compile(r"\[(?:\[([^\[\],]+)(?:,([^\[\]]+))?\]|[\w-]*#([\w-]++)[^\[\]]*+|id=[\"']?([\w-]++)[^\[\]]*+)\]$")
+_NAME = re.compile(
+    r"\[(?:\[([^\[\],]+)(?:,([^\[\]]+))?\]|[\w-]*#([\w-]++)[^\[\]]*+"
+    r"|(?:[^\[\]=]{1,100},[ ]?)?id=[\"']?([\w-]++)[^\[\]]*+)\]$"
+)
 
 
 class Line(NamedTuple):
@@ -31,17 +34,21 @@ def find_titles(lines: Iterable[str]) -> dict[str, str]:
     """Return the titles of parts of a document by the names that references have."""
     titles: dict[str, str] = {}
     names: list[str] = []
+    # The title of a block may stand above its name.
+    title_above = ""
     for text in lines:
         if anchor := _NAME.match(text):
             names.append(anchor[1] or anchor[3] or anchor[4])
-            titles |= {anchor[1]: anchor[2]} if anchor[2] else {}
+            titles |= {names[-1]: anchor[2] or title_above} if anchor[2] or title_above else {}
         elif title := HEADING.match(text) or TITLE.match(text):
             heading = title[title.lastindex or 1]
             names += ["_" + re.sub(r"[\W_]+", "_", heading.lower()).strip("_"), heading]
             titles |= {name: heading for name in names if name not in titles}
             names = []
-        elif text.strip() and not ATTRIBUTE_LINE.match(text):
-            names = []
+            title_above = heading if TITLE.match(text) else ""
+        elif not ATTRIBUTE_LINE.match(text):
+            title_above = ""
+            names = [] if text.strip() else names
     return titles
 
 

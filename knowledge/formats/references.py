@@ -73,6 +73,8 @@ def get_outline_kind(path: str, kind: str) -> str:
     """Return what reads the outline of a file, or an empty string where it has none."""
     if kind in KINDS:
         return kind
+    if not path.endswith(("conf.py", ".yml", ".yaml")):
+        return ""
     # The files that set what all pages below them may name.
     name, suffix = posixpath.splitext(posixpath.basename(path))
     if (name, suffix) == ("conf", ".py"):

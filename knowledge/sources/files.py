@@ -89,22 +89,30 @@ class FilesFolder:
             raise SourceError(f"source {self.name}: {path} cannot be read: {error.strerror}. Check path.") from error
 
     def _list_beginning(self) -> Listing | None:
-        paths = list(islice(self._candidates(Counter()), BEGINNING_FILES + 1))
+        paths = list(islice(self._candidates(Counter(), []), BEGINNING_FILES + 1))
         if len(paths) <= BEGINNING_FILES:
             return None
         # What is not known to be part of another page yet would be read, and deleted again.
-        fingerprints = self._fingerprint((path for path in paths if not is_partial(path)), Counter())
+        fingerprints = self._fingerprint((path for path in paths if not is_partial(path)), [], Counter())
         return Listing(fingerprints) if fingerprints else None
 
     def _list(self) -> Listing:
         skipped_counts: Counter[str] = Counter()
-        fingerprints = self._fingerprint(self._candidates(skipped_counts), skipped_counts)
+        settings_paths: list[str] = []
+        fingerprints = self._fingerprint(
+            self._candidates(skipped_counts, settings_paths), settings_paths, skipped_counts
+        )
         if not fingerprints:
             raise SourceError(self._describe_nothing_usable(skipped_counts))
         return Listing(fingerprints, skipped=dict(skipped_counts))
 
-    def _fingerprint(self, paths: Iterable[str], skipped_counts: Counter[str]) -> dict[str, str]:
-        """Return the fingerprints of files by path, and know the names that they give each other from now on."""
+    def _fingerprint(
+        self, paths: Iterable[str], settings_paths: Iterable[str], skipped_counts: Counter[str]
+    ) -> dict[str, str]:
+        """Return the fingerprints of files by path, and know the names that they give each other from now on.
+
+        `settings_paths` are read after them.
+        """
         fingerprints: dict[str, str] = {}
         included_paths: set[str] = set()
         outlines: dict[str, Outline] = {}
@@ -127,7 +135,9 @@ class FilesFolder:
                     # What a page includes has references, too.
                     references = find_references(kind, expansion.text) if expansion.lines else outline.references
                     outlines[path] = replace(outline, references=references)
-        self._names = Names(outlines)
+        settings = ((path, self._load_included(path)) for path in settings_paths)
+        given = {path: read_outline(get_outline_kind(path, ""), text) for path, text in settings if text is not None}
+        self._names = Names(outlines | given)
         for path, outline in outlines.items():
             if titles := self._names.find(path, self._path_filter.get_kind(path), outline.references):
                 shown = chr(0).join(part for pair in sorted(titles.items()) for part in pair)
@@ -156,7 +166,8 @@ class FilesFolder:
         problem = f"holds no file that can be used (skipped: {counts})" if counts else "holds no files"
         return f"source {self.name}: {self._path} {problem}. Check path, include and exclude."
 
-    def _candidates(self, skipped_counts: Counter[str]) -> Iterator[str]:
+    def _candidates(self, skipped_counts: Counter[str], settings_paths: list[str]) -> Iterator[str]:
+        """Yield the paths of files that are taken, and collect those that only say what names in them mean."""
         if self._path.is_file():
             name = self._path.name
             if reason := self._path_filter.size_reason(name, self._path.stat().st_size):
@@ -171,6 +182,7 @@ class FilesFolder:
         budget = DocumentBudget(self._settings)
         for path, size in self._walk(skipped_counts):
             if not self._path_filter.matches(path):
+                settings_paths += [path] if get_outline_kind(path, "") else []
                 continue
             reason = self._path_filter.skip_reason(path, size) or budget.skip_reason(size)
             if reason:
