@@ -10,6 +10,7 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 # Nobody writes inline code, or a tag of a template, that is longer.
 MAX_SPAN_CHARS = 2000
@@ -85,7 +86,9 @@ _CODE_LANGUAGE = re.compile(r"\blanguage-([\w+#-]+)|\blang(?:uage)?=[{\"'`]*([\w
 _STRING = re.compile(r"\{\s*(?:\"([^\"]*)\"|'([^']*)'|`([^`]*)`)\s*\}")
 _NAME = re.compile(r"\{{1,3}\s*\.?(?:[A-Za-z_$][\w$]*\.)*([A-Za-z_$][\w$]*)\s*\}{1,3}")
 _FRONT_KEY = re.compile(r"[A-Za-z_][\w -]*+[ \t]*+[:=]|#")
-_FRONT_TITLE = re.compile(r"title[ \t]*[:=][ \t]*(.+)")
+_FRONT_TITLE = re.compile(r"title[ \t]*[:=][ \t]*(.*)")
+_YAML_BLOCKS = frozenset((">", ">-", ">+", "|", "|-", "|+"))
+_YAML_KEY = re.compile(r"[ \t]+(?:[\w-]+:(?:[ \t]|$)|- )")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 # What Markdown reads up to their end.
 _RAW_TAGS = frozenset(("pre", "script", "style", "textarea"))
@@ -152,9 +155,18 @@ def _read_front_matter(lines: list[str]) -> tuple[int, str, int]:
         if line.rstrip() == fence or (fence == "---" and line.rstrip() == "..."):
             return number + 1, title, title_line
         if match := _FRONT_TITLE.match(line):
-            title = match[1].strip().strip("\"'")
+            title = _join_title(match[1].strip(), lines[number:])
             title_line = number
     return 1, "", 0
+
+
+def _join_title(text: str, following: Iterable[str]) -> str:
+    """Return a title of YAML with the lines below it that are part of it, which are indented."""
+    lines = list(takewhile(lambda line: line[:1] in (" ", "\t") and line.strip(), following))
+    if not text and any(_YAML_KEY.match(line) for line in lines):
+        # It has the title in several languages, or other parts.
+        return ""
+    return " ".join(["" if text in _YAML_BLOCKS else text, *map(str.strip, lines)]).strip().strip("\"'")
 
 
 def _show(attributes: str) -> dict[str, str]:

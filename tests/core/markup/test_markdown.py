@@ -179,6 +179,9 @@ def test_code_with_attributes_keeps_its_language() -> None:
     for info in ("py", "{.py}", '{ .py .copy title="a.py" }'):
         [code] = read_markdown(f"```{info}\nx = 1\n```")
         assert (code.kind, code.text, code.language) == ("code", "x = 1", "py")
+    for info in ('hl_lines="1"', "title=py", '{ hl_lines="1" }'):
+        [code] = read_markdown(f"```{info}\nx = 1\n```")
+        assert (code.text, code.language) == ("x = 1", "")
 
 
 def test_code_keeps_its_language_and_its_lines() -> None:
@@ -276,6 +279,20 @@ def test_front_matter_gives_the_heading_where_there_is_none(front_matter: str) -
     assert kinds(f"{front_matter}\n\n# Own\n\nText.")[0] == ("heading", "Own")
     assert kinds("---\n\nText.\n\n---")[1] == ("paragraph", "Text.")
     assert kinds(f"{front_matter}\n\nText.\n\n# Guide\n\nMore.")[0] == ("paragraph", "Text.")
+
+
+@pytest.mark.parametrize(
+    ("front_matter", "title"),
+    [
+        ("title:\n  How to count\n  the spans\ndate: 1", "How to count the spans"),
+        ("title: >-\n  Ports: all\n  of them", "Ports: all of them"),
+        ("title: 'How to\n  count'", "How to count"),
+        ("title:\n  en: Ports\n  de: Anschlüsse", ""),
+    ],
+)
+def test_a_title_may_take_several_lines(front_matter: str, title: str) -> None:
+    headings = [("heading", title)] if title else []
+    assert kinds(f"---\n{front_matter}\n---\n\nText.") == [*headings, ("paragraph", "Text.")]
 
 
 @pytest.mark.parametrize("anchor", ["{#why-keys}", "{/*why-keys*/}", "{ #why .x }"])

@@ -140,6 +140,7 @@ def test_attributes_conditions_and_headings(text: str, expected: str) -> None:
         ("a footnote:[See pass:c,macros[xref:s.adoc#n[the *one*]].] pass:[*b*]", "a  (See the **one**.) \\*b\\*"),
         ("pass:q[<u>under *me*</u>] +++<u>a</u>+++ pass:m[<i>b</i>]", "under **me** a b"),
         ("the page{empty}footnote:[A note.], a wordfootnote:[*B*]", "the page (A note.), a word (**B**)"),
+        ("Search<<n, ^[1]^>>, <<r, ^1^>>, https://a.b[it^], xref:a.adoc[2^n^]", "Search[1], 1, [it](https://a.b), 2n"),
         ("pass:c,q[<u>*a*</u>]", "\\<u>**a**\\</u>"),
     ],
 )  # fmt: skip
