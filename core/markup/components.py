@@ -17,23 +17,25 @@ MAX_SPAN_CHARS = 2000
 # A picture or a font in the text itself: as long as a book, and nothing to read.
 _EMBEDDED_DATA = re.compile(r"data:[\w/+.-]{1,100}(?:;[\w=.-]{1,100}){0,5};base64,[A-Za-z0-9+/%=_-]{500,}")
 
+# What begins a line stands in one branch: each branch is tried at each sign of a text.
 _TOKEN = re.compile(
-    r"^(?P<lead>[ \t>]*+(?>(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*))(?P<fence>`{3,}+(?=[^`\n]*$)|~{3,}+)[^\n]*$"
-    r"|(?P<ticks>`+)"
-    r"|^(?P<definition>[ ]{0,3}\[[^\[\]\n]{1,300}\]:[ \t]+)[^\n{]{0,500}\{[{%][^\n]*$"
-    r"|(?P<comment><!--|\{/\*)"
-    r"|(?P<note>(?<!\S)%%(?=\S)[^%\n]{1,1000}%%(?!\S)|^%%[ \t]*\n(?>(?:(?!%%)[^\n]*+\n)*)%%[ \t]*$"
+    r"^(?:(?P<lead>[ \t>]*+(?>(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*))(?P<fence>`{3,}+(?=[^`\n]*$)|~{3,}+)[^\n]*$"
+    r"|(?P<definition>[ ]{0,3}\[[^\[\]\n]{1,300}\]:[ \t]+)[^\n{]{0,500}\{[{%][^\n]*$"
+    r"|(?P<line_note>%%[ \t]*\n(?>(?:(?!%%)[^\n]*+\n)*)%%[ \t]*$"
     # What mkdocstrings puts there, with its options, and the name of a rule.
-    r"|^:::[ \t]+[\w.]{1,200}[ \t]*\n(?>[ \t]*\n)*[ ]{4}(?:handler|options|rendering|selection):[^\n]*\n"
-    r"(?>(?:[ ]{4}[^\n]*|[ \t]*)\n)*|^:::[ \t]+\w{1,100}(?:\.\w{1,100}){1,20}[ \t]*$"
-    r"|^r\[[\w.-]{1,200}\][ \t]*$"
-    r"|^---type-table---[ \t]*\n[^\n]{0,300}\n---end---[ \t]*$"
-    r"|\{>>[^{}\n]{0,1000}<<\}|\{--[^{}\n]{0,1000}--\}|\{#-?\s[^{}]{0,1000}#\})"
+    r"|:::[ \t]+(?:[\w.]{1,200}[ \t]*\n(?>[ \t]*\n)*[ ]{4}(?:handler|options|rendering|selection):[^\n]*\n"
+    r"(?>(?:[ ]{4}[^\n]*|[ \t]*)\n)*|\w{1,100}(?:\.\w{1,100}){1,20}[ \t]*$)"
+    r"|r\[[\w.-]{1,200}\][ \t]*$"
+    r"|---type-table---[ \t]*\n[^\n]{0,300}\n---end---[ \t]*$)"
+    r"|(?P<module>import\s(?:[^'\"<>`.()]{0,500}\sfrom\s*)?['\"][^'\"\n]{1,200}['\"]"
+    r"|export\s+(?:(?:const|let|var)\s+[\w{\[]|(?:async\s+)?function\b|class\b"
+    r"|default\s+(?:function|class|[({\w.]+[({;])|[{*])))"
+    r"|(?P<ticks>`+)"
+    r"|(?P<comment><!--|\{/\*)"
+    r"|(?P<note>(?<!\S)%%(?=\S)[^%\n]{1,1000}%%(?!\S)|\{(?:>>[^{}\n]{0,1000}<<|--[^{}\n]{0,1000}--|#-?\s[^{}]{0,1000}#)\})"
     r"|(?P<template>\{(?:%|\{[%<])-?[ \t]*+(?P<end>/|end)?(?P<block>[A-Za-z][\w-]*+)"
     r"(?P<arguments>[^{}]{0,500}?)-?[%>]\}\}?)"
     r"|(?P<helper>\{\{(?:[#%/][^{}\n]{1,500}|-?[ ]*[A-Za-z_][\w.]{0,80}\([^{}\n]{0,500}\)[^{}\n]{0,200})\}\})"
-    r"|^(?P<module>import\s(?:[^'\"<>`.()]{0,500}\sfrom\s*)?['\"][^'\"\n]{1,200}['\"]"
-    r"|export\s+(?:(?:const|let|var)\s+[\w{\[]|(?:async\s+)?function\b|class\b|default\s+(?:function|class|[({\w.]+[({;])|[{*]))"
     r"|<(?P<close>/?)(?P<tag>[A-Za-z][\w.:-]*+)(?=[\s/>])"
     r"|(?P<expression>\\?\{)",
     re.MULTILINE,
@@ -248,7 +250,7 @@ class _Rewriter:
         if definition := token["definition"]:
             # Where it leads is not known; without an address, the definition below would be that.
             self._emit(f"{definition}#")
-        elif token["helper"] or token["note"]:
+        elif token["helper"] or token["note"] or token["line_note"]:
             # A note for editors. What a preprocessor, as that of mdBook, puts into its place is not known.
             self._skip(token[0])
         elif token["template"]:
