@@ -10,24 +10,32 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 # Nobody writes inline code, or a tag of a template, that is longer.
 MAX_SPAN_CHARS = 2000
 # A picture or a font in the text itself: as long as a book, and nothing to read.
 _EMBEDDED_DATA = re.compile(r"data:[\w/+.-]{1,100}(?:;[\w=.-]{1,100}){0,5};base64,[A-Za-z0-9+/%=_-]{500,}")
 
+# What begins a line stands in one branch: each branch is tried at each sign of a text.
 _TOKEN = re.compile(
-    r"^(?P<lead>[ \t>]*+(?>(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*))(?P<fence>`{3,}+(?=[^`\n]*$)|~{3,}+)[^\n]*$"
+    r"^(?:(?P<lead>[ \t>]*+(?>(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*))(?P<fence>`{3,}+(?=[^`\n]*$)|~{3,}+)[^\n]*$"
+    r"|(?P<definition>[ ]{0,3}\[[^\[\]\n]{1,300}\]:[ \t]+)[^\n{]{0,500}\{[{%][^\n]*$"
+    r"|(?P<line_note>%%[ \t]*\n(?>(?:(?!%%)[^\n]*+\n)*)%%[ \t]*$"
+    # What mkdocstrings puts there, with its options, and the name of a rule.
+    r"|:::[ \t]+(?:[\w.]{1,200}[ \t]*\n(?>[ \t]*\n)*[ ]{4}(?:handler|options|rendering|selection):[^\n]*\n"
+    r"(?>(?:[ ]{4}[^\n]*|[ \t]*)\n)*|\w{1,100}(?:\.\w{1,100}){1,20}[ \t]*$)"
+    r"|r\[[\w.-]{1,200}\][ \t]*$"
+    r"|---type-table---[ \t]*\n[^\n]{0,300}\n---end---[ \t]*$)"
+    r"|(?P<module>import\s(?:[^'\"<>`.()]{0,500}\sfrom\s*)?['\"][^'\"\n]{1,200}['\"]"
+    r"|export\s+(?:(?:const|let|var)\s+[\w{\[]|(?:async\s+)?function\b|class\b"
+    r"|default\s+(?:function|class|[({\w.]+[({;])|[{*])))"
     r"|(?P<ticks>`+)"
     r"|(?P<comment><!--|\{/\*)"
-    r"|(?P<note>(?<!\S)%%(?=\S)[^%\n]{1,1000}%%(?!\S)|^%%[ \t]*\n(?>(?:(?!%%)[^\n]*+\n)*)%%[ \t]*$"
-    r"|^---type-table---[ \t]*\n[^\n]{0,300}\n---end---[ \t]*$"
-    r"|\{>>[^{}\n]{0,1000}<<\}|\{--[^{}\n]{0,1000}--\}|\{#-?\s[^{}]{0,1000}#\})"
+    r"|(?P<note>(?<!\S)%%(?=\S)[^%\n]{1,1000}%%(?!\S)|\{(?:>>[^{}\n]{0,1000}<<|--[^{}\n]{0,1000}--|#-?\s[^{}]{0,1000}#)\})"
     r"|(?P<template>\{(?:%|\{[%<])-?[ \t]*+(?P<end>/|end)?(?P<block>[A-Za-z][\w-]*+)"
     r"(?P<arguments>[^{}]{0,500}?)-?[%>]\}\}?)"
     r"|(?P<helper>\{\{(?:[#%/][^{}\n]{1,500}|-?[ ]*[A-Za-z_][\w.]{0,80}\([^{}\n]{0,500}\)[^{}\n]{0,200})\}\})"
-    r"|^(?P<module>import\s(?:[^'\"<>`.()]{0,500}\sfrom\s*)?['\"][^'\"\n]{1,200}['\"]"
-    r"|export\s+(?:(?:const|let|var)\s+[\w{\[]|(?:async\s+)?function\b|class\b|default\s+(?:function|class|[({\w.]+[({;])|[{*]))"
     r"|<(?P<close>/?)(?P<tag>[A-Za-z][\w.:-]*+)(?=[\s/>])"
     r"|(?P<expression>\\?\{)",
     re.MULTILINE,
@@ -69,14 +77,20 @@ _LABELS = (
     "value",
 )
 _TEXTS = ("description", "text", "caption", "content", "answer", "tip", "method")
-_MDX_BLOCK = "```mdx-code-block"
+_MDX_BLOCK = "mdx-code-block"
+_MDX_FENCE = re.compile(rf"[ \t]*(`{{3,}}|~{{3,}}){_MDX_BLOCK}[ \t]*$")
 _CODE_TEMPLATES = frozenset(("highlight", "code-toggle"))
 _HIGHLIGHT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)(?:highlight|code-toggle)\b[^{}\n]*\}\}?")
 _CLOSING_TEMPLATE = re.compile(r"\{(?:%|\{[%<])-?[ \t]*+(?:/|end)[ \t]*+([A-Za-z][\w-]*+)")
+# Code that a component has as a string, and what says its language.
+_CODE_STRING = re.compile(r"\s*\{\s*`((?:[^`\\]|\\.){0,20000})`\s*\}\s*(?=</)", re.DOTALL)
+_CODE_LANGUAGE = re.compile(r"\blanguage-([\w+#-]+)|\blang(?:uage)?=[{\"'`]*([\w+#-]+)")
 _STRING = re.compile(r"\{\s*(?:\"([^\"]*)\"|'([^']*)'|`([^`]*)`)\s*\}")
 _NAME = re.compile(r"\{{1,3}\s*\.?(?:[A-Za-z_$][\w$]*\.)*([A-Za-z_$][\w$]*)\s*\}{1,3}")
 _FRONT_KEY = re.compile(r"[A-Za-z_][\w -]*+[ \t]*+[:=]|#")
-_FRONT_TITLE = re.compile(r"title[ \t]*[:=][ \t]*(.+)")
+_FRONT_TITLE = re.compile(r"title[ \t]*[:=][ \t]*(.*)")
+_YAML_BLOCKS = frozenset((">", ">-", ">+", "|", "|-", "|+"))
+_YAML_KEY = re.compile(r"[ \t]+(?:[\w-]+:(?:[ \t]|$)|- )")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 # What Markdown reads up to their end.
 _RAW_TAGS = frozenset(("pre", "script", "style", "textarea"))
@@ -114,13 +128,17 @@ def read_source(text: str, *, is_mdx: bool = False) -> MarkdownSource:
 
 
 def _unwrap_mdx(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines without the fences around MDX, with which Docusaurus hides it from editors."""
-    is_inside = False
+    """Yield lines without the fences around MDX, with which Docusaurus hides it from editors; they may be nested."""
+    open_fences: list[str] = []
     for line in lines:
-        mark = line.strip()
-        is_fence = mark == _MDX_BLOCK or (is_inside and mark == "```")
-        is_inside = mark == _MDX_BLOCK or (is_inside and not is_fence)
-        yield "" if is_fence else line
+        if fence := _MDX_FENCE.match(line):
+            open_fences.append(fence[1])
+        elif open_fences and line.strip() == open_fences[-1]:
+            open_fences.pop()
+        else:
+            yield line
+            continue
+        yield ""
 
 
 def read_title(text: str) -> str:
@@ -139,13 +157,24 @@ def _read_front_matter(lines: list[str]) -> tuple[int, str, int]:
         if line.rstrip() == fence or (fence == "---" and line.rstrip() == "..."):
             return number + 1, title, title_line
         if match := _FRONT_TITLE.match(line):
-            title = match[1].strip().strip("\"'")
+            title = _join_title(match[1].strip(), lines[number:])
             title_line = number
     return 1, "", 0
 
 
+def _join_title(text: str, following: Iterable[str]) -> str:
+    """Return a title of YAML with the lines below it that are part of it, which are indented."""
+    lines = list(takewhile(lambda line: line[:1] in (" ", "\t") and line.strip(), following))
+    if not text and any(_YAML_KEY.match(line) for line in lines):
+        # It has the title in several languages, or other parts.
+        return ""
+    return " ".join(["" if text in _YAML_BLOCKS else text, *map(str.strip, lines)]).strip().strip("\"'")
+
+
 def _show(attributes: str) -> dict[str, str]:
     """Return what a reader sees of the attributes of a component, as attributes of a tag of HTML."""
+    # As in HTML, signs may have names in them.
+    attributes = html.unescape(attributes).replace("\u00ad", "") if "&" in attributes else attributes
     values = {match[1].lower(): next(filter(None, match.groups()[1:]), "") for match in _ATTRIBUTE.finditer(attributes)}
     return {
         "title": next((values[name] for name in _LABELS if values.get(name)), ""),
@@ -218,15 +247,17 @@ class _Rewriter:
             return end
         if token["comment"]:
             return self._skip_comment(token)
-        if token["helper"] or token["note"]:
+        if definition := token["definition"]:
+            # Where it leads is not known; without an address, the definition below would be that.
+            self._emit(f"{definition}#")
+        elif token["helper"] or token["note"] or token["line_note"]:
             # A note for editors. What a preprocessor, as that of mdBook, puts into its place is not known.
             self._skip(token[0])
-            return token.end()
-        if token["template"]:
+        elif token["template"]:
             return self._rewrite_template(token)
-        if token["tag"]:
-            return self._rewrite_tag(token)
-        return self._rewrite_script(token)
+        else:
+            return self._rewrite_tag(token) if token["tag"] else self._rewrite_script(token)
+        return token.end()
 
     def _find_code_end(self, token: re.Match[str]) -> int:
         if fence := token["fence"]:
@@ -256,14 +287,18 @@ class _Rewriter:
         name = token["tag"]
         is_component = name[0].isupper() or "." in name
         rest = _REST_OF_TAG.match(self.text, token.end())
+        code = None
         if rest is not None:
-            starts_block = is_component and self._is_at_start() and self._ends_line(rest.end())
-            self.has_components |= starts_block or "={" in rest[0]
+            code = _CODE_STRING.match(self.text, rest.end()) if is_component and "code" in name.lower() else None
+            starts_block = is_component and self._is_at_start() and (code or self._ends_line(rest.end()))
+            self.has_components |= bool(starts_block) or "={" in rest[0]
         if name.lower() == "pre":
             self._begin_preformatted(token)
         if rest is None or not self.is_mdx or name.lower() in _RAW_TAGS:
             self._emit(token[0])
             return token.end()
+        if code:
+            return self._rewrite_code(rest[0], code)
         if not is_component and "{" not in rest[0]:
             self._emit(self.text[token.start() : rest.end()])
             return rest.end()
@@ -281,6 +316,27 @@ class _Rewriter:
         self._skip(rest[0])
         return rest.end()
 
+    def _rewrite_code(self, attributes: str, code: re.Match[str]) -> int:
+        """Emit what a component shows as code, at the indent of its tag."""
+        language = _CODE_LANGUAGE.search(attributes)
+        indent = self._line[: len(self._line) - len(self._line.lstrip())]
+        if self._line.strip():
+            self._end_line()
+        name = next(filter(None, language.groups()), "") if language else ""
+        text = code[1].replace("\\`", "`").rstrip("\n")
+        self._skip(attributes)
+        first_number = self.number + code[0].count("\n", 0, code.start(1) - code.start())
+        self._line = ""
+        self._end_line()
+        for number, line in enumerate((f"````{name}", *text.split("\n"), "````"), first_number - 1):
+            self._line = indent + line
+            self._line_number = number
+            self._end_line()
+        self._line = indent
+        self._skip(code[0])
+        self._line_number = self.number
+        return code.end()
+
     def _rewrite_template(self, token: re.Match[str]) -> int:
         """Emit a tag of Jekyll, Hugo or GitBook; what is highlighted is code."""
         name = token["block"]
@@ -296,6 +352,7 @@ class _Rewriter:
         attributes = _show(arguments)
         label = next(iter(_ITEM.findall(arguments)), "")
         # Of what nothing closes, as of marks for the code below, it is none.
+        attributes["end"] = "" if name in self._closed else "1"
         if name in self._closed and "=" not in arguments and "/" not in label and not label.endswith((".md", ".html")):
             attributes["title"] = label
         self._emit_tag(token.end(), name, bool(token["end"]), attributes)
@@ -330,9 +387,10 @@ class _Rewriter:
         return not rest or rest.startswith(("<", "{%", "{{")) or rest.endswith((">", "%}", "}}"))
 
     def _emit_tag(self, position: int, name: str, is_closing: bool, attributes: Mapping[str, str]) -> None:
-        """Emit a tag on a line of its own; one within a sentence or a row leaves no trace."""
+        """Emit a tag on a line of its own; one within a sentence or a row leaves no trace but its own text."""
         is_row = self._line.lstrip().startswith("|")
         if is_row or not self._ends_line(position) or not (is_closing or self._is_at_start()):
+            self._line += html.escape(attributes["text"], quote=False) if attributes.get("end") else ""
             return
         if attributes.get("end") and self._line.strip(" \t>"):
             # It is all that an item of a list has.

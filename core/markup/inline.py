@@ -56,6 +56,7 @@ _WIKI = re.compile(
 _FORMULA = re.compile(
     rf"({_CODE})"
     r"|(?<!\\)\\\((?P<bracketed>(?:[^\\]|\\(?![()])){1,300})\\\)"
+    r"|(?<![\\$])\$\$(?P<display>[^$`]{1,300})\$\$(?!\$)"
     r"|(?<![\\$\w])\$(?![\s$])(?P<formula>[^$`]{1,300})(?<![\s\\])\$(?![$\w({])"
 )
 # An index or a power is one of a letter, of what is in brackets, or in braces: others are names of variables.
@@ -67,10 +68,12 @@ _PROJECT = re.compile(r"^[\w.-]{1,60}:(?=[^\s:])")
 _ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`(?!`)|" + _CODE)
 # A link to a name that another tool knows, as those of mdBook, MkDocs and rustdoc do; the text may be the name.
 _NAMED_LINK = re.compile(
-    r"(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]\[(`[^`\n]{1,200}`|[^\[\]\s]{0,200}[.:/#-][^\[\]\s]{1,200})\]"
-    r"|(?<![\w\]\\!])\[(?P<name>`[A-Za-z_][^`\n]{0,200}`|\w{1,100}(?:::\w{1,100}){1,10}(?:!|\(\))?)\](?:\[\])?(?![\[(:])"
+    r"(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]\[(`[^`\n]{1,200}`|(?![\d ]*\]|\^)[^\[\]\n]{1,200}|(?<=[A-Za-z`*.]\]\[))\]"
+    r"|(?<![\w\]\\!])\[(?P<name>`[A-Za-z_][^`\n]{0,200}`|\w{1,100}(?:::\w{1,100}){1,10}(?:!|\(\))?"
+    r"|(?:[A-Z][a-z0-9]{1,40}){2,8})\](?![\[(:])"
     rf"|{_CODE}"
 )
+_NAME_SIGN = re.compile(r"[ `.:/#-]")
 # An emoji, or an icon of MkDocs, by its name.
 _SHORT_CODE = re.compile(
     rf"(?P<code>{_CODE})"
@@ -95,7 +98,9 @@ _CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
 # What stands before and after them is not on one line.
 _BLOCK_TAGS = frozenset(("br", "dd", "div", "dt", "hr", "li", "ol", "p", "table", "tr", "ul"))
 # A name that a value takes the place of; code that has such names is left as it is.
-_SUBSTITUTION = re.compile(rf"({_CODE})" r"|\{\{\{?-?[ ]*[.$]?([\w.-]{1,80}?)[ ]*-?\}?\}\}")
+_SUBSTITUTION = re.compile(
+    rf"({_CODE})" r"|\{\{\{?-?[ ]*[.$\"']?([\w.-]{1,80}?)[\"']?[ ]*(?:\|[^{}\n]{0,200})?-?\}?\}\}"
+)
 # Attributes behind a heading or a paragraph, among them the name of its link.
 _ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*\{(?::[ ]?|[ ]?(?:[#.]|data-|[a-z-]{1,30}=[\"']))[^{}\n]{0,200}\}[ \t]*$")
 # Attributes of a part of a text, which is in brackets where it is nothing else.
@@ -191,7 +196,7 @@ def is_formula(text: str) -> bool:
 
 
 def _write_formula(match: re.Match[str]) -> str:
-    formula = match["bracketed"] or match["formula"] or ""
+    formula = next(filter(None, match.group("bracketed", "display", "formula")), "")
     return write_code(" ".join(formula.split())) if is_formula(formula) else match[0]
 
 
@@ -199,7 +204,10 @@ def _write_named_link(match: re.Match[str], references: Mapping[str, Any]) -> st
     from markdown_it.common.utils import normalizeReference  # whoever only writes Markdown does without the parser
 
     text = match[1] or match["name"]
-    return text if text and normalizeReference(match[2] or text) not in references else match[0]
+    label = match[2] or text
+    # The words of a usage, as in `[from][to]`, have nothing in common.
+    is_named = bool(text) and (bool(_NAME_SIGN.search(text + label)) or text[:3].lower() == label[:3].lower())
+    return text if is_named and normalizeReference(label) not in references else match[0]
 
 
 def _write_wiki(match: re.Match[str]) -> str:

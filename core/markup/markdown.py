@@ -68,11 +68,11 @@ _ALERT = re.compile(r"\[!([A-Za-z][\w-]*)\][+-]?[ \t]*([^\n]*)(?:\n|$)")
 # What only a line of its own can be: a target of MyST, the name of a rule, a comment, a table of contents, the meaning
 # of an abbreviation, attributes, what a plug-in puts there, and a file that could not be included.
 _NO_TEXT = re.compile(
-    r"(?:\([^()\n]{1,200}\)=|r\[[\w.-]{1,200}\]|\+{3}[^\n]*|%[ \t][^\n]*(?:\n%[^\n]*)*|\[\[?_?(?:toc|TOC)_?\]\]?"
+    r"(?:\([^()\n]{1,200}\)=|\+{3}[^\n]*|%[ \t][^\n]*(?:\n%[^\n]*)*|\[\[?_?(?:toc|TOC)_?\]\]?"
     r"|\*\[[^\[\]\n]{1,100}\]:[^\n]*|\{(?:[:#.]|[a-z-]+=)[^{}\n]{0,200}\}|::[a-z][\w-]{0,50}(?:\{[^{}\n]{0,200}\})?"
     r"|(?:<<<|-{2,}8<-{2,})[ \t][^\n]*)[ \t]*(?:\n|$)"
 )
-_NO_TEXT_SIGNS = tuple("(r+%[*{<-:")
+_NO_TEXT_SIGNS = tuple("(+%[*{<-:")
 _LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^\n]+)", re.MULTILINE)
 _MARKER = re.compile(r"^(?:[ \t]*(?:[-*+>]|\d{1,9}[.)])(?=[ \t]))+[ \t]*", re.MULTILINE)
 _BULLET = re.compile(r"[ \t]+[-*+][ \t]+\S")
@@ -81,7 +81,7 @@ _HIDDEN_RUST = re.compile(r"[ \t]*#(?:[ \t]|$)")
 # What a preprocessor could not put there.
 _INCLUDE = re.compile(r"^[ \t]*\{\{#[a-z_]*include [^{}\n]{1,500}\}\}[ \t]*$", re.MULTILINE)
 _HIDDEN_INPUT = re.compile(r"\b(?:remove-(?:input|cell)|hide-code)\b")
-_LANGUAGE = re.compile(r"\{?[ ]?\.?([\w+#-]+)")
+_LANGUAGE = re.compile(r"\{?[ ]?\.?([\w+#-]+)(?![\w+#-]*=)")
 _CODE_DIRECTIVES = frozenset(
     ("code", "code-block", "code-cell", "sourcecode", "prompt", "parsed-literal", "doctest", "terminal", "testcode")
 )

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import NamedTuple
 
 from core.markup.document import Block, BlockKind, to_plain
 from core.markup.inline import join_lines
@@ -24,6 +23,16 @@ from knowledge.formats.asciidoc_inline import (
     split_attributes,
     write_inline,
 )
+from knowledge.formats.asciidoc_lines import (
+    ATTRIBUTE_LINE,
+    ENTRY,
+    HEADING,
+    TITLE,
+    Line,
+    choose_lines,
+    find_titles,
+    set_attribute,
+)
 from knowledge.formats.asciidoc_table import read_cells
 from knowledge.formats.cells import join_texts
 from knowledge.parsing.limits import map_parser_errors
@@ -31,21 +40,12 @@ from knowledge.parsing.limits import map_parser_errors
 _ATTRIBUTES = {"backend": "html5", "backend-html5": "", "basebackend": "html", "basebackend-html": "", "safe-mode": ""}
 # Blocks in blocks that are read; nobody writes that many.
 _MAX_DEPTH = 12
-_ESCAPED_DIRECTIVE = re.compile(r"^\\(?=(?:include|ifdef|ifndef|ifeval|endif)::)")
-_CONDITION = re.compile(r"(ifdef|ifndef|ifeval|endif)::([^\[\]]*)\[(.*)\]$")
-_COMPARISON = re.compile(r"(.*?)(==|!=|<=|>=|<|>)(.*)")
-_ENTRY = re.compile(r":(!?)(\w[\w-]*)(!?):(?:[ \t]+(.*))?$")
-_PASSED_VALUE = re.compile(r"pass:[a-z,]*\[(.*)\]")
-_HEADING = re.compile(r"(={1,6}|#{1,6})[ \t]+(\S.*)$")
 _UNDERLINE = re.compile(r"([=\-~^+])\1{2,}$")
-_ATTRIBUTE_LINE = re.compile(r"\[(?:[\w.#%\"',+:!{*$].*)?\]$")
-_TITLE = re.compile(r"\.(?![\s.])(.+)$")
 _ANCHOR = re.compile(r"\[\[[^\[\]]*\]\]$")
 _RULE = re.compile(r"(?:'{3,}|<{3,}|-{3}|\*{3}|(?:- ){2}-|(?:\* ){2}\*)$")
 _DELIMITER = re.compile(r"(?:-{4,}|\.{4,}|={4,}|\*{4,}|_{4,}|\+{4,}|/{4,}|--|[|,:!]={3,}|(```)[\w+#.,-]*)[ \t]*$")
 _MACRO = re.compile(r"(?:(?:image|audio|video)::[^\s\[][^\[]*|(?!(?:xref|link)::)[a-z][\w-]*::[^\s\[]*)\[.*\]$")
-# The name of a part of the document, with the text of links to it, and a link that has none.
-_NAME = re.compile(r"\[(?:\[([^\[\],]+)(?:,([^\[\]]+))?\]|[\w-]*#([\w-]++)[^\[\]]*+|id=[\"']?([\w-]++)[^\[\]]*+)\]$")
+# A link without a text of its own.
 _BARE_REFERENCE = re.compile(r"<<([^<>,\n]{1,300}),?>>|xref:([^\s\[\]]{1,300})\[\]")
 _ADMONITION = re.compile(r"(NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+(.*)$")
 _ITEM = re.compile(r"[ \t]*(?:(\*{1,5}|-|•|\.{1,5})|(\d+|[a-zA-Z])[.]|([ivxIVX]+)\)|<(?:\d+|\.)>)[ \t]+(\S.*)$")
@@ -62,11 +62,6 @@ _ADMONITION_STYLES = ("NOTE", "TIP", "IMPORTANT", "WARNING", "CAUTION")
 _CODE_STYLES = ("source", "listing", "literal", "example-code", "console")
 _SILENT_STYLES = ("comment", "pass", "toc", "index")
 _UNDERLINES = "=-~^+"
-
-
-class _Line(NamedTuple):
-    number: int
-    text: str
 
 
 @dataclass(slots=True)
@@ -98,90 +93,16 @@ def read_asciidoc(text: str, names: Mapping[str, str] = MappingProxyType({})) ->
     """
     values = {name.strip("{}").lower(): value for name, value in names.items() if name.startswith("{")}
     attributes = _ATTRIBUTES | values
-    lines = list(_choose_lines(text.splitlines(), dict(attributes)))
+    lines = list(choose_lines(text.splitlines(), dict(attributes)))
     titles = {**names, **find_titles(line.text for line in lines)}
     return tuple(_Reader(lines, attributes, titles, 0).read())
-
-
-def find_titles(lines: Iterable[str]) -> dict[str, str]:
-    """Return the titles of parts of a document by the names that references have."""
-    titles: dict[str, str] = {}
-    names: list[str] = []
-    for text in lines:
-        if anchor := _NAME.match(text):
-            names.append(anchor[1] or anchor[3] or anchor[4])
-            titles |= {anchor[1]: anchor[2]} if anchor[2] else {}
-        elif title := _HEADING.match(text) or _TITLE.match(text):
-            heading = title[title.lastindex or 1]
-            names += ["_" + re.sub(r"[\W_]+", "_", heading.lower()).strip("_"), heading]
-            titles |= {name: heading for name in names if name not in titles}
-            names = []
-        elif text.strip() and not _ATTRIBUTE_LINE.match(text):
-            names = []
-    return titles
-
-
-def _choose_lines(texts: Iterable[str], attributes: dict[str, str]) -> Iterator[_Line]:
-    """Yield the lines whose conditions are met. What a document does not set is not set."""
-    conditions: list[bool] = []
-    for number, text in enumerate(texts, 1):
-        condition = _CONDITION.match(text)
-        if condition is None:
-            if not conditions or conditions[-1]:
-                if entry := _ENTRY.match(text):
-                    _set_attribute(entry, entry[4] or "", attributes)
-                yield _Line(number, _ESCAPED_DIRECTIVE.sub("", text.rstrip()))
-            continue
-        is_met = _is_met(condition, attributes)
-        if condition[1] == "endif":
-            del conditions[-1:]
-        elif condition[1] != "ifeval" and condition[3]:
-            if is_met and (not conditions or conditions[-1]):
-                yield _Line(number, condition[3])
-        else:
-            conditions.append(is_met and (not conditions or conditions[-1]))
-
-
-def _is_met(condition: re.Match[str], attributes: Mapping[str, str]) -> bool:
-    if condition[1] == "ifeval":
-        text = " ".join(resolve_attributes(condition[3], attributes).split())
-        comparison = _COMPARISON.match(text)
-        return comparison is not None and _compare(_unquote(comparison[1]), comparison[2], _unquote(comparison[3]))
-    is_set = [name.strip().lower() in attributes for name in re.split(r"[,+]", condition[2])]
-    return (all(is_set) if "+" in condition[2] else any(is_set)) != (condition[1] == "ifndef")
-
-
-def _unquote(text: str) -> str:
-    return text.strip().strip("\"'")
-
-
-def _compare(left: str, operator: str, right: str) -> bool:
-    if left.isdecimal() and right.isdecimal():
-        # As numbers: of those of one width, the order of the digits is theirs.
-        width = max(len(left), len(right))
-        left = left.rjust(width, "0")
-        right = right.rjust(width, "0")
-    is_less = left < right
-    is_equal = left == right
-    results = {"==": is_equal, "!=": not is_equal, "<": is_less, ">=": not is_less, "<=": is_less or is_equal}
-    return results.get(operator, not (is_less or is_equal))
-
-
-def _set_attribute(entry: re.Match[str], value: str, attributes: dict[str, str]) -> None:
-    name = entry[2].lower()
-    passed_value = _PASSED_VALUE.fullmatch(value)
-    value = passed_value[1] if passed_value else value
-    if entry[1] or entry[3]:
-        attributes.pop(name, None)
-    elif len(resolved := resolve_attributes(value, attributes)) <= MAX_VALUE_CHARS:
-        attributes[name] = resolved
 
 
 class _Reader:
     """Reads lines from top to bottom. `_attributes` are those of the document, as they are set so far."""
 
     def __init__(
-        self, lines: Sequence[_Line], attributes: dict[str, str], titles: Mapping[str, str], depth: int
+        self, lines: Sequence[Line], attributes: dict[str, str], titles: Mapping[str, str], depth: int
     ) -> None:
         self._lines = lines
         self._attributes = attributes
@@ -210,13 +131,13 @@ class _Reader:
         """Read a line that says something of the document or of the next block: true if it is one."""
         if line == "+" or (line.startswith("//") and not line.startswith("///")):
             pass
-        elif entry := _ENTRY.match(line):
+        elif entry := ENTRY.match(line):
             self._read_entry(entry)
         elif _ANCHOR.match(line):
             pass
-        elif _ATTRIBUTE_LINE.match(line):
+        elif ATTRIBUTE_LINE.match(line):
             _read_style(resolve_attributes(line[1:-1], self._attributes), self._style)
-        elif title := _TITLE.match(line):
+        elif title := TITLE.match(line):
             self._style.title = title[1]
         else:
             return False
@@ -228,13 +149,16 @@ class _Reader:
         while value.endswith(" \\") and self._number + 1 < len(self._lines) and len(value) <= MAX_VALUE_CHARS:
             self._number += 1
             value = value[:-1].removesuffix(" +").rstrip() + " " + self._lines[self._number].text.strip()
-        _set_attribute(entry, value, self._attributes)
+        set_attribute(entry, value, self._attributes)
 
     def _read_heading(self, line: str) -> bool:
+        heading = HEADING.match(line)
         if self._depth and self._style.name not in ("discrete", "float"):
-            # Nothing within a block begins a section.
-            return False
-        heading = _HEADING.match(line)
+            # Nothing within a block begins a section; what was meant as one is the title of what follows.
+            if heading and heading[1].startswith("=="):
+                self._blocks.append(self._make_line(f"**{self._inline(heading[2])}**"))
+                self._number += 1
+            return bool(heading and heading[1].startswith("=="))
         size = 1
         if heading:
             level = len(heading[1])
@@ -285,8 +209,12 @@ class _Reader:
             self._read_paragraph(line, style)
 
     def _caption(self, style: _Style) -> list[Block]:
+        return [self._make_line(self._inline(style.title))] if style.title else []
+
+    def _make_line(self, text: str) -> Block:
+        """Return a paragraph at the line that is read."""
         line = self._lines[min(self._number, len(self._lines) - 1)].number
-        return [Block("paragraph", self._inline(style.title), start_line=line, end_line=line)] if style.title else []
+        return Block("paragraph", text, start_line=line, end_line=line)
 
     def _inline(self, text: str) -> str:
         return write_inline(resolve_attributes(_BARE_REFERENCE.sub(self._name, text), self._attributes))
@@ -297,13 +225,13 @@ class _Reader:
         title = self._titles.get(name) or self._titles.get(name.removeprefix("#"))
         return f"<<{name},{title}>>" if title else reference[0]
 
-    def _read_inside(self, lines: Sequence[_Line]) -> list[Block]:
+    def _read_inside(self, lines: Sequence[Line]) -> list[Block]:
         """Return the blocks of lines within a block. Where these are too many, they are code as they are."""
         if self._depth >= _MAX_DEPTH:
             return [_make_code(lines, "")] if lines else []
         return _Reader(lines, self._attributes, self._titles, self._depth + 1).read()
 
-    def _take_delimited(self, delimiter: str) -> list[_Line]:
+    def _take_delimited(self, delimiter: str) -> list[Line]:
         """Take the lines up to the line that closes a block; without one, all that are left."""
         start = self._number + 1
         end = start
@@ -346,7 +274,7 @@ class _Reader:
             return [Block("admonition", title, tuple(children), start_line=start, end_line=end)]
         return [*([Block("paragraph", title, start_line=start, end_line=start)] if title else []), *children]
 
-    def _read_code(self, lines: Sequence[_Line], style: _Style, language: str, caption: list[Block]) -> list[Block]:
+    def _read_code(self, lines: Sequence[Line], style: _Style, language: str, caption: list[Block]) -> list[Block]:
         if not any(line.text.strip() for line in lines):
             return []
         subs = style.options.get("subs", "")
@@ -363,7 +291,7 @@ class _Reader:
             return [replace(caption[0], kind="tab", children=(code,), end_line=code.end_line)]
         return [*caption, code]
 
-    def _read_table(self, lines: list[_Line], style: _Style, mark: str, start: int, end: int) -> list[Block]:
+    def _read_table(self, lines: list[Line], style: _Style, mark: str, start: int, end: int) -> list[Block]:
         is_csv = mark == "," or style.options.get("format") == "csv"
         separator = style.options.get("separator") or (mark if mark in ":!" else "|")
         rows, is_first_row_header = read_cells(
@@ -379,7 +307,7 @@ class _Reader:
 
     def _write_cell(self, text: str, kind: str) -> str:
         if kind == "a":
-            blocks = self._read_inside([_Line(0, line) for line in text.split("\n")])
+            blocks = self._read_inside([Line(0, line) for line in text.split("\n")])
             return join_texts(blocks)
         written = self._inline(_join_lines(text.split("\n")) if kind not in ("l", "v") else text)
         code = text if kind == "l" else to_plain(written) if kind == "m" else ""
@@ -419,7 +347,7 @@ class _Reader:
         is_wrapped = style.name in (*_ADMONITION_STYLES, "quote") or is_verse
         self._blocks += self._wrap("", style, [paragraph], first, last) if is_wrapped else [*caption, paragraph]
 
-    def _read_quotation(self, lines: Sequence[_Line]) -> Block:
+    def _read_quotation(self, lines: Sequence[Line]) -> Block:
         """Return a quotation as Markdown writes it, which may hold others."""
         inside = [line._replace(text=_QUOTATION_MARK.sub("", line.text)) for line in lines]
         return Block(
@@ -429,7 +357,7 @@ class _Reader:
     def _ends_paragraph(self, line: str) -> bool:
         if self._markers and (line == "+" or _get_marker(line) in self._markers):
             return True
-        return not line.strip() or bool(_DELIMITER.match(line) or _ATTRIBUTE_LINE.match(line) or _ANCHOR.match(line))
+        return not line.strip() or bool(_DELIMITER.match(line) or ATTRIBUTE_LINE.match(line) or _ANCHOR.match(line))
 
     # Lists. `markers` are those of the lists around an item: one of them ends it, any other begins a list inside.
 
@@ -493,7 +421,7 @@ class _Reader:
         return terms, text
 
     def _begins_block(self, line: str) -> bool:
-        return bool(self._ends_paragraph(line) or _HEADING.match(line) or _MACRO.match(line) or _TITLE.match(line))
+        return bool(self._ends_paragraph(line) or HEADING.match(line) or _MACRO.match(line) or TITLE.match(line))
 
     def _find_next(self) -> int:
         number = self._number
@@ -521,7 +449,7 @@ class _Reader:
         is_apart = number > self._number
         line = self._lines[number].text
         following = self._lines[number + 1].text if number + 1 < len(self._lines) else ""
-        if _ATTRIBUTE_LINE.match(line) and _get_marker(following) and not is_apart:
+        if ATTRIBUTE_LINE.match(line) and _get_marker(following) and not is_apart:
             number += 1
             line = following
         marker = _get_marker(line)
@@ -591,7 +519,7 @@ def _read_style(text: str, style: _Style) -> None:
             style.positions[number:] = [part.strip().strip('"')]
 
 
-def _make_code(lines: Sequence[_Line], language: str) -> Block:
+def _make_code(lines: Sequence[Line], language: str) -> Block:
     """Return code without the margin that all its lines share, and without the numbers that refer to the text."""
     texts = [_ESCAPED_CALLOUT.sub("", _CALLOUT.sub("", line.text)).rstrip() for line in lines]
     code = textwrap.dedent("\n".join(texts).expandtabs(4)).strip("\n")

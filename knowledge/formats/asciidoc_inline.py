@@ -173,7 +173,9 @@ def _write_title(title: str, depth: int) -> str:
     text = title.strip()
     if text.startswith('"') and (end := text.find('"', 1)) > 0:
         text = text[1:end]
-    text = _NAMED.sub("", text).removesuffix("^").replace("\\]", "]")
+    text = _NAMED.sub("", text)
+    # One that closes nothing opens another window.
+    text = (text.removesuffix("^") if text.count("^") % 2 else text).replace("\\]", "]")
     return write_inline(text, depth + 1) if depth < _MAX_DEPTH else escape(text)
 
 

@@ -27,10 +27,15 @@ _MAX_FOLDERS = 8
 _MAX_TARGET_CHARS = 500
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
 # What a document that includes others has somewhere.
-_MARK = re.compile(r"include|--8<--|<<<[ \t]|\bfrom[ \t]+['\"][^'\"\n]{1,500}\.mdx?['\"]|\{\{#playground")
+_MARK = re.compile(
+    r"include|\{!|\{[{%].{0,3}(?:read-?file|code_?sample|snippet)|--8<--|<<<[ \t]"
+    r"|\bfrom[ \t]+['\"][^'\"\n]{1,500}\.mdx?['\"]|\{\{#playground"
+)
 # The description of a component of Antora, and the values in it, which its pages name.
 _COMPONENT = re.compile(r"(.*?)modules/[^/]+/")
 _COMPONENT_ATTRIBUTES = re.compile(r"^( *)attributes:[ \t]*\n((?:\1[ ]+.*\n?|[ \t]*\n)+)", re.MULTILINE)
+# What it says of itself, which its pages can name.
+_COMPONENT_FIELD = re.compile(r"^(name|title|version|display_version):[ \t]+(?!true\b|~|null\b)(\S.*)", re.MULTILINE)
 _COMPONENT_ATTRIBUTE = re.compile(r"^[ ]+['\"]?([\w-]+)['\"]?:[ \t]+(.+)", re.MULTILINE)
 # What editors read for all documents below it, in AsciiDoc.
 EDITOR_CONFIG = ".asciidoctorconfig"
@@ -58,6 +63,15 @@ _VITEPRESS_TEXT = re.compile(
     r"([ \t]*)<!--[ \t]*@include:[ \t]*([^\s{}#]{1,500})(?:#([\w.-]{1,100}))?"
     r"(?:\{(\d{0,7})(,?)(\d{0,7})\})?[ \t]*-->[ \t]*$"
 )
+# A tag of a template (Hugo, Jekyll, Liquid) that shows a file, and what a plug-in of Python-Markdown knows.
+_TEMPLATE = re.compile(
+    r"([ \t]*)\{(?:%|\{[%<])-?[ \t]*(?:(?:include|read)[\w-]{0,20}|code_?sample|snippet)[ \t]+(?:(?:file|path|src)=)?"
+    r"[\"']?([\w@./-]{1,300}\.\w{1,10})[\"']?(?:[ \t][^{}\n]{0,300})?[%>]\}\}?[ \t]*$",
+    re.IGNORECASE,
+)
+_MARKDOWN_INCLUDE = re.compile(r"([ \t]*)\{!>?[ \t]*([^\s{}!]{1,300})[ \t]*!\}[ \t]*$")
+_TEXT_SUFFIXES = (".md", ".mdx", ".markdown", ".html", ".txt")
+_INCLUDE_FOLDERS = ("snippets", "includes", "_includes", "examples")
 _ROOT = re.compile(r"(?:@site|[@~])?/")
 _MDX_IMPORT = re.compile(
     r"(?:^|;[ \t]*)import\s+([A-Z]\w*)[ \t]+from[ \t]+['\"]([^'\"\n]{1,500}\.mdx?)['\"]", re.MULTILINE
@@ -201,7 +215,9 @@ class _Expander:
             return _Directive(target, indent=use[1]) if target else None
         if snippet := _SNIPPET.match(line):
             return _Directive(snippet[2], indent=snippet[1])
-        return _match_snippets(lines, number) or _match_vite(line) or _match_myst(lines, number)
+        return (
+            _match_snippets(lines, number) or _match_vite(line) or _match_template(line) or _match_myst(lines, number)
+        )
 
     def _resolve(self, target: str) -> str:
         for _ in range(2):
@@ -291,6 +307,14 @@ def _match_vite(line: str) -> _Directive | None:
     return None
 
 
+def _match_template(line: str) -> _Directive | None:
+    """Match a line that is a tag of a template for a file: what is no Markdown is code."""
+    if match := _MARKDOWN_INCLUDE.match(line):
+        return _Directive(match[2], indent=match[1])
+    match = _TEMPLATE.match(line)
+    return _Directive(match[2], 1, match[1], not match[2].lower().endswith(_TEXT_SUFFIXES)) if match else None
+
+
 def _match_myst(lines: Sequence[str], number: int) -> _Directive | None:
     match = _MYST.match(lines[number])
     if match is None:
@@ -327,7 +351,12 @@ def read_component_attributes(description: str) -> dict[str, str]:
     """Return the attributes that the description of a component of Antora sets for its pages."""
     values = _COMPONENT_ATTRIBUTES.search(description)
     pairs = _COMPONENT_ATTRIBUTE.findall(values[2]) if values else []
-    return {name: _read_value(value) for name, value in pairs}
+    fields = {name: _read_value(value) for name, value in _COMPONENT_FIELD.findall(description)}
+    about = {f"page-component-{name.replace('_', '-')}": value for name, value in fields.items()}
+    version = fields.get("version", "")
+    shown = fields.get("display_version", version)
+    about |= {"page-version": version, "page-component-display-version": shown} if version else {}
+    return about | {name: _read_value(value) for name, value in pairs}
 
 
 def _read_entries(text: str) -> dict[str, str]:
@@ -369,7 +398,7 @@ def find_candidates(target: str, path: str, page: str, kind: str) -> Iterator[st
         parents = posixpath.dirname(page).split("/")
         folders += ["/".join(parts) for parts in (parents[:size] for size in range(len(parents) - 1, -1, -1))]
         folders = folders[: _MAX_FOLDERS + 2]
-        folders += [posixpath.join(base, "snippets") for base in folders]
+        folders += [posixpath.join(base, name) for name in _INCLUDE_FOLDERS for base in folders]
     relative_target = target[root.end() :].lstrip("/") if root else target
     seen: set[str] = set()
     for base in folders:

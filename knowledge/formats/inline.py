@@ -6,7 +6,7 @@ import re
 
 # What Markdown would read as emphasis, code, a link, a tag, a character's name, or an escape.
 _MARK = re.compile(
-    r"`|\\(?=[!-/:-@\[-`{-~])|\*(?=\S)|(?<=\S)\*|(?<!\w)_(?=\S)|(?<=\S)_(?!\w)|<(?=[A-Za-z/!?])|\](?=[(\[:])|&(?=#?\w+;)"
+    r"`|\\(?=[!-/:-@\[-`{-~])|\*(?=\S)|(?<=\S)\*|(?<!\w)_+(?=[^\s_])|(?<=[^\s_])_+(?!\w)|<(?=[A-Za-z/!?])|\](?=[(\[:])|&(?=#?\w+;)"
 )
 _ASTERISK_IN_NAME = re.compile(r"\w\*\w")
 _BACKTICKS = re.compile(r"`+")
@@ -25,7 +25,11 @@ def escape(text: str) -> str:
         # It has no other one to make emphasis with.
         before, _, after = text.partition("*")
         return f"{escape(before)}*{escape(after)}"
-    return _MARK.sub(r"\\\g<0>", text)
+    return _MARK.sub(_escape_mark, text)
+
+
+def _escape_mark(mark: re.Match[str]) -> str:
+    return "".join(f"\\{sign}" for sign in mark[0])
 
 
 def make_code(text: str) -> str:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from core.formatting import replace_lone_surrogates
 from core.markup.components import read_title
 from core.markup.inline import normalize_label, to_title
-from knowledge.formats.asciidoc import find_titles
 from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes
+from knowledge.formats.asciidoc_lines import find_titles
 from knowledge.formats.include_parts import parse_python
 from knowledge.formats.includes import find_candidates, read_component_attributes
 from knowledge.formats.inline import escape, make_link
@@ -74,6 +74,8 @@ def get_outline_kind(path: str, kind: str) -> str:
     """Return what reads the outline of a file, or an empty string where it has none."""
     if kind in KINDS:
         return kind
+    if not path.endswith(("conf.py", ".yml", ".yaml")):
+        return ""
     # The files that set what all pages below them may name.
     name, suffix = posixpath.splitext(posixpath.basename(path))
     if (name, suffix) == ("conf", ".py"):

@@ -329,7 +329,12 @@ class _AnyDirective(Directive):
 
     def _parse_rest(self, container: Any, head_size: int) -> Any:
         content = self.content[head_size:]
+        memo = self.state.memo
+        styles = memo.title_styles
+        # How titles are underlined in it says nothing of those below it.
+        memo.title_styles = [*styles]
         self.state.nested_parse(content, self.content_offset + head_size, container, match_titles=True)
+        memo.title_styles = styles
         return container
 
 

@@ -96,22 +96,24 @@ class FilesFolder:
             raise SourceError(f"source {self.name}: {path} cannot be read: {error.strerror}. Check path.") from error
 
     def _list_beginning(self) -> Listing | None:
-        files = list(islice(self._candidates(Counter()), BEGINNING_FILES + 1))
+        files = list(islice(self._candidates(Counter(), []), BEGINNING_FILES + 1))
         if len(files) <= BEGINNING_FILES:
             return None
         # What is not known to be part of another page yet would be read, and deleted again.
         facts = self._learn_all((file for file in files if not is_partial(file[0])), {}, Counter())
-        fingerprints = self._fingerprint(facts, Counter())
+        fingerprints = self._fingerprint(facts, [], Counter())
         return Listing(fingerprints) if fingerprints else None
 
     def _list(self) -> Listing:
         skipped_counts: Counter[str] = Counter()
+        settings_paths: list[str] = []
         known_facts = self._facts_file.read()
-        facts = self._learn_all(self._candidates(skipped_counts), known_facts, skipped_counts)
+        candidates = self._candidates(skipped_counts, settings_paths)
+        facts = self._learn_all(candidates, known_facts, skipped_counts)
         lasting_facts = {path: each for path, each in facts.items() if each.are_lasting}
         if lasting_facts != known_facts:
             self._facts_file.write(lasting_facts)
-        fingerprints = self._fingerprint(facts, skipped_counts)
+        fingerprints = self._fingerprint(facts, settings_paths, skipped_counts)
         if not fingerprints:
             raise SourceError(self._describe_nothing_usable(skipped_counts))
         return Listing(fingerprints, skipped=dict(skipped_counts))
@@ -161,12 +163,19 @@ class FilesFolder:
         digest = fingerprint(expansion.text.encode() if expansion.lines else data)
         return FileFacts(state, "", digest, outline, expansion.included_paths, loaded_states)
 
-    def _fingerprint(self, facts: Mapping[str, FileFacts], skipped_counts: Counter[str]) -> dict[str, str]:
-        """Return the fingerprints of files by path, and know the names that they give each other from now on."""
+    def _fingerprint(
+        self, facts: Mapping[str, FileFacts], settings_paths: Iterable[str], skipped_counts: Counter[str]
+    ) -> dict[str, str]:
+        """Return the fingerprints of files by path, and know the names that they give each other from now on.
+
+        `settings_paths` are read each time: they are few.
+        """
         skipped_counts.update(each.reason for each in facts.values() if each.reason)
         fingerprints = {path: each.fingerprint for path, each in facts.items() if not each.reason}
         outlines = {path: each.outline for path, each in facts.items() if each.outline}
-        self._names = Names(outlines)
+        settings = ((path, self._load_included(path)) for path in settings_paths)
+        given = {path: read_outline(get_outline_kind(path, ""), text) for path, text in settings if text is not None}
+        self._names = Names(outlines | given)
         for path, outline in outlines.items():
             raise_if_stopped()
             if titles := self._names.find(path, self._path_filter.get_kind(path), outline.references):
@@ -201,8 +210,8 @@ class FilesFolder:
         problem = f"holds no file that can be used (skipped: {counts})" if counts else "holds no files"
         return f"source {self.name}: {self._path} {problem}. Check path, include and exclude."
 
-    def _candidates(self, skipped_counts: Counter[str]) -> Iterator[tuple[str, FileState]]:
-        """Yield path and state of every file that is taken."""
+    def _candidates(self, skipped_counts: Counter[str], settings_paths: list[str]) -> Iterator[tuple[str, FileState]]:
+        """Yield path and state of every file that is taken, and collect those that only say what names in them mean."""
         if self._path.is_file():
             name = self._path.name
             state = FileState.from_stat(self._path.stat())
@@ -218,6 +227,7 @@ class FilesFolder:
         budget = DocumentBudget(self._settings)
         for path, state in self._walk(skipped_counts):
             if not self._path_filter.matches(path):
+                settings_paths += [path] if get_outline_kind(path, "") else []
                 continue
             reason = self._path_filter.skip_reason(path, state.size) or budget.skip_reason(state.size)
             if reason:

@@ -32,13 +32,10 @@ _LINK_TEMPLATES = (
 # Never taken: installed or compiled by tools.
 _INSTALLED = ("node_modules/", "bower_components/", "__pycache__/", "site-packages/")
 
-# Taken only by a source that has include globs: written by tools or by somebody else, or the menu of Antora, docsify,
-# mdBook or GitBook.
+# Taken only where an include glob names them: the menus of Antora, docsify, mdBook and GitBook.
+_MENUS = ("nav.adoc", "_sidebar.md", "_navbar.md", "SUMMARY.md")
+# Taken only by a source that has include globs: written by tools or by somebody else.
 _GENERATED = (
-    "nav.adoc",
-    "_sidebar.md",
-    "_navbar.md",
-    "SUMMARY.md",
     "*.lock",
     "*-lock.json",
     "*-lock.yaml",
@@ -184,8 +181,9 @@ class PathFilter:
         self._globs = PathGlobs(name, settings.include, settings.exclude)
         self._has_negation = any(pattern.startswith("!") for pattern in settings.exclude)
         uses_defaults = not settings.include
-        self._generated = _compile_globs(name, "exclude", _INSTALLED + (_GENERATED if uses_defaults else ()))
         named = {part for pattern in settings.include for part in pattern.split("/")}
+        menus = tuple(menu for menu in _MENUS if menu not in named)
+        self._generated = _compile_globs(name, "exclude", _INSTALLED + menus + (_GENERATED if uses_defaults else ()))
         names_hidden = any(part.startswith(".") for part in named)
         self._hidden = _compile_globs(name, "exclude", () if names_hidden else (".*",))
         themes = set(_THEMES) - named

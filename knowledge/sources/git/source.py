@@ -57,9 +57,13 @@ class Completion:
 
 @dataclass(slots=True)
 class Tree:
-    """Blob ids by path, as far as they are taken; `binary_blobs` are those blobs that may be binary."""
+    """Blob ids by path, as far as they are taken; `binary_blobs` are those blobs that may be binary.
+
+    `settings_blobs` are files that the globs do not let in, which say what names in all pages below them mean.
+    """
 
     blobs: dict[str, str] = field(default_factory=dict)
+    settings_blobs: dict[str, str] = field(default_factory=dict)
     binary_blobs: set[str] = field(default_factory=set)
     skipped: Counter[str] = field(default_factory=Counter)
     submodules: list[str] = field(default_factory=list)
@@ -73,10 +77,14 @@ def filter_tree(output: bytes, path_filter: PathFilter, budget: DocumentBudget) 
         fields, _, name = line.partition(b"\t")
         # A path that is no valid text is judged by what can be read of it: it may lie where nothing is taken.
         path = name.decode("utf-8", "replace")
-        if not path or not path_filter.matches(path):
+        is_wanted = path_filter.matches(path)
+        if not path or not (is_wanted or (get_outline_kind(path, "") and path_filter.may_include(path))):
             continue
         mode, _, blob, size = fields.split()
         skip_reason = _get_skip_reason(mode, size, path, path_filter)
+        if not is_wanted:
+            tree.settings_blobs |= {path: blob.decode()} if not skip_reason else {}
+            continue
         if not skip_reason and not _is_utf8(name):
             skip_reason = "unreadable name"
         if mode == _SUBMODULE_MODE:
@@ -285,19 +293,22 @@ class GitRepository:
         git = self._git()
         # One commit may have the files of another: each commit has the whole budget.
         trees = {branch: await self._read_tree(git, commit) for branch, commit in branch_commits.commits.items()}
-        blobs = {blob for tree in trees.values() for blob in tree.blobs.values()}
+        blobs = {blob for tree in trees.values() for blob in (*tree.blobs.values(), *tree.settings_blobs.values())}
         binary_blobs = {blob for tree in trees.values() for blob in tree.binary_blobs}
         reasons = await self._check_cache.check(git, blobs, binary_blobs)
         skipped_counts = sum((tree.skipped for tree in trees.values()), Counter[str]())
         is_multi_branch = len(self._branches) > 1
         fingerprints: dict[str, str] = {}
+        settings: dict[str, str] = {}
         for branch, tree in trees.items():
+            usable = {path: blob for path, blob in tree.settings_blobs.items() if not reasons.get(blob, MISSING)}
+            settings |= {f"{branch}:{path}" if is_multi_branch else path: blob for path, blob in usable.items()}
             for path, blob in tree.blobs.items():
                 if skip_reason := reasons.get(blob, MISSING):
                     skipped_counts[skip_reason] += 1
                 else:
                     fingerprints[f"{branch}:{path}" if is_multi_branch else path] = blob
-        skipped_counts.update(await self._add_includes(git, branch_commits.commits, fingerprints))
+        skipped_counts.update(await self._add_includes(git, branch_commits.commits, fingerprints, settings))
         skipped_counts.update(self._drop_repeated(fingerprints))
         if not fingerprints:
             counts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped_counts.items())) or "nothing"
@@ -306,12 +317,15 @@ class GitRepository:
         revision = self._format_revision(branch_commits.commits)
         return Listing(fingerprints, revision, dict(skipped_counts), branch_commits.stale_reason)
 
-    async def _add_includes(self, git: Git, commits: Mapping[str, str], fingerprints: dict[str, str]) -> Counter[str]:
+    async def _add_includes(
+        self, git: Git, commits: Mapping[str, str], fingerprints: dict[str, str], settings: Mapping[str, str]
+    ) -> Counter[str]:
         """Make the fingerprints cover what pages take from others, and leave out what is there for other pages only."""
         included_paths: set[str] = set()
-        self._page_cache.keep(set(fingerprints.values()))
-        self._all_fingerprints = (self._format_revision(commits), dict(fingerprints))
-        for path, completion in (await self._complete(git, commits, fingerprints, fingerprints.keys())).items():
+        all_fingerprints = {**fingerprints, **settings}
+        self._page_cache.keep(set(all_fingerprints.values()))
+        self._all_fingerprints = (self._format_revision(commits), all_fingerprints)
+        for path, completion in (await self._complete(git, commits, all_fingerprints, fingerprints.keys())).items():
             branch = path.removesuffix(self._split_branch(path)[1])
             pairs = (part for pair in sorted(completion.names.items()) for part in pair)
             shown = "\0".join((completion.expansion.text, *pairs))

@@ -64,6 +64,15 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("A {{ macro('x') }}word{# no #}, `{{ f(x) }}`.", "A word, `{{ f(x) }}`."),
         ("Read [the start][getting-started], or `[a][b.c]`.", "Read the start, or `[a][b.c]`."),
         ("Use `cp [a][b.c]`, cmd [from][to], rows[i][j.k].", "Use `cp [a][b.c]`, cmd [from][to], rows[i][j.k]."),
+        ("Use [weak refs][weakref], [`x()`][x], [sets][set], [bytes][].", "Use weak refs, `x()`, sets, bytes."),
+        ("A [note][^1], [a][0] or [b][1][2].", "A [note], [a][0] or [b][1][2]."),
+        ("A [RangePattern] is [Some] or [OPTION].", "A RangePattern is [Some] or [OPTION]."),
+        (
+            'See [a page][], [the site][s].\n\n[a page]: {{< relref "a" >}}\n[s]: https://x.org\n[t]: {% link a.md %}',
+            "See a page, [the site](https://x.org).",
+        ),
+        ("For $$ \\mathbb{P} $$ and $$x_1$$, not $$ or $$.", "For `\\mathbb{P}` and `x_1`, not $$ or $$."),
+        ("By {{ page.title | upcase }}, {{ 'a' | t }}, `{{ b | c }}`.", "By page.title, a, `{{ b | c }}`."),
         ("`a::b` is `a::{b}`, and `a::b as c` is short.", "`a::b` is `a::{b}`, and `a::b as c` is short."),
         ("With `open={true}` set, `<Bar>` stays.", "With `open={true}` set, `<Bar>` stays."),
         ("Set `{x}`, then {ref}`the_part`.", "Set `{x}`, then the part."),
@@ -170,6 +179,9 @@ def test_code_with_attributes_keeps_its_language() -> None:
     for info in ("py", "{.py}", '{ .py .copy title="a.py" }'):
         [code] = read_markdown(f"```{info}\nx = 1\n```")
         assert (code.kind, code.text, code.language) == ("code", "x = 1", "py")
+    for info in ('hl_lines="1"', "title=py", '{ hl_lines="1" }'):
+        [code] = read_markdown(f"```{info}\nx = 1\n```")
+        assert (code.text, code.language) == ("x = 1", "")
 
 
 def test_code_keeps_its_language_and_its_lines() -> None:
@@ -267,6 +279,20 @@ def test_front_matter_gives_the_heading_where_there_is_none(front_matter: str) -
     assert kinds(f"{front_matter}\n\n# Own\n\nText.")[0] == ("heading", "Own")
     assert kinds("---\n\nText.\n\n---")[1] == ("paragraph", "Text.")
     assert kinds(f"{front_matter}\n\nText.\n\n# Guide\n\nMore.")[0] == ("paragraph", "Text.")
+
+
+@pytest.mark.parametrize(
+    ("front_matter", "title"),
+    [
+        ("title:\n  How to count\n  the spans\ndate: 1", "How to count the spans"),
+        ("title: >-\n  Ports: all\n  of them", "Ports: all of them"),
+        ("title: 'How to\n  count'", "How to count"),
+        ("title:\n  en: Ports\n  de: Anschlüsse", ""),
+    ],
+)
+def test_a_title_may_take_several_lines(front_matter: str, title: str) -> None:
+    headings = [("heading", title)] if title else []
+    assert kinds(f"---\n{front_matter}\n---\n\nText.") == [*headings, ("paragraph", "Text.")]
 
 
 @pytest.mark.parametrize("anchor", ["{#why-keys}", "{/*why-keys*/}", "{ #why .x }"])
@@ -550,6 +576,31 @@ def test_mdx_is_read_without_its_script() -> None:
             "```mdx-code-block\n</TabItem>\n</Tabs>\n```",
             "**Go**\n\n```go\na()\n```",
         ),
+        (
+            "````mdx-code-block\n<Tabs>\n<TabItem label='Go'>\n\n1. Run:\n\n   ```sh\n   go\n   ```\n\n"
+            "```mdx-code-block\n   <Term />\n```\n\n2. Stop.\n\n</TabItem>\n</Tabs>\n````\n\nEnd.",
+            "**Go**\n\n1. Run:\n\n   ```sh\n   go\n   ```\n\n2. Stop.\n\nEnd.",
+        ),
+        ("Text:\nr[a.b]\nmore `r[a]`\n- item\nr[c]\n### H", "Text:\n\nmore `r[a]`\n\n- item\n\n### H"),
+        ("~~~mdx-code-block\n<Box>\nText.\n</Box>\n~~~", "Text."),
+        (
+            'Run:\n\n<CodeBlock className="language-sh">{`cat << EOF\n  a: \\`b\\`\nEOF`}</CodeBlock>\n\nText.',
+            "Run:\n\n```sh\ncat << EOF\n  a: `b`\nEOF\n```\n\nText.",
+        ),
+        (
+            "1. A\n\n   <Code lang='js'>\n     {`a()\nb()`}\n   </Code>\n\n2. B",
+            "1. A\n\n   ```js\n   a()\n   b()\n   ```\n\n2. B",
+        ),
+        ("<CodeBlock>{`a`}</CodeBlock>\n\n<Box>\n{`b`}\n</Box>", "```\na\n```\n\nb"),
+        ('<Card title="Doku&shy;seiten" description="A &amp; B" />', "**Dokuseiten**: A & B"),
+        ("::: a.b\n    options:\n      members:\n        - c\n\n    handler: python\n\n::: a.c\n\nText.", "Text."),
+        ("::: core\n\n    options:\n        a: b\nText.\n\n::: a.b.c", "Text."),
+        (
+            "::: tip\n    a: b\n:::\n\n::: note\nText.\n:::",
+            "> **Tip**\n>\n> ```\n> a: b\n> ```\n\n> **Note**\n>\n> Text.",
+        ),
+        ('Some {{< tooltip text="pods" term_id="pod" >}} run; {{< ref "a" >}}it.', "Some pods run; it."),
+        ("| a |\n|---|\n| It is <Badge text='new' /> |\n\n<Box>\nb\n</Box>", "| a |\n|---|\n| It is new |\n\nb"),
         ("Mended in {pr}`12` and {issue}`x`.", "Mended in #12 and x."),
         ('{{< copyable "sql" >}}\n\nText.', "Text."),
         ('{{% lead "Intro" %}}\n\nText.', "Text."),
@@ -791,6 +842,18 @@ HOSTILE = [
     "<div>\n<pre>\n\n",
     "<b><pre>",
     "```{glossary}\na\n",
+    "````mdx-code-block\n",
+    "<Code>{`",
+    "<Code>{`a\\",
+    "::: a\n    options:\n",
+    "::: a\n\n",
+    "[a]: {{",
+    "[a]: {{ b }}\n",
+    "[a][",
+    "[a][b",
+    "[Aa",
+    "$$a ",
+    "{{ a |",
 ]
 
 

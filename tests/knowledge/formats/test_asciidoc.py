@@ -140,6 +140,7 @@ def test_attributes_conditions_and_headings(text: str, expected: str) -> None:
         ("a footnote:[See pass:c,macros[xref:s.adoc#n[the *one*]].] pass:[*b*]", "a  (See the **one**.) \\*b\\*"),
         ("pass:q[<u>under *me*</u>] +++<u>a</u>+++ pass:m[<i>b</i>]", "under **me** a b"),
         ("the page{empty}footnote:[A note.], a wordfootnote:[*B*]", "the page (A note.), a word (**B**)"),
+        ("Search<<n, ^[1]^>>, <<r, ^1^>>, https://a.b[it^], xref:a.adoc[2^n^]", "Search[1], 1, [it](https://a.b), 2n"),
         ("pass:c,q[<u>*a*</u>]", "\\<u>**a**\\</u>"),
     ],
 )  # fmt: skip
@@ -148,11 +149,23 @@ def test_marks_become_those_of_markdown(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "reference", ["<<chain>>", "<<chain,>>", "<<#chain>>", "xref:#chain[]", "<<_the_filter_chain>>", "<<the-code>>"]
+    "reference",
+    [
+        "<<chain>>",
+        "<<chain,>>",
+        "<<#chain>>",
+        "xref:#chain[]",
+        "<<_the_filter_chain>>",
+        "<<the-code>>",
+        "<<with-id>>",
+        "<<below>>",
+    ],
 )
 def test_a_reference_without_a_text_shows_the_title_of_what_it_leads_to(reference: str) -> None:
     text = f"See {reference} or <<other-page>>.\n\n[[chain]]\n[role=x]\n== The filter *chain*\n\n"
-    text += "[#the-code]\n.The filter *chain*\n----\nx\n----\n\n[[none]]\nText."
+    text += "[#the-code]\n.The filter *chain*\n----\nx\n----\n\n[[none]]\nText.\n\n"
+    text += "[source,java,id=with-id]\n.The filter *chain*\n----\nx\n----\n\n"
+    text += ".The filter *chain*\n[%header]\n[[below]]\n|===\n|x\n|===\n"
     assert read_asciidoc(text)[0].text == "See The filter **chain** or other page."
     assert read("<<a>>\n\n[[a,its text]]\nText.") == "its text\n\nText."
 
@@ -196,6 +209,7 @@ def test_lists_and_tabs(text: str, expected: str) -> None:
         ("|===\n.2+|a\n.2+|b\n|===", (), (("a",), ("b",))),
         ("|===\n|+|addition\n0*|c 0+|d\n|===", (), (("+", "addition"), ("c", "d"))),
         (",===\na,b\nc,\"d,e\"\n,===", (), (("a", "b"), ("c", "d,e"))),
+        ("[cols='1a,1']\n|===\n|\n== On *x*\n\ntext\n|== y\n|===", (), (("**On **x****\ntext", "== y"),)),
         ("|===\n|`x` |*y*\n|===", (), (("`x`", "**y**"),)),
         ("[cols=\"m,1\"]\n|===\n|[[a-b]]hz.port\n\nHZ_PORT\n|[[c]]Port\n|===", (), (("`hz.port HZ_PORT`", "Port"),)),
         ("[cols=\"1m,1a\"]\n|===\n|Value |Type\n\n|--a |* b\n|===", ("Value", "Type"), (("`--a`", "b"),)),

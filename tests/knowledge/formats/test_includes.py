@@ -86,6 +86,11 @@ def test_restructuredtext(text: str, expected: str) -> None:
         ("import\nP from './\\_part.mdx';\n\n<P />", "import\nP from './\\_part.mdx';\n\nShown *once*."),
         ('import P from "./_part.mdx" // b\n\n<P />', 'import P from "./_part.mdx" // b\n\nShown *once*.'),
         ("<P />", "<P />"),
+        ('{{% include "part.md" %}}', "One.\n\nTwo."),
+        ("  {% include_relative part.md %}", "  One.\n\n  Two."),
+        ('{{< readfile file="app.js" code="true" >}}', "```javascript\nlet a;\nlet b;\nlet c;\n```"),
+        ("```python\n{!> ../docs/deep/b.rst !}\n```\n{!part.md!}", "```python\nDeep.\n```\nOne.\n\nTwo."),
+        ('{{< include "missing.md" >}} {{< readfile a.b.c >}}', '{{< include "missing.md" >}} {{< readfile a.b.c >}}'),
         ('--8<-- "https://a.example/x.md"', '--8<-- "https://a.example/x.md"'),
     ],
 )
@@ -120,6 +125,21 @@ def test_attributes_of_an_antora_component() -> None:
     expansion = expand_includes("docs/modules/ROOT/pages/a.adoc", "asciidoc", "= T\n\nSee {url}.", files.get)
     assert expansion.text.split("\n") == [":v: 2.1", ":url: https://a.b/{v}", "= T", "", "See {url}."]
     assert expansion.lines == (1, 1, 1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("field", "name", "value"),
+    [
+        ("version: '2.1'", "page-component-version", "2.1"),
+        ("version: 2.1 # x", "page-version", "2.1"),
+        ("title: The Guide", "page-component-title", "The Guide"),
+        ("version: v2\ndisplay_version: Two", "page-component-display-version", "Two"),
+    ],
+)
+def test_what_a_component_of_antora_says_of_itself(field: str, name: str, value: str) -> None:
+    files = {"antora.yml": f"name: a\n{field}\n"}
+    expansion = expand_includes("modules/ROOT/pages/a.adoc", "asciidoc", f"In {{{name}}}.", files.get)
+    assert expansion.text == f":{name}: {value}\nIn {{{name}}}."
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,36 @@ def test_headings_have_levels_also_where_docutils_has_none() -> None:
     assert headings == [("A", 1), ("B", 2), ("C", 3), ("D", 1), ("E", 1), ("F", 1)]
 
 
+@pytest.mark.parametrize("directive", ["only:: html", "ifconfig:: x", "unknown::"])
+def test_titles_in_a_directive_say_nothing_of_those_below_it(directive: str) -> None:
+    inner = "   To come\n   ^^^^^^^\n\n   Text.\n\n   Past\n   ^^^^\n"
+    outer = "Release 2\n=========\n\nFixes\n-----\n\nNone.\n\nRelease 1\n=========\n\nFixes\n-----\n\nDeep\n^^^^\n"
+    blocks = read_rst(f"=======\nChanges\n=======\n\n.. {directive}\n\n{inner}\n{outer}")
+    headings = [(block.text, block.level) for block in blocks if block.kind == "heading"]
+    assert headings == [
+        ("Changes", 1),
+        ("To come", 2),
+        ("Past", 2),
+        ("Release 2", 2),
+        ("Fixes", 3),
+        ("Release 1", 2),
+        ("Fixes", 3),
+        ("Deep", 4),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Read _pytest/__init__.py first.", "Read \\_pytest/\\_\\_init\\_\\_.py first."),
+        ("__all__ of a__b", "\\_\\_all\\_\\_ of a__b"),
+        ("The name x_y is one.", "The name x_y is one."),
+    ],
+)
+def test_names_of_python_are_no_marks(text: str, expected: str) -> None:
+    assert read(text.replace("_", "\\_")) == expected
+
+
 def test_lines_are_those_of_the_document() -> None:
     text = """\
 .. A comment.

@@ -110,6 +110,24 @@ async def test_bulk_and_unknown_files_are_skipped_and_counted(tmp_path: Path) ->
     }
 
 
+async def test_a_menu_is_taken_only_where_a_glob_names_it(tmp_path: Path) -> None:
+    fill(tmp_path, "a.md", "nav.adoc", "book/SUMMARY.md", "_sidebar.md")
+    assert set((await listed(tmp_path, include=["*.md", "*.adoc"])).fingerprints) == {"a.md"}
+    assert set((await listed(tmp_path, include=["/book/SUMMARY.md"])).fingerprints) == {"book/SUMMARY.md"}
+
+
+async def test_what_names_mean_is_read_also_where_the_globs_leave_it_out(tmp_path: Path) -> None:
+    (tmp_path / "a.rst").write_text("Run |version|.\n")
+    (tmp_path / "conf.py").write_text("version = '2.1'\n")
+    item = source(tmp_path, include=["*.rst"])
+    listing = await item.listing()
+    documents = await read(item)
+    assert set(documents) == {"a.rst"}
+    assert documents["a.rst"].names == {"|version|": "2.1"}
+    (tmp_path / "conf.py").write_text("version = '2.2'\n")
+    assert (await item.listing()).fingerprints != listing.fingerprints
+
+
 async def test_a_hidden_name_is_taken_where_a_glob_names_what_is_hidden(tmp_path: Path) -> None:
     fill(tmp_path, "docs/a.md", "docs/.b.md")
     assert (await listed(tmp_path, include=["docs/"])).skipped == {"hidden": 1}

@@ -133,3 +133,28 @@ async def test_each_branch_has_its_own_titles(tmp_path: Path) -> None:
     documents = await read(item, await item.listing())
     assert documents["main:b.rst"].names == {"x": "One"}
     assert documents["v2:b.rst"].names == {"x": "Two"}
+
+
+async def test_what_names_mean_is_read_also_where_the_globs_leave_it_out(tmp_path: Path) -> None:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    pages = {
+        "a.md": "See {{ name }}.\n",
+        "m/modules/ROOT/pages/a.adoc": "xref:b.adoc[]\n",
+        "m/modules/ROOT/nav.adoc": "*",
+    }
+    settings = {"conf.py": "myst_substitutions = {'name': 'Rocket'}\n", "x/conf.py": "version = '1'\n"}
+    antora = "name: m\nasciidoc:\n  attributes:\n    product: Rocket\n"
+    commit(folder, {**pages, **settings, "m/antora.yml": antora, "m/modules/ROOT/pages/b.adoc": "= On {product}\n"})
+    item = open_repository(folder, include=["*.md", "*.adoc"], exclude=["x/"])
+    listing = await item.listing()
+    documents = await read(item, listing)
+    assert set(documents) == {"a.md", "m/modules/ROOT/pages/a.adoc", "m/modules/ROOT/pages/b.adoc"}
+    assert documents["a.md"].names == {"{{name": "Rocket"}
+    assert documents["m/modules/ROOT/pages/a.adoc"].names == {"b.adoc": "On Rocket"}
+    commit(folder, {"conf.py": "myst_substitutions = {'name': 'Comet'}\n"})
+    changed = await item.listing()
+    different_paths = {path for path, text in changed.fingerprints.items() if listing.fingerprints[path] != text}
+    assert different_paths == {"a.md"}
+    assert (await read(item, changed))["a.md"].names == {"{{name": "Comet"}
