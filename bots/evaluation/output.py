@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bots.common.terminal import format_table, make_console
 from bots.evaluation.metrics import TuningComparison
 from core.formatting import pluralize, strip_control_characters
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Estimate, Scores
-
-if TYPE_CHECKING:
-    pass
 
 _KEEP_CONFIGURED_NOTE = "On questions not fitted to, the fitted values do worse than the configured ones: keep those."
 _HEADINGS = ("precision", "recall", "F1", "right", "wrong", "missed")

@@ -216,7 +216,8 @@ def _price_rows(comparison: Comparison, answers: Sequence[SystemAnswer]) -> list
         system_answers = _of_system(answers, name)
         summary = _summarize(system_answers)
         usage = add_up([answer.usage for answer in system_answers])
-        times = [_format_ms(summary[key]) for key in ("first_token_ms", "total_ms")]
+        figures = (summary["first_token_ms"], summary["total_ms"])
+        times = ["-" if value is None else f"{value:.0f} ms" for value in figures]
         rows.append(
             (name, *times, _format_tokens(usage), _format_cost(usage), str(summary["degraded"]), str(summary["failed"]))
         )
@@ -255,10 +256,6 @@ def _format_by_strategy(rows: Sequence[StrategyRow]) -> list[str]:
         return []
     cells = [(f"{row.strategy} ({row.questions})", row.system, *_test_cells(row.test)[:-1]) for row in rows]
     return [*format_table([("router chose", "against", *TEST_HEADINGS[:-1]), *cells]), ""]
-
-
-def _format_ms(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f} ms"
 
 
 def _format_tokens(usage: TokenUsage) -> str:

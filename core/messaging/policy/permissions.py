@@ -43,7 +43,9 @@ class Permissions:
 
     def cached_role(self, message: Message) -> UserRole:
         """Return the author's role as far as it is known without asking the platform."""
-        if not message.author_id or _is_anonymous_admin(message):
+        # Telegram shows anonymous administrators as the group itself.
+        is_anonymous_admin = not message.private and message.author_id == message.key.chat
+        if not message.author_id or is_anonymous_admin:
             return "everyone"
         if f"{message.key.platform}:{message.author_id}" in self._live.settings.administration.owners:
             return "owner"
@@ -135,11 +137,6 @@ class Permissions:
         """Return whether the author is an administrator of the bot in the message's chat. Raises `StoreError`."""
         await self._live.load()
         return has_role(await self.resolve_role(message, adapter), "admin")
-
-
-def _is_anonymous_admin(message: Message) -> bool:
-    """Return whether the group itself is the author: Telegram shows anonymous administrators so."""
-    return not message.private and message.author_id == message.key.chat
 
 
 class ChatPolicy:
