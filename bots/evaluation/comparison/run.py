@@ -9,6 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
+from bots.common.reply_json import usage_as_json
 from bots.common.reply_sink import SilentSink
 from bots.evaluation.comparison.result_cache import ResultCache, make_key
 from bots.evaluation.comparison.results import (
@@ -21,7 +22,6 @@ from bots.evaluation.comparison.results import (
     SystemAnswer,
     answer_as_record,
     answer_from_record,
-    usage_as_record,
     usage_from_record,
 )
 from bots.evaluation.datasets import AnswerCase, run_concurrently
@@ -259,7 +259,7 @@ async def _judge_question(
         verdict = await judge.ask(
             request.system_prompt, request.text, keys, lambda value: parse_scores(value, [*systems_by_label])
         )
-        record = {"scores": verdict.value, "attempts": verdict.attempts, "usage": usage_as_record(verdict.usage)}
+        record = {"scores": verdict.value, "attempts": verdict.attempts, "usage": usage_as_json(verdict.usage)}
         unreadable_reply = verdict.unreadable_reply
         if verdict.value is not None:
             await cache.put(request.key, record)
