@@ -76,7 +76,7 @@ class _ForgeRenderer(MarkdownRenderer):
         return _ADDRESS_SIGN.sub(rf"{ZERO_WIDTH_SPACE}\g<0>", text)
 
     def is_linkable(self, url: str) -> bool:
-        # Nothing but code keeps such a link from leaving a back link.
+        # On other hosts, nothing but code keeps a link to a topic from leaving a back link there.
         return is_web_url(url) and (self._host == PUBLIC_HOST or not self._is_reference(url))
 
     def has_room(self, url: str) -> bool:
