@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,14 @@ from bots.bluesky.convert import to_feed_post, to_message, to_rating
 from bots.bluesky.reading import Deliver, NewItems
 from bots.bluesky.session import SessionFile
 from bots.bluesky.sink import BlueskySink
-from bots.common.adapter import ClientAdapter, read_secret
+from bots.common.adapter import ClientAdapter, read_token
 from bots.common.caches import BoundedDict
 from bots.common.connection import NotAllowed, Refused, TokenRefused, Unreachable
-from bots.common.events import IgnoredEvent, record_ignored
+from bots.common.events import IgnoredEvent
 from bots.common.json_client import TooLarge
 from bots.common.positions import PositionStore
 from bots.common.reply_sink import SilentSink
-from core.errors import MessageDeleted, PlatformError
+from core.errors import MessageDeleted
 from core.messaging.feedback.rating_buttons import read_reaction
 from core.observability.logs import get_logger
 from core.ports import ConnectionStatus, Delivery, MessageHandler, Sink
@@ -163,10 +163,10 @@ class BlueskyAdapter(ClientAdapter[BlueskyClient]):
         if kind in _QUESTION_REASONS:
             message = await self._convert_question(notification)
         elif kind in _RATING_REASONS:
-            message = self._convert(lambda: to_rating(notification, self._me), kind)
+            message = self._try_convert(lambda: to_rating(notification, self._me), kind)
         else:
             message = IgnoredEvent("a notification of another kind")
-        await self._deliver(message, receive, kind)
+        await self._hand_on(message, receive, kind)
 
     async def _convert_question(self, notification: Json) -> Message | IgnoredEvent:
         """Convert a post that concerns the bot, with the thread above it."""
@@ -193,11 +193,11 @@ class BlueskyAdapter(ClientAdapter[BlueskyClient]):
                 raise
             return IgnoredEvent(f"in a thread that could not be read: {error}", is_expected=False)
         answers_per_thread = self._settings.answers_per_thread
-        return self._convert(lambda: to_message(thread, self._me, answers_per_thread), "mention")
+        return self._try_convert(lambda: to_message(thread, self._me, answers_per_thread), "mention")
 
     async def _handle_post(self, receive: MessageHandler, feed: str, item: Json) -> None:
-        message = self._convert(lambda: self._to_new_post(item, feed), "post")
-        await self._deliver(message, receive, "post")
+        message = self._try_convert(lambda: self._to_new_post(item, feed), "post")
+        await self._hand_on(message, receive, "post")
 
     def _to_new_post(self, item: Json, feed: str) -> Message | IgnoredEvent:
         message = to_feed_post(item, self._me, feed)
@@ -208,27 +208,11 @@ class BlueskyAdapter(ClientAdapter[BlueskyClient]):
         self._feed_by_post[message.id] = feed
         return message
 
-    def _convert(self, convert: Callable[[], Message | IgnoredEvent], kind: str) -> Message | IgnoredEvent:
-        try:
-            return convert()
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            # What breaks the conversion would come again for ever, and hold up all others behind it.
-            _log.warning("bluesky.event_malformed", kind=kind, error=repr(error)[:300])
-            return IgnoredEvent("malformed", is_expected=False)
-
-    async def _deliver(self, message: Message | IgnoredEvent, receive: MessageHandler, kind: str) -> None:
-        if isinstance(message, Message):
-            await receive(message)
-        else:
-            record_ignored(self.skipped, "bluesky.event_skipped", message, kind=kind)
-
 
 async def connect(
     settings: BlueskySettings, intervals: BlueskyIntervals, session_file: SessionFile | None = None
 ) -> BlueskyClient:
     """Read the password and make a client. Raises `PlatformError`."""
-    password = await asyncio.to_thread(read_secret, settings.app_password, UNREADABLE_MESSAGE)
-    if not password or any(character.isspace() for character in password):
-        raise PlatformError("bluesky.app_password is empty or has spaces in it: copy the app password anew")
+    password = await read_token(settings.app_password, UNREADABLE_MESSAGE, "bluesky.app_password", "app password")
     file = session_file or SessionFile(None)
     return BlueskyClient(settings.url, settings.handle, password, file, intervals)

@@ -15,7 +15,7 @@ MAX_TEXT_CHARS = 10_000
 
 def get_text(record: Json, bot_did: str) -> str:
     """Return the text of a post with `BOT_MENTION` where it mentions the bot, and what it links to by a card."""
-    content = _get_plain(record).encode("utf-8", "replace")
+    content = str(record.get("text") or "").replace(BOT_MENTION, " ")[:MAX_TEXT_CHARS].encode("utf-8", "replace")
     pieces = []
     position = 0
     for start, end, features in _list_facets(record):

@@ -105,7 +105,7 @@ def _walk(data_dir: Path) -> Iterator[Path]:
 
 def _write_archive(settings: Settings, target: Path, files: list[Path]) -> None:
     """Write the archive beside its place, and put it there when it is whole."""
-    part = _part_of(target)
+    part = target.with_name(f".{target.name}.part")
     try:
         with (
             zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False) as archive,
@@ -164,7 +164,3 @@ def _read_archive(source: Path, data_dir: Path) -> list[str]:
         for path in restored:
             path.rename(data_dir / path.name)
     return [path.name for path in restored]
-
-
-def _part_of(target: Path) -> Path:
-    return target.with_name(f".{target.name}.part")

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from bots.cli.endpoints import explain_failure
 from bots.cli.env_file import add_to_env_file, get_env_path, read_env_names
 from bots.cli.init_template import MODEL_KEY, TOKENS
+from bots.cli.model_trial import find_room
 from bots.cli.setup_checks import (
     CHECK_TIMEOUT_S,
     MAX_SHOWN_MODELS,
@@ -27,7 +28,6 @@ from bots.cli.setup_checks import (
     diagnose_bot,
     examine_source,
     find_channel,
-    find_model_room,
     in_environment,
     list_models,
     make_section,
@@ -186,7 +186,7 @@ class BrowserSetup(Setup):
         if not name and len(names) != 1:
             raise UsageError(f"name one of its models: {', '.join(sorted(names)[:MAX_SHOWN_MODELS])}")
         name = name or names[0]
-        room = await find_model_room(name, address, key)
+        room = await find_room(address, name, key)
         variable = MODEL_KEY if role == "main" else f"KIMAS_{role.upper()}_MODEL_KEY"
         entry: dict[str, Any] = {"base_url": address, "model": name}
         if room:

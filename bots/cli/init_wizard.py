@@ -14,6 +14,7 @@ import click
 
 from bots.cli.env_file import get_env_path
 from bots.cli.init_template import MODEL_KEY, PAGE_KEY, PAGE_KEY_BYTES, TOKENS, Answers, check_is_new
+from bots.cli.model_trial import find_room
 from bots.cli.options import import_by_path
 from bots.cli.setup_checks import (
     MAX_SHOWN_MODELS,
@@ -26,7 +27,6 @@ from bots.cli.setup_checks import (
     examine_owner,
     examine_source,
     find_channel,
-    find_model_room,
     list_models,
     make_section,
 )
@@ -257,7 +257,7 @@ def _examine_model(name: str, base_url: str, key: str) -> tuple[str, int | None]
     """Return the name of a model that answers, and its `context_tokens` where it reads slowly. Raises `ModelError`."""
     if name == NO_MODEL:
         return name, None
-    room = asyncio.run(find_model_room(name, base_url, key))
+    room = asyncio.run(find_room(base_url, name, key))
     click.secho(f"  ok: {name} at {base_url} answers", fg="green")
     if room:
         click.echo(f"  it reads slowly here, so it gets no more than {room:,} tokens of passages (context_tokens)")

@@ -34,6 +34,7 @@ QUESTION = "On which port does the Lantern server listen?"
 ANSWER = "7413"
 EVIDENCE = f"The Lantern server listens on port {ANSWER}. The variable LANTERN_PORT changes it."
 FILLER = "Lamp {number} stands in hall {number}. Clean its glass every week, and store it dry in winter."
+CHECK_TIMEOUT_S = 30.0
 # Tokens of passages, tried until an answer begins after a third of its time; the least where none does.
 ROOMS: tuple[int, ...] = (ModelSettings.model_fields["context_tokens"].default, 2000, 1000, 500)
 READING_S = BudgetSettings().deadline_s / 3
@@ -174,12 +175,12 @@ def _make_passages(max_tokens: int) -> Iterator[Passage]:
         yield Passage(str(number), "docs", f"hall-{number}.md", f"Hall {number}", text)
 
 
-async def find_room(base_url: str, model: str, api_key: str, timeout_s: float) -> int | None:
+async def find_room(base_url: str, model: str, api_key: str) -> int | None:
     """Return with how many tokens of passages a model begins to answer soon enough; None: with the usual number.
 
     Raises `ModelError`, also where nothing has come in time.
     """
-    client = OpenAIClient.open(base_url, api_key, timeout_s)
+    client = OpenAIClient.open(base_url, api_key, CHECK_TIMEOUT_S)
     try:
         # A server may load the model first, which is not its speed.
         await _begin(client, model, "Say yes.")
@@ -196,7 +197,7 @@ async def find_room(base_url: str, model: str, api_key: str, timeout_s: float) -
                     if room == ROOMS[-1]:
                         raise
     except ModelError as error:
-        raise ModelError(await explain_failure(error, base_url, model, api_key, timeout_s)) from error
+        raise ModelError(await explain_failure(error, base_url, model, api_key, CHECK_TIMEOUT_S)) from error
     finally:
         await client.close()
     return None if room == ROOMS[0] else room

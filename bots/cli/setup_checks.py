@@ -13,7 +13,7 @@ from typing import Any
 
 from bots.cli.check import check
 from bots.cli.init_template import TOKENS
-from bots.cli.model_trial import find_room
+from bots.cli.model_trial import CHECK_TIMEOUT_S
 from bots.cli.probes import diagnose
 from bots.cli.trial import guess_source
 from bots.common.diagnosis import Diagnosis, Scope
@@ -21,7 +21,6 @@ from core.errors import ConfigurationError, PlatformError, SourceError
 from core.llm.client import OpenAIClient
 from core.settings import AdministrationSettings, BotSettings, PlatformSettings, Settings
 
-CHECK_TIMEOUT_S = 30.0
 MAX_SHOWN_MODELS = 20
 OLLAMA_URL = "http://localhost:11434/v1"
 OWNER_IDS = {
@@ -121,11 +120,6 @@ async def list_models(address: str, key: str) -> Sequence[str]:
         return await client.list_models()
     finally:
         await client.close()
-
-
-async def find_model_room(name: str, base_url: str, key: str) -> int | None:
-    """Return how many tokens of passages a model should get; None: the usual number. Raises `ModelError`."""
-    return await find_room(base_url, name, key, CHECK_TIMEOUT_S)
 
 
 @contextmanager

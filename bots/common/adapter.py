@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
@@ -9,10 +10,12 @@ from typing import Generic, Protocol, TypeVar
 
 from bots.common.connection import Intervals, RetryLoop, TokenRefused
 from bots.common.dry_run import make_read_only
+from bots.common.events import IgnoredEvent, record_ignored
 from core.errors import PlatformError
 from core.observability.logs import get_logger
-from core.ports import Adapter, ConnectionStatus
+from core.ports import Adapter, ConnectionStatus, MessageHandler
 from core.settings import Secret
+from core.types import Message
 
 _log = get_logger(__name__)
 
@@ -98,6 +101,20 @@ class ClientAdapter(Adapter, Generic[ClientType]):
         except PlatformError as error:
             _log.debug(f"{self.name}.token_not_checked", error=str(error))
 
+    def _try_convert(self, convert: Callable[[], Message | IgnoredEvent], kind: str) -> Message | IgnoredEvent:
+        try:
+            return convert()
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            # What breaks the conversion would come again for ever, and hold up all others behind it.
+            _log.warning(f"{self.name}.event_malformed", kind=kind, error=repr(error)[:300])
+            return IgnoredEvent("malformed", is_expected=False)
+
+    async def _hand_on(self, message: Message | IgnoredEvent, receive: MessageHandler, kind: str) -> None:
+        if isinstance(message, Message):
+            await receive(message)
+        else:
+            record_ignored(self.skipped, f"{self.name}.event_skipped", message, kind=kind)
+
 
 def read_secret(secret: Secret, message: str) -> str:
     """Return a credential. Raises `PlatformError` with the message, which says the `error`. Blocking."""
@@ -105,3 +122,11 @@ def read_secret(secret: Secret, message: str) -> str:
         return secret.value()
     except (KeyError, OSError, UnicodeDecodeError) as error:
         raise PlatformError(message.format(error=error)) from error
+
+
+async def read_token(secret: Secret, message: str, setting: str, kind: str) -> str:
+    """Return the token of a kind that a setting has. Raises `PlatformError` as `read_secret`, and for no token."""
+    token = await asyncio.to_thread(read_secret, secret, message)
+    if not token or any(character.isspace() for character in token):
+        raise PlatformError(f"{setting} is empty or has spaces in it: copy the {kind} anew")
+    return token

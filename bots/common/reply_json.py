@@ -10,6 +10,7 @@ from core.types import Passage, Reply
 
 if TYPE_CHECKING:
     from core.language.word_filter import WordFilter
+    from core.storage.usage import TokenUsage
 
 
 def reply_as_json(question: str, reply: Reply, words: WordFilter | None = None) -> Mapping[str, Any]:
@@ -22,7 +23,6 @@ def reply_as_json(question: str, reply: Reply, words: WordFilter | None = None) 
     def may_be_said(*texts: str) -> bool:
         return not (words and words.find("\n".join(texts)))
 
-    token_usage = total_usage(reply.trace.tokens, reply.trace.cost)
     return {
         "question": question,
         "query": reply.trace.query if may_be_said(reply.trace.query) else "",
@@ -35,14 +35,15 @@ def reply_as_json(question: str, reply: Reply, words: WordFilter | None = None) 
         "cut": list(reply.trace.degraded),
         "why_cut": dict(reply.trace.degrade_reasons),
         "rounds": [asdict(item) for item in reply.trace.rounds if may_be_said(*item.queries, item.reason)],
-        "usage": {
-            "prompt": token_usage.prompt_tokens,
-            "completion": token_usage.completion_tokens,
-            "cost": round(token_usage.cost, 8),
-        },
+        "usage": usage_as_json(total_usage(reply.trace.tokens, reply.trace.cost)),
         "extractive": reply.is_extractive,
         "nearest": [asdict(page) for page in reply.nearest_pages if may_be_said(page.title, page.path, page.url)],
     }
+
+
+def usage_as_json(usage: TokenUsage) -> Mapping[str, float]:
+    """Return what models took as every `--json` of answers prints it (a contract)."""
+    return {"prompt": usage.prompt_tokens, "completion": usage.completion_tokens, "cost": round(usage.cost, 8)}
 
 
 def passage_as_json(passage: Passage) -> Mapping[str, Any]:

@@ -163,11 +163,9 @@ def _make_adapter(
     settings = live.settings
     get_commented_chats = settings.auto_comment.get_chats
     if isinstance(section, TelegramSettings):
-        # Each bot numbers its updates. The part of a token before the colon is the bot's id, not a secret.
-        bot_id = section.token.value().split(":")[0]
-        return _load_class("..telegram.adapter:TelegramAdapter")(
-            section, JournalOffsets(journal, f"telegram:{bot_id}"), read_only=read_only
-        )
+        # Each bot numbers its updates: the position has the bot's id.
+        positions = JournalPositions(journal, "telegram")
+        return _load_class("..telegram.adapter:TelegramAdapter")(section, positions, read_only=read_only)
     if isinstance(section, DiscordSettings):
         # The adapter puts the bot's id into every name.
         positions = JournalPositions(journal, "discord")
@@ -248,22 +246,6 @@ def _make_slack_adapter(live: LiveSettings, section: SlackSettings, journal: Jou
         read_only=read_only,
     )
     return adapter
-
-
-@dataclass(frozen=True, slots=True)
-class JournalOffsets:
-    """A bot's position in its stream of updates, kept in the journal."""
-
-    journal: Journal
-    name: str
-
-    async def load(self) -> int | None:
-        """Return the position, or None at the first start."""
-        return await self.journal.get_cursor(self.name)
-
-    async def save(self, offset: int) -> None:
-        """Save the position."""
-        await self.journal.set_cursor(self.name, offset)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from bots.common.web_server import refuse_other_hosts, serve_application
 from core.errors import StoreError, UsageError
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder
-from core.ports import Adapter, AnswerFunction, ConnectionStatus, SourceRefresher
+from core.ports import Adapter, AnswerFunction, ConnectionStatus
 from core.runtime.clock import ClockWatch
 from core.runtime.tasks import task_group
 from core.settings import MetricsSettings, Settings
@@ -21,7 +21,9 @@ from core.types import SourceState
 
 if TYPE_CHECKING:
     from core.llm.model_sets import ModelSets
+    from core.messaging.inbox import Inbox
     from core.observability.metrics import PrometheusMetrics
+    from knowledge.ingestion.scheduler import RefreshScheduler
 
 _log = get_logger(__name__)
 
@@ -34,31 +36,13 @@ MAX_LAG_S = 5.0
 Stage = Literal["starting", "ready", "stopping"]
 
 
-class CountsMessages(Protocol):
-    """The part of the inbox that the monitor reads."""
-
-    @property
-    def in_flight(self) -> int:
-        """How many messages are not processed yet."""
-        ...
-
-
-class WatchesStore(SourceRefresher, Protocol):
-    """A refresher that looks at the store of the passages all the time."""
-
-    @property
-    def store_problem(self) -> str:
-        """Why the passages cannot be read now, or ""."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class MonitoredParts:
     """The monitored parts of an open daemon."""
 
     connections: Mapping[str, ConnectionStatus]
-    inbox: CountsMessages
-    source_refresher: WatchesStore
+    inbox: Inbox
+    source_refresher: RefreshScheduler
     models: ModelSets
 
 
@@ -100,11 +84,7 @@ class Monitor:
         return self._metrics.answering(answer) if self._metrics else answer
 
     def attach(
-        self,
-        adapters: Sequence[Adapter],
-        inbox: CountsMessages,
-        source_refresher: WatchesStore,
-        models: ModelSets,
+        self, adapters: Sequence[Adapter], inbox: Inbox, source_refresher: RefreshScheduler, models: ModelSets
     ) -> None:
         """Monitor these from now on."""
         connections = {adapter.label: adapter.connection for adapter in adapters if adapter.connection}

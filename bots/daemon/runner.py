@@ -12,7 +12,6 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bots.daemon.adapters import name_platform
-from bots.daemon.api import open_api
 from bots.daemon.bootstrap import Daemon, open_daemon
 from bots.daemon.monitor import open_monitor
 from bots.daemon.operator_page import open_operator_page
@@ -76,8 +75,11 @@ async def run(
             # A dry run may try a configuration that lacks a source by mistake.
             await stack.enter_async_context(daemon.refresh_scheduler.run(purge_removed=not dry_run))
             await stack.enter_async_context(open_operator_page(settings, daemon, None if dry_run else make_setup))
-            if not dry_run:
-                await stack.enter_async_context(open_api(settings, daemon))
+            if not dry_run and settings.api.port is not None:
+                from bots.api.server import serve_api
+
+                parts = (daemon.live, daemon.answer, daemon.app.get_deps, settings.run.workers)
+                await stack.enter_async_context(serve_api(settings.api, *parts, journal=daemon.journal))
             await _serve(settings, daemon, stack, (stop, force_stop), keeps_going=has_setup)
     _log.info("daemon.stopped")
     return 0

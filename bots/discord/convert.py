@@ -132,8 +132,11 @@ def to_message(
     """
     bot_kind = _get_bot_kind(event)
     reader = Reader(me.id, roles, names or {})
-    if reason := _get_ignore_reason(event, reader) or _get_bot_reason(event, bot_kind, me, include_bots and not edited):
+    if reason := _get_ignore_reason(event, reader):
         return IgnoredEvent(reason)
+    # Its own messages always are ignored.
+    if bot_kind and (edited or not include_bots or _get_user_id(event["author"]) == me.id):
+        return IgnoredEvent(bot_kind)
     replied_message = _as_object(event.get("referenced_message"))
     is_reply_to_bot = _get_user_id(_as_object(replied_message.get("author"))) == me.id
     is_mentioned, text = reader.resolve_mentions(event)
@@ -170,11 +173,6 @@ def to_message(
         ),
         chat_title=reader.get_channel_title(location.chat),
     )
-
-
-def _get_bot_reason(event: Json, bot_kind: str, me: Identity, are_bots_included: bool) -> str:
-    """Return why a bot's message is ignored; our own always is. Empty for people."""
-    return "" if are_bots_included and _get_user_id(event["author"]) != me.id else bot_kind
 
 
 def to_command(event: Json, me: Identity) -> Message | IgnoredEvent:

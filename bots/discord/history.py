@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bots.common.attachments import select_readable
@@ -139,7 +140,7 @@ class ChannelState:
     async def get_private_channels(self) -> list[str]:
         """Return the private chats in which somebody has written."""
         count = await self._positions.load(f"{self._bot_id}:private") or 0
-        channel_ids = [await self._positions.load(name) for name in self._private_keys(count)]
+        channel_ids = [await self._positions.load(f"{self._bot_id}:private:{index}") for index in range(count)]
         self._private_channels.update(str(channel_id) for channel_id in channel_ids if channel_id)
         return sorted(self._private_channels)
 
@@ -155,10 +156,8 @@ class ChannelState:
             await self._positions.save(f"{self._bot_id}:private", count + 1)
             self._private_channels.add(channel_id)
 
-    def _private_keys(self, count: int) -> Iterator[str]:
-        return (f"{self._bot_id}:private:{index}" for index in range(count))
 
-
+@dataclass(slots=True, eq=False)
 class EventReader:
     """Turns events into messages, and fetches those that were written while nobody listened.
 
@@ -168,35 +167,25 @@ class EventReader:
     `bot_message_chats` the messages of other bots are delivered too.
     """
 
-    def __init__(
-        self,
-        client: DiscordClient,
-        channel_state: ChannelState,
-        intervals: DiscordIntervals,
-        *,
-        on_deleted: Callable[[str], None],
-        skipped: Counter[str],
-        follow_threads: bool,
-        bot_message_chats: Collection[str] = (),
-    ) -> None:
-        self._client = client
-        self._channel_state = channel_state
-        self._intervals = intervals
-        self._on_deleted = on_deleted
-        self._skipped = skipped
-        self._follow_threads = follow_threads
-        self._bot_message_chats = bot_message_chats
-        self._unreadable_channels: set[str] = set()
-        # Where the bot was meant before.
-        self._known_threads = BoundedDict[str, None](MAX_KNOWN_THREADS)
-        # Private chats that were new to this process: the id up to which their history was read, 0 until it has been.
-        self._history_ends: dict[str, int] = {}
+    client: DiscordClient
+    channel_state: ChannelState
+    intervals: DiscordIntervals
+    _: KW_ONLY
+    on_deleted: Callable[[str], None]
+    skipped: Counter[str]
+    follow_threads: bool
+    bot_message_chats: Collection[str] = ()
+    _unreadable_channels: set[str] = field(default_factory=set, init=False)
+    # Where the bot was meant before.
+    _known_threads: BoundedDict[str, None] = field(default_factory=partial(BoundedDict, MAX_KNOWN_THREADS), init=False)
+    # Private chats that were new to this process: the id up to which their history was read, 0 until it has been.
+    _history_ends: dict[str, int] = field(default_factory=dict, init=False)
 
     async def run(self, events: asyncio.Queue[tuple[str, Json]], receive: MessageHandler) -> None:
         """Handle events until cancelled; temporary failures are retried. Raises `TokenRefused`."""
         while True:
             kind, event = await events.get()
-            retry_loop = make_retry_loop("reading", self._intervals)
+            retry_loop = make_retry_loop("reading", self.intervals)
             while True:
                 try:
                     await self._handle(kind, event, receive)
@@ -222,10 +211,10 @@ class EventReader:
             case "MESSAGE_UPDATE":
                 await self._handle_edit(event, receive)
             case "MESSAGE_DELETE":
-                self._on_deleted(str(event["id"]))
+                self.on_deleted(str(event["id"]))
             case "MESSAGE_DELETE_BULK":
                 for message_id in event["ids"]:
-                    self._on_deleted(str(message_id))
+                    self.on_deleted(str(message_id))
             case _:
                 self._update_channels(kind, event)
 
@@ -233,22 +222,22 @@ class EventReader:
         """Note which channels and threads there are."""
         match kind:
             case "THREAD_CREATE" | "THREAD_UPDATE" | "CHANNEL_CREATE" | "CHANNEL_UPDATE":
-                self._channel_state.update_channel(event)
+                self.channel_state.update_channel(event)
                 self._unreadable_channels.discard(str(event["id"]))
             case "THREAD_LIST_SYNC":
                 for thread in event["threads"]:
-                    self._channel_state.update_channel(thread, str(event["guild_id"]))
+                    self.channel_state.update_channel(thread, str(event["guild_id"]))
             case "THREAD_DELETE" | "CHANNEL_DELETE":
-                self._channel_state.remove_channel(str(event["id"]))
+                self.channel_state.remove_channel(str(event["id"]))
 
     async def _get_location(self, event: Json) -> Location:
         channel_id = str(event["channel_id"])
-        location = self._channel_state.get_location(channel_id, event)
+        location = self.channel_state.get_location(channel_id, event)
         if location is not None:
             return location
         guild_id = str(event.get("guild_id") or "")
         try:
-            return self._channel_state.update_channel(await self._client.get_channel(channel_id), guild_id)
+            return self.channel_state.update_channel(await self.client.get_channel(channel_id), guild_id)
         except (RetryLater, Unreachable, TokenRefused):
             raise
         except PlatformError as error:
@@ -259,11 +248,11 @@ class EventReader:
         """Handle a message; in a private chat that is new, first what was written there while the bot was away."""
         channel = location.channel
         message_id = int(event["id"])
-        if self._channel_state.is_new_private_chat(location):
+        if self.channel_state.is_new_private_chat(location):
             self._history_ends[channel] = 0
         if self._history_ends.get(channel) == 0:
             # Not after this message: another one may arrive while history is fetched, and would mark this one as read.
-            after_id = min(await self._channel_state.resume_position(channel), message_id - 1)
+            after_id = min(await self.channel_state.resume_position(channel), message_id - 1)
             self._history_ends[channel] = await self._catch_up(location, after_id, receive)
         if message_id > self._history_ends.get(channel, 0):
             await self._handle_message(event, location, receive)
@@ -272,10 +261,10 @@ class EventReader:
         message_id = str(int(event["id"]))
         message = await self._convert(event, location)
         if isinstance(message, Message):
-            await deliver(receive, await self._with_thread_start(message, location), self._intervals)
+            await deliver(receive, await self._with_thread_start(message, location), self.intervals)
         else:
             self._skip(message, "MESSAGE_CREATE", message=message_id)
-        await self._channel_state.mark_read(location, message_id)
+        await self.channel_state.mark_read(location, message_id)
 
     async def _with_thread_start(self, message: Message, location: Location) -> Message:
         """Return a message with what its thread was opened below, where it is the first for the bot there."""
@@ -285,18 +274,18 @@ class EventReader:
         self._known_threads[location.thread] = None
         try:
             # A thread has the id of the message below which it was opened, if it was below one.
-            start = await self._client.get_message(location.chat, location.thread)
+            start = await self.client.get_message(location.chat, location.thread)
         except TokenRefused:
             raise
         except PlatformError as error:
             _log.debug("discord.thread_start_not_read", thread=location.thread, error=str(error))
             return message
-        reader = Reader(self._channel_state.me.id, names=self._channel_state.names)
+        reader = Reader(self.channel_state.me.id, names=self.channel_state.names)
         pictures = select_readable(get_attachments(start))
         return replace(
             message,
             quoted=reader.get_visible_text(start),
-            quotes_bot=(start.get("author") or {}).get("id") == self._channel_state.me.id,
+            quotes_bot=(start.get("author") or {}).get("id") == self.channel_state.me.id,
             attachments=message.attachments or pictures,
         )
 
@@ -306,19 +295,19 @@ class EventReader:
             return
         message = await self._convert(event, await self._get_location(event), edited=True)
         if isinstance(message, Message):
-            await deliver(receive, message, self._intervals)
+            await deliver(receive, message, self.intervals)
 
     async def _convert(self, event: Json, location: Location, *, edited: bool = False) -> Message | IgnoredEvent:
-        roles = self._channel_state.get_roles(location.guild)
+        roles = self.channel_state.get_roles(location.guild)
         try:
-            include_bots = location.chat in self._bot_message_chats
+            include_bots = location.chat in self.bot_message_chats
             return to_message(
                 event,
-                self._channel_state.me,
+                self.channel_state.me,
                 location,
                 roles=roles,
-                names=self._channel_state.names,
-                follow_threads=self._follow_threads,
+                names=self.channel_state.names,
+                follow_threads=self.follow_threads,
                 edited=edited,
                 include_bots=include_bots,
             )
@@ -329,17 +318,17 @@ class EventReader:
     async def _catch_up_server(self, guild: Json, receive: MessageHandler) -> None:
         """Read the messages of a server that were written since the last time."""
         unread_channels = []
-        for location, last_message_id in self._channel_state.add_guild(guild):
-            after_id = await self._channel_state.resume_position(location.channel, guild.get("joined_at"))
+        for location, last_message_id in self.channel_state.add_guild(guild):
+            after_id = await self.channel_state.resume_position(location.channel, guild.get("joined_at"))
             # Discord lists all channels, hidden ones too, and counts the requests that it refuses.
             if last_message_id > after_id and location.channel not in self._unreadable_channels:
                 unread_channels.append((location, after_id))
         await self._catch_up_all(unread_channels, receive)
 
     async def _catch_up_private(self, receive: MessageHandler) -> None:
-        chats = await self._channel_state.get_private_channels()
+        chats = await self.channel_state.get_private_channels()
         unread = [
-            (await self._get_location({"channel_id": chat}), await self._channel_state.resume_position(chat))
+            (await self._get_location({"channel_id": chat}), await self.channel_state.resume_position(chat))
             for chat in chats
         ]
         await self._catch_up_all(unread, receive)
@@ -373,8 +362,8 @@ class EventReader:
 
     async def _get_page(self, channel_id: str, after_id: int) -> Sequence[Json]:
         try:
-            return await make_retry_loop("reading", self._intervals).retry_until_ok(
-                lambda: self._client.get_messages(channel_id, after_id, PAGE_SIZE)
+            return await make_retry_loop("reading", self.intervals).retry_until_ok(
+                lambda: self.client.get_messages(channel_id, after_id, PAGE_SIZE)
             )
         except TokenRefused:
             raise
@@ -384,7 +373,7 @@ class EventReader:
             return ()
 
     def _skip(self, ignored: IgnoredEvent, kind: str, **details: object) -> None:
-        record_ignored(self._skipped, "discord.event_skipped", ignored, kind=kind, **details)
+        record_ignored(self.skipped, "discord.event_skipped", ignored, kind=kind, **details)
 
 
 async def deliver(receive: MessageHandler, message: Message, intervals: DiscordIntervals) -> None:

@@ -86,23 +86,16 @@ class _PendingInteraction:
     answer_started: asyncio.Event = field(default_factory=asyncio.Event)
 
 
+@dataclass(slots=True, eq=False)
 class InteractionHandler:
     """Handles slash commands: each is acknowledged and saved; the response to an unanswered one is removed."""
 
-    def __init__(
-        self,
-        client: DiscordClient,
-        me: Identity,
-        intervals: DiscordIntervals,
-        get_sources: Callable[[Message], Sequence[str]],
-        is_for_asker: Callable[[str], bool],
-    ) -> None:
-        self._client = client
-        self._me = me
-        self._intervals = intervals
-        self._get_sources = get_sources
-        self._is_for_asker = is_for_asker
-        self._pending: dict[str, _PendingInteraction] = {}
+    client: DiscordClient
+    me: Identity
+    intervals: DiscordIntervals
+    get_sources: Callable[[Message], Sequence[str]]
+    is_for_asker: Callable[[str], bool]
+    _pending: dict[str, _PendingInteraction] = field(default_factory=dict, init=False)
 
     async def handle(self, event: Mapping[str, Any], receive: MessageHandler) -> None:
         """Handle one interaction until its answer has begun or is given up."""
@@ -110,7 +103,7 @@ class InteractionHandler:
             await self._autocomplete(event)
             return
         try:
-            message = (from_message_command if is_message_command(event) else to_command)(event, self._me)
+            message = (from_message_command if is_message_command(event) else to_command)(event, self.me)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             _log.warning("discord.command_malformed", error=repr(error)[:300])
             return
@@ -119,16 +112,16 @@ class InteractionHandler:
             return
         if message.id in self._pending:
             return
-        if is_ask_command(message.command) and not message.private and self._is_for_asker(message.key.chat):
+        if is_ask_command(message.command) and not message.private and self.is_for_asker(message.key.chat):
             message = for_asker(message)
         pending_interaction = _PendingInteraction(asyncio.get_running_loop().create_future())
         self._pending[message.id] = pending_interaction
         try:
             async with task_group() as tasks:
                 tasks.create_task(self._acknowledge(message, pending_interaction.acknowledged))
-                await deliver(receive, message, self._intervals)
+                await deliver(receive, message, self.intervals)
             # The gate may have decided not to answer: then no message may be left that says "thinking".
-            if not await wait_for(pending_interaction.answer_started, self._intervals.unanswered_timeout_s):
+            if not await wait_for(pending_interaction.answer_started, self.intervals.unanswered_timeout_s):
                 await self._delete_response(message)
         finally:
             del self._pending[message.id]
@@ -146,10 +139,10 @@ class InteractionHandler:
     async def _autocomplete(self, event: Mapping[str, Any]) -> None:
         """Complete the name of a source, one that may be told of there, while it is typed."""
         try:
-            sources = self._get_sources(to_interaction(event, self._me))
+            sources = self.get_sources(to_interaction(event, self.me))
             options = event["data"].get("options") or ()
             typed_text = next((str(option.get("value", "")) for option in options if option.get("focused")), "")
-            await self._client.respond_autocomplete(
+            await self.client.respond_autocomplete(
                 str(event["id"]), str(event["token"]), suggest_sources(typed_text, sources)
             )
         except (KeyError, TypeError, AttributeError) as error:
@@ -163,9 +156,7 @@ class InteractionHandler:
         is_ephemeral = has_ephemeral_reply(message)
         is_done = False
         try:
-            await acknowledge(
-                lambda: self._client.defer(interaction, token, is_ephemeral=is_ephemeral), self._intervals
-            )
+            await acknowledge(lambda: self.client.defer(interaction, token, is_ephemeral=is_ephemeral), self.intervals)
             is_done = True
         except (PlatformError, TimeoutError) as error:
             _log.warning("discord.command_not_acknowledged", error=str(error) or "it took too long")
@@ -173,6 +164,6 @@ class InteractionHandler:
 
     async def _delete_response(self, message: Message) -> None:
         try:
-            await self._client.delete_original_response(self._me.application_id, message.reference["token"])
+            await self.client.delete_original_response(self.me.application_id, message.reference["token"])
         except PlatformError as error:
             _log.debug("discord.command_not_withdrawn", error=str(error))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any
 
 from bots.common.connection import NotAllowed, NotEditable, Refused, RetryLater, TokenRefused, Unreachable
 from bots.common.message_split import utf16_length
@@ -25,39 +26,6 @@ _log = get_logger(__name__)
 HISTORY_PAGE_SIZE = 100
 MAX_HISTORY_PAGES = 10
 Components = Sequence[Mapping[str, Any]]
-
-
-class ReplyTarget(Protocol):
-    """Where a reply is posted. All calls raise a `PlatformError` (see `bots/discord/connection.py`).
-
-    `prefix` is what the first part begins with.
-    """
-
-    prefix: str
-
-    async def send_typing(self) -> None:
-        """Show that the bot is typing."""
-        ...
-
-    async def post(self, text: str, components: Components = ()) -> str:
-        """Post the first part and return its id."""
-        ...
-
-    async def find(self, text: str, part_number: int = 0) -> str:
-        """Return the id of a part that an earlier try posted, or ""."""
-        ...
-
-    async def edit(self, reply_id: str, text: str, components: Components = ()) -> None:
-        """Replace the first part."""
-        ...
-
-    async def delete(self, reply_id: str) -> None:
-        """Delete the first part."""
-        ...
-
-    async def send_followup(self, text: str, part_number: int, components: Components = ()) -> str:
-        """Post a further part, counted from 1, and return its id."""
-        ...
 
 
 class ChannelTarget:
@@ -160,6 +128,7 @@ async def find_own_message(
     return ""
 
 
+@dataclass(slots=True, eq=False)
 class InteractionTarget:
     """The response to a slash command, which takes the place of its acknowledgement; works for 15 minutes.
 
@@ -167,24 +136,14 @@ class InteractionTarget:
     With `is_ephemeral` only the asker sees the response. `location` is the channel and the interaction's id.
     """
 
-    def __init__(
-        self,
-        client: DiscordClient,
-        application_id: str,
-        token: str,
-        acknowledged: asyncio.Future[bool] | None = None,
-        *,
-        location: tuple[str, str],
-        is_ephemeral: bool = False,
-        prefix: str = "",
-    ) -> None:
-        self.prefix = prefix
-        self._is_ephemeral = is_ephemeral
-        self._location = location
-        self._client = client
-        self._application_id = application_id
-        self._token = token
-        self._acknowledged = acknowledged
+    client: DiscordClient
+    application_id: str
+    token: str
+    acknowledged: asyncio.Future[bool] | None = None
+    _: KW_ONLY
+    location: tuple[str, str]
+    is_ephemeral: bool = False
+    prefix: str = ""
 
     async def send_typing(self) -> None:
         """Do nothing: Discord shows that the bot is thinking."""
@@ -194,37 +153,41 @@ class InteractionTarget:
         """Put the first part in the place of the acknowledgement."""
         await self._wait_acknowledged()
         try:
-            return await self._client.edit_original_response(
-                self._application_id, self._token, self.prefix + text, components=components
+            return await self.client.edit_original_response(
+                self.application_id, self.token, self.prefix + text, components=components
             )
         except MessageDeleted as error:
             raise InteractionExpired("the response to the slash command was removed, or never acknowledged") from error
 
     async def find(self, text: str, part_number: int = 0) -> str:
         """Look for a further part in the channel, by its text; the first one is written into its place once more."""
-        if not part_number or self._is_ephemeral:
+        if not part_number or self.is_ephemeral:
             return ""
-        return await find_own_message(self._client, *self._location, lambda message: message.get("content") == text)
+        return await find_own_message(self.client, *self.location, lambda message: message.get("content") == text)
 
     async def edit(self, reply_id: str, text: str, components: Components = ()) -> None:
         """Replace the first part."""
-        await self._client.edit_original_response(
-            self._application_id, self._token, self.prefix + text, components=components
+        await self.client.edit_original_response(
+            self.application_id, self.token, self.prefix + text, components=components
         )
 
     async def delete(self, reply_id: str) -> None:
         """Remove the response."""
-        await self._client.delete_original_response(self._application_id, self._token)
+        await self.client.delete_original_response(self.application_id, self.token)
 
     async def send_followup(self, text: str, part_number: int, components: Components = ()) -> str:
         """Post a further part."""
-        return await self._client.send_followup(
-            self._application_id, self._token, text, components=components, is_ephemeral=self._is_ephemeral
+        return await self.client.send_followup(
+            self.application_id, self.token, text, components=components, is_ephemeral=self.is_ephemeral
         )
 
     async def _wait_acknowledged(self) -> None:
-        if self._acknowledged is not None and not await asyncio.shield(self._acknowledged):
+        if self.acknowledged is not None and not await asyncio.shield(self.acknowledged):
             raise InteractionExpired("the slash command was not acknowledged in time")
+
+
+# Where a reply is posted. Its calls raise a `PlatformError` (see `connection.py`); its `prefix` begins the first part.
+ReplyTarget = ChannelTarget | InteractionTarget
 
 
 class DiscordSink(ReplySink):

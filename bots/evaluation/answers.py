@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from bots.common.reply_json import usage_as_json
 from bots.common.reply_sink import SilentSink
 from bots.common.terminal import format_table, make_console, print_json, step_progress
 from bots.daemon.bootstrap import App
@@ -29,7 +30,7 @@ from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Counts,
 from core.observability.logs import make_redactor
 from core.settings import Settings
 from core.settings.loader import get_secret_values
-from core.storage.usage import TokenUsage, total_usage
+from core.storage.usage import TokenUsage, add_up, total_usage
 from core.types import Citation, Question, Reply
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95}
@@ -150,11 +151,7 @@ def _summarize(results: Sequence[AnswerResult]) -> AnswersReport:
         _percentiles([result.total_ms for result in results]),
         Counter(trace.strategy for trace in traces),
         Counter(stage for trace in traces for stage in trace.degraded),
-        TokenUsage(
-            sum(usage.prompt_tokens for usage in usages),
-            sum(usage.completion_tokens for usage in usages),
-            sum(usage.cost for usage in usages),
-        ),
+        add_up(usages),
     )
 
 
@@ -238,7 +235,7 @@ def answers_as_json(measurement: AnswersReport, redact: Callable[[str], str]) ->
         "total_ms": dict(measurement.total_ms),
         "strategies": dict(measurement.strategies),
         "cut": dict(measurement.degraded_stages),
-        "usage": _usage_as_json(measurement.usage),
+        "usage": usage_as_json(measurement.usage),
         **_judged_as_json(measurement.judged, redact),
         "answers": [
             {**_answer_as_json(answer, redact), **({"sentences": sentences} if measurement.judged else {})}
@@ -251,7 +248,7 @@ def _judged_as_json(judged: JudgedAnswers | None, redact: Callable[[str], str]) 
     if judged is None:
         return {}
     figures = output.figures_as_json(judged.figures)
-    usage = _usage_as_json(judged.usage)
+    usage = usage_as_json(judged.usage)
     texts = {"error": redact(judged.error), "unreadable_reply": redact(judged.unreadable_reply)}
     return {"judged": {**figures, "unreadable": judged.unreadable, "usage": usage, **texts}}
 
@@ -275,15 +272,7 @@ def _answer_as_json(answer: AnswerResult, redact: Callable[[str], str]) -> Mappi
         "why_cut": dict(reply.trace.degrade_reasons) if reply else {},
         "first_token_ms": answer.first_token_ms,
         "total_ms": answer.total_ms,
-        "usage": _usage_as_json(answer.usage),
-    }
-
-
-def _usage_as_json(token_usage: TokenUsage) -> Mapping[str, float]:
-    return {
-        "prompt": token_usage.prompt_tokens,
-        "completion": token_usage.completion_tokens,
-        "cost": round(token_usage.cost, 8),
+        "usage": usage_as_json(answer.usage),
     }
 
 
@@ -305,7 +294,7 @@ def _format_lines(measurement: AnswersReport, redact: Callable[[str], str]) -> l
             f"{token_usage.prompt_tokens / answer_count:.0f} read, "
             f"{token_usage.completion_tokens / answer_count:.0f} written",
         ),
-        ("cost of all", _format_cost(token_usage)),
+        ("cost of all", output.format_cost(token_usage)),
     ]
     error_lines = [
         f"{answer.case.question.id} failed: {redact(answer.error)}" for answer in measurement.results if answer.error
@@ -323,12 +312,8 @@ def _judged_rows(judged: JudgedAnswers | None) -> list[tuple[str, str]]:
         *rows,
         ("judged: unreadable", str(judged.unreadable)),
         ("judged: tokens", f"{judged.usage.total_tokens:,}"),
-        ("judged: cost", _format_cost(judged.usage)),
+        ("judged: cost", output.format_cost(judged.usage)),
     ]
-
-
-def _format_cost(token_usage: TokenUsage) -> str:
-    return f"{token_usage.cost:.4f}" if token_usage.cost else "-"
 
 
 def _format_times(percentiles: Mapping[str, float]) -> str:

@@ -144,9 +144,9 @@ def _solve(kernel: Array, labels: Array, importance: Array, offsets: Array) -> t
 class GateEvaluation:
     """The gate as `configured`, and `cross_validated`: model and threshold fitted on other cases than those measured.
 
-    `rule_based_count` cases needed no search. `model` and `threshold` are fitted on all cases. `predictions` has how
-    sure the gate is of each case, and whether it speaks, by the fit on the other folds. `shortage` says which cases
-    are missing: without them nothing is cross-validated, because a few cases that all come out right prove nothing.
+    `rule_based_count` cases needed no search. `model` and `threshold` are fitted on all cases. `shortage` says which
+    cases are missing: without them nothing is cross-validated, because a few cases that all come out right prove
+    nothing.
     """
 
     cases: int
@@ -155,7 +155,6 @@ class GateEvaluation:
     cross_validated: ClassifierScores
     model: GateModel
     threshold: float
-    predictions: Sequence[tuple[float, bool]] = ()
     shortage: str = ""
 
 
@@ -182,7 +181,6 @@ def evaluate_gate(
         ),
         model,
         fitted_threshold,
-        predictions,
         shortage,
     )
 

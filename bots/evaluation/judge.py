@@ -76,12 +76,10 @@ class Judge:
             attempts += 1
             reply = await self.model.complete(system, turns, role="judge", budget=budget, agent="judge")
             value = _parse(reply, parse)
-            turns = [*turns, Turn("assistant", reply.strip() or "..."), Turn("user", self._repair_request(keys))]
+            repair_request = self.prompts.fill("repair", keys=keys)
+            turns = [*turns, Turn("assistant", reply.strip() or "..."), Turn("user", repair_request)]
         unreadable_reply = shorten_reply(reply) if value is None else ""
         return Verdict(value, attempts, total_usage(budget.tokens, budget.cost), unreadable_reply)
-
-    def _repair_request(self, keys: str) -> str:
-        return self.prompts.fill("repair", keys=keys)
 
 
 def shorten_reply(reply: str) -> str:

@@ -151,9 +151,9 @@ def cross_validate(
     return values
 
 
-def split_folds(count: int, folds: int = FOLDS) -> Sequence[Indices]:
+def split_folds(count: int) -> Sequence[Indices]:
     """Return the cases in folds of about the same size, drawn the same way every time."""
-    return np.array_split(np.random.default_rng(_SEED).permutation(count), folds)
+    return np.array_split(np.random.default_rng(_SEED).permutation(count), FOLDS)
 
 
 def check_enough_cases(cases: Sequence[QueryCase]) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bots.common.terminal import format_table, make_console
 from bots.evaluation.metrics import TuningComparison
 from core.formatting import pluralize, strip_control_characters
 from core.messaging.gate.classification_metrics import CONFIDENCE_LEVEL, Estimate, Scores
-
-if TYPE_CHECKING:
-    pass
+from core.storage.usage import TokenUsage
 
 _KEEP_CONFIGURED_NOTE = "On questions not fitted to, the fitted values do worse than the configured ones: keep those."
 _HEADINGS = ("precision", "recall", "F1", "right", "wrong", "missed")
@@ -25,6 +23,11 @@ def print_lines(lines: Sequence[str]) -> None:
 def format_title(cases: int) -> str:
     """Return how many cases were measured, and what the intervals are."""
     return f"{pluralize(cases, 'case')}; intervals hold {CONFIDENCE_LEVEL:.0%} of the resamples"
+
+
+def format_cost(usage: TokenUsage) -> str:
+    """Return a cost as tables show it."""
+    return f"{usage.cost:.4f}" if usage.cost else "-"
 
 
 def format_unreadable_reply(reply: str) -> list[str]:

@@ -87,7 +87,8 @@ async def measure_retrieval(
     await datasets.run_concurrently(
         search, sorted({query for variant_queries in queries_by_variant.values() for query in variant_queries})
     )
-    metric_names = list(dict.fromkeys((*metrics.METRICS, *(_plotted_metric_names() if curves else ()))))
+    plotted = [f"{name}@{k}" for name in metrics.PLOTTED_METRICS for k in metrics.CUTOFFS] if curves else []
+    metric_names = list(dict.fromkeys([*metrics.METRICS, *plotted]))
     values_by_variant = await asyncio.to_thread(
         _compute_values, cases, queries_by_variant, passages_by_query, metric_names
     )
@@ -148,10 +149,6 @@ def _make_variant_result(
             if f"{name}@1" in values_by_variant[variant]
         },
     )
-
-
-def _plotted_metric_names() -> Sequence[str]:
-    return [f"{name}@{k}" for name in metrics.PLOTTED_METRICS for k in metrics.CUTOFFS]
 
 
 async def retrieval(

@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from bots.common.adapter import ClientAdapter, read_secret
+from bots.common.adapter import ClientAdapter, read_secret, read_token
 from bots.common.caches import BoundedDict
 from bots.common.connection import NotAllowed, Refused, TokenRefused
 from bots.common.dry_run import make_read_only
-from bots.common.events import IgnoredEvent, record_ignored
+from bots.common.events import IgnoredEvent
 from bots.common.reply_sink import SilentSink
 from bots.forges.accounts import NOBODY, Accounts, AccountStore, OldMessage
 from bots.forges.client import (
@@ -61,7 +61,7 @@ _log = get_logger(__name__)
 
 UNREADABLE_MESSAGE = "{platform}.token cannot be read: {error}. Make one in the settings of the bot's account"
 UNREADABLE_WEBHOOK_MESSAGE = "{platform}.webhook_secret cannot be read: {error}. Make one with: openssl rand -hex 32"
-UNREADABLE_KEY_MESSAGE = "{platform}.private_key cannot be read: {error}. Make one in the settings of the app"
+UNREADABLE_KEY_MESSAGE = "github.private_key cannot be read: {error}. Make one in the settings of the app"
 MIN_SECRET_CHARS = 16
 OTHER_PROJECT = (
     "another one has the name {path} now: if the bot is to answer there, write {path}+{number} in its section and "
@@ -177,7 +177,8 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         if secret is None:
             await self._poll(receive)
             return
-        text = await _read_secret(secret, UNREADABLE_WEBHOOK_MESSAGE, self.name)
+        message = UNREADABLE_WEBHOOK_MESSAGE.replace("{platform}", self.name)
+        text = await asyncio.to_thread(read_secret, secret, message)
         if len(text) < MIN_SECRET_CHARS:
             raise PlatformError(
                 f"{self.name}.webhook_secret is too short: give it at least {MIN_SECRET_CHARS} characters"
@@ -498,9 +499,8 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
     async def _deliver(self, message: Message | IgnoredEvent, receive: MessageHandler, kind: str) -> None:
         if isinstance(message, Message):
             account = Account(message.author, int(message.author_id))
-            await receive(replace(message, author_id=await self._accounts.get_id(account)))
-        else:
-            record_ignored(self.skipped, f"{self.name}.event_skipped", message, kind=kind)
+            message = replace(message, author_id=await self._accounts.get_id(account))
+        await self._hand_on(message, receive, kind)
 
 
 def get_platform(settings: GithubSettings | GitlabSettings) -> str:
@@ -531,9 +531,8 @@ async def connect(settings: GithubSettings | GitlabSettings, intervals: ForgeInt
 
 
 async def _make_headers(secret: Secret, platform: str) -> dict[str, str]:
-    token = await _read_secret(secret, UNREADABLE_MESSAGE, platform)
-    if not token or any(character.isspace() for character in token):
-        raise PlatformError(f"{platform}.token is empty or has spaces in it: copy the access token anew")
+    message = UNREADABLE_MESSAGE.replace("{platform}", platform)
+    token = await read_token(secret, message, f"{platform}.token", "access token")
     return {"Authorization": f"Bearer {token}"}
 
 
@@ -541,9 +540,5 @@ async def _make_app_client(settings: GithubSettings, private_key: Secret, interv
     # Imported here: cryptography is large, and few have an app.
     from bots.forges.app_client import App, AppClient
 
-    key = await _read_secret(private_key, UNREADABLE_KEY_MESSAGE, "github")
+    key = await asyncio.to_thread(read_secret, private_key, UNREADABLE_KEY_MESSAGE)
     return AppClient(App(settings.app_id, key, remove_number(settings.repositories[0])), settings.api_url, intervals)
-
-
-async def _read_secret(secret: Secret, message: str, platform: str) -> str:
-    return await asyncio.to_thread(read_secret, secret, message.replace("{platform}", platform))

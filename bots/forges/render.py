@@ -76,7 +76,8 @@ class _ForgeRenderer(MarkdownRenderer):
         return _ADDRESS_SIGN.sub(rf"{ZERO_WIDTH_SPACE}\g<0>", text)
 
     def is_linkable(self, url: str) -> bool:
-        return is_web_url(url) and not self._leaves_trace(url)
+        # On other hosts, nothing but code keeps a link to a topic from leaving a back link there.
+        return is_web_url(url) and (self._host == PUBLIC_HOST or not self._is_reference(url))
 
     def has_room(self, url: str) -> bool:
         return is_web_url(url)
@@ -132,10 +133,6 @@ class _ForgeRenderer(MarkdownRenderer):
         if in_link or not is_web_url(url) or not label.strip():
             return label
         return self.link(url, label) if self.is_linkable(url) else f"{label} ({self.address(url)})"
-
-    def _leaves_trace(self, url: str) -> bool:
-        """Return whether a link would leave a back link that nothing but code prevents."""
-        return self._host != PUBLIC_HOST and self._is_reference(url)
 
     def _to_quiet(self, url: str) -> str:
         """Return an address that leads to the same place, and leaves no back link there."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bots.common.adapter import ClientAdapter, read_secret
+from bots.common.adapter import ClientAdapter, read_token
 from bots.common.caches import BoundedDict
 from bots.common.connection import TokenRefused
-from bots.common.events import IgnoredEvent, record_ignored
+from bots.common.events import IgnoredEvent
 from bots.common.json_client import TooLarge
 from bots.common.positions import PositionStore
 from bots.common.reply_sink import SilentSink
@@ -177,10 +176,10 @@ class MastodonAdapter(ClientAdapter[MastodonClient]):
         if timeline == HOME and (kind == "notification" or time.monotonic() - self._read_at > self._intervals.read_s):
             await self._read_notifications(receive)
         if kind == "update":
-            message = self._convert(lambda: self._to_new_post(json.loads(data), timeline), kind)
-            await self._deliver(message, receive, kind)
+            message = self._try_convert(lambda: self._to_new_post(json.loads(data), timeline), kind)
+            await self._hand_on(message, receive, kind)
         elif kind == "status.update" and timeline == HOME:
-            await self._deliver(with_edit(await self._convert_mention(data, kind)), receive, kind)
+            await self._hand_on(with_edit(await self._convert_mention(data, kind)), receive, kind)
 
     async def _read_notifications(self, receive: MessageHandler) -> None:
         """Deliver what came after the last notification, the oldest first. The first time, only note the newest one.
@@ -210,7 +209,7 @@ class MastodonAdapter(ClientAdapter[MastodonClient]):
         """Go on behind a notification that is too large. Raises the error if the server does not say which it is."""
         if not error.newest_id:
             raise error
-        await self._deliver(IgnoredEvent("too large to be read", is_expected=False), receive, "notification")
+        await self._hand_on(IgnoredEvent("too large to be read", is_expected=False), receive, "notification")
         await self._mark_read(_get_number({"id": error.newest_id}))
 
     async def _mark_read(self, notification_id: int) -> None:
@@ -220,9 +219,9 @@ class MastodonAdapter(ClientAdapter[MastodonClient]):
     async def _handle_notification(self, notification: Json, receive: MessageHandler) -> None:
         kind = str(notification.get("type"))
         if kind == "mention":
-            await self._deliver(await self._convert_mention(notification.get("status"), kind), receive, kind)
+            await self._hand_on(await self._convert_mention(notification.get("status"), kind), receive, kind)
         else:
-            await self._deliver(self._convert(lambda: to_rating(notification, self._me), kind), receive, kind)
+            await self._hand_on(self._try_convert(lambda: to_rating(notification, self._me), kind), receive, kind)
 
     async def _convert_mention(self, status: Any, kind: str) -> Message | IgnoredEvent:
         """Convert a status, or its JSON, with the thread above it."""
@@ -237,7 +236,7 @@ class MastodonAdapter(ClientAdapter[MastodonClient]):
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             _log.warning("mastodon.status_malformed", error=repr(error)[:300])
             return IgnoredEvent("malformed", is_expected=False)
-        return self._convert(lambda: to_message(status, above, self._me, self._settings.answers_per_thread), kind)
+        return self._try_convert(lambda: to_message(status, above, self._me, self._settings.answers_per_thread), kind)
 
     async def _get_thread(self, status: Json) -> list[Json]:
         """Return the statuses above a reply, the first one at their head."""
@@ -260,20 +259,6 @@ class MastodonAdapter(ClientAdapter[MastodonClient]):
         self._known_posts[message.id] = None
         return replace(message, chat_title=self._timeline_titles.get(timeline, ""))
 
-    def _convert(self, convert: Callable[[], Message | IgnoredEvent], kind: str) -> Message | IgnoredEvent:
-        try:
-            return convert()
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            # What breaks the conversion would come again for ever, and hold up all others behind it.
-            _log.warning("mastodon.event_malformed", kind=kind, error=repr(error)[:300])
-            return IgnoredEvent("malformed", is_expected=False)
-
-    async def _deliver(self, message: Message | IgnoredEvent, receive: MessageHandler, kind: str) -> None:
-        if isinstance(message, Message):
-            await receive(message)
-        else:
-            record_ignored(self.skipped, "mastodon.event_skipped", message, kind=kind)
-
 
 def _get_number(notification: Json) -> int:
     """Return the id of a notification, which is how far was read. Raises `PlatformError`."""
@@ -285,7 +270,5 @@ def _get_number(notification: Json) -> int:
 
 async def connect(settings: MastodonSettings, intervals: MastodonIntervals) -> MastodonClient:
     """Read the token and make a client. Raises `PlatformError`."""
-    token = await asyncio.to_thread(read_secret, settings.token, UNREADABLE_MESSAGE)
-    if not token or any(character.isspace() for character in token):
-        raise PlatformError("mastodon.token is empty or has spaces in it: copy the access token anew")
+    token = await read_token(settings.token, UNREADABLE_MESSAGE, "mastodon.token", "access token")
     return MastodonClient(settings.url, token, intervals)

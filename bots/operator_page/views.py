@@ -37,7 +37,7 @@ from core.storage.reports import (
     RatingFilter,
     to_outcome,
 )
-from core.storage.usage import NO_ANSWERS, TokenUsage, UsageShare, first_day, group_by_agent, total_usage
+from core.storage.usage import NO_ANSWERS, TokenUsage, UsageShare, add_up, first_day, group_by_agent, total_usage
 from core.types import DOWN, UP, Citation
 from core.types.replies import MAX_EXCERPT_CHARS, Trace
 
@@ -266,10 +266,7 @@ def _add_up(shares: Sequence[UsageShare], get_key: Callable[[UsageShare], tuple[
 
 
 def _sum(shares: Sequence[UsageShare]) -> tuple[int, TokenUsage]:
-    usages = [share.usage for share in shares]
-    prompt = sum(usage.prompt_tokens for usage in usages)
-    completion = sum(usage.completion_tokens for usage in usages)
-    return sum(share.answers for share in shares), TokenUsage(prompt, completion, sum(usage.cost for usage in usages))
+    return sum(share.answers for share in shares), add_up([share.usage for share in shares])
 
 
 def _sort(shares: Sequence[UsageShare]) -> Sequence[UsageShare]:

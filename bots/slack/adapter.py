@@ -9,21 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.asker_only import for_asker
-from bots.common.caches import BoundedDict
+from bots.common.caches import BoundedDict, TtlCache
 from bots.common.connection import TokenRefused
 from bots.common.events import IgnoredEvent, MessageDeletion, record_ignored
 from bots.common.reply_sink import SilentSink
 from bots.slack.agent_view import AGENT_EVENTS, STOPPED_THREAD, StopSink, from_agent_event
-from bots.slack.app_home import HomeSink, MemberCache
+from bots.slack.app_home import HomeSink
 from bots.slack.channel_titles import RENAME_EVENTS, ChannelTitles
-from bots.slack.commands import (
-    ACKNOWLEDGEMENT,
-    MESSAGE_ACTION,
-    AdministratorCache,
-    AskerSink,
-    CommandSink,
-    from_message_shortcut,
-)
+from bots.slack.commands import ACKNOWLEDGEMENT, MESSAGE_ACTION, AskerSink, CommandSink, from_message_shortcut
 from bots.slack.connection import RateLimiter, SlackIntervals
 from bots.slack.convert import Identity, from_command, from_event, is_from_other_workspace, to_thread_messages
 from bots.slack.feedback import (
@@ -58,6 +51,12 @@ if TYPE_CHECKING:
     from bots.slack.client import SlackClient
 
 _log = get_logger(__name__)
+
+# How long it may take until the bot knows that somebody became an administrator, or is none any more.
+ADMINISTRATOR_TTL_S = 30.0
+# How long it is remembered whether somebody belongs to the workspace.
+MEMBER_TTL_S = 300.0
+MAX_USERS = 1000
 
 
 class SlackAdapter(ClientAdapter["SlackClient"]):
@@ -106,8 +105,8 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         self._thread_cache = ThreadCache(has_answered, self._read_thread)
         self._rate_limiter = RateLimiter()
         self._missing_capabilities = MissingCapabilities()
-        self._administrators = AdministratorCache()
-        self._members = MemberCache()
+        self._administrators = TtlCache[bool](ADMINISTRATOR_TTL_S, MAX_USERS)
+        self._members = TtlCache[bool](MEMBER_TTL_S, MAX_USERS)
         self._channel_titles = ChannelTitles()
         self._open_questions = BoundedDict[tuple[str, str], str](MAX_ENTRIES)
         self._untitled_threads = BoundedDict[tuple[str, str], None](MAX_ENTRIES)
@@ -192,7 +191,8 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
 
     async def is_admin(self, message: Message) -> bool:
         """Return whether the author administers the workspace. Raises `PlatformError`."""
-        return await self._administrators.is_admin(self._get_client(), message)
+        client = self._get_client()
+        return await self._administrators.get(message.author_id, lambda: client.is_admin(message.author_id))
 
     async def show_form(self, message: Message, form: SettingsForm) -> bool:
         """Open a form for the author of a slash command. Raises `PlatformError`, also when it is too late for that."""

@@ -20,22 +20,12 @@ _log = get_logger(__name__)
 
 # A view takes 100 blocks.
 MAX_SECTIONS = 99
-# How long it is remembered whether somebody belongs to the workspace.
-MEMBER_TTL_S = 300.0
-MAX_MEMBERS = 1000
-
-
-class MemberCache(TtlCache[bool]):
-    """Who belongs to the workspace, each answer of Slack's remembered for some minutes."""
-
-    def __init__(self) -> None:
-        super().__init__(MEMBER_TTL_S, MAX_MEMBERS)
 
 
 class HomeSink(FinalTextSink):
     """Publishes a text on somebody's App Home; nothing for people of other workspaces, or that Slack does not know."""
 
-    def __init__(self, client: SlackClient, members: MemberCache, message: Message) -> None:
+    def __init__(self, client: SlackClient, members: TtlCache[bool], message: Message) -> None:
         self._client = client
         self._members = members
         self._user_id = message.author_id

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bots.common.caches import TtlCache
 from bots.common.connection import Refused, Unreachable
 from bots.common.delivery_retry import DeliveryRetry
 from bots.common.events import IgnoredEvent
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 MESSAGE_ACTION = "message_action"
-# How long it may take until the bot knows that somebody became an administrator, or is none any more.
-CACHE_TTL_S = 30.0
-MAX_USERS = 1000
 # How often Slack takes an answer to one command.
 MAX_RESPONSES = 5
 MAX_COMMAND_CHARS = 15_000
@@ -71,17 +67,6 @@ def from_message_shortcut(payload: Mapping[str, Any], me: Identity) -> Message |
         quotes_bot=is_own_message,
         parent_id="" if thread_ts == ts else thread_ts,
     )
-
-
-class AdministratorCache:
-    """The administrators and owners of a workspace, each answer of Slack's remembered for a moment."""
-
-    def __init__(self, ttl_s: float = CACHE_TTL_S) -> None:
-        self._is_admin = TtlCache[bool](ttl_s, MAX_USERS)
-
-    async def is_admin(self, client: SlackClient, message: Message) -> bool:
-        """Return whether the author is one of them. Raises a `PlatformError` when Slack cannot be asked."""
-        return await self._is_admin.get(message.author_id, lambda: client.is_admin(message.author_id))
 
 
 class CommandSink(FinalTextSink):

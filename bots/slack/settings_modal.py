@@ -117,7 +117,10 @@ class SubmissionHandler:
         changes = [
             change
             for change in submission.changes
-            if not _is_equal(change.value, self._get_current_value(submission, change))
+            # Against the value that the modal showed, or the one that was saved since.
+            if not _is_equal(
+                change.value, self._saved_values.get((submission.view_id, change.field), change.initial_value)
+            )
         ]
         errors = {change.field: error_text for change in changes if (error_text := _validate(change, submission.texts))}
         errors = errors or await self._deliver_changes(submission, changes, receive)
@@ -151,10 +154,6 @@ class SubmissionHandler:
             else:
                 self._saved_values[submission.view_id, change.field] = change.value
         return errors
-
-    def _get_current_value(self, submission: Submission, change: FieldChange) -> str:
-        """Return the value of a field: the one that the modal showed, or the one that was saved since."""
-        return self._saved_values.get((submission.view_id, change.field), change.initial_value)
 
     def _get_outcome(self, message_id: str) -> asyncio.Future[str]:
         """Return where the outcome of a message will be; a second delivery has that of the first one."""

@@ -7,12 +7,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.caches import BoundedDict
 from bots.common.connection import TokenRefused
 from bots.common.events import IgnoredEvent, record_ignored
+from bots.common.positions import PositionStore
 from bots.common.reply_sink import SilentSink
 from bots.common.settings_menu import MENU_FIELD
 from bots.telegram.commands import AdministratorCache, build_menus
@@ -43,18 +44,6 @@ MAX_DRAFTS = 1000
 _LOAD_LOCK = threading.Lock()
 
 
-class OffsetStore(Protocol):
-    """The position in the stream of updates, kept across restarts: the id of the first update not handled yet."""
-
-    async def load(self) -> int | None:
-        """Return the saved offset, or None before the first."""
-        ...
-
-    async def save(self, offset: int) -> None:
-        """Keep the offset durably."""
-        ...
-
-
 class TelegramAdapter(ClientAdapter["TelegramClient"]):
     """One Telegram bot.
 
@@ -72,14 +61,14 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
     def __init__(
         self,
         settings: TelegramSettings,
-        offsets: OffsetStore,
+        positions: PositionStore,
         intervals: TelegramIntervals | None = None,
         *,
         read_only: bool = False,
     ) -> None:
         super().__init__(intervals or TelegramIntervals(), read_only=read_only)
         self._settings = settings
-        self._offsets = offsets
+        self._positions = positions
         self._me = Identity(0, "")
         self._administrators = AdministratorCache()
         self._capabilities = ServerCapabilities(settings.rich_messages)
@@ -99,7 +88,7 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
     async def listen(self, receive: MessageHandler) -> None:
         """Deliver messages until cancelled. Outages are waited out; raises `PlatformError` for a revoked token."""
         retry_loop = self._make_retry_loop("polling", self.connection)
-        offset = await self._offsets.load()
+        offset = await self._positions.load(self.bot_id)
         while True:
             try:
                 batch = await self._fetch_updates(offset)
@@ -202,7 +191,7 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
             id_error = PlatformError("Telegram delivers updates without a number") if batch else None
             return offset, delivery_error or id_error
         try:
-            await self._offsets.save(next_offset)
+            await self._positions.save(self.bot_id, next_offset)
         except Exception as error:
             return offset, error
         return next_offset, delivery_error

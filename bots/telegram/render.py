@@ -157,11 +157,8 @@ class _HtmlRenderer(MarkdownRenderer):
 
 def _is_rich(node: SyntaxTreeNode) -> bool:
     """Return whether a part of an answer is more in a rich message than in another one."""
-    return node.type in ("table", "heading") or is_formula(node) or _is_formula_block(node)
-
-
-def _is_formula_block(node: SyntaxTreeNode) -> bool:
-    return node.type == "fence" and node.info.strip() == FORMULA_LANGUAGE
+    is_formula_block = node.type == "fence" and node.info.strip() == FORMULA_LANGUAGE
+    return node.type in ("table", "heading") or is_formula(node) or is_formula_block
 
 
 def _is_within_limits(html: str) -> bool:

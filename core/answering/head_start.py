@@ -146,12 +146,9 @@ class HeadStartAccount:
         head_starts.record_begin(prompt_tokens)
         self.tokens = budget.tokens
         self.cost = budget.cost
+        self.remaining = budget.remaining
         self._is_kept: bool | None = None
         self._held_usage: list[tuple[str, int, int, float, bool, str]] = []
-
-    def remaining(self) -> float:
-        """Return the seconds left before the deadline of the answer."""
-        return self._budget.remaining()
 
     def close(self, *, is_kept: bool) -> None:
         """Return whether the answer is kept, and pass on what it has consumed so far."""

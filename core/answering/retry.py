@@ -6,14 +6,14 @@ It is shown when it is better than the first one; otherwise the bot says that th
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 
 from core.answering.context import AnswerDependencies
 from core.catalogue import messages_for
 from core.language.languages import get_asker_language
-from core.ports import Library, Sink, WordMatch
-from core.types import AgentScore, Passage, Question, Reply, Turn
+from core.ports import Library, Sink
+from core.types import Passage, Question, Reply, Turn
 
 UNCLEAR = "unclear"
 
@@ -30,59 +30,35 @@ class RetryQuestion(Question):
     was_cited: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class ExcludingLibrary:
-    """A library without certain passages, unless a search would find nothing else."""
+    """A library without certain passages, unless a search would find nothing else; the rest is the wrapped one's."""
 
-    library: Library
-    excluded_ids: frozenset[str]
+    def __init__(self, library: Library, excluded_ids: frozenset[str]) -> None:
+        self._library = library
+        self._excluded_ids = excluded_ids
+        self.route = library.route
+        self.match_words = library.match_words
+        self.similarity = library.similarity
+        self.group = library.group
+        self.languages = library.languages
+        self.titles = library.titles
+        self.modules = library.modules
+        self.term_weights = library.term_weights
 
     def restricted_to(self, sources: Collection[str]) -> ExcludingLibrary:
         """Restrict the wrapped library."""
-        return replace(self, library=self.library.restricted_to(sources))
+        return ExcludingLibrary(self._library.restricted_to(sources), self._excluded_ids)
 
     @property
     def is_empty(self) -> bool:
         """Return whether the wrapped library has nothing to search."""
-        return self.library.is_empty
-
-    async def route(self, query: str, *, at_least_one: bool = False) -> Sequence[AgentScore]:
-        """Return the agents of the wrapped library."""
-        return await self.library.route(query, at_least_one=at_least_one)
+        return self._library.is_empty
 
     async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:
         """Search the wrapped library and leave out the excluded passages."""
-        passages = await self.library.search(agent, query, limit + len(self.excluded_ids), dense_query=dense_query)
-        new_passages = [passage for passage in passages if passage.id not in self.excluded_ids]
+        passages = await self._library.search(agent, query, limit + len(self._excluded_ids), dense_query=dense_query)
+        new_passages = [passage for passage in passages if passage.id not in self._excluded_ids]
         return (new_passages or list(passages))[:limit]
-
-    async def match_words(self, query: str, limit: int) -> WordMatch:
-        """Return the match of the wrapped library."""
-        return await self.library.match_words(query, limit)
-
-    async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """Return the similarities of the wrapped library."""
-        return await self.library.similarity(query, texts)
-
-    async def group(self, texts: Sequence[str]) -> Sequence[Sequence[int]]:
-        """Return the groups of the wrapped library."""
-        return await self.library.group(texts)
-
-    def languages(self) -> Mapping[str, Sequence[str]]:
-        """Return the languages of the wrapped library."""
-        return self.library.languages()
-
-    def titles(self) -> Mapping[str, Sequence[str]]:
-        """Return the titles of the wrapped library."""
-        return self.library.titles()
-
-    def modules(self) -> Mapping[str, Collection[str]]:
-        """Return the modules that the wrapped library knows."""
-        return self.library.modules()
-
-    async def term_weights(self, query: str) -> Mapping[str, float]:
-        """Return the weights of the wrapped library."""
-        return await self.library.term_weights(query)
 
 
 def to_retry_question(

@@ -208,31 +208,27 @@ class CircuitBreaker:
     """The circuit breaker of one endpoint: closed (in use), open (no calls), or open with one call that probes it.
 
     Check `is_available`, call `begin_call` when a call starts, then exactly one of `record_success`, `record_failure`
-    and `release`, the last two with the result of `begin_call`. `last_failure_at` is on the monotonic clock.
+    and `release`, the last two with the result of `begin_call`. `is_open` says that the endpoint gets no calls, or a
+    probe alone; `last_failure_at` is on the monotonic clock.
     """
 
     def __init__(self, name: str, settings: CircuitSettings) -> None:
         self._name = name
         self._settings = settings
         self._consecutive_failures = 0
-        self._is_open = False
+        self.is_open = False
         self._is_probing = False
         self.last_failure_at = 0.0
 
-    @property
-    def is_open(self) -> bool:
-        """Return whether the endpoint gets no calls, or only a probe."""
-        return self._is_open
-
     def is_available(self) -> bool:
         """Return whether a call may use the endpoint: the circuit is closed, or a probe is due."""
-        if not self._is_open:
+        if not self.is_open:
             return True
         return not self._is_probing and time.monotonic() - self.last_failure_at >= self._settings.rest_s
 
     def begin_call(self) -> bool:
         """Record that a call starts; return whether it is the probe of an open circuit."""
-        is_probe = self._is_open and self.is_available()
+        is_probe = self.is_open and self.is_available()
         if is_probe:
             _log.info("circuit.probed", endpoint=self._name)
             self._is_probing = True
@@ -240,21 +236,21 @@ class CircuitBreaker:
 
     def record_success(self) -> None:
         """Record a good reply, which closes the circuit."""
-        if self._is_open:
+        if self.is_open:
             _log.info("circuit.closed", endpoint=self._name)
         self._consecutive_failures = 0
-        self._is_open = False
+        self.is_open = False
         self._is_probing = False
 
     def record_failure(self, is_probe: bool) -> None:
         """Record a failure: too many in a row, or a failed probe, open the circuit."""
         self._consecutive_failures += 1
         self.last_failure_at = time.monotonic()
-        if not self._is_open and self._consecutive_failures >= self._settings.failures:
+        if not self.is_open and self._consecutive_failures >= self._settings.failures:
             _log.warning(
                 "circuit.opened", endpoint=self._name, failures=self._consecutive_failures, rest_s=self._settings.rest_s
             )
-            self._is_open = True
+            self.is_open = True
         self.release(is_probe)
 
     def release(self, is_probe: bool) -> None:

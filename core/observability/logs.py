@@ -241,8 +241,8 @@ class LogBuffer:
     Handlers of any thread add to it; memory is bounded, because old lines make room for new ones.
     """
 
-    def __init__(self, max_lines: int = MAX_BUFFERED_LINES) -> None:
-        self._lines: deque[tuple[int, str]] = deque(maxlen=max_lines)
+    def __init__(self) -> None:
+        self._lines: deque[tuple[int, str]] = deque(maxlen=MAX_BUFFERED_LINES)
         self._numbers = itertools.count(1)
 
     def add(self, line: str) -> None:

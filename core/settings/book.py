@@ -99,7 +99,9 @@ def describe(field: FieldInfo) -> str:
     """Return the meaning of a setting with its range, or that of the section behind it."""
     if field.description is None:
         sections = _find_own_sections(field.annotation)
-        return _first_paragraph(sections[0]) if sections else _join_choices(field)
+        # The values of a setting that needs no words, such as a kind.
+        choices = ", ".join(f"`{choice}`" for choice in get_args(field.annotation))
+        return _first_paragraph(sections[0]) if sections else choices
     return field.description + _format_range(field)
 
 
@@ -208,11 +210,6 @@ def _format_range(field: FieldInfo) -> str:
         return ""
     lowest = f"above {limits['gt']}" if "gt" in limits else limits["ge"]
     return f" ({lowest} to {limits['le']})"
-
-
-def _join_choices(field: FieldInfo) -> str:
-    """Return the values of a setting that needs no words, such as a kind."""
-    return ", ".join(f"`{choice}`" for choice in get_args(field.annotation))
 
 
 def _format_default(field: FieldInfo) -> str:

@@ -396,9 +396,7 @@ class BlueskySettings(Section):
     answers_per_thread: PositiveInt = Field(
         5, description="answers in one thread at most: two programs that answer each other stop there"
     )
-    comment_below: tuple[
-        Annotated[str, Field(pattern=r"^(?:followers|did:(?:plc:[a-z2-7]{24}|web:[\w.%-]+))$")], ...
-    ] = Field(
+    comment_below: tuple[Consent, ...] = Field(
         (),
         examples=[["followers"]],
         description="who agreed to comments below posts, each as a DID; `followers`: whoever follows the bot",

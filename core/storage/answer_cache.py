@@ -83,7 +83,7 @@ class AnswerCache:
         is_exact_match: ColumnElement[bool] = columns.question == key.normalized
         is_match = (
             or_(is_exact_match, columns.canonical_form == key.canonical_form)
-            if self._uses_canonical_form(key)
+            if key.canonical_form and self._settings.similarity < 1
             else is_exact_match
         )
         query = (
@@ -131,9 +131,6 @@ class AnswerCache:
         if key.visible_sources is None and not any(conditions):
             return self._fingerprint
         return hashlib.sha256(json.dumps([self._fingerprint, conditions]).encode()).hexdigest()
-
-    def _uses_canonical_form(self, key: CacheKey) -> bool:
-        return bool(key.canonical_form) and self._settings.similarity < 1
 
     def _min_made_at(self) -> float:
         return time.time() - self._settings.hours * 3600

@@ -62,7 +62,8 @@ class DraftRepository(Repository):
         """Return those of some drafts that the team let be posted and that could not be, with the reason."""
         query = select(messages).where(messages.c.number.in_(numbers), messages.c.state.in_(("failed", "silent")))
         rows = await self._database.fetch_all(query.order_by(messages.c.number))
-        return [(_to_draft(row, Reply("")), row.reason) for row in rows if not _is_decided_away(row)]
+        lost_rows = [row for row in rows if (row.trace or {}).get("skip") not in NOT_TO_BE_POSTED]
+        return [(_to_draft(row, Reply("")), row.reason) for row in lost_rows]
 
     async def approve(self, draft: Draft, reply: Reply, entry: AuditEntry) -> bool:
         """Leave a reply to be delivered in place of a draft; return False if something was decided before."""
@@ -97,7 +98,3 @@ class DraftRepository(Repository):
 
 def _to_draft(row: Row[*tuple[Any, ...]], reply: Reply) -> Draft:
     return Draft(row.number, to_message(row), reply, row.visible_sources, row.settled_at)
-
-
-def _is_decided_away(row: Row[*tuple[Any, ...]]) -> bool:
-    return (row.trace or {}).get("skip") in NOT_TO_BE_POSTED

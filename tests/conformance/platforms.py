@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from bots.bluesky.adapter import BlueskyAdapter
 from bots.console.adapter import ConsoleGroupAdapter
-from bots.daemon.adapters import JournalAccounts, JournalOffsets, JournalPositions
+from bots.daemon.adapters import JournalAccounts, JournalPositions
 from bots.discord.adapter import DiscordAdapter
 from bots.forges.adapter import ForgeAdapter
 from bots.mastodon.adapter import MastodonAdapter
@@ -236,7 +236,7 @@ class Telegram(Driver):
 
     def adapter(self, journal: Journal, folder: Path) -> TelegramAdapter:
         settings = telegram_settings(self.peer, folder)
-        return TelegramAdapter(settings, JournalOffsets(journal, "telegram:42"), TELEGRAM_PACE)
+        return TelegramAdapter(settings, JournalPositions(journal, "telegram"), TELEGRAM_PACE)
 
     async def ready(self) -> None:
         # Telegram keeps what is said until it is asked for.

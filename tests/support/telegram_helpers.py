@@ -26,14 +26,14 @@ class Offsets:
         self.saved: list[int] = []
         self.refusals = 0
 
-    async def load(self) -> int | None:
+    async def load(self, name: str) -> int | None:
         return self.saved[-1] if self.saved else None
 
-    async def save(self, offset: int) -> None:
+    async def save(self, name: str, position: int) -> None:
         if self.refusals:
             self.refusals -= 1
             raise StoreError("the disk is full")
-        self.saved.append(offset)
+        self.saved.append(position)
 
 
 def settings(peer: TelegramPeer, folder: Path, token: str = "") -> TelegramSettings:

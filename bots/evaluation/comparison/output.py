@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bots.common.reply_json import usage_as_json
 from bots.common.terminal import format_table
 from bots.evaluation import charts, output
 from bots.evaluation.comparison.results import (
@@ -15,7 +16,6 @@ from bots.evaluation.comparison.results import (
     Judgement,
     SystemAnswer,
     answer_as_record,
-    usage_as_record,
 )
 from bots.evaluation.comparison.statistics import (
     OVERALL,
@@ -72,7 +72,7 @@ def comparison_as_json(
             "mean_difference": _round(comparison.agreement.mean_difference),
             "correlation": _round(comparison.agreement.correlation),
         },
-        "judge_usage": usage_as_record(add_up([judgement.usage for judgement in judgements])),
+        "judge_usage": usage_as_json(add_up([judgement.usage for judgement in judgements])),
         "asked_again": comparison.asked_again,
         "unreadable": comparison.unreadable,
         "unreadable_reply": redact(find_unreadable_reply(judgements)),
@@ -103,7 +103,7 @@ def _summarize(answers: Sequence[SystemAnswer]) -> dict[str, Any]:
         "quoted": sum(answer.is_quoted for answer in answers),
         "first_token_ms": round(float(np.median(first_tokens)), 1) if first_tokens else None,
         "total_ms": round(float(np.median(totals)), 1) if totals else None,
-        "usage": usage_as_record(add_up([answer.usage for answer in answers])),
+        "usage": usage_as_json(add_up([answer.usage for answer in answers])),
     }
 
 
@@ -162,7 +162,7 @@ def format_lines(
         "",
         *_format_by_strategy(comparison.by_strategy),
         *_format_agreement(comparison.agreement),
-        f"The judge consumed {_format_tokens(judge_usage)} tokens, cost {_format_cost(judge_usage)}; it was "
+        f"The judge consumed {_format_tokens(judge_usage)} tokens, cost {output.format_cost(judge_usage)}; it was "
         f"asked again {pluralize(comparison.asked_again, 'time')}; {comparison.unreadable} of {len(judgements)} "
         "judgements were not readable.",
         *output.format_unreadable_reply(redact(find_unreadable_reply(judgements))),
@@ -216,10 +216,10 @@ def _price_rows(comparison: Comparison, answers: Sequence[SystemAnswer]) -> list
         system_answers = _of_system(answers, name)
         summary = _summarize(system_answers)
         usage = add_up([answer.usage for answer in system_answers])
-        times = [_format_ms(summary[key]) for key in ("first_token_ms", "total_ms")]
-        rows.append(
-            (name, *times, _format_tokens(usage), _format_cost(usage), str(summary["degraded"]), str(summary["failed"]))
-        )
+        figures = (summary["first_token_ms"], summary["total_ms"])
+        times = ["-" if value is None else f"{value:.0f} ms" for value in figures]
+        counts = (str(summary["degraded"]), str(summary["failed"]))
+        rows.append((name, *times, _format_tokens(usage), output.format_cost(usage), *counts))
     return rows
 
 
@@ -257,16 +257,8 @@ def _format_by_strategy(rows: Sequence[StrategyRow]) -> list[str]:
     return [*format_table([("router chose", "against", *TEST_HEADINGS[:-1]), *cells]), ""]
 
 
-def _format_ms(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f} ms"
-
-
 def _format_tokens(usage: TokenUsage) -> str:
     return f"{usage.total_tokens:,}"
-
-
-def _format_cost(usage: TokenUsage) -> str:
-    return f"{usage.cost:.4f}" if usage.cost else "-"
 
 
 def _format_number(value: float | None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bots.common.reply_json import usage_as_json
 from core.settings import Settings
 from core.storage.usage import TokenUsage
 
@@ -78,7 +79,7 @@ def answer_as_record(answer: SystemAnswer) -> dict[str, Any]:
         "strategy": answer.strategy,
         "first_token_ms": answer.first_token_ms,
         "total_ms": answer.total_ms,
-        "usage": usage_as_record(answer.usage),
+        "usage": usage_as_json(answer.usage),
         "why_cut": dict(answer.degrade_reasons),
     }
 
@@ -98,11 +99,6 @@ def answer_from_record(record: Mapping[str, Any]) -> SystemAnswer:
     )
 
 
-def usage_as_record(usage: TokenUsage) -> dict[str, float]:
-    """Return what models consumed, as JSON."""
-    return {"prompt": usage.prompt_tokens, "completion": usage.completion_tokens, "cost": round(usage.cost, 8)}
-
-
 def usage_from_record(record: Mapping[str, Any]) -> TokenUsage:
-    """Return the usage that `usage_as_record` wrote."""
+    """Return the usage that `usage_as_json` wrote."""
     return TokenUsage(int(record["prompt"]), int(record["completion"]), float(record["cost"]))

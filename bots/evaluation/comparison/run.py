@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
+from bots.common.reply_json import usage_as_json
 from bots.common.reply_sink import SilentSink
-from bots.evaluation.comparison.recorded_errors import ErrorRecordingModel
 from bots.evaluation.comparison.result_cache import ResultCache, make_key
 from bots.evaluation.comparison.results import (
     CRITERIA,
@@ -21,7 +22,6 @@ from bots.evaluation.comparison.results import (
     SystemAnswer,
     answer_as_record,
     answer_from_record,
-    usage_as_record,
     usage_from_record,
 )
 from bots.evaluation.datasets import AnswerCase, run_concurrently
@@ -29,11 +29,13 @@ from bots.evaluation.judge import Judge, format_case, without_chance
 from core.answering.context import AnswerDependencies
 from core.answering.head_start_policy import HeadStartPolicy
 from core.answering.service import AnswerService
-from core.errors import KimasError, UsageError
+from core.errors import KimasError, ModelError, UsageError
 from core.evidence.rendering import escape_delimiters
 from core.llm.prompts import Prompts
+from core.ports import ChatModel, ModelRole, RequestBudget
 from core.settings import Settings, Strategy
 from core.storage.usage import TokenUsage, total_usage
+from core.types import Turn
 from core.version import get_version
 
 BASELINES: tuple[Strategy, ...] = ("simple", "react")
@@ -124,6 +126,30 @@ def with_steady_writers(settings: Settings) -> Settings:
         if (model := getattr(settings.models, role)) is not None
     }
     return settings.model_copy(update={"models": settings.models.model_copy(update=models)})
+
+
+class ErrorRecordingModel:
+    """A `ChatModel` that keeps the errors of the streams of another one in `stream_errors`: those of its answers.
+
+    An answer that is quoted instead does not say why its model failed.
+    """
+
+    def __init__(self, model: ChatModel) -> None:
+        self._model = model
+        self.complete = model.complete
+        self.stream_errors: list[ModelError] = []
+
+    async def stream(
+        self, system: str, turns: Sequence[Turn], *, role: ModelRole, budget: RequestBudget, agent: str = ""
+    ) -> AsyncGenerator[str]:
+        """Yield the reply in chunks. Raises `ModelError`."""
+        try:
+            async with aclosing(self._model.stream(system, turns, role=role, budget=budget, agent=agent)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        except ModelError as error:
+            self.stream_errors.append(error)
+            raise
 
 
 async def answer_question(deps: AnswerDependencies, case: AnswerCase, system: System) -> SystemAnswer:
@@ -233,7 +259,7 @@ async def _judge_question(
         verdict = await judge.ask(
             request.system_prompt, request.text, keys, lambda value: parse_scores(value, [*systems_by_label])
         )
-        record = {"scores": verdict.value, "attempts": verdict.attempts, "usage": usage_as_record(verdict.usage)}
+        record = {"scores": verdict.value, "attempts": verdict.attempts, "usage": usage_as_json(verdict.usage)}
         unreadable_reply = verdict.unreadable_reply
         if verdict.value is not None:
             await cache.put(request.key, record)

@@ -223,7 +223,7 @@ class _RetrievalAgent:
             return await self._search_query(original_query)
         async with task_group() as tasks:
             original_search = _Once(lambda: tasks.create_task(self._search_query(original_query)))
-            if not self._is_live():
+            if not all(isinstance(self.deps.settings.sources[name], LiveSource) for name in self.settings.sources):
                 original_search.start()
             queries = await rewrite(original_query, self._make_context(original_search))
             search_tasks = [
@@ -242,10 +242,6 @@ class _RetrievalAgent:
         return _SearchOutcome(
             merge(QueryResults(original_query, original_passages), query_results, self.settings.limit)
         )
-
-    def _is_live(self) -> bool:
-        """Return whether all sources of this agent are asked when somebody asks."""
-        return all(isinstance(self.deps.settings.sources[name], LiveSource) for name in self.settings.sources)
 
     def _make_context(self, original_search: _Once) -> RewriteContext:
         async def get_passages() -> Sequence[Passage]:

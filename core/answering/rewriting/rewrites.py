@@ -326,18 +326,10 @@ def _compose_queries(
     query: Query, sub_queries: Sequence[str], terms: Sequence[str], intent: str, context: RewriteContext
 ) -> Sequence[Query]:
     agent_synonyms = find_synonyms(query.text, context.agent.synonyms)
-    keywords = join_terms(
-        (
-            query.get_lexical_text(),
-            *(term for term in (*terms, *agent_synonyms) if not _contains(query.get_lexical_text(), term)),
-        )
-    )
+    text = query.get_lexical_text()
+    keywords = join_terms((text, *(term for term in (*terms, *agent_synonyms) if term.lower() not in text.lower())))
     full_query = replace(query, words=keywords if keywords != query.text else "", dense=query.dense or intent)
     return [full_query, *(Query(sub_query) for sub_query in sub_queries)] if len(sub_queries) > 1 else [full_query]
-
-
-def _contains(text: str, term: str) -> bool:
-    return term.lower() in text.lower()
 
 
 REWRITES: Mapping[str, Rewrite] = {

@@ -8,18 +8,18 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time
-from typing import Protocol
 
 from core.answering.withholding import guard_words, make_filter
 from core.errors import AnswerWithheld, CommentSuppressed, KimasError, MessageDeleted, PlatformUnavailable, UsageError
 from core.formatting import format_link
 from core.language.courtesies import find_courtesy
+from core.messaging.journaling import JournaledDelivery
 from core.messaging.policy.permissions import Permissions
 from core.messaging.redelivery import Undelivered
 from core.observability.logs import get_logger
-from core.ports import Adapter, AnswerFunction, Delivery, Library, Sink
+from core.ports import Adapter, AnswerFunction, Library, Sink
 from core.settings import AutoCommentSettings
 from core.storage.auto_comments import AutoCommentRepository
 from core.storage.messages import Journal
@@ -55,7 +55,7 @@ class Commenter:
         return message.is_by_bot or self._is_target(message)
 
     async def handle(
-        self, adapter: Adapter, message: Message, previous_reply_id: str, delivery: AwaitableDelivery
+        self, adapter: Adapter, message: Message, previous_reply_id: str, delivery: JournaledDelivery
     ) -> None:
         """Handle one message and record its outcome in the journal: a comment, a skip or a failure."""
         if not self._is_target(message):
@@ -78,7 +78,7 @@ class Commenter:
         return is_unaddressed and is_post(message) and is_followed
 
     async def _comment(
-        self, adapter: Adapter, post: Message, delivery: AwaitableDelivery, previous_reply_id: str
+        self, adapter: Adapter, post: Message, delivery: JournaledDelivery, previous_reply_id: str
     ) -> None:
         guarded_delivery = GuardedDelivery(delivery, lambda: self._lost_race_reason(post), previous_reply_id)
         # Where the network itself counts the replies, no other bot can reply between our check and the post.
@@ -298,23 +298,7 @@ def in_quiet_hours(hours: str, now: time) -> bool:
 Precondition = Callable[[], Awaitable[Skip | None]]
 
 
-class AwaitableDelivery(Delivery, Protocol):
-    """A delivery with the final reply, and with a way to wait until it is posted."""
-
-    @property
-    def final_reply(self) -> Reply | None:
-        """The reply that is to be delivered, once it is known; after a crash, from the last run."""
-        ...
-
-    async def mark_final(self, reply: Reply) -> None:
-        """Record the final reply."""
-        ...
-
-    async def wait_for_posting(self) -> None:
-        """Wait a moment for a posting that has begun."""
-        ...
-
-
+@dataclass(slots=True, eq=False)
 class BufferedSink:
     """Passes the finished reply to another sink, and nothing before it.
 
@@ -322,18 +306,11 @@ class BufferedSink:
     the `heading` that is shown above it; `delivery` records it first.
     """
 
-    def __init__(
-        self,
-        sink: Sink,
-        reject_reason: Callable[[Reply], Skip | None],
-        delivery: AwaitableDelivery,
-        heading: str = "",
-    ) -> None:
-        self._sink = sink
-        self._reject_reason = reject_reason
-        self._delivery = delivery
-        self._heading = heading
-        self.reply: Reply | None = None
+    sink: Sink
+    reject_reason: Callable[[Reply], Skip | None]
+    delivery: JournaledDelivery
+    heading: str = ""
+    reply: Reply | None = field(default=None, init=False)
 
     async def open(self) -> None:
         """Show nothing: a typing indicator would promise a comment that may never come."""
@@ -343,11 +320,11 @@ class BufferedSink:
 
     async def finish(self, reply: Reply) -> None:
         """Pass the whole reply on. Raises `CommentSuppressed` for one that is unfit."""
-        if reason := self._reject_reason(reply):
+        if reason := self.reject_reason(reply):
             raise CommentSuppressed(reason)
         self.reply = reply
-        await self._delivery.mark_final(reply)
-        await self._sink.finish(replace(reply, text=self._heading + reply.text))
+        await self.delivery.mark_final(reply)
+        await self.sink.finish(replace(reply, text=self.heading + reply.text))
 
     async def fail(self, text: str) -> None:
         """Raise `CommentSuppressed`: nobody asked, so nobody is told."""
@@ -361,9 +338,12 @@ class GuardedDelivery:
     platform's id of it.
     """
 
-    def __init__(self, delivery: AwaitableDelivery, precondition: Precondition, previous_reply_id: str = "") -> None:
+    def __init__(self, delivery: JournaledDelivery, precondition: Precondition, previous_reply_id: str = "") -> None:
         self._delivery = delivery
         self._precondition = precondition
+        self.mark_part = delivery.mark_part
+        self.require_claim = delivery.require_claim
+        self.wait_for_posting = delivery.wait_for_posting
         self.is_posted = bool(previous_reply_id)
         self.in_doubt = False
         self.reply_id = previous_reply_id
@@ -382,14 +362,6 @@ class GuardedDelivery:
     def parts(self) -> Mapping[int, str]:
         """The further parts of the comment."""
         return self._delivery.parts
-
-    async def mark_part(self, number: int, part_id: str) -> None:
-        """Record the state of a further part."""
-        await self._delivery.mark_part(number, part_id)
-
-    async def require_claim(self) -> None:
-        """Raise `ClaimLost` where another daemon has taken the message over."""
-        await self._delivery.require_claim()
 
     async def mark_posting(self) -> None:
         """Record the posting, then check the rules: nothing delays the post after the check.
@@ -415,7 +387,3 @@ class GuardedDelivery:
         self.is_posted = True
         self.in_doubt = False
         self.reply_id = reply_id
-
-    async def wait_for_posting(self) -> None:
-        """Wait a moment for a posting that has begun."""
-        await self._delivery.wait_for_posting()

@@ -43,18 +43,17 @@ async def explain_command(context: CommandContext, request: CommandRequest) -> s
         outcome = await lookup.get_last_outcome(message)
         fallback = texts.nothing_answered
     visible_labels = context.permissions.visible_labels(message)
-    if outcome is None or (_tells_of_knowledge(outcome) and not may_be_shown(outcome.visible_sources, visible_labels)):
+    if outcome is None:
+        return fallback
+    # The explanation of an answer, or of a model that judged a message, may hold words of sources.
+    tells_of_knowledge = outcome.state != "silent" or "opinion" in outcome.trace.get("values", {})
+    if tells_of_knowledge and not may_be_shown(outcome.visible_sources, visible_labels):
         return fallback
     is_admin = request.role != "everyone"
     if outcome.state == "failed" and not message.private and visible_labels.isdisjoint((ALL_OPEN,)):
         # A fault may name anything that is configured.
         is_admin = False
     return format_explanation(outcome, texts, is_admin=is_admin)
-
-
-def _tells_of_knowledge(outcome: MessageOutcome) -> bool:
-    """Return whether an explanation may hold words of sources: of an answer, or of a model that judged a message."""
-    return outcome.state != "silent" or "opinion" in outcome.trace.get("values", {})
 
 
 def format_explanation(outcome: MessageOutcome, texts: Messages = ENGLISH, *, is_admin: bool = False) -> str:

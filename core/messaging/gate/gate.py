@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from core.catalogue import messages_for
 from core.errors import KimasError
 from core.language.question_matching import canonical_form, normalize
-from core.language.questions import is_question, unanswerable_reason
+from core.language.questions import is_error_report, is_question, unanswerable_reason
 from core.messaging.gate.follow_up import is_follow_up, is_spoken_follow_up, other_bot_reason
 from core.messaging.gate.human_activity import answered_meanwhile_reason, dialogue_reason, other_addressee_reason
 from core.messaging.gate.relevance import GateAssessment, assess

@@ -43,7 +43,9 @@ class Permissions:
 
     def cached_role(self, message: Message) -> UserRole:
         """Return the author's role as far as it is known without asking the platform."""
-        if not message.author_id or _is_anonymous_admin(message):
+        # Telegram shows anonymous administrators as the group itself.
+        is_anonymous_admin = not message.private and message.author_id == message.key.chat
+        if not message.author_id or is_anonymous_admin:
             return "everyone"
         if f"{message.key.platform}:{message.author_id}" in self._live.settings.administration.owners:
             return "owner"
@@ -149,11 +151,6 @@ def make_reader(live: LiveSettings, chat: PlatformName) -> Asker:
     is_private = str(chat) in live.settings.administration.owners and chat.platform != NETWORK_PLATFORM
     role: UserRole = "owner" if is_private else "everyone"
     return live.audiences.make_asker(chat.platform, chat.id, is_private=is_private, role=role)
-
-
-def _is_anonymous_admin(message: Message) -> bool:
-    """Return whether the group itself is the author: Telegram shows anonymous administrators so."""
-    return not message.private and message.author_id == message.key.chat
 
 
 class ChatPolicy:

@@ -118,7 +118,7 @@ async def test_a_slow_model_gets_as_many_passages_as_it_can_read(
         return [reading_s if "Lantern" in prompts[-1] else loading_s, *CITED]
 
     async with replaying(reply) as provider:
-        assert await find_room(provider.base_url, "m", "", 30) == room
+        assert await find_room(provider.base_url, "m", "") == room
     assert len({prompt[:4] for prompt in prompts}) == len(prompts), "nothing comes from the cache of the server"
 
 
@@ -129,7 +129,7 @@ async def test_a_model_with_a_small_window_gets_what_fits() -> None:
         return Response({"error": {"message": "the request exceeds the available context size"}}, status=400)
 
     async with replaying(reply) as provider:
-        assert await find_room(provider.base_url, "m", "", 30) == 1000
+        assert await find_room(provider.base_url, "m", "") == 1000
 
 
 async def test_a_model_without_room_for_passages_is_refused_in_its_own_words() -> None:
@@ -140,4 +140,4 @@ async def test_a_model_without_room_for_passages_is_refused_in_its_own_words() -
 
     async with replaying(reply) as provider:
         with pytest.raises(ModelError, match="available context size"):
-            await find_room(provider.base_url, "m", "", 30)
+            await find_room(provider.base_url, "m", "")

@@ -20,7 +20,7 @@ from sqlalchemy import select, text, update
 
 from bots.cli.check import check
 from bots.common.namespaced import NamespacedAdapter
-from bots.daemon.adapters import JournalOffsets, JournalPositions
+from bots.daemon.adapters import JournalPositions
 from bots.daemon.alerts import find_alert_errors
 from bots.daemon.feeds import FeedFollower, find_misplaced_feeds, make_feed_followers
 from bots.daemon.posting import resolve_chat
@@ -108,7 +108,7 @@ async def open_network(name: str, stack: AsyncExitStack, journal: Journal, folde
     if name == "telegram":
         telegram = await stack.enter_async_context(TelegramPeer())
         adapter: Adapter = TelegramAdapter(
-            telegram_settings(telegram, folder), JournalOffsets(journal, "telegram:42"), TELEGRAM_PACE
+            telegram_settings(telegram, folder), JournalPositions(journal, "telegram"), TELEGRAM_PACE
         )
         chat = f"telegram:{GROUP}"
         result = Network(adapter, chat, lambda: [(m.html, m.reply_to) for m in telegram.messages(GROUP)], telegram)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bots.common.caches import TtlCache
 from bots.slack.adapter import SlackAdapter
-from bots.slack.commands import AdministratorCache
 from bots.slack.connection import Unreachable
 from bots.slack.convert import parse_subcommand
 from core.messaging.commands.dispatcher import CommandDispatcher
 from core.storage.messages import Journal
-from core.types import ConversationKey, Message
 from tests.conformance.bot import Script
 from tests.support import slack_helpers
 from tests.support.fixtures import settings
@@ -171,12 +169,11 @@ class AdministratorClient:
 
 async def test_what_is_remembered_ends() -> None:
     client = AdministratorClient(True)
-    administrators = AdministratorCache(ttl_s=0.5)
-    message = Message("1", ConversationKey("slack", "C1"), BOSS, "Boss", "", datetime.now(UTC), command="pause")
-    assert await administrators.is_admin(client, message)  # type: ignore[arg-type]
-    assert await administrators.is_admin(client, message)  # type: ignore[arg-type]
+    administrators = TtlCache[bool](0.5, 10)
+    assert await administrators.get(BOSS, lambda: client.is_admin(BOSS))
+    assert await administrators.get(BOSS, lambda: client.is_admin(BOSS))
     assert client.times == 1
     client.answer = None
     await asyncio.sleep(0.51)
     with pytest.raises(Unreachable):
-        await administrators.is_admin(client, message)  # type: ignore[arg-type]
+        await administrators.get(BOSS, lambda: client.is_admin(BOSS))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bots.common.connection import Unreachable
-from bots.daemon.adapters import JournalOffsets
+from bots.daemon.adapters import JournalPositions
 from bots.telegram.adapter import TelegramAdapter
 from bots.telegram.commands import AdministratorCache
 from core.messaging.commands.dispatcher import CommandDispatcher
@@ -51,7 +51,7 @@ async def start(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[Start]:
             journal = await Journal.open(tmp_path / "journal.db")
             stack.push_async_callback(journal.close)
             adapter = TelegramAdapter(
-                telegram_settings(peer, tmp_path), JournalOffsets(journal, "telegram:42"), TELEGRAM_PACE
+                telegram_settings(peer, tmp_path), JournalPositions(journal, "telegram"), TELEGRAM_PACE
             )
             await adapter.open()
             stack.push_async_callback(adapter.close)
