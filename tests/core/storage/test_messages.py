@@ -5,7 +5,6 @@ import logging
 import os
 import signal
 import sqlite3
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -24,6 +23,7 @@ from core.storage.retention import CLOCK_CURSOR, erase_expired
 from core.storage.tables import cursors, messages
 from core.storage.usage import UsageRepository
 from core.types import Citation, Message, Question, Reply, SkipReason, Turn, skip
+from tests.support import forked
 from tests.support.fixtures import settings
 from tests.support.journal import CHAT, MESSAGE
 
@@ -193,9 +193,7 @@ async def test_what_was_received_survives_a_kill(tmp_path: Path) -> None:
         "asyncio.run(main())\n"
     )
     path = tmp_path / "journal.db"
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", script, str(path), stdout=asyncio.subprocess.PIPE
-    )
+    process = await forked.start_piped(script, str(path))
     assert process.stdout is not None
     assert await process.stdout.readline() == b"received\n"
     os.kill(process.pid, signal.SIGKILL)
