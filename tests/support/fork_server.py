@@ -61,6 +61,8 @@ def load() -> None:
             # Alembic runs its modules by itself.
             if ".migrations." not in module.name:
                 importlib.import_module(module.name)
+    # The client of the example of a bridge to Matrix.
+    importlib.import_module("nio")
     asyncio.run(load_model_client())
 
 

@@ -126,6 +126,12 @@ async def start(
     return ForkedProcess(int(await reader.readline()), reader, writer)
 
 
+async def start_program(path: Path, environment: Mapping[str, str]) -> asyncio.subprocess.Process | ForkedProcess:
+    """Start a Python program, with a pipe as its output."""
+    code = f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')"
+    return await start_piped(code, environment=environment)
+
+
 async def start_piped(
     code: str,
     *arguments: str,
