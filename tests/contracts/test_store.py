@@ -12,7 +12,6 @@ import os
 import signal
 import sqlite3
 import stat
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
@@ -28,6 +27,7 @@ from knowledge.ports import PassageRow, Store, label_name
 from knowledge.stores.labels import write_label
 from knowledge.stores.sqlite.store import MAX_VECTOR_BYTES
 from knowledge.stores.sqlite.tables import PAGE_BYTES
+from tests.support import forked
 from tests.support.stores import (
     DIMENSION,
     StoreLocation,
@@ -472,10 +472,9 @@ asyncio.run(all_at_once(sys.argv[1:-1], sys.argv[-1]))
 """
 
 
-async def child(job: str, *locations: StoreLocation) -> asyncio.subprocess.Process:
+async def child(job: str, *locations: StoreLocation) -> asyncio.subprocess.Process | forked.ForkedProcess:
     """Start a process that does the job at every location at the same time."""
-    arguments = (sys.executable, "-c", CHILD, *(location.text() for location in locations), job)
-    return await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
+    return await forked.start_piped(CHILD, *(location.text() for location in locations), job)
 
 
 async def test_what_another_process_writes_is_seen(location: StoreLocation) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import axe_playwright_python
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, async_playwright
 
 CHROMIUM = shutil.which("chromium") or ""
@@ -35,3 +36,10 @@ async def launched() -> AsyncIterator[Browser]:
             yield browser
         finally:
             await browser.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    """A browser for all tests of a module, which share its event loop: starting one takes longer than most of them."""
+    async with launched() as browser:
+        yield browser

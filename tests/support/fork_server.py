@@ -61,6 +61,8 @@ def load() -> None:
             # Alembic runs its modules by itself.
             if ".migrations." not in module.name:
                 importlib.import_module(module.name)
+    # The client of the example of a bridge to Matrix.
+    importlib.import_module("nio")
     asyncio.run(load_model_client())
 
 
@@ -110,6 +112,8 @@ def _handle(connection: socket.socket) -> NoReturn:
     if not pid:
         connection.close()
         _run(descriptors, **request)
+    for descriptor in descriptors:
+        os.close(descriptor)
     with suppress(OSError):
         connection.sendall(f"{pid}\n".encode())
     _, status = os.waitpid(pid, 0)
@@ -119,10 +123,15 @@ def _handle(connection: socket.socket) -> NoReturn:
 
 
 def _run(
-    descriptors: Sequence[int], arguments: list[str], folder: str, environment: dict[str, str], is_terminal: bool
+    descriptors: Sequence[int],
+    arguments: list[str],
+    folder: str,
+    environment: dict[str, str],
+    is_terminal: bool,
+    code: str,
 ) -> NoReturn:
-    """Run the command line in this process, as `python -W error -m bots.cli.main` does, and end with its code."""
-    code: object = 1
+    """Run the command line, or code, in this process, as `python -W error` would, and end with its exit code."""
+    exit_code: object = 1
     try:
         for target, descriptor in enumerate(descriptors):
             os.dup2(descriptor, target)
@@ -137,24 +146,28 @@ def _run(
         sys.stdin = _open_stream(0)
         sys.stdout = _open_stream(1)
         sys.stderr = _open_stream(2)
-        sys.argv = [str(sys.modules[MODULE].__file__), *arguments]
         copy_converted_model(pytest.MonkeyPatch())
-        from bots.cli.main import main
+        if code:
+            sys.argv = ["-c", *arguments]
+            exec(code, {"__name__": "__main__"})  # noqa: S102 (the code of a test)
+        else:
+            from bots.cli.main import main
 
-        main(arguments, prog_name=f"python -m {MODULE}")
-        code = 0
+            sys.argv = [str(sys.modules[MODULE].__file__), *arguments]
+            main(arguments, prog_name=f"python -m {MODULE}")
+        exit_code = 0
     except SystemExit as error:
-        code = error.code
+        exit_code = error.code
     except BaseException:
         traceback.print_exc()
-    if isinstance(code, str):
-        print(code, file=sys.stderr)
+    if isinstance(exit_code, str):
+        print(exit_code, file=sys.stderr)
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
-    os._exit(code if isinstance(code, int) else 1 if code else 0)
+    os._exit(exit_code if isinstance(exit_code, int) else 1 if exit_code else 0)
 
 
 def _open_stream(descriptor: int) -> IO[str]:

@@ -1,6 +1,6 @@
-"""`kimas` as a process of its own, without the seconds of its imports.
+"""`kimas`, or code that uses its modules, as a process of its own, without the seconds of its imports.
 
-With `pytest -n` a server (`fork_server.py`) has it loaded and forks it for each start, with the arguments, the folder,
+With `pytest -n` a server (`fork_server.py`) has all loaded and forks it for each start, with the arguments, the folder,
 the environment and the files of its caller. Such a process is like any other: it has an id of its own, and a kill ends
 it. Without `-n` nothing is served, and tests start an interpreter.
 """
@@ -16,7 +16,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+from asyncio.subprocess import PIPE
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,9 @@ def stop_server(config: pytest.Config) -> None:
 class ForkedProcess:
     """A process that was forked for this one. It has what tests use of `asyncio.subprocess.Process`."""
 
+    stdin: asyncio.StreamWriter | None = None
+    stdout: asyncio.StreamReader | None = None
+
     def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.pid = pid
         self.returncode: int | None = None
@@ -79,10 +84,28 @@ class ForkedProcess:
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
 
+    async def communicate(self, data: bytes = b"") -> tuple[bytes, None]:
+        """Write to the pipe that is its input and close it; return all output, when the process has ended."""
+        assert self.stdout is not None
+        if self.stdin is not None:
+            with suppress(ConnectionError):
+                self.stdin.write(data)
+                await self.stdin.drain()
+            self.stdin.close()
+        output = await self.stdout.read()
+        await self.wait()
+        return output, None
+
     async def _end(self) -> int:
-        self.returncode = int(await self._reader.readline())
+        code = int(await self._reader.readline())
         self._writer.close()
-        return self.returncode
+        if self.stdin is not None:
+            self.stdin.close()
+        # As in asyncio, a process has ended when its pipes have.
+        while self.stdout is not None and not self.stdout._eof:  # type: ignore[attr-defined]
+            await asyncio.sleep(0.001)
+        self.returncode = code
+        return code
 
 
 async def start(
@@ -92,11 +115,52 @@ async def start(
     descriptors: Sequence[int],
     *,
     is_terminal: bool = False,
+    code: str = "",
 ) -> ForkedProcess:
-    """Start `kimas` with these files as its input, output and errors. A terminal becomes the one that controls it."""
-    connection = _request(arguments, folder, environment, descriptors, is_terminal)
+    """Start `kimas`, or Python code, with these files as its input, output and errors.
+
+    A terminal becomes the one that controls it.
+    """
+    connection = _request(arguments, folder, environment, descriptors, is_terminal, code)
     reader, writer = await asyncio.open_connection(sock=connection)
     return ForkedProcess(int(await reader.readline()), reader, writer)
+
+
+async def start_program(path: Path, environment: Mapping[str, str]) -> asyncio.subprocess.Process | ForkedProcess:
+    """Start a Python program, with a pipe as its output."""
+    code = f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')"
+    return await start_piped(code, environment=environment)
+
+
+async def start_piped(
+    code: str,
+    *arguments: str,
+    stdin: int = PIPE,
+    stderr: int | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> asyncio.subprocess.Process | ForkedProcess:
+    """Start Python code, or `kimas` without any, with pipes as its output and its input."""
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
+    if not are_served():
+        command = [sys.executable, "-W", "error", *(("-c", code) if code else ("-m", MODULE))]
+        return await asyncio.create_subprocess_exec(
+            *command, *arguments, cwd=ROOT, env=variables, stdin=stdin, stdout=PIPE, stderr=stderr
+        )
+    loop = asyncio.get_running_loop()
+    child_input, our_output = os.pipe() if stdin == PIPE else (os.dup(stdin), None)
+    our_input, child_output = os.pipe()
+    descriptors = [child_input, child_output, 2 if stderr is None else stderr]
+    process = await start(arguments, ROOT, variables, descriptors, code=code)
+    os.close(child_input)
+    os.close(child_output)
+    process.stdout = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(process.stdout)
+    await loop.connect_read_pipe(lambda: protocol, os.fdopen(our_input, "rb", buffering=0))
+    if our_output is not None:
+        pipe = os.fdopen(our_output, "wb", buffering=0)
+        transport, flow = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, pipe)
+        process.stdin = asyncio.StreamWriter(transport, flow, None, loop)
+    return process
 
 
 def run(
@@ -126,6 +190,7 @@ def _request(
     environment: Mapping[str, str],
     descriptors: Sequence[int],
     is_terminal: bool = False,
+    code: str = "",
 ) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(os.environ[ADDRESS])
@@ -134,6 +199,7 @@ def _request(
         "folder": str(folder),
         "environment": dict(environment),
         "is_terminal": is_terminal,
+        "code": code,
     }
     socket.send_fds(connection, [b"."], list(descriptors))
     connection.sendall(json.dumps(request).encode() + b"\n")

@@ -133,10 +133,10 @@ def _find_growth(run: Run, text: Text, limits: Growth) -> str:
     try:
         for _ in range(TRIES):
             if not (reason := _measure_growth(run, text, limits)):
-                break
+                return ""
     except TooSlow:
         return f"{text} takes more than {limits.max_s} s at {limits.size}"
-    return reason
+    return reason if _goes_on_growing(run, text, limits) else ""
 
 
 def _measure_growth(run: Run, text: Text, limits: Growth) -> str:
@@ -159,11 +159,12 @@ def _measure_growth(run: Run, text: Text, limits: Growth) -> str:
         seconds = min(seconds, measure(run, whole_text))
     if seconds <= limits.min_s or seconds <= part_s * MAX_RATIO:
         return ""
-    return f"{text}: {part_s:.5f} s, then {seconds:.5f} s" if _goes_on_growing(run, text, limits, seconds) else ""
+    return f"{text}: {part_s:.5f} s, then {seconds:.5f} s"
 
 
-def _goes_on_growing(run: Run, text: Text, limits: Growth, seconds: float) -> bool:
+def _goes_on_growing(run: Run, text: Text, limits: Growth) -> bool:
     """Return whether the next step is as steep: that a message no longer fits in one piece is not growth."""
+    seconds = min(measure(run, text.make(limits.size)) for _ in range(2))
     longer_text = text.make(FACTOR * limits.size)
     with suppress(TooSlow), _cpu_limit(seconds * MAX_RATIO):
         run(longer_text)

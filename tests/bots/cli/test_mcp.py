@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,10 +17,11 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from tests.support import forked
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
-COMMAND = ["-m", "bots.cli.main"]
 CLIENT_INFO = {"name": "test", "version": "1"}
 
 
@@ -38,13 +39,10 @@ def configuration(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def started(configuration: Path, *arguments: str) -> AsyncIterator[Process]:
-    command = [*COMMAND, "--config", str(configuration), *arguments, "mcp"]
-    # A warning of a library, which Python prints, is no line of the protocol either.
+async def started(configuration: Path, *arguments: str) -> AsyncIterator[Process | forked.ForkedProcess]:
     with (configuration.parent / "errors").open("wb") as errors:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-W", "always", *command, cwd=ROOT, stdin=PIPE, stdout=PIPE, stderr=errors
-        )
+        options = ("--config", str(configuration), *arguments, "mcp")
+        process = await forked.start_piped("", *options, stderr=errors.fileno())
     try:
         yield process
     finally:
@@ -53,14 +51,14 @@ async def started(configuration: Path, *arguments: str) -> AsyncIterator[Process
             await process.wait()
 
 
-async def send(process: Process, *messages: object) -> None:
+async def send(process: Process | forked.ForkedProcess, *messages: object) -> None:
     assert process.stdin
     for message in messages:
         process.stdin.write(json.dumps(message).encode() + b"\n")
     await process.stdin.drain()
 
 
-async def receive(process: Process) -> dict[str, Any]:
+async def receive(process: Process | forked.ForkedProcess) -> dict[str, Any]:
     assert process.stdout
     async with asyncio.timeout(60):
         message: dict[str, Any] = json.loads(await process.stdout.readline())
@@ -76,9 +74,9 @@ INITIALIZE = request("initialize", 0, protocolVersion="2025-06-18", capabilities
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_client_searches_and_asks(configuration: Path, mode: str) -> None:
-    parameters = StdioServerParameters(
-        command=sys.executable, args=[*COMMAND, "--config", str(configuration), "mcp"], cwd=ROOT, env=dict(os.environ)
-    )
+    # A warning of a library, which Python prints, is no line of the protocol either.
+    arguments = ["-W", "always", "-m", forked.MODULE, "--config", str(configuration), "mcp"]
+    parameters = StdioServerParameters(command=sys.executable, args=arguments, cwd=ROOT, env=dict(os.environ))
     async with Client(stdio_client(parameters), mode=mode) as client:
         result = await client.call_tool("ask", {"question": "How do I set a proxy?"})
         assert "ROCKET_PROXY" in result.structured_content["answer"]
@@ -135,7 +133,6 @@ async def test_a_cancelled_request_is_not_answered_and_others_are(configuration:
 async def test_what_is_piped_from_a_file_is_answered(configuration: Path, tmp_path: Path) -> None:
     (tmp_path / "requests").write_text(json.dumps(INITIALIZE) + "\n", "utf-8")
     with (tmp_path / "requests").open() as requests:
-        command = [*COMMAND, "--config", str(configuration), "mcp"]
-        process = await asyncio.create_subprocess_exec(sys.executable, *command, cwd=ROOT, stdin=requests, stdout=PIPE)
+        process = await forked.start_piped("", "--config", str(configuration), "mcp", stdin=requests.fileno())
         output, _ = await process.communicate()
     assert json.loads(output)["id"] == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import zlib
 from contextlib import suppress
 
@@ -14,7 +13,7 @@ from aiohttp import web
 from bots.common import web_server
 from bots.common.web_server import serve_application
 from core.errors import PlatformError
-from tests.support.deployment import ROOT
+from tests.support import forked
 from tests.support.web_application import application
 
 
@@ -179,9 +178,7 @@ asyncio.run(main())
 
 
 async def test_without_descriptors_the_loop_is_not_filled_with_tries_to_accept() -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", SCARCE, cwd=ROOT, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-    )
+    process = await forked.start_piped(SCARCE)
     assert process.stdout is not None
     assert process.stdin is not None
     try:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +21,7 @@ from bots.http.client import HttpIntervals
 from bots.http.signing import sign
 from core.settings import HttpSettings, Settings
 from core.types import Citation
+from tests.support import forked
 from tests.support.free_ports import free_port
 from tests.support.journalled_bot import JournalledBot
 
@@ -140,9 +140,7 @@ class BridgeProcess:
         }
 
     async def start(self) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable, str(PROGRAM), env=self._environment, stdout=asyncio.subprocess.PIPE
-        )
+        self._process = await forked.start_program(PROGRAM, self._environment)
         assert self._process.stdout
         assert b"callbacks at" in await asyncio.wait_for(self._process.stdout.readline(), 30)
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,6 +20,7 @@ from bots.http.client import HttpIntervals
 from bots.http.signing import sign
 from core.settings import HttpSettings, Settings
 from core.types import Citation
+from tests.support import forked
 from tests.support.free_ports import free_port
 from tests.support.journalled_bot import JournalledBot
 from tests.support.peers.matrix import BOT, SERVER, TOKEN, MatrixPeer, Room
@@ -73,9 +73,7 @@ class BridgeProcess:
         }
 
     async def start(self) -> None:
-        self.process = await asyncio.create_subprocess_exec(
-            sys.executable, str(PROGRAM), env=self.environment, stdout=asyncio.subprocess.PIPE
-        )
+        self.process = await forked.start_program(PROGRAM, self.environment)
         await self.until_said("callbacks at")
 
     async def until_said(self, text: str) -> None:

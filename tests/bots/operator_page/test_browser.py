@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, Page as Tab, expect
 
 from core.observability.logs import get_logger
 from core.types import Citation, Reply
-from tests.support.chromium import AXE, launched, needs_chromium
+from tests.support.chromium import AXE, browser, needs_chromium
 from tests.support.operator_page import (
     EVIL,
     NOTHING,
@@ -31,10 +32,11 @@ from tests.support.operator_page import (
 
 ALL_PAGES = (*PAGES, "/questions/13", "/questions/6", "/questions/6/teach")
 
-pytestmark = [needs_chromium, pytest.mark.slow]
+__all__ = ["browser"]
+pytestmark = [needs_chromium, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Page]:
     for name in ("PAGE_TOKEN", "PAGE_OWNER_TOKEN"):
         monkeypatch.setenv(name, "")
@@ -68,11 +70,10 @@ async def signed_in(browser: Browser, page: Page, **options: Any) -> AsyncIterat
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 360)])
-async def test_everybody_can_read_it(page: Page, scheme: str, width: int) -> None:
+async def test_everybody_can_read_it(browser: Browser, page: Page, scheme: str, width: int) -> None:
     get_logger("core.x").error("platform.disconnected", platform="telegram")
     viewport = {"width": width, "height": 800}
     async with (
-        launched() as browser,
         # The checker is a script of its own, which the page's policy would refuse.
         signed_in(browser, page, color_scheme=scheme, viewport=viewport, bypass_csp=True) as (tab, _),
     ):
@@ -91,13 +92,13 @@ async def test_everybody_can_read_it(page: Page, scheme: str, width: int) -> Non
             assert await tab.evaluate(f"{size.format('scroll')} <= {size.format('client')}"), f"{path} is too wide"
 
 
-async def test_what_strangers_wrote_does_nothing(page: Page) -> None:
+async def test_what_strangers_wrote_does_nothing(browser: Browser, page: Page) -> None:
     citation = Citation(1, EVIL, EVIL, EVIL, EVIL, "javascript:alert(5)")
     reply = Reply(f"{EVIL} [1] [press](https://a.example/)", (citation,), trace=TRACE)
     message = await answered(page.journal, make_message(500, EVIL, author=EVIL), reply)
     await page.context.taught_answers.submit(message, "1", EVIL, EVIL, ())
     get_logger("core.x").error(EVIL, value=EVIL)
-    async with launched() as browser, signed_in(browser, page) as (tab, page_errors):
+    async with signed_in(browser, page) as (tab, page_errors):
         for path in (*PAGES, "/questions/14", "/questions/14/teach"):
             await tab.goto(f"{page.url}{path}")
             assert await tab.locator("img[src='x'], svg[onload]").count() == 0
@@ -115,10 +116,9 @@ async def test_what_strangers_wrote_does_nothing(page: Page) -> None:
         assert "violates the following Content Security Policy" in page_errors.pop()
 
 
-async def test_an_owner_teaches_with_the_keyboard_alone(page: Page) -> None:
+async def test_an_owner_teaches_with_the_keyboard_alone(browser: Browser, page: Page) -> None:
     await answered(page.journal, make_message(500, "Does it use Redis?"), NOTHING)
-    async with launched() as browser:
-        context = await browser.new_context()
+    async with await browser.new_context() as context:
         tab = await context.new_page()
         await tab.goto(page.url)
         await tab.keyboard.type(OWNER)
@@ -136,15 +136,14 @@ async def test_an_owner_teaches_with_the_keyboard_alone(page: Page) -> None:
         await expect(tab.get_by_role("status")).to_contain_text("kept as number 1")
         await tab.get_by_role("button", name="Approve answer 1").press("Enter")
         await expect(tab.get_by_role("status")).to_contain_text("Answer 1 is approved")
-        await context.close()
     (answer,) = await page.context.taught_answers.list_answers("approved")
     assert answer.answer == "No. Sessions are kept in signed cookies."
 
 
-async def test_the_log_goes_on_by_itself(page: Page) -> None:
+async def test_the_log_goes_on_by_itself(browser: Browser, page: Page) -> None:
     logger = get_logger("core.x")
     logger.warning("before")
-    async with launched() as browser, signed_in(browser, page) as (tab, _):
+    async with signed_in(browser, page) as (tab, _):
         await tab.goto(f"{page.url}/log")
         lines = tab.get_by_label("Lines of the log").locator("li:visible")
         await expect(lines.filter(has_text="before")).to_have_count(1)

@@ -857,7 +857,7 @@ HOSTILE = [
 ]
 
 
-LIMITS = Growth(quick_size=1000, quick_s=0.0, size=40_000, min_s=0.3, max_s=10.0)
+LIMITS = Growth(quick_size=1000, quick_s=0.0, size=20_000, min_s=0.075, max_s=5.0)
 
 
 @pytest.mark.parametrize("piece", HOSTILE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import threading
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from core.errors import StoreLocked
 from core.runtime.locks import is_refreshing, refresh_lock, source_lock, writing_lock
+from tests.support import forked
 
 HOLDER = """
 import asyncio, sys
@@ -96,9 +96,7 @@ async def test_many_sources_begin_at_once(tmp_path: Path) -> None:
 
 
 async def test_writers_take_turns_and_a_killed_process_holds_nothing(tmp_path: Path) -> None:
-    holder = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", HOLDER, str(tmp_path), stdout=asyncio.subprocess.PIPE
-    )
+    holder = await forked.start_piped(HOLDER, str(tmp_path))
     assert holder.stdout is not None
     assert await holder.stdout.readline() == b"held\n"
     assert is_refreshing(tmp_path, "docs")

@@ -5,7 +5,6 @@ import logging
 import os
 import signal
 import sqlite3
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -24,6 +23,7 @@ from core.storage.retention import CLOCK_CURSOR, erase_expired
 from core.storage.tables import cursors, messages
 from core.storage.usage import UsageRepository
 from core.types import Citation, Message, Question, Reply, SkipReason, Turn, skip
+from tests.support import forked
 from tests.support.fixtures import settings
 from tests.support.journal import CHAT, MESSAGE
 
@@ -193,9 +193,7 @@ async def test_what_was_received_survives_a_kill(tmp_path: Path) -> None:
         "asyncio.run(main())\n"
     )
     path = tmp_path / "journal.db"
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", script, str(path), stdout=asyncio.subprocess.PIPE
-    )
+    process = await forked.start_piped(script, str(path))
     assert process.stdout is not None
     assert await process.stdout.readline() == b"received\n"
     os.kill(process.pid, signal.SIGKILL)
@@ -387,13 +385,26 @@ async def test_forgetting_takes_the_kept_answers_along(journal: Journal) -> None
     assert [len(await cache.find(CacheKey(scope, "How?", "how", ""))) for scope in scopes] == [0, 0, 1]
 
 
+@pytest.fixture(scope="module")
+def full_journal(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The file of a journal with sixty messages."""
+    path = tmp_path_factory.mktemp("journal") / "journal.db"
+
+    async def make() -> None:
+        journal = await Journal.open(path)
+        for number in range(60):
+            await journal.record_message(replace(MESSAGE, id=str(number), text="x" * 300))
+        await journal.close()
+
+    asyncio.run(make())
+    return path.read_bytes()
+
+
 @pytest.mark.parametrize("seed", range(30))
-async def test_a_damaged_file_is_an_error_that_names_the_way_out(tmp_path: Path, seed: int) -> None:
-    journal = await Journal.open(tmp_path / "journal.db")
-    for number in range(60):
-        await journal.record_message(replace(MESSAGE, id=str(number), text="x" * 300))
-    await journal.close()
-    damaged = bytearray((tmp_path / "journal.db").read_bytes())
+async def test_a_damaged_file_is_an_error_that_names_the_way_out(
+    full_journal: bytes, tmp_path: Path, seed: int
+) -> None:
+    damaged = bytearray(full_journal)
     dice = Random(seed)
     for _ in range(dice.choice([5, 50, 500])):
         damaged[dice.randrange(len(damaged))] ^= 1 << dice.randrange(8)

@@ -275,7 +275,7 @@ def test_a_page_that_must_not_be_indexed_has_no_text() -> None:
     ],
 )
 def test_the_time_grows_with_the_page(part: str) -> None:
-    limits = Growth(quick_size=1000, quick_s=0.0, size=16_000 * len(part), min_s=0.1, max_s=20.0)
+    limits = Growth(quick_size=1000, quick_s=0.0, size=8_000 * len(part), min_s=0.025, max_s=5.0)
     page = Text("<html><body>", part, "</body></html>")
     assert find_growth(lambda text: read_page(text.encode(), "https://example.org/"), [page], limits) == ""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -25,6 +24,7 @@ from knowledge.ingestion.schedule import UNREADABLE, source_states
 from knowledge.ingestion.scheduler import RefreshScheduler
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, refresh
 from knowledge.ports import PassageRow, Store, StoredDocument, TextKind, Vectors
+from tests.support import forked
 from tests.support.knowledge import DictSource, WordEmbedder, make_fruit_source, read_and_fill, settings
 from tests.support.stores import StoreLocation, forget, opened
 from tests.support.weaviate import name_collections
@@ -346,9 +346,7 @@ async def test_kills_cost_no_passage_and_no_vector(
     kill_count = 0
     exit_code = None
     while exit_code != 0:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", KILLED, killed_location.text(), stdout=asyncio.subprocess.PIPE
-        )
+        process = await forked.start_piped(KILLED, killed_location.text())
         assert process.stdout is not None
         assert await process.stdout.readline() == b"open\n"
         try:

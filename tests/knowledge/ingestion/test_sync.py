@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from core.language.tokens import query_tokens
 from core.runtime.locks import DAEMON_LOCK, REFRESH_LOCK, daemon_lock, refresh_lock
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, SyncReport, make_passage_id, refresh
 from knowledge.ports import PassageRow, Store
+from tests.support import forked
 from tests.support.knowledge import DictSource, WordEmbedder, read_and_fill
 
 Markdown = Callable[..., str]
@@ -277,9 +277,7 @@ with refresh_lock(Path(sys.argv[1])):
 
 
 async def test_the_lock_goes_with_the_process(tmp_path: Path) -> None:
-    holder = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", HOLDER, str(tmp_path), stdout=asyncio.subprocess.PIPE
-    )
+    holder = await forked.start_piped(HOLDER, str(tmp_path))
     assert holder.stdout is not None
     assert await holder.stdout.readline() == b"held\n"
     with pytest.raises(StoreLocked, match="another process is refreshing"), refresh_lock(tmp_path):

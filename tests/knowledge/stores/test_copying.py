@@ -25,7 +25,8 @@ from knowledge.ports import PassageRow, Store, StoredDocument
 from knowledge.stores.copying import copy_source
 from knowledge.stores.weaviate.client import Cluster
 from knowledge.stores.weaviate.schema import lease_key
-from tests.support.deployment import ROOT, Deployment
+from tests.support import forked
+from tests.support.deployment import Deployment
 from tests.support.stores import StoreLocation, open_at, opened, random_rows, unit
 from tests.support.weaviate import connect_cluster, opened as opened_on_server
 
@@ -49,6 +50,9 @@ SERVER_MOMENTS = (
     ("replacing", 2, 0.1),
     ("deleting", 1, 0.03),
 )
+
+# What each process does.
+COPY = "import asyncio, sys, tests.knowledge.stores.test_copying as copies; asyncio.run(copies._copy(*sys.argv[1:]))"
 
 MOSTLY = "most of them had ended before they could be killed"
 
@@ -92,9 +96,7 @@ async def _copy(origin: str, target: str) -> None:
 async def _copied_until(origin: StoreLocation, target: StoreLocation, moment: tuple[str, int, float]) -> bool:
     """Copy in a process that is killed then; return whether it was still at work."""
     output, times, delay = moment
-    command = (sys.executable, "-m", "tests.knowledge.stores.test_copying", origin.text(), target.text())
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdin=pipe, stdout=pipe)
+    process = await forked.start_piped(COPY, origin.text(), target.text())
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -235,9 +237,7 @@ async def _deployed(folder: Path, server: WeaviateSettings) -> AsyncIterator[tup
 
 async def _interrupt(deployment: Deployment, cluster: Cluster, generation: int, ending: signal.Signals) -> int:
     """Run `kimas store copy --to weaviate` until it has claimed this generation, end it, and return its exit code."""
-    process = await asyncio.create_subprocess_exec(
-        *deployment.command("store", "copy", "--to", "weaviate"), cwd=deployment.folder, env=deployment.variables()
-    )
+    process = await forked.start_piped("", *deployment.arguments("store", "copy", "--to", "weaviate"))
     while await _get_claim(cluster, generation) is None:
         assert process.returncode is None, "it had ended before it could be interrupted"
         await asyncio.sleep(0.005)
@@ -274,7 +274,3 @@ async def test_a_copy_that_is_told_to_end_gives_its_claim_back(tmp_path: Path, s
         claim = await _get_claim(cluster, 1)
         assert claim is None or claim["until"] == 0
         await asyncio.to_thread(deployment.call, "store", "copy", "--to", "weaviate")
-
-
-if __name__ == "__main__":
-    asyncio.run(_copy(*sys.argv[1:]))

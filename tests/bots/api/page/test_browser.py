@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from aiohttp import web
-from playwright.async_api import Page as Tab, Route, expect
+from playwright.async_api import Browser, Page as Tab, Route, expect
 from sqlalchemy import select
 
 from bots.api.server import serve_api
@@ -24,10 +25,11 @@ from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings
 from core.storage.tables import feedback, messages
 from core.types import Citation, Question, Reply
-from tests.support.chromium import AXE, launched, needs_chromium
+from tests.support.chromium import AXE, browser, needs_chromium
 from tests.support.fixtures import parts, settings
 
-pytestmark = [needs_chromium, pytest.mark.slow]
+__all__ = ["browser"]
+pytestmark = [needs_chromium, pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 QUESTION = "How do I install it?"
 CITATION = Citation(1, "p1", "docs", "Installation", "install.md", "https://example.org/install")
@@ -79,10 +81,11 @@ async def asking(
 
 
 @asynccontextmanager
-async def opened(url: str, may_request: Callable[[str], bool] = lambda _: False, **options: Any) -> AsyncIterator[Tab]:
+async def opened(
+    browser: Browser, url: str, may_request: Callable[[str], bool] = lambda _: False, **options: Any
+) -> AsyncIterator[Tab]:
     """A tab at an address. It may have no errors, no dialogs, no cookies, and no requests to anywhere else."""
-    async with launched() as browser:
-        context = await browser.new_context(**options)
+    async with await browser.new_context(**options) as context:
         tab = await context.new_page()
         errors: list[str] = []
         tab.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
@@ -108,8 +111,8 @@ async def ask(tab: Tab, question: str = QUESTION) -> None:
     await tab.get_by_role("button", name="Ask", exact=True).click()
 
 
-async def test_a_visitor_asks_and_sees_where_it_is_from() -> None:
-    async with asking() as url, opened(f"{url}/ask") as tab:
+async def test_a_visitor_asks_and_sees_where_it_is_from(browser: Browser) -> None:
+    async with asking() as url, opened(browser, f"{url}/ask") as tab:
         await ask(tab)
         await expect(tab.locator(".answer code")).to_have_text("pip install rocket")
         mark = tab.get_by_role("link", name="[1]")
@@ -120,14 +123,14 @@ async def test_a_visitor_asks_and_sees_where_it_is_from() -> None:
         await expect(tab.locator(".host")).to_have_text("(example.org)")
 
 
-async def test_follow_ups_carry_what_was_said() -> None:
+async def test_follow_ups_carry_what_was_said(browser: Browser) -> None:
     questions: list[Question] = []
 
     async def answer(question: Question, sink: Sink) -> Reply:
         questions.append(question)
         return ANSWER
 
-    async with asking(answer) as url, opened(f"{url}/ask") as tab:
+    async with asking(answer) as url, opened(browser, f"{url}/ask") as tab:
         await ask(tab)
         await expect(tab.get_by_role("link", name="[1]")).to_have_count(1)
         await tab.get_by_label("Your question").fill("and on Windows?")
@@ -136,14 +139,14 @@ async def test_follow_ups_carry_what_was_said() -> None:
     assert [turn.text for turn in questions[1].history] == [QUESTION, ANSWER.text]
 
 
-async def test_long_conversations_go_on_with_their_first_words_and_their_end() -> None:
+async def test_long_conversations_go_on_with_their_first_words_and_their_end(browser: Browser) -> None:
     questions: list[Question] = []
 
     async def answer(question: Question, sink: Sink) -> Reply:
         questions.append(question)
         return Reply("字" * 12_000)
 
-    async with asking(answer) as url, opened(f"{url}/ask") as tab:
+    async with asking(answer) as url, opened(browser, f"{url}/ask") as tab:
         for count in range(1, 4):
             await ask(tab, f"question {count}")
             await expect(tab.locator(".answer p", has_text="字字")).to_have_count(count)
@@ -151,11 +154,11 @@ async def test_long_conversations_go_on_with_their_first_words_and_their_end() -
 
 
 @pytest.mark.parametrize("end", ["\r", "\u2028", "\u2029"])
-async def test_every_end_of_a_line_is_one(end: str) -> None:
+async def test_every_end_of_a_line_is_one(browser: Browser, end: str) -> None:
     async def answer(question: Question, sink: Sink) -> Reply:
         return Reply(f"# First{end}Second `code`")
 
-    async with asking(answer) as url, opened(f"{url}/ask") as tab:
+    async with asking(answer) as url, opened(browser, f"{url}/ask") as tab:
         await ask(tab)
         await expect(tab.locator(".answer h2")).to_have_text("First")
         await expect(tab.locator(".answer code")).to_have_text("code")
@@ -176,7 +179,7 @@ HOSTILE = """
 """
 
 
-async def test_nothing_that_is_shown_runs_or_loads() -> None:
+async def test_nothing_that_is_shown_runs_or_loads(browser: Browser) -> None:
     title = "<svg onload=alert(1)>"
     citations = (
         Citation(1, "p1", "docs", title, "a.md", "javascript:alert(1)"),
@@ -188,7 +191,7 @@ async def test_nothing_that_is_shown_runs_or_loads() -> None:
         await asyncio.sleep(0.2)
         return Reply(HOSTILE, citations=citations)
 
-    async with asking(answer) as url, opened(f"{url}/ask") as tab:
+    async with asking(answer) as url, opened(browser, f"{url}/ask") as tab:
         await ask(tab, "<img src=x onerror=alert(1)>")
         # They come with the whole answer; what was streamed before has none.
         await expect(tab.get_by_role("heading", name="Sources")).to_be_visible()
@@ -203,18 +206,18 @@ async def test_nothing_that_is_shown_runs_or_loads() -> None:
         assert "a (evil.example)" in shown, "of a picture its text, with a link"
 
 
-async def test_a_long_line_of_brackets_does_not_hang_the_page() -> None:
+async def test_a_long_line_of_brackets_does_not_hang_the_page(browser: Browser) -> None:
     hostile = "[" * 20_000 + "\n" + "![" * 10_000 + "\n" + "**" * 10_000 + "\n" + "https://" * 5_000 + "`" * 10_001
 
     async def answer(question: Question, sink: Sink) -> Reply:
         return Reply(f"{hostile}\n\nThe end.")
 
-    async with asking(answer) as url, opened(f"{url}/ask") as tab:
+    async with asking(answer) as url, opened(browser, f"{url}/ask") as tab:
         await ask(tab)
         await expect(tab.get_by_text("The end.")).to_be_visible(timeout=10_000)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
     journal = await Journal.open(tmp_path / "journal.db")
     yield journal
@@ -225,8 +228,8 @@ async def read_verdicts(journal: Journal) -> list[str]:
     return [row.verdict for row in await journal.database.fetch_all(select(feedback.c.verdict))]
 
 
-async def test_a_thumb_is_given_changed_and_taken_back_by_keyboard(journal: Journal) -> None:
-    async with asking(journal=journal) as url, opened(f"{url}/ask") as tab:
+async def test_a_thumb_is_given_changed_and_taken_back_by_keyboard(browser: Browser, journal: Journal) -> None:
+    async with asking(journal=journal) as url, opened(browser, f"{url}/ask") as tab:
         await ask(tab)
         group = tab.get_by_role("group", name="Did this help?")
         up, down = (group.get_by_role("button", name=name) for name in ("Yes, it helped", "No, it did not help"))
@@ -249,8 +252,8 @@ async def test_a_thumb_is_given_changed_and_taken_back_by_keyboard(journal: Jour
         assert await read_verdicts(journal) == [""]
 
 
-async def test_each_answer_has_its_own_thumbs(journal: Journal) -> None:
-    async with asking(journal=journal) as url, opened(f"{url}/ask") as tab:
+async def test_each_answer_has_its_own_thumbs(browser: Browser, journal: Journal) -> None:
+    async with asking(journal=journal) as url, opened(browser, f"{url}/ask") as tab:
         for number in range(1, 3):
             await ask(tab, f"question {number}")
             await expect(tab.get_by_role("group", name="Did this help?")).to_have_count(number)
@@ -264,9 +267,8 @@ async def fulfill(route: Route, *, status: int, body: str) -> None:
     await route.fulfill(status=status, body=body)
 
 
-async def test_a_rating_that_fails_says_so_and_is_not_shown_as_given(journal: Journal) -> None:
-    async with asking(journal=journal) as url, launched() as browser:
-        tab = await browser.new_page()
+async def test_a_rating_that_fails_says_so_and_is_not_shown_as_given(browser: Browser, journal: Journal) -> None:
+    async with asking(journal=journal) as url, await browser.new_page() as tab:
         await tab.goto(f"{url}/ask")
         await ask(tab)
         up = tab.get_by_role("button", name="Yes, it helped")
@@ -284,11 +286,11 @@ async def test_a_rating_that_fails_says_so_and_is_not_shown_as_given(journal: Jo
         await expect(up).to_have_attribute("aria-pressed", "true")
 
 
-async def test_thumbs_work_in_the_widget_of_another_site(journal: Journal) -> None:
+async def test_thumbs_work_in_the_widget_of_another_site(browser: Browser, journal: Journal) -> None:
     async with site() as host, asking(answer_well, host.url, journal=journal) as url:
         host.policy = f"default-src 'none'; script-src {url}; connect-src {url}"
         host.html = f'<!doctype html><title>Docs</title><script src="{url}/ask/widget.js" defer></script>'
-        async with opened(host.url, lambda address: address.startswith(url)) as tab:
+        async with opened(browser, host.url, lambda address: address.startswith(url)) as tab:
             await tab.get_by_role("button", name="Ask a question").click()
             await ask(tab)
             await tab.get_by_role("button", name="Yes, it helped").click()
@@ -297,12 +299,12 @@ async def test_thumbs_work_in_the_widget_of_another_site(journal: Journal) -> No
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 360)])
-async def test_everybody_can_use_it(journal: Journal, scheme: str, width: int) -> None:
+async def test_everybody_can_use_it(browser: Browser, journal: Journal, scheme: str, width: int) -> None:
     viewport = {"width": width, "height": 800}
     async with (
         asking(journal=journal) as url,
         # The checker is a script of its own, which the page's policy would refuse.
-        opened(f"{url}/ask", color_scheme=scheme, viewport=viewport, bypass_csp=True) as tab,
+        opened(browser, f"{url}/ask", color_scheme=scheme, viewport=viewport, bypass_csp=True) as tab,
     ):
         await ask(tab)
         await expect(tab.get_by_role("link", name="[1]")).to_be_visible()
@@ -315,13 +317,13 @@ async def test_everybody_can_use_it(journal: Journal, scheme: str, width: int) -
         assert await tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-async def test_it_works_on_a_site_with_a_strict_policy() -> None:
+async def test_it_works_on_a_site_with_a_strict_policy(browser: Browser) -> None:
     async with site() as host, asking(answer_well, host.url) as url:
         host.policy = f"default-src 'none'; script-src {url}; connect-src {url}"
         host.html = (
             f"""<!doctype html><title>Docs</title><h1>Docs</h1><script src="{url}/ask/widget.js" defer></script>"""
         )
-        async with opened(host.url, lambda address: address.startswith(url)) as tab:
+        async with opened(browser, host.url, lambda address: address.startswith(url)) as tab:
             await tab.get_by_role("button", name="Ask a question").click()
             await expect(tab.get_by_label("Your question")).to_be_focused()
             await ask(tab)
@@ -333,25 +335,24 @@ async def test_it_works_on_a_site_with_a_strict_policy() -> None:
         assert all(not path.startswith("/?") for path in host.requests)
 
 
-async def test_a_site_that_is_not_listed_gets_no_answer() -> None:
+async def test_a_site_that_is_not_listed_gets_no_answer(browser: Browser) -> None:
     async with site() as host, asking() as url:
         host.html = f'<!doctype html><title>Evil</title><script src="{url}/ask/widget.js" defer></script>'
-        async with launched() as browser:
-            tab = await browser.new_page()
+        async with await browser.new_page() as tab:
             await tab.goto(host.url)
             await tab.get_by_role("button", name="Ask a question").click()
             await ask(tab)
             await expect(tab.get_by_role("alert")).to_have_text("No answer came. Please try again.")
 
 
-async def test_site_and_widget_leave_each_other_alone() -> None:
+async def test_site_and_widget_leave_each_other_alone(browser: Browser) -> None:
     async with site() as host, asking(answer_well, host.url) as url:
         host.html = f"""<!doctype html><title>Docs</title>
             <style>* {{ font: 40px serif !important; color: red; display: block }} button {{ opacity: 0 }}</style>
             <p id=p onclick="this.textContent = 'clicked'" style="position:fixed;inset:0;margin:0">Text</p>
             <script src="{url}/ask/widget.js" defer></script>"""
         viewport = {"width": 800, "height": 600}
-        async with opened(host.url, lambda address: address.startswith(url), viewport=viewport) as tab:
+        async with opened(browser, host.url, lambda address: address.startswith(url), viewport=viewport) as tab:
             button = tab.get_by_role("button", name="Ask a question")
             await expect(button).to_be_visible()
             assert await button.evaluate("element => getComputedStyle(element).fontSize") == "16px"
@@ -363,9 +364,9 @@ async def test_site_and_widget_leave_each_other_alone() -> None:
             assert color == "rgb(255, 0, 0)"
 
 
-async def test_a_keyboard_does_not_cover_the_field() -> None:
+async def test_a_keyboard_does_not_cover_the_field(browser: Browser) -> None:
     # A phone whose keyboard takes 336 px of its 844.
-    async with asking() as url, opened(f"{url}/ask", viewport={"width": 390, "height": 844}) as tab:
+    async with asking() as url, opened(browser, f"{url}/ask", viewport={"width": 390, "height": 844}) as tab:
         field_size = await tab.get_by_label("Your question").evaluate("element => getComputedStyle(element).fontSize")
         assert float(field_size.removesuffix("px")) >= 16, "a smaller one makes iPhones zoom"
         assert "maximum-scale" not in await tab.content()
@@ -392,7 +393,7 @@ class MeetingRequests(LiveSettings):
             self.have_met.set()
 
 
-async def test_what_a_proxy_holds_back_comes_whole_and_once() -> None:
+async def test_what_a_proxy_holds_back_comes_whole_and_once(browser: Browser) -> None:
     count = 0
     begun = asyncio.Event()
     live = MeetingRequests(settings())
@@ -404,7 +405,7 @@ async def test_what_a_proxy_holds_back_comes_whole_and_once() -> None:
         await live.have_met.wait()
         return ANSWER
 
-    async with asking(answer, live=live) as url, opened(f"{url}/ask", bypass_csp=True) as tab:
+    async with asking(answer, live=live) as url, opened(browser, f"{url}/ask", bypass_csp=True) as tab:
 
         async def hold_back(route: Any) -> None:
             if '"stream":true' in (route.request.post_data or ""):
@@ -427,7 +428,7 @@ async def test_what_a_proxy_holds_back_comes_whole_and_once() -> None:
     assert count == 1, "both requests waited for one answer"
 
 
-async def test_a_failure_is_told_and_the_next_question_answered() -> None:
+async def test_a_failure_is_told_and_the_next_question_answered(browser: Browser) -> None:
     is_broken = True
 
     async def answer(question: Question, sink: Sink) -> Reply:
@@ -436,7 +437,7 @@ async def test_a_failure_is_told_and_the_next_question_answered() -> None:
             raise ZeroDivisionError
         return ANSWER
 
-    async with asking(answer) as url, opened(f"{url}/ask") as tab:
+    async with asking(answer) as url, opened(browser, f"{url}/ask") as tab:
         await ask(tab)
         await expect(tab.get_by_role("alert")).to_have_text("the answer failed; the log says why")
         is_broken = False
@@ -445,10 +446,9 @@ async def test_a_failure_is_told_and_the_next_question_answered() -> None:
 
 
 @pytest.mark.parametrize("status", [502, 200])
-async def test_a_page_of_the_proxy_is_no_answer_and_is_not_shown(status: int) -> None:
+async def test_a_page_of_the_proxy_is_no_answer_and_is_not_shown(browser: Browser, status: int) -> None:
     page_of_proxy = {"status": status, "content_type": "text/html", "body": "<html><h1>Bad gateway</h1></html>"}
-    async with asking() as url, launched() as browser:
-        tab = await browser.new_page()
+    async with asking() as url, await browser.new_page() as tab:
         await tab.route("**/ask/answer", lambda route: route.fulfill(**page_of_proxy))
         await tab.goto(f"{url}/ask")
         await ask(tab)

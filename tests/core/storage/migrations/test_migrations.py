@@ -31,6 +31,7 @@ from core.storage.refresh_state import RefreshStateRepository
 from core.storage.tables import metadata
 from core.storage.usage import TokenUsage, UsageRepository
 from core.types import Attachment, ConversationKey, FeedEntry, Message, Origin, ThreadState, Turn
+from tests.support import forked
 from tests.support.data import OLD_JOURNAL
 
 CHAT = ConversationKey("telegram", "-100", "7")
@@ -258,11 +259,7 @@ async def test_several_processes_open_one_file_at_once(old_journal: Path, tmp_pa
         "    await (await Database.open(Path(sys.argv[1]))).close()\n"
         "asyncio.run(main())\n"
     )
-    pipe = asyncio.subprocess.PIPE
-    processes = [
-        await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(path), stdin=pipe, stderr=pipe)
-        for _ in range(3)
-    ]
+    processes = [await forked.start_piped(script, str(path)) for _ in range(3)]
     outputs = await asyncio.gather(*(process.communicate(b"go\n") for process in processes))
     assert [process.returncode for process in processes] == [0, 0, 0], outputs
     assert contents(path)["alembic_version"] == [(HEAD,)]

@@ -6,8 +6,6 @@ import asyncio
 import functools
 import http.server
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +21,7 @@ from knowledge.sources.factory import open_source
 from knowledge.sources.git.clone import clone_name
 from knowledge.sources.git.state import BranchFetch, CloneState, delete_unused_clones, read_state, write_state
 from knowledge.stores.sqlite.store import open_sqlite
+from tests.support import forked
 from tests.support.git_repositories import clones, commit, get_clone, git, read
 from tests.support.peers.git_server import GitServer
 
@@ -120,12 +119,7 @@ print(len(asyncio.run(one.listing()).fingerprints))
 
 async def test_processes_at_once_share_the_transfer(server: GitServer, tmp_path: Path) -> None:
     arguments = [server.url("r.git"), str(tmp_path / "data")]
-    refresh_tasks = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, "-c", PROCESS, name, *arguments, cwd=ROOT, stdout=subprocess.PIPE
-        )
-        for name in ("a", "b")
-    ]
+    refresh_tasks = [await forked.start_piped(PROCESS, name, *arguments) for name in ("a", "b")]
     outputs = [(await process.communicate())[0] for process in refresh_tasks]
     assert [int(output) for output in outputs] == [4, 4]
     assert len(server.transfers) == 1
