@@ -18,9 +18,8 @@ from urllib.parse import urlsplit
 from bots.cli.endpoints import explain_failure
 from bots.cli.env_file import add_to_env_file, get_env_path, read_env_names
 from bots.cli.init_template import MODEL_KEY, TOKENS
-from bots.cli.model_trial import find_room
+from bots.cli.model_trial import CHECK_TIMEOUT_S, find_room
 from bots.cli.setup_checks import (
-    CHECK_TIMEOUT_S,
     MAX_SHOWN_MODELS,
     TOKEN_HINTS,
     TOKEN_NAMES,

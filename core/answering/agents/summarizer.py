@@ -94,7 +94,7 @@ async def write_answer(inputs: AnswerInputs, sink: Sink, deps: AnswerDependencie
 
 
 def _is_worse_than_quotes(text: str, error: KimasError | None, retrieval: RetrievalResult) -> bool:
-    """Return whether a text helps less than what the passages say: it cites none, and came to no end or is too short."""
+    """Return whether a text helps less than quotes: it cites nothing, and came to no end or is but a word or two."""
     if isinstance(error, RepeatingReply):
         return True
     if not retrieval.passages or isinstance(error, ReplyCut) or any(find_markers(text)):
