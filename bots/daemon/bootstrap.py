@@ -348,8 +348,7 @@ async def _make_deps(
 
 
 def _make_chat_models(settings: Settings, models: ModelSets, live: LiveSettings | None) -> ChatModels:
-    local_search = settings.knowledge.search.model_copy(update={"rerank": "embedding"})
-    reranker = make_reranker(local_search)
+    reranker = make_reranker(settings.knowledge.search.model_copy(update={"rerank": "embedding"}))
     return ChatModels(models.by_name, lambda: live.settings if live else settings, reranker, models.transcribers)
 
 
