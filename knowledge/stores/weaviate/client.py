@@ -303,10 +303,11 @@ class Cluster:
         It ends with the first number that is large enough: the server reads each object to count it.
         """
         counts: list[int] = []
-        first_generations = iter(commit.recent_generations)
-        while (not counts or counts[-1] < ENOUGH_COUNTED) and (first := next(first_generations, None)) is not None:
+        for first in commit.recent_generations:
             recent = property_filter("generation").greater_or_equal(first)
             counts.append(await self._count(PASSAGES, visibility_filter({source: commit}) & recent))
+            if counts[-1] >= ENOUGH_COUNTED:
+                break
         return tuple(counts)
 
     async def visible_sources(self, name: str, visibility: Visibility) -> set[str]:
