@@ -157,7 +157,7 @@ def _read_front_matter(lines: list[str]) -> tuple[int, str, int]:
         if line.rstrip() == fence or (fence == "---" and line.rstrip() == "..."):
             return number + 1, title, title_line
         if match := _FRONT_TITLE.match(line):
-            title = _join_title(match[1].strip(), lines[number:])
+            title = _join_title(match[1].strip(), (lines[below] for below in range(number, len(lines))))
             title_line = number
     return 1, "", 0
 
@@ -328,7 +328,8 @@ class _Rewriter:
         first_number = self.number + code[0].count("\n", 0, code.start(1) - code.start())
         self._line = ""
         self._end_line()
-        for number, line in enumerate((f"````{name}", *text.split("\n"), "````"), first_number - 1):
+        fence = "`" * (max(2, *map(len, re.findall("`*", text))) + 1)
+        for number, line in enumerate((f"{fence}{name}", *text.split("\n"), fence), first_number - 1):
             self._line = indent + line
             self._line_number = number
             self._end_line()

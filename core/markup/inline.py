@@ -205,6 +205,9 @@ def _write_named_link(match: re.Match[str], references: Mapping[str, Any]) -> st
 
     text = match[1] or match["name"]
     label = match[2] or text
+    if match["name"] and label.isalnum() and not references:
+        # A page that defines no link has none by a bare word.
+        return match[0]
     # The words of a usage, as in `[from][to]`, have nothing in common.
     is_named = bool(text) and (bool(_NAME_SIGN.search(text + label)) or text[:3].lower() == label[:3].lower())
     return text if is_named and normalizeReference(label) not in references else match[0]

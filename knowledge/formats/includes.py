@@ -28,7 +28,7 @@ _MAX_TARGET_CHARS = 500
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
 # What a document that includes others has somewhere.
 _MARK = re.compile(
-    r"include|\{!|\{[{%].{0,3}(?:read-?file|code_?sample|snippet)|--8<--|<<<[ \t]"
+    r"include|\{!|\{[{%].{0,3}(?:read-?[fF]ile|code_?sample|snippet)|--8<--|<<<[ \t]"
     r"|\bfrom[ \t]+['\"][^'\"\n]{1,500}\.mdx?['\"]|\{\{#playground"
 )
 # The description of a component of Antora, and the values in it, which its pages name.
@@ -63,14 +63,15 @@ _VITEPRESS_TEXT = re.compile(
     r"([ \t]*)<!--[ \t]*@include:[ \t]*([^\s{}#]{1,500})(?:#([\w.-]{1,100}))?"
     r"(?:\{(\d{0,7})(,?)(\d{0,7})\})?[ \t]*-->[ \t]*$"
 )
-# A tag of a template (Hugo, Jekyll, Liquid) that shows a file, and what a plug-in of Python-Markdown knows.
+# A tag of a template (Hugo, Jekyll, Liquid) that shows a file which is no template itself, and what a plug-in of
+# Python-Markdown knows.
 _TEMPLATE = re.compile(
     r"([ \t]*)\{(?:%|\{[%<])-?[ \t]*(?:(?:include|read)[\w-]{0,20}|code_?sample|snippet)[ \t]+(?:(?:file|path|src)=)?"
-    r"[\"']?([\w@./-]{1,300}\.\w{1,10})[\"']?(?:[ \t][^{}\n]{0,300})?[%>]\}\}?[ \t]*$",
+    r"[\"']?([\w@./-]{1,300}\.(?!html?\b|liquid\b|svg\b)\w{1,10})[\"']?(?:[ \t][^{}\n]{0,300})?[%>]\}\}?[ \t]*$",
     re.IGNORECASE,
 )
 _MARKDOWN_INCLUDE = re.compile(r"([ \t]*)\{!>?[ \t]*([^\s{}!]{1,300})[ \t]*!\}[ \t]*$")
-_TEXT_SUFFIXES = (".md", ".mdx", ".markdown", ".html", ".txt")
+_TEXT_SUFFIXES = (".md", ".mdx", ".markdown", ".txt")
 _INCLUDE_FOLDERS = ("snippets", "includes", "_includes", "examples")
 _ROOT = re.compile(r"(?:@site|[@~])?/")
 _MDX_IMPORT = re.compile(
