@@ -75,9 +75,7 @@ def write_folders(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("closed_path", ["all", "all/team", ""])
-async def test_a_source_whose_folder_is_closed_under_another_name_tells_nothing_of_it(
-    tmp_path: Path, closed_path: str
-) -> None:
+async def test_a_folder_closed_under_another_name_is_told_no_more(tmp_path: Path, closed_path: str) -> None:
     write_folders(tmp_path)
     everything: dict[str, object] = {"path": tmp_path / "all"}
     assert len(await find(configure(tmp_path, docs=everything), is_refreshed=True)) == 2
@@ -87,7 +85,7 @@ async def test_a_source_whose_folder_is_closed_under_another_name_tells_nothing_
     assert await find(now, is_refreshed=True) == {"The launcher has a button."}
 
 
-async def test_what_a_failed_refresh_left_is_closed_with_the_folder_it_was_read_from(tmp_path: Path) -> None:
+async def test_what_a_failed_refresh_left_is_closed_with_its_folder(tmp_path: Path) -> None:
     write_folders(tmp_path)
     everything: dict[str, object] = {"path": tmp_path / "all"}
     assert len(await find(configure(tmp_path, docs=everything), is_refreshed=True)) == 2
@@ -96,7 +94,7 @@ async def test_what_a_failed_refresh_left_is_closed_with_the_folder_it_was_read_
     assert await find(configure(tmp_path, docs=missing, plans={**everything, **CLOSED}), is_refreshed=False) == set()
 
 
-async def test_what_is_left_out_for_a_closed_source_is_told_no_more_before_it_is_read_again(tmp_path: Path) -> None:
+async def test_what_is_left_out_for_a_closed_source_is_told_no_more(tmp_path: Path) -> None:
     write_folders(tmp_path)
     everything: dict[str, object] = {"path": tmp_path / "all"}
     assert len(await find(configure(tmp_path, docs=everything), is_refreshed=True)) == 2

@@ -435,9 +435,7 @@ async def test_who_forgets_gets_no_answer_that_waits_for_its_platform(journal: J
 
 
 @pytest.mark.parametrize("is_begun", [True, False])
-async def test_what_was_asked_elsewhere_in_the_chat_is_forgotten_before_its_answer(
-    journal: Journal, is_begun: bool
-) -> None:
+async def test_what_was_asked_elsewhere_in_the_chat_is_forgotten_too(journal: Journal, is_begun: bool) -> None:
     platform = Platform()
     answers = HeldAnswers()
     processor = make_processor(settings(run={"workers": 1 + is_begun}), journal, answers)
