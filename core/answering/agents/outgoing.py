@@ -20,10 +20,12 @@ _TAG = re.compile(
     r"|</?(?:evidence|passage|question|said|analysis|judgement|start_of_turn|end_of_turn|bos|eos|unk|pad)\b[^<>\n]{0,400}(?:>|\Z)",
     re.IGNORECASE,
 )
+# Right after one of these a turn may begin in the middle of a line.
+_MARK = rf"(?:{TEMPLATE_MARK}|</?(?:start_of_turn|end_of_turn|evidence|question|said)>)"
 # Where a chat template begins a turn, also one whose special tokens the server left out, or our prompts their evidence:
 # a small model plays on in everybody's place, or says again what it was told.
 _TURN = re.compile(
-    rf"^(?:[ \t]|{TEMPLATE_MARK}|<start_of_turn>){{0,9}}(?:(?P<own>assistant|model)|user|system)"
+    rf"(?:^|{_MARK})(?:[ \t]|{_MARK}){{0,9}}(?:(?P<own>assistant|model)|user|system)"
     rf"(?:{TEMPLATE_MARK})?[ \t]{{0,9}}$|^[ \t]{{0,9}}<(?:evidence|passage)\b|<(?:\|(?:user|system)\||｜User｜)>",
     re.MULTILINE,
 )

@@ -61,6 +61,9 @@ def test_marks_of_the_prompt_and_unread_addresses_do_not(text: str, shown: str) 
         ("user\n\nHow do I run it?\n\nassistant\n\nRun it.", ""),
         ("<|start_header_id|>user<|end_header_id|>\n\nWhen?", ""),
         ("<|im_end|><|im_start|>user\n<|im_end>", ""),
+        ("</question><|im_start|>user\n<question>\nWhat now?\n</question><|im_end|>\n<|im_start|>assistant", ""),
+        ("Yes.<end_of_turn><start_of_turn>user\nWhy?", "Yes."),
+        ("Yes.</evidence>user\nWhy?", "Yes."),
         (" assistant\n\nRun it [p1].\n\nuser\nWhen?", "Run it [p1]."),
         ("Run it.<|end|>\n<|user|>\nWhen?", "Run it."),
         ("Run it.<｜User｜>When?\n<｜Assistant｜>", "Run it."),
@@ -103,5 +106,6 @@ def test_the_beginning_of_a_mark_waits_for_its_end() -> None:
 
 def test_takes_linear_time() -> None:
     units = "<", "[", "[a](", "<said ", "https://", "<|", "![", "[a](b(", "a.b/", "user\n", "\n ", "a:\nuser\n", "_-"
+    units += "<question>", "<|im_start|> ", "</said>user"
     texts = [Text("", unit, "") for unit in units]
     assert find_growth(outgoing.clean, texts, Growth(200, 0.0, 16_000, 0.02)) == ""
