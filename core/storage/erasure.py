@@ -198,11 +198,13 @@ class _Said:
     phrases: set[tuple[str, ...]] = field(default_factory=set)
 
     def add(self, row: Row[*tuple[Any, ...]]) -> None:
-        """Add a message of the person, not what they pressed."""
-        self.times.append((row.received_at, _to_words(row.text)))
+        """Add a message of the person, not what they pressed: what they wrote, said and attached."""
+        transcripts = (str(attachment.get("transcript") or "") for attachment in row.attachments or ())
+        texts = {row.text, row.image_description or "", *transcripts}
+        self.times.append((row.received_at, frozenset().union(*map(_to_words, texts))))
         self.texts |= {row.text.strip()} - {""}
         self.ids |= {row.id, row.reply_id} - {""}
-        self.phrases |= _to_phrases(row.text)
+        self.phrases |= set().union(*map(_to_phrases, texts))
 
     def find_copies(self, row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
         """Return the new values of the columns of somebody else's message that hold what the person said."""
@@ -237,8 +239,8 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
     The rest of those rows stays: otherwise whoever forgets would take from a chat how its questions were answered.
     """
     columns = messages.c
-    query = select(columns.chat, columns.received_at, columns.text, columns.id, columns.reply_id)
-    query = query.where(columns.command != RATING_COMMAND)
+    names = ("chat", "received_at", "text", "attachments", "image_description", "id", "reply_id")
+    query = select(*(columns[name] for name in names)).where(columns.command != RATING_COMMAND)
     said_in = defaultdict[str, _Said](_Said)
     for row in await connection.execute(query.filter_by(**place, author_id=author_id).order_by(columns.received_at)):
         said_in[row.chat].add(row)
