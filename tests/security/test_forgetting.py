@@ -279,6 +279,15 @@ async def test_who_forgets_while_an_answer_is_shown_is_in_no_byte(
         assert all(WORD.encode() not in path.read_bytes() for path in (tmp_path / "data").rglob("journal*"))
 
 
+async def test_a_cached_answer_to_a_masked_question_goes(tmp_path: Path) -> None:
+    """A model reads the question masked, so that it is another text than the one that the person wrote."""
+    async with opened(tmp_path, JournalSettings(), privacy={"mask": "always"}) as bot:
+        await bot.deliver(ANN, f"How does the launcher start with {WORD} for ann@example.org?")
+        assert "ann@example.org" not in bot.get_requests()
+        await bot.deliver(ANN, "", "forget")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
 @dataclass
 class FetchingAdapter(RecordingAdapter):
     """Every attachment has the same content."""
