@@ -59,7 +59,10 @@ _WITHOUT_TEACHER = {"taught_by": "", "teacher": ""}
 # Bob's answer has words of Ann's where so many of hers follow each other in it; each of them alone is anybody's.
 COPIED_WORDS = 3
 # What is looked at in the messages of others.
-_COPY_COLUMNS = ("number", "received_at", "text", "reply_to", "quoted", "reply", "trace", "state", "delivery")
+_COPY_COLUMNS = (
+    *("number", "received_at", "text", "reply_to", "quoted", "image_description"),
+    *("reply", "trace", "state", "delivery"),
+)
 _WITHOUT_PERSON = dict.fromkeys(("chat", "author_id", "question_id"), "")
 
 
@@ -206,6 +209,11 @@ class _Said:
         self.ids |= {row.id, row.reply_id} - {""}
         self.phrases |= set().union(*map(_to_phrases, texts))
 
+    def add_attached(self, row: Row[*tuple[Any, ...]]) -> None:
+        """Add what the person attached to a message that somebody else has asked about."""
+        if row.reply_to in self.ids:
+            self.phrases |= _to_phrases(row.image_description or "")
+
     def find_copies(self, row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
         """Return the new values of the columns of somebody else's message that hold what the person said."""
         values = dict[str, Any]()
@@ -270,6 +278,8 @@ async def _drop_reports(connection: AsyncConnection, said: Collection[_Said]) ->
 
 
 def _find_all_copies(said: _Said, rows: Sequence[Row[*tuple[Any, ...]]]) -> Mapping[int, dict[str, Any]]:
+    for row in rows:
+        said.add_attached(row)
     return {row.number: values for row in rows if (values := said.find_copies(row))}
 
 

@@ -316,6 +316,20 @@ async def test_answers_to_others_with_what_somebody_attached_go(
             assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
 
 
+async def test_what_others_asked_about_somebody_elses_file_goes(tmp_path: Path) -> None:
+    """Bob replies to Ann's file, of which she has asked nothing."""
+    content = f"ERROR {SAID}\n".encode()
+    async with opened(tmp_path, JournalSettings()) as bot:
+        bot.adapters["telegram"] = FetchingAdapter(content=content)
+        attached = (Attachment("file", "error.log", len(content), {"file_id": "1"}),)
+        posted = await bot.deliver(ANN, "", addressed=False, attachments=attached)
+        await bot.deliver(BOB, "What is this error of the launcher?", reply_to=posted.id, attachments=attached)
+        query = select(messages.c.reply).where(messages.c.author_id == BOB.author)
+        assert WORD in str(await bot.journal.database.fetch_all(query))
+        await bot.deliver(ANN, "", "forget")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
 async def test_who_is_erased_by_the_operator_is_in_no_byte(tmp_path: Path, journal_settings: JournalSettings) -> None:
     async with opened(tmp_path, journal_settings) as bot:
         await live_a_day(bot)
