@@ -55,7 +55,11 @@ class AnswerService:
         `core.answering.pipeline.answer` raises.
         """
         service, question = self._for_chat(question)._restricted_to_visible(question)
-        question = mask_question(question, service.deps.settings, service.deps.mask_key)
+        masked = mask_question(question, service.deps.settings, service.deps.mask_key)
+        if masked.text != question.text:
+            # Nobody else asks the same, and under another text it would not be found once its asker is forgotten.
+            service = replace(service, cached_answers=None)
+        question = masked
         sink = service.outgoing.guard(question, sink) if service.outgoing else sink
         if reply := await service._reply_to_courtesy(question, sink):
             return reply

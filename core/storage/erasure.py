@@ -59,7 +59,10 @@ _WITHOUT_TEACHER = {"taught_by": "", "teacher": ""}
 # Bob's answer has words of Ann's where so many of hers follow each other in it; each of them alone is anybody's.
 COPIED_WORDS = 3
 # What is looked at in the messages of others.
-_COPY_COLUMNS = ("number", "received_at", "text", "reply_to", "quoted", "reply", "trace", "state", "delivery")
+_COPY_COLUMNS = (
+    *("number", "received_at", "text", "reply_to", "quoted", "image_description"),
+    *("reply", "trace", "state", "delivery"),
+)
 _WITHOUT_PERSON = dict.fromkeys(("chat", "author_id", "question_id"), "")
 
 
@@ -198,11 +201,18 @@ class _Said:
     phrases: set[tuple[str, ...]] = field(default_factory=set)
 
     def add(self, row: Row[*tuple[Any, ...]]) -> None:
-        """Add a message of the person, not what they pressed."""
-        self.times.append((row.received_at, _to_words(row.text)))
+        """Add a message of the person, not what they pressed: what they wrote, said and attached."""
+        transcripts = (str(attachment.get("transcript") or "") for attachment in row.attachments or ())
+        texts = {row.text, row.image_description or "", *transcripts}
+        self.times.append((row.received_at, frozenset().union(*map(_to_words, texts))))
         self.texts |= {row.text.strip()} - {""}
         self.ids |= {row.id, row.reply_id} - {""}
-        self.phrases |= _to_phrases(row.text)
+        self.phrases |= set().union(*map(_to_phrases, texts))
+
+    def add_attached(self, row: Row[*tuple[Any, ...]]) -> None:
+        """Add what the person attached to a message that somebody else has asked about."""
+        if row.reply_to in self.ids:
+            self.phrases |= _to_phrases(row.image_description or "")
 
     def find_copies(self, row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
         """Return the new values of the columns of somebody else's message that hold what the person said."""
@@ -237,8 +247,8 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
     The rest of those rows stays: otherwise whoever forgets would take from a chat how its questions were answered.
     """
     columns = messages.c
-    query = select(columns.chat, columns.received_at, columns.text, columns.id, columns.reply_id)
-    query = query.where(columns.command != RATING_COMMAND)
+    names = ("chat", "received_at", "text", "attachments", "image_description", "id", "reply_id")
+    query = select(*(columns[name] for name in names)).where(columns.command != RATING_COMMAND)
     said_in = defaultdict[str, _Said](_Said)
     for row in await connection.execute(query.filter_by(**place, author_id=author_id).order_by(columns.received_at)):
         said_in[row.chat].add(row)
@@ -268,6 +278,8 @@ async def _drop_reports(connection: AsyncConnection, said: Collection[_Said]) ->
 
 
 def _find_all_copies(said: _Said, rows: Sequence[Row[*tuple[Any, ...]]]) -> Mapping[int, dict[str, Any]]:
+    for row in rows:
+        said.add_attached(row)
     return {row.number: values for row in rows if (values := said.find_copies(row))}
 
 

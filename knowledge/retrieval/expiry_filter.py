@@ -54,6 +54,8 @@ class ExpiryFilteringStore:
     async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         """Return what may be shown of a source, by path."""
         manifest = await self._store.manifest(source)
+        if await self._find_closed([source]):
+            return {}
         if source not in self._standing_sources:
             return manifest
         visible_results = await self._load_visible_results(source)
@@ -62,6 +64,7 @@ class ExpiryFilteringStore:
     async def filled(self, sources: Collection[str]) -> Set[str]:
         """Return those of these sources that have passages which may be shown."""
         filled = await self._store.filled(sources)
+        filled -= await self._find_closed(filled)
         return {name for name in filled if name not in self._standing_sources or await self.manifest(name)}
 
     async def rows(self, source: str, paths: Collection[str]) -> Sequence[PassageRow]:
@@ -89,8 +92,8 @@ class ExpiryFilteringStore:
             and (passage.source not in visible_results or passage.path in visible_results[passage.source])
         ]
 
-    async def _find_closed(self, sources: Collection[str]) -> Collection[str]:
-        """Return the sources whose passages may be those of a closed one."""
+    async def _find_closed(self, sources: Collection[str]) -> Set[str]:
+        """Return the sources whose passages may be those of a closed one. Call it after they were read."""
         labels = await asyncio.gather(*(self._store.manifest(label_name(source)) for source in sources))
         return {
             source
@@ -108,7 +111,8 @@ class ExpiryFilteringStore:
 
     async def vectors(self, source: str) -> Vectors:
         """Return all vectors of a source, expired ones too: they say what it is about."""
-        return await self._store.vectors(source)
+        vectors = await self._store.vectors(source)
+        return vectors[:0] if await self._find_closed([source]) else vectors
 
     async def _load_visible_results(self, source: str) -> Mapping[str, StandingResult]:
         """Return the results of a standing source that may be shown, by path: none without a record to be read."""

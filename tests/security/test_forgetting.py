@@ -7,7 +7,7 @@ lessons, descriptions of her pictures, cached answers, and what is typed behind 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -28,10 +28,11 @@ from core.storage.messages import Journal
 from core.storage.opening import open_database
 from core.storage.tables import answers, audit, messages, metadata
 from core.types import RATING_COMMAND, UP, Attachment, ConversationKey, Message, Origin, Reply, SkipReason, skip
-from core.types.messages import PERSONAL_THREAD
+from core.types.messages import PERSONAL_THREAD, AttachmentKind
 from core.types.replies import SearchRound, Trace
 from tests.support.fixtures import MemorySink
 from tests.support.knowledge import WordEmbedder
+from tests.support.peers.transcription import OGG, TranscriptionPeer
 from tests.support.recording_bot import Bot, RecordingAdapter, Sender
 from tests.support.scripted import Body, ScriptedPeer
 
@@ -53,7 +54,13 @@ def tell(body: Body) -> str:
     return f"{SAID}, as somebody said [p1]." if is_told else "It starts by a button [p1]."
 
 
-def make_settings(folder: Path, model: ScriptedPeer, journal: JournalSettings) -> Settings:
+def make_settings(
+    folder: Path,
+    model: ScriptedPeer,
+    journal: JournalSettings,
+    models: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> Settings:
     return Settings.model_validate(
         {
             "data_dir": str(folder / "data"),
@@ -63,22 +70,23 @@ def make_settings(folder: Path, model: ScriptedPeer, journal: JournalSettings) -
             "telegram": {"token": {"env": "TELEGRAM"}},
             "administration": {"owners": ["telegram:1"]},
             "handoff": {"people": ["telegram:7"], "trusted": ["telegram:43"]},
-            "models": {"main": {"base_url": model.base_url, "model": "peer"}},
+            "models": {"main": {"base_url": model.base_url, "model": "peer"}, **(models or {})},
             "gate": {"mode": "auto", "wait_s": 0, "cooldown_s": 0, "answers_in_10_min": 200},
             "budget": {"deadline_s": 6000},
             "cache": {"enabled": True},
             "journal": journal.model_dump(mode="json"),
+            **changes,
         }
     )
 
 
 @asynccontextmanager
-async def opened(folder: Path, journal_settings: JournalSettings) -> AsyncIterator[Bot]:
+async def opened(folder: Path, journal_settings: JournalSettings, **changes: Any) -> AsyncIterator[Bot]:
     (folder / "docs").mkdir(exist_ok=True)
     (folder / "docs" / "start.md").write_text("# Launcher\n\nThe launcher starts by a button.\n", "utf-8")
     (folder / "data").mkdir(exist_ok=True)
     async with ScriptedPeer(write=tell, talk=tell) as model:
-        settings = make_settings(folder, model, journal_settings)
+        settings = make_settings(folder, model, journal_settings, **changes)
         database = await open_database(journal_settings, settings.data_dir)
         live = make_live_settings(settings, database)
         try:
@@ -269,6 +277,57 @@ async def test_who_forgets_while_an_answer_is_shown_is_in_no_byte(
         assert sink.replies[0].citations
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
         assert all(WORD.encode() not in path.read_bytes() for path in (tmp_path / "data").rglob("journal*"))
+
+
+async def test_a_cached_answer_to_a_masked_question_goes(tmp_path: Path) -> None:
+    """A model reads the question masked, so that it is another text than the one that the person wrote."""
+    async with opened(tmp_path, JournalSettings(), privacy={"mask": "always"}) as bot:
+        await bot.deliver(ANN, f"How does the launcher start with {WORD} for ann@example.org?")
+        assert "ann@example.org" not in bot.get_requests()
+        await bot.deliver(ANN, "", "forget")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+@dataclass
+class FetchingAdapter(RecordingAdapter):
+    """Every attachment has the same content."""
+
+    content: bytes = b""
+    can_fetch_attachments = True
+
+    async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
+        return self.content
+
+
+@pytest.mark.parametrize(("kind", "content"), [("file", f"ERROR {SAID}\n".encode()), ("voice", OGG)])
+async def test_answers_to_others_with_what_somebody_attached_go(
+    tmp_path: Path, kind: AttachmentKind, content: bytes
+) -> None:
+    async with TranscriptionPeer(SAID) as service:
+        hearing = {"transcription": service.configuration()}
+        async with opened(tmp_path, JournalSettings(), models=hearing) as bot:
+            bot.adapters["telegram"] = FetchingAdapter(content=content)
+            attached = (Attachment(kind, "error.log", len(content), {"file_id": "1"}),)
+            await bot.deliver(ANN, "What does this error of the launcher mean?", attachments=attached)
+            await bot.deliver(BOB, "and what about it?")
+            query = select(messages.c.reply).where(messages.c.author_id == BOB.author)
+            assert WORD in str(await bot.journal.database.fetch_all(query)), "the answer to Bob repeats hers"
+            await bot.deliver(ANN, "", "forget")
+            assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+async def test_what_others_asked_about_somebody_elses_file_goes(tmp_path: Path) -> None:
+    """Bob replies to Ann's file, of which she has asked nothing."""
+    content = f"ERROR {SAID}\n".encode()
+    async with opened(tmp_path, JournalSettings()) as bot:
+        bot.adapters["telegram"] = FetchingAdapter(content=content)
+        attached = (Attachment("file", "error.log", len(content), {"file_id": "1"}),)
+        posted = await bot.deliver(ANN, "", addressed=False, attachments=attached)
+        await bot.deliver(BOB, "What is this error of the launcher?", reply_to=posted.id, attachments=attached)
+        query = select(messages.c.reply).where(messages.c.author_id == BOB.author)
+        assert WORD in str(await bot.journal.database.fetch_all(query))
+        await bot.deliver(ANN, "", "forget")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
 
 
 async def test_who_is_erased_by_the_operator_is_in_no_byte(tmp_path: Path, journal_settings: JournalSettings) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from contextlib import AsyncExitStack
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
@@ -149,3 +150,24 @@ async def test_what_another_process_reads_under_the_name_of_a_source(
         assert await search() == ({"b.md", "team/c.md"} if is_told else set())
         await daemon.refresh()
         assert await search() == {"a.md"}
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["with vectors", "without"])
+async def test_what_a_source_is_about_is_not_told_of_another_one(tmp_path: Path, broken: bool) -> None:
+    """Titles go to models and programs, and names of modules into remarks below answers."""
+    embedder = WordEmbedder(broken=broken)
+    write_folders(tmp_path)
+    (tmp_path / "all" / "numbat").mkdir()
+    (tmp_path / "all" / "numbat" / "__init__.py").write_text("LAUNCHER = 1\n", "utf-8")
+    own = configure(tmp_path, docs={"path": tmp_path / "open"})
+    others = configure(tmp_path, docs={"path": tmp_path / "all", **CLOSED})
+    async with open_app(own, embedder=embedder) as daemon:
+        await daemon.refresh()
+        async with open_app(others, embedder=embedder) as other_process:
+            await other_process.refresh()
+            library = other_process.library
+            assert (library.titles()["docs"], list(library.modules())) == (ANY, ["numbat"])
+        library = daemon.library
+        await library.load()
+        assert (library.titles(), library.modules(), library.passage_count) == ({}, {}, 0)
+        assert not await library.route("launcher")
