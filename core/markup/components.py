@@ -91,6 +91,7 @@ _FRONT_KEY = re.compile(r"[A-Za-z_][\w -]*+[ \t]*+[:=]|#")
 _FRONT_TITLE = re.compile(r"title[ \t]*[:=][ \t]*(.*)")
 _YAML_BLOCKS = frozenset((">", ">-", ">+", "|", "|-", "|+"))
 _YAML_KEY = re.compile(r"[ \t]+(?:[\w-]+:(?:[ \t]|$)|- )")
+_TAG_OR_END = re.compile(r"[^\S\n]*+(?:<|\{[{%]|\n|\Z)")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 # What Markdown reads up to their end.
 _RAW_TAGS = frozenset(("pre", "script", "style", "textarea"))
@@ -200,7 +201,12 @@ class _Rewriter:
     lines: list[str] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     _line: str = ""
+    # What follows in a line that has begun: adding to a long text would copy it each time.
+    _tail: list[str] = field(default_factory=list)
+    # Blanks that follow a tag are no indent.
+    _is_after_tag: bool = False
     _line_number: int = 0
+    _checked_line: tuple[int, int, bool] = (0, -1, False)
     _closed: frozenset[str] = frozenset()
     _unclosed: set[str] = field(default_factory=set)
     _is_preformatted: bool = False
@@ -217,13 +223,24 @@ class _Rewriter:
 
     def _emit(self, text: str) -> None:
         first, *others = text.split("\n")
-        self._line += first
+        self._append(first)
         if others:
-            self.lines += [self._line, *others[:-1]]
+            self.lines += [self._line + "".join(self._tail), *others[:-1]]
+            self._tail = []
+            self._is_after_tag = False
             self.numbers += [self._line_number, *range(self.number + 1, self.number + len(others))]
             self.number += len(others)
             self._line_number = self.number
             self._line = others[-1]
+
+    def _append(self, text: str) -> None:
+        if self._is_after_tag:
+            text = text.lstrip(" \t")
+            self._is_after_tag = not text
+        if len(self._line) > MAX_SPAN_CHARS and not self._line.isspace():
+            self._tail.append(text)
+        else:
+            self._line += text
 
     def _skip(self, text: str) -> None:
         self.number += text.count("\n")
@@ -231,8 +248,9 @@ class _Rewriter:
             self._line_number = self.number
 
     def _end_line(self) -> None:
-        self.lines.append(self._line)
+        self.lines.append(self._line + "".join(self._tail))
         self.numbers.append(self._line_number)
+        self._tail = []
         self._line = ""
         self._line_number = self.number
 
@@ -383,20 +401,24 @@ class _Rewriter:
 
     def _ends_line(self, position: int) -> bool:
         """Return whether nothing follows on a line, or text up to a tag."""
-        line_end = self.text.find("\n", position)
-        rest = self.text[position : line_end if line_end >= 0 else len(self.text)].strip()
-        return not rest or rest.startswith(("<", "{%", "{{")) or rest.endswith((">", "%}", "}}"))
+        start, end, ends_with_tag = self._checked_line
+        if not start <= position <= end:
+            end = self.text.find("\n", position)
+            end = end if end >= 0 else len(self.text)
+            ends_with_tag = self.text[position:end].rstrip().endswith((">", "%}", "}}"))
+            self._checked_line = (position, end, ends_with_tag)
+        return ends_with_tag or _TAG_OR_END.match(self.text, position) is not None
 
     def _emit_tag(self, position: int, name: str, is_closing: bool, attributes: Mapping[str, str]) -> None:
         """Emit a tag on a line of its own; one within a sentence or a row leaves no trace but its own text."""
         is_row = self._line.lstrip().startswith("|")
         if is_row or not self._ends_line(position) or not (is_closing or self._is_at_start()):
-            self._line += html.escape(attributes["text"], quote=False) if attributes.get("end") else ""
+            self._append(html.escape(attributes["text"], quote=False) if attributes.get("end") else "")
             return
         if attributes.get("end") and self._line.strip(" \t>"):
             # It is all that an item of a list has.
             texts = filter(None, (attributes.get("title"), attributes.get("text")))
-            self._line += html.escape(": ".join(texts), quote=False)
+            self._append(html.escape(": ".join(texts), quote=False))
             return
         indent = self._line[: len(self._line) - len(self._line.lstrip())]
         if self._line.strip():
@@ -412,6 +434,7 @@ class _Rewriter:
         self._end_line()
         self._end_line()
         self._line = indent
+        self._is_after_tag = True
 
     def _emit_table(self, attributes: str, rows: str) -> None:
         columns = _COLUMNS.search(attributes)
@@ -445,7 +468,7 @@ class _Rewriter:
             self.number += braces[0].count("\n") - text.count("\n")
         else:
             self._skip(braces[0])
-            self._line += text.replace("\n", " ")
+            self._append(text.replace("\n", " "))
         return braces.end()
 
     def _find_module_end(self, token: re.Match[str]) -> int:

@@ -30,6 +30,7 @@ from core.answering.agents.decision_maker import DECISION_SCHEMA
 from core.citations.check import check_citations
 from core.citations.markers import extract_claims, resolve_markers
 from core.llm.decision_schema import iter_parsed_replies
+from core.markup.components import read_source
 from knowledge.formats.tables import read_csv
 from tests.support.foreign import (
     NOT_FOREIGN,
@@ -261,3 +262,8 @@ def test_a_table_with_a_long_head_and_short_rows_is_read_in_time() -> None:
 
 def test_a_text_of_tags_that_are_not_closed_is_split_in_time() -> None:
     assert find_growth(split_message, [Text("", "<b>a ", "")], Growth(200, 0.0, 32_000, 0.02, max_s=4.0)) == ""
+
+
+@pytest.mark.parametrize("tags", ["<Code>{`````}</Code>", "<A b={1}>x</A> "])
+def test_one_line_of_tags_is_read_in_time(tags: str) -> None:
+    assert find_growth(read_source, [Text("", tags, "")], Growth(200, 0.0, 1_000_000, 0.02, max_s=4.0)) == ""
