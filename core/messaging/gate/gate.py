@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from core.catalogue import messages_for
 from core.errors import KimasError
 from core.language.question_matching import canonical_form, normalize
-from core.language.questions import is_error_report, is_question, unanswerable_reason
+from core.language.questions import is_question, unanswerable_reason
 from core.messaging.gate.follow_up import is_follow_up, is_spoken_follow_up, other_bot_reason
 from core.messaging.gate.human_activity import answered_meanwhile_reason, dialogue_reason, other_addressee_reason
 from core.messaging.gate.relevance import GateAssessment, assess
@@ -267,18 +267,15 @@ class Gate:
         probability = assessment.probability
         threshold = self.chat_policy.threshold(message)
         _log.debug("gate.scored", sure=round(probability, 3), why=assessment.explanation)
-        asks_something = is_question(message.text) or is_error_report(message.text)
         unsure_skip = skip(
-            SkipReason.UNSURE if asks_something else SkipReason.STATEMENT,
+            SkipReason.UNSURE if is_question(message.text) else SkipReason.STATEMENT,
             probability=probability,
             threshold=threshold,
             explanation=assessment.explanation,
         )
         grey = self._gate_settings.grey
         is_grey = grey != "silent" and probability >= threshold - GREY_WIDTH
-        # A message that asks for nothing is chatter: a model judges it only where the bot would speak.
-        may_doubt = probability >= threshold or asks_something
-        is_doubtful = self._second_opinion is not None and may_doubt and is_in_doubt(probability, threshold)
+        is_doubtful = self._second_opinion is not None and is_in_doubt(probability, threshold)
         if probability < threshold and not (is_grey or is_doubtful):
             return _skip(unsure_skip)
         if earlier_answer := self._find_repeated(

@@ -685,6 +685,8 @@ def test_questions_to_people_and_withdrawn_ones_are_told_from_others() -> None:
     assert is_resolution("nvm, figured it out")
     assert is_resolution("解决了，谢谢")
     assert not is_resolution("it does not work")
+    assert not is_resolution("That works, can I get the address?")
+    assert not is_resolution("按照教程编译就可以了")
 
 
 def test_hostile_texts_are_judged_in_time() -> None:
