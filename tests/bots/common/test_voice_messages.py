@@ -204,6 +204,22 @@ async def test_an_endpoint_that_fails_is_said_in_a_line(
             assert KEY not in caplog.text + str(await read_rows(harness))
 
 
+@pytest.mark.parametrize("caption", ["", "What does this error mean?"])
+async def test_a_transcript_too_long_for_a_question_is_not_kept(tmp_path: Path, caption: str) -> None:
+    # To mask as many words as an endpoint can send would block the event loop for seconds.
+    async with (
+        TranscriptionPeer("password=hunter2 " * 300) as service,
+        open_telegram(tmp_path, service, privacy={"mask": "always"}) as (peer, harness),
+    ):
+        peer.say(ANN, "", **({"caption": caption} if caption else {}), **voice(peer))
+        reply = await peer.wait_for_reply(ANN, 30)
+        assert reply.text.startswith(ENGLISH.question_too_long.partition("{")[0])
+        await harness.wait_until_finished(1)
+        (row,) = await read_rows(harness)
+        assert (row.state, row.text, row.attachments[0]["transcript"]) == ("failed", caption, "")
+        assert harness.model.requests == []
+
+
 async def test_an_overloaded_endpoint_is_asked_once_more(tmp_path: Path) -> None:
     async with TranscriptionPeer() as service, open_telegram(tmp_path, service) as (peer, _):
         service.status, service.failures = 429, 1
