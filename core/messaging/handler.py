@@ -269,7 +269,11 @@ class Handler:
             return await sink.send_text(command_reply)
         if message.command and not self._asks(message):
             return await sink.send_text(await self._dispatcher.dispatch(replace(message, command="help"), adapter))
-        message, voice = await find_speech(message, self._journal, self._dispatcher.context.settings)
+        is_unprompted = decision.is_unprompted or (sink.is_resumed and not message.addressed)
+        voice = None
+        # Who is answered without having asked the bot did not mean it to hear them, either.
+        if not is_unprompted:
+            message, voice = await find_speech(message, self._journal, self._dispatcher.context.settings)
         text, history = await with_history(
             self._journal, message, text, self._settings.answer, visible_labels, is_spoken=voice is not None
         )
@@ -286,7 +290,7 @@ class Handler:
             visible_sources=self._permissions.searched_sources(message),
             persona=chat_settings.persona,
             language=chat_settings.language,
-            is_unprompted=decision.is_unprompted or (sink.is_resumed and not message.addressed),
+            is_unprompted=is_unprompted,
         )
         question = with_attachments(question, message, adapter, voice)
         question = with_speech(question, message, voice, adapter, self._journal)

@@ -108,6 +108,15 @@ async def test_in_a_group_only_what_is_for_the_bot_is_fetched(tmp_path: Path) ->
         assert len(service.uploads) == 1
 
 
+async def test_where_nobody_asked_the_bot_only_the_words_are_answered(tmp_path: Path) -> None:
+    unprompted = {"gate": {"wait_s": 0, "threshold": 0.01}, "chats": {f"telegram:{GROUP}": {"mode": "auto"}}}
+    async with TranscriptionPeer() as service, open_telegram(tmp_path, service, **unprompted) as (peer, harness):
+        peer.say(GROUP, "", author=BEA, caption="How do I install the program?", **voice(peer))
+        await peer.wait_for_reply(GROUP, 30, containing=ENGLISH.attachment_unsupported.strip("*"))
+        assert await harness.wait_until_finished(1) == [("answered", "")]
+        assert (peer.fetched, service.uploads) == ([], [])
+
+
 @pytest.mark.parametrize(
     "words", ["/forget", "forget me", "/learn Water is dry", "/pause", "/mode off", "thumbs up", "@kimas_bot /resume"]
 )
