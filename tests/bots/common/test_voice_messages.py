@@ -29,6 +29,7 @@ from tests.support.peers.telegram import Author, TelegramPeer
 from tests.support.peers.transcription import OGG, TranscriptionPeer, make_wav
 
 GROUP = -100
+TEAM = -200
 ANN = 7
 BEA = Author(2002, "Bea", "bea")
 KEY = "sk-transcription-1"
@@ -115,6 +116,17 @@ async def test_where_nobody_asked_the_bot_only_the_words_are_answered(tmp_path: 
         await peer.wait_for_reply(GROUP, 30, containing=ENGLISH.attachment_unsupported.strip("*"))
         assert await harness.wait_until_finished(1) == [("answered", "")]
         assert (peer.fetched, service.uploads) == ([], [])
+
+
+async def test_what_is_said_with_a_command_to_ask_becomes_a_draft_too(tmp_path: Path) -> None:
+    command = {"caption": "/ask@kimas_bot", "caption_entities": [{"type": "bot_command", "offset": 0, "length": 14}]}
+    gate = {"mode": "draft", "drafts_to": f"telegram:{TEAM}"}
+    async with TranscriptionPeer() as service, open_telegram(tmp_path, service, gate=gate) as (peer, _):
+        peer.say(TEAM, "hello")
+        peer.say(GROUP, "", **command, **voice(peer))
+        notice = await peer.wait_for_reply(TEAM, 30, containing="Install it")
+        assert "How do I install it?" in notice.text
+        assert peer.messages(GROUP) == []
 
 
 @pytest.mark.parametrize(
