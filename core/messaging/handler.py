@@ -40,7 +40,7 @@ from core.observability.tracing import annotate
 from core.ports import Adapter, AnswerFunction, Sink
 from core.settings import Settings
 from core.storage.messages import Journal
-from core.types import NOTICE_PURPOSES, Message, Question, Reply, SkipReason, skip
+from core.types import NOTICE_PURPOSES, Attachment, Message, Question, Reply, SkipReason, skip
 
 _log = get_logger(__name__)
 
@@ -271,7 +271,7 @@ class Handler:
         if message.command and not asks(message, self._dispatcher.context.settings):
             return await sink.send_text(await self._dispatcher.dispatch(replace(message, command="help"), adapter))
         is_unprompted = decision.is_unprompted or (sink.is_resumed and not message.addressed)
-        voice = None
+        voice: Attachment | None = None
         # Whose written words are answered without a question to the bot did not mean it to hear them, either.
         if not (is_unprompted and message.text.strip()):
             message, voice = await find_speech(message, self._journal, self._dispatcher.context.settings)
