@@ -48,7 +48,7 @@ def read_env_names(file: Path) -> frozenset[str]:
     """Return the names that a file sets; none where there is no file. Raises `OSError`."""
     if not file.exists():
         return frozenset()
-    matches = map(_LINE.fullmatch, file.read_text("utf-8").splitlines())
+    matches = (_LINE.fullmatch(line.strip()) for line in file.read_text("utf-8").splitlines())
     return frozenset(match[1] for match in matches if match)
 
 

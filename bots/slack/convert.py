@@ -34,15 +34,21 @@ _LINK = re.compile(r"https://\S{1,300}/p(\d{10})(\d{6})\b\S*")
 
 
 def get_attachments(event: Json) -> tuple[Attachment, ...]:
-    """Return what came with a message, shared ones included. `reference` holds the `file` id of what can
-    be fetched."""
-    lists = [part.get("files") for part in (event, *get_shares(event))]
-    files = [file for part in lists if isinstance(part, list) for file in part]
-    file_objects = [file for file in files if isinstance(file, Mapping)]
+    """Return what came with a message, shared ones included. `reference` holds the `file` id of what can be fetched.
+
+    That is no voice message of another message, where words ask about it.
+    """
+    shared = [attachment for share in get_shares(event) for attachment in _to_attachments(share)]
+    if event.get("text"):
+        shared = [replace(item, reference={}) if item.kind == "voice" else item for item in shared]
+    return (*_to_attachments(event), *shared)
+
+
+def _to_attachments(part: Json) -> list[Attachment]:
+    files = part.get("files")
+    file_objects = [file for file in files if isinstance(file, Mapping)] if isinstance(files, list) else []
     # Deleted and hidden files are still listed.
-    return tuple(
-        _to_attachment(file) for file in file_objects if file.get("mode") not in ("tombstone", "hidden_by_limit")
-    )
+    return [_to_attachment(file) for file in file_objects if file.get("mode") not in ("tombstone", "hidden_by_limit")]
 
 
 def get_file_url(file: Json, api_url: str) -> str:

@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from core.answering.agents.conversation import validate_question
 from core.answering.agents.summarizer import wait_for_open
 from core.answering.context import AnswerDependencies
 from core.answering.masking import mask_question
@@ -37,7 +38,8 @@ async def hear(
 ) -> tuple[Question, Sink]:
     """Return the question that is asked by a voice message, and the sink of its answer.
 
-    Raises `SpeechUnclear` where there is none, `AnswerStopped` when somebody stops the answer meanwhile.
+    Raises `SpeechUnclear` where there is none, `UsageError` for one that is too long, `AnswerStopped` when somebody
+    stops the answer meanwhile.
     """
     transcript = speech.transcript
     if not transcript:
@@ -47,9 +49,11 @@ async def hear(
             async with ends_when(question.stop):
                 transcript = await _transcribe(question, speech, deps, budget)
             await wait_for_open(opening, budget)
-        await speech.record(transcript)
         text = with_description(question.text, transcript) if question.text.strip() else transcript
         question = replace(question, text=text)
+        # An endpoint may send any text: one that is too long for a question is neither kept nor masked.
+        validate_question(question)
+        await speech.record(transcript)
     question = mask_question(replace(question, speech=None), deps.settings, deps.mask_key)
     masked = mask_question(replace(question, text=transcript), deps.settings, deps.mask_key)
     texts = messages_for(get_asker_language(question))

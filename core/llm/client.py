@@ -63,6 +63,8 @@ MAX_READ_PAUSE_S = 0.1
 # The bounds of a reply. No model's vectors are longer than this, and a number takes about 20 bytes.
 MAX_COMPLETION_BYTES = 4 << 20
 MAX_STREAM_BYTES = 64 << 20
+# Three minutes of speech take some kilobytes, with each of their words and its time perhaps a hundred.
+MAX_TRANSCRIPT_BYTES = 256 << 10
 MAX_DIMENSION = 16_384
 MAX_NUMBER_BYTES = 40
 
@@ -347,7 +349,7 @@ class OpenAIClient:
         }
         with self._map_errors(ModelError, model):
             response = await self._send(client, TRANSCRIPTIONS_PATH, body, **upload)
-            return await read_reply(response, await read_body(response, MAX_COMPLETION_BYTES), parse_transcript)
+            return await read_reply(response, await read_body(response, MAX_TRANSCRIPT_BYTES), parse_transcript)
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""

@@ -24,10 +24,10 @@ from core.language.questions import is_question
 from core.llm.moderation import Moderator
 from core.messaging.feedback.handoff import MAX_QUESTION_CHARS, format_name
 from core.messaging.gate.human_activity import answered_meanwhile_reason
-from core.messaging.gate.replies import has_content
 from core.messaging.journaling import JournaledDelivery, RecordedSink, RightsChanged
 from core.messaging.policy.command_table import is_ask_command
 from core.messaging.policy.permissions import ChatPolicy, Permissions
+from core.messaging.voices import asks
 from core.observability.logs import get_logger
 from core.ports import Adapter
 from core.storage.chat_history import ChatHistory
@@ -89,7 +89,7 @@ class Drafts:
         """Return whether the answer to a message becomes a draft. Call `LiveSettings.load` before."""
         is_question = is_ask_command(message.command) and message.origin.purpose in ("", "retry")
         # A command without a question gets help at once.
-        is_question = is_question and (has_content(message) or not message.command)
+        is_question = is_question and (asks(message, self.live.settings) or not message.command)
         return is_question and ChatPolicy(self.live).mode(message) == "draft"
 
     def block_reason(self, question: Message) -> Skip | None:

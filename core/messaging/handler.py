@@ -27,20 +27,20 @@ from core.messaging.feedback.handoff_handler import HandoffHandler
 from core.messaging.feedback.rating_buttons import is_press
 from core.messaging.gate.gate import Gate, GateDecision
 from core.messaging.gate.human_activity import wait_while_typing
-from core.messaging.gate.replies import has_content, with_attachments
+from core.messaging.gate.replies import with_attachments
 from core.messaging.journaling import JournaledDelivery, RecordedSink, RightsChanged, describe_error
 from core.messaging.policy.command_table import is_ask_command
 from core.messaging.policy.permissions import PermissionDenied
 from core.messaging.quotations import watch_delivery, watch_history, with_history
 from core.messaging.redelivery import TakeTurn, Undelivered
 from core.messaging.unprompted import NothingToSay, UnpromptedSink, to_skip
-from core.messaging.voices import add_transcript, as_written, find_speech, hears, with_speech
+from core.messaging.voices import add_transcript, as_written, asks, find_speech, with_speech
 from core.observability.logs import get_logger
 from core.observability.tracing import annotate
 from core.ports import Adapter, AnswerFunction, Sink
 from core.settings import Settings
 from core.storage.messages import Journal
-from core.types import NOTICE_PURPOSES, Message, Question, Reply, SkipReason, skip
+from core.types import NOTICE_PURPOSES, Attachment, Message, Question, Reply, SkipReason, skip
 
 _log = get_logger(__name__)
 
@@ -215,7 +215,8 @@ class Handler:
             _log.debug("message.silent", reason=str(decision.reason))
             await self._journal.mark_skipped(message, decision.reason, self._permissions.visible_labels(message))
             return
-        is_answerable = is_ask_command(message.command) and not decision.canned_reply and self._asks(message)
+        is_question = is_ask_command(message.command) and asks(message, self._dispatcher.context.settings)
+        is_answerable = is_question and not decision.canned_reply
         question = self._feedback.with_reply_options(message, is_question=is_answerable)
         sink = (
             self._drafts.make_sink(message, delivery, decision.opinion)
@@ -267,9 +268,13 @@ class Handler:
             # What the command itself changed is no reason to hide its reply.
             self._watch_rights(message, delivery)
             return await sink.send_text(command_reply)
-        if message.command and not self._asks(message):
+        if message.command and not asks(message, self._dispatcher.context.settings):
             return await sink.send_text(await self._dispatcher.dispatch(replace(message, command="help"), adapter))
-        message, voice = await find_speech(message, self._journal, self._dispatcher.context.settings)
+        is_unprompted = decision.is_unprompted or (sink.is_resumed and not message.addressed)
+        voice: Attachment | None = None
+        # Whose written words are answered without a question to the bot did not mean it to hear them, either.
+        if not (is_unprompted and message.text.strip()):
+            message, voice = await find_speech(message, self._journal, self._dispatcher.context.settings)
         text, history = await with_history(
             self._journal, message, text, self._settings.answer, visible_labels, is_spoken=voice is not None
         )
@@ -286,7 +291,7 @@ class Handler:
             visible_sources=self._permissions.searched_sources(message),
             persona=chat_settings.persona,
             language=chat_settings.language,
-            is_unprompted=decision.is_unprompted or (sink.is_resumed and not message.addressed),
+            is_unprompted=is_unprompted,
         )
         question = with_attachments(question, message, adapter, voice)
         question = with_speech(question, message, voice, adapter, self._journal)
@@ -295,10 +300,6 @@ class Handler:
             # What others have begun to read is finished, and an expert who is called in is told what about.
             may_be_silent = decision.is_unprompted and not (sink.is_resumed or self._handoff.calls_for("nothing_found"))
             return await self._answer(replace(question, stop=stop), UnpromptedSink(sink) if may_be_silent else sink)
-
-    def _asks(self, message: Message) -> bool:
-        """Return whether there is anything to answer in a message, written or spoken."""
-        return has_content(message) or hears(message, self._dispatcher.context.settings)
 
     def _guard(self, message: Message, sink: RecordedSink) -> Sink:
         """Return what lets only through what of an answer may leave.

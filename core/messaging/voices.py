@@ -11,7 +11,7 @@ from functools import partial
 
 from core.formatting import with_description
 from core.llm.recordings import MAX_RECORDING_BYTES
-from core.messaging.gate.replies import find_voice
+from core.messaging.gate.replies import find_voice, has_content
 from core.ports import Adapter
 from core.settings import Settings
 from core.storage.messages import Journal
@@ -33,6 +33,11 @@ def hears(message: Message, settings: Settings) -> bool:
     """Return whether a message has a voice message, and its chat a model that writes it down."""
     models = settings.with_models_of(get_chat_name(message)).models
     return models.transcription is not None and find_voice(message) is not None
+
+
+def asks(message: Message, settings: Settings) -> bool:
+    """Return whether there is anything to answer in a message, written or spoken."""
+    return has_content(message) or hears(message, settings)
 
 
 async def find_speech(message: Message, journal: Journal, settings: Settings) -> tuple[Message, Attachment | None]:

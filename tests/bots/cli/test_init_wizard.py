@@ -14,7 +14,7 @@ import yaml
 from click.testing import CliRunner
 
 from bots.cli import model_trial
-from bots.cli.env_file import load_env_file
+from bots.cli.env_file import load_env_file, read_env_names
 from bots.cli.init_template import Answers, render_config, write_config
 from bots.cli.init_wizard import _ask_model
 from core.errors import ConfigurationError, UsageError
@@ -300,7 +300,8 @@ def test_the_file_of_secrets_is_read(
     monkeypatch.delenv("KIMAS_TEST_A")
     config = tmp_path / "kimas.yaml"
     load_env_file(config)
-    (tmp_path / "kimas.env").write_text("# secrets\n\nKIMAS_TEST_A=one=two\nKIMAS_TEST_B=after\n", "utf-8")
+    (tmp_path / "kimas.env").write_text("# secrets\n\nKIMAS_TEST_A=one=two\n KIMAS_TEST_B=after \n", "utf-8")
+    assert read_env_names(tmp_path / "kimas.env") == {"KIMAS_TEST_A", "KIMAS_TEST_B"}
     load_env_file(config)
     assert (os.environ["KIMAS_TEST_A"], os.environ["KIMAS_TEST_B"]) == ("one=two", "before")
     assert "chmod 600" in capsys.readouterr().err

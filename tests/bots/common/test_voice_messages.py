@@ -29,6 +29,7 @@ from tests.support.peers.telegram import Author, TelegramPeer
 from tests.support.peers.transcription import OGG, TranscriptionPeer, make_wav
 
 GROUP = -100
+TEAM = -200
 ANN = 7
 BEA = Author(2002, "Bea", "bea")
 KEY = "sk-transcription-1"
@@ -106,6 +107,26 @@ async def test_in_a_group_only_what_is_for_the_bot_is_fetched(tmp_path: Path) ->
         assert results[0] == ("silent", "a voice message without text, and the bot was not addressed")
         assert peer.fetched == ["asked"]
         assert len(service.uploads) == 1
+
+
+async def test_where_nobody_asked_the_bot_only_the_words_are_answered(tmp_path: Path) -> None:
+    unprompted = {"gate": {"wait_s": 0, "threshold": 0.01}, "chats": {f"telegram:{GROUP}": {"mode": "auto"}}}
+    async with TranscriptionPeer() as service, open_telegram(tmp_path, service, **unprompted) as (peer, harness):
+        peer.say(GROUP, "", author=BEA, caption="How do I install the program?", **voice(peer))
+        await peer.wait_for_reply(GROUP, 30, containing=ENGLISH.attachment_unsupported.strip("*"))
+        assert await harness.wait_until_finished(1) == [("answered", "")]
+        assert (peer.fetched, service.uploads) == ([], [])
+
+
+async def test_what_is_said_with_a_command_to_ask_becomes_a_draft_too(tmp_path: Path) -> None:
+    command = {"caption": "/ask@kimas_bot", "caption_entities": [{"type": "bot_command", "offset": 0, "length": 14}]}
+    gate = {"mode": "draft", "drafts_to": f"telegram:{TEAM}"}
+    async with TranscriptionPeer() as service, open_telegram(tmp_path, service, gate=gate) as (peer, _):
+        peer.say(TEAM, "hello")
+        peer.say(GROUP, "", **command, **voice(peer))
+        notice = await peer.wait_for_reply(TEAM, 30, containing="Install it")
+        assert "How do I install it?" in notice.text
+        assert peer.messages(GROUP) == []
 
 
 @pytest.mark.parametrize(
@@ -202,6 +223,22 @@ async def test_an_endpoint_that_fails_is_said_in_a_line(
             reason = f"a voice message: it {ENGLISH.speech_problems[problem]}"
             assert await harness.wait_until_finished(1) == [("failed", reason)]
             assert KEY not in caplog.text + str(await read_rows(harness))
+
+
+@pytest.mark.parametrize("caption", ["", "What does this error mean?"])
+async def test_a_transcript_too_long_for_a_question_is_not_kept(tmp_path: Path, caption: str) -> None:
+    # To mask as many words as an endpoint can send would block the event loop for seconds.
+    async with (
+        TranscriptionPeer("password=hunter2 " * 300) as service,
+        open_telegram(tmp_path, service, privacy={"mask": "always"}) as (peer, harness),
+    ):
+        peer.say(ANN, "", **({"caption": caption} if caption else {}), **voice(peer))
+        reply = await peer.wait_for_reply(ANN, 30)
+        assert reply.text.startswith(ENGLISH.question_too_long.partition("{")[0])
+        await harness.wait_until_finished(1)
+        (row,) = await read_rows(harness)
+        assert (row.state, row.text, row.attachments[0]["transcript"]) == ("failed", caption, "")
+        assert harness.model.requests == []
 
 
 async def test_an_overloaded_endpoint_is_asked_once_more(tmp_path: Path) -> None:

@@ -224,3 +224,19 @@ def test_nobody_has_a_workspace_in_a_name(entry: str) -> None:
     sources = {"docs": {"kind": "faq", "path": "faq.yaml", "audience": [entry]}}
     with pytest.raises(ValidationError, match=r"no (?:such )?chat"):
         make_settings(slack=SECRETS, sources=sources)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_fetched"), [("<@UBOT> what does she say?", False), ("<@UBOT>", False), ("", True)]
+)
+def test_a_voice_message_that_words_ask_about_is_not_fetched(text: str, is_fetched: bool) -> None:
+    clip = {"id": "F1", "mimetype": "video/mp4", "subtype": "slack_audio"}
+    picture = {"id": "F2", "mimetype": "image/png"}
+    own = {"id": "F3", "mimetype": "audio/ogg"}
+    shared = [{"is_share": True, "author_id": "UBEA", "files": [clip, picture]}]
+    result = message(text=text, channel="D1", attachments=shared, files=[own])
+    assert [(item.kind, bool(item.reference)) for item in result.attachments] == [
+        ("voice", True),
+        ("voice", is_fetched),
+        ("picture", True),
+    ]

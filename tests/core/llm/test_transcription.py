@@ -74,6 +74,7 @@ async def transcribe(transcriber: Transcriber, deadline_s: float = 30) -> str:
         ({"body": "[1, 2]"}, "whisper sent"),
         ({"body": '{"text": 7}'}, "a transcription without a text"),
         ({"body": "<html>"}, "instead of JSON"),
+        ({"text": "word " * 60_000}, "a reply of more than 256 kB"),
         ({"hang": True}, "did not answer in time"),
     ],
 )
