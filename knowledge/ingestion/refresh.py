@@ -447,12 +447,13 @@ async def purge_passages_for_others(
     A closed source may have been renamed, and its name be that of another one now. Raises `StoreError`.
     """
     states = await refresh_states.get_states()
+    knowledge = settings.knowledge
     names = list[str]()
     for name, source in ((name, settings.sources[name]) for name in stored_sources(settings.sources)):
         stored = await store.manifest(label_name(name))
         recorded = states[name].fingerprint if name in states else None
         is_for_others = was_for_others(name, source, audiences, [*stored], recorded)
-        fingerprint = index_fingerprint(name, source, settings.knowledge.chunking.tokens, audiences)
+        fingerprint = index_fingerprint(name, source, knowledge.chunking.tokens, audiences, knowledge.store.place)
         may_hold_more = not is_for_others and [*stored] != [fingerprint]
         paths = await _find_left_out(store, name, source, audiences) if may_hold_more else None
         if not (is_for_others or paths):

@@ -153,7 +153,7 @@ def stored_sources(sources: Mapping[str, SourceSettings], names: Collection[str]
 
 
 def index_fingerprint(
-    name: str, settings: SourceSettings, chunk_tokens: int, audiences: Audiences, store_place: str = ""
+    name: str, settings: SourceSettings, chunk_tokens: int, audiences: Audiences, store_place: str
 ) -> str:
     """Return a fingerprint of everything except content that shapes a source's passages; a new one makes the source
     due. It begins with the source's label and who may see it: which taught answers a source has depends on that.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +16,15 @@ from core.settings import FeedSource, FilesSource, GitSource, SourceSettings
 from core.settings.audience import Audiences
 from core.storage.engine import Database
 from core.storage.refresh_state import RefreshStateRepository
-from knowledge.ingestion.refresh import RefreshContext, RefreshResult, refresh_source, refresh_sources
+from knowledge.ingestion.refresh import (
+    RefreshContext,
+    RefreshResult,
+    purge_passages_for_others,
+    refresh_source,
+    refresh_sources,
+)
 from knowledge.ingestion.sync import SyncOptions, refresh
-from knowledge.ports import Store
+from knowledge.ports import Store, StoredDocument, label_name
 from knowledge.retrieval.library import KnowledgeLibrary
 from knowledge.stores.sqlite.store import open_sqlite
 from tests.support.feeds import rss
@@ -137,6 +143,55 @@ async def test_nothing_of_a_closed_source_stays_under_its_name_where_that_is_giv
     with pytest.raises(SourceError):
         await refresh_source(replace(work, sources=away, audiences=opened), "fruit")
     assert not await store.manifest("fruit")
+
+
+@pytest.mark.parametrize("provider", ["sqlite", "weaviate"])
+async def test_a_start_looks_only_at_sources_that_were_read_otherwise(
+    tmp_path: Path,
+    store: Store,
+    embedder: WordEmbedder,
+    record: RefreshStateRepository,
+    monkeypatch: pytest.MonkeyPatch,
+    provider: str,
+) -> None:
+    docs = folder(tmp_path / "docs", "apple").model_dump(mode="json")
+    plans = folder(tmp_path / "plans", "pear", audience=["owners"]).model_dump(mode="json")
+    configuration = settings(
+        data_dir=tmp_path,
+        sources={"docs": docs, "plans": plans},
+        agents={},
+        knowledge={"store": {"provider": provider}},
+    )
+    audiences = Audiences.from_settings(configuration)
+    context = RefreshContext(
+        configuration.sources,
+        store,
+        embedder,
+        tmp_path,
+        configuration.knowledge.chunking.tokens,
+        record,
+        audiences=audiences,
+        store_place=configuration.knowledge.store.place,
+    )
+    await refresh_sources(context)
+    looked_at = list[str]()
+    read_manifest = store.manifest
+
+    async def note_manifest(source: str) -> Mapping[str, StoredDocument]:
+        looked_at.append(source)
+        return await read_manifest(source)
+
+    monkeypatch.setattr(store, "manifest", note_manifest)
+    assert not await purge_passages_for_others(store, configuration, audiences, record)
+    assert looked_at == [label_name("docs"), label_name("plans")], "a large source takes long to look at"
+    other_globs = settings(
+        data_dir=tmp_path,
+        sources={"docs": {**docs, "exclude": ["team/"]}, "plans": plans},
+        agents={},
+        knowledge={"store": {"provider": provider}},
+    )
+    assert not await purge_passages_for_others(store, other_globs, audiences, record)
+    assert "docs" in looked_at
 
 
 async def test_the_record_tells_success_failure_and_what_was_broken_off(

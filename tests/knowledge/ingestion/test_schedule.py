@@ -125,8 +125,8 @@ def test_a_source_is_due_in_another_store_which_may_hold_old_passages(tmp_path: 
         {"provider": "weaviate", "weaviate": {"tenant": "team"}},
     ]
     configurations = [Settings.model_validate(values | {"knowledge": {"store": store}}) for store in stores]
-    audiences = Audiences()
     for settings in configurations:
+        audiences = Audiences.from_settings(settings)
         store = settings.knowledge.store
         fingerprint = index_fingerprint(
             "docs", settings.sources["docs"], settings.knowledge.chunking.tokens, audiences, store.place
