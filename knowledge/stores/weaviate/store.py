@@ -24,7 +24,7 @@ from core.observability.logs import get_logger
 from core.runtime.tasks import task_group
 from core.settings import WeaviateSettings
 from core.types import Passage
-from knowledge.ports import MAX_SAMPLED_VECTORS, PassageRow, StoredDocument, StoreOwner, Vectors
+from knowledge.ports import LABEL_SUFFIX, MAX_SAMPLED_VECTORS, PassageRow, StoredDocument, StoreOwner, Vectors
 from knowledge.stores.vectors import compute_cosines, require_labels, validate_vectors
 from knowledge.stores.weaviate.catching_up import ReplicaWatch, StoreCatchingUp
 from knowledge.stores.weaviate.client import Cluster, connect
@@ -153,6 +153,8 @@ class WeaviateStore:
         self._read_timeout_s = settings.read_timeout_s
         self._lease_duration_s = lease_duration_s
         self._commit_cache: dict[str, Commit] = {}
+        # With the id of the commit that they are of; "" where none was ever written.
+        self._known_labels: dict[str, tuple[str, Mapping[str, StoredDocument]]] = {}
         self._replica_watch = ReplicaWatch(cluster)
         # By source and path: the objects of damaged documents, when the manifest was last read.
         self._damaged_objects: dict[str, Mapping[str, Sequence[tuple[str, UUID]]]] = {}
@@ -183,6 +185,19 @@ class WeaviateStore:
 
     async def manifest(self, source: str) -> Mapping[str, StoredDocument]:
         """Return what is held of a source, by path."""
+        return await (self._read_label(source) if source.endswith(LABEL_SUFFIX) else self._read_manifest(source))
+
+    async def _read_label(self, name: str) -> Mapping[str, StoredDocument]:
+        """Return a label, which every search asks for: as long as its commit is the same, it takes one request."""
+        try:
+            commit_id = (await self._load_commits([name]))[name].id
+        except StoreStarting:
+            return await self._read_manifest(name)
+        if self._known_labels.get(name, ("", {}))[0] != commit_id:
+            self._known_labels[name] = (commit_id, await self._read_manifest(name))
+        return self._known_labels.get(name, ("", {}))[1]
+
+    async def _read_manifest(self, source: str) -> Mapping[str, StoredDocument]:
         manifest = await self._when_caught_up(
             partial(self._read_or_create, [source], self._manifest, FULL_READ_FACTOR), source
         )

@@ -9,6 +9,8 @@ import pytest
 from weaviate.connect.v4 import ConnectionAsync
 
 from core.settings import WeaviateSettings
+from knowledge.ports import label_name
+from knowledge.stores.labels import write_label
 from knowledge.stores.weaviate import store as weaviate_store
 from tests.support.stores import put, random_rows, row, unit
 from tests.support.weaviate import opened
@@ -60,6 +62,34 @@ async def test_which_sources_have_passages_is_known_without_counting_them(
         requests.clear()
         assert await store.filled(["docs", "other", "never"]) == {"docs"}
     assert not requests
+
+
+async def test_a_label_that_is_known_takes_one_request(
+    weaviate_settings: WeaviateSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each search asks for the labels of all sources that it found something in."""
+    requests = []
+    grpc_search, grpc_aggregate = ConnectionAsync.grpc_search, ConnectionAsync.grpc_aggregate
+
+    async def note_search(connection: ConnectionAsync, request: object) -> object:
+        requests.append(request)
+        return await grpc_search(connection, request)  # type: ignore[arg-type]
+
+    async def note_count(connection: ConnectionAsync, request: object) -> object:
+        requests.append(request)
+        return await grpc_aggregate(connection, request)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ConnectionAsync, "grpc_search", note_search)
+    monkeypatch.setattr(ConnectionAsync, "grpc_aggregate", note_count)
+    async with opened(weaviate_settings) as store, opened(weaviate_settings) as other_store:
+        await write_label(store, "docs", ["docs#1 open a"])
+        await store.manifest(label_name("docs"))
+        requests.clear()
+        assert list(await store.manifest(label_name("docs"))) == ["docs#1 open a"]
+        assert await store.manifest(label_name("never")) == {}
+        assert len(requests) == 2
+        await write_label(other_store, "docs", ["docs#2 closed b"])
+        assert list(await store.manifest(label_name("docs"))) == ["docs#2 closed b"]
 
 
 async def test_of_a_large_source_an_even_sample_of_its_vectors_is_read(
