@@ -60,7 +60,7 @@ _WITHOUT_TEACHER = {"taught_by": "", "teacher": ""}
 COPIED_WORDS = 3
 # What is looked at in the messages of others.
 _COPY_COLUMNS = (
-    *("number", "received_at", "text", "reply_to", "quoted", "image_description"),
+    *("number", "received_at", "text", "reply_to", "quoted", "quotes_bot", "image_description"),
     *("reply", "trace", "state", "delivery"),
 )
 _WITHOUT_PERSON = dict.fromkeys(("chat", "author_id", "question_id"), "")
@@ -193,12 +193,16 @@ async def _erase_cached(connection: AsyncConnection, by_person: Mapping[str, str
 
 @dataclass(slots=True)
 class _Said:
-    """What a person said in one chat: the times with the words, the texts, and the ids of messages and answers."""
+    """What a person said in one chat: the times with the words, the texts, and the ids of messages and answers.
+
+    Of an answer in several parts only the first one's id is known: its words tell who quotes a later one.
+    """
 
     times: list[tuple[datetime, Set[str]]] = field(default_factory=list)
     texts: set[str] = field(default_factory=set)
     ids: set[str] = field(default_factory=set)
     phrases: set[tuple[str, ...]] = field(default_factory=set)
+    answer_phrases: set[tuple[str, ...]] = field(default_factory=set)
 
     def add(self, row: Row[*tuple[Any, ...]]) -> None:
         """Add a message of the person, not what they pressed: what they wrote, said and attached."""
@@ -208,6 +212,7 @@ class _Said:
         self.texts |= {row.text.strip()} - {""}
         self.ids |= {row.id, row.reply_id} - {""}
         self.phrases |= set().union(*map(_to_phrases, texts))
+        self.answer_phrases |= _to_phrases(row.reply)
 
     def add_attached(self, row: Row[*tuple[Any, ...]]) -> None:
         """Add what the person attached to a message that somebody else has asked about."""
@@ -218,7 +223,10 @@ class _Said:
         """Return the new values of the columns of somebody else's message that hold what the person said."""
         values = dict[str, Any]()
         quoted = row.quoted.strip()
-        if row.reply_to in self.ids or quoted in self.texts or _to_phrases(quoted) & self.phrases:
+        phrases = _to_phrases(quoted)
+        # Answers to others may have some of the same words.
+        is_of_answer = row.quotes_bot and 2 * len(phrases & self.answer_phrases) > len(phrases)
+        if row.reply_to in self.ids or quoted in self.texts or phrases & self.phrases or is_of_answer:
             values |= _NO_QUOTATION
         if self._has_added_words(row, row.trace):
             values |= {"trace": null(), "reason": _ERASED_REASON}
@@ -247,7 +255,7 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
     The rest of those rows stays: otherwise whoever forgets would take from a chat how its questions were answered.
     """
     columns = messages.c
-    names = ("chat", "received_at", "text", "attachments", "image_description", "id", "reply_id")
+    names = ("chat", "received_at", "text", "attachments", "image_description", "id", "reply", "reply_id")
     query = select(*(columns[name] for name in names)).where(columns.command != RATING_COMMAND)
     said_in = defaultdict[str, _Said](_Said)
     for row in await connection.execute(query.filter_by(**place, author_id=author_id).order_by(columns.received_at)):

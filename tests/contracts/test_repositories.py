@@ -228,6 +228,25 @@ class TestMessages:
             ("4", True, False),
         ]
 
+    async def test_who_quotes_a_later_part_of_a_forgotten_answer_loses_it(
+        self, journal: Journal, database: Database
+    ) -> None:
+        """Of an answer in several messages the journal knows the first one's id alone."""
+        parts = "First, install the **quokka** with pip.", "Then restart the numbat, as `numbat --restart` does."
+        await journal.record_message(MESSAGE)
+        await journal.mark_answered(MESSAGE, Reply("\n\n".join(parts)))
+        quotes = {
+            "2": parts[1],
+            "3": "Then restart the numbat, as numbat --restart does.",
+            "4": "Install the wombat with pip, as the guide says.",
+        }
+        for number, quoted in quotes.items():
+            other = replace(MESSAGE, id=number, author_id="43", text="Why?", reply_to=f"r{number}")
+            await journal.record_message(replace(other, quoted=quoted, quotes_bot=True))
+        await journal.erase_author(replace(MESSAGE, id="9"))
+        rows = await database.fetch_all(select(messages.c.quoted).order_by(messages.c.number))
+        assert [row.quoted for row in rows] == ["", "", "", quotes["4"]]
+
     async def test_a_press_and_a_word_of_everybody_take_nothing_from_others(
         self, journal: Journal, database: Database
     ) -> None:
