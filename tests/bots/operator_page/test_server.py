@@ -345,7 +345,8 @@ class TestWhatIsShown:
         for number, (text, reply, days_ago) in enumerate(old, 1):
             await answered(page.journal, make_message(number, text), reply)
             await come(number, days_ago)
-        await silenced(page.journal, make_message(4, "lol same here, going for lunch"))
+        chatter = replace(make_message(4, "lol same here, going for lunch"), addressed=False)
+        await silenced(page.journal, chatter)
         await answered(page.journal, make_message(5, f"licence {SECRET} {EVIL}?"), NOTHING)
         async with browser(page, READER) as client:
             document = html.fromstring(await read(client, "/unanswered?days=30"))

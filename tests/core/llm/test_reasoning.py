@@ -23,7 +23,7 @@ VISIBLE = {
     "<seed:think>Hm.</seed:think>\nUse pip.": "Use pip.",
     "<reasoning>Hm.</reasoning>Use pip.": "Use pip.",
     "Use pip.\n<think>Or conda?</think>\nThat is all.": "Use pip.\nThat is all.",
-    "Use <think>or not</think>pip.": "Use pip.",
+    "Use <think>or not</think>pip for that.": "Use pip for that.",
     "The user wants pip.\n</think>\n\nUse pip.": "Use pip.",
     "<think>It never ends, and": "",
     "Use pip. <think>It never ends, and": "Use pip. ",
