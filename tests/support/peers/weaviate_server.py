@@ -50,10 +50,10 @@ class Node:
             )
 
     async def ready(self) -> None:
-        """Wait until it serves."""
+        """Wait until it serves, by gRPC too: after a kill, that comes later."""
         assert self.process is not None
         until = time.monotonic() + START_S
-        while not await asyncio.to_thread(_serves, self.ports):
+        while not (await asyncio.to_thread(_serves, self.ports) and await _accepts(self.ports["grpc"])):
             assert self.process.returncode is None, (self.folder / "log").read_text()[-2000:]
             assert time.monotonic() < until, (self.folder / "log").read_text()[-2000:]
             await asyncio.sleep(0.1)
