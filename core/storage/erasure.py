@@ -60,8 +60,17 @@ _WITHOUT_TEACHER = {"taught_by": "", "teacher": ""}
 COPIED_WORDS = 3
 # What is looked at in the messages of others.
 _COPY_COLUMNS = (
-    *("number", "received_at", "text", "reply_to", "quoted", "quotes_bot", "image_description"),
-    *("reply", "trace", "state", "delivery"),
+    "number",
+    "received_at",
+    "text",
+    "reply_to",
+    "quoted",
+    "quotes_bot",
+    "image_description",
+    "reply",
+    "trace",
+    "state",
+    "delivery",
 )
 _WITHOUT_PERSON = dict.fromkeys(("chat", "author_id", "question_id"), "")
 
