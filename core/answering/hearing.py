@@ -124,7 +124,8 @@ class HeardSink:
 
     async def finish(self, reply: Reply) -> None:
         """Show the final reply."""
-        await self.sink.finish(replace(reply, text=f"{self.line}\n\n{reply.text}"))
+        heard = f"{self.line}\n\n"
+        await self.sink.finish(replace(reply, text=heard + reply.text, heard=heard))
 
     async def fail(self, text: str) -> None:
         """Show that the answer failed."""

@@ -354,7 +354,8 @@ def _read_decision(text: str) -> tuple[str, str]:
         is_whole = {POST: not match["rest"].strip(" .!0123456789"), EDIT: match["end"] == ":", DROP: True}
         if match["slash"] or is_whole[word]:
             return word, match["rest"]
-    if text.startswith("/") or is_question(text):
+    # What is said or drawn is no text: a voice message is heard as a question.
+    if not text.strip() or text.startswith("/") or is_question(text):
         return "", text
     return EDIT, text
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, Table, and_, func, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.storage.engine import Repository
 from core.storage.tables import (
@@ -232,6 +233,15 @@ class ChatHistory(Repository):
         query = select(messages.c.author_id).filter_by(**bot_values(message), id=message.reply_to)
         author_id: str | None = await self._database.fetch_value(query)
         return author_id
+
+
+async def has_question(connection: AsyncConnection, message: Message) -> bool:
+    """Return whether a message is no call for people, or its question was not forgotten: nor is it until the commit."""
+    if message.command != HANDOFF_COMMAND or not message.author_id:
+        return True
+    question = select(messages.c.author_id).filter_by(**bot_values(message), id=message.question_id).with_for_update()
+    row = (await connection.execute(question)).first()
+    return row is None or bool(row.author_id)
 
 
 def is_user_message() -> ColumnElement[bool]:

@@ -93,12 +93,17 @@ async def erase_in_chat(
     """
     place = {"platform": chat.platform, "chat": chat.chat}
     columns = messages.c
-    # With the call for people that tells them of a question.
-    is_question = and_(columns.command.in_((*ASK_COMMANDS, HANDOFF_COMMAND)), columns.number < command)
-    is_unfinished = and_(columns.state.not_in((*FINISHED_STATES, DRAFTED)), is_question)
+    is_question = and_(columns.command.in_(ASK_COMMANDS), columns.number < command)
+    is_unfinished = columns.state.not_in((*FINISHED_STATES, DRAFTED))
     asked = update(messages).filter_by(**place, author_id=author_id).where(is_unfinished)
-    await connection.execute(asked.values(_DROPPED_VALUES))
-    return await _erase_rows(connection, place, author_id)
+    await connection.execute(asked.where(is_question).values(_DROPPED_VALUES))
+    question_ids = select(messages.c.id).filter_by(**place).where(columns.number < command).correlate(None)
+    erased_count = await _erase_rows(connection, place, author_id)
+    # The calls for people that tell of a question, also those that were made after the command. Last: who journals one
+    # at this moment has locked its question until here, or finds it erased.
+    is_call = and_(columns.command == HANDOFF_COMMAND, columns.root_id.in_(question_ids))
+    await connection.execute(asked.where(is_call).values({**ERASED_VALUES, **_DROPPED_VALUES}))
+    return erased_count
 
 
 @uncancellable

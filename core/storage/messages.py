@@ -23,7 +23,7 @@ from core.formatting import with_description
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.runtime.tasks import iter_retry_delays, uncancellable, wait_for
-from core.storage.chat_history import is_readable_from
+from core.storage.chat_history import has_question, is_readable_from
 from core.storage.details import get_detail
 from core.storage.engine import Database
 from core.storage.erasure import ERASED_VALUES, FINISHED_STATES, IS_DROPPED, PERSONAL_COLUMNS, erase_in_chat
@@ -65,7 +65,7 @@ ERASE_BATCH_SIZE = 200
 MAX_TITLE_CHARS = 200
 MAX_KNOWN_TITLES = 10_000
 _TURN_COLUMNS = ("text", "author", "author_id", "reply", "image_description", "visible_sources")
-_DELIVERED_NAMES = ("image_description", "failure", "is_extractive", "found_nothing")
+_DELIVERED_NAMES = ("image_description", "failure", "is_extractive", "found_nothing", "heard")
 _MESSAGE_COLUMNS = (
     "id",
     "bot",
@@ -115,7 +115,7 @@ class Journal:
         reply: Reply | None = None,
         visible_sources: Sequence[str] | None = None,
     ) -> bool:
-        """Store a message. Return false if it is stored already (the platform delivered it again).
+        """Store a message. Return false if it is stored already, or calls people to a question that was forgotten.
 
         `is_bound`: of several daemons, only this one can answer it. A message of the bot's own may come with its
         `reply`, made from `visible_sources`, which is then delivered.
@@ -128,6 +128,8 @@ class Journal:
             "owner": self.database.owner if is_bound else "",
         }
         async with self.database.transaction() as connection:
+            if not await has_question(connection, message):
+                return False
             try:
                 async with connection.begin_nested():
                     await connection.execute(insert(messages).values(values))
@@ -575,7 +577,7 @@ def _to_reply_values(reply: Reply) -> dict[str, Any]:
     """Return the columns of a reply."""
     names = ("n", "passage_id", "source", "path")
     return {
-        "reply": reply.text,
+        "reply": reply.text.removeprefix(reply.heard),
         "citations": [{name: getattr(citation, name) for name in names} for citation in reply.citations],
         "trace": reply.trace.to_json(),
         "image_description": reply.image_description,

@@ -157,7 +157,8 @@ class Reply:
     `image_description` is what the question's attachments say: lines of its files, and a model's description of its
     images. `failure` is set where the text is an apology: why there is no answer. `nearest_pages` are links that the
     text names beside or in place of an answer. With `found_nothing`, the model says that the passages do not answer the
-    question; what it cites is beside it.
+    question; what it cites is beside it. `heard` is what the text begins with that is no answer: what was understood
+    of a voice message.
     """
 
     text: str
@@ -169,6 +170,7 @@ class Reply:
     failure: str = ""
     nearest_pages: tuple[Citation, ...] = ()
     found_nothing: bool = False
+    heard: str = ""
 
     @property
     def is_stopped(self) -> bool:

@@ -318,14 +318,27 @@ async def test_a_reply_to_the_draft_needs_no_number(journal: Journal) -> None:
         ("drop 99", "drafted"),
         ("/why", "drafted"),
         ("What does the numbat plan say of it?", "drafted"),
+        # A voice message, or a picture.
+        ("", "drafted"),
     ],
 )
 async def test_words_for_the_bot_below_a_draft_are_not_posted(journal: Journal, words: str, state: str) -> None:
     team = Team(journal)
     number = await team.ask()
-    await team.say(words, TEAM, BOSS, reply_to=team.posts(TEAM)[0].id)
+    said = await team.say(words, TEAM, BOSS, reply_to=team.posts(TEAM)[0].id)
     assert team.texts() == []
     assert (await team.get_reason(number))[0] == state
+    assert (await team.get_row(said)).command != "edit"
+
+
+async def test_what_was_heard_is_posted_and_kept_as_no_words_of_the_bot(journal: Journal) -> None:
+    heard = "I heard: “My key is numbat.”\n\n"
+    team = Team(journal, replace(REPLY, text=f"{heard}With pip [1].", heard=heard))
+    number = await team.ask()
+    await team.decide(POST, number)
+    assert team.texts() == [f"{heard}With pip [1]."]
+    query = select(messages.c.reply).filter_by(number=number)
+    assert await journal.database.fetch_value(query) == "With pip [1]."
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from core.catalogue import ENGLISH
-from core.errors import UsageError
+from core.errors import MessageDeleted, UsageError
 from core.messaging.feedback.handoff import get_people, make_handoff, mentioned_users
 from core.ports import Sink
 from core.settings.messaging import HandoffSettings, JournalSettings
@@ -140,6 +140,32 @@ async def test_an_answer_without_evidence_calls_people_where_configured(journal:
     assert adapter.get_reply("2~h") == CALL
     adapter = await deliver(journal, replace(MESSAGE, id="3"), handoff={**HELPER, "when": ["nothing_found"]})
     assert "3~h" not in adapter.sinks, "a cited answer helps"
+
+
+@pytest.mark.parametrize("is_forgotten_first", [False, True])
+async def test_nobody_is_called_to_a_question_that_was_forgotten(journal: Journal, is_forgotten_first: bool) -> None:
+    """The call may be journalled behind the command to forget, before it runs or after."""
+    call = make_handoff(MESSAGE, ["@helper"])
+    forget = replace(MESSAGE, id="9", text="", command="forget")
+    later = replace(MESSAGE, id="10", text="How do I fly?")
+    await journal.record_message(MESSAGE)
+    await journal.mark_answered(MESSAGE, reply())
+    await journal.record_message(forget)
+    if not is_forgotten_first:
+        assert await journal.record_message(call)
+    await journal.record_message(later)
+    later_call = make_handoff(later, ["@helper"])
+    assert await journal.record_message(later_call)
+    await journal.erase_author(forget)
+    if is_forgotten_first:
+        assert not await journal.record_message(call)
+    else:
+        with pytest.raises(MessageDeleted):
+            await journal.begin_answer(call)
+    pending = [message.id for message, _ in await journal.get_pending("test")]
+    assert pending == ["9", "10", "10~h"], "what was asked after the command is not forgotten"
+    query = text("SELECT count(*) FROM messages WHERE text LIKE '%install%' OR quoted LIKE '%install%'")
+    assert await journal.database.fetch_value(query) == 0
 
 
 async def test_a_trusted_reply_to_what_nobody_answered_is_kept_for_review(journal: Journal) -> None:
