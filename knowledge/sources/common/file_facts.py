@@ -27,7 +27,7 @@ _log = get_logger(__name__)
 
 FILE_FACTS = "files"
 # Raise it when the form of the file changes. What readers make of a file may change with each version of KIMAs.
-_FORMAT = 1
+_FORMAT = 2
 # Two changes within a tick of the file system's clock leave the same times: FAT has the longest, of two seconds.
 _MAX_TICK_NS = 3 * 10**9
 
@@ -87,7 +87,8 @@ class FileFacts:
 class FileFactsFile:
     """The facts of one source's files, kept in a file between refreshes.
 
-    Its first line stands for the rules, each other one for a file: reading one long text would hold up all threads.
+    Its first line stands for the rules, the last one for all before it, each other one for a file: reading one long
+    text would hold up all threads.
     """
 
     def __init__(self, name: str, settings: FilesSource, data_dir: Path) -> None:
@@ -102,10 +103,16 @@ class FileFactsFile:
         try:
             with self._file.open("rb") as file:
                 is_usable = file.readline().strip() == self._rules
-                for line in file if is_usable else ():
+                digest, known_digest = hashlib.sha256(self._rules), b""
+                for line in map(bytes.strip, file if is_usable else ()):
                     raise_if_stopped()
+                    known_digest = line
+                    if line == digest.hexdigest().encode():
+                        continue
+                    digest.update(line)
                     path, known_facts = _get_form().validate_json(line)
                     facts[path] = known_facts
+            is_usable = is_usable and known_digest == digest.hexdigest().encode()
             problem = "" if is_usable else "other settings, another version, or damaged"
         except FileNotFoundError:
             problem = "never saved"
@@ -120,6 +127,7 @@ class FileFactsFile:
         form = _get_form()
         try:
             lines = [self._rules, *(form.dump_json((path, each)) for path, each in facts.items())]
+            lines.append(hashlib.sha256(b"".join(lines)).hexdigest().encode())
             write_atomically(self._file, b"\n".join(lines).decode())
         except (OSError, ValueError) as error:
             _log.warning("source.checks_not_saved", source=self._name, error=str(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -210,6 +211,36 @@ async def test_a_damaged_file_of_facts_reads_everything(
     assert "source.all_files_are_read" in caplog.text
     await folder.list()
     assert folder.read_paths == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_facts_with_any_damage_read_everything(folder: Folder, seed: int) -> None:
+    for name in ("a.md", "b.md", "c.rst"):
+        folder.write(name, f"# {name}\n\n.. include:: x.txt\n")
+    folder.write("x.txt", "included")
+    first = await folder.list()
+    everything = sorted(folder.read_paths)
+    (facts_file,) = folder.data.rglob("docs.json")
+    data = bytearray(facts_file.read_bytes())
+    chance = random.Random(seed)
+    place = chance.randrange(len(data))
+    match seed % 4:
+        case 0:
+            # As a disk does it: other digits and names are still JSON.
+            data[place] ^= 1 << chance.randrange(8)
+        case 1:
+            del data[place:]
+        case 2:
+            lines = bytes(data).split(b"\n")
+            lines[chance.randrange(1, len(lines))] = chance.choice(
+                [b"null", b"7", b"[]", b'["a.md", null]', b"[" * 99999]
+            )
+            data = bytearray(b"\n".join(lines))
+        case _:
+            data = bytearray(bytes(data).replace(b"a.md", b"b.md"))
+    facts_file.write_bytes(data)
+    assert await folder.list() == first
+    assert sorted(folder.read_paths) == everything
 
 
 async def test_facts_that_cannot_be_saved_stop_nothing(folder: Folder, caplog: pytest.LogCaptureFixture) -> None:
