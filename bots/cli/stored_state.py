@@ -33,8 +33,8 @@ UNKNOWN_AUDIENCES = (
 
 async def check_taught_answers(settings: Settings, database: Database | None) -> Finding | None:
     """Return a warning if taught answers wait until somebody says who may see them."""
-    labels = Audiences.from_settings(settings).labels.values()
-    count = await TaughtAnswerRepository(database).count_of_unknown_audience(labels) if database else 0
+    knows = Audiences.from_settings(settings).knows
+    count = await TaughtAnswerRepository(database).count_of_unknown_audience(knows) if database else 0
     return Finding("warning", "journal", UNKNOWN_AUDIENCES.format(count=count)) if count else None
 
 

@@ -157,7 +157,7 @@ def _restrict(deps: AnswerDependencies, visible_labels: frozenset[str] | None) -
     if visible_labels is None:
         return deps
     audiences = Audiences.from_settings(deps.settings)
-    seen = {name for name, label in audiences.labels.items() if label in visible_labels}
+    seen = {name for name in audiences.by_source if not visible_labels.isdisjoint(audiences.list_labels([name]))}
     return deps.restricted_to(audiences.visible_sources(None) | seen)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import Literal, Protocol
 
 from core.settings.answering import AgentSettings
@@ -23,7 +24,7 @@ from core.settings.chats import (
 )
 from core.settings.gate import GateSettings
 from core.settings.messaging import ApiSettings, AutoCommentSettings, Platform, PlatformSettings
-from core.settings.sources import LearnedSource, SourceSettings
+from core.settings.sources import FilesSource, LearnedSource, SourceSettings
 from core.types import NETWORK_PLATFORM, PlatformName
 
 OWNERS = "owners"
@@ -48,8 +49,25 @@ _ORIGIN_FIELDS = {
     "plugin",
     "options",
 }
+# What tells how much of it a source reads: an answer that was made before something was left out may tell of it.
+_SCOPE_FIELDS = {
+    "include",
+    "exclude",
+    "sites",
+    "params",
+    "body",
+    "arguments",
+    "take",
+    "state",
+    "labels",
+    "exclude_labels",
+}
 # Between the name and what is read, in a label. No name of a source has it.
 _LABEL_SIGN = "#"
+# Between a label and how much of it is read. Labels in journals of earlier versions end before it.
+_SCOPE_SIGN = "."
+# What other daemons are told of a source's scope and folder begins with it, as no name and no label does.
+_FOLDER_SIGN = "/"
 # The label of a time when every source is for everyone.
 ALL_OPEN = ""
 # All visitors of the page.
@@ -125,12 +143,18 @@ class Audiences:
     """The audiences of a configuration. `by_source` has those that restrict a source: an asker is in all of them.
 
     `labels` name the sources in the journal: by their name and what they read. So what was made from a source is not
-    taken for that of another one, which got its name. `learned` are the sources of taught answers.
+    taken for that of another one, which got its name. `scoped_labels` say as well how much of it they read, and
+    `folders` where it lies, for sources on this machine. `learned` are the sources of taught answers. `once_closed` are
+    the scoped labels of the sources that were not for everyone at some time: what was made until then stays closed
+    while they are removed, renamed, or read less.
     """
 
     by_source: Mapping[str, frozenset[frozenset[str]]] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     learned: frozenset[str] = frozenset()
+    scoped_labels: Mapping[str, str] = field(default_factory=dict)
+    folders: Mapping[str, str] = field(default_factory=dict)
+    once_closed: frozenset[str] = frozenset()
 
     @classmethod
     def from_settings(cls, settings: RestrictedSettings) -> Audiences:
@@ -148,16 +172,26 @@ class Audiences:
             name: make_label(name, source, settings.sources.get(getattr(source, "of", "")))
             for name, source in settings.sources.items()
         }
+        scoped_labels = {
+            name: f"{label}{_SCOPE_SIGN}{_hash(settings.sources[name].model_dump_json(include=_SCOPE_FIELDS))}"
+            for name, label in labels.items()
+        }
+        folders = {
+            name: str(source.path) for name, source in settings.sources.items() if isinstance(source, FilesSource)
+        }
         learned = frozenset(name for name, source in settings.sources.items() if isinstance(source, LearnedSource))
-        return cls(by_source, labels, learned)
+        return cls(by_source, labels, learned, scoped_labels, folders)
 
     def to_json(self) -> str:
-        """Return who may see the sources, for other daemons of the deployment: by name, and by label what they read.
+        """Return who may see the sources, for other daemons of the deployment: by name, and by what they read.
 
-        Earlier versions read the names alone.
+        Earlier versions read the names, or the names and the labels.
         """
         sources = {name: audiences for name, audiences in self.by_source.items() if audiences}
         sources |= {label: self.by_source[name] for name, label in self.labels.items()}
+        for name, label in self.scoped_labels.items():
+            key = f"{_FOLDER_SIGN}{label.replace(_LABEL_SIGN, ' ')} {self.folders.get(name, '')}"
+            sources[key] = self.by_source[name]
         return json.dumps({name: sorted(map(sorted, audiences)) for name, audiences in sources.items()}, sort_keys=True)
 
     @classmethod
@@ -166,16 +200,24 @@ class Audiences:
         audiences = {key: frozenset(map(frozenset, value)) for key, value in json.loads(text).items()}
         labels = {key.partition(_LABEL_SIGN)[0]: key for key in audiences if _LABEL_SIGN in key}
         by_label = {name: audiences[label] for name, label in labels.items()}
-        by_name = {key: value for key, value in audiences.items() if _LABEL_SIGN not in key}
-        return cls(by_label | by_name, labels)
+        by_name = {key: value for key, value in audiences.items() if not {_LABEL_SIGN, _FOLDER_SIGN}.intersection(key)}
+        keys = [key.removeprefix(_FOLDER_SIGN).split(" ", 2) for key in audiences if key.startswith(_FOLDER_SIGN)]
+        scoped_labels = {name: f"{name}{_LABEL_SIGN}{scope}" for name, scope, _ in keys}
+        folders = {name: folder for name, _, folder in keys if folder}
+        return cls(by_label | by_name, labels, scoped_labels=scoped_labels, folders=folders)
 
-    def closed_further(self, newer: Audiences) -> Audiences:
+    def closed_further(self, newer: Audiences, *, by_folder: bool = False) -> Audiences:
         """Return these audiences with those that a newer configuration adds: its askers are in all of them.
 
-        They are those of a source's name, and of what it reads, where that has another name there.
+        They are those of a source's name, and of what it reads, where that has another name there; with `by_folder`
+        also those of a folder within it, or around it, that was not closed before.
         """
         by_source = {
-            name: audiences.union(newer.by_source.get(name, ()), *newer._find_moved(self.labels.get(name)))
+            name: audiences.union(
+                newer.by_source.get(name, ()),
+                *newer._find_moved(self.labels.get(name)),
+                *(newer._find_overlapping(self, name) if by_folder else ()),
+            )
             for name, audiences in self.by_source.items()
         }
         return replace(self, by_source=by_source)
@@ -188,6 +230,22 @@ class Audiences:
         for name, other_label in self.labels.items():
             if other_label.partition(_LABEL_SIGN)[2] == origin:
                 yield self.by_source[name]
+
+    def _find_overlapping(self, older: Audiences, name: str) -> Iterator[frozenset[frozenset[str]]]:
+        """Yield the audiences of folders that lie within what a source of an older configuration reads, or around it.
+
+        None where this configuration reads just the same under that name, and none of what the older one knew closed.
+        """
+        folder = older.folders.get(name)
+        if folder is None or older.scoped_labels[name] == self.scoped_labels.get(name):
+            return
+        for other_name, other_folder in self.folders.items():
+            audiences = self.by_source[other_name]
+            is_known = older.labels.get(other_name) == self.labels[other_name] and (
+                audiences <= older.by_source[other_name]
+            )
+            if not is_known and is_overlapping(folder, other_folder):
+                yield audiences
 
     def with_lessons_chosen_for(self, former: Audiences) -> Audiences:
         """Return these audiences where taught answers were chosen for former ones.
@@ -214,13 +272,25 @@ class Audiences:
 
     def extended_by(self, newer: Audiences) -> Audiences:
         """Return these audiences with the sources that a newer configuration adds."""
-        by_source = {**newer.by_source, **self.by_source}
-        return Audiences(by_source, {**newer.labels, **self.labels}, self.learned | newer.learned)
+        return replace(
+            self,
+            by_source={**newer.by_source, **self.by_source},
+            labels={**newer.labels, **self.labels},
+            learned=self.learned | newer.learned,
+            # What is read from now on.
+            scoped_labels={**self.scoped_labels, **newer.scoped_labels},
+            folders={**newer.folders, **self.folders},
+        )
 
     @property
     def has_closed_sources(self) -> bool:
-        """Return whether any source is not for everyone."""
-        return any(self.by_source.values())
+        """Return whether any source is not for everyone, or one was not that is not open today."""
+        return any(self.by_source.values()) or bool(self.were_closed(self.once_closed))
+
+    @property
+    def closed_now(self) -> frozenset[str]:
+        """The scoped labels of the sources that are not for everyone."""
+        return frozenset(label for name, label in self.scoped_labels.items() if self.by_source[name])
 
     @property
     def fingerprint(self) -> str:
@@ -252,17 +322,37 @@ class Audiences:
 
     def visible_labels(self, asker: Asker) -> frozenset[str]:
         """Return the labels of the sources that an asker may see; with `ALL_OPEN` where all are for everyone."""
-        labels = frozenset(self.get_label(name) for name in self.visible_sources(asker))
+        labels = self.list_labels(self.visible_sources(asker))
         return labels if self.has_closed_sources else labels | {ALL_OPEN}
 
     def closed_labels(self, asker: Asker) -> frozenset[str]:
         """Return the labels of the sources that an asker may see and not everybody."""
-        return frozenset(self.get_label(name) for name in self.visible_sources(asker) if self.by_source[name])
+        names = (name for name in self.visible_sources(asker) if self.by_source[name])
+        return frozenset(self.scoped_labels.get(name, self.get_label(name)) for name in names)
 
     def were_closed(self, labels: Collection[str]) -> frozenset[str]:
         """Return those of some labels that are not of a source for everyone: it may have been renamed since."""
-        open_labels = {self.get_label(name) for name, audiences in self.by_source.items() if not audiences}
+        open_labels = self.list_labels(name for name, audiences in self.by_source.items() if not audiences)
         return frozenset(labels) - open_labels - {ALL_OPEN}
+
+    def knows(self, label: str) -> bool:
+        """Return whether it is known today who may see what was made from the source of a label.
+
+        Not where it was removed or renamed, nor where it is for everyone and reads more or less than then.
+        """
+        return self._find_name(label) is not None
+
+    def _find_name(self, label: str) -> str | None:
+        for name, audiences in self.by_source.items():
+            is_it = label.startswith(f"{self.get_label(name)}{_SCOPE_SIGN}") if audiences else False
+            if is_it or label in self.list_labels([name]):
+                return name
+        return None
+
+    def list_labels(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the labels of sources, with and without how much they read: earlier versions did not write that."""
+        labels = ((self.get_label(name), self.scoped_labels.get(name)) for name in names)
+        return frozenset(label for pair in labels for label in pair if label)
 
     def get_label(self, name: str) -> str:
         """Return what names a source in the journal and in a store: its name, with what it reads where it is known."""
@@ -278,14 +368,14 @@ class Audiences:
         if closed_sources is None:
             return False
         asker = self.make_asker(platform, chat)
-        is_for_chat = self.get_label(source) in closed_sources or all(
+        is_for_chat = not self.list_labels([source]).isdisjoint(closed_sources) or all(
             may_see(readers, asker) for readers in self._readers(source)
         )
         return is_for_chat and all(self._is_seen_by_readers(label, source) for label in closed_sources)
 
     def _is_seen_by_readers(self, label: str, source: str) -> bool:
         """Return whether all readers of a source see that of a label, which may have been removed or renamed."""
-        name = next((name for name in self.by_source if self.get_label(name) == label), None)
+        name = self._find_name(label)
         return name is not None and self.readers_see(source, name)
 
     def readers_see(self, source: str, name: str) -> bool:
@@ -318,8 +408,30 @@ def make_label(name: str, source: SourceSettings, live: SourceSettings | None = 
     """
     sections = [source, live] if live else [source]
     origins = [sorted(section.model_dump(mode="json", include=_ORIGIN_FIELDS).items()) for section in sections]
-    serialized_origin = repr(origins if live else origins[0])
-    return f"{name}{_LABEL_SIGN}{hashlib.sha256(serialized_origin.encode()).hexdigest()[:12]}"
+    return f"{name}{_LABEL_SIGN}{_hash(repr(origins if live else origins[0]))}"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def to_narrowest(labels: Iterable[str]) -> frozenset[str]:
+    """Return labels without those that others say more exactly, as a journal keeps them.
+
+    >>> sorted(to_narrowest({"docs#1f2e", "docs#1f2e.77", "team#3c"}))
+    ['docs#1f2e.77', 'team#3c']
+    """
+    labels = frozenset(labels)
+    return labels - {label.rpartition(_SCOPE_SIGN)[0] for label in labels}
+
+
+def is_overlapping(folder: str, other_folder: str) -> bool:
+    """Return whether one of two folders is the other one, or lies within it.
+
+    >>> is_overlapping("/kb/team", "/kb"), is_overlapping("/kb/team", "/kb/teams")
+    (True, False)
+    """
+    return PurePath(folder).is_relative_to(other_folder) or PurePath(other_folder).is_relative_to(folder)
 
 
 def check_audiences(settings: RestrictedSettings) -> None:

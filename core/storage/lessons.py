@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -131,15 +131,15 @@ class TaughtAnswerRepository(Repository):
             update(taught_answers).where(chosen).values(closed_sources=sorted(closed_sources))
         )
 
-    async def count_of_unknown_audience(self, known_labels: Collection[str]) -> int:
+    async def count_of_unknown_audience(self, knows: Callable[[str], bool]) -> int:
         """Return how many approved answers are not used because nobody knows who may see them.
 
-        Nobody knows it either where they may tell of a source that none of `known_labels` names: it was renamed, moved
-        or removed.
+        Nobody `knows` it either where they may tell of a source whose label is of none today: it was renamed, moved,
+        removed, or is open again and reads less.
         """
         query = select(taught_answers.c.closed_sources).filter_by(state="approved")
         rows = await self._database.fetch_all(query)
-        return sum(row.closed_sources is None or not set(row.closed_sources) <= {*known_labels} for row in rows)
+        return sum(row.closed_sources is None or not all(map(knows, row.closed_sources)) for row in rows)
 
     async def erase_before(self, before: datetime) -> int:
         """Remove answers from before a time that were never approved; return how many."""

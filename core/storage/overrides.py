@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal, cast
 from uuid import uuid4
 
 from sqlalchemy import and_, delete, func, insert, or_, select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.formatting import INDEFINITELY, NO_LIMIT
@@ -37,6 +39,8 @@ GLOBAL_SCOPE = ""
 # Beside the id of the deployment: what each daemon says of who may see what, under this and its id.
 DEPLOYMENT_SCOPE = "deployment"
 AUDIENCES_PREFIX = "audiences "
+# And the labels of the sources that were closed at any time.
+CLOSED_PREFIX = "closed "
 # Which daemon read its files again last, with a number that is new each time.
 RELOAD_NAME = "reload"
 _IS_AUDIENCE = and_(
@@ -207,6 +211,15 @@ class RuntimeOverrides:
             if scope == DEPLOYMENT_SCOPE and name.startswith(AUDIENCES_PREFIX)
         )
 
+    @property
+    def once_closed(self) -> frozenset[str]:
+        """The scoped labels of the sources that were not for everyone at some time."""
+        return frozenset(
+            name.removeprefix(CLOSED_PREFIX)
+            for scope, name in self._values
+            if scope == DEPLOYMENT_SCOPE and name.startswith(CLOSED_PREFIX)
+        )
+
     async def list_other_audiences(self) -> Sequence[str]:
         """Return what the other daemons said, in JSON: also those whose leases have run out, as they may come back."""
         is_other = and_(overrides.c.name != self._own_name, overrides.c.name.in_(_KNOWN_DAEMONS))
@@ -217,7 +230,8 @@ class RuntimeOverrides:
     async def publish_audiences(self, audiences: str) -> None:
         """Tell the other daemons of the deployment who may see what: what is closed for one is closed for all.
 
-        What daemons said that have ended is forgotten. Not so if their leases have only run out: they may come back.
+        What daemons said that have ended is forgotten. Not so if their leases have only run out: they may come back. Of
+        what was closed the label stays: what was made before stays closed, whatever becomes of the source.
         """
         self._own_audiences = audiences
         is_over = or_(overrides.c.name == self._own_name, overrides.c.name.not_in(_KNOWN_DAEMONS))
@@ -225,8 +239,18 @@ class RuntimeOverrides:
         async with self._database.transaction() as connection:
             await connection.execute(delete(overrides).where(_IS_AUDIENCE, is_over))
             await connection.execute(insert(overrides).values(values))
+        for label in Audiences.from_json(audiences).closed_now - self.once_closed:
+            await self._remember_closed(label)
         async with self._load_lock:
             await self._read()
+
+    async def _remember_closed(self, label: str) -> None:
+        values = {"scope": DEPLOYMENT_SCOPE, "name": CLOSED_PREFIX + label, "value": ""}
+        # Another daemon may have written the same, also at this moment.
+        async with self._database.transaction() as connection:
+            with suppress(IntegrityError):
+                async with connection.begin_nested():
+                    await connection.execute(insert(overrides).values(values))
 
     async def has_other_daemons(self) -> bool:
         """Return whether other daemons of the deployment are alive, which have files of their own."""
@@ -351,7 +375,7 @@ class LiveSettings:
     def audiences(self) -> Audiences:
         """Who may see which source. A closing counts at once, whichever daemon has it; an opening needs a restart."""
         published = self._overrides.audiences if self._overrides else frozenset()
-        if published != self._published:
+        if published != self._published or self._get_once_closed() != self._audiences.once_closed:
             self._set_started_audiences(self._started_audiences, published)
         return self._audiences
 
@@ -469,11 +493,15 @@ class LiveSettings:
         """Take these audiences for those of the start, closed by what daemons have `published`; None: as before."""
         self._started_audiences = audiences
         self._published = self._published if published is None else published
-        self._audiences = self._close_further(audiences).with_lessons_chosen_for(self._lesson_audiences)
+        audiences = self._close_further(audiences).with_lessons_chosen_for(self._lesson_audiences)
+        self._audiences = replace(audiences, once_closed=self._get_once_closed())
+
+    def _get_once_closed(self) -> frozenset[str]:
+        return self._overrides.once_closed if self._overrides else frozenset()
 
     def _close_further(self, audiences: Audiences) -> Audiences:
         for closing in map(Audiences.from_json, self._published):
-            audiences = audiences.closed_further(closing)
+            audiences = audiences.closed_further(closing, by_folder=True)
         return audiences
 
     def mode(self, chat: str, *, private: bool) -> GateMode:

@@ -39,7 +39,7 @@ from knowledge.sources.common.documents import PathGlobs
 from knowledge.sources.common.file_facts import delete_file_facts
 from knowledge.sources.factory import open_source
 from knowledge.sources.git.state import delete_unused_clones
-from knowledge.stores.labels import write_label
+from knowledge.stores.labels import CLOSED, read_readers, write_label
 from knowledge.stores.locked_store import LockedStore
 
 if TYPE_CHECKING:
@@ -455,7 +455,7 @@ async def purge_passages_for_others(
         is_for_others = was_for_others(name, source, audiences, [*stored], recorded)
         fingerprint = index_fingerprint(name, source, knowledge.chunking.tokens, audiences, knowledge.store.place)
         may_hold_more = not is_for_others and [*stored] != [fingerprint]
-        paths = await _find_left_out(store, name, source, audiences) if may_hold_more else None
+        paths = await _find_left_out(store, name, source, audiences, stored) if may_hold_more else None
         if not (is_for_others or paths):
             continue
         async with source_lock(settings.data_dir, name):
@@ -483,16 +483,20 @@ async def _label_passages(context: RefreshContext, name: str) -> None:
         await _delete_documents(store, name)
         stored = []
     elif stored != [fingerprint]:
-        await _delete_documents(store, name, await _find_left_out(context.store, name, source, context.audiences))
+        paths = await _find_left_out(context.store, name, source, context.audiences, stored)
+        await _delete_documents(store, name, paths)
     await write_label(store, name, {*stored, fingerprint})
 
 
-async def _find_left_out(store: Store, name: str, source: SourceSettings, audiences: Audiences) -> Collection[str]:
+async def _find_left_out(
+    store: Store, name: str, source: SourceSettings, audiences: Audiences, stored: Collection[str]
+) -> Collection[str]:
     """Return the documents that the globs of a source leave out now: they may be those of a closed source.
 
-    Raises `StoreError`.
+    Or of this one, which may have been closed when it was `stored`. Raises `StoreError`.
     """
-    if not (isinstance(source, FilteredSource) and audiences.has_closed_sources):
+    was_closed = any(read_readers(fingerprint)[1] == CLOSED for fingerprint in stored)
+    if not (isinstance(source, FilteredSource) and (was_closed or audiences.has_closed_sources)):
         return ()
     paths = await store.manifest(name)
     try:

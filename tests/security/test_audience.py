@@ -467,6 +467,30 @@ async def test_what_was_said_before_a_source_was_closed_is_not_said_again(
             assert get_closed_texts(bot.output()) | get_closed_texts(bot.get_requests()) == set()
 
 
+async def test_what_was_closed_once_stays_closed_when_nothing_is_closed_any_more(
+    tmp_path: Path, ingested: Path
+) -> None:
+    """It was for everyone, then closed, and then removed: an owner closes with that, and opens nothing."""
+    sender = INSIDERS["member of the team's channel"]
+    gate = {"mode": "auto", "threshold": 0, "repeated": "point", "wait_s": 0, "cooldown_s": 0}
+    left = {
+        "sources": {"docs": {"kind": "files", "path": str(ingested / "docs")}},
+        "agents": {"manual": {"sources": ["docs"]}},
+    }
+    async with repeating_model() as peer:
+        async with opened(tmp_path, ingested, peer, audience=["everyone"], gate=gate) as bot:
+            first = await bot.deliver(sender, QUESTION)
+            assert "text" in get_closed_texts(bot.output())
+        async with opened(tmp_path, ingested, peer, gate=gate) as bot:
+            await bot.dispatcher.context.live.publish_audiences(bot.app.settings)
+        peer.requests.clear()
+        async with opened(tmp_path, ingested, peer, gate=gate, **left) as bot:
+            await ask_on(bot, sender, first)
+            later_part = {"quoted": f"It is {WORDS['lesson']}", "quotes_bot": True, "reply_to": "1700"}
+            await bot.deliver(sender, "Is it this?", **later_part)
+            assert get_closed_texts(bot.output()) | get_closed_texts(bot.get_requests()) == set()
+
+
 ELSEWHERE = {"kind": "files", "path": "elsewhere"}
 # What became of the closed source since it was used; nobody in the public group may see it.
 CHANGES: Mapping[str, Mapping[str, Any]] = {

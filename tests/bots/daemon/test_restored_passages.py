@@ -106,6 +106,14 @@ async def test_what_is_left_out_for_a_closed_source_is_told_no_more(tmp_path: Pa
     assert await find(now, is_refreshed=True) == {"The launcher needs a key."}
 
 
+async def test_what_a_source_leaves_out_when_it_is_opened_stays_closed(tmp_path: Path) -> None:
+    write_folders(tmp_path)
+    everything: dict[str, object] = {"path": tmp_path / "all"}
+    assert len(await find(configure(tmp_path, docs={**everything, **CLOSED}), is_refreshed=True)) == 2
+    now = configure(tmp_path, docs={**everything, "exclude": ["team/"]})
+    assert await find(now, is_refreshed=False) == {"The launcher needs a key."}
+
+
 @pytest.mark.parametrize(
     ("edit", "others"),
     [

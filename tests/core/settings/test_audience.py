@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from core.settings import Settings
-from core.settings.audience import Asker, Audiences, find_unknown_networks, may_see
+from core.settings.audience import ALL_OPEN, Asker, Audiences, find_unknown_networks, may_see, to_narrowest
 
 BOTS = {
     "telegram": {"token": {"env": "A"}},
@@ -250,6 +251,70 @@ def test_another_branch_or_another_live_source_is_another_source(
     other_settings = settings.model_copy(update={"sources": {**settings.sources, name: edited}})
     labels, other_labels = (Audiences.from_settings(each).labels for each in (settings, other_settings))
     assert {each for each in labels if labels[each] != other_labels[each]} == others
+
+
+FOLDER = {"kind": "files", "path": "/kb"}
+
+
+def get_audiences(**sources: dict[str, Any]) -> Audiences:
+    telegram = {"token": {"env": "TELEGRAM"}}
+    files = {name: {**FOLDER, **source} for name, source in sources.items()}
+    return Audiences.from_settings(
+        Settings.model_validate({"sources": {**files, "taught": {"kind": "learned"}}, "telegram": telegram})
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "is_told"),
+    [
+        ({}, True),
+        ({"link": "https://example.org/{path}"}, True),
+        ({"exclude": ["private/"]}, False),
+        ({"include": ["open/"]}, False),
+        ({"exclude": ["private/"], "audience": ["telegram:-1"]}, False),
+    ],
+)
+def test_a_source_that_is_opened_and_reads_less_opens_nothing_of_before(change: dict[str, Any], is_told: bool) -> None:
+    """What was left out when it was opened is still closed: no lesson and no answer of before may tell of it."""
+    team = {"audience": ["telegram:-1"]}
+    before = get_audiences(secret=team)
+    insider = before.make_asker("telegram", "-1")
+    closed_labels = before.closed_labels(insider)
+    after = replace(get_audiences(secret=change), once_closed=before.closed_now)
+    outsider = after.make_asker("telegram", "-9")
+    assert after.accepts_lesson("taught", "telegram", "-1", closed_labels) == is_told
+    assert (to_narrowest(before.visible_labels(insider)) <= after.visible_labels(outsider)) == is_told
+    assert (ALL_OPEN in after.visible_labels(outsider)) == is_told
+    # Its own readers go on to be told what they were taught.
+    assert all(map(after.knows, closed_labels)) == (is_told or "audience" in change)
+
+
+@pytest.mark.parametrize(
+    ("docs", "secret", "is_closed"),
+    [
+        # It was moved, and what lay within it is closed now.
+        ({"path": "/new"}, {"path": "/kb/team"}, True),
+        ({"exclude": ["team/"]}, {"path": "/kb/team"}, True),
+        ({"path": "/kb/public"}, {"path": "/"}, True),
+        # The newer file shows it as before, and its owner was warned.
+        ({}, {"path": "/kb/team"}, False),
+        ({"path": "/new"}, {"path": "/other"}, False),
+        ({"path": "/new"}, {"path": "/kbteam"}, False),
+        # The older one knew it closed.
+        ({"path": "/new"}, {"path": "/kb/known"}, False),
+    ],
+)
+def test_a_daemon_with_an_older_file_tells_nothing_of_a_folder_that_is_closed_now(
+    docs: dict[str, Any], secret: dict[str, Any], is_closed: bool
+) -> None:
+    team = {"audience": ["telegram:-1"]}
+    known = {"known": {"path": "/kb/known", **team}} if secret["path"] == "/kb/known" else {}
+    older = get_audiences(docs={}, **known)
+    other = known or {"secret": {**secret, **team}}
+    newer = Audiences.from_json(get_audiences(docs=docs, **other).to_json())
+    closed = older.closed_further(newer, by_folder=True)
+    assert ("docs" not in closed.visible_sources(closed.make_asker("telegram", "-9"))) == is_closed
+    assert "docs" in closed.visible_sources(closed.make_asker("telegram", "-1"))
 
 
 @pytest.mark.parametrize("lessons", ["everyone", "telegram:-1"])
