@@ -284,8 +284,14 @@ class Audiences:
 
     @property
     def has_closed_sources(self) -> bool:
-        """Return whether any source is not for everyone, or one was not that is not open today."""
-        return any(self.by_source.values()) or bool(self.were_closed(self.once_closed))
+        """Return whether any source is not for everyone, or one was not that is not open today, under any name."""
+        if any(self.by_source.values()) or not self.once_closed:
+            return any(self.by_source.values())
+        open_origins = {
+            label.partition(_LABEL_SIGN)[2] for name, label in self.scoped_labels.items() if name not in self.learned
+        }
+        lost_labels = self.were_closed(self.once_closed)
+        return any(label.partition(_LABEL_SIGN)[2] not in open_origins for label in lost_labels)
 
     @property
     def closed_now(self) -> frozenset[str]:
