@@ -79,9 +79,9 @@ class Confluence:
         return ItemPage(items, f"{index} {SEARCH}?{query}" if query else next_space)
 
     async def read(self, api: ConnectorApi, item: Item) -> Content:
-        """Return a page, unless it was restricted meanwhile."""
+        """Return a page, unless it was restricted meanwhile, or moved to another space."""
         number = item.path.removeprefix("pages/")
-        reply = await self._search(api, f"id={number}", ["body.storage", *_EXPANSIONS], 1)
+        reply = await self._search(api, f'id={number} and space="{item.part}"', ["body.storage", *_EXPANSIONS], 1)
         pages = _get_results(reply, self.display_name)
         if not pages or _find_skip_reason(pages[0]):
             raise StatusError(RESTRICTED if pages else "it is not there any more", 404, "")

@@ -32,7 +32,7 @@ from knowledge.sources.common.documents import (
     fill_template,
     fingerprint,
 )
-from knowledge.sources.common.file_facts import UNSETTLED, FileFacts, FileFactsFile, FileState
+from knowledge.sources.common.file_facts import UNSETTLED, FileFacts, FileFactsFile, FileState, notes_changes
 
 # So many files of a large folder are read first, and answered from while the others are listed.
 BEGINNING_FILES = 200
@@ -107,10 +107,11 @@ class FilesFolder:
     def _list(self) -> Listing:
         skipped_counts: Counter[str] = Counter()
         settings_paths: list[str] = []
-        known_facts = self._facts_file.read()
+        is_lasting = notes_changes(self._path)
+        known_facts = self._facts_file.read() if is_lasting else {}
         candidates = self._candidates(skipped_counts, settings_paths)
         facts = self._learn_all(candidates, known_facts, skipped_counts)
-        lasting_facts = {path: each for path, each in facts.items() if each.are_lasting}
+        lasting_facts = {path: each for path, each in facts.items() if is_lasting and each.are_lasting}
         if lasting_facts != known_facts:
             self._facts_file.write(lasting_facts)
         fingerprints = self._fingerprint(facts, settings_paths, skipped_counts)

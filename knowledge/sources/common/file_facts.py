@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from pydantic import TypeAdapter
@@ -30,6 +30,26 @@ FILE_FACTS = "files"
 _FORMAT = 2
 # Two changes within a tick of the file system's clock leave the same times: FAT has the longest, of two seconds.
 _MAX_TICK_NS = 3 * 10**9
+# What is mounted where, and those of its file systems that note each change of a file by this machine's clock, so that
+# nobody can set it back. On FAT the time of a change is that of its content, on a network share it is another clock's.
+_MOUNTS = Path("/proc/self/mountinfo")
+_KNOWN_FILE_SYSTEMS = frozenset(
+    (
+        "bcachefs",
+        "btrfs",
+        "erofs",
+        "ext2",
+        "ext3",
+        "ext4",
+        "f2fs",
+        "overlay",
+        "ramfs",
+        "squashfs",
+        "tmpfs",
+        "xfs",
+        "zfs",
+    )
+)
 
 
 class FileState(NamedTuple):
@@ -138,6 +158,31 @@ class FileFactsFile:
             self._file.unlink(missing_ok=True)
         except OSError as error:
             _log.warning("source.checks_not_deleted", source=self._name, error=str(error))
+
+
+def notes_changes(folder: Path) -> bool:
+    """Return whether the file systems of a folder, and those mounted within it, are known to note each change.
+
+    Nobody knows it where the system has no table of them.
+    """
+    try:
+        lines = _MOUNTS.read_text("utf-8", "surrogateescape").splitlines()
+        place = folder.resolve()
+    except OSError:
+        return False
+    # The last one mounted on a place is the one that is seen.
+    systems = {_read_mount_point(line): line.partition(" - ")[2].partition(" ")[0] for line in lines}
+    around = sorted((point for point in systems if place.is_relative_to(point)), key=lambda point: len(point.parts))
+    points = (*around[-1:], *(point for point in systems if point.is_relative_to(place)))
+    return bool(around) and all(systems[point] in _KNOWN_FILE_SYSTEMS for point in points)
+
+
+def _read_mount_point(line: str) -> PurePath:
+    point = line.split(" ")[4]
+    # As the kernel writes blanks, and at last the sign of that itself.
+    for code in ("040", "011", "012", "134"):
+        point = point.replace(f"\\{code}", chr(int(code, 8)))
+    return PurePath(point)
 
 
 def delete_file_facts(data_dir: Path, names_to_keep: Collection[str]) -> None:

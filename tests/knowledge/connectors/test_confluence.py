@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,9 @@ async def test_only_new_versions_are_read(wiki: ConfluencePeer, open_wiki: OpenW
     del wiki.wiki[5]
     report = await update(open_wiki())
     assert (report.updated, report.deleted, report.unchanged) == (1, 1, 3)
-    assert [request.query["cql"] for request in wiki.requests if "id=" in request.query["cql"]] == ["id=2"]
+    assert [request.query["cql"] for request in wiki.requests if "id=" in request.query["cql"]] == [
+        'id=2 and space="DOC"'
+    ]
 
 
 async def test_a_space_that_may_not_be_read_keeps_what_is_known_and_stops_no_other(
@@ -151,6 +154,26 @@ async def test_a_page_that_is_restricted_later_is_forgotten(
     wiki.wiki[1].users = []
     await update(open_wiki())
     assert len(await store.search("word", None, ["docs"], 9)) == 2
+
+
+async def test_a_page_that_is_moved_to_another_space_is_forgotten(
+    wiki: ConfluencePeer, open_wiki: OpenWiki, update: Update, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A move makes no new version. The second page moves between the list and its own turn."""
+    wiki.wiki = {number: WikiPage("Page", "<p>word</p>") for number in (1, 2, 3)}
+    await update(open_wiki())
+    wiki.wiki[1].space = "HR"
+    wiki.wiki[2].version = 2
+    show = wiki._show
+
+    def show_then_move(number: int, expansions: list[str]) -> dict[str, Any]:
+        shown = show(number, expansions)
+        wiki.wiki[2].space = "HR"
+        return shown
+
+    monkeypatch.setattr(wiki, "_show", show_then_move)
+    await update(open_wiki())
+    assert [passage.path for passage in await store.search("word", None, ["docs"], 9)] == ["pages/3"]
 
 
 @pytest.mark.parametrize("restrictions", [None, {}, {"read": {"restrictions": {"user": {"results": []}}}}, "none"])

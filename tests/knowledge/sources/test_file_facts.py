@@ -17,7 +17,7 @@ from core.settings import FilesSource
 from core.version import get_version
 from knowledge.ports import Document, Listing
 from knowledge.sources.common import file_facts
-from knowledge.sources.common.file_facts import delete_file_facts
+from knowledge.sources.common.file_facts import FileState, delete_file_facts
 from knowledge.sources.files import FilesFolder
 
 LONG_AGO = 1_000_000_000
@@ -62,7 +62,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
 
     monkeypatch.setattr(FilesFolder, "_read_bytes", read)
     monkeypatch.setattr(file_facts, "_MAX_TICK_NS", 0)
+    mount(tmp_path, monkeypatch, {"/": "ext4"})
     return folder
+
+
+def mount(root: Path, monkeypatch: pytest.MonkeyPatch, systems: dict[str, str]) -> None:
+    """Let the system have just these file systems, by where they are mounted."""
+    lines = [f"22 27 0:21 / {point} rw,relatime shared:1 - {system} none rw" for point, system in systems.items()]
+    (root / "mounts").write_text("\n".join(lines), "utf-8")
+    monkeypatch.setattr(file_facts, "_MOUNTS", root / "mounts")
 
 
 async def get_documents(source: FilesFolder) -> dict[str, Document]:
@@ -125,6 +133,31 @@ async def test_a_file_that_was_just_written_is_read_again(folder: Folder, monkey
     monkeypatch.setattr(time, "time_ns", lambda: now - 10**10)
     await folder.list()
     assert folder.read_paths == ["a.md"]
+
+
+@pytest.mark.parametrize(
+    ("systems", "is_relied_on"),
+    [
+        ({}, True),
+        ({"ROOT": "ext4", "ROOT/docs": "vfat"}, False),
+        ({"ROOT": "vfat", "ROOT/docs": "btrfs"}, True),
+        ({"ROOT/docs/sub": "nfs4"}, False),
+        ({"ROOT/docs/with\\040blank": "fuse.sshfs"}, False),
+        ({"ROOT/docs2": "cifs"}, True),
+    ],
+)
+async def test_only_file_systems_that_note_each_change_are_relied_on(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, systems: dict[str, str], is_relied_on: bool
+) -> None:
+    """Elsewhere another text of the same length may come with the same times."""
+    points = {point.replace("ROOT", str(tmp_path.resolve())): system for point, system in systems.items()}
+    mount(tmp_path, monkeypatch, {"/": "ext4", **points})
+    file = folder.write("a.md", "old")
+    first = await folder.list()
+    state = FileState.from_stat(file.stat())
+    file.write_text("new", "utf-8")
+    monkeypatch.setattr(FileState, "from_stat", classmethod(lambda *_: state))
+    assert ((await folder.list()).fingerprints == first.fingerprints) == is_relied_on
 
 
 async def test_a_time_in_the_future_is_never_relied_on(folder: Folder) -> None:

@@ -81,8 +81,8 @@ class ConfluencePeer(ServicePeer):
     def _find(self, query: str) -> list[int] | None:
         """Return the ids that a query finds, None for one that cannot be parsed. The trash is not searched."""
         found = {number: page for number, page in self.wiki.items() if page.status != "trashed"}
-        if match := re.fullmatch(r"id=(\d+)", query):
-            return [number for number in found if number == int(match[1])]
+        if match := re.fullmatch(r'id=(\d+) and space="(\w+)"', query):
+            return [number for number, page in found.items() if (str(number), page.space) == match.groups()]
         if match := re.fullmatch(r'space="(\w+)" and type=page', query):
             return [number for number, page in found.items() if page.space == match[1] and page.kind == "page"]
         if match := re.fullmatch(r'space in \(((?:"\w+"(?:, )?)+)\) and type in \(page, blogpost\)', query):
