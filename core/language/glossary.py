@@ -15,12 +15,15 @@ from functools import cache
 from importlib import resources
 from itertools import chain
 
+from core.language.languages import is_in_language
 from core.language.lexicon import get_words
-from core.language.tokens import CJK_CHARACTER, HAN, HANGUL, KANA, RUNS, count_cjk, simplify
+from core.language.tokens import CJK_CHARACTER, HAN, HANGUL, KANA, RUNS, count_cjk, lexical_tokens, simplify
 
 _DICTIONARY = "data/cedict_1_0_ts_utf-8_mdbg.txt.gz"
 # Nearly all terms are shorter: longer entries are sayings and the names of institutions.
 MAX_TERM_CHARS = 6
+# The share of a text that has to be known for its terms to stand for it.
+MIN_COVERAGE = 0.6
 # A longer meaning explains the word instead of translating it.
 MAX_MEANING_WORDS = 4
 # What stands in brackets says when a word is used, and how it is spoken.
@@ -94,6 +97,24 @@ def list_meanings(text: str) -> list[tuple[str, ...]]:
         else:
             terms[run] = (run,)
     return [meanings[:MAX_MEANINGS] for meanings in terms.values() if meanings][:MAX_TERMS]
+
+
+def is_foreign_to(text: str, query: str) -> bool:
+    """Return whether an English text has no word of a Chinese query, in any meaning that the dictionary knows.
+
+    False for a text in another language, and where the dictionary knows less than `MIN_COVERAGE` of the query. The
+    glossary has to be prepared.
+
+    >>> is_foreign_to("Games in the news", "怎么备份数据？")
+    True
+    >>> is_foreign_to("How do I back up my data?", "怎么备份数据？")
+    False
+    """
+    is_comparable = count_cjk(query) and not count_cjk(text) and is_in_language(text, "en") is not False
+    if not is_comparable or translate_terms(query).coverage < MIN_COVERAGE:
+        return False
+    meanings = lexical_tokens(" ".join(chain.from_iterable(list_meanings(query)))).split()
+    return set(meanings).isdisjoint(lexical_tokens(text).split())
 
 
 def replace_chinese(text: str) -> str:

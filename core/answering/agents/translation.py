@@ -20,7 +20,7 @@ from core.answering.rewriting.query_reply import QUERY_SCHEMA, is_refusal
 from core.errors import KimasError
 from core.evidence.ranking import NON_CODE_KINDS
 from core.evidence.rendering import escape_delimiters
-from core.language.glossary import list_meanings, prepare_glossary, translate_terms
+from core.language.glossary import MIN_COVERAGE, is_foreign_to, list_meanings, prepare_glossary, translate_terms
 from core.language.keywords import content_words
 from core.language.languages import detect_language, extract_names, identify_language, is_in_language, language_name
 from core.language.tokens import lexical_tokens
@@ -34,8 +34,6 @@ from core.types import Passage, Turn
 _log = get_logger(__name__)
 
 STAGE = "translate"
-# The share of a Chinese question that has to be known for its translation to stand for it.
-MIN_COVERAGE = 0.6
 # So many passages decide what an ambiguous word means.
 READ_PASSAGES = 30
 
@@ -78,12 +76,13 @@ async def translate_once(query: str, deps: AnswerDependencies, budget: Budget) -
     if not target or not budget.claim(STAGE):
         return Translation()
     names = extract_names(query) if detect_language(query) else set()
+    await prepare_glossary(query)
 
     def accept(parsed_reply: ParsedReply) -> str | None:
         text = parsed_reply.get_text("query")
         is_usable = bool(content_words(text)) and len(text) <= MAX_QUERY_CHARS and not is_refusal(text, query)
         is_translated = is_in_language(text, target) is not False and names <= extract_names(text)
-        return text if is_usable and is_translated else None
+        return text if is_usable and is_translated and not is_foreign_to(text, query) else None
 
     descriptions = "\n".join(f"- {text}" for name in foreign_agents if (text := deps.describe_agent(name)))
     system = deps.prompts.fill(

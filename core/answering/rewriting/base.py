@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TypeVar
 
 from core.answering.context import MAX_QUERY_CHARS, UNKNOWN_SUBJECT, Query, RewriteContext
 from core.answering.rewriting.query_reply import is_refusal
 from core.evidence.rendering import escape_delimiters
+from core.language.glossary import is_foreign_to, list_meanings, prepare_glossary
 from core.language.keywords import content_words, extract_noun_phrases, strip_fillers
 from core.language.languages import detect_language
-from core.language.tokens import CJK_CHARACTERS
+from core.language.tokens import CJK_CHARACTERS, count_cjk
 from core.llm.decision_schema import DecisionSchema, ParsedReply
 from core.llm.structured_output import DecisionRequest, decide
 from core.runtime.tasks import task_group
@@ -89,6 +91,7 @@ async def rewrite_all(
     """Rewrite all queries at the same time: by the model, or by the rule when the model could not."""
 
     async def rewrite_one(query: Query) -> Sequence[Query]:
+        await prepare_glossary(query.text)
         llm_queries = await llm_rewrite(query, context) if context.deps.model else None
         return llm_queries or rule_based_rewrite(query, context)
 
@@ -130,6 +133,12 @@ def is_valid_rewrite(text: str, query: Query, max_chars: int = MAX_QUERY_CHARS) 
 
 
 def shares_terms(text: str, query: Query, context: RewriteContext) -> bool:
-    """Return whether a text shares a word with the query or with the agent's description and examples."""
-    reference_text = " ".join((query.text, context.agent.description, *context.agent.examples))
+    """Return whether a text shares a word with the query or with the agent's description and examples.
+
+    An English text for a Chinese query has to share one with the query, as far as a dictionary can tell.
+    """
+    if is_foreign_to(text, query.text):
+        return False
+    meanings = chain.from_iterable(list_meanings(query.text)) if count_cjk(query.text) else ()
+    reference_text = " ".join((query.text, context.agent.description, *context.agent.examples, *meanings))
     return not set(content_words(reference_text)).isdisjoint(content_words(text))

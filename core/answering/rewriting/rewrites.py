@@ -27,6 +27,7 @@ from core.answering.rewriting.base import (
 )
 from core.answering.rewriting.query_reply import QUERY_SCHEMA
 from core.evidence.rendering import escape_delimiters
+from core.language.glossary import is_foreign_to
 from core.language.keywords import content_words, extract_noun_phrases, strip_fillers
 from core.language.languages import detect_language, extract_names, is_in_language
 from core.language.questions import strip_question_words
@@ -280,7 +281,8 @@ async def _llm_translation(query: Query, context: RewriteContext) -> Sequence[Qu
     def accept(parsed_reply: ParsedReply) -> Sequence[Query] | None:
         text = parsed_reply.get_text("query")
         is_wrong = is_in_language(text, context.agent.language) is False or not names <= extract_names(text)
-        return [Query(text)] if is_valid_rewrite(text, query) and not is_wrong else None
+        is_usable = is_valid_rewrite(text, query) and not is_wrong and not is_foreign_to(text, query.text)
+        return [Query(text)] if is_usable else None
 
     return await ask_llm("rewrite_translation", QUERY_SCHEMA, fence_query(query), accept, context)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 
-from core.language.glossary import prepare_glossary, translate_terms
+from core.language.glossary import MIN_COVERAGE, prepare_glossary, translate_terms
 from core.language.languages import detect_language
 from core.language.tokens import lexical_tokens, query_tokens
 from core.messaging.gate.features import BEST_PASSAGES, extract_features
@@ -16,8 +16,6 @@ from core.types import Passage
 
 # The weight of a word that no passage contains where there are no passages: as among a thousand.
 _DEFAULT_UNKNOWN_WEIGHT = 7.6
-# The share of a Chinese message that has to be known for its translation to stand for it.
-MIN_COVERAGE = 0.6
 
 
 @dataclass(frozen=True, slots=True)

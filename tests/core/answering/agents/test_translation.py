@@ -193,6 +193,13 @@ async def test_a_bad_translation_is_not_searched(peer: ScriptedPeer, reply: str)
     assert "Install Rocket" not in library.queries
 
 
+async def test_a_translation_without_a_word_of_the_question_is_not_searched(peer: ScriptedPeer) -> None:
+    peer.replies |= {"rewrite_translation": '{"query": "Which language to answer in"}'}
+    library = ForeignLibrary()
+    await ask(peer, library, "怎么备份数据？")
+    assert set(library.queries) == {"怎么备份数据？", "backup data"}
+
+
 async def test_where_a_translation_fails_or_is_late_known_terms_are_searched(peer: ScriptedPeer) -> None:
     peer.failing = {"rewrite_translation"}
     library = ForeignLibrary()

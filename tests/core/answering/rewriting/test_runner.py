@@ -303,6 +303,18 @@ async def test_translation_keeps_names_or_is_not_believed(peer: RewritePeer) -> 
     assert (results, budget.degraded) == ([], ["rewrite_translation"])
 
 
+@pytest.mark.parametrize("name", ["prompt", "translation"])
+async def test_english_without_a_word_of_a_chinese_question_is_not_believed(name: str, peer: RewritePeer) -> None:
+    text = "怎么备份数据？"
+    peer.replies[name] = '{"query": "Guides that configure the memory of the modules"}'
+    configuration = agent(name, language="English", description="Guides, how to configure and use the modules")
+    results, budget = await queries(configuration, peer, text)
+    assert [query for query, _ in results if "Guides" in query] == []
+    assert budget.degraded == [f"rewrite_{name}"]
+    peer.replies[name] = '{"query": "How do I back up my data?"}'
+    assert ("How do I back up my data?",) * 2 in (await queries(configuration, peer, text))[0]
+
+
 async def test_translation_may_keep_the_question_as_it_was_put(peer: RewritePeer) -> None:
     """Knowledge in two languages: pages in the asker's own are found by the asker's own words."""
     text = "如何存储消息？"
