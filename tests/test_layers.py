@@ -75,6 +75,7 @@ VENDORS = {
         "bots/mastodon/visible_text.py",
     ],
     "markdown_it": [
+        "core/markup/block_parser.py",
         "core/markup/inline.py",
         "core/markup/markdown.py",
         "bots/common/markdown.py",
@@ -89,7 +90,7 @@ VENDORS = {
     ],
     "mcp": ["bots/api/mcp/", "bots/cli/mcp.py", "knowledge/live/mcp/"],
     "mcp_types": ["bots/api/mcp/server.py", "knowledge/live/mcp/"],
-    "mdit_py_plugins": ["core/markup/markdown.py"],
+    "mdit_py_plugins": ["core/markup/block_parser.py"],
     "numpy": ["knowledge/", "bots/evaluation/"],  # vectors are arrays in every part of the package
     "openai": ["core/llm/client.py"],
     "onnxruntime": ["knowledge/embedding/multilingual.py", "knowledge/reranking/cross_encoder.py"],

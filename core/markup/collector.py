@@ -20,6 +20,7 @@ _MARKUP = re.compile(
 )
 _ATTRIBUTE = re.compile(r"(?<![\w-])([\w-]++)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]++))")
 _BLANKS = re.compile(r"\s+")
+_DASH = re.compile(r"^[-–—][ ](?=\S)")
 _CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
 _INLINE_TAGS = _CODE_TAGS | frozenset(
     "a abbr b bdi cite del dfn em font i img ins mark q s small span strong sub sup time u var wbr".split()  # noqa: SIM905
@@ -287,7 +288,8 @@ def _close_blocks(frame: _Frame, parent: _Frame) -> list[Block]:
 def make_item(blocks: tuple[Block, ...], start_line: int = 0, end_line: int = 0) -> Block:
     """Return the item of a list: its first paragraph, or its heading, is its text."""
     has_text = bool(blocks) and blocks[0].kind in ("paragraph", "heading")
-    text = blocks[0].text if has_text else ""
+    # Of an icon, the dash behind it is left.
+    text = _DASH.sub("", blocks[0].text) if has_text else ""
     return Block("item", text, blocks[has_text:], start_line=start_line, end_line=end_line)
 
 

@@ -33,9 +33,11 @@ _TOKEN = re.compile(
     r"|(?P<ticks>`+)"
     r"|(?P<comment><!--|\{/\*)"
     r"|(?P<note>(?<!\S)%%(?=\S)[^%\n]{1,1000}%%(?!\S)|\{(?:>>[^{}\n]{0,1000}<<|--[^{}\n]{0,1000}--|#-?\s[^{}]{0,1000}#)\})"
-    r"|(?P<template>\{(?:%|\{[%<])-?[ \t]*+(?P<end>/|end)?(?P<block>[A-Za-z][\w-]*+)"
+    r"|(?P<template>\{(?:%|\{[%<])-?[ \t]*+(?P<end>/|end)?[ \t]*+(?P<block>[A-Za-z][\w-]*+)"
     r"(?P<arguments>[^{}]{0,500}?)-?[%>]\}\}?)"
-    r"|(?P<helper>\{\{(?:[#%/][^{}\n]{1,500}|-?[ ]*[A-Za-z_][\w.]{0,80}\([^{}\n]{0,500}\)[^{}\n]{0,200})\}\})"
+    # A name alone is a value, which is filled in later.
+    r"|(?P<helper>\{\{(?!\{|-?[ ]*[.$\"']?[\w.-]{1,80}[\"']?[ ]*-?(?:\||\}))"
+    r"(?P<call>-?[ ]*[A-Za-z_][\w.]{0,80}\()?(?P<words>[^{}\n]{1,500})\}\})"
     r"|<(?P<close>/?)(?P<tag>[A-Za-z][\w.:-]*+)(?=[\s/>])"
     r"|(?P<expression>\\?\{)",
     re.MULTILINE,
@@ -60,6 +62,7 @@ _ATTRIBUTE = re.compile(
     r"(?<![\w-])([A-Za-z]+)[\"']?\s*[=:]"
     r"\s*(?:\"([^\"]*)\"|'([^']*)'|\{\s*[\"'`]([^\"'`{}]*)[\"'`]\s*\}|\{\s*(\[[^\[\]{}]*\])\s*\})"
 )
+_LETTER = re.compile(r"[^\W\d_]")
 _ITEM = re.compile(r"[\"']([^\"']+)[\"']")
 # The name and the text that a reader sees, best first.
 _LABELS = (
@@ -80,7 +83,7 @@ _TEXTS = ("description", "text", "caption", "content", "answer", "tip", "method"
 _MDX_BLOCK = "mdx-code-block"
 _MDX_FENCE = re.compile(rf"[ \t]*(`{{3,}}|~{{3,}}){_MDX_BLOCK}[ \t]*$")
 _CODE_TEMPLATES = frozenset(("highlight", "code-toggle"))
-_HIGHLIGHT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)(?:highlight|code-toggle)\b[^{}\n]*\}\}?")
+_HIGHLIGHT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)[ \t]*(?:highlight|code-toggle)\b[^{}\n]*\}\}?")
 _CLOSING_TEMPLATE = re.compile(r"\{(?:%|\{[%<])-?[ \t]*+(?:/|end)[ \t]*+([A-Za-z][\w-]*+)")
 # Code that a component has as a string, and what says its language.
 _CODE_STRING = re.compile(r"\s*\{\s*`((?:[^`\\]|\\.){0,20000})`\s*\}\s*(?=</)", re.DOTALL)
@@ -268,8 +271,10 @@ class _Rewriter:
         if definition := token["definition"]:
             # Where it leads is not known; without an address, the definition below would be that.
             self._emit(f"{definition}#")
-        elif token["helper"] or token["note"] or token["line_note"]:
-            # A note for editors. What a preprocessor, as that of mdBook, puts into its place is not known.
+        elif token["helper"]:
+            return self._rewrite_helper(token)
+        elif token["note"] or token["line_note"]:
+            # A note for editors.
             self._skip(token[0])
         elif token["template"]:
             return self._rewrite_template(token)
@@ -376,6 +381,18 @@ class _Rewriter:
             attributes["title"] = label
         self._emit_tag(token.end(), name, bool(token["end"]), attributes)
         self._skip(token[0])
+        return token.end()
+
+    def _rewrite_helper(self, token: re.Match[str]) -> int:
+        """Emit the words that are handed to a preprocessor, such as mdman; what it, or a function, makes is not known.
+
+        They are a paragraph where they begin a block.
+        """
+        starts_block = token["words"].startswith("#") and self._is_at_start() and self._ends_line(token.end())
+        words = [] if token["call"] else _ITEM.findall(token["words"])
+        self._append(" ".join(filter(_LETTER.search, words)))
+        if starts_block and self._line.strip():
+            self._end_line()
         return token.end()
 
     def _begin_preformatted(self, token: re.Match[str]) -> None:

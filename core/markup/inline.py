@@ -70,8 +70,7 @@ _ROLE = re.compile(r"(?<![`\\])\{([\w:+-]{1,60})\}`([^`]{1,300})`(?!`)|" + _CODE
 _NAMED_LINK = re.compile(
     r"(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]"
     r"\[(`[^`\n]{1,200}`|(?![\d ]*\]|\^)[^\[\]{}\x22\n]{1,200}|(?<=[A-Za-z`*.]\]\[))\]"
-    r"|(?<![\w\]\\!])\[(?P<name>`[A-Za-z_][^`\n]{0,200}`|\w{1,100}(?:::\w{1,100}){1,10}(?:!|\(\))?"
-    r"|(?:[A-Z][a-z0-9]{1,40}){2,8})\](?![\[(:])"
+    r"|(?<![\w\]\\!])\[(?P<name>`[A-Za-z_][^`\n]{0,200}`|\w{1,100}(?:::\w{1,100}){1,10}(?:!|\(\))?)\](?![\[(:])"
     rf"|{_CODE}"
 )
 _NAME_SIGN = re.compile(r"[ `.:/#-]")
@@ -206,9 +205,6 @@ def _write_named_link(match: re.Match[str], references: Mapping[str, Any]) -> st
 
     text = match[1] or match["name"]
     label = match[2] or text
-    if match["name"] and label.isalnum() and not references:
-        # A page that defines no link has none by a bare word.
-        return match[0]
     # The words of a usage, as in `[from][to]`, have nothing in common.
     is_named = bool(text) and (bool(_NAME_SIGN.search(text + label)) or text[:3].lower() == label[:3].lower())
     return text if is_named and normalizeReference(label) not in references else match[0]

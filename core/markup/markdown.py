@@ -6,62 +6,32 @@ import csv
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import pairwise
 from textwrap import dedent
 from types import MappingProxyType
 from typing import Any
 
 from markdown_it import MarkdownIt
-from markdown_it.rules_block import StateBlock, list_block
 from markdown_it.token import Token
-from mdit_py_plugins.amsmath import amsmath_block
-from mdit_py_plugins.colon_fence import colon_fence_plugin
-from mdit_py_plugins.deflist import deflist_plugin
-from mdit_py_plugins.dollarmath.index import math_block_dollar
-from mdit_py_plugins.footnote import footnote_plugin
 
+from core.markup.block_parser import make_parser
 from core.markup.collector import ADMONITIONS, VERSIONS, BlockCollector, make_item
 from core.markup.components import read_source
 from core.markup.document import Block, BlockKind, to_plain
 from core.markup.hidden_code import strip_hidden
-from core.markup.inline import clean_inline, is_formula, to_title, write_code
+from core.markup.inline import clean_inline, is_formula, to_title, write_code, write_short_codes
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
-# Quotations, lists and links within each other; what is deeper is one paragraph. The time grows with it.
-MAX_NESTING = 20
-# An item is two levels below what its list is in, and its text one more.
-_DEEPEST_BLOCK = MAX_NESTING - 3
-# Of each form that documents have: the signs that they hold.
-MAX_PARSERS = 64
-# What every block of a rule holds. A rule is asked at each line: one that can find nothing is left out.
-_SIGNS = {
-    "amsmath": re.compile(r"\\begin"),
-    "blockquote": re.compile(">"),
-    "colon_fence": re.compile(":::"),
-    "deflist": re.compile(r"^[ \t>]*[:~][ \t]", re.MULTILINE),
-    "fence": re.compile("```|~~~"),
-    "footnote_def": re.compile(r"\[\^"),
-    "heading": re.compile("#"),
-    "html_block": re.compile("<"),
-    "indented": re.compile(r"!!!|\?\?\?|==="),
-    "lheading": re.compile(r"^[ \t>]*(?:-+|=+)[ \t]*$", re.MULTILINE),
-    "math_block": re.compile(r"\$\$"),
-    "reference": re.compile(r"\]:"),
-    "table": re.compile(r"\|"),
-}
-# The lines of a formula: below each that may begin one, its end is looked for. Nobody writes that many.
-MAX_FORMULA_LINES = 100
-
 Reader = Callable[[str], tuple[Block, ...]]
-_Rule = Callable[[StateBlock, int, int, bool], bool]
 
-_INDENTED = re.compile(r"(!!!|\?\?\?\+?|===[!+]?)[ \t]+(\S.*)$")
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:.+-]*)\}[ \t]*(.*)$")
 _CONTAINER = re.compile(r"\{?[ \t]*\.?(?:callout-)?([\w-]+)\}?[ \t]*(.*)$")
 _OPTION = re.compile(r"[ \t]*:[\w-]+:(?:[ \t]|$)")
-_SENTENCE_OPTION = re.compile(r"^[ \t]*:[\w-]+:[ \t]+\"?([^\s\"]+[ ][^\n\"]+)", re.MULTILINE)
+_SHOWN_OPTION = re.compile(
+    r"^[ \t]*:([\w-]+):[ \t]+(?:\"?([^\Wa-z][^\s\"]*[ ][^\n\"]+)|\"([^\n\"]+)\"[ \t]*$)", re.MULTILINE
+)
+_FIELD = re.compile(r"^:([A-Za-z][\w .-]{0,60}):[ \t]+(?=\S)", re.MULTILINE)
 _QUOTED = re.compile(r"[\"'\[]([^\"'\[\]]{1,200})[\"'\]]")
 _TITLE_ATTRIBUTE = re.compile(r"\b(?:title|label|tab|name)=[\"']([^\"']{1,200})[\"']")
 _ALERT = re.compile(r"\[!([A-Za-z][\w-]*)\][+-]?[ \t]*([^\n]*)(?:\n|$)")
@@ -69,12 +39,12 @@ _ALERT = re.compile(r"\[!([A-Za-z][\w-]*)\][+-]?[ \t]*([^\n]*)(?:\n|$)")
 # of an abbreviation, attributes, what a plug-in puts there, and a file that could not be included.
 _NO_TEXT = re.compile(
     r"(?:\([^()\n]{1,200}\)=|\+{3}[^\n]*|%[ \t][^\n]*(?:\n%[^\n]*)*|\[\[?_?(?:toc|TOC)_?\]\]?"
-    r"|\*\[[^\[\]\n]{1,100}\]:[^\n]*|\{(?:[:#.]|[a-z-]+=)[^{}\n]{0,200}\}|::[a-z][\w-]{0,50}(?:\{[^{}\n]{0,200}\})?"
+    r"|\*\[[^\[\]\n]{1,100}\]:[^\n]*|:(?:orphan|tocdepth|no-?search|nocomments|html_theme[\w.]{0,50}):[^\n]*"
+    r"|\{(?:[:#.]|[a-z-]+=)[^{}\n]{0,200}\}|::[a-z][\w-]{0,50}(?:\{[^{}\n]{0,200}\})?"
     r"|(?:<<<|-{2,}8<-{2,})[ \t][^\n]*)[ \t]*(?:\n|$)"
 )
 _NO_TEXT_SIGNS = tuple("(+%[*{<-:")
 _LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^\n]+)", re.MULTILINE)
-_MARKER = re.compile(r"^(?:[ \t]*(?:[-*+>]|\d{1,9}[.)])(?=[ \t]))+[ \t]*", re.MULTILINE)
 _BULLET = re.compile(r"[ \t]+[-*+][ \t]+\S")
 # Lines of Rust that its documentation does not show; with another `#` before it, the sign itself is meant.
 _HIDDEN_RUST = re.compile(r"[ \t]*#(?:[ \t]|$)")
@@ -136,8 +106,7 @@ def read_markdown(
     source = read_source(text, is_mdx=is_mdx)
     has_indented_code = has_indented_code and not source.is_mdx
     body = "\n".join(source.lines)
-    absent = frozenset(rule for rule, sign in _SIGNS.items() if not sign.search(body))
-    reader = _Reader(_make_parser(has_indented_code=has_indented_code, absent=absent), read_rst)
+    reader = _Reader(make_parser(body, has_indented_code=has_indented_code), read_rst)
     blocks = reader.read_document(source.lines, source.numbers, names)
     top_headings = [block for block in blocks if block.kind == "heading" and block.level == 1]
     has_title = top_headings[:1] == [*blocks[:1]] or any(block.text == source.title for block in top_headings)
@@ -146,81 +115,6 @@ def read_markdown(
     line = source.title_line
     # Above the headings of its parts, which may be of the first level.
     return (Block("heading", source.title, start_line=line, end_line=line), *blocks)
-
-
-@lru_cache(MAX_PARSERS)
-def _make_parser(*, has_indented_code: bool, absent: frozenset[str]) -> MarkdownIt:
-    """Return a parser without the rules that are `absent`."""
-    parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).enable(["table", "strikethrough"])
-    parser.use(colon_fence_plugin).use(deflist_plugin)
-    parser.use(footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
-    parser.block.ruler.before("table", "deep", _read_deep)
-    within = ["paragraph", "reference", "blockquote", "list", "footnote_def"]
-    parser.block.ruler.before("blockquote", "amsmath", _limit_lines(amsmath_block), {"alt": within})
-    parser.block.ruler.before("fence", "math_block", _limit_lines(math_block_dollar()))
-    parser.block.ruler.before("fence", "indented", _read_indented, {"alt": ["paragraph", "reference", "list"]})
-    # Of a link that no browser should follow, the text is kept.
-    parser.validateLink = lambda _: True  # type: ignore[assignment,method-assign]
-    # Addresses stay as they are written: to encode them takes a fifth of the time of a page.
-    parser.normalizeLink = lambda url: url.replace(" ", "%20")  # type: ignore[method-assign]
-    # Inline markup is read where it is needed.
-    parser.disable(["inline", "text_join", "footnote_tail", *absent], ignoreInvalid=True)
-    if not has_indented_code:
-        # In MDX, what is indented within a component is no code.
-        parser.disable("code")
-        parser.block.ruler.at("list", _read_list_anywhere, {"alt": ["paragraph", "reference", "blockquote"]})
-    return parser
-
-
-def _limit_lines(rule: _Rule) -> _Rule:
-    """Return a rule for formulas that reads only those of a few lines."""
-    return lambda state, start, end, silent: rule(state, start, min(end, start + MAX_FORMULA_LINES), silent)
-
-
-def _read_list_anywhere(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read a list at any indent: where none makes code, none makes an item part of the text above it."""
-    list_indent = state.listIndent
-    state.listIndent = -1
-    is_list = list_block(state, start, end, silent)
-    state.listIndent = list_indent
-    return is_list
-
-
-def _read_deep(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read what is nested so deep that the parser would leave it out."""
-    if silent or state.level < _DEEPEST_BLOCK:
-        return False
-    line = start
-    while line < end and (state.isEmpty(line) or state.sCount[line] >= state.blkIndent):
-        line += 1
-    state.push("paragraph_open", "p", 1).map = [start, line]
-    state.push("inline", "", 0).content = _MARKER.sub("", state.getLines(start, line, state.blkIndent, False))
-    state.push("paragraph_close", "p", -1)
-    state.line = line
-    return True
-
-
-def _read_indented(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read the admonitions and tabs of MkDocs: a line with a mark, and the indented lines below it."""
-    position = state.bMarks[start] + state.tShift[start]
-    if state.is_code_block(start) or state.src[position : position + 3] not in ("!!!", "???", "==="):
-        return False
-    match = _INDENTED.match(state.src[position : state.eMarks[start]])
-    if match is None or silent:
-        return match is not None
-    indent = state.sCount[start] + 4
-    last = start
-    for line in range(start + 1, end):
-        if not state.isEmpty(line) and state.sCount[line] < indent:
-            break
-        last = line if not state.isEmpty(line) else last
-    token = state.push("indented", "", 0)
-    token.markup = match[1]
-    token.info = match[2]
-    token.content = state.getLines(start + 1, last + 1, indent, False)
-    token.map = [start, last + 1]
-    state.line = last + 1
-    return True
 
 
 class _Reader:
@@ -327,6 +221,12 @@ class _Reader:
         while content[text_start : text_start + 1] in _NO_TEXT_SIGNS and (mark := _NO_TEXT.match(content, text_start)):
             start += mark[0].count("\n")
             text_start = mark.end()
+        if fields := _read_fields(content[text_start:]):
+            bodies = [Block("paragraph", self._clean(text), start_line=start, end_line=end) for _, text in fields]
+            return [
+                Block("definition", name, (body,), start_line=start, end_line=end)
+                for (name, _), body in zip(fields, bodies, strict=True)
+            ]
         lines = content[text_start:].split("\n")
         # An item that is indented further than the parser knows belongs to no paragraph for whoever wrote it.
         size = next((number for number, line in enumerate(lines) if number and _BULLET.match(line)), len(lines))
@@ -462,10 +362,12 @@ class _Reader:
             return self._read_glossary(body, body_numbers)
         if name in _CARDS:
             body = ["" if _CARD_RULE.match(line) else line for line in body]
-        # Of what a domain describes, an option that is a sentence is shown.
-        sentences = _SENTENCE_OPTION.findall(options) if ":" in name else []
-        body = [*sentences, "", *body]
-        body_numbers = [*[numbers[0]] * (len(sentences) + 1), *body_numbers]
+        # Of what a domain describes, an option that is a sentence is shown, and what is in quotes.
+        shown = _SHOWN_OPTION.findall(options) if ":" in name else []
+        sentences = [sentence for _, sentence, _ in shown if sentence]
+        facts = [f"{option}: {value}" for option, _, value in shown if value]
+        body = [*sentences, "", "; ".join(facts), "", *body]
+        body_numbers = [*[numbers[0]] * (len(sentences) + 3), *body_numbers]
         name, title, argument = _name_directive(name, argument)
         blocks = self.read([argument, "", *body], [numbers[0], numbers[0], *body_numbers])
         return self._wrap(name, title, blocks, numbers)
@@ -505,6 +407,14 @@ class _Reader:
         title = self._clean(title)
         caption = Block("paragraph", f"{title}:", start_line=numbers[0], end_line=numbers[0])
         return [caption, table] if title else [table]
+
+
+def _read_fields(text: str) -> list[tuple[str, str]]:
+    """Return the names and the texts of MyST's fields, where a text has nothing else; an icon begins none."""
+    parts = _FIELD.split(text) if text.startswith(":") else [text]
+    fields = list(zip(parts[1::2], parts[2::2], strict=True))
+    names = [f":{name}:" for name, _ in fields]
+    return fields if not parts[0] and all(name == write_short_codes(name) for name in names) else []
 
 
 def _iter_groups(tokens: Sequence[Token]) -> Iterator[tuple[Token, Sequence[Token]]]:

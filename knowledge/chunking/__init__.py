@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +27,10 @@ READERS: dict[str, Callable[..., tuple[Block, ...]]] = {
     "asciidoc": read_asciidoc,
 }
 MAX_BLANK_LINES = 2
+_DIRECTIVES = {
+    "markdown": re.compile(r"^(?:`{3,10}|:{3,10})\{[a-z][a-z:-]{0,60}\}", re.MULTILINE),
+    "rst": re.compile(r"^[ \t]{0,20}\.\. [a-z][a-z-]{0,40}::(?:[ \t]|$)", re.MULTILINE),
+}
 
 __all__ = ["TokenizedChunk", "chunk", "chunk_and_tokenize"]
 
@@ -83,9 +88,17 @@ def chunk(document: Document, tokens: int = 200) -> list[Chunk]:
     # A byte order mark is no text.
     if not document.text.strip("\ufeff").strip():
         return []
-    kind = "mdx" if document.kind == "markdown" and document.path.lower().endswith(".mdx") else document.kind
+    kind = _find_reader(document)
     if kind in READERS:
         return chunk_blocks(document, READERS[kind](document.text, names=document.names), tokens)
     chunkers = {"python": chunk_python, "faq": chunk_faq}
     default_chunker = chunk_code if document.kind in LANGUAGES else chunk_plain
     return chunkers.get(document.kind, default_chunker)(document, tokens)
+
+
+def _find_reader(document: Document) -> str:
+    """Return the kind as which a document is read: a plain text may hold directives of Sphinx."""
+    path = document.path.lower()
+    if document.kind == "text" and path.endswith(".txt"):
+        return next((kind for kind, sign in _DIRECTIVES.items() if sign.search(document.text)), "text")
+    return "mdx" if document.kind == "markdown" and path.endswith(".mdx") else document.kind

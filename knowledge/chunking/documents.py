@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 
 from core.language.tokens import estimate_tokens, measure_tokens
 from core.markup.document import Block, to_plain
+from core.markup.inline import name_label
 from core.markup.writer import write_markdown, write_title
 from knowledge.chunking.lines import (
     LineRange,
@@ -22,7 +23,6 @@ from knowledge.chunking.lines import (
     Piece,
     Section,
     complete_paths,
-    get_root_title,
     split_line,
     to_pieces,
 )
@@ -33,6 +33,7 @@ KIND = "markdown"
 MAX_HEADING_LENGTH = 1_000
 # A number names no page: of several versions in a file, the first one is no title.
 _WORD = re.compile(r"[^\W\d_]{2,}")
+_VERSION = re.compile(r"\d\.\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def chunk_blocks(document: Document, blocks: Sequence[Block], tokens: int) -> li
     # Each unit is a line whose size is known: sections are packed as those of other texts.
     lines = Lines([unit.text for unit in units])
     parts = [unit.block for unit in units]
-    sections = _complete_paths(_make_sections(parts), parts[0], document)
+    sections = _complete_paths(_make_sections(parts), parts, document)
     pieces = to_pieces(lines, sections, tokens, lambda section: _get_units(section.span))
     return [
         chunk
@@ -66,16 +67,28 @@ def chunk_blocks(document: Document, blocks: Sequence[Block], tokens: int) -> li
     ]
 
 
-def _complete_paths(sections: Sequence[Section], first: Block, document: Document) -> list[Section]:
+def _complete_paths(sections: Sequence[Section], blocks: Sequence[Block], document: Document) -> list[Section]:
     """Return sections below the title of the page: the heading above all others, or one that says what the file says.
 
-    Of several headings of the first level, the first one may be as much a part of the page as the others.
+    Of several headings of the first level, each is the title of what is below it; the page has what can be read of
+    its file's name.
     """
-    title = sections[0].path[:1] if _is_title(first) else ()
+    title = sections[0].path[:1] if _is_title(blocks[0]) else ()
     name = set(_WORD.findall(PurePosixPath(document.path).stem.lower()))
-    if not name or not name <= set(_WORD.findall("".join(title).lower())):
-        return complete_paths(sections, get_root_title(document), allow_single_root=bool(title))
-    return [replace(section, path=title + section.path[section.path[:1] == title :]) for section in sections]
+    if name and name <= set(_WORD.findall("".join(title).lower())):
+        return [replace(section, path=title + section.path[section.path[:1] == title :]) for section in sections]
+    root = document.title or _name_page(document.path)
+    titles = {to_plain(block.text[:MAX_HEADING_LENGTH]) for block in blocks if _is_title(block)}
+    own_titles = {text for text in titles if _WORD.search(text) and not _VERSION.search(text)}
+    completed = complete_paths(sections, root, allow_single_root=bool(title))
+    pairs = zip(sections, completed, strict=True)
+    return [section if section.path and section.path[0] in own_titles else whole for section, whole in pairs]
+
+
+def _name_page(path: str) -> str:
+    """Return what can be read of the name of a file; the first one of a folder has the name of that."""
+    parts = PurePosixPath(path)
+    return name_label(parts.parent.name if parts.stem.strip("_") == "index" else parts.stem) or parts.name
 
 
 def _attach_headings(pieces: Sequence[Piece], blocks: Sequence[Block]) -> Iterator[Piece]:
@@ -132,11 +145,16 @@ def _make_sections(blocks: Sequence[Block]) -> list[Section]:
         previous = blocks[number - 2] if number > 1 else None
         opens_subsection = previous is not None and previous.kind == "heading" and previous.level < block.level
         if number > start and not opens_subsection:
-            sections.append(Section(tuple(name for _, name in open_headings), start, number - 1))
+            sections.append(Section(_join_names(open_headings), start, number - 1))
             start = number
         name = to_plain(block.text[:MAX_HEADING_LENGTH]) or "(untitled)"
         open_headings = [*(heading for heading in open_headings if heading[0] < block.level), (block.level, name)]
-    return [*sections, Section(tuple(name for _, name in open_headings), start, len(blocks))]
+    return [*sections, Section(_join_names(open_headings), start, len(blocks))]
+
+
+def _join_names(headings: Sequence[tuple[int, str]]) -> tuple[str, ...]:
+    """Return the names of headings, of which each is below the one before it, without a name that repeats that."""
+    return tuple(name for name, _ in groupby(name for _, name in headings))
 
 
 def _divide(block: Block, tokens: int, around: tuple[Block, ...] = ()) -> Iterator[_Unit]:

@@ -48,7 +48,9 @@ _MACRO = re.compile(r"(?:(?:image|audio|video)::[^\s\[][^\[]*|(?!(?:xref|link)::
 # A link without a text of its own.
 _BARE_REFERENCE = re.compile(r"<<([^<>,\n]{1,300}),?>>|xref:([^\s\[\]]{1,300})\[\]")
 _ADMONITION = re.compile(r"(NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+(.*)$")
-_ITEM = re.compile(r"[ \t]*(?:(\*{1,5}|-|•|\.{1,5})|(\d+|[a-zA-Z])[.]|([ivxIVX]+)\)|<(?:\d+|\.)>)[ \t]+(\S.*)$")
+_ITEM = re.compile(
+    r"[ \t]*(?:(\*{1,5}|-|•|\.{1,5})|(\d+|[a-zA-Z])[.]|([ivxIVX]+)\)|<(?:\d+|\.)>(?:[ \t]+-(?=[ \t]))?)[ \t]+(\S.*)$"
+)
 _TERM = re.compile(r"[ \t]*(\S.*?|\S)(:{2,4}|;;)(?:[ \t]+(.*))?$")
 _QUOTATION_MARK = re.compile(r"^>[ ]?")
 _CHECKBOX = re.compile(r"\[[ x*]\][ \t]+")

@@ -55,7 +55,9 @@ _SYMBOLS = {"`'": "’", "(C)": "©", "(R)": "®", "(TM)": "™"}
 _SYMBOL = re.compile(r"(?<=\w)`'|\\?\((?:C|R|TM)\)")
 _ALT = re.compile(r"(?:^|,)[ ]{0,5}alt=\"?([^\",]{1,200})")
 _DASHES = re.compile(r"(?<=\w)--(?=\w)|(?<= )--(?= )")
-_NAMED = re.compile(r",\s*[\w-]{1,30}=.*", re.DOTALL)
+_NAMED = re.compile(r",\s*[\w-]{1,30}=[^\[\]]{0,300}$")
+# The name of a value that is set elsewhere; within an address it is a part of that.
+_UNKNOWN_VALUE = re.compile(r"(?<![\w/=.:{$-])\{([a-z]+(?:-[a-z]+){0,9})\}(?![\w/={-])")
 _ESCAPED_REFERENCE = re.compile(r"\\(?=\{[\w-]{1,100}\})")
 _QUOTES = re.compile(r"__(?=\S)((?:[^_\n]|_(?!_)){1,200})__|\*\*(?=\S)([^*\n]{1,200})\*\*")
 _CODE_QUOTES = re.compile(r"(?<![\w;:}])(?:\[\.[\w.-]{1,40}\])?([_*])(?=[\w<{])([^_*\n]{1,200})(?<=\S)\1(?!\w)")
@@ -127,6 +129,7 @@ def write_inline(text: str, depth: int = 0) -> str:
 
 def _write_plain(text: str) -> str:
     text = _SYMBOL.sub(lambda match: _SYMBOLS.get(match[0], match[0][1:]), text)
+    text = _UNKNOWN_VALUE.sub(r"\1", text)
     return escape(_DASHES.sub("—", _CHARACTER.sub(lambda match: html.unescape(match[0]), text)))
 
 

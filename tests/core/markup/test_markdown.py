@@ -61,12 +61,13 @@ def labels(text: str) -> list[tuple[str, str]]:
             "Give [`-v`] or [`x`].\n\n[`x`]: https://x.org",
             "Give [`-v`] or [`x`](https://x.org).",
         ),
+        ('See {{man "cargo" 1}}{{~#if "==" x}} [here]({{ "/a/b/" | url }}){{> end}}.', "See cargo here."),
         ("A {{ macro('x') }}word{# no #}, `{{ f(x) }}`.", "A word, `{{ f(x) }}`."),
         ("Read [the start][getting-started], or `[a][b.c]`.", "Read the start, or `[a][b.c]`."),
         ("Use `cp [a][b.c]`, cmd [from][to], rows[i][j.k].", "Use `cp [a][b.c]`, cmd [from][to], rows[i][j.k]."),
         ("Use [weak refs][weakref], [`x()`][x], [sets][set], [bytes][].", "Use weak refs, `x()`, sets, bytes."),
         ("A [note][^1], [a][0] or [b][1][2].", "A [note], [a][0] or [b][1][2]."),
-        ("A [RangePattern] is [Some] or [OPTION].\n\n[x]: y.md", "A RangePattern is [Some] or [OPTION]."),
+        ("A [RangePattern] is [Some] or [OPTION].\n\n[x]: y.md", "A [RangePattern] is [Some] or [OPTION]."),
         ("For [TypeScript] and [GitHub].", "For [TypeScript] and [GitHub]."),
         (
             'See [a page][], [the site][s].\n\n[a page]: {{< relref "a" >}}\n[s]: https://x.org\n[t]: {% link a.md %}',
@@ -723,10 +724,11 @@ def test_code_of_directives_is_code() -> None:
         assert (block.kind, block.text, block.language) == ("code", "run()", "python")
 
 
-def test_an_option_that_is_a_sentence_is_shown() -> None:
-    options = ':type: "string"\n:shortdesc: "How `a` is mapped"\n:default: 5\n'
-    assert read(f"```{{config:option}} a\n{options}The mode.\n```") == "**`a`**: How `a` is mapped\n\nThe mode."
-    assert read(f"```{{config:option}} a\n{options}```") == "**`a`**: How `a` is mapped"
+def test_options_of_what_a_domain_describes_are_shown() -> None:
+    options = ':type: "string"\n:scope: "all pools"\n:shortdesc: "How `a` is mapped"\n:default: 5\n'
+    shown = "**`a`**: How `a` is mapped\n\ntype: string; scope: all pools"
+    assert read(f"```{{config:option}} a\n{options}The mode.\n```") == f"{shown}\n\nThe mode."
+    assert read(f"```{{config:option}} a\n{options}```") == shown
     assert read(f"```{{note}}\n{options}The mode.\n```") == "> **Note**\n>\n> The mode."
 
 
@@ -908,3 +910,23 @@ def test_code_has_no_marks_for_the_tool_that_shows_it(code: str, shown: str) -> 
 )
 def test_what_only_a_page_of_the_site_needs_is_left_out(text: str, expected: str) -> None:
     assert read(text) == expected
+
+
+def test_the_words_of_a_block_helper_are_a_paragraph() -> None:
+    text = '{{#options}}\n{{#option "`--jobs` _n_" "`-j`"}}\nHow many.\n{{/option}}\n{{/options}}\n'
+    assert read(text) == "`--jobs` _n_ `-j`\n\nHow many."
+
+
+def test_fields_are_definitions_and_settings_of_a_page_are_none() -> None:
+    assert read(":orphan:\n(a:b)=\n\n# A\n\n:tocdepth: 2") == "# A"
+    assert read(":Release date: May 5\n:By: *us*,\n  all") == "**Release date**: May 5\n\n**By**: *us*, all"
+    assert read(":warning: Careful.") == "⚠️ Careful."
+
+
+def test_what_follows_an_icon_begins_without_a_dash() -> None:
+    assert read("- :material-run: - Runs 3 - 255 times\n- ![](a.png) – `b`") == "- Runs 3 - 255 times\n- `b`"
+
+
+def test_code_that_is_highlighted_ends_at_any_closing_tag() -> None:
+    text = "{{< highlight go >}}\na = 1\n{{</ highlight >}}\n\nThen."
+    assert read(text) == "```go\na = 1\n```\n\nThen."

@@ -434,8 +434,8 @@ def test_a_page_is_what_its_readers_see(path: str, text: str, passage: str) -> N
     [
         ("guides/call-package.md", ["Use of a call in the package", "Use of a call in the package > Overrides"]),
         ("guides/Use_package2.md", ["Use of a call in the package", "Use of a call in the package > Overrides"]),
-        ("README.md", ["README.md > Use of a call in the package", "README.md > Overrides"]),
-        ("2.md", ["2.md > Use of a call in the package", "2.md > Overrides"]),
+        ("README.md", ["Use of a call in the package", "Overrides"]),
+        ("2.md", ["Use of a call in the package", "Overrides"]),
     ],
 )
 def test_a_heading_that_says_what_the_file_says_is_the_title(path: str, titles: list[str]) -> None:
@@ -467,3 +467,25 @@ def test_a_rule_between_passages_belongs_to_none() -> None:
 def test_passages_have_the_titles_that_their_document_was_given(path: str, text: str) -> None:
     (piece,) = chunk(Document(path, text, detect_kind(path), names={"x-y": "The title"}))
     assert piece.text == "See The title."
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "title"),
+    [
+        ("docs/getting-started.md", "## Install\n\nText.", "getting started > Install"),
+        ("docs/data-loaders/index.md", "Text.", "data loaders"),
+        ("index.md", "Text.", "index.md"),
+        ("CHANGES.md", "# Version 1.2\n\nText.\n\n# Version 1.1", "CHANGES > Version 1.2 / Version 1.1"),
+        ("a.md", "---\ntitle: Guide\n---\n## Guide\n\nText.", "Guide"),
+        ("a.md", "# Guide\n\n## Guide\n\n### Start\n\nText.", "Guide > Start"),
+    ],
+)
+def test_a_title_is_words_and_repeats_nothing(path: str, text: str, title: str) -> None:
+    assert {piece.title for piece in chunk(Document(path, text, "markdown"))} == {title}
+
+
+def test_a_plain_text_with_directives_of_sphinx_is_read_as_such() -> None:
+    myst = '```{config:option} a.b\n:shortdesc: "The mode"\n```\n'
+    assert [piece.text for piece in chunk(Document("a.txt", myst, "text"))] == ["**`a.b`**: The mode"]
+    assert [piece.text for piece in chunk(Document("a.txt", ".. note:: Read\n", "text"))] == ["> **Note**\n>\n> Read"]
+    assert [piece.text for piece in chunk(Document("a.txt", "Text.. so: [a]{b}", "text"))] == ["Text.. so: [a]{b}"]

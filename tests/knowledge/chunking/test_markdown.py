@@ -72,15 +72,15 @@ def test_front_matter_gives_the_title_and_is_left_out() -> None:
 
 def test_documents_without_one_top_heading_have_the_name_of_file_or_title() -> None:
     text = f"## One\n{WORDS}\n## Two\n{WORDS}"
-    assert titles(markdown(text)) == ["guide.md > One", "guide.md > Two"]
+    assert titles(markdown(text)) == ["guide > One", "guide > Two"]
     assert titles(markdown(text, title="Handbook")) == ["Handbook > One", "Handbook > Two"]
-    assert titles(markdown("Just text.")) == ["guide.md"]
+    assert titles(markdown("Just text.")) == ["guide"]
 
 
 def test_small_siblings_are_joined_under_both_names() -> None:
     text = "# Log\n" + WORDS * 4 + "\n## Added\n- a\n## Fixed\n- b\n\n# Other\n" + WORDS
     results = list(dict.fromkeys(titles(markdown(text))))
-    assert results == ["guide.md > Log", "guide.md > Log > Added / Fixed", "guide.md > Other"]
+    assert results == ["Log", "Log > Added / Fixed", "Other"]
 
 
 def test_a_heading_without_a_body_opens_its_first_subsection() -> None:

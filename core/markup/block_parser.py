@@ -1,0 +1,126 @@
+"""The parser that finds the blocks of Markdown, with the plug-ins and rules for the forms that the world writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock, list_block
+from mdit_py_plugins.amsmath import amsmath_block
+from mdit_py_plugins.colon_fence import colon_fence_plugin
+from mdit_py_plugins.deflist import deflist_plugin
+from mdit_py_plugins.dollarmath.index import math_block_dollar
+from mdit_py_plugins.footnote import footnote_plugin
+
+# Quotations, lists and links within each other; what is deeper is one paragraph. The time grows with it.
+MAX_NESTING = 20
+# An item is two levels below what its list is in, and its text one more.
+_DEEPEST_BLOCK = MAX_NESTING - 3
+# Of each form that documents have: the signs that they hold.
+MAX_PARSERS = 64
+# What every block of a rule holds. A rule is asked at each line: one that can find nothing is left out.
+_SIGNS = {
+    "amsmath": re.compile(r"\\begin"),
+    "blockquote": re.compile(">"),
+    "colon_fence": re.compile(":::"),
+    "deflist": re.compile(r"^[ \t>]*[:~][ \t]", re.MULTILINE),
+    "fence": re.compile("```|~~~"),
+    "footnote_def": re.compile(r"\[\^"),
+    "heading": re.compile("#"),
+    "html_block": re.compile("<"),
+    "indented": re.compile(r"!!!|\?\?\?|==="),
+    "lheading": re.compile(r"^[ \t>]*(?:-+|=+)[ \t]*$", re.MULTILINE),
+    "math_block": re.compile(r"\$\$"),
+    "reference": re.compile(r"\]:"),
+    "table": re.compile(r"\|"),
+}
+# The lines of a formula: below each that may begin one, its end is looked for. Nobody writes that many.
+MAX_FORMULA_LINES = 100
+
+_Rule = Callable[[StateBlock, int, int, bool], bool]
+
+_INDENTED = re.compile(r"(!!!|\?\?\?\+?|===[!+]?)[ \t]+(\S.*)$")
+_MARKER = re.compile(r"^(?:[ \t]*(?:[-*+>]|\d{1,9}[.)])(?=[ \t]))+[ \t]*", re.MULTILINE)
+
+
+def make_parser(text: str, *, has_indented_code: bool) -> MarkdownIt:
+    """Return a parser with the rules that can find something in a text."""
+    absent = frozenset(rule for rule, sign in _SIGNS.items() if not sign.search(text))
+    return _make_parser(has_indented_code=has_indented_code, absent=absent)
+
+
+@lru_cache(MAX_PARSERS)
+def _make_parser(*, has_indented_code: bool, absent: frozenset[str]) -> MarkdownIt:
+    """Return a parser without the rules that are `absent`."""
+    parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).enable(["table", "strikethrough"])
+    parser.use(colon_fence_plugin).use(deflist_plugin)
+    parser.use(footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
+    parser.block.ruler.before("table", "deep", _read_deep)
+    within = ["paragraph", "reference", "blockquote", "list", "footnote_def"]
+    parser.block.ruler.before("blockquote", "amsmath", _limit_lines(amsmath_block), {"alt": within})
+    parser.block.ruler.before("fence", "math_block", _limit_lines(math_block_dollar()))
+    parser.block.ruler.before("fence", "indented", _read_indented, {"alt": ["paragraph", "reference", "list"]})
+    # Of a link that no browser should follow, the text is kept.
+    parser.validateLink = lambda _: True  # type: ignore[assignment,method-assign]
+    # Addresses stay as they are written: to encode them takes a fifth of the time of a page.
+    parser.normalizeLink = lambda url: url.replace(" ", "%20")  # type: ignore[method-assign]
+    # Inline markup is read where it is needed.
+    parser.disable(["inline", "text_join", "footnote_tail", *absent], ignoreInvalid=True)
+    if not has_indented_code:
+        # In MDX, what is indented within a component is no code.
+        parser.disable("code")
+        parser.block.ruler.at("list", _read_list_anywhere, {"alt": ["paragraph", "reference", "blockquote"]})
+    return parser
+
+
+def _limit_lines(rule: _Rule) -> _Rule:
+    """Return a rule for formulas that reads only those of a few lines."""
+    return lambda state, start, end, silent: rule(state, start, min(end, start + MAX_FORMULA_LINES), silent)
+
+
+def _read_list_anywhere(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read a list at any indent: where none makes code, none makes an item part of the text above it."""
+    list_indent = state.listIndent
+    state.listIndent = -1
+    is_list = list_block(state, start, end, silent)
+    state.listIndent = list_indent
+    return is_list
+
+
+def _read_deep(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read what is nested so deep that the parser would leave it out."""
+    if silent or state.level < _DEEPEST_BLOCK:
+        return False
+    line = start
+    while line < end and (state.isEmpty(line) or state.sCount[line] >= state.blkIndent):
+        line += 1
+    state.push("paragraph_open", "p", 1).map = [start, line]
+    state.push("inline", "", 0).content = _MARKER.sub("", state.getLines(start, line, state.blkIndent, False))
+    state.push("paragraph_close", "p", -1)
+    state.line = line
+    return True
+
+
+def _read_indented(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read the admonitions and tabs of MkDocs: a line with a mark, and the indented lines below it."""
+    position = state.bMarks[start] + state.tShift[start]
+    if state.is_code_block(start) or state.src[position : position + 3] not in ("!!!", "???", "==="):
+        return False
+    match = _INDENTED.match(state.src[position : state.eMarks[start]])
+    if match is None or silent:
+        return match is not None
+    indent = state.sCount[start] + 4
+    last = start
+    for line in range(start + 1, end):
+        if not state.isEmpty(line) and state.sCount[line] < indent:
+            break
+        last = line if not state.isEmpty(line) else last
+    token = state.push("indented", "", 0)
+    token.markup = match[1]
+    token.info = match[2]
+    token.content = state.getLines(start + 1, last + 1, indent, False)
+    token.map = [start, last + 1]
+    state.line = last + 1
+    return True
