@@ -56,7 +56,7 @@ _SYMBOL = re.compile(r"(?<=\w)`'|\\?\((?:C|R|TM)\)")
 _ALT = re.compile(r"(?:^|,)[ ]{0,5}alt=\"?([^\",]{1,200})")
 _DASHES = re.compile(r"(?<=\w)--(?=\w)|(?<= )--(?= )")
 _NAMED = re.compile(r",\s*[\w-]{1,30}=[^\[\]]{0,300}$")
-# The name of a value that is set elsewhere; within an address it is a part of that.
+# The name of a value that is set elsewhere, for which its name stands; within an address, it is a part of that.
 _UNKNOWN_VALUE = re.compile(r"(?<![\w/=.:{$-])\{([a-z]+(?:-[a-z]+){0,9})\}(?![\w/={-])")
 _ESCAPED_REFERENCE = re.compile(r"\\(?=\{[\w-]{1,100}\})")
 _QUOTES = re.compile(r"__(?=\S)((?:[^_\n]|_(?!_)){1,200})__|\*\*(?=\S)([^*\n]{1,200})\*\*")

@@ -96,7 +96,7 @@ def test_myst(text: str, expected: str) -> None:
         ("site/modules/ROOT/pages/page.adoc", "xref:people.adoc[], xref:admin:old/users.adoc[].", "Users, Users."),
         ("site/modules/ROOT/pages/page.adoc", "xref:a:admin:deep/users.adoc[] `xref:index.adoc[]`", None),
         ("site/modules/ROOT/pages/page.adoc", "{product} has {full} `{sql-name}`, not {that} or /{id}.",
-         "Rocket has the SQL++ `SQL++`, not {that} or /{id}."),
+         "Rocket has the SQL++ `SQL++`, not that or /{id}."),
         ("site/modules/ROOT/pages/page.adoc", ":product: Mine\n\n{product} ifdef\n\nifdef::sql-name[{sql-name}]",
          "Mine ifdef\n\nSQL++"),
         ("manual/b.adoc", "xref:a.adoc[], <<a.adoc#b>>, xref:#b[], <<b>>.", "Alpha, Beta, Beta, Beta."),
