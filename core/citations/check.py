@@ -26,7 +26,7 @@ MIN_CERTAIN_SHARE = 0.9
 MAX_SECOND_SHARE = 0.6
 # A sentence of some words (by the weight of their terms) has no support where all passages have less of it.
 MIN_WEIGHT = 5.0
-MIN_COVERAGE = 0.03
+MIN_COVERAGE = 0.08
 # Where the look-back puts a citation, the passage has at least so much of the sentence.
 MIN_LOOK_BACK_COVERAGE = 0.35
 
@@ -118,7 +118,7 @@ class _Judge:
     def _is_unsupported(self, text: str, position: int, rating: Rating) -> bool:
         """Return whether no passage has the words of a text, although that of the citation is in its language."""
         has_words = max(rating.weights) >= MIN_COVERAGE * rating.total or rating.total < MIN_WEIGHT
-        return not has_words and self._is_wide(text) == self._facts[position].is_wide
+        return not has_words and Facts(text).language == self._facts[position].language
 
     def find_best(self, text: str, rating: Rating) -> int | None:
         """Return the position of the passage that supports a text clearly best, without contradicting it."""

@@ -18,6 +18,7 @@ from core.language.facts import (
     strip_examples,
     to_alnum_key,
 )
+from core.language.languages import identify_language
 from core.language.prose import CODE
 from core.language.tokens import count_cjk
 from core.types import Passage
@@ -52,9 +53,14 @@ class Facts:
         return count_cjk(text) > len([word for word in _LATIN_WORD.findall(text) if word.isascii()])
 
     @cached_property
+    def language(self) -> str:
+        """The code of its language; of names and code alone that of English, which they have in common."""
+        return identify_language(self.text) or "en"
+
+    @cached_property
     def numbers(self) -> Set[str]:
-        """Its numbers, those of its list items and in names, too; of a version also its first two parts."""
-        numbers = extract_numbers(self.text, with_items=True) | set(_LONG_NUMBER.findall(self.text))
+        """Its numbers, those in names, too; of a version also its first two parts."""
+        numbers = extract_numbers(self.text) | set(_LONG_NUMBER.findall(self.text))
         return numbers | {".".join(number.split(".")[:2]) for number in numbers}
 
 
@@ -70,11 +76,7 @@ def _get_facts(text: str, is_code: bool) -> Facts:
 
 def find_invented(claim: str, passages: Sequence[Facts], known: Facts) -> Iterator[Literal["number", "name"]]:
     """Yield the kinds of facts of a claim that stand neither in the passages of a prompt nor in what is known."""
-    is_wide = Facts(claim).is_wide
     numbers = extract_numbers(strip_examples(claim))
-    if passages and all(facts.is_wide != is_wide for facts in passages):
-        # Small numbers are often counts, which another language spells out.
-        numbers = {number for number in numbers if len(number) > 1}
     texts = (*passages, known)
     if not all(any(has_number(number, text.numbers) for text in texts) for number in numbers):
         yield "number"

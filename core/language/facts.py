@@ -15,11 +15,6 @@ from core.language.prose import CODE_SPAN
 _NUMBER = re.compile(r"(?<![A-Za-z0-9_.])v?(\d{1,3}(?:[,_]\d{3})+(?:\.\d+)?|\d+(?:\.\d+)*)", re.IGNORECASE)
 # What ends a name: a version (python3.11).
 _NAMED_VERSION = re.compile(r"(?<=[A-Za-z])\d+(?:\.\d+)+")
-# Numbers that only count: list items, steps, figures.
-_UNCLAIMED_NUMBER = re.compile(
-    r"(?:^|\n)[^\S\n]*\(?\d{1,2}[.)、]\s|\b(?:step|option|section|part|chapter|figure|table|point|item)s?\s+\d+|第\s*\d+",
-    re.IGNORECASE,
-)
 # A name alone, which may have dots, and a long option.
 _NAME = re.compile(r"(?:--?)?[^\W\d][\w.-]*")
 _LONG_OPTION = re.compile(r"(?<![\w-])--[A-Za-z][\w-]+")
@@ -31,13 +26,9 @@ _FILE_NAME = re.compile(r"[^/]+\.(?:py|sh|js|ts|rs|go|md|rst|txt|cfg|ini|conf|js
 _CONSTANTS = frozenset({"True", "False", "None", "true", "false", "null", "nil"})
 
 
-def extract_numbers(text: str, *, with_items: bool = False) -> set[str]:
-    """Return the numbers that a text claims, in one spelling: without separators, leading zeros and a leading v.
-
-    What only counts the items of a list is claimed by nobody, but may be what a claim is about (`with_items`).
-    """
-    prose = text if with_items else _UNCLAIMED_NUMBER.sub("\n", text)
-    return set(map(_normalize_number, [*_NUMBER.findall(prose), *_NAMED_VERSION.findall(text)]))
+def extract_numbers(text: str) -> set[str]:
+    """Return the numbers of a text in one spelling: without separators, leading zeros and a leading v."""
+    return set(map(_normalize_number, [*_NUMBER.findall(text), *_NAMED_VERSION.findall(text)]))
 
 
 def strip_examples(text: str) -> str:

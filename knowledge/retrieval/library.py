@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 
 from core.errors import EmbeddingError, StoreError, UsageError
 from core.evidence.ranking import fuse, score_passages
@@ -41,27 +39,11 @@ UNKNOWN_WORD = "\x00"
 # How far above the threshold a passage must score for its agent to be asked although no centroid is near the query.
 # With this default, 5% of the unrelated questions and 97% of the related ones score higher (tests/lab/quality).
 PASSAGE_MARGIN = 0.05
-# Below this cosine a passage has the words of the query in another sense: the "div" and the "center" of other pages.
-MIN_WORDS_SIMILARITY = 0.15
 # The least share of the best agent's words: with 0.7, two of 35 Chinese questions lose their page (docs/decisions.md).
 MIN_SHARE_BY_WORDS = 0.6
-# How far above the threshold the best agent must score for the others to be left out without comparing passages.
-SURE_MARGIN = 0.1
 # How long the start waits for the vectors of descriptions, and how often they are tried again, in seconds.
 MIX_IN_TIMEOUT_S = 10.0
 MIX_IN_RETRY_S = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class BestPassage:
-    """The best scores of some passages for a query: by similarity and words, and by words alone; 0 without any."""
-
-    score: float = 0.0
-    by_words: float = 0.0
-
-    def join(self, other: BestPassage) -> BestPassage:
-        """Return the best of both."""
-        return BestPassage(max(self.score, other.score), max(self.by_words, other.by_words))
 
 
 class KnowledgeLibrary:
@@ -416,19 +398,14 @@ class KnowledgeLibrary:
         limit = self._routing_settings.agents
         threshold = self._routing_settings.threshold
         # What has no vectors yet is in no centroid.
-        is_sure = not self.unfilled_count and bool(agents) and agents[0].score >= threshold + SURE_MARGIN
-        is_settled = is_sure or len(agents) == min(limit, len(indexes))
+        is_settled = (bool(agents) and not self.unfilled_count) or len(agents) == min(limit, len(indexes))
         if is_settled and (len(agents) < 2 or threshold <= 0):
             return agents
         names = [agent.name for agent in agents] if is_settled else [index.name for index in indexes]
-        passages = await self._find_best_passages(query, vector, names)
+        best_scores = await self._score_best_passages(query, vector, names)
         near_scores: list[AgentScore] = []
         if not is_settled:
-            # A vector may say nothing about words that the model does not know.
-            scores = [
-                AgentScore(name, max(passages[name].score, passages[name].by_words - PASSAGE_MARGIN)) for name in names
-            ]
-            scores.sort(key=lambda score: -score.score)
+            scores = sorted(best_scores.values(), key=lambda score: -score.score)
             asked_names = {agent.name for agent in agents}
             near_scores = [
                 score for score in scores if score.score >= threshold + PASSAGE_MARGIN and score.name not in asked_names
@@ -438,27 +415,25 @@ class KnowledgeLibrary:
         near_agents = [*agents, *near_scores]
         if threshold > 0:
             passage_scores = {
-                index.name: passages[index.name].score
+                index.name: best_scores[index.name].score
                 for index in indexes
-                if index.name in passages and len(index.centroids) and not self._has_live_source(index.name)
+                if index.name in best_scores and len(index.centroids) and not self._has_live_source(index.name)
             }
             near_agents = drop_weak(near_agents, passage_scores)
         if self.unfilled_count:
             near_agents.sort(key=lambda score: -score.score)
         return near_agents[:limit]
 
-    async def _find_best_passages(self, query: str, vector: Vectors, names: Sequence[str]) -> Mapping[str, BestPassage]:
-        """Return the best scores of the passages of each of these agents: the same search as theirs, over all."""
+    async def _score_best_passages(self, query: str, vector: Vectors, names: Sequence[str]) -> Mapping[str, AgentScore]:
+        """Return the score of the best passage of each of these agents, 0 without any: their own search, over all."""
         sources = {source for name in names for source in self._agents[name].sources}
         passages = await self._search_stored(query, vector, sources, CANDIDATES)
-        best = dict.fromkeys(sources, BestPassage())
+        best_scores = dict.fromkeys(sources, 0.0)
         lexical_shares = await self._lexical_shares(passages, query)
-        for score, lexical_share, passage in score_passages(passages, self._search_settings.alpha, lexical_shares):
-            by_words = lexical_share if passage.similarity >= MIN_WORDS_SIMILARITY else 0.0
-            best[passage.source] = best[passage.source].join(BestPassage(min(1.0, score), by_words))
+        for score, _, passage in score_passages(passages, self._search_settings.alpha, lexical_shares):
+            best_scores[passage.source] = max(best_scores[passage.source], min(1.0, score))
         return {
-            name: functools.reduce(BestPassage.join, (best[source] for source in self._agents[name].sources))
-            for name in names
+            name: AgentScore(name, max(best_scores[source] for source in self._agents[name].sources)) for name in names
         }
 
     def _has_live_source(self, name: str) -> bool:

@@ -271,6 +271,17 @@ def test_figures_of_marks_tell_lost_ones_from_moved_ones() -> None:
     assert values["false marks (random) moved to a right passage, English, all"] == pytest.approx(1 / 3)
 
 
+def test_sentences_about_other_projects_keep_no_mark() -> None:
+    answer = _answer(
+        "The server listens on port 80 [p1].", ["The server listens on port 80.", "Pears are green."], [[]]
+    )
+    text = "Foxes hunt mice in the forest at night [p1]."
+    other = replace(_answer(text, ["Foxes hunt mice in the forest at night.", "Owls sleep."], [[]]), id="fox-1")
+    values = {figure.name: figure.value for figure in whole_prompts.make_strange_figures([answer, other], "all")}
+    assert values["sentences about other projects that keep a mark, English, all"] == 0
+    assert not any(whole_prompts.check(item, item.text) for item in (answer, other))
+
+
 def test_the_answers_from_whole_prompts_are_of_projects_of_no_other_part() -> None:
     repositories = other_repositories("whole_prompts")
     assert not set(whole_prompts.REPOSITORIES) & repositories

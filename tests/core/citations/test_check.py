@@ -109,7 +109,7 @@ def cases() -> list[CitationCase]:
 
 @pytest.mark.parametrize(
     ("start", "size", "kept", "removed", "looked_back"),
-    [("", 108, 0.97, 0.74, 0.7), ("b-", 57, 0.94, 0.5, 0.6), ("c-", 32, 0.97, 0.3, 0.5)],
+    [("", 108, 0.97, 0.74, 0.7), ("b-", 57, 0.92, 0.5, 0.6), ("c-", 32, 0.97, 0.3, 0.5)],
 )
 async def test_the_labelled_set_keeps_its_figures(
     cases: list[CitationCase], start: str, size: int, kept: float, removed: float, looked_back: float

