@@ -32,7 +32,7 @@ from knowledge.sources.common.documents import (
     fill_template,
     fingerprint,
 )
-from knowledge.sources.common.file_facts import UNSETTLED, FileFacts, FileFactsFile, FileState, notes_changes
+from knowledge.sources.common.file_facts import UNSETTLED, FileFacts, FileState, notes_changes, open_file_facts
 
 # So many files of a large folder are read first, and answered from while the others are listed.
 BEGINNING_FILES = 200
@@ -50,7 +50,7 @@ class FilesFolder:
     def __init__(self, name: str, settings: FilesSource, data_dir: Path, parser: Parser | None = None) -> None:
         self.name = name
         self._parser = parser or ThreadParser()
-        self._facts_file = FileFactsFile(name, settings, data_dir)
+        self._facts_file = open_file_facts(name, settings, data_dir)
         self._settings = settings
         self._path = settings.path.expanduser()
         self._path_filter = PathFilter(name, settings)

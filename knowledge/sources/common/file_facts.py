@@ -5,7 +5,6 @@ Everything here blocks: call it in a worker thread.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Collection, Mapping
@@ -16,18 +15,11 @@ from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
-from core.observability.logs import get_logger
-from core.runtime.tasks import raise_if_stopped
 from core.settings import FilesSource
-from core.version import get_version
 from knowledge.formats.references import Outline
-from knowledge.sources.common.state_files import write_atomically
-
-_log = get_logger(__name__)
+from knowledge.sources.common.facts import FactsFile
 
 FILE_FACTS = "files"
-# Raise it when the form of the file changes. What readers make of a file may change with each version of KIMAs.
-_FORMAT = 2
 # Two changes within a tick of the file system's clock leave the same times: FAT has the longest, of two seconds.
 _MAX_TICK_NS = 3 * 10**9
 # What is mounted where, and those of its file systems that note each change of a file by this machine's clock, so that
@@ -104,60 +96,10 @@ class FileFacts:
         return UNSETTLED not in (self.state, *self.loaded_states.values())
 
 
-class FileFactsFile:
-    """The facts of one source's files, kept in a file between refreshes.
-
-    Its first line stands for the rules, the last one for all before it, each other one for a file: reading one long
-    text would hold up all threads.
-    """
-
-    def __init__(self, name: str, settings: FilesSource, data_dir: Path) -> None:
-        self._name = name
-        self._file = data_dir.expanduser() / FILE_FACTS / f"{name}.json"
-        rules = f"{_FORMAT}\0{get_version()}\0{settings.model_dump_json(exclude={'refresh', 'audience', 'link'})}"
-        self._rules = hashlib.sha256(rules.encode()).hexdigest().encode()
-
-    def read(self) -> Mapping[str, FileFacts]:
-        """Return the facts by path; none where they were never saved, by other rules, or are damaged."""
-        facts: dict[str, FileFacts] = {}
-        try:
-            with self._file.open("rb") as file:
-                is_usable = file.readline().strip() == self._rules
-                digest, known_digest = hashlib.sha256(self._rules), b""
-                for line in map(bytes.strip, file if is_usable else ()):
-                    raise_if_stopped()
-                    known_digest = line
-                    if line == digest.hexdigest().encode():
-                        continue
-                    digest.update(line)
-                    path, known_facts = _get_form().validate_json(line)
-                    facts[path] = known_facts
-            is_usable = is_usable and known_digest == digest.hexdigest().encode()
-            problem = "" if is_usable else "other settings, another version, or damaged"
-        except FileNotFoundError:
-            problem = "never saved"
-        except (OSError, ValueError) as error:
-            problem = f"damaged: {type(error).__name__}"
-        if problem:
-            _log.debug("source.all_files_are_read", source=self._name, reason=problem)
-        return {} if problem else facts
-
-    def write(self, facts: Mapping[str, FileFacts]) -> None:
-        """Replace the facts. Where that fails, all files are read again next time."""
-        form = _get_form()
-        try:
-            lines = [self._rules, *(form.dump_json((path, each)) for path, each in facts.items())]
-            lines.append(hashlib.sha256(b"".join(lines)).hexdigest().encode())
-            write_atomically(self._file, b"\n".join(lines).decode())
-        except (OSError, ValueError) as error:
-            _log.warning("source.checks_not_saved", source=self._name, error=str(error))
-
-    def delete(self) -> None:
-        """Let the next listing read all files."""
-        try:
-            self._file.unlink(missing_ok=True)
-        except OSError as error:
-            _log.warning("source.checks_not_deleted", source=self._name, error=str(error))
+def open_file_facts(name: str, settings: FilesSource, data_dir: Path) -> FactsFile[FileFacts]:
+    """Return where the facts of one source's files are kept between refreshes."""
+    rules = settings.model_dump_json(exclude={"refresh", "audience", "link"})
+    return FactsFile(name, data_dir.expanduser() / FILE_FACTS / f"{name}.json", rules, _get_form)
 
 
 def notes_changes(folder: Path) -> bool:

@@ -6,12 +6,19 @@ import asyncio
 from collections.abc import Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
+from pydantic import TypeAdapter
+
+from core.runtime.tasks import to_stoppable_thread
 from knowledge.formats.encoding import decode, unusable_reason
 from knowledge.formats.includes import MAX_DEPTH, Expansion, expand_includes, may_include
 from knowledge.formats.references import Outline, read_outline
 from knowledge.sources.common.documents import PathFilter
+from knowledge.sources.common.facts import FactsFile
 from knowledge.sources.git.command import Git
+from knowledge.sources.git.state import OUTLINES
 
 # So many paths are looked up by one command.
 _BATCH_SIZE = 200
@@ -26,32 +33,57 @@ class Page:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class PageFacts:
+    """What is known of a blob that was read as a document of a kind."""
+
+    kind: str
+    outline: Outline
+    may_include: bool
+
+
 class PageCache:
-    """The outlines of the blobs that have one, and the texts of those that may include others."""
+    """What was learned of a source's blobs, kept in a file: one that is known is not read again."""
 
-    def __init__(self) -> None:
-        self._outlines: dict[str, Outline] = {}
-        self._pages: dict[str, Page] = {}
+    def __init__(self, source: str, folder: Path) -> None:
+        self._facts_file = FactsFile(source, folder / f"{source}{OUTLINES}", "", _get_form)
+        self._kept_facts: Mapping[str, PageFacts] | None = None
+        self._facts: dict[str, PageFacts] = {}
 
-    async def read(self, git: Git, kinds: Mapping[str, str]) -> Mapping[str, Outline]:
-        """Return the outlines of some blobs, from what reads that of each. Raises `GitError`."""
-        unknown_blobs = [blob for blob, kind in kinds.items() if kind and blob not in self._outlines]
+    async def read(self, git: Git, kinds: Mapping[str, str]) -> Mapping[str, PageFacts]:
+        """Return the facts of some blobs, from what reads that of each. Raises `GitError`."""
+        if self._kept_facts is None:
+            self._kept_facts = await to_stoppable_thread(self._facts_file.read)
+            self._facts = dict(self._kept_facts)
+        known = self._facts
+        unknown_blobs = [blob for blob, kind in kinds.items() if blob not in known or known[blob].kind != kind]
         async with aclosing(git.blobs(unknown_blobs)) as contents:
             async for blob, data in contents:
-                text = decode(data)
-                self._outlines[blob] = await asyncio.to_thread(read_outline, kinds[blob], text)
-                if may_include(kinds[blob], text):
-                    self._pages[blob] = Page(kinds[blob], text)
-        return {blob: self._outlines[blob] for blob in kinds if blob in self._outlines}
+                known[blob] = await asyncio.to_thread(_learn, kinds[blob], data)
+        return {blob: known[blob] for blob in kinds if blob in known}
 
-    def get_page(self, blob: str) -> Page | None:
-        """Return a blob that was read if it may include others."""
-        return self._pages.get(blob)
+    async def keep(self, blobs: Collection[str]) -> None:
+        """Forget all other blobs, and keep these for the next refresh."""
+        self._facts = {blob: each for blob, each in self._facts.items() if blob in blobs}
+        if self._facts != self._kept_facts:
+            await asyncio.to_thread(self._facts_file.write, self._facts)
+            self._kept_facts = dict(self._facts)
 
-    def keep(self, blobs: Collection[str]) -> None:
-        """Forget all other blobs."""
-        self._outlines = {blob: outline for blob, outline in self._outlines.items() if blob in blobs}
-        self._pages = {blob: page for blob, page in self._pages.items() if blob in blobs}
+
+def _learn(kind: str, data: bytes) -> PageFacts:
+    text = decode(data)
+    return PageFacts(kind, read_outline(kind, text), may_include(kind, text))
+
+
+@cache
+def _get_form() -> TypeAdapter[tuple[str, PageFacts]]:
+    return TypeAdapter(tuple[str, PageFacts])
+
+
+async def load_pages(git: Git, kinds: Mapping[str, str]) -> Mapping[str, Page]:
+    """Return blobs of these kinds as pages. Raises `GitError`."""
+    async with aclosing(git.blobs(list(kinds))) as contents:
+        return {blob: Page(kinds[blob], decode(data)) async for blob, data in contents}
 
 
 async def expand_pages(

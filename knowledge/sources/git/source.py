@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
@@ -31,7 +30,7 @@ from knowledge.sources.common.documents import (
 )
 from knowledge.sources.git.clone import BlobCheckCache, BranchCommits, GitClone, unknown_branch_message
 from knowledge.sources.git.command import Git, GitError
-from knowledge.sources.git.includes import PageCache, expand_pages
+from knowledge.sources.git.includes import PageCache, PageFacts, expand_pages, load_pages
 
 _log = get_logger(__name__)
 
@@ -125,6 +124,23 @@ def _is_utf8(name: bytes) -> bool:
     return True
 
 
+def _complete_pages(
+    facts: Mapping[str, PageFacts], paths: Collection[str], expansions: Mapping[str, Expansion]
+) -> dict[str, Completion]:
+    """Return what some pages of a commit take from others, of those that take anything. Blocking."""
+    names = Names({path: each.outline for path, each in facts.items()})
+    completions: dict[str, Completion] = {}
+    for path in paths & facts.keys():
+        raise_if_stopped()
+        kind = facts[path].kind
+        expansion = expansions.get(path, Expansion(""))
+        references = find_references(kind, expansion.text) if expansion.lines else facts[path].outline.references
+        found = names.find(path, kind, references)
+        if found or expansion.lines:
+            completions[path] = Completion(expansion, found)
+    return completions
+
+
 class GitRepository:
     """The committed files of branches or tags. A listing's fingerprints are blob ids, its revision is the commit.
 
@@ -141,7 +157,7 @@ class GitRepository:
         self._branches = settings.branches or (settings.branch,)
         self._path_filter = PathFilter(name, settings)
         self._display_url = redact_credentials(settings.url)
-        self._page_cache = PageCache()
+        self._page_cache = PageCache(name, folder)
         # Of the last listing: its revision, and the blobs of all files, also of those that it leaves out.
         self._all_fingerprints: tuple[str, Mapping[str, str]] = ("", {})
         self._check_cache = BlobCheckCache(name, folder / f"{name}.json")
@@ -215,30 +231,26 @@ class GitRepository:
         blobs = {path: text.partition("+")[0] for path, text in fingerprints.items()}
         places = {path: self._split_branch(path) for path in fingerprints}
         kinds = {path: self._path_filter.get_kind(inner) for path, (_, inner) in places.items()}
-        outlines = await self._page_cache.read(
-            git, {blobs[path]: get_outline_kind(inner, kinds[path]) for path, (_, inner) in places.items()}
-        )
+        outline_kinds = {blobs[path]: get_outline_kind(inner, kinds[path]) for path, (_, inner) in places.items()}
+        facts = await self._page_cache.read(git, {blob: kind for blob, kind in outline_kinds.items() if kind})
         completions: dict[str, Completion] = {}
         for branch, commit in commits.items():
-            own_paths = {inner: path for path, (of_branch, inner) in places.items() if of_branch == branch}
-            names = Names(
-                {inner: outlines[blobs[path]] for inner, path in own_paths.items() if blobs[path] in outlines}
-            )
-            wanted_paths = {
-                inner: path for inner, path in own_paths.items() if path in paths and blobs[path] in outlines
+            own_facts = {
+                inner: facts[blobs[path]]
+                for path, (of_branch, inner) in places.items()
+                if of_branch == branch and blobs[path] in facts
             }
-            pages = {inner: self._page_cache.get_page(blobs[path]) for inner, path in wanted_paths.items()}
-            expansions = await expand_pages(
-                git, commit, {inner: page for inner, page in pages.items() if page}, self._path_filter
-            )
-            for inner, path in wanted_paths.items():
-                expansion = expansions.get(inner, Expansion(""))
-                references = outlines[blobs[path]].references
-                if expansion.lines:
-                    references = await asyncio.to_thread(find_references, kinds[path], expansion.text)
-                found = await asyncio.to_thread(names.find, inner, kinds[path], references) if references else {}
-                if found or expansion.lines:
-                    completions[path] = Completion(expansion, found)
+            wanted_paths = {places[path][1]: path for path in paths if places[path][0] == branch}
+            page_blobs = {
+                inner: blobs[path]
+                for inner, path in wanted_paths.items()
+                if inner in own_facts and own_facts[inner].may_include
+            }
+            loaded_pages = await load_pages(git, {blob: facts[blob].kind for blob in page_blobs.values()})
+            pages = {inner: loaded_pages[blob] for inner, blob in page_blobs.items() if blob in loaded_pages}
+            expansions = await expand_pages(git, commit, pages, self._path_filter)
+            found = await to_stoppable_thread(_complete_pages, own_facts, wanted_paths.keys(), expansions)
+            completions |= {wanted_paths[inner]: completion for inner, completion in found.items()}
         return completions
 
     async def _to_document(
@@ -323,7 +335,6 @@ class GitRepository:
         """Make the fingerprints cover what pages take from others, and leave out what is there for other pages only."""
         included_paths: set[str] = set()
         all_fingerprints = {**fingerprints, **settings}
-        self._page_cache.keep(set(all_fingerprints.values()))
         self._all_fingerprints = (self._format_revision(commits), all_fingerprints)
         for path, completion in (await self._complete(git, commits, all_fingerprints, fingerprints.keys())).items():
             branch = path.removesuffix(self._split_branch(path)[1])
@@ -331,6 +342,7 @@ class GitRepository:
             shown = "\0".join((completion.expansion.text, *pairs))
             fingerprints[path] += f"+{fingerprint(shown.encode())}"
             included_paths.update(branch + included_path for included_path in completion.expansion.included_paths)
+        await self._page_cache.keep(set(all_fingerprints.values()))
         return drop_partials(fingerprints, included_paths)
 
     def _drop_repeated(self, fingerprints: dict[str, str]) -> Counter[str]:

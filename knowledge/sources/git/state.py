@@ -14,6 +14,8 @@ from core.runtime.locks import try_file_lock
 from knowledge.sources.common.state_files import read_json, write_atomically
 
 STATE_FILE = "kimas.json"
+# How the file ends that keeps what was learned of a source's blobs.
+OUTLINES = ".outlines"
 # Seconds for which other sources may use a fetch: sources of one repository are refreshed one after the other.
 ROUND_S = 60.0
 
@@ -107,7 +109,7 @@ def delete_unused_clones(data_dir: Path, source_names: Collection[str]) -> None:
     for clone in _list_clones(folder):
         state = read_state(clone)
         _unfollow(clone, set(state.followers) - set(source_names) if state else set())
-    for file in folder.glob("*.json"):
+    for file in (*folder.glob("*.json"), *folder.glob(f"*{OUTLINES}")):
         if file.stem not in source_names:
             file.unlink(missing_ok=True)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from core.errors import StoreUnreachable
+from core.errors import StoreError, StoreUnreachable
 from core.observability.logs import get_logger
 from knowledge.stores.weaviate.client import Cluster
 from knowledge.stores.weaviate.schema import Visibility
@@ -42,7 +42,12 @@ class ReplicaWatch:
         """Raise `StoreCatchingUp` while passages are missing that are still to come."""
         for source, commit in visibility.items():
             if commit.passage_counts and self._whole_commits.get(source) != commit.id:
-                counts = await self._cluster.count_recent_passages(source, commit)
+                try:
+                    counts = await self._cluster.count_recent_passages(source, commit)
+                except StoreError:
+                    # While the machine is away, nothing can come.
+                    self._counts.pop(source, None)
+                    raise
                 self._require_source(source, counts, commit.passage_counts)
                 self._whole_commits[source] = commit.id
 

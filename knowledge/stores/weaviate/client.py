@@ -288,6 +288,10 @@ class Cluster:
             & property_filter("slot").greater_or_equal(0),
         )
 
+    async def count_all(self, name: str) -> int:
+        """Return how many objects a collection, or the own tenant, has: the server need not read them."""
+        return await self._count(name, None)
+
     async def count_visible(self, name: str, visibility: Visibility) -> int:
         """Return how many objects of a collection a reader may see."""
         return await self._count(name, visibility_filter(visibility))
@@ -300,12 +304,14 @@ class Cluster:
     async def count_recent_passages(self, source: str, commit: Commit) -> tuple[int, ...]:
         """Return how many passages of the last 1, 2, 4, 8... generations of a source a reader may see.
 
-        It ends with the first number that is large enough: the server reads each object to count it.
+        It ends with the first number that is large enough: the server reads each object to count it. A label has no
+        passages: its documents count.
         """
+        name = DOCUMENTS if source.endswith(LABEL_SUFFIX) else PASSAGES
         counts: list[int] = []
         for first in commit.recent_generations:
             recent = property_filter("generation").greater_or_equal(first)
-            counts.append(await self._count(PASSAGES, visibility_filter({source: commit}) & recent))
+            counts.append(await self._count(name, visibility_filter({source: commit}) & recent))
             if counts[-1] >= ENOUGH_COUNTED:
                 break
         return tuple(counts)

@@ -61,6 +61,8 @@ STARTING_S = 3.0
 STARTING_RETRY_S = 0.25
 # A refresh waits so long between two looks whether a machine that was away has caught up.
 CATCHING_UP_RETRY_S = 2.0
+# Passages that have not changed are counted again after so long: an index of the server may have lost some.
+RECOUNT_S = 3600.0
 # Objects are written again when some of them cannot be found, so many times in all.
 WRITE_ATTEMPTS = 3
 # Objects that were written are looked for after each of these times.
@@ -156,6 +158,8 @@ class WeaviateStore:
         # With the id of the commit that they are of; "" where none was ever written.
         self._known_labels: dict[str, tuple[str, Mapping[str, StoredDocument]]] = {}
         self._replica_watch = ReplicaWatch(cluster)
+        # By source: its commit and the objects of the collection when all passages were there, and when that was.
+        self._last_counts: dict[str, tuple[tuple[str, int], float]] = {}
         # By source and path: the objects of damaged documents, when the manifest was last read.
         self._damaged_objects: dict[str, Mapping[str, Sequence[tuple[str, UUID]]]] = {}
         self._write_lock = asyncio.Lock()
@@ -457,7 +461,7 @@ class WeaviateStore:
             promised_count += document.passage_count
             # The second object of a path: one of them is too many.
             manifest[path] = replace(document, fingerprint="") if path in manifest else document
-        if await self._cluster.count_visible(PASSAGES, visibility) == promised_count:
+        if await self._has_all_passages(visibility, promised_count):
             return manifest
         found_counts = Counter[str]()
         async for page in self._cluster.pages(PASSAGES, visibility):
@@ -472,6 +476,22 @@ class WeaviateStore:
         (source,) = visibility
         self._damaged_objects[source] = {path: objects[path] for path in objects if manifest[path].is_damaged}
         return manifest
+
+    async def _has_all_passages(self, visibility: Visibility, promised_count: int) -> bool:
+        """Return whether as many passages are there as the documents of a source promise.
+
+        The server reads all of them to count those of one source. So they are not counted again for a while as long as
+        nobody has written to the source, and the collection has as many objects as before.
+        """
+        ((source, commit),) = visibility.items()
+        seen = commit.id, await self._cluster.count_all(PASSAGES)
+        last_seen, counted_at = self._last_counts.get(source, (("", 0), 0.0))
+        if seen == last_seen and time.monotonic() - counted_at < RECOUNT_S:
+            return True
+        if await self._cluster.count_visible(PASSAGES, visibility) != promised_count:
+            return False
+        self._last_counts[source] = seen, time.monotonic()
+        return True
 
     async def _delete_damaged(self, source: str, paths: Collection[str]) -> None:
         """Delete what was found of damaged documents that are replaced now, object by object.
@@ -523,6 +543,8 @@ class WeaviateStore:
 
     async def _write_commit(self, source: str, commit: Commit) -> None:
         await self._cluster.put(DOCUMENTS, [NewObject(commit_key(source), commit.to_properties())])
+        # Otherwise the next read would be one of the old state, and then made again.
+        self._commit_cache[source] = commit
 
     async def _purge_replaced(self, source: str, commit: Commit) -> None:
         """Delete what a commit has replaced, and say so: readers need not look out for it any more."""

@@ -16,7 +16,7 @@ import pytest
 from core.settings import FilesSource
 from core.version import get_version
 from knowledge.ports import Document, Listing
-from knowledge.sources.common import file_facts
+from knowledge.sources.common import facts, file_facts
 from knowledge.sources.common.file_facts import FileState, delete_file_facts
 from knowledge.sources.files import FilesFolder
 
@@ -213,7 +213,7 @@ async def test_titles_of_pages_that_are_not_read_are_known(folder: Folder) -> No
 @contextmanager
 def other_version() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file_facts, "get_version", lambda: f"{get_version()}.1")
+        patch.setattr(facts, "get_version", lambda: f"{get_version()}.1")
         yield
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
+
+import pytest
 
 from core.settings import GitSource
 from knowledge.ports import Source
 from knowledge.sources.factory import open_source
+from knowledge.sources.git.command import Git
 from tests.support.git_repositories import commit, git, read
 
 PAGES = {
@@ -158,3 +162,48 @@ async def test_what_names_mean_is_read_also_where_the_globs_leave_it_out(tmp_pat
     different_paths = {path for path, text in changed.fingerprints.items() if listing.fingerprints[path] != text}
     assert different_paths == {"a.md"}
     assert (await read(item, changed))["a.md"].names == {"{{name": "Comet"}
+
+
+async def test_a_later_refresh_reads_only_what_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    commit(folder, {"a.md": "# A\n\nSee [](b.md).\n", "b.md": "# Old\n", "c.md": "C.\n"})
+    first = await open_repository(folder).listing()
+    commit(folder, {"b.md": "# New\n"})
+    changed_blob = git(folder, "rev-parse", "HEAD:b.md")
+    read_blobs = set[str]()
+    read_all = Git.blobs
+
+    def record(self: Git, blobs: Sequence[str]) -> AsyncGenerator[tuple[str, bytes], None]:
+        read_blobs.update(blobs)
+        return read_all(self, blobs)
+
+    monkeypatch.setattr(Git, "blobs", record)
+    item = open_repository(folder)
+    second = await item.listing()
+    assert read_blobs == {changed_blob}
+    assert {path for path in first.fingerprints if first.fingerprints[path] != second.fingerprints[path]} == {
+        "a.md",
+        "b.md",
+    }
+    assert "New" in str((await read(item, second))["a.md"].names)
+    # Nothing has changed, then what was kept is damaged.
+    read_blobs.clear()
+    assert await open_repository(folder).listing() == second
+    assert not read_blobs
+    (tmp_path / "git/docs.outlines").write_text("{")
+    assert await open_repository(folder).listing() == second
+    assert len(read_blobs) == 3
+
+
+async def test_the_same_text_under_another_name_is_read_by_its_kind(tmp_path: Path) -> None:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    text = ".. _here:\n\nPlace\n=====\n"
+    page = {"a.rst": "A\n=\n\n:ref:`here`\n"}
+    commit(folder, {"b.md": text, **page})
+    assert "+" not in (await open_repository(folder).listing()).fingerprints["a.rst"]
+    commit(folder, {"b.md": None, "b.rst": text})
+    assert "+" in (await open_repository(folder).listing()).fingerprints["a.rst"]

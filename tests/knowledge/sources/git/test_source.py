@@ -267,7 +267,8 @@ async def test_a_remote_is_cloned_once_and_fetched_after(repository: Path, tmp_p
             "b.md": "b\n",
         }
     assert first.revision != revision
-    assert {path.name for path in clone.parent.iterdir()} == {"docs.json", clone.name, f"{clone.name}.lock"}
+    files = {"docs.json", "docs.outlines", clone.name, f"{clone.name}.lock"}
+    assert {path.name for path in clone.parent.iterdir()} == files
 
 
 async def test_rewritten_history_is_followed(repository: Path, tmp_path: Path) -> None:

@@ -7,14 +7,23 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from unittest.mock import AsyncMock
 
 import pytest
 
+from core.errors import StoreUnreachable
 from core.settings import WeaviateSettings
 from knowledge.stores.weaviate import catching_up
 from knowledge.stores.weaviate.catching_up import ReplicaWatch, StoreCatchingUp
 from knowledge.stores.weaviate.client import Cluster
-from knowledge.stores.weaviate.schema import PASSAGES, Commit, document_key, make_passage_objects
+from knowledge.stores.weaviate.schema import (
+    DOCUMENTS,
+    PASSAGES,
+    Commit,
+    document_key,
+    make_document_objects,
+    make_passage_objects,
+)
 from tests.support.stores import row
 from tests.support.weaviate import connect_cluster, opened
 
@@ -58,6 +67,34 @@ async def test_what_does_not_come_is_lost_after_a_while(
         with pytest.raises(StoreCatchingUp, match="it has 2 of the 3"):
             await watch.require_whole(promised)
         await asyncio.sleep(0.4)
+        await watch.require_whole(promised)
+
+
+async def test_a_machine_that_is_away_again_gets_its_time_anew(
+    weaviate_settings: WeaviateSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catching_up, "CATCH_UP_S", 0.3)
+    async with opened(weaviate_settings), connect_cluster(weaviate_settings) as cluster:
+        watch = ReplicaWatch(cluster)
+        promised = {"docs": replace(NEW, passage_counts=(3, 3, 3))}
+        with pytest.raises(StoreCatchingUp):
+            await watch.require_whole(promised)
+        with monkeypatch.context() as patch:
+            patch.setattr(cluster, "count_recent_passages", AsyncMock(side_effect=StoreUnreachable("away")))
+            with pytest.raises(StoreUnreachable, match="away"):
+                await watch.require_whole(promised)
+        await asyncio.sleep(0.4)
+        with pytest.raises(StoreCatchingUp):
+            await watch.require_whole(promised)
+
+
+async def test_a_label_that_is_still_to_come_is_missed(weaviate_settings: WeaviateSettings) -> None:
+    async with opened(weaviate_settings), connect_cluster(weaviate_settings) as cluster:
+        watch = ReplicaWatch(cluster)
+        promised = {"docs#label": replace(NEW, passage_counts=(1, 1, 1))}
+        with pytest.raises(StoreCatchingUp, match="0 of the 1"):
+            await watch.require_whole(promised)
+        await cluster.put(DOCUMENTS, list(make_document_objects((), {"a": "a"}, "docs#label", NEW)))
         await watch.require_whole(promised)
 
 

@@ -19,7 +19,7 @@ from weaviate.classes.query import Filter
 from core.errors import StoreError, StoreMismatch, StoreUnreachable
 from core.settings import WeaviateSettings
 from knowledge.ports import StoredDocument, StoreOwner
-from knowledge.stores.weaviate import check_weaviate, open_weaviate
+from knowledge.stores.weaviate import check_weaviate, open_weaviate, schema
 from knowledge.stores.weaviate.client import Cluster
 from knowledge.stores.weaviate.schema import (
     DOCUMENTS,
@@ -370,3 +370,17 @@ class TestLostPassages:
             manifest = await store.manifest("docs")
             assert {path for path, document in manifest.items() if document.is_damaged} == {"a.md"}
             assert {path: document.passage_count for path, document in manifest.items()} == {"a.md": 0, "b.md": 1}
+
+
+async def test_collections_with_a_larger_graph_of_the_vectors_stay_usable(
+    settings: WeaviateSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As earlier versions made them, with the server's own numbers."""
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MAX_CONNECTIONS", 32)
+        patch.setattr(schema, "EF_CONSTRUCTION", 128)
+        async with opened(settings) as store:
+            await put(store, [row("a", "a.md")])
+    async with opened(settings) as store:
+        await put(store, [row("b", "b.md", seed=2)])
+        assert {passage.id for passage in await store.search("", unit(2), ["docs"], 5)} == {"a", "b"}

@@ -12,8 +12,10 @@ from core.settings import WeaviateSettings
 from knowledge.ports import label_name
 from knowledge.stores.labels import write_label
 from knowledge.stores.weaviate import store as weaviate_store
+from knowledge.stores.weaviate.client import Cluster
+from knowledge.stores.weaviate.schema import PASSAGES, Visibility
 from tests.support.stores import put, random_rows, row, unit
-from tests.support.weaviate import opened
+from tests.support.weaviate import connect_cluster, opened
 
 
 async def test_a_search_reads_neither_tokens_nor_vectors(
@@ -90,6 +92,35 @@ async def test_a_label_that_is_known_takes_one_request(
         assert len(requests) == 2
         await write_label(other_store, "docs", ["docs#2 closed b"])
         assert list(await store.manifest(label_name("docs"))) == ["docs#2 closed b"]
+
+
+async def test_passages_that_have_not_changed_are_counted_once(
+    weaviate_settings: WeaviateSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each refresh asks for the manifest, and to count the passages of one source the server reads all of them."""
+    counted_sources = []
+    count_visible = Cluster.count_visible
+
+    async def note(cluster: Cluster, name: str, visibility: Visibility) -> int:
+        counted_sources.extend(visibility)
+        return await count_visible(cluster, name, visibility)
+
+    monkeypatch.setattr(Cluster, "count_visible", note)
+    async with opened(weaviate_settings) as store, connect_cluster(weaviate_settings) as cluster:
+        await put(store, [row("a", "a.md"), row("b", "b.md")])
+        first = await store.manifest("docs")
+        assert await store.manifest("docs") == first
+        assert counted_sources == ["docs"]
+        await put(store, [row("b", "b.md", seed=5)])
+        await store.manifest("docs")
+        assert len(counted_sources) == 2, "a write may have lost some"
+        monkeypatch.setattr(weaviate_store, "RECOUNT_S", 0.0)
+        await store.manifest("docs")
+        assert len(counted_sources) == 3
+        monkeypatch.setattr(weaviate_store, "RECOUNT_S", 3600.0)
+        async for page in cluster.pages(PASSAGES, await store._load_commits(["docs"])):
+            await cluster.delete_object(PASSAGES, page[0].id)
+        assert sum(document.is_damaged for document in (await store.manifest("docs")).values()) == 1
 
 
 async def test_of_a_large_source_an_even_sample_of_its_vectors_is_read(
