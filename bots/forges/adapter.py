@@ -51,8 +51,8 @@ from core.ports import Delivery, MessageHandler, Sink
 from core.runtime.tasks import wait_for
 from core.settings import GithubSettings, GitlabSettings, Secret
 from core.types import Message
-from knowledge.sources.forge.api import get_int
 from knowledge.sources.forge.github import HEADERS
+from knowledge.web.values import get_int
 
 if TYPE_CHECKING:
     from bots.forges.app_client import AppClient

@@ -12,9 +12,10 @@ import jwt
 
 from bots.forges.connection import ForgeIntervals
 from core.errors import PlatformError
-from knowledge.sources.forge.api import ApiLimits, ForgeApi, StatusError, dig, get_int, parse_timestamp
+from knowledge.sources.forge.api import ApiLimits, ForgeApi, StatusError, parse_timestamp
 from knowledge.sources.forge.github import HEADERS
-from knowledge.web.client import RedirectCheck, Request, Response, WebClient, to_line
+from knowledge.web.client import RedirectCheck, Request, Response, WebClient
+from knowledge.web.values import dig, get_int, to_line
 
 # A proof may be valid for ten minutes; whose clock is ahead of GitHub's has signed it in the future.
 PROOF_BACK_S = 60

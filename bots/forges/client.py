@@ -9,8 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bots.forges.transport import ForgeTransport, Json
-from knowledge.sources.forge.api import get_int
-from knowledge.web.client import to_line
+from knowledge.web.values import get_int, to_line
 
 PUBLIC_API_HOST = "api.github.com"
 PUBLIC_HOST = "github.com"

@@ -9,7 +9,7 @@ from bots.forges.client import DISCUSSIONS, NUMBER_SIGN, ForgeClient
 from bots.forges.connection import ForgeIntervals
 from core.errors import MessageDeleted
 from core.settings import GithubSettings, GitlabSettings
-from knowledge.sources.forge.api import get_int
+from knowledge.web.values import get_int
 
 RIGHTS = "give the token the right to write there (docs/forges.md)"
 DISCUSSIONS_OF = "the discussions of {project}"

@@ -30,8 +30,8 @@ from bots.forges.github import GithubClient
 from bots.forges.transport import ForgeTransport, Json
 from core.errors import MessageDeleted
 from core.settings import GithubSettings
-from knowledge.sources.forge.api import as_mappings, dig, get_int, is_bot, parse_timestamp
-from knowledge.web.client import to_line, to_text
+from knowledge.sources.forge.api import is_bot, parse_timestamp
+from knowledge.web.values import as_mappings, dig, get_int, to_line, to_text
 
 # A discussion that was read so long after its last change was seen has nothing more of that second.
 SETTLE_S = 2.0

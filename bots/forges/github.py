@@ -23,8 +23,8 @@ from bots.forges.connection import platform_errors
 from bots.forges.transport import ForgeTransport, Json
 from core.errors import MessageDeleted
 from core.settings import GithubSettings
-from knowledge.sources.forge.api import as_mappings, dig, get_int, is_bot, parse_timestamp
-from knowledge.web.client import to_line, to_text
+from knowledge.sources.forge.api import is_bot, parse_timestamp
+from knowledge.web.values import as_mappings, dig, get_int, to_line, to_text
 
 if TYPE_CHECKING:
     from bots.forges.app_client import AppClient

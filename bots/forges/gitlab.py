@@ -24,8 +24,8 @@ from bots.forges.client import (
 from bots.forges.transport import ForgeTransport, Json
 from core.errors import MessageDeleted
 from core.settings import GitlabSettings
-from knowledge.sources.forge.api import as_mappings, dig, get_int, is_bot, parse_timestamp
-from knowledge.web.client import to_line, to_text
+from knowledge.sources.forge.api import is_bot, parse_timestamp
+from knowledge.web.values import as_mappings, dig, get_int, to_line, to_text
 
 # Of the issues that changed last so many are asked for their newest note at the first look.
 FIRST_LOOK_ISSUES = 20

@@ -10,17 +10,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bots.forges.connection import ForgeIntervals, Moved, platform_errors
-from knowledge.sources.forge.api import (
-    MAX_PAGES,
-    PER_PAGE,
-    ApiLimits,
-    ForgeApi,
-    dig,
-    format_iso8601,
-    parse_timestamp,
-)
+from knowledge.sources.forge.api import MAX_PAGES, PER_PAGE, ApiLimits, ForgeApi, format_iso8601, parse_timestamp
 from knowledge.sources.forge.github import get_graphql_url
 from knowledge.web.client import WebClient
+from knowledge.web.values import dig
 
 Json = Mapping[str, Any]
 MAX_PAGE_KB = 16_384

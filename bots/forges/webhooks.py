@@ -20,7 +20,7 @@ from bots.common.web_server import serve_application
 from core.errors import PlatformError
 from core.observability.logs import get_logger
 from core.settings.messaging import ForgeSettings
-from knowledge.sources.forge.api import dig
+from knowledge.web.values import dig
 
 _log = get_logger(__name__)
 

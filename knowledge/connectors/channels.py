@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from knowledge.connectors.source import Content
-from knowledge.sources.forge.api import clean_markdown
-from knowledge.web.client import to_line
+from knowledge.formats.posts import write_thread
+from knowledge.web.values import to_line
 
 # Members read it in the topic or the description of a channel, and may remove it.
 CONSENT = "#kimas-knowledge"
@@ -31,10 +31,3 @@ def make_content(title: str, url: str, texts: Sequence[str]) -> Content:
     """Return a thread; without a title, its first message is that."""
     title = to_line(title or (texts[0] if texts else ""), MAX_TITLE_CHARS)
     return Content(title, url, write_thread, (list(texts),))
-
-
-def write_thread(texts: Sequence[str]) -> str:
-    """Return the messages of a thread as Markdown."""
-    first, *replies = texts or [""]
-    parts = [clean_markdown(first), *(f"Reply: {clean_markdown(reply)}" for reply in replies if reply.strip())]
-    return "\n\n".join(filter(None, parts))

@@ -18,9 +18,9 @@ from knowledge.connectors.api import ConnectorApi, open_api
 from knowledge.connectors.source import ConnectorSource, Content, Item, ItemPage, is_of_part
 from knowledge.formats.confluence import read_storage
 from knowledge.parsing.parser import Parser
-from knowledge.sources.forge.api import StatusError, as_mappings, dig
+from knowledge.sources.forge.api import StatusError
 from knowledge.web.addresses import redact_url
-from knowledge.web.client import to_line, to_text
+from knowledge.web.values import as_mappings, dig, to_line, to_text
 
 SEARCH = "/rest/api/content/search"
 PAGES_PER_REQUEST = 50

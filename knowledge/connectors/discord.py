@@ -26,8 +26,9 @@ from knowledge.connectors.channels import (
 )
 from knowledge.connectors.source import GONE_STATUSES, ConnectorSource, Content, Item, ItemPage, is_of_part
 from knowledge.parsing.parser import Parser
-from knowledge.sources.forge.api import StatusError, as_mappings, dig, get_int, parse_timestamp
-from knowledge.web.client import make_user_agent, to_line, to_text
+from knowledge.sources.forge.api import StatusError, parse_timestamp
+from knowledge.web.client import make_user_agent
+from knowledge.web.values import as_mappings, dig, get_int, to_line, to_text
 
 # With this reaction a message is left out.
 OPT_OUT = "🚫"

@@ -6,9 +6,8 @@ https://docs.discourse.org, by reading: `/latest.json` lists topics, `/t/ID.json
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,28 +15,17 @@ from core.errors import SourceError
 from core.settings.connectors import DiscourseOptions, parse_options
 from knowledge.connectors.api import ConnectorApi, open_api
 from knowledge.connectors.source import ConnectorSource, Content, Item, ItemPage
-from knowledge.formats.html import read_fragment
+from knowledge.formats.discourse import Post, write_topic
 from knowledge.parsing.parser import Parser
-from knowledge.sources.forge.api import as_mappings, clean_markdown, dig, format_day, get_int, parse_timestamp
+from knowledge.sources.forge.api import parse_timestamp
 from knowledge.web.addresses import redact_url
-from knowledge.web.client import to_line, to_text
+from knowledge.web.values import as_mappings, dig, get_int, to_line, to_text
 
 # Moderators' notes, small actions and whispers have other types.
 REGULAR_POST = 1
 POSTS_PER_REQUEST = 20
 MAX_POSTS = 400
 DAY_S = 86_400.0
-_QUOTE = re.compile(r"\[quote=[^\]\n]{0,200}\]", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Post:
-    """One post of a topic; `html` where the forum does not show what was written."""
-
-    text: str
-    created_at: float
-    is_solution: bool = False
-    is_html: bool = False
 
 
 class Discourse:
@@ -134,22 +122,6 @@ def _to_post(post: Mapping[str, Any]) -> Post:
         is_solution=post.get("accepted_answer") is True and get_int(post, "post_number") > 1,
         is_html=not raw,
     )
-
-
-def write_topic(posts: Sequence[Post]) -> str:
-    """Return a topic as Markdown: the question, then its solution, then the other replies."""
-    question, *replies = posts or [Post("", 0.0)]
-    parts = [_write_post(question)]
-    for reply in sorted(replies, key=lambda post: not post.is_solution):
-        label = "Solution" if reply.is_solution else "Reply"
-        if text := _write_post(reply):
-            parts.append(f"## {label}, {format_day(reply.created_at)}\n\n{text}")
-    return "\n\n".join(filter(None, parts))
-
-
-def _write_post(post: Post) -> str:
-    # A quotation names whom it quotes.
-    return read_fragment(post.text) if post.is_html else clean_markdown(_QUOTE.sub("[quote]", post.text))
 
 
 def open_discourse(

@@ -19,17 +19,16 @@ from urllib.parse import urlencode
 import jwt
 
 from core.errors import SourceError
-from core.markup.markdown import read_markdown
-from core.markup.writer import write_markdown
 from core.settings.connectors import GoogleDriveOptions, is_private_enough, parse_options
 from knowledge.connectors.api import TIMEOUT_S, ConnectorApi, open_api
 from knowledge.connectors.source import GONE_STATUSES, ConnectorSource, Content, Item, ItemPage
-from knowledge.formats import read_document
+from knowledge.formats.google_drive import write_file
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser
-from knowledge.sources.forge.api import StatusError, as_mappings, dig, to_url
+from knowledge.sources.forge.api import StatusError, to_url
 from knowledge.web.addresses import redact_url
-from knowledge.web.client import Request, WebClient, read_json, to_line
+from knowledge.web.client import Request, WebClient, read_json
+from knowledge.web.values import as_mappings, dig, to_line
 
 SCOPE = "https://www.googleapis.com/auth/drive.readonly"
 TOKEN_URL = "https://oauth2.googleapis.com/token"  # noqa: S105
@@ -233,13 +232,6 @@ def _to_item(file: Mapping[str, Any]) -> Item:
     mark = " ".join(to_line(file.get(key)) for key in ("modifiedTime", "md5Checksum", "mimeType", "name"))
     is_open = dig(file, "capabilities", "canDownload") is True
     return Item(f"files/{file['id']}", mark, "" if is_open else "its owner does not let readers download it")
-
-
-def write_file(kind: str, data: bytes) -> str:
-    """Return a file as Markdown. Raises `FormatError`."""
-    text, _ = read_document("", kind, data)
-    # Google writes pictures into the text.
-    return write_markdown(list(read_markdown(text))) if kind == "markdown" else text
 
 
 def open_google_drive(

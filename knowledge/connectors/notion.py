@@ -5,10 +5,8 @@ https://developers.notion.com/reference: a search lists the pages, the children 
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,12 +15,11 @@ from core.errors import SourceError
 from core.settings.connectors import NotionOptions, parse_options
 from knowledge.connectors.api import ConnectorApi, open_api
 from knowledge.connectors.source import ConnectorSource, Content, Item, ItemPage
-from knowledge.formats.html import read_fragment
-from knowledge.parsing.limits import FormatError
+from knowledge.formats.notion import get_plain_text, join_texts, write_page
 from knowledge.parsing.parser import Parser
-from knowledge.sources.forge.api import StatusError, as_mappings, dig, parse_timestamp, to_url
+from knowledge.sources.forge.api import StatusError, parse_timestamp, to_url
 from knowledge.web.addresses import redact_url
-from knowledge.web.client import to_line, to_text
+from knowledge.web.values import as_mappings, dig, to_line
 
 VERSION = "2022-06-28"
 PER_REQUEST = 100
@@ -32,16 +29,6 @@ MAX_BLOCKS = 5000
 SETTLED_S = 120.0
 # What they hold is a document of its own.
 PAGES = frozenset(("child_page", "child_database"))
-LISTS = {"bulleted_list_item": "ul", "to_do": "ul", "numbered_list_item": "ol"}
-# What stands before a block's text, between it and what is nested in it, and behind that.
-FRAMES = {
-    **dict.fromkeys(LISTS, ("<li>", "", "</li>")),
-    **{f"heading_{level}": (f"<h{level + 1}>", f"</h{level + 1}>", "") for level in range(1, 5)},
-    "toggle": ("<details><summary>", "</summary>", "</details>"),
-    "quote": ("<blockquote>", "", "</blockquote>"),
-    "callout": ('<div class="admonition">', "", "</div>"),
-    "divider": ("<hr>", "", ""),
-}
 # Properties of a page in a database that are text once they are read; people are left out.
 _TEXT_PROPERTIES = ("rich_text", "select", "status", "multi_select", "number", "checkbox", "date", "url")
 
@@ -83,7 +70,7 @@ class Notion:
             raise StatusError("it was moved to the trash", 404, "")
         blocks = await self._read_children(api, number, [MAX_BLOCKS])
         values = page["properties"]
-        title = next((_join(value.get("title")) for value in values.values() if dig(value, "type") == "title"), "")
+        title = next((join_texts(value.get("title")) for value in values.values() if dig(value, "type") == "title"), "")
         url = to_url(dig(page, "public_url")) or to_url(dig(page, "url"))
         lines = [f"{name}: {text}" for name, value in values.items() if (text := _read_property(value))]
         return Content(to_line(title) or "Untitled", url, write_page, (blocks, lines))
@@ -158,69 +145,8 @@ def _read_property(value: Any) -> str:
     if kind not in _TEXT_PROPERTIES or content in (None, False):
         return ""
     parts = content if isinstance(content, list) else [content]
-    texts = (_get_plain_text(part) or dig(part, "name") or dig(part, "start") or part for part in parts)
+    texts = (get_plain_text(part) or dig(part, "name") or dig(part, "start") or part for part in parts)
     return to_line(", ".join("yes" if text is True else str(text) for text in texts if not isinstance(text, Mapping)))
-
-
-def write_page(blocks: Sequence[Mapping[str, Any]], properties: Sequence[str]) -> str:
-    """Return a page as Markdown: its blocks, then the lines of its properties. Raises `FormatError`."""
-    lines = "".join(f"<li>{html.escape(line)}</li>" for line in properties)
-    try:
-        return read_fragment("".join(_write_blocks(blocks)) + (f"<ul>{lines}</ul>" if lines else ""))
-    except RecursionError as error:
-        raise FormatError("it is nested too deeply") from error
-
-
-def _write_blocks(blocks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield blocks as HTML, where neighbouring items are one list."""
-    for tag, group in groupby(blocks, key=lambda block: LISTS.get(to_line(block.get("type")), "")):
-        content = "".join(map(_write_block, group))
-        yield f"<{tag}>{content}</{tag}>" if tag else content
-
-
-def _write_block(block: Mapping[str, Any]) -> str:
-    kind = to_line(block.get("type"))
-    content = dig(block, kind)
-    children = as_mappings(block.get("children"))
-    if kind == "table":
-        return _write_table(content, children)
-    if kind == "code":
-        language = html.escape(to_line(dig(content, "language")).replace(" ", "-"))
-        return f'<pre data-language="{language}">{html.escape(_join(dig(content, "rich_text")))}</pre>'
-    if kind == "equation":
-        return f"<p><code>{html.escape(to_text(dig(content, 'expression')))}</code></p>"
-    # Pictures, files and bookmarks have a caption; columns and synced blocks are what is in them.
-    text = _write_rich_text(dig(content, "rich_text") or dig(content, "caption"))
-    before, between, after = FRAMES.get(kind, ("<p>", "</p>", ""))
-    return before + text + between + "".join(_write_blocks(children)) + after
-
-
-def _write_table(content: Any, rows: Sequence[Mapping[str, Any]]) -> str:
-    lines = []
-    for number, row in enumerate(rows):
-        tag = "th" if number == 0 and dig(content, "has_column_header") is True else "td"
-        cells = dig(row, "table_row", "cells")
-        cells = cells if isinstance(cells, list) else []
-        lines.append("".join(f"<{tag}>{_write_rich_text(cell)}</{tag}>" for cell in cells))
-    return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
-
-
-def _write_rich_text(texts: Any) -> str:
-    return "".join(map(_write_text, as_mappings(texts)))
-
-
-def _write_text(part: Mapping[str, Any]) -> str:
-    text = html.escape(_get_plain_text(part)).replace("\n", "<br>")
-    return f"<code>{text}</code>" if dig(part, "annotations", "code") is True else text
-
-
-def _join(texts: Any) -> str:
-    return "".join(map(_get_plain_text, as_mappings(texts)))
-
-
-def _get_plain_text(part: Any) -> str:
-    """Return a piece of text without formatting, and without anybody's name."""
-    return "somebody" if dig(part, "mention", "type") == "user" else to_text(dig(part, "plain_text"))
 
 
 def open_notion(name: str, options: Mapping[str, Any], data_dir: Path, parser: Parser | None = None) -> ConnectorSource:

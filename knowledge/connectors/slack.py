@@ -27,8 +27,8 @@ from knowledge.connectors.channels import (
 )
 from knowledge.connectors.source import ConnectorSource, Content, Item, ItemPage
 from knowledge.parsing.parser import Parser
-from knowledge.sources.forge.api import StatusError, as_mappings, dig, get_int, to_url
-from knowledge.web.client import to_line, to_text
+from knowledge.sources.forge.api import StatusError, to_url
+from knowledge.web.values import as_mappings, dig, get_int, to_line, to_text
 
 # With this reaction, 🚫, a message is left out.
 OPT_OUT = "no_entry_sign"

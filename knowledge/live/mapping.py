@@ -16,7 +16,7 @@ from core.markup.writer import write_markdown
 from core.settings import MappedSource
 from core.types import Passage
 from knowledge.web.addresses import is_web_address
-from knowledge.web.client import to_text
+from knowledge.web.values import to_text
 
 if TYPE_CHECKING:
     from jmespath.parser import ParsedResult

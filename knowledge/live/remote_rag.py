@@ -18,7 +18,8 @@ from core.types import Passage
 from knowledge.live.mapping import clean_text
 from knowledge.live.retriever import DailyQuota, LiveResult, LiveRetriever
 from knowledge.web.addresses import is_web_address, redact_url
-from knowledge.web.client import Request, Response, read_json, to_line, to_text
+from knowledge.web.client import Request, Response, read_json
+from knowledge.web.values import to_line, to_text
 
 _log = get_logger(__name__)
 

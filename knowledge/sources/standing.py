@@ -18,7 +18,7 @@ from knowledge.live import LiveRetriever, open_live_source
 from knowledge.live.mapping import split_date
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.state_files import read_json, write_json
-from knowledge.web.client import to_line
+from knowledge.web.values import to_line
 
 RECORD_FILE = "results.json"
 HOUR_S = 3600

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
-import re
 import socket
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -36,7 +35,6 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 RedirectCheck = Callable[[str], None]
 
 # Line breaks and tabs are text; other control characters are invisible and break files and terminals.
-_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f]")
 
 
 class ResponseTooLarge(SourceError):
@@ -314,23 +312,6 @@ async def read_json(response: Response, convert: Callable[[Any], Result] = lambd
     except json.JSONDecodeError as error:
         content_type = response.headers.get("content-type", "nothing").split(";")[0]
         raise SourceError(f"{redact_url(response.url)} answered with {content_type[:60]} instead of JSON") from error
-
-
-def to_text(value: Any) -> str:
-    """Return a text without control characters; an empty one for anything that is no text.
-
-    JSON may hold half of a surrogate pair, which no file can store: it becomes a question mark.
-    """
-    if not isinstance(value, str):
-        return ""
-    return (
-        _CONTROL_CHARACTERS.sub("", value.replace("\r\n", "\n").replace("\r", "\n")).encode("utf-8", "replace").decode()
-    )
-
-
-def to_line(value: Any, max_chars: int = 300) -> str:
-    """Return a text as one line of at most `max_chars` characters."""
-    return " ".join(to_text(value).split())[:max_chars]
 
 
 async def resolve_secret(secret: Secret | None) -> str:

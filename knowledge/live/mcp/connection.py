@@ -19,7 +19,7 @@ from core.observability.logs import get_logger
 from core.settings import McpSource
 from core.version import get_version
 from knowledge.live.mcp.transports import HttpServer, Program
-from knowledge.web.client import to_line
+from knowledge.web.values import to_line
 
 _log = get_logger(__name__)
 

@@ -16,7 +16,8 @@ from core.settings import McpSource
 from core.types import Passage
 from knowledge.live.mapping import MAX_RESULTS, ResultMapping, clean_text, make_passage, rank_passages
 from knowledge.live.retriever import DailyQuota, LiveResult, LiveRetriever
-from knowledge.web.client import resolve_secret, to_line, to_text
+from knowledge.web.client import resolve_secret
+from knowledge.web.values import to_line, to_text
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult

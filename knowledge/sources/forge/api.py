@@ -1,4 +1,4 @@
-"""The API of a forge: issues, discussions and releases, and how each becomes a document."""
+"""The API of a forge: its items, and how they are asked for."""
 
 from __future__ import annotations
 
@@ -12,21 +12,12 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from core.errors import SourceError
-from core.markup.markdown import read_markdown
-from core.markup.writer import write_markdown
 from core.observability.logs import get_logger
 from core.runtime.retry_after import parse_date, read_retry_after
+from knowledge.sources.forge.items import Comment, Item
 from knowledge.web.addresses import is_web_address, redact_url
-from knowledge.web.client import (
-    RedirectCheck,
-    Request,
-    Response,
-    ResponseTooLarge,
-    WebClient,
-    read_json,
-    to_line,
-    to_text,
-)
+from knowledge.web.client import RedirectCheck, Request, Response, ResponseTooLarge, WebClient, read_json
+from knowledge.web.values import dig, to_line, to_text
 
 _log = get_logger(__name__)
 
@@ -48,9 +39,6 @@ STATUS_HINTS = {
     410: "it is switched off",
 }
 _NEXT_LINK = re.compile(r'<([^<>]*)>\s*;[^<>]*?\brel="?next"?', re.IGNORECASE)
-
-MAX_TEXT_CHARS = 60_000
-MAX_COMMENT_CHARS = 20_000
 
 # The last day of the year 9999, beyond which no date can be shown.
 MAX_TIMESTAMP = 253_402_214_400.0
@@ -312,65 +300,6 @@ def _is_used_up(headers: Mapping[str, str]) -> bool:
     return headers.get("x-ratelimit-remaining", headers.get("ratelimit-remaining", "")).strip() == "0"
 
 
-@dataclass(frozen=True, slots=True)
-class Comment:
-    """One comment.
-
-    `created_at` is in seconds since 1970. `is_excluded` is true when a bot wrote it or it was hidden.
-    """
-
-    author: str
-    text: str
-    created_at: float
-    is_accepted: bool = False
-    is_excluded: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One issue, discussion or release, without the comments that have to be asked for.
-
-    `updated_at` and `created_at` are in seconds since 1970; `stamp` changes whenever the item or the number of its
-    comments does. `comments` is None where they have to be asked for; an accepted answer comes first. `state` is open,
-    closed, or empty where there is none. `skip_reason` says why it is skipped whatever the settings are.
-    """
-
-    path: str
-    name: str
-    title: str
-    url: str
-    body: str
-    author: str
-    created_at: float
-    updated_at: float
-    stamp: str
-    state: str = ""
-    labels: tuple[str, ...] = ()
-    comments: Sequence[Comment] | None = ()
-    skip_reason: str = ""
-
-    def to_markdown(self, comments: Sequence[Comment], skipped_authors: Collection[str]) -> str:
-        """Return the item as Markdown: its text, what it is, its comments in their order.
-
-        Comments of bots and of the `skipped_authors` names are left out.
-        """
-        parts = [clean_markdown(self.body[:MAX_TEXT_CHARS]), f"({self._metadata_line()})"]
-        skipped_names = {name.casefold() for name in skipped_authors}
-        for comment in comments:
-            text = clean_markdown(comment.text[:MAX_COMMENT_CHARS])
-            if text and not comment.is_excluded and comment.author.casefold() not in skipped_names:
-                label = "Accepted answer" if comment.is_accepted else "Comment"
-                parts.append(
-                    f"## {label} by {comment.author or 'somebody'}, {format_day(comment.created_at)}\n\n{text}"
-                )
-        return "\n\n".join(part for part in parts if part)[:MAX_TEXT_CHARS]
-
-    def _metadata_line(self) -> str:
-        byline = f" by {self.author}" if self.author else ""
-        labels = f"labels: {', '.join(self.labels)}" if self.labels else ""
-        return "; ".join(filter(None, (f"{self.name}{byline}, {format_day(self.created_at)}", self.state, labels)))
-
-
 class ForgeClient(Protocol):
     """The items of one project, as its service has them."""
 
@@ -399,11 +328,6 @@ def parse_timestamp(value: Any) -> float:
         return 0.0
 
 
-def format_day(seconds: float) -> str:
-    """Return the day of a time, in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d") if seconds else "at an unknown time"
-
-
 def format_iso8601(seconds: float) -> str:
     """Return a time in ISO 8601, whole seconds, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -413,24 +337,6 @@ def to_url(value: Any) -> str:
     """Return a web address, or nothing for what is none."""
     address = to_line(value, 2000)
     return address if is_web_address(address) and " " not in address else ""
-
-
-def dig(data: Any, *keys: str) -> Any:
-    """Return what lies at the end of some keys, or None."""
-    for key in keys:
-        data = data.get(key) if isinstance(data, Mapping) else None
-    return data
-
-
-def as_mappings(data: Any) -> list[Mapping[str, Any]]:
-    """Return the objects in a list; nothing for what is none."""
-    return [item for item in data if isinstance(item, Mapping)] if isinstance(data, list) else []
-
-
-def get_int(data: Mapping[str, Any], key: str) -> int:
-    """Return a whole number, or 0."""
-    value = data.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def is_bot(author: Any) -> bool:
@@ -488,11 +394,3 @@ def to_labels(labels: Any) -> tuple[str, ...]:
     """Return names of labels; one may be given as a bare name."""
     names = [dig(label, "name") or label for label in labels] if isinstance(labels, list) else []
     return tuple(filter(None, (to_line(name, 60) for name in names)))
-
-
-def clean_markdown(text: str) -> str:
-    """Return a user's text without invisible markup, with its headings below those of the document."""
-    blocks = (
-        replace(block, level=block.level + 2) if block.kind == "heading" else block for block in read_markdown(text)
-    )
-    return write_markdown(list(blocks))

@@ -9,20 +9,16 @@ from typing import Any
 from core.errors import SourceError
 from core.settings import GithubSource
 from knowledge.sources.forge.api import (
-    Comment,
     ForgeApi,
-    Item,
     ServiceKeys,
-    as_mappings,
-    dig,
     format_iso8601,
-    get_int,
     to_comment,
     to_item,
     to_labels,
     to_release,
 )
-from knowledge.web.client import to_line, to_text
+from knowledge.sources.forge.items import Comment, Item
+from knowledge.web.values import as_mappings, dig, get_int, to_line, to_text
 
 HEADERS = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
 ISSUE_KEYS = ServiceKeys(author=("user", "login"))

@@ -9,20 +9,16 @@ from urllib.parse import quote
 
 from core.settings import GitlabSource
 from knowledge.sources.forge.api import (
-    Comment,
     ForgeApi,
-    Item,
     ServiceKeys,
-    as_mappings,
-    dig,
     format_iso8601,
-    get_int,
     to_comment,
     to_item,
     to_labels,
     to_release,
 )
-from knowledge.web.client import to_line, to_text
+from knowledge.sources.forge.items import Comment, Item
+from knowledge.web.values import as_mappings, dig, get_int, to_line, to_text
 
 ISSUE_KEYS = ServiceKeys("description", ("author", "username"), url=("web_url",))
 RELEASE_KEYS = ServiceKeys("description", ("author", "username"), "released_at", "released_at", ("_links", "self"))

@@ -18,9 +18,10 @@ from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.state_files import TextStore
-from knowledge.sources.forge.api import MAX_WAIT_S, ApiLimits, Comment, ForgeApi, ForgeClient, Item, RateLimited
+from knowledge.sources.forge.api import MAX_WAIT_S, ApiLimits, ForgeApi, ForgeClient, RateLimited
 from knowledge.sources.forge.github import HEADERS, Github
 from knowledge.sources.forge.gitlab import Gitlab
+from knowledge.sources.forge.items import Comment, Item
 from knowledge.web.addresses import redact_url
 from knowledge.web.client import ResponseTooLarge, WebClient
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from core.errors import SourceError
-from knowledge.connectors.discourse import Post, write_topic
+from knowledge.formats.discourse import Post, write_topic
 from knowledge.ports import Store
 from tests.support.connectors import OpenSource, Update, read_documents
 from tests.support.peers.discourse import DiscoursePeer, Entry, Topic

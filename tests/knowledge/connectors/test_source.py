@@ -15,8 +15,9 @@ from core.errors import SourceError
 from core.settings.connectors import DiscourseOptions, parse_options
 from knowledge.connectors import api as connector_api, source as connector_source
 from knowledge.connectors.api import ConnectorApi, TimeUp
-from knowledge.connectors.discourse import Discourse, Post, write_topic
+from knowledge.connectors.discourse import Discourse
 from knowledge.connectors.source import Content, Item
+from knowledge.formats.discourse import Post, write_topic
 from knowledge.ports import Store
 from tests.support.connectors import OpenSource, Update
 from tests.support.peers.discourse import DiscoursePeer, Entry, Topic

@@ -152,11 +152,13 @@ async def test_a_worker_gets_nothing_of_this_process(monkeypatch: pytest.MonkeyP
 
 
 def test_a_worker_for_documents_imports_little() -> None:
-    code = (
-        "import sys, knowledge.parsing.worker, knowledge.chunking, knowledge.formats,"
-        "knowledge.sources.feed.parsing, knowledge.sources.website.sitemaps\n"
-        f"print([name for name in {HEAVY!r} if name in sys.modules])"
-    )
+    code = f"""
+import sys, knowledge.parsing.worker, knowledge.chunking
+import knowledge.formats.attached, knowledge.formats.confluence, knowledge.formats.discourse
+import knowledge.formats.google_drive, knowledge.formats.notion, knowledge.formats.posts
+import knowledge.sources.feed.parsing, knowledge.sources.forge.items, knowledge.sources.website.sitemaps
+print([name for name in {HEAVY!r} if name in sys.modules])
+"""
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
     assert result.stdout.strip() == "[]"
 

@@ -17,12 +17,12 @@ from core.errors import SourceError
 from core.language.tokens import query_tokens
 from core.settings import ParsingSettings, Settings, SourceSettings
 from knowledge.chunking import chunk
+from knowledge.formats.posts import clean_markdown
 from knowledge.ingestion.sync import SyncOptions, refresh
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import P, Result, ThreadParser
 from knowledge.parsing.pool import WorkerPool
 from knowledge.ports import Document, Store
-from knowledge.sources.forge.api import clean_markdown
 from knowledge.sources.forge.source import ForgeProject
 from tests.support.peers.forge import NOW, PROJECT, REPOSITORY, TOKEN, ForgePeer, Remark, Ticket, Version
 from tests.support.peers.web import WebPeer
