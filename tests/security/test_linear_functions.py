@@ -266,4 +266,4 @@ def test_a_text_of_tags_that_are_not_closed_is_split_in_time() -> None:
 
 @pytest.mark.parametrize("tags", ["<Code>{`````}</Code>", "<A b={1}>x</A> "])
 def test_one_line_of_tags_is_read_in_time(tags: str) -> None:
-    assert find_growth(read_source, [Text("", tags, "")], Growth(200, 0.0, 1_000_000, 0.02, max_s=4.0)) == ""
+    assert find_growth(read_source, [Text("", tags, "")], Growth(200, 0.0, 200_000, 0.02, max_s=4.0)) == ""
