@@ -48,19 +48,30 @@ _ORIGIN_FIELDS = {
     "queries_file",
     "plugin",
     "options",
+    "command",
+    "tool",
 }
-# What tells how much of it a source reads: an answer that was made before something was left out may tell of it.
-_SCOPE_FIELDS = {
-    "include",
-    "exclude",
-    "sites",
-    "params",
-    "body",
-    "arguments",
-    "take",
-    "state",
-    "labels",
-    "exclude_labels",
+# What changes nothing of what a source reads but how often and how fast. All else tells how much of it is read, and
+# with whose rights: an answer that was made before something was left out may tell of it.
+_HOW_FIELDS = {
+    "audience",
+    "link",
+    "refresh",
+    "limit",
+    "timeout_s",
+    "cache_s",
+    "ask",
+    "enough",
+    "requests_per_day",
+    "delay_s",
+    "allow_private",
+    "full_days",
+    "known_hosts",
+    "host_keys",
+    "max_file_kb",
+    "max_document_kb",
+    "max_page_kb",
+    "max_total_mb",
 }
 # Between the name and what is read, in a label. No name of a source has it.
 _LABEL_SIGN = "#"
@@ -173,7 +184,7 @@ class Audiences:
             for name, source in settings.sources.items()
         }
         scoped_labels = {
-            name: f"{label}{_SCOPE_SIGN}{_hash(settings.sources[name].model_dump_json(include=_SCOPE_FIELDS))}"
+            name: f"{label}{_SCOPE_SIGN}{_hash(_describe_scope(settings.sources[name], settings.sources))}"
             for name, label in labels.items()
         }
         folders = {
@@ -415,6 +426,14 @@ def make_label(name: str, source: SourceSettings, live: SourceSettings | None = 
     sections = [source, live] if live else [source]
     origins = [sorted(section.model_dump(mode="json", include=_ORIGIN_FIELDS).items()) for section in sections]
     return f"{name}{_LABEL_SIGN}{_hash(repr(origins if live else origins[0]))}"
+
+
+def _describe_scope(source: SourceSettings, sources: Mapping[str, SourceSettings]) -> str:
+    """Return how much of it a source reads; what it does not say is left out, so that new settings change nothing."""
+    live = sources.get(getattr(source, "of", ""))
+    sections = [source, live] if live else [source]
+    dumps = (each.model_dump_json(exclude={*_HOW_FIELDS, *_ORIGIN_FIELDS}, exclude_defaults=True) for each in sections)
+    return "".join(dumps)
 
 
 def _hash(text: str) -> str:

@@ -185,6 +185,18 @@ def was_for_others(
     return (is_former and bool(is_unknown)) or may_be_closed(name, fingerprints, audiences)
 
 
+def is_opened_otherwise(fingerprint: str, stored: Collection[str]) -> bool:
+    """Return whether a source is for everyone that was not when it was `stored`, and its settings are other ones.
+
+    It may read less than then, or with the rights of somebody else: what it held is not for everyone.
+    """
+    label, visibility = read_readers(fingerprint)
+    return visibility == OPEN and any(
+        read_readers(each) == (label, CLOSED) and each.rpartition(" ")[2] != fingerprint.rpartition(" ")[2]
+        for each in stored
+    )
+
+
 def _describe_readers(name: str, settings: SourceSettings, audiences: Audiences) -> tuple[str, str]:
     visibility = CLOSED if audiences.by_source.get(name) else OPEN
     if isinstance(settings, LearnedSource):

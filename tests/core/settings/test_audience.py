@@ -258,7 +258,10 @@ FOLDER = {"kind": "files", "path": "/kb"}
 
 def get_audiences(**sources: dict[str, Any]) -> Audiences:
     telegram = {"token": {"env": "TELEGRAM"}}
-    files = {name: {**FOLDER, **source} for name, source in sources.items()}
+    files = {
+        name: {key: value for key, value in {**FOLDER, **source}.items() if value is not None}
+        for name, source in sources.items()
+    }
     return Audiences.from_settings(
         Settings.model_validate({"sources": {**files, "taught": {"kind": "learned"}}, "telegram": telegram})
     )
@@ -287,6 +290,61 @@ def test_a_source_that_is_opened_and_reads_less_opens_nothing_of_before(change: 
     assert (ALL_OPEN in after.visible_labels(outsider)) == is_told
     # Its own readers go on to be told what they were taught.
     assert all(map(after.knows, closed_labels)) == (is_told or "audience" in change)
+
+
+API = {"kind": "http_api", "url": "https://example.org/?q={query}", "headers": {"X-Space": "team"}}
+ISSUES = {"kind": "github", "repository": "example/launcher"}
+PAGES = {"kind": "website", "url": "https://example.org/"}
+WIKI = {"kind": "own", "plugin": "wiki", "token": {"env": "OF_TEAM"}}
+REPO = {"kind": "git", "url": "https://example.org/a.git", "token": {"env": "OF_TEAM"}}
+TOOL = {"kind": "mcp", "url": "https://example.org", "tool": "search_all"}
+PROGRAM = {
+    "kind": "mcp",
+    "command": ["wiki", "--all"],
+    "tool": "search",
+    "environment": {"KEY": {"env": "OF_TEAM"}},
+}
+OF_OTHERS = {"env": "OF_OTHERS"}
+
+
+@pytest.mark.parametrize(
+    ("source", "change"),
+    [
+        (TOOL, {"tool": "search_public"}),
+        (TOOL, {"results": "public"}),
+        (PROGRAM, {"command": ["wiki", "--public"]}),
+        (PROGRAM, {"environment": {"KEY": OF_OTHERS}}),
+        (API, {"headers": {"X-Space": "public"}}),
+        (API, {"api_key": OF_OTHERS}),
+        (API, {"text": "summary"}),
+        (ISSUES, {"skip_authors": ["boss"]}),
+        (ISSUES, {"max_comments": 0}),
+        (PAGES, {"depth": 0}),
+        (WIKI, {"token": OF_OTHERS}),
+        (REPO, {"token": OF_OTHERS}),
+    ],
+)
+def test_a_source_that_reads_less_or_for_somebody_else_since_it_was_opened(
+    source: dict[str, Any], change: dict[str, Any]
+) -> None:
+    """Whatever of its settings did it: what was taught and answered from it is not for everyone."""
+    before = get_audiences(secret={**source, "path": None, "audience": ["telegram:-1"]})
+    insider = before.make_asker("telegram", "-1")
+    for edit, is_told in ((change, False), ({"audience": "everyone"}, True)):
+        opened = get_audiences(secret={**source, "path": None, **edit})
+        after = replace(opened, once_closed=before.closed_now)
+        assert after.accepts_lesson("taught", "telegram", "-1", before.closed_labels(insider)) == is_told
+        visible_labels = after.visible_labels(after.make_asker("telegram", "-9"))
+        assert (to_narrowest(before.visible_labels(insider)) <= visible_labels) == is_told
+
+
+def test_results_of_a_live_source_that_finds_less_now() -> None:
+    team = {"audience": ["telegram:-1"]}
+    web = {"kind": "search_api", "provider": "tavily", "api_key": {"env": "KEY"}, "path": None}
+    daily = {"kind": "standing", "of": "web", "queries": ["news"], "path": None}
+    before = get_audiences(web={**web, **team}, daily={**daily, **team})
+    after = get_audiences(web={**web, "sites": ["example.org"]}, daily=daily)
+    assert not after.knows(before.scoped_labels["daily"])
 
 
 @pytest.mark.parametrize(
