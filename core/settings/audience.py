@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Literal, Protocol
 
 from core.settings.answering import AgentSettings
@@ -24,7 +25,14 @@ from core.settings.chats import (
 )
 from core.settings.gate import GateSettings
 from core.settings.messaging import ApiSettings, AutoCommentSettings, Platform, PlatformSettings
-from core.settings.sources import FilesSource, LearnedSource, SourceSettings
+from core.settings.sources import (
+    FaqSource,
+    FilesSource,
+    GitSource,
+    LearnedSource,
+    SourceSettings,
+    WebsiteSource,
+)
 from core.types import NETWORK_PLATFORM, PlatformName
 
 OWNERS = "owners"
@@ -155,7 +163,7 @@ class Audiences:
 
     `labels` name the sources in the journal: by their name and what they read. So what was made from a source is not
     taken for that of another one, which got its name. `scoped_labels` say as well how much of it they read, and
-    `folders` where it lies, for sources on this machine. `learned` are the sources of taught answers. `once_closed` are
+    `folders` where it lies, on this machine or the web. `learned` are the sources of taught answers. `once_closed` are
     the scoped labels of the sources that were not for everyone at some time: what was made until then stays closed
     while they are removed, renamed, or read less.
     """
@@ -187,9 +195,7 @@ class Audiences:
             name: f"{label}{_SCOPE_SIGN}{_hash(_describe_scope(settings.sources[name], settings.sources))}"
             for name, label in labels.items()
         }
-        folders = {
-            name: str(source.path) for name, source in settings.sources.items() if isinstance(source, FilesSource)
-        }
+        folders = {name: find_place(source) for name, source in settings.sources.items()}
         learned = frozenset(name for name, source in settings.sources.items() if isinstance(source, LearnedSource))
         return cls(by_source, labels, learned, scoped_labels, folders)
 
@@ -248,14 +254,14 @@ class Audiences:
         None where this configuration reads just the same under that name, and none of what the older one knew closed.
         """
         folder = older.folders.get(name)
-        if folder is None or older.scoped_labels[name] == self.scoped_labels.get(name):
+        if not folder or older.scoped_labels[name] == self.scoped_labels.get(name):
             return
         for other_name, other_folder in self.folders.items():
             audiences = self.by_source[other_name]
             is_known = older.labels.get(other_name) == self.labels[other_name] and (
                 audiences <= older.by_source[other_name]
             )
-            if not is_known and is_overlapping(folder, other_folder):
+            if not is_known and other_folder and is_overlapping(folder, other_folder):
                 yield audiences
 
     def with_lessons_chosen_for(self, former: Audiences) -> Audiences:
@@ -448,6 +454,17 @@ def to_narrowest(labels: Iterable[str]) -> frozenset[str]:
     """
     labels = frozenset(labels)
     return labels - {label.rpartition(_SCOPE_SIGN)[0] for label in labels}
+
+
+def find_place(source: SourceSettings) -> str:
+    """Return the folder, file or website that a source reads, whichever way it is written; "" for all others."""
+    if isinstance(source, WebsiteSource):
+        return source.url.partition("?")[0]
+    path = str(source.path) if isinstance(source, FilesSource | FaqSource) else ""
+    if isinstance(source, GitSource):
+        url = source.url.removeprefix("file://")
+        path = "" if ":" in url.partition("/")[0] else url
+    return os.path.realpath(Path(path).expanduser()) if path else ""
 
 
 def is_overlapping(folder: str, other_folder: str) -> bool:

@@ -375,6 +375,43 @@ def test_a_daemon_with_an_older_file_tells_nothing_of_a_folder_that_is_closed_no
     assert "docs" in closed.visible_sources(closed.make_asker("telegram", "-1"))
 
 
+TEAM_FAQ = {"kind": "faq", "path": "kb/team/faq.yaml"}
+TEAM_PAGES = {"kind": "website", "url": "https://example.org/team/"}
+
+
+@pytest.mark.parametrize(
+    ("docs", "secret"),
+    [
+        ({"path": "current"}, {"path": "kb/team"}),
+        ({"path": "other/../kb"}, {"path": "kb/team"}),
+        ({"path": "kb/team/open"}, {"path": "current"}),
+        (TEAM_FAQ, {"path": "kb/team"}),
+        ({"path": "kb"}, TEAM_FAQ),
+        ({"kind": "git", "url": "kb"}, {"path": "kb/team"}),
+        ({"path": "kb"}, {"kind": "git", "url": "file://kb/team"}),
+        ({"kind": "website", "url": "https://example.org/"}, TEAM_PAGES),
+    ],
+)
+def test_a_place_is_the_same_whichever_way_it_is_written(
+    tmp_path: Path, docs: dict[str, Any], secret: dict[str, Any]
+) -> None:
+    (tmp_path / "kb").mkdir()
+    (tmp_path / "current").symlink_to(tmp_path / "kb")
+
+    def place(source: dict[str, Any]) -> dict[str, Any]:
+        """Put what a source reads into the folder, but for what is on the web."""
+        if source.get("kind") == "website":
+            return {**source, "path": None}
+        if "url" in source:
+            return {**source, "path": None, "url": source["url"].replace("kb", str(tmp_path / "kb"))}
+        return {**source, "path": tmp_path / source["path"]}
+
+    older = get_audiences(docs=place(docs))
+    newer = get_audiences(docs={"path": "/new"}, secret={**place(secret), "audience": ["telegram:-1"]})
+    closed = older.closed_further(Audiences.from_json(newer.to_json()), by_folder=True)
+    assert "docs" not in closed.visible_sources(closed.make_asker("telegram", "-9"))
+
+
 @pytest.mark.parametrize("lessons", ["everyone", "telegram:-1"])
 def test_what_was_taught_of_a_source_is_closed_with_it(lessons: str) -> None:
     """Until it is decided anew which taught answers its readers may have."""
