@@ -85,6 +85,8 @@ _HOW_FIELDS = {
 _LABEL_SIGN = "#"
 # Between a label and how much of it is read. Labels in journals of earlier versions end before it.
 _SCOPE_SIGN = "."
+# Between a label and who could see it when something was taught.
+_READERS_SIGN = " "
 # What other daemons are told of a source's scope and folder begins with it, as no name and no label does.
 _FOLDER_SIGN = "/"
 # The label of a time when every source is for everyone.
@@ -349,9 +351,12 @@ class Audiences:
         return labels if self.has_closed_sources else labels | {ALL_OPEN}
 
     def closed_labels(self, asker: Asker) -> frozenset[str]:
-        """Return the labels of the sources that an asker may see and not everybody."""
+        """Return the labels of the sources that an asker may see and not everybody, each with who may."""
         names = (name for name in self.visible_sources(asker) if self.by_source[name])
-        return frozenset(self.scoped_labels.get(name, self.get_label(name)) for name in names)
+        return frozenset(
+            f"{self.scoped_labels.get(name, self.get_label(name))}{_READERS_SIGN}{_write_readers(self.by_source[name])}"
+            for name in names
+        )
 
     def were_closed(self, labels: Collection[str]) -> frozenset[str]:
         """Return those of some labels that are not of a source for everyone: it may have been renamed since."""
@@ -361,15 +366,20 @@ class Audiences:
     def knows(self, label: str) -> bool:
         """Return whether it is known today who may see what was made from the source of a label.
 
-        Not where it was removed or renamed, nor where it is for everyone and reads more or less than then.
+        Not where it was removed or renamed, nor where it reads more or less than then, and more people may see it.
         """
         return self._find_name(label) is not None
 
     def _find_name(self, label: str) -> str | None:
+        label, _, readers = label.partition(_READERS_SIGN)
         for name, audiences in self.by_source.items():
-            is_it = label.startswith(f"{self.get_label(name)}{_SCOPE_SIGN}") if audiences else False
-            if is_it or label in self.list_labels([name]):
+            if label in self.list_labels([name]):
                 return name
+            if label.startswith(f"{self.get_label(name)}{_SCOPE_SIGN}") and readers and audiences:
+                former = map(frozenset, json.loads(readers))
+                return (
+                    name if all(any(self._is_within(each, outer) for each in audiences) for outer in former) else None
+                )
         return None
 
     def list_labels(self, names: Iterable[str]) -> frozenset[str]:
@@ -391,7 +401,8 @@ class Audiences:
         if closed_sources is None:
             return False
         asker = self.make_asker(platform, chat)
-        is_for_chat = not self.list_labels([source]).isdisjoint(closed_sources) or all(
+        known_labels = {label.partition(_READERS_SIGN)[0] for label in closed_sources}
+        is_for_chat = not self.list_labels([source]).isdisjoint(known_labels) or all(
             may_see(readers, asker) for readers in self._readers(source)
         )
         return is_for_chat and all(self._is_seen_by_readers(label, source) for label in closed_sources)
@@ -440,6 +451,10 @@ def _describe_scope(source: SourceSettings, sources: Mapping[str, SourceSettings
     sections = [source, live] if live else [source]
     dumps = (each.model_dump_json(exclude={*_HOW_FIELDS, *_ORIGIN_FIELDS}, exclude_defaults=True) for each in sections)
     return "".join(dumps)
+
+
+def _write_readers(audiences: frozenset[frozenset[str]]) -> str:
+    return json.dumps(sorted(map(sorted, audiences)))
 
 
 def _hash(text: str) -> str:

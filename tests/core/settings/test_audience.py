@@ -292,6 +292,26 @@ def test_a_source_that_is_opened_and_reads_less_opens_nothing_of_before(change: 
     assert all(map(after.knows, closed_labels)) == (is_told or "audience" in change)
 
 
+@pytest.mark.parametrize(
+    ("change", "is_told"),
+    [
+        ({"audience": ["telegram:-1", "telegram:-2"]}, True),
+        ({"audience": ["telegram:-1", "telegram:-2"], "exclude": ["private/"]}, False),
+        ({"audience": ["telegram"], "include": ["open/"]}, False),
+        ({"audience": ["telegram:-1"], "exclude": ["private/"]}, True),
+    ],
+)
+def test_a_source_that_is_opened_to_some_and_reads_less_opens_nothing_of_before(
+    change: dict[str, Any], is_told: bool
+) -> None:
+    before = get_audiences(secret={"audience": ["telegram:-1"]})
+    closed_labels = before.closed_labels(before.make_asker("telegram", "-1"))
+    for_same = {"kind": "learned", "path": None, "audience": change["audience"]}
+    after = get_audiences(secret=change, lessons=for_same)
+    assert after.accepts_lesson("lessons", "telegram", "-1", closed_labels) == is_told
+    assert all(map(after.knows, closed_labels)) == is_told
+
+
 API = {"kind": "http_api", "url": "https://example.org/?q={query}", "headers": {"X-Space": "team"}}
 ISSUES = {"kind": "github", "repository": "example/launcher"}
 PAGES = {"kind": "website", "url": "https://example.org/"}
