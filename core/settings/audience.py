@@ -354,7 +354,7 @@ class Audiences:
         """Return the labels of the sources that an asker may see and not everybody, each with who may."""
         names = (name for name in self.visible_sources(asker) if self.by_source[name])
         return frozenset(
-            f"{self.scoped_labels.get(name, self.get_label(name))}{_READERS_SIGN}{_write_readers(self.by_source[name])}"
+            f"{self.scoped_labels.get(name, self.get_label(name))}{_READERS_SIGN}{self.describe_readers(name)}"
             for name in names
         )
 
@@ -376,11 +376,17 @@ class Audiences:
             if label in self.list_labels([name]):
                 return name
             if label.startswith(f"{self.get_label(name)}{_SCOPE_SIGN}") and readers and audiences:
-                former = map(frozenset, json.loads(readers))
-                return (
-                    name if all(any(self._is_within(each, outer) for each in audiences) for outer in former) else None
-                )
+                return None if self.is_open_to_more(name, readers) else name
         return None
+
+    def is_open_to_more(self, name: str, readers: str) -> bool:
+        """Return whether others may see a source than those who could: `readers`, as `describe_readers` has them."""
+        former = map(frozenset, json.loads(readers))
+        return not all(any(self._is_within(inner, outer) for inner in self.by_source[name]) for outer in former)
+
+    def describe_readers(self, name: str) -> str:
+        """Return who may see a source, as JSON without blanks."""
+        return json.dumps(sorted(map(sorted, self.by_source[name])), separators=(",", ":"))
 
     def list_labels(self, names: Iterable[str]) -> frozenset[str]:
         """Return the labels of sources, with and without how much they read: earlier versions did not write that."""
@@ -451,10 +457,6 @@ def _describe_scope(source: SourceSettings, sources: Mapping[str, SourceSettings
     sections = [source, live] if live else [source]
     dumps = (each.model_dump_json(exclude={*_HOW_FIELDS, *_ORIGIN_FIELDS}, exclude_defaults=True) for each in sections)
     return "".join(dumps)
-
-
-def _write_readers(audiences: frozenset[frozenset[str]]) -> str:
-    return json.dumps(sorted(map(sorted, audiences)))
 
 
 def _hash(text: str) -> str:

@@ -455,7 +455,7 @@ async def purge_passages_for_others(
         recorded = states[name].fingerprint if name in states else None
         fingerprint = index_fingerprint(name, source, knowledge.chunking.tokens, audiences, knowledge.store.place)
         is_for_others = was_for_others(name, source, audiences, [*stored], recorded)
-        is_for_others = is_for_others or is_opened_otherwise(fingerprint, stored or [recorded or ""])
+        is_for_others = is_for_others or is_opened_otherwise(name, fingerprint, stored or [recorded or ""], audiences)
         may_hold_more = not is_for_others and [*stored] != [fingerprint]
         paths = await _find_left_out(store, name, source, audiences) if may_hold_more else None
         if not (is_for_others or paths):
@@ -481,7 +481,7 @@ async def _label_passages(context: RefreshContext, name: str) -> None:
     states = await context.refresh_states.get_states() if context.refresh_states else {}
     recorded = states[name].fingerprint if name in states else next(iter(stored), "")
     fingerprint = context.fingerprint(name)
-    if is_opened_otherwise(fingerprint, stored or [recorded]):
+    if is_opened_otherwise(name, fingerprint, stored or [recorded], context.audiences):
         # Where the refresh fails, it would be listed as it was.
         await asyncio.to_thread(delete_source_state, context.data_dir, name)
         await _delete_documents(store, name)

@@ -119,6 +119,24 @@ async def test_what_a_source_leaves_out_when_it_is_opened_stays_closed(tmp_path:
     assert await find(now, is_refreshed=True) == {"The launcher needs a key."}
 
 
+@pytest.mark.parametrize(
+    ("edit", "is_told"),
+    [
+        ({"audience": ["telegram"], "max_documents": 1}, False),
+        ({"audience": ["telegram"]}, True),
+        ({"audience": ["owners"], "max_documents": 1}, True),
+    ],
+)
+async def test_a_source_that_is_opened_to_some_and_reads_less(
+    tmp_path: Path, edit: dict[str, object], is_told: bool
+) -> None:
+    write_folders(tmp_path)
+    everything: dict[str, object] = {"path": tmp_path / "all"}
+    found = await find(configure(tmp_path, docs={**everything, **CLOSED}), is_refreshed=True)
+    now = configure(tmp_path, docs={**everything, **edit})
+    assert await find(now, is_refreshed=False) == (found if is_told else set())
+
+
 async def test_a_source_that_is_opened_as_it_was_goes_on_to_answer(tmp_path: Path) -> None:
     write_folders(tmp_path)
     everything: dict[str, object] = {"path": tmp_path / "all"}
