@@ -8,7 +8,7 @@ from pathlib import Path
 
 from core.errors import SourceError
 from core.settings import Settings
-from core.settings.audience import Audiences
+from core.settings.audience import Audiences, find_place
 from core.settings.sources import FilteredSource, OwnSource, SourceSettings
 from knowledge.sources.common.documents import PathGlobs
 
@@ -38,9 +38,8 @@ def find_open_tokens(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _find_place(name: str, outer: SourceSettings, inner: SourceSettings) -> str:
     """Return where an inner source lies if the outer one reads it, or an empty string."""
-    outer_path, inner_path = (getattr(source, "path", None) for source in (outer, inner))
-    if isinstance(outer_path, Path) and isinstance(inner_path, Path):
-        outer_path, inner_path = outer_path.expanduser().resolve(), inner_path.expanduser().resolve()
+    outer_path, inner_path = (Path(find_place(source)) for source in (outer, inner))
+    if outer_path.is_absolute() and inner_path.is_absolute():
         if not inner_path.is_relative_to(outer_path):
             return ""
         return "" if _is_excluded(name, outer, inner_path.relative_to(outer_path)) else str(inner_path)

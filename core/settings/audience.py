@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Literal, Protocol
 
 from core.settings.answering import AgentSettings
@@ -24,7 +25,14 @@ from core.settings.chats import (
 )
 from core.settings.gate import GateSettings
 from core.settings.messaging import ApiSettings, AutoCommentSettings, Platform, PlatformSettings
-from core.settings.sources import FilesSource, LearnedSource, SourceSettings
+from core.settings.sources import (
+    FaqSource,
+    FilesSource,
+    GitSource,
+    LearnedSource,
+    SourceSettings,
+    WebsiteSource,
+)
 from core.types import NETWORK_PLATFORM, PlatformName
 
 OWNERS = "owners"
@@ -48,24 +56,37 @@ _ORIGIN_FIELDS = {
     "queries_file",
     "plugin",
     "options",
+    "command",
+    "tool",
 }
-# What tells how much of it a source reads: an answer that was made before something was left out may tell of it.
-_SCOPE_FIELDS = {
-    "include",
-    "exclude",
-    "sites",
-    "params",
-    "body",
-    "arguments",
-    "take",
-    "state",
-    "labels",
-    "exclude_labels",
+# What changes nothing of what a source reads but how often and how fast. All else tells how much of it is read, and
+# with whose rights: an answer that was made before something was left out may tell of it.
+_HOW_FIELDS = {
+    "audience",
+    "link",
+    "refresh",
+    "limit",
+    "timeout_s",
+    "cache_s",
+    "ask",
+    "enough",
+    "requests_per_day",
+    "delay_s",
+    "allow_private",
+    "full_days",
+    "known_hosts",
+    "host_keys",
+    "max_file_kb",
+    "max_document_kb",
+    "max_page_kb",
+    "max_total_mb",
 }
 # Between the name and what is read, in a label. No name of a source has it.
 _LABEL_SIGN = "#"
 # Between a label and how much of it is read. Labels in journals of earlier versions end before it.
 _SCOPE_SIGN = "."
+# Between a label and who could see it when something was taught.
+_READERS_SIGN = " "
 # What other daemons are told of a source's scope and folder begins with it, as no name and no label does.
 _FOLDER_SIGN = "/"
 # The label of a time when every source is for everyone.
@@ -144,7 +165,7 @@ class Audiences:
 
     `labels` name the sources in the journal: by their name and what they read. So what was made from a source is not
     taken for that of another one, which got its name. `scoped_labels` say as well how much of it they read, and
-    `folders` where it lies, for sources on this machine. `learned` are the sources of taught answers. `once_closed` are
+    `folders` where it lies, on this machine or the web. `learned` are the sources of taught answers. `once_closed` are
     the scoped labels of the sources that were not for everyone at some time: what was made until then stays closed
     while they are removed, renamed, or read less.
     """
@@ -173,12 +194,10 @@ class Audiences:
             for name, source in settings.sources.items()
         }
         scoped_labels = {
-            name: f"{label}{_SCOPE_SIGN}{_hash(settings.sources[name].model_dump_json(include=_SCOPE_FIELDS))}"
+            name: f"{label}{_SCOPE_SIGN}{_hash(_describe_scope(settings.sources[name], settings.sources))}"
             for name, label in labels.items()
         }
-        folders = {
-            name: str(source.path) for name, source in settings.sources.items() if isinstance(source, FilesSource)
-        }
+        folders = {name: find_place(source) for name, source in settings.sources.items()}
         learned = frozenset(name for name, source in settings.sources.items() if isinstance(source, LearnedSource))
         return cls(by_source, labels, learned, scoped_labels, folders)
 
@@ -237,14 +256,14 @@ class Audiences:
         None where this configuration reads just the same under that name, and none of what the older one knew closed.
         """
         folder = older.folders.get(name)
-        if folder is None or older.scoped_labels[name] == self.scoped_labels.get(name):
+        if not folder or older.scoped_labels[name] == self.scoped_labels.get(name):
             return
         for other_name, other_folder in self.folders.items():
             audiences = self.by_source[other_name]
             is_known = older.labels.get(other_name) == self.labels[other_name] and (
                 audiences <= older.by_source[other_name]
             )
-            if not is_known and is_overlapping(folder, other_folder):
+            if not is_known and other_folder and is_overlapping(folder, other_folder):
                 yield audiences
 
     def with_lessons_chosen_for(self, former: Audiences) -> Audiences:
@@ -332,9 +351,12 @@ class Audiences:
         return labels if self.has_closed_sources else labels | {ALL_OPEN}
 
     def closed_labels(self, asker: Asker) -> frozenset[str]:
-        """Return the labels of the sources that an asker may see and not everybody."""
+        """Return the labels of the sources that an asker may see and not everybody, each with who may."""
         names = (name for name in self.visible_sources(asker) if self.by_source[name])
-        return frozenset(self.scoped_labels.get(name, self.get_label(name)) for name in names)
+        return frozenset(
+            f"{self.scoped_labels.get(name, self.get_label(name))}{_READERS_SIGN}{self.describe_readers(name)}"
+            for name in names
+        )
 
     def were_closed(self, labels: Collection[str]) -> frozenset[str]:
         """Return those of some labels that are not of a source for everyone: it may have been renamed since."""
@@ -344,16 +366,27 @@ class Audiences:
     def knows(self, label: str) -> bool:
         """Return whether it is known today who may see what was made from the source of a label.
 
-        Not where it was removed or renamed, nor where it is for everyone and reads more or less than then.
+        Not where it was removed or renamed, nor where it reads more or less than then, and more people may see it.
         """
         return self._find_name(label) is not None
 
     def _find_name(self, label: str) -> str | None:
+        label, _, readers = label.partition(_READERS_SIGN)
         for name, audiences in self.by_source.items():
-            is_it = label.startswith(f"{self.get_label(name)}{_SCOPE_SIGN}") if audiences else False
-            if is_it or label in self.list_labels([name]):
+            if label in self.list_labels([name]):
                 return name
+            if label.startswith(f"{self.get_label(name)}{_SCOPE_SIGN}") and readers and audiences:
+                return None if self.is_open_to_more(name, readers) else name
         return None
+
+    def is_open_to_more(self, name: str, readers: str) -> bool:
+        """Return whether others may see a source than those who could: `readers`, as `describe_readers` has them."""
+        former = map(frozenset, json.loads(readers))
+        return not all(any(self._is_within(inner, outer) for inner in self.by_source[name]) for outer in former)
+
+    def describe_readers(self, name: str) -> str:
+        """Return who may see a source, as JSON without blanks."""
+        return json.dumps(sorted(map(sorted, self.by_source[name])), separators=(",", ":"))
 
     def list_labels(self, names: Iterable[str]) -> frozenset[str]:
         """Return the labels of sources, with and without how much they read: earlier versions did not write that."""
@@ -374,7 +407,8 @@ class Audiences:
         if closed_sources is None:
             return False
         asker = self.make_asker(platform, chat)
-        is_for_chat = not self.list_labels([source]).isdisjoint(closed_sources) or all(
+        known_labels = {label.partition(_READERS_SIGN)[0] for label in closed_sources}
+        is_for_chat = not self.list_labels([source]).isdisjoint(known_labels) or all(
             may_see(readers, asker) for readers in self._readers(source)
         )
         return is_for_chat and all(self._is_seen_by_readers(label, source) for label in closed_sources)
@@ -417,6 +451,14 @@ def make_label(name: str, source: SourceSettings, live: SourceSettings | None = 
     return f"{name}{_LABEL_SIGN}{_hash(repr(origins if live else origins[0]))}"
 
 
+def _describe_scope(source: SourceSettings, sources: Mapping[str, SourceSettings]) -> str:
+    """Return how much of it a source reads; what it does not say is left out, so that new settings change nothing."""
+    live = sources.get(getattr(source, "of", ""))
+    sections = [source, live] if live else [source]
+    dumps = (each.model_dump_json(exclude={*_HOW_FIELDS, *_ORIGIN_FIELDS}, exclude_defaults=True) for each in sections)
+    return "".join(dumps)
+
+
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -429,6 +471,17 @@ def to_narrowest(labels: Iterable[str]) -> frozenset[str]:
     """
     labels = frozenset(labels)
     return labels - {label.rpartition(_SCOPE_SIGN)[0] for label in labels}
+
+
+def find_place(source: SourceSettings) -> str:
+    """Return the folder, file or website that a source reads, whichever way it is written; "" for all others."""
+    if isinstance(source, WebsiteSource):
+        return source.url.partition("?")[0]
+    path = str(source.path) if isinstance(source, FilesSource | FaqSource) else ""
+    if isinstance(source, GitSource):
+        url = source.url.removeprefix("file://")
+        path = "" if ":" in url.partition("/")[0] else url
+    return os.path.realpath(Path(path).expanduser()) if path else ""
 
 
 def is_overlapping(folder: str, other_folder: str) -> bool:

@@ -34,6 +34,7 @@ class Confluence:
 
     # Each edit is a new version.
     max_age_s = 0.0
+    says_what_is_gone = True
 
     def __init__(self, options: ConfluenceOptions) -> None:
         self._options = options
@@ -81,15 +82,30 @@ class Confluence:
     async def read(self, api: ConnectorApi, item: Item) -> Content:
         """Return a page, unless it was restricted meanwhile, or moved to another space."""
         number = item.path.removeprefix("pages/")
-        reply = await self._search(api, f'id={number} and space="{item.part}"', ["body.storage", *_EXPANSIONS], 1)
+        try:
+            reply = await self._search(api, f'id={number} and space="{item.part}"', ["body.storage", *_EXPANSIONS], 1)
+        except StatusError as error:
+            if is_of_part(error):
+                # As for a space that this account may not see any more.
+                await self._raise_if_gone(api, number, item.part)
+            raise
         pages = _get_results(reply, self.display_name)
-        if not pages or _find_skip_reason(pages[0]):
-            raise StatusError(RESTRICTED if pages else "it is not there any more", 404, "")
+        if not pages:
+            await self._raise_if_gone(api, number, item.part)
+            raise SourceError(f"{self.display_name} does not find {item.path}, which is there: is its index complete?")
+        if _find_skip_reason(pages[0]):
+            raise StatusError(RESTRICTED, 404, "")
         link = to_line(dig(pages[0], "_links", "webui"), 2000)
         # What does not begin with a slash would be part of the host's name.
         link = link if link.startswith("/") else f"/pages/viewpage.action?pageId={number}"
         storage = to_text(dig(pages[0], "body", "storage", "value"))
         return Content(to_line(pages[0].get("title")), f"{self._options.base}{link}", read_storage, (storage,))
+
+    async def _raise_if_gone(self, api: ConnectorApi, number: str, space: str) -> None:
+        """Raise `StatusError` for a page that is not in a space any more, or not for this account."""
+        page = await api.get(f"/rest/api/content/{number}", {"expand": "space"})
+        if to_line(dig(page, "space", "key")) not in ("", space):
+            raise StatusError("it was moved to another space", 404, "")
 
     async def probe(self, api: ConnectorApi) -> str:
         """Return the spaces. Raises `SourceError` for one that shows no page."""

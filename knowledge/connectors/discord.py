@@ -58,6 +58,7 @@ class DiscordChannels:
     """Implements `Service` for some channels."""
 
     max_age_s = MAX_EDIT_AGE_S
+    says_what_is_gone = False
 
     def __init__(self, options: DiscordOptions) -> None:
         self._options = options

@@ -33,6 +33,7 @@ class Discourse:
 
     # An edit of a reply in the middle of a topic leaves no mark in the list.
     max_age_s = 7 * DAY_S
+    says_what_is_gone = True
 
     def __init__(self, options: DiscourseOptions) -> None:
         self._options = options

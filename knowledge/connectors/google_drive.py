@@ -74,6 +74,7 @@ class GoogleDrive:
 
     # Each change of a file has a time of its own.
     max_age_s = 0.0
+    says_what_is_gone = True
 
     def __init__(self, options: GoogleDriveOptions) -> None:
         self._options = options

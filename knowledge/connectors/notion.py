@@ -37,6 +37,7 @@ class Notion:
     """Implements `Service` for one integration."""
 
     max_age_s = 0.0
+    says_what_is_gone = True
 
     def __init__(self, options: NotionOptions) -> None:
         self._options = options
@@ -73,7 +74,7 @@ class Notion:
         title = next((join_texts(value.get("title")) for value in values.values() if dig(value, "type") == "title"), "")
         url = to_url(dig(page, "public_url")) or to_url(dig(page, "url"))
         lines = [f"{name}: {text}" for name, value in values.items() if (text := _read_property(value))]
-        return Content(to_line(title) or "Untitled", url, write_page, (blocks, lines))
+        return Content(to_line(title) or "Untitled", url, write_page, (blocks, lines), _has_copies(blocks))
 
     async def probe(self, api: ConnectorApi) -> str:
         """Return whether any page is shared. Raises `SourceError` where none is."""
@@ -116,7 +117,7 @@ class Notion:
         if block.get("has_children") is not True or block.get("type") in PAGES or depth >= MAX_DEPTH:
             return []
         # A copy of a synced block has the blocks of its original.
-        origin = to_line(dig(block, "synced_block", "synced_from", "block_id"))
+        origin = _find_origin(block)
         try:
             number = quote(origin or to_line(block.get("id")), safe="")
             return await self._read_children(api, number, blocks_left, depth + 1)
@@ -124,6 +125,16 @@ class Notion:
             if error.status in (400, 403, 404):
                 return []
             raise
+
+
+def _find_origin(block: Mapping[str, Any]) -> str:
+    """Return the block that one is a copy of, or ""."""
+    return to_line(dig(block, "synced_block", "synced_from", "block_id"))
+
+
+def _has_copies(blocks: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a page has words of another one, whose edits and rights leave no mark in it."""
+    return any(_find_origin(block) or _has_copies(block["children"]) for block in blocks)
 
 
 def _to_item(page: Mapping[str, Any], now: float) -> Item:

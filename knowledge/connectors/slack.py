@@ -52,6 +52,7 @@ class SlackChannels:
     """Implements `Service` for some channels."""
 
     max_age_s = MAX_EDIT_AGE_S
+    says_what_is_gone = False
 
     def __init__(self, options: SlackOptions) -> None:
         self._options = options
@@ -93,7 +94,10 @@ class SlackChannels:
     async def _list_history(self, api: ConnectorApi, channel: str, cursor: str) -> Mapping[str, Any]:
         params = {"channel": channel, "limit": str(PER_REQUEST)}
         oldest = {"oldest": f"{time.time() - self._options.days * DAY_S:.6f}"}
-        return await self._call(api, "conversations.history", {**params, **oldest, "cursor": cursor})
+        reply = await self._call(api, "conversations.history", {**params, **oldest, "cursor": cursor})
+        if not isinstance(reply.get("messages"), list):
+            raise SourceError("Slack answered with something else than a list of messages")
+        return reply
 
     async def read(self, api: ConnectorApi, item: Item) -> Content:
         """Return a thread with its replies."""

@@ -32,6 +32,7 @@ PROBE_S = 10.0
 # Documents that may fail in a row before the service is held to have failed.
 MAX_FAILURES = 3
 GONE_STATUSES = frozenset({404, 410})
+GONE = "it is not there any more, or not for this account"
 # The token is refused, or the service is broken: nothing is known of the document.
 UNAUTHORIZED = 401
 FORBIDDEN = 403
@@ -40,12 +41,16 @@ SERVER_ERROR = 500
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a document holds: `write` makes Markdown of the `arguments`, in a worker process."""
+    """What a document holds: `write` makes Markdown of the `arguments`, in a worker process.
+
+    What is `of_others` in part is read anew each time: it may change, or be closed, without a mark of its own.
+    """
 
     title: str
     url: str
     write: Callable[..., str]
     arguments: tuple[Any, ...]
+    of_others: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +87,14 @@ def is_of_part(error: StatusError) -> bool:
 
 
 class Service(Protocol):
-    """One service. `max_age_s`: an item is read again after so many seconds without a new mark; 0: never."""
+    """One service. `max_age_s`: an item is read again after so many seconds without a new mark; 0: never.
+
+    `says_what_is_gone`: `read` fails with one of `GONE_STATUSES` for what is there no more, or not for us any more.
+    Others know of each part whether they may list it, and what they do not list there is gone.
+    """
 
     max_age_s: float
+    says_what_is_gone: bool
 
     @property
     def display_name(self) -> str:
@@ -274,7 +284,7 @@ class ConnectorSource:
             state.failed_parts = dict(refresh.failed_parts)
             await asyncio.to_thread(self._store.save_items, state)
         state.begin_list()
-        self._drop_unseen(refresh)
+        await self._drop_unseen(refresh)
 
     async def _list_next(self, refresh: _Refresh) -> ItemPage:
         """Return the next part of the list; the first one where the service no longer knows how far we were."""
@@ -290,14 +300,46 @@ class ConnectorSource:
             refresh.failed_parts.clear()
             return await self._service.list_page(refresh.api, "")
 
-    def _drop_unseen(self, refresh: _Refresh) -> None:
+    async def _drop_unseen(self, refresh: _Refresh) -> None:
         """Forget what the whole list no longer has. An empty list is more often an error than a deletion."""
         items = refresh.state.items
-        if items and not refresh.seen:
-            raise SourceError(f"{self._service.display_name} lists nothing any more: what was known stays")
+        for part in refresh.failed_parts if refresh.seen else {item.part for item in items.values()}:
+            await self._forget_gone(refresh, part)
+        if not refresh.seen:
+            if any(not item.problem for item in items.values()):
+                raise SourceError(f"{self._service.display_name} lists nothing any more: what was known stays")
+            return
         for path in items.keys() - refresh.seen:
             if items[path].part not in refresh.failed_parts:
                 del items[path]
+
+    async def _forget_gone(self, refresh: _Refresh, part: str) -> None:
+        """Forget the documents of a part that lists none, where some of them, asked for by name, are gone as well.
+
+        Who takes a right from us often leaves no list that says so. They stay as what cannot be read: without any
+        document a source would be held to be broken.
+        """
+        items = refresh.state.items
+        paths = sorted(path for path, item in items.items() if item.part == part and not item.problem)
+        if not paths:
+            return
+        if self._service.says_what_is_gone:
+            samples = dict.fromkeys(paths[index] for index in (0, len(paths) // 2, -1))
+            is_gone = all([await self._is_gone(refresh.api, Item(path, "", part=part)) for path in samples])
+        else:
+            is_gone = part not in refresh.failed_parts
+        if is_gone:
+            items.update({path: replace(_make_problem("", GONE), part=part) for path in paths})
+
+    async def _is_gone(self, api: ConnectorApi, item: Item) -> bool:
+        try:
+            with api.document():
+                await self._service.read(api, item)
+        except StatusError as error:
+            return error.status in GONE_STATUSES
+        except (SourceError, FormatError, ResponseTooLarge):
+            pass
+        return False
 
     async def _take_page(self, refresh: _Refresh, page: ItemPage) -> None:
         items = refresh.state.items
@@ -352,7 +394,8 @@ class ConnectorSource:
             return _make_problem(item.mark, "it holds no text")
         fingerprint = hashlib.sha256(f"{content.title}\n{content.url}\n{text}".encode()).hexdigest()
         await asyncio.to_thread(self._store.save_text, fingerprint, text)
-        return ItemState(item.mark, fingerprint, content.title, content.url, read_at=time.time())
+        mark = "" if content.of_others else item.mark
+        return ItemState(mark, fingerprint, content.title, content.url, read_at=time.time())
 
     def _note_status(self, refresh: _Refresh, item: Item, error: StatusError) -> None:
         if error.status == UNAUTHORIZED or error.status >= SERVER_ERROR:

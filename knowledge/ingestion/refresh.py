@@ -29,6 +29,7 @@ from knowledge.ingestion.schedule import (
     UNFILLED,
     UNREADABLE,
     index_fingerprint,
+    is_opened_otherwise,
     stored_sources,
     was_for_others,
 )
@@ -37,9 +38,9 @@ from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Embedder, LargeSource, Listing, Source, Store, label_name
 from knowledge.sources.common.documents import PathGlobs
 from knowledge.sources.common.file_facts import delete_file_facts
-from knowledge.sources.factory import open_source
+from knowledge.sources.factory import delete_source_state, open_source
 from knowledge.sources.git.state import delete_unused_clones
-from knowledge.stores.labels import CLOSED, read_readers, write_label
+from knowledge.stores.labels import write_label
 from knowledge.stores.locked_store import LockedStore
 
 if TYPE_CHECKING:
@@ -452,10 +453,11 @@ async def purge_passages_for_others(
     for name, source in ((name, settings.sources[name]) for name in stored_sources(settings.sources)):
         stored = await store.manifest(label_name(name))
         recorded = states[name].fingerprint if name in states else None
-        is_for_others = was_for_others(name, source, audiences, [*stored], recorded)
         fingerprint = index_fingerprint(name, source, knowledge.chunking.tokens, audiences, knowledge.store.place)
+        is_for_others = was_for_others(name, source, audiences, [*stored], recorded)
+        is_for_others = is_for_others or is_opened_otherwise(name, fingerprint, stored or [recorded or ""], audiences)
         may_hold_more = not is_for_others and [*stored] != [fingerprint]
-        paths = await _find_left_out(store, name, source, audiences, stored) if may_hold_more else None
+        paths = await _find_left_out(store, name, source, audiences) if may_hold_more else None
         if not (is_for_others or paths):
             continue
         async with source_lock(settings.data_dir, name):
@@ -479,24 +481,25 @@ async def _label_passages(context: RefreshContext, name: str) -> None:
     states = await context.refresh_states.get_states() if context.refresh_states else {}
     recorded = states[name].fingerprint if name in states else next(iter(stored), "")
     fingerprint = context.fingerprint(name)
-    if was_for_others(name, source, context.audiences, stored, recorded):
+    if is_opened_otherwise(name, fingerprint, stored or [recorded], context.audiences):
+        # Where the refresh fails, it would be listed as it was.
+        await asyncio.to_thread(delete_source_state, context.data_dir, name)
+        await _delete_documents(store, name)
+        stored = []
+    elif was_for_others(name, source, context.audiences, stored, recorded):
         await _delete_documents(store, name)
         stored = []
     elif stored != [fingerprint]:
-        paths = await _find_left_out(context.store, name, source, context.audiences, stored)
-        await _delete_documents(store, name, paths)
+        await _delete_documents(store, name, await _find_left_out(context.store, name, source, context.audiences))
     await write_label(store, name, {*stored, fingerprint})
 
 
-async def _find_left_out(
-    store: Store, name: str, source: SourceSettings, audiences: Audiences, stored: Collection[str]
-) -> Collection[str]:
+async def _find_left_out(store: Store, name: str, source: SourceSettings, audiences: Audiences) -> Collection[str]:
     """Return the documents that the globs of a source leave out now: they may be those of a closed source.
 
-    Or of this one, which may have been closed when it was `stored`. Raises `StoreError`.
+    Raises `StoreError`.
     """
-    was_closed = any(read_readers(fingerprint)[1] == CLOSED for fingerprint in stored)
-    if not (isinstance(source, FilteredSource) and (was_closed or audiences.has_closed_sources)):
+    if not (isinstance(source, FilteredSource) and audiences.has_closed_sources):
         return ()
     paths = await store.manifest(name)
     try:

@@ -13,7 +13,7 @@ from core.settings import LearnedSource, LiveSource, RefreshSettings, Settings, 
 from core.settings.audience import Audiences
 from core.settings.cron import DEFAULT_JITTER, RefreshSchedule
 from core.types import SourceState
-from knowledge.stores.labels import CLOSED, OPEN, may_be_closed, read_readers
+from knowledge.stores.labels import CLOSED, OPEN, may_be_closed, read_audiences, read_readers
 
 if TYPE_CHECKING:
     from core.storage.refresh_state import RefreshState
@@ -175,18 +175,34 @@ def was_for_others(
     `recorded` is that of the journal. The source read something else, which may be closed now under another name; or
     taught answers were chosen for other readers; or the store came back from a time that the journal does not know.
     """
-    readers = _describe_readers(name, settings, audiences)
+    label, visibility = _describe_readers(name, settings, audiences)
     fingerprints = stored or [recorded or ""]
     stored_readers = [read_readers(fingerprint) for fingerprint in fingerprints]
     if isinstance(settings, LearnedSource):
-        return any(each != readers for each in stored_readers)
-    is_former = any(label != readers[0] for label, _ in stored_readers)
+        return any(each != (label, visibility) for each in stored_readers)
+    is_former = any(former_label != label for former_label, _ in stored_readers)
     is_unknown = recorded is None or (stored and read_readers(recorded)[0] not in dict(stored_readers))
     return (is_former and bool(is_unknown)) or may_be_closed(name, fingerprints, audiences)
 
 
+def is_opened_otherwise(name: str, fingerprint: str, stored: Collection[str], audiences: Audiences) -> bool:
+    """Return whether more people may see a source than when it was `stored`, and its settings are other ones.
+
+    It may read less than then, or with the rights of somebody else: what it held is not for all of them.
+    """
+    label, visibility = read_readers(fingerprint)
+    for each in stored:
+        is_alike = each.rpartition(" ")[2] == fingerprint.rpartition(" ")[2]
+        if read_readers(each) == (label, CLOSED) and not is_alike:
+            # Earlier versions did not write who the readers were.
+            readers = read_audiences(each)
+            if visibility == OPEN or (visibility == CLOSED and readers and audiences.is_open_to_more(name, readers)):
+                return True
+    return False
+
+
 def _describe_readers(name: str, settings: SourceSettings, audiences: Audiences) -> tuple[str, str]:
-    visibility = CLOSED if audiences.by_source.get(name) else OPEN
+    visibility = f"{CLOSED} {audiences.describe_readers(name)}" if audiences.by_source.get(name) else OPEN
     if isinstance(settings, LearnedSource):
         visibility = audiences.fingerprint or OPEN
     return audiences.get_label(name), visibility

@@ -27,11 +27,20 @@ async def write_label(store: Store | LockedStore, source: str, fingerprints: Col
 def read_readers(fingerprint: str) -> tuple[str, str]:
     """Return the label that stands in a fingerprint, and whether everybody could see the source.
 
-    >>> read_readers("docs#1f2e open 77")
-    ('docs#1f2e', 'open')
+    >>> read_readers("docs#1f2e open 77"), read_readers('docs#1f2e closed [["owners"]] 77')
+    (('docs#1f2e', 'open'), ('docs#1f2e', 'closed'))
     """
     label, _, visibility = fingerprint.rpartition(" ")[0].partition(" ")
-    return label, visibility
+    return label, visibility.partition(" ")[0]
+
+
+def read_audiences(fingerprint: str) -> str:
+    """Return who could see a closed source, as JSON; "" where a fingerprint does not say it.
+
+    >>> read_audiences('docs#1f2e closed [["owners"]] 77')
+    '[["owners"]]'
+    """
+    return fingerprint.rpartition(" ")[0].partition(" ")[2].partition(" ")[2]
 
 
 def may_be_closed(name: str, fingerprints: Collection[str], audiences: Audiences) -> bool:

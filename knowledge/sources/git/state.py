@@ -114,6 +114,14 @@ def delete_unused_clones(data_dir: Path, source_names: Collection[str]) -> None:
             file.unlink(missing_ok=True)
 
 
+def delete_git_state(data_dir: Path, name: str) -> None:
+    """Delete the clones that this source alone follows, and what was remembered of it. Blocking."""
+    folder = data_dir.expanduser() / "git"
+    for clone in _list_clones(folder):
+        _unfollow(clone, {name})
+    (folder / f"{name}.json").unlink(missing_ok=True)
+
+
 def _list_clones(folder: Path) -> list[Path]:
     return sorted(file.parent for file in folder.glob(f"*/{STATE_FILE}"))
 

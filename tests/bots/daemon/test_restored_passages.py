@@ -14,6 +14,8 @@ from bots.daemon.bootstrap import make_live_settings, open_app
 from core.settings import Settings
 from core.storage.engine import Database
 from tests.support.knowledge import WordEmbedder
+from tests.support.peers.discourse import DiscoursePeer, Entry, Topic
+from tests.support.peers.service import TOKEN
 
 CLOSED = {"audience": ["owners"]}
 
@@ -106,12 +108,58 @@ async def test_what_is_left_out_for_a_closed_source_is_told_no_more(tmp_path: Pa
     assert await find(now, is_refreshed=True) == {"The launcher needs a key."}
 
 
-async def test_what_a_source_leaves_out_when_it_is_opened_stays_closed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("edit", [{"exclude": ["team/"]}, {"max_documents": 1}])
+async def test_what_a_source_leaves_out_when_it_is_opened_stays_closed(tmp_path: Path, edit: dict[str, object]) -> None:
+    """Nobody knows which passages those are before it was read again."""
     write_folders(tmp_path)
     everything: dict[str, object] = {"path": tmp_path / "all"}
     assert len(await find(configure(tmp_path, docs={**everything, **CLOSED}), is_refreshed=True)) == 2
-    now = configure(tmp_path, docs={**everything, "exclude": ["team/"]})
-    assert await find(now, is_refreshed=False) == {"The launcher needs a key."}
+    now = configure(tmp_path, docs={**everything, **edit})
+    assert await find(now, is_refreshed=False) == set()
+    assert await find(now, is_refreshed=True) == {"The launcher needs a key."}
+
+
+@pytest.mark.parametrize(
+    ("edit", "is_told"),
+    [
+        ({"audience": ["telegram"], "max_documents": 1}, False),
+        ({"audience": ["telegram"]}, True),
+        ({"audience": ["owners"], "max_documents": 1}, True),
+    ],
+)
+async def test_a_source_that_is_opened_to_some_and_reads_less(
+    tmp_path: Path, edit: dict[str, object], is_told: bool
+) -> None:
+    write_folders(tmp_path)
+    everything: dict[str, object] = {"path": tmp_path / "all"}
+    found = await find(configure(tmp_path, docs={**everything, **CLOSED}), is_refreshed=True)
+    now = configure(tmp_path, docs={**everything, **edit})
+    assert await find(now, is_refreshed=False) == (found if is_told else set())
+
+
+async def test_a_source_that_is_opened_as_it_was_goes_on_to_answer(tmp_path: Path) -> None:
+    write_folders(tmp_path)
+    everything: dict[str, object] = {"path": tmp_path / "all"}
+    found = await find(configure(tmp_path, docs={**everything, **CLOSED}), is_refreshed=True)
+    assert await find(configure(tmp_path, docs=everything), is_refreshed=False) == found
+
+
+async def test_what_was_read_with_the_token_of_a_team_is_not_listed_for_everybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record of a connector has it, and would be listed where the service refuses the other token."""
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv("OF_TEAM", TOKEN)
+    monkeypatch.setenv("OF_OTHERS", "of others")
+    async with DiscoursePeer() as forum:
+        forum.topics[1] = Topic("Launcher", [Entry("The launcher ships a numbat.")])
+        options = {"url": forum.url(), "allow_private": ["127.0.0.1"]}
+        topics: dict[str, object] = {"kind": "own", "plugin": "discourse", "options": options}
+        team = configure(tmp_path, docs={**topics, "token": {"env": "OF_TEAM"}, **CLOSED})
+        assert len(await find(team, is_refreshed=True)) == 1
+        now = configure(tmp_path, docs={**topics, "token": {"env": "OF_OTHERS"}})
+        assert await find(now, is_refreshed=False) == set()
+        assert await find(now, is_refreshed=True) == set()
 
 
 @pytest.mark.parametrize(

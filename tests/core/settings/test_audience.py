@@ -258,7 +258,10 @@ FOLDER = {"kind": "files", "path": "/kb"}
 
 def get_audiences(**sources: dict[str, Any]) -> Audiences:
     telegram = {"token": {"env": "TELEGRAM"}}
-    files = {name: {**FOLDER, **source} for name, source in sources.items()}
+    files = {
+        name: {key: value for key, value in {**FOLDER, **source}.items() if value is not None}
+        for name, source in sources.items()
+    }
     return Audiences.from_settings(
         Settings.model_validate({"sources": {**files, "taught": {"kind": "learned"}}, "telegram": telegram})
     )
@@ -290,6 +293,81 @@ def test_a_source_that_is_opened_and_reads_less_opens_nothing_of_before(change: 
 
 
 @pytest.mark.parametrize(
+    ("change", "is_told"),
+    [
+        ({"audience": ["telegram:-1", "telegram:-2"]}, True),
+        ({"audience": ["telegram:-1", "telegram:-2"], "exclude": ["private/"]}, False),
+        ({"audience": ["telegram"], "include": ["open/"]}, False),
+        ({"audience": ["telegram:-1"], "exclude": ["private/"]}, True),
+    ],
+)
+def test_a_source_that_is_opened_to_some_and_reads_less_opens_nothing_of_before(
+    change: dict[str, Any], is_told: bool
+) -> None:
+    before = get_audiences(secret={"audience": ["telegram:-1"]})
+    closed_labels = before.closed_labels(before.make_asker("telegram", "-1"))
+    for_same = {"kind": "learned", "path": None, "audience": change["audience"]}
+    after = get_audiences(secret=change, lessons=for_same)
+    assert after.accepts_lesson("lessons", "telegram", "-1", closed_labels) == is_told
+    assert all(map(after.knows, closed_labels)) == is_told
+
+
+API = {"kind": "http_api", "url": "https://example.org/?q={query}", "headers": {"X-Space": "team"}}
+ISSUES = {"kind": "github", "repository": "example/launcher"}
+PAGES = {"kind": "website", "url": "https://example.org/"}
+WIKI = {"kind": "own", "plugin": "wiki", "token": {"env": "OF_TEAM"}}
+REPO = {"kind": "git", "url": "https://example.org/a.git", "token": {"env": "OF_TEAM"}}
+TOOL = {"kind": "mcp", "url": "https://example.org", "tool": "search_all"}
+PROGRAM = {
+    "kind": "mcp",
+    "command": ["wiki", "--all"],
+    "tool": "search",
+    "environment": {"KEY": {"env": "OF_TEAM"}},
+}
+OF_OTHERS = {"env": "OF_OTHERS"}
+
+
+@pytest.mark.parametrize(
+    ("source", "change"),
+    [
+        (TOOL, {"tool": "search_public"}),
+        (TOOL, {"results": "public"}),
+        (PROGRAM, {"command": ["wiki", "--public"]}),
+        (PROGRAM, {"environment": {"KEY": OF_OTHERS}}),
+        (API, {"headers": {"X-Space": "public"}}),
+        (API, {"api_key": OF_OTHERS}),
+        (API, {"text": "summary"}),
+        (ISSUES, {"skip_authors": ["boss"]}),
+        (ISSUES, {"max_comments": 0}),
+        (PAGES, {"depth": 0}),
+        (WIKI, {"token": OF_OTHERS}),
+        (REPO, {"token": OF_OTHERS}),
+    ],
+)
+def test_a_source_that_reads_less_or_for_somebody_else_since_it_was_opened(
+    source: dict[str, Any], change: dict[str, Any]
+) -> None:
+    """Whatever of its settings did it: what was taught and answered from it is not for everyone."""
+    before = get_audiences(secret={**source, "path": None, "audience": ["telegram:-1"]})
+    insider = before.make_asker("telegram", "-1")
+    for edit, is_told in ((change, False), ({"audience": "everyone"}, True)):
+        opened = get_audiences(secret={**source, "path": None, **edit})
+        after = replace(opened, once_closed=before.closed_now)
+        assert after.accepts_lesson("taught", "telegram", "-1", before.closed_labels(insider)) == is_told
+        visible_labels = after.visible_labels(after.make_asker("telegram", "-9"))
+        assert (to_narrowest(before.visible_labels(insider)) <= visible_labels) == is_told
+
+
+def test_results_of_a_live_source_that_finds_less_now() -> None:
+    team = {"audience": ["telegram:-1"]}
+    web = {"kind": "search_api", "provider": "tavily", "api_key": {"env": "KEY"}, "path": None}
+    daily = {"kind": "standing", "of": "web", "queries": ["news"], "path": None}
+    before = get_audiences(web={**web, **team}, daily={**daily, **team})
+    after = get_audiences(web={**web, "sites": ["example.org"]}, daily=daily)
+    assert not after.knows(before.scoped_labels["daily"])
+
+
+@pytest.mark.parametrize(
     ("docs", "secret", "is_closed"),
     [
         # It was moved, and what lay within it is closed now.
@@ -315,6 +393,43 @@ def test_a_daemon_with_an_older_file_tells_nothing_of_a_folder_that_is_closed_no
     closed = older.closed_further(newer, by_folder=True)
     assert ("docs" not in closed.visible_sources(closed.make_asker("telegram", "-9"))) == is_closed
     assert "docs" in closed.visible_sources(closed.make_asker("telegram", "-1"))
+
+
+TEAM_FAQ = {"kind": "faq", "path": "kb/team/faq.yaml"}
+TEAM_PAGES = {"kind": "website", "url": "https://example.org/team/"}
+
+
+@pytest.mark.parametrize(
+    ("docs", "secret"),
+    [
+        ({"path": "current"}, {"path": "kb/team"}),
+        ({"path": "other/../kb"}, {"path": "kb/team"}),
+        ({"path": "kb/team/open"}, {"path": "current"}),
+        (TEAM_FAQ, {"path": "kb/team"}),
+        ({"path": "kb"}, TEAM_FAQ),
+        ({"kind": "git", "url": "kb"}, {"path": "kb/team"}),
+        ({"path": "kb"}, {"kind": "git", "url": "file://kb/team"}),
+        ({"kind": "website", "url": "https://example.org/"}, TEAM_PAGES),
+    ],
+)
+def test_a_place_is_the_same_whichever_way_it_is_written(
+    tmp_path: Path, docs: dict[str, Any], secret: dict[str, Any]
+) -> None:
+    (tmp_path / "kb").mkdir()
+    (tmp_path / "current").symlink_to(tmp_path / "kb")
+
+    def place(source: dict[str, Any]) -> dict[str, Any]:
+        """Put what a source reads into the folder, but for what is on the web."""
+        if source.get("kind") == "website":
+            return {**source, "path": None}
+        if "url" in source:
+            return {**source, "path": None, "url": source["url"].replace("kb", str(tmp_path / "kb"))}
+        return {**source, "path": tmp_path / source["path"]}
+
+    older = get_audiences(docs=place(docs))
+    newer = get_audiences(docs={"path": "/new"}, secret={**place(secret), "audience": ["telegram:-1"]})
+    closed = older.closed_further(Audiences.from_json(newer.to_json()), by_folder=True)
+    assert "docs" not in closed.visible_sources(closed.make_asker("telegram", "-9"))
 
 
 @pytest.mark.parametrize("lessons", ["everyone", "telegram:-1"])

@@ -68,20 +68,40 @@ async def test_a_space_that_may_not_be_read_keeps_what_is_known_and_stops_no_oth
     assert (report.unchanged, report.stale) == (5, "")
 
 
+@pytest.mark.parametrize("others", [["DOC"], []])
+async def test_a_space_that_this_account_may_not_see_any_more_is_forgotten(
+    wiki: ConfluencePeer, open_wiki: OpenWiki, update: Update, store: Store, others: list[str]
+) -> None:
+    """Its search is refused as where somebody misspelled it; the pages say it, asked for one by one."""
+    for space in ("OPS", *others):
+        wiki.wiki |= {len(wiki.wiki) + n: WikiPage(f"Page of {space}", space=space) for n in range(1, 5)}
+    spaces = ["OPS", *others]
+    assert (await update(open_wiki(spaces=spaces))).added == 4 * len(spaces)
+    wiki.closed_spaces = {"OPS"}
+    report = await update(open_wiki(spaces=spaces))
+    assert {passage.title for passage in await store.search("text", None, ["docs"], 9)} == {
+        f"Page of {space}" for space in others
+    }
+    assert "may the account read it?" in report.stale
+    wiki.closed_spaces = set()
+    report = await update(open_wiki(spaces=spaces))
+    assert report.stale == ""
+    assert len(await store.search("text", None, ["docs"], 9)) == 4 * len(spaces)
+
+
 async def test_an_empty_space_beside_one_that_is_refused_deletes_nothing(
     wiki: ConfluencePeer, open_wiki: OpenWiki, update: Update
 ) -> None:
     wiki.wiki = {number: WikiPage(f"Page {number}", space="OPS" if number < 3 else "DOC") for number in range(1, 5)}
-    pages = dict(wiki.wiki)
     assert (await update(open_wiki(spaces=["OPS", "DOC"]))).added == 4
     wiki.hidden_spaces = {"OPS"}
-    wiki.wiki = {}
+    wiki.is_lost = True
     report = await update(open_wiki(spaces=["OPS", "DOC"]))
     assert (report.unchanged, report.deleted) == (4, 0)
     assert ": OPS: " in report.stale
     assert "lists nothing any more" in report.stale
     wiki.hidden_spaces = set()
-    wiki.wiki = pages
+    wiki.is_lost = False
     assert (await update(open_wiki(spaces=["OPS", "DOC"]))).stale == ""
 
 

@@ -122,6 +122,17 @@ async def test_the_only_message_that_is_left_is_left_out_as_well(
     assert await store.search("zebra", None, ["docs"], 9) == []
 
 
+async def test_the_only_message_that_is_deleted_is_forgotten(
+    discord: DiscordHistoryPeer, open_discord: OpenDiscord, update: Update
+) -> None:
+    del discord.places[THREAD]
+    discord.places[TALK].messages = [say(300, LONG)]
+    await update(open_discord(TALK))
+    discord.places[TALK].messages = []
+    report = await update(open_discord(TALK))
+    assert (report.stale, len(report.unreadable)) == ("", 1)
+
+
 @pytest.mark.parametrize("how", ["deleted", "withdrawn"])
 async def test_a_thread_keeps_no_question_that_was_withdrawn(
     discord: DiscordHistoryPeer, open_discord: OpenDiscord, how: str

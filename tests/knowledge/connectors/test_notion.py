@@ -66,6 +66,23 @@ async def test_only_edited_pages_are_read_again(
     }
 
 
+@pytest.mark.parametrize("count", [1, 7])
+async def test_what_is_shared_no_longer_is_forgotten_also_where_it_is_everything(
+    notion: NotionPeer, open_notion: OpenNotion, update: Update, store: Store, count: int
+) -> None:
+    pages = {f"p-{n}": NotionPage(f"Page {n}", [make_block("paragraph", f"word {n}")]) for n in range(count)}
+    notion.shared = dict(pages)
+    await update(open_notion())
+    notion.shared = {}
+    report = await update(open_notion())
+    assert await store.search("word", None, ["docs"], 9) == []
+    assert (report.stale, len(report.unreadable)) == ("", count)
+    assert (await update(open_notion())).stale == ""
+    notion.shared = pages
+    await update(open_notion())
+    assert len(await store.search("word", None, ["docs"], 9)) == count
+
+
 async def test_an_edit_of_this_minute_is_read_again(
     notion: NotionPeer, open_notion: OpenNotion, update: Update
 ) -> None:
@@ -116,6 +133,29 @@ async def test_a_block_that_cannot_be_read_is_left_out(notion: NotionPeer, open_
     documents = await read_documents(open_notion())
     assert "status 400" in documents["pages/p-1"].unreadable_reason
     assert documents["pages/p-2"].text == "Shared words."
+
+
+async def test_a_copied_block_goes_with_the_page_that_it_is_from(
+    notion: NotionPeer, open_notion: OpenNotion, update: Update, store: Store
+) -> None:
+    """That page is edited, then shared no longer: the copy leaves no mark in the page that has it."""
+    copy = make_block("synced_block", "", id="copy", synced_from={"block_id": "original"})
+    original = make_block("synced_block", "", make_block("paragraph", "First numbat."), id="original", synced_from=None)
+    notion.shared["p-1"] = NotionPage("Page", [copy, make_block("paragraph", "The end of the numbat.")])
+    notion.shared["p-2"] = NotionPage("Other", [original])
+
+    async def read() -> str:
+        await update(open_notion())
+        found = await store.search("numbat", None, ["docs"], 9)
+        return " ".join(passage.text for passage in found if passage.path == "pages/p-1")
+
+    assert "First numbat." in await read()
+    original["children"] = [make_block("paragraph", "Second numbat.", id="second")]
+    text = await read()
+    assert "Second numbat." in text
+    assert "First numbat." not in text
+    del notion.shared["p-2"]
+    assert "Second numbat." not in await read()
 
 
 @pytest.mark.parametrize("path", ["/v1/pages/p-1", "/v1/blocks/p-1/children"])

@@ -141,6 +141,16 @@ async def test_the_only_message_that_is_left_is_left_out_as_well(
     assert await store.search(lexical_tokens("nightly"), None, ["docs"], 9) == []
 
 
+async def test_the_only_message_that_is_deleted_is_forgotten(
+    slack: SlackHistoryPeer, open_slack: OpenSlack, update: Update
+) -> None:
+    slack.channels["C01"].messages = {stamp(40): {"text": LONG}}
+    await update(open_slack())
+    slack.channels["C01"].messages = {}
+    report = await update(open_slack())
+    assert (report.stale, len(report.unreadable)) == ("", 1)
+
+
 async def test_consent_ends_also_where_another_channel_fails(
     slack: SlackHistoryPeer, open_slack: OpenSlack, update: Update, store: Store
 ) -> None:

@@ -91,12 +91,17 @@ async def test_a_list_that_is_refused_loses_nothing(
     assert report.unchanged == 5
 
 
-async def test_an_empty_list_deletes_nothing(forum: DiscoursePeer, open_connector: OpenSource, update: Update) -> None:
+async def test_an_empty_list_deletes_nothing_that_is_still_there(
+    forum: DiscoursePeer, open_connector: OpenSource, update: Update
+) -> None:
     await update(open_connector("discourse", forum.url()))
-    forum.topics = {}
+    forum.odd = {"/latest.json": {"topic_list": {"topics": []}}}
     report = await update(open_connector("discourse", forum.url()))
     assert "lists nothing any more" in report.stale
     assert (report.unchanged, report.deleted) == (5, 0)
+    forum.topics, forum.odd = {}, {}
+    report = await update(open_connector("discourse", forum.url()))
+    assert (report.stale, report.unchanged, len(report.unreadable)) == ("", 0, 5)
 
 
 async def test_one_bad_document_loses_only_itself(

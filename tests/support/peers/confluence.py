@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from tests.support.peers.service import TOKEN, ServicePeer, find_unknown, reply
+from tests.support.peers.service import TOKEN, ServicePeer, find_unknown, match, reply
 
 USERNAME = "reader@example.org"
 CONTEXT = "/wiki"
@@ -41,7 +41,8 @@ class WikiPage:
 class ConfluencePeer(ServicePeer):
     """`wiki` by id. `page_size` caps its parts; `forgets_cursors` refuses those that it gave.
 
-    A query for a space among `hidden_spaces`, also beside others, is refused.
+    A query for a space among `hidden_spaces`, also beside others, is refused; so are the pages of `closed_spaces`. An
+    index that `is_lost` finds nothing.
     """
 
     def __init__(self) -> None:
@@ -50,6 +51,8 @@ class ConfluencePeer(ServicePeer):
         self.page_size = 50
         self.forgets_cursors = False
         self.hidden_spaces: set[str] = set()
+        self.closed_spaces: set[str] = set()
+        self.is_lost = False
         # What it says is its context, and where the next part is.
         self.next_links = (CONTEXT, f"{CONTEXT}/rest/api/content/search")
 
@@ -59,6 +62,8 @@ class ConfluencePeer(ServicePeer):
     def answer(self, request: web.Request) -> web.Response:
         if request.headers.get("Authorization") not in (BASIC, f"Bearer {TOKEN}"):
             return reply({"statusCode": 401, "message": "Unauthorized"}, 401)
+        if found := match(CONTEXT + r"/rest/api/content/(\d+)", request):
+            return self._show_page(request, int(found[0]))
         if request.path != f"{CONTEXT}/rest/api/content/search":
             return reply({"statusCode": 404, "message": "No such address"}, 404)
         expansions = request.query.get("expand", "").split(",")
@@ -78,16 +83,29 @@ class ConfluencePeer(ServicePeer):
             links["next"] = f"{next_url}?{urlencode(query)}"
         return reply({"results": results, "start": start, "limit": size, "size": len(results), "_links": links})
 
+    def _show_page(self, request: web.Request, number: int) -> web.Response:
+        page = self.wiki.get(number)
+        if find_unknown(request, "expand"):
+            return reply({"statusCode": 400, "message": "bad parameter"}, 400)
+        if page is None or page.status == "trashed" or page.space in self.closed_spaces:
+            return reply({"statusCode": 404, "message": "No content found"}, 404)
+        return reply({**self._show(number, []), "space": {"key": page.space}})
+
     def _find(self, query: str) -> list[int] | None:
         """Return the ids that a query finds, None for one that cannot be parsed. The trash is not searched."""
-        found = {number: page for number, page in self.wiki.items() if page.status != "trashed"}
-        if match := re.fullmatch(r'id=(\d+) and space="(\w+)"', query):
-            return [number for number, page in found.items() if (str(number), page.space) == match.groups()]
-        if match := re.fullmatch(r'space="(\w+)" and type=page', query):
-            return [number for number, page in found.items() if page.space == match[1] and page.kind == "page"]
-        if match := re.fullmatch(r'space in \(((?:"\w+"(?:, )?)+)\) and type in \(page, blogpost\)', query):
-            spaces = re.findall(r"\w+", match[1])
-            if self.hidden_spaces & {*spaces}:
+        pages = {} if self.is_lost else self.wiki
+        found = {
+            number: page
+            for number, page in pages.items()
+            if page.status != "trashed" and page.space not in self.closed_spaces
+        }
+        if parts := re.fullmatch(r'id=(\d+) and space="(\w+)"', query):
+            return [number for number, page in found.items() if (str(number), page.space) == parts.groups()]
+        if parts := re.fullmatch(r'space="(\w+)" and type=page', query):
+            return [number for number, page in found.items() if page.space == parts[1] and page.kind == "page"]
+        if parts := re.fullmatch(r'space in \(((?:"\w+"(?:, )?)+)\) and type in \(page, blogpost\)', query):
+            spaces = re.findall(r"\w+", parts[1])
+            if (self.hidden_spaces | self.closed_spaces) & {*spaces}:
                 return None
             kinds = ("page", "blogpost")
             return [number for number, page in found.items() if page.space in spaces and page.kind in kinds]
