@@ -119,7 +119,8 @@ def delete_git_state(data_dir: Path, name: str) -> None:
     folder = data_dir.expanduser() / "git"
     for clone in _list_clones(folder):
         _unfollow(clone, {name})
-    (folder / f"{name}.json").unlink(missing_ok=True)
+    for suffix in (".json", OUTLINES):
+        (folder / f"{name}{suffix}").unlink(missing_ok=True)
 
 
 def _list_clones(folder: Path) -> list[Path]:
