@@ -5,7 +5,7 @@ https://developers.notion.com/reference: a search lists the pages, the children 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
