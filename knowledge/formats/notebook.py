@@ -14,7 +14,7 @@ from knowledge.formats.encoding import strip_colours
 from knowledge.parsing.limits import ParseLimits, map_parser_errors
 
 # Pictures that are part of the file.
-_ATTACHMENT = re.compile(r"!\[[^\]\n]{0,300}\]\((?:attachment|data):[^)\s]*+\)")
+_ATTACHMENT = re.compile(r"!\[[^\]\n]{0,300}\]\((?:attachment|data):[^()\[\]\s]*+\)")
 # The first line of a cell in another language than that of the notebook.
 _CELL_MAGIC = re.compile(r"%%(bash|sh|sql|html|javascript|ruby|perl|latex|R)\b")
 _HIDDEN_INPUT = frozenset(("remove-cell", "remove-input", "remove_cell", "remove_input"))

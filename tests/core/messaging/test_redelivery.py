@@ -450,7 +450,7 @@ async def test_what_was_asked_elsewhere_in_the_chat_is_forgotten_too(journal: Jo
     later = question("3", key=asked.key, text="And where is the quokka?")
     for message in (make_handoff(asked, ["7"]), command, later):
         await journal.record_message(message)
-    assert await journal.erase_author(command) == 2
+    assert await journal.erase_author(command) == 1, "the call for people is no message of hers"
     answers.held.set()
     await processor.join()
     assert [text for text in platform.posts if "numbat" in text] == []
