@@ -76,6 +76,9 @@ async def test_a_daemon_answers_with_the_credentials_of_its_unit(tmp_path: Path)
                 stderr=log,
             )
         try:
+            async with asyncio.timeout(120):
+                while '"source.refreshed"' not in deployment.log():
+                    await asyncio.sleep(0.1)
             telegram.say(GROUP, "@kimas_bot How do I install Rocket?")
             answer = await telegram.wait_for_reply(GROUP, 240, containing="reply of the peer")
             process.terminate()
