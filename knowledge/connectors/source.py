@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from core.errors import SourceError
+from core.observability.logs import get_logger
 from core.settings.connectors import ConnectorOptions
 from knowledge.connectors.api import ConnectorApi, TimeUp
 from knowledge.parsing.limits import FormatError
@@ -25,6 +26,8 @@ from knowledge.ports import Document, Listing
 from knowledge.sources.common.state_files import TextStore
 from knowledge.sources.forge.api import MAX_WAIT_S, RateLimited, StatusError
 from knowledge.web.client import ResponseTooLarge
+
+_log = get_logger(__name__)
 
 # A refresh reads for so long, less than the `timeout_s` of a plug-in; the next one goes on where it ended.
 REFRESH_S = 240.0
@@ -337,8 +340,9 @@ class ConnectorSource:
                 await self._service.read(api, item)
         except StatusError as error:
             return error.status in GONE_STATUSES
-        except (SourceError, FormatError, ResponseTooLarge):
-            pass
+        except (SourceError, FormatError, ResponseTooLarge) as error:
+            # Nothing is known of it: it stays until a refresh can tell.
+            _log.info("document.not_probed", path=item.path, error=str(error))
         return False
 
     async def _take_page(self, refresh: _Refresh, page: ItemPage) -> None:
