@@ -16,7 +16,7 @@
     │       ├── MessageDeleted   the message to reply to no longer exists
     │       └── CommentSuppressed  a reply was suppressed before it was posted
     ├── AnswerStopped            somebody stopped the answer while it was being made
-    ├── SourceError              a source cannot be read; its old knowledge stays             (exit 1)
+    ├── SourceError              a source cannot be read; its old knowledge stays for now     (exit 1)
     └── StoreError               the passage store or the journal cannot be used              (exit 1)
         ├── StoreUnreachable     its server does not answer: it may later; a ServiceError, too (exit 69)
         ├── JournalError         the journal cannot be read or written now
@@ -148,7 +148,27 @@ class AnswerStopped(KimasError):
 
 
 class SourceError(KimasError):
-    """A source cannot be listed or read. Its stored passages stay."""
+    """A source cannot be listed or read. Its stored passages stay, those of one that `is_refused` for a week.
+
+    `is_refused` is true where the service works, and does not have it any more, or not for us.
+    """
+
+    def __init__(self, message: str = "", *, is_refused: bool = False) -> None:
+        super().__init__(message)
+        self.is_refused = is_refused
+
+
+def is_refusal(error: BaseException | None) -> bool:
+    """Return whether a service refused us: the error says so, or one that it came from.
+
+    >>> is_refusal(SourceError("status 403", is_refused=True)), is_refusal(SourceError("status 500"))
+    (True, False)
+    """
+    while error is not None:
+        if isinstance(error, SourceError) and error.is_refused:
+            return True
+        error = error.__cause__
+    return False
 
 
 class StoreError(KimasError):

@@ -28,7 +28,8 @@ class Listing:
 
     `revision` names the state (a commit for git). `skipped` counts by reason ("binary", "too large", ...). `stale` is
     empty, or says why the listing is not the newest (a remote that cannot be reached). `unreadable` names documents
-    that were passed over because they cannot be read, with the reason.
+    that were passed over because they cannot be read, with the reason. `is_refused`: it is stale because the service
+    lets us see nothing any more.
     """
 
     fingerprints: Mapping[str, str]
@@ -36,6 +37,7 @@ class Listing:
     skipped: Mapping[str, int] = field(default_factory=dict)
     stale: str = ""
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,20 +65,22 @@ class NotionOptions(ConnectorOptions):
 
 
 class SlackOptions(ConnectorOptions):
-    """`channels` by their ids, as far as `days` back."""
+    """`channels` by their ids, as far as `days` back. `private_channels` are those of them that may be private."""
 
     url: WebAddress = "https://slack.com"
     token: str = Field(min_length=1)
     channels: tuple[Annotated[str, Field(pattern=r"^[CG][A-Z0-9]{2,30}$")], ...] = Field(min_length=1)
+    private_channels: tuple[str, ...] = ()
     days: PositiveInt = 365
 
 
 class DiscordOptions(ConnectorOptions):
-    """`channels` by their ids, as far as `days` back."""
+    """`channels` by their ids, as far as `days` back. `private_channels` are those of them that may be private."""
 
     url: WebAddress = "https://discord.com"
     token: str = Field(min_length=1)
     channels: tuple[Annotated[str, Field(pattern=r"^\d{15,22}$")], ...] = Field(min_length=1)
+    private_channels: tuple[str, ...] = ()
     days: PositiveInt = 365
 
 

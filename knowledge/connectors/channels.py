@@ -13,6 +13,8 @@ CONSENT = "#kimas-knowledge"
 CONSENT_MISSING = f"neither its topic nor its description says {CONSENT}"
 # Why a message is not read. It stays in the list: an empty one deletes nothing.
 OPTED_OUT = "somebody marked it with 🚫"
+# A channel that is made private keeps its id, and the bot stays in it.
+PRIVATE = "it is private: if this source is for its members alone, name it under private_channels, too"
 DAY_S = 86_400.0
 # An edit of a reply leaves no mark at its thread.
 MAX_EDIT_AGE_S = 7 * DAY_S

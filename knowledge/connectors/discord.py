@@ -21,6 +21,7 @@ from knowledge.connectors.channels import (
     MAX_REPLIES,
     MIN_CHARS,
     OPTED_OUT,
+    PRIVATE,
     find_missing_consent,
     make_content,
 )
@@ -47,6 +48,7 @@ MESSAGE_CONTENT = 1 << 18 | 1 << 19
 CLOSED_REASONS = frozenset(("Unknown Channel", "Missing Access"))
 NO_HISTORY_REASONS = frozenset((*CLOSED_REASONS, "Missing Permissions"))
 NO_HISTORY = "the bot may not read its history: give it the right Read Message History there"
+VIEW_CHANNEL = 1 << 10
 MARKS = ("message_count", "total_message_sent", "last_message_id", "name")
 _NUMBER = re.compile(r"\d{15,22}")
 _PERSON = re.compile(r"<@[!&]?\d{1,22}>")
@@ -88,7 +90,7 @@ class DiscordChannels:
                 return ItemPage([Item(channel, "", NO_HISTORY, part=channel)], next_channel)
             if not is_of_part(error):
                 raise
-            return ItemPage((), next_channel, channel, str(error))
+            return ItemPage((), next_channel, channel, str(error), error.is_refused)
 
     async def _list_part(self, api: ConnectorApi, number: str, what: str, before: str) -> ItemPage:
         """Return a page of the channel of a number."""
@@ -171,6 +173,8 @@ class DiscordChannels:
             return {}, "it is no text channel and no forum"
         if not _NUMBER.fullmatch(to_line(info.get("guild_id"))):
             return {}, "it is a private conversation"
+        if _is_private(info) and channel not in self._options.private_channels:
+            return {}, PRIVATE
         return info, find_missing_consent(to_text(info.get("topic")))
 
     async def _list_archived(self, api: ConnectorApi, channel: str, before: str) -> tuple[list[Item], str]:
@@ -218,6 +222,13 @@ class DiscordChannels:
 
     def _make_url(self, guild: str, place: str) -> str:
         return f"{self._options.base}/channels/{guild}/{place}"
+
+
+def _is_private(info: Mapping[str, Any]) -> bool:
+    """Return whether a channel hides from the members of its server as such: their role has the server's id."""
+    overwrites = as_mappings(info.get("permission_overwrites"))
+    denied = (to_line(each.get("deny")) for each in overwrites if each.get("id") == info.get("guild_id"))
+    return any(not deny.isdecimal() or int(deny) & VIEW_CHANNEL for deny in denied)
 
 
 def _get_list(data: Any) -> list[Mapping[str, Any]]:

@@ -14,10 +14,10 @@ from typing import Any
 from core.errors import SourceError
 from core.settings.connectors import DiscourseOptions, parse_options
 from knowledge.connectors.api import ConnectorApi, open_api
-from knowledge.connectors.source import ConnectorSource, Content, Item, ItemPage
+from knowledge.connectors.source import ConnectorSource, Content, Item, ItemPage, is_of_part
 from knowledge.formats.discourse import Post, write_topic
 from knowledge.parsing.parser import Parser
-from knowledge.sources.forge.api import parse_timestamp
+from knowledge.sources.forge.api import StatusError, parse_timestamp
 from knowledge.web.addresses import redact_url
 from knowledge.web.values import as_mappings, dig, get_int, to_line, to_text
 
@@ -55,16 +55,21 @@ class Discourse:
         list_number, page_number = map(int, cursor.split()) if cursor else (0, 0)
         # In the order of creation no reply moves a topic from one page to another.
         params = {"page": str(page_number), "order": "created"}
-        topic_list = dig(await api.get(self._lists[list_number], params), "topic_list")
+        path = self._lists[list_number]
+        next_list = f"{list_number + 1} 0" if list_number + 1 < len(self._lists) else ""
+        try:
+            topic_list = dig(await api.get(path, params), "topic_list")
+        except StatusError as error:
+            if len(self._lists) == 1 or page_number or not is_of_part(error):
+                raise
+            return ItemPage((), next_list, path, str(error), error.is_refused)
         if not isinstance(topic_list, Mapping) or not isinstance(topic_list.get("topics"), list):
             raise SourceError(f"{self.display_name} answered with something else than a list of topics")
         topics = as_mappings(topic_list["topics"])
-        next_cursor = ""
-        if topics and topic_list.get("more_topics_url"):
-            next_cursor = f"{list_number} {page_number + 1}"
-        elif list_number + 1 < len(self._lists):
-            next_cursor = f"{list_number + 1} 0"
-        return ItemPage([_to_item(topic) for topic in topics if get_int(topic, "id") > 0], next_cursor)
+        has_more = topics and topic_list.get("more_topics_url")
+        next_cursor = f"{list_number} {page_number + 1}" if has_more else next_list
+        part = path if len(self._lists) > 1 else ""
+        return ItemPage([_to_item(topic, part) for topic in topics if get_int(topic, "id") > 0], next_cursor)
 
     async def read(self, api: ConnectorApi, item: Item) -> Content:
         """Return a topic with its posts: the first ones come with it, the others by their ids."""
@@ -98,7 +103,7 @@ class Discourse:
         return f"answers with topics of {len(counts)} {'list' if len(counts) == 1 else 'lists'}"
 
 
-def _to_item(topic: Mapping[str, Any]) -> Item:
+def _to_item(topic: Mapping[str, Any], part: str) -> Item:
     marks = (
         topic.get(key) for key in ("posts_count", "highest_post_number", "bumped_at", "title", "has_accepted_answer")
     )
@@ -107,6 +112,7 @@ def _to_item(topic: Mapping[str, Any]) -> Item:
         f"topics/{get_int(topic, 'id')}",
         " ".join(to_line(str(mark)) for mark in marks),
         "" if is_listed else "not listed",
+        part=part,
     )
 
 

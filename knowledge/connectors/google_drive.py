@@ -28,6 +28,7 @@ from knowledge.parsing.parser import Parser
 from knowledge.sources.forge.api import StatusError, to_url
 from knowledge.web.addresses import redact_url
 from knowledge.web.client import Request, WebClient, read_json
+from knowledge.web.refusals import REFUSED_STATUSES
 from knowledge.web.values import as_mappings, dig, to_line
 
 SCOPE = "https://www.googleapis.com/auth/drive.readonly"
@@ -176,7 +177,9 @@ class GoogleDrive:
             response = await client.fetch(request)
         token = to_line(dig(await read_json(response), "access_token"), 4000) if response.status == 200 else ""
         if not token:
-            raise SourceError(f"{redact_url(url)} gives no token, with status {response.status}: {KEY_HINT}")
+            reason = f"{redact_url(url)} gives no token, with status {response.status}: {KEY_HINT}"
+            # Google says so of a key that was deleted, and of a person who has withdrawn it.
+            raise SourceError(reason, is_refused=response.status in {400, *REFUSED_STATUSES})
         return token
 
 

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
-from core.errors import SourceError
+from core.errors import SourceError, is_refusal
 from core.settings.connectors import SlackOptions, parse_options
 from knowledge.connectors.api import ConnectorApi, open_api
 from knowledge.connectors.channels import (
@@ -22,6 +22,7 @@ from knowledge.connectors.channels import (
     MAX_REPLIES,
     MIN_CHARS,
     OPTED_OUT,
+    PRIVATE,
     find_missing_consent,
     make_content,
 )
@@ -37,7 +38,13 @@ PER_REQUEST = 200
 SPOKEN = (None, "file_share", "thread_broadcast", "me_message")
 # The channel is gone, or its members have sent the bot away.
 CLOSED_ERRORS = frozenset(("channel_not_found", "not_in_channel"))
-STATUSES = {"invalid_cursor": 400, "thread_not_found": 404, "invalid_auth": 401, "token_revoked": 401}
+# The token is none any more, whatever it is used for.
+REVOKED_ERRORS = ("invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive")
+STATUSES = {"invalid_cursor": 400, "thread_not_found": 404, **dict.fromkeys(REVOKED_ERRORS, 401)}
+# What Slack says while it is broken, or busy; all else says that it does not let us.
+BROKEN_ERRORS = frozenset(
+    ("internal_error", "fatal_error", "service_unavailable", "request_timeout", "ratelimited", "team_added_to_org")
+)
 HINTS = {
     "missing_scope": "the token lacks the scope {needed}",
     "invalid_auth": "the token is not accepted",
@@ -80,7 +87,7 @@ class SlackChannels:
         except _ChannelClosed as error:
             reason = str(error)
         except _MethodRefused as error:
-            return ItemPage((), next_channel, channel, str(error))
+            return ItemPage((), next_channel, channel, str(error), is_refusal(error))
         if reason:
             return ItemPage([Item(channel, "", reason, part=channel)], next_channel)
         items = [
@@ -132,6 +139,8 @@ class SlackChannels:
             return "it is a private conversation"
         if dig(info, "is_member") is not True:
             return "the bot is not in it: invite it"
+        if dig(info, "is_private") is True and channel not in self._options.private_channels:
+            return PRIVATE
         words = f"{to_text(dig(info, 'topic', 'value'))} {to_text(dig(info, 'purpose', 'value'))}"
         return find_missing_consent(words)
 
@@ -156,7 +165,9 @@ class SlackChannels:
         text = f"Slack answered to {method} with {code}{': ' if hint else ''}{hint}"
         if code in CLOSED_ERRORS:
             raise _ChannelClosed(f"{text}: is the bot in the channel?")
-        raise StatusError(text, STATUSES[code], code) if code in STATUSES else _MethodRefused(text)
+        if code in STATUSES:
+            raise StatusError(text, STATUSES[code], code)
+        raise _MethodRefused(text, is_refused=isinstance(reply, Mapping) and code not in BROKEN_ERRORS)
 
 
 class _ChannelClosed(SourceError):

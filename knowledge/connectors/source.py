@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from core.errors import SourceError
+from core.errors import SourceError, is_refusal
 from core.observability.logs import get_logger
 from core.settings.connectors import ConnectorOptions
 from knowledge.connectors.api import ConnectorApi, TimeUp
@@ -26,6 +26,7 @@ from knowledge.ports import Document, Listing
 from knowledge.sources.common.state_files import TextStore
 from knowledge.sources.forge.api import MAX_WAIT_S, RateLimited, StatusError
 from knowledge.web.client import ResponseTooLarge
+from knowledge.web.refusals import REFUSED_STATUSES, note_refusals
 
 _log = get_logger(__name__)
 
@@ -75,13 +76,15 @@ class Item:
 class ItemPage:
     """A page of a list; `next_cursor` leads to the next one, "" after the last.
 
-    `problem` says why the rest of a `part` of the service cannot be listed: what is known of that stays.
+    `problem` says why the rest of a `part` of the service cannot be listed: what is known of that stays, for a week if
+    the service `is_refusing` it.
     """
 
     items: Sequence[Item]
     next_cursor: str = ""
     part: str = ""
     problem: str = ""
+    is_refusing: bool = False
 
 
 def is_of_part(error: StatusError) -> bool:
@@ -138,8 +141,9 @@ class ItemState:
 class ConnectorState:
     """The record of a source: its items by path, and how far the list was read, whose items so far are `seen`.
 
-    `failed_parts` are those that could not be listed so far, with the reasons. `unfinished` is the item in whose middle
-    the last refresh had to end.
+    `failed_parts` are those that could not be listed so far, with the reasons, and `refused_parts` those of them that
+    the service refuses. `unfinished` is the item in whose middle the last refresh had to end. `refused_since` says of
+    parts and items since when, in seconds since 1970.
     """
 
     scope: str
@@ -147,12 +151,14 @@ class ConnectorState:
     cursor: str = ""
     seen: list[str] = field(default_factory=list)
     failed_parts: dict[str, str] = field(default_factory=dict)
+    refused_parts: list[str] = field(default_factory=list)
     unfinished: str = ""
     blocked_until: float = 0.0
+    refused_since: dict[str, float] = field(default_factory=dict)
 
     def begin_list(self) -> None:
         """Have the next refresh begin with the first part of the list."""
-        self.cursor, self.seen, self.failed_parts = "", [], {}
+        self.cursor, self.seen, self.failed_parts, self.refused_parts = "", [], {}, []
 
 
 class _StateStore(TextStore):
@@ -169,6 +175,7 @@ class _StateStore(TextStore):
             state = ConnectorState(**{**data, "items": items})
             has_all = {item.fingerprint for item in items.values() if not item.problem} <= self.fingerprints()
             has_lists = isinstance(state.seen, list) and isinstance(state.failed_parts, dict)
+            has_lists = has_lists and isinstance(state.refused_parts, list) and isinstance(state.refused_since, dict)
             is_valid = has_all and isinstance(state.blocked_until, int | float) and has_lists
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return ConnectorState(scope)
@@ -189,6 +196,7 @@ class _Refresh:
     seen: set[str] = field(default_factory=set)
     refused: dict[str, ItemState] = field(default_factory=dict)
     failed_parts: dict[str, str] = field(default_factory=dict)
+    refused_parts: set[str] = field(default_factory=set)
     read_count: int = 0
     failure_count: int = 0
     has_restarted: bool = False
@@ -215,19 +223,21 @@ class ConnectorSource:
         """
         state = await asyncio.to_thread(self._store.load, self._scope)
         errors: list[str] = []
+        is_refused = False
         if 0 < state.blocked_until - time.time() <= MAX_WAIT_S:
             errors.append(f"{self._service.display_name}: {RateLimited(state.blocked_until)}")
         else:
             try:
-                await self._refresh(state, errors)
+                is_refused = await self._refresh(state, errors)
             finally:
                 # Also what was read before a stop, or before the plug-in's time was up.
                 await asyncio.to_thread(self._store.save_items, state)
         if not state.items:
-            raise SourceError(errors[0] if errors else f"{self._service.display_name} has nothing that can be read")
+            reason = errors[0] if errors else f"{self._service.display_name} has nothing that can be read"
+            raise SourceError(reason, is_refused=is_refused)
         fingerprints = {path: item.fingerprint for path, item in state.items.items()}
         problems = {path: item.problem for path, item in state.items.items() if item.problem}
-        return Listing(fingerprints, stale="; ".join(errors), unreadable=problems)
+        return Listing(fingerprints, stale="; ".join(errors), unreadable=problems, is_refused=is_refused)
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
         """Yield items as they were last read."""
@@ -251,11 +261,15 @@ class ConnectorSource:
         except RateLimited as error:
             raise SourceError(f"{self._service.display_name}: {error}") from error
 
-    async def _refresh(self, state: ConnectorState, errors: list[str]) -> None:
-        """Read what changed; whatever fails, what was read so far stays, and nothing is deleted."""
+    async def _refresh(self, state: ConnectorState, errors: list[str]) -> bool:
+        """Read what changed; whatever fails, what was read so far stays, and nothing is deleted.
+
+        Return whether the service lets us see nothing any more.
+        """
         try:
             async with self._service.open(REFRESH_S) as api:
                 refresh = _Refresh(state, api, errors, set(state.seen), failed_parts=dict(state.failed_parts))
+                refresh.refused_parts |= set(state.refused_parts)
                 try:
                     await self._read_list(refresh)
                 finally:
@@ -272,6 +286,8 @@ class ConnectorSource:
             errors.append(f"{self._service.display_name}: {error}")
         except SourceError as error:
             errors.append(str(error))
+            return is_refusal(error)
+        return False
 
     async def _read_list(self, refresh: _Refresh) -> None:
         state = refresh.state
@@ -284,7 +300,7 @@ class ConnectorSource:
             is_first = False
             await self._take_page(refresh, page)
             state.cursor, state.seen = page.next_cursor, sorted(refresh.seen)
-            state.failed_parts = dict(refresh.failed_parts)
+            state.failed_parts, state.refused_parts = dict(refresh.failed_parts), sorted(refresh.refused_parts)
             await asyncio.to_thread(self._store.save_items, state)
         state.begin_list()
         await self._drop_unseen(refresh)
@@ -301,16 +317,20 @@ class ConnectorSource:
             state.begin_list()
             refresh.seen.clear()
             refresh.failed_parts.clear()
+            refresh.refused_parts.clear()
             return await self._service.list_page(refresh.api, "")
 
     async def _drop_unseen(self, refresh: _Refresh) -> None:
         """Forget what the whole list no longer has. An empty list is more often an error than a deletion."""
-        items = refresh.state.items
+        items, since = refresh.state.items, refresh.state.refused_since
+        answered_parts = {item.part for item in items.values()} - refresh.failed_parts.keys()
+        note_refusals(since, (), answered_parts if refresh.seen else ())
         for part in refresh.failed_parts if refresh.seen else {item.part for item in items.values()}:
             await self._forget_gone(refresh, part)
         if not refresh.seen:
-            if any(not item.problem for item in items.values()):
-                raise SourceError(f"{self._service.display_name} lists nothing any more: what was known stays")
+            if known_parts := {item.part for item in items.values() if not item.problem}:
+                reason = f"{self._service.display_name} lists nothing any more: what was known stays"
+                raise SourceError(reason, is_refused=known_parts <= since.keys())
             return
         for path in items.keys() - refresh.seen:
             if items[path].part not in refresh.failed_parts:
@@ -328,27 +348,31 @@ class ConnectorSource:
             return
         if self._service.says_what_is_gone:
             samples = dict.fromkeys(paths[index] for index in (0, len(paths) // 2, -1))
-            is_gone = all([await self._is_gone(refresh.api, Item(path, "", part=part)) for path in samples])
+            statuses = {await self._find_status(refresh.api, Item(path, "", part=part)) for path in samples}
+            is_gone, is_refused = statuses <= GONE_STATUSES, statuses <= REFUSED_STATUSES
         else:
-            is_gone = part not in refresh.failed_parts
-        if is_gone:
+            is_gone, is_refused = part not in refresh.failed_parts, part in refresh.refused_parts
+        overdue_parts = note_refusals(refresh.state.refused_since, [part] if is_refused else (), ())
+        if is_gone or overdue_parts:
             items.update({path: replace(_make_problem("", GONE), part=part) for path in paths})
 
-    async def _is_gone(self, api: ConnectorApi, item: Item) -> bool:
+    async def _find_status(self, api: ConnectorApi, item: Item) -> int:
+        """Return with which status the service refuses an item, 0 where it does not."""
         try:
             with api.document():
                 await self._service.read(api, item)
         except StatusError as error:
-            return error.status in GONE_STATUSES
+            return error.status
         except (SourceError, FormatError, ResponseTooLarge) as error:
             # Nothing is known of it: it stays until a refresh can tell.
             _log.info("document.not_probed", path=item.path, error=str(error))
-        return False
+        return 0
 
     async def _take_page(self, refresh: _Refresh, page: ItemPage) -> None:
         items = refresh.state.items
         if page.problem:
             refresh.failed_parts[page.part] = f"{self._service.display_name}: {page.part}: {page.problem}"
+            refresh.refused_parts |= {page.part} if page.is_refusing else set()
         for item in page.items:
             if item.path in refresh.seen or len(refresh.seen) < self._max_items:
                 await self._take(refresh, item)
@@ -418,11 +442,14 @@ class ConnectorSource:
             raise error
 
     def _take_refused(self, refresh: _Refresh) -> None:
-        """Close what is forbidden by now, unless everything is: then the token has lost its right, or a wall is up."""
-        if refresh.read_count or len(refresh.refused) <= MAX_FAILURES:
-            refresh.state.items.update(refresh.refused)
-        elif refresh.refused:
-            refresh.errors.append(next(iter(refresh.refused.values())).problem)
+        """Close what is forbidden by now; where everything is, the token has lost its right, or a wall is up: later."""
+        state, refused = refresh.state, refresh.refused
+        overdue_paths = note_refusals(state.refused_since, refused, refresh.seen - refused.keys())
+        if refresh.read_count or len(refused) <= MAX_FAILURES:
+            state.items.update(refused)
+        elif refused:
+            refresh.errors.append(next(iter(refused.values())).problem)
+            state.items.update({path: refused[path] for path in overdue_paths})
 
 
 def _close(items: dict[str, ItemState], item: Item) -> None:

@@ -8,12 +8,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.errors import EmbeddingError, KimasError, SourceError, StoreError, StoreLocked
+from core.errors import EmbeddingError, KimasError, SourceError, StoreError, StoreLocked, is_refusal
 from core.formatting import strip_source_prefix
 from core.observability.logs import get_logger
 from core.runtime.locks import source_lock
@@ -24,6 +25,7 @@ from knowledge.ingestion.filling import Backlog, Coverage, fill_batch, get_cover
 from knowledge.ingestion.schedule import (
     FILL_ERROR,
     LANGUAGES,
+    REFUSED_SINCE,
     REPAIRED,
     SKIPPED,
     UNFILLED,
@@ -42,6 +44,7 @@ from knowledge.sources.factory import delete_source_state, open_source
 from knowledge.sources.git.state import delete_unused_clones
 from knowledge.stores.labels import write_label
 from knowledge.stores.locked_store import LockedStore
+from knowledge.web.refusals import KEPT_S, note_refusals
 
 if TYPE_CHECKING:
     from core.storage.leases import Leases
@@ -140,7 +143,9 @@ async def refresh_source(
                 await context.refresh_states.mark_aborted(name)
             raise
         except Exception as error:
-            await _record_failure(context, name, strip_source_prefix(name, str(error)) or type(error).__name__)
+            note = await _note_refusal(context, name) if is_refusal(error) else ""
+            reason = strip_source_prefix(name, str(error)) or type(error).__name__
+            await _record_failure(context, name, f"{reason}{note}")
             raise
         await _record_success(context, report)
     return report
@@ -326,6 +331,14 @@ async def _record_success(context: RefreshContext, report: SyncReport) -> None:
     if context.refresh_states is None:
         return
     document_count = report.added + report.updated + report.unchanged
+    if report.is_refused:
+        await _record_failure(
+            context,
+            report.name,
+            f"not up to date: {report.stale}{await _note_refusal(context, report.name)}",
+            changed=has_changed(report),
+        )
+        return
     if report.stale:
         error = context.redact(f"not up to date: {report.stale}")
         is_changed = has_changed(report)
@@ -333,7 +346,10 @@ async def _record_success(context: RefreshContext, report: SyncReport) -> None:
         await context.refresh_states.mark_failed(
             report.name, error, passages=passages, documents=document_count, changed=is_changed
         )
-        await context.refresh_states.update_counts(report.name, {UNFILLED: report.unfilled}, changed=False)
+        # What has changed was read: the service lets us in.
+        refused_since = {REFUSED_SINCE: None} if is_changed else {}
+        left_counts = {UNFILLED: report.unfilled, **refused_since}
+        await context.refresh_states.update_counts(report.name, left_counts, changed=False)
         return
     document_counts = {name: getattr(report, name) for name in ("added", "updated", "deleted", "unchanged")}
     unreadable = {path: context.redact(reason) for path, reason in report.unreadable.items()}
@@ -351,7 +367,30 @@ async def _record_success(context: RefreshContext, report: SyncReport) -> None:
     )
 
 
-async def _record_failure(context: RefreshContext, name: str, error: str) -> None:
+async def _note_refusal(context: RefreshContext, name: str) -> str:
+    """Record since when a service refuses us, and forget what is known of it after a week; return words that say so.
+
+    Hold the source's lock around it. Raises `StoreError`.
+    """
+    if context.refresh_states is None:
+        return ""
+    counts = (await context.refresh_states.get_state(name)).counts
+    since = {name: counts[REFUSED_SINCE]} if counts.get(REFUSED_SINCE) else {}
+    is_too_long = bool(note_refusals(since, [name], ()))
+    await context.refresh_states.update_counts(name, {REFUSED_SINCE: since[name]}, changed=False)
+    started, ends = (datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d") for at in (since[name], since[name] + KEPT_S))
+    if not is_too_long:
+        _log.warning("source.refused", source=name, since=started, forgotten_on=ends)
+        return f". It is refused since {started}: unless that ends, what is known of it is forgotten on {ends}"
+    # What it keeps for the next refresh would be stored again.
+    await asyncio.to_thread(delete_source_state, context.data_dir, name)
+    deleted_count = await _delete_documents(LockedStore(context.store, context.data_dir), name)
+    if deleted_count:
+        _log.warning("source.forgotten", source=name, deleted=deleted_count, refused_since=started)
+    return f". It is refused since {started}: what was known of it is forgotten"
+
+
+async def _record_failure(context: RefreshContext, name: str, error: str, *, changed: bool = False) -> None:
     if context.refresh_states is None:
         return
     previous_state = await context.refresh_states.get_state(name)
@@ -365,7 +404,7 @@ async def _record_failure(context: RefreshContext, name: str, error: str) -> Non
         await context.refresh_states.update_counts(name, {UNFILLED: coverage.unfilled}, changed=False)
     except StoreError as store_error:
         _log.warning("source.not_counted", source=name, error=str(store_error))
-    is_changed = (passage_count, document_count) != (previous_state.passages, previous_state.documents)
+    is_changed = changed or (passage_count, document_count) != (previous_state.passages, previous_state.documents)
     await context.refresh_states.mark_failed(
         name, context.redact(error), passages=passage_count, documents=document_count, changed=is_changed
     )

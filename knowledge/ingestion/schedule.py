@@ -25,6 +25,8 @@ SKIPPED = "skipped"
 LANGUAGES = "languages"
 # That for how many documents the store had lost passages of.
 REPAIRED = "repaired"
+# That for since when, in seconds since 1970, a service that works lets us see nothing.
+REFUSED_SINCE = "refused_since"
 # Those for how many passages have no vector yet, and why none could be made.
 UNFILLED = "unfilled"
 FILL_ERROR = "fill_error"

@@ -71,7 +71,8 @@ class SyncReport:
 
     `repaired` counts the documents that were read again because the store had lost passages of theirs. `unreadable`
     names every document of the source that could not be read or cut, with the reason. `languages` are the
-    codes of those that its documents are in, as far as this refresh and earlier ones read them.
+    codes of those that its documents are in, as far as this refresh and earlier ones read them. `is_refused` as in
+    `Listing`.
     """
 
     name: str
@@ -87,6 +88,7 @@ class SyncReport:
     languages: tuple[str, ...] = ()
     repaired: int = 0
     unfilled: int = 0
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +350,7 @@ class _Refresh:
             languages=self._merge_languages(),
             repaired=sum(self.stored_documents[path].is_damaged for path in repaired_paths),
             unfilled=coverage.unfilled,
+            is_refused=listing.is_refused,
         )
 
     def _merge_languages(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from core.errors import SourceError
+from core.errors import SourceError, is_refusal
 from core.settings import FeedSource
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser, ThreadParser
@@ -19,6 +19,7 @@ from knowledge.sources.feed.parsing import FeedEntry, parse_entries, to_entry_na
 from knowledge.sources.feed.poll import NOT_MODIFIED
 from knowledge.web.addresses import redact_url
 from knowledge.web.client import Request, Response, WebClient
+from knowledge.web.refusals import REFUSED_STATUSES
 
 DAY_S = 86_400
 
@@ -57,7 +58,7 @@ class Feed:
         except SourceError as error:
             if not state.entries:
                 raise SourceError(f"source {self.name}: {error}") from error
-            return Listing(_fingerprints(state.entries), stale=str(error))
+            return Listing(_fingerprints(state.entries), stale=str(error), is_refused=is_refusal(error))
         await asyncio.to_thread(self._save, new_state)
         return Listing(_fingerprints(new_state.entries))
 
@@ -81,7 +82,8 @@ class Feed:
         first_seen = state.first_seen
         if response.status != NOT_MODIFIED:
             if response.status >= 300:
-                raise SourceError(f"{redact_url(settings.url)} answered with status {response.status}")
+                reason = f"{redact_url(settings.url)} answered with status {response.status}"
+                raise SourceError(reason, is_refused=response.status in REFUSED_STATUSES)
             new_entries = await self._parse(response)
             first_seen = _find_first_seen(new_entries, state)
             entries |= {

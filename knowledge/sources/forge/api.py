@@ -17,6 +17,7 @@ from core.runtime.retry_after import parse_date, read_retry_after
 from knowledge.sources.forge.items import Comment, Item
 from knowledge.web.addresses import is_web_address, redact_url
 from knowledge.web.client import RedirectCheck, Request, Response, ResponseTooLarge, WebClient, read_json
+from knowledge.web.refusals import REFUSED_STATUSES
 from knowledge.web.values import dig, to_line, to_text
 
 _log = get_logger(__name__)
@@ -57,7 +58,7 @@ class StatusError(SourceError):
     """The service answered with a status that is no success; `reason` is what it says about it."""
 
     def __init__(self, text: str, status: int, reason: str) -> None:
-        super().__init__(text)
+        super().__init__(text, is_refused=status in REFUSED_STATUSES)
         self.status = status
         self.reason = reason
 
@@ -66,7 +67,7 @@ class QueryError(SourceError):
     """A GraphQL query was refused; `types` says why, such as `NOT_FOUND`."""
 
     def __init__(self, text: str, types: Collection[str]) -> None:
-        super().__init__(text)
+        super().__init__(text, is_refused=bool({"NOT_FOUND", "FORBIDDEN"} & set(types)))
         self.types = types
 
 

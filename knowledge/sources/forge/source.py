@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from core.errors import SourceError
+from core.errors import SourceError, is_refusal
 from core.settings import GithubSource, GitlabSource
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser, ThreadParser
@@ -24,6 +24,7 @@ from knowledge.sources.forge.gitlab import Gitlab
 from knowledge.sources.forge.items import Comment, Item
 from knowledge.web.addresses import redact_url
 from knowledge.web.client import ResponseTooLarge, WebClient
+from knowledge.web.refusals import note_refusals
 
 DAY_S = 86_400
 
@@ -61,7 +62,8 @@ class SyncState:
 
     `scope` names the settings that it was made with. `cursors` hold by kind the last change that was seen; a kind
     without one has not been read to its end since `full_round_at`, when the last full round started. `tags` are ETags
-    by kind and address; before `blocked_until` the service takes no requests.
+    by kind and address; before `blocked_until` the service takes no requests. `refused_since` says of the
+    kinds that it does not let us see since when.
     """
 
     scope: str
@@ -70,6 +72,7 @@ class SyncState:
     tags: dict[str, dict[str, str]] = field(default_factory=dict)
     full_round_at: float = 0.0
     blocked_until: float = 0.0
+    refused_since: dict[str, float] = field(default_factory=dict)
 
     def fingerprints(self) -> dict[str, str]:
         """Return what a listing holds."""
@@ -105,7 +108,8 @@ class ItemStateStore(TextStore):
 
 def _is_valid(sync_state: SyncState) -> bool:
     """Return whether a state read from a file has numbers where numbers belong."""
-    numbers = [sync_state.full_round_at, sync_state.blocked_until, *_values(sync_state.cursors)]
+    times = (*_values(sync_state.cursors), *_values(sync_state.refused_since))
+    numbers = [sync_state.full_round_at, sync_state.blocked_until, *times]
     tags = _values(sync_state.tags)
     return all(isinstance(value, float | int) for value in numbers) and all(isinstance(value, dict) for value in tags)
 
@@ -116,13 +120,23 @@ def _values(mapping: object) -> list[object]:
 
 @dataclass(slots=True)
 class _SyncRun:
-    """One refresh while it runs: what it knows so far, what it passed over, and what went wrong."""
+    """One refresh while it runs: what it knows so far, what it passed over, and what went wrong.
+
+    `refused_kinds` are those that the service does not let us see, `read_kinds` those that it did.
+    """
 
     sync_state: SyncState
     skipped: Counter[str] = field(default_factory=Counter)
     errors: list[str] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
     read_count: int = 0
+    refused_kinds: list[str] = field(default_factory=list)
+    read_kinds: list[str] = field(default_factory=list)
+
+    @property
+    def is_refused(self) -> bool:
+        """Return whether the service lets us see nothing."""
+        return len(self.refused_kinds) == len(self.errors) > 0 and not self.read_kinds
 
 
 class ForgeProject:
@@ -157,10 +171,13 @@ class ForgeProject:
             await asyncio.to_thread(self._store.save_items, sync_state)
         if not sync_state.items:
             errors = run.errors or [f"{self.display_name} has no {' or '.join(self._settings.take)} that can be used"]
-            raise SourceError(f"source {self.name}: {errors[0]}")
-        stale_reason = "; ".join(run.errors)
+            raise SourceError(f"source {self.name}: {errors[0]}", is_refused=run.is_refused)
         return Listing(
-            sync_state.fingerprints(), skipped=dict(run.skipped), stale=stale_reason, unreadable=run.unreadable
+            sync_state.fingerprints(),
+            skipped=dict(run.skipped),
+            stale="; ".join(run.errors),
+            unreadable=run.unreadable,
+            is_refused=run.is_refused,
         )
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
@@ -214,7 +231,7 @@ class ForgeProject:
         except RateLimited as error:
             sync_state.blocked_until = error.until
             run.errors.append(f"{self.display_name}: {error}")
-        if previous_items and not sync_state.items:
+        if previous_items and not sync_state.items and not run.refused_kinds:
             # An empty listing is more often an error of the service than a deletion of everything: the round is
             # repeated.
             sync_state.items = previous_items
@@ -229,8 +246,13 @@ class ForgeProject:
                     api.received_etags.clear()
                     await self._sync_kind(kind, run, client)
                     sync_state.tags[kind] = {address: etag for address, etag in api.received_etags.items() if etag}
+                    run.read_kinds.append(kind)
                 except SourceError as error:
                     run.errors.append(str(error))
+                    run.refused_kinds += [kind] if is_refusal(error) else []
+        for closed_kind in note_refusals(sync_state.refused_since, run.refused_kinds, run.read_kinds):
+            self._drop_items(closed_kind, sync_state, (), is_full=True)
+            sync_state.cursors.pop(closed_kind, None)
 
     def _begin_full_sync_if_due(self, sync_state: SyncState) -> None:
         """Start a full round when it is time for one and the last has come to its end."""

@@ -1,6 +1,7 @@
 """The clone of a remote repository: made on first use, fetched after, remade when it is damaged.
 
-All sources of one address share it. Whoever refreshes first fetches the branches of all; the others use that fetch.
+All sources of one address and login share it. Whoever refreshes first fetches the branches of all; the others use that
+fetch.
 """
 
 from __future__ import annotations
@@ -42,10 +43,14 @@ _MAX_LFS_POINTER_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class BranchCommits:
-    """The commit of every branch of a source; `stale_reason` says why they are not the newest, or is empty."""
+    """The commit of every branch of a source; `stale_reason` says why they are not the newest, or is empty.
+
+    `is_refused`: that is because the remote has no such repository any more, or not for us.
+    """
 
     commits: Mapping[str, str]
     stale_reason: str = ""
+    is_refused: bool = False
 
 
 class GitClone:
@@ -53,13 +58,15 @@ class GitClone:
 
     def __init__(self, name: str, settings: GitSource, branches: Sequence[str], folder: Path) -> None:
         self.name = name
-        self.directory = folder / clone_name(settings.url)
+        self.directory = folder / clone_name(settings.url, _describe_login(settings))
         self._lock = folder / f"{self.directory.name}.lock"
         self._url = settings.url
         self._branches = tuple(branches)
         self._timeout = settings.timeout_s
         self._display_url = redact_credentials(settings.url)
         self._access = build_access(name, settings)
+        # Which of the branches the remote has no more.
+        self._missing_reason = ""
 
     async def refresh(self) -> BranchCommits:
         """Bring the clone up to date, where no other source has just done it.
@@ -71,8 +78,8 @@ class GitClone:
             if state is None:
                 return await self._recreate(None)
             try:
-                stale_reason = await self._update(state)
-                return BranchCommits(await self._commits(), stale_reason)
+                stale_reason, is_refused = await self._update(state)
+                return BranchCommits(await self._commits(), stale_reason, is_refused)
             except GitError:
                 return await self._recreate(state)
 
@@ -112,8 +119,11 @@ class GitClone:
         except OSError as error:
             raise SourceError(f"source {self.name}: {self.directory} cannot be written: {error.strerror}") from error
 
-    async def _update(self, state: CloneState) -> str:
-        """Fetch unless that has just been done. Return why an older state has to do, or an empty text."""
+    async def _update(self, state: CloneState) -> tuple[str, bool]:
+        """Fetch unless that has just been done. Return why an older state has to do, or "", and whether it is refused.
+
+        A branch that the remote has no more is left out.
+        """
         if not state.is_fresh_for(self.name, self._branches):
             try:
                 await self._fetch(self.directory, state)
@@ -121,7 +131,7 @@ class GitClone:
                 return await self._explain_stale(state, error)
         state.follow(self.name, self._branches)
         await asyncio.to_thread(write_state, self.directory, state)
-        return ""
+        return self._missing_reason, False
 
     async def _recreate(self, old_state: CloneState | None) -> BranchCommits:
         state = CloneState(self._display_url, followers=old_state.followers if old_state else {})
@@ -134,7 +144,7 @@ class GitClone:
             state.follow(self.name, self._branches)
             await asyncio.to_thread(write_state, new_directory, state)
             await asyncio.to_thread(_replace_directory, new_directory, self.directory)
-            return BranchCommits(await self._commits())
+            return BranchCommits(await self._commits(), self._missing_reason)
         except GitError as error:
             raise await self._to_source_error(error, new_directory) from error
         finally:
@@ -150,6 +160,7 @@ class GitClone:
         except GitTimeout:
             raise
         except GitError:
+            await self._leave_out_missing(git, state)
             if len(branches) == len(self._branches):
                 raise
             await self._fetch_branches(git, self._branches)
@@ -157,6 +168,21 @@ class GitClone:
             state.followers.clear()
             branches = list(self._branches)
         state.record_fetch(self.name, branches, started_at)
+
+    async def _leave_out_missing(self, git: Git, state: CloneState) -> None:
+        """Leave out branches that the remote has no more, where it has others: what was fetched of them goes.
+
+        Raises `GitError` when the remote does not answer.
+        """
+        missing_names, _ = await self._find_missing(git.directory)
+        if not missing_names or len(missing_names) == len(self._branches):
+            return
+        self._branches = tuple(branch for branch in self._branches if branch not in missing_names)
+        names = ", ".join(branch or "(its default branch)" for branch in missing_names)
+        self._missing_reason = f"{self._display_url} has no branch or tag {names} any more: nothing is told of that"
+        for branch in missing_names:
+            state.fetches.pop(branch, None)
+            await git.run("update-ref", "-d", _to_reference(branch))
 
     async def _fetch_branches(self, git: Git, branches: Sequence[str]) -> None:
         options = ("--quiet", "--no-tags", "--force", "--no-write-fetch-head")
@@ -180,8 +206,11 @@ class GitClone:
             commits[branch] = output.decode().strip()
         return commits
 
-    async def _explain_stale(self, state: CloneState, fetch_error: GitError) -> str:
-        """Find out whether the remote or the clone is at fault. Raises `GitError` when it is the clone."""
+    async def _explain_stale(self, state: CloneState, fetch_error: GitError) -> tuple[str, bool]:
+        """Find out whether the remote or the clone is at fault: what to say of the remote, and whether it refuses us.
+
+        Raises `GitError` when it is the clone.
+        """
         try:
             await self._explain_failure(fetch_error, self.directory)
         except GitError as error:
@@ -189,10 +218,11 @@ class GitClone:
                 raise self._unreachable_error(error) from error
             oldest_fetch = min(state.fetches[branch].at for branch in self._branches)
             failing_since = datetime.fromtimestamp(oldest_fetch, UTC).strftime("%Y-%m-%d %H:%M UTC")
-            return (
+            reason = (
                 f"{self._display_url} cannot be reached ({fetch_error}); this is its state of "
                 f"{failing_since}. {get_advice(str(fetch_error))}"
             )
+            return reason, error.is_refused
         raise fetch_error
 
     async def _to_source_error(self, fetch_error: GitError, directory: Path) -> SourceError:
@@ -206,7 +236,7 @@ class GitClone:
 
     def _unreachable_error(self, error: GitError, action: str = "fetched") -> SourceError:
         problem = f"source {self.name}: {self._display_url} cannot be {action}: {error}"
-        return SourceError(f"{problem}. {get_advice(str(error))}.")
+        return SourceError(f"{problem}. {get_advice(str(error))}.", is_refused=error.is_refused)
 
     async def _explain_failure(self, fetch_error: GitError, directory: Path) -> None:
         """Raise `GitError` when the remote does not answer either, `SourceError` when it lacks a branch."""
@@ -216,30 +246,47 @@ class GitClone:
 
     async def _require_branches(self, directory: Path) -> None:
         """Raise `SourceError`, which names all branches, when the remote lacks one. Raises `GitError` of git."""
+        missing_names, branch_names = await self._find_missing(directory)
+        if missing_names:
+            name = missing_names[0] or "(its default branch)"
+            raise SourceError(unknown_branch_message(self.name, self._display_url, name, branch_names), is_refused=True)
+
+    async def _find_missing(self, directory: Path) -> tuple[list[str], list[str]]:
+        """Return the branches of this source that the remote lacks, and all that it has.
+
+        Raises `SourceError` where it has none, `GitError` of git.
+        """
         output = await Git(directory, self._timeout, self._access).run("ls-remote", "--", self._url)
         references = (line.partition("\t")[2] for line in output.decode("utf-8", "replace").splitlines())
         reference_names = [name for name in references if name and not name.endswith("^{}")]
         if not reference_names:
-            raise SourceError(f"source {self.name}: {self._display_url} has no commits yet.")
+            raise SourceError(f"source {self.name}: {self._display_url} has no commits yet.", is_refused=True)
         branch_names = [
             name.removeprefix(kind)
             for kind in ("refs/heads/", "refs/tags/")
             for name in reference_names
             if name.startswith(kind)
         ]
-        missing_names = [branch for branch in self._branches if branch not in ("", *branch_names)]
-        if "" in self._branches and "HEAD" not in reference_names:
-            missing_names.append("(its default branch)")
-        if missing_names:
-            raise SourceError(unknown_branch_message(self.name, self._display_url, missing_names[0], branch_names))
+        known_names = {*branch_names, *([""] if "HEAD" in reference_names else [])}
+        return [branch for branch in self._branches if branch not in known_names], branch_names
 
 
-def clone_name(url: str) -> str:
-    """Return the name of the folder for a remote's clone: the same for every source of one repository."""
+def _describe_login(settings: GitSource) -> str:
+    """Return by which login a remote is asked, "" for none of our own: each is to see what the remote shows it alone.
+
+    A token is named by where it comes from; it may be renewed there.
+    """
+    if settings.token:
+        return f"{settings.username} {settings.token.env or settings.token.file}"
+    return str(settings.ssh_key or "")
+
+
+def clone_name(url: str, login: str = "") -> str:
+    """Return the name of the folder for a remote's clone: the same for every source of one repository and login."""
     display_url = redact_credentials(url)
-    # Over SSH the user may be part of the address: ~ is another folder for each.
-    identity = display_url if url.startswith(("http://", "https://")) else url
-    identity = identity.rstrip("/").removesuffix(".git")
+    # With whoever asks: over SSH ~ is another folder for each, and a server may not show all to all.
+    identity = url.rstrip("/").removesuffix(".git")
+    identity = f"{identity} {login}" if login else identity
     slug = (
         _NON_ALPHANUMERIC.sub("-", display_url.partition("://")[2] or display_url)
         .strip("-")

@@ -67,11 +67,23 @@ Stream = TypeVar("Stream")
 # Files for what a command writes, and for its errors.
 OutputFiles = tuple[IO[bytes], IO[bytes]]
 _HOST_KEY_CHANGED = b"REMOTE HOST IDENTIFICATION HAS CHANGED"
+# By git over http, by ssh, by the servers of GitHub and GitLab, by git's own daemon, and for a path of a server.
+_REFUSAL = re.compile(
+    rb"authentication failed|could not read (?:username|password)|returned error: (?:401|403|404|410|451)"
+    rb"|permission denied \(|repository '[^'\n]*' not found|repository not found|could not be found or you don't have"
+    rb"|access denied or repository not exported|does not appear to be a git repository",
+    re.IGNORECASE,
+)
 _REDIRECT_ERROR = re.compile(rb"requested URL returned error: 3\d\d")
 
 
 class GitError(Exception):
-    """A git command failed. The message is what git said last, without credentials."""
+    """A git command failed. The message is what git said last, without credentials.
+
+    `is_refused`: the remote works, and has no such repository, or not for us.
+    """
+
+    is_refused = False
 
 
 class GitTimeout(GitError):
@@ -118,7 +130,9 @@ class Git:
         if process.returncode:
             message = _first_error_line(errors) or f"git {arguments[0]} ended with code {process.returncode}"
             error_class = _GitRedirected if _REDIRECT_ERROR.search(errors) else GitError
-            raise error_class(message.replace(self._access.secret, "***") if self._access.secret else message)
+            failure = error_class(message.replace(self._access.secret, "***") if self._access.secret else message)
+            failure.is_refused = bool(_REFUSAL.search(errors))
+            raise failure
         return output
 
     async def run_bounded(self, max_bytes: int, *arguments: str) -> bytes | None:

@@ -327,7 +327,9 @@ class GitRepository:
             problem = f"source {self.name}: {self._display_url} has no file that can be used (skipped: {counts})"
             raise SourceError(f"{problem}. Check branch, include and exclude.")
         revision = self._format_revision(branch_commits.commits)
-        return Listing(fingerprints, revision, dict(skipped_counts), branch_commits.stale_reason)
+        is_refused = branch_commits.is_refused
+        reason = branch_commits.stale_reason
+        return Listing(fingerprints, revision, dict(skipped_counts), reason, is_refused=is_refused)
 
     async def _add_includes(
         self, git: Git, commits: Mapping[str, str], fingerprints: dict[str, str], settings: Mapping[str, str]

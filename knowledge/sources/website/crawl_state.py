@@ -10,8 +10,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
+from core.errors import SourceError
 from knowledge.sources.common.state_files import TextStore
 from knowledge.sources.website.rendering import Renderer
+from knowledge.web.refusals import KEPT_S
 
 # The limits of one crawl, besides the pauses: a maze of pages without text, or a site that hangs, never ends by itself.
 REQUESTS_PER_PAGE = 4
@@ -29,7 +31,8 @@ PAGE_LIMIT_REASON = "beyond max_pages"
 class PageState:
     """A page as it was last seen; its text is in the file that `fingerprint` names (none without text).
 
-    `url` is the address that it gives itself; `digest` stands for what is on it; `expires_at` is in seconds since 1970.
+    `url` is the address that it gives itself; `digest` stands for what is on it; `expires_at` is in seconds since 1970,
+    and so is `refused_since`, when the site first refused it.
     """
 
     fingerprint: str
@@ -40,11 +43,14 @@ class PageState:
     modified: str = ""
     digest: str = ""
     expires_at: float | None = None
+    refused_since: float | None = None
 
     @property
     def is_expired(self) -> bool:
-        """Return whether the page asked to be forgotten by now."""
-        return self.expires_at is not None and self.expires_at <= time.time()
+        """Return whether the page asked to be forgotten by now, or was refused for too long."""
+        now = time.time()
+        is_refused = self.refused_since is not None and now - self.refused_since >= KEPT_S
+        return is_refused or (self.expires_at is not None and self.expires_at <= now)
 
 
 class PageStateStore(TextStore):
@@ -70,7 +76,9 @@ class PageStateStore(TextStore):
 class CrawlState:
     """`known_pages` are the pages of the last visit, `found_pages` those of this one, both by path; `answered_paths`
     are the paths for which the site has answered. `request_count` and `failure_count` count pages, without
-    robots.txt and sitemaps. `aliases` are the pages that name another one as themselves, by the path of that one.
+    robots.txt and sitemaps; `refused_count` are those that failed because the site refuses them, `closed_count`
+    those that it has no more, or not for us, and `read_count` those that it let us see. `aliases` are the pages
+    that name another one as themselves, by the path of that one.
     """
 
     known_pages: dict[str, PageState]
@@ -86,6 +94,9 @@ class CrawlState:
     paths_by_stem: dict[str, str] = field(default_factory=dict)
     request_count: int = 0
     failure_count: int = 0
+    refused_count: int = 0
+    closed_count: int = 0
+    read_count: int = 0
     consecutive_failures: int = 0
     has_first_page_failed: bool = False
     first_error: str = ""
@@ -150,14 +161,29 @@ class CrawlState:
         self.answered_paths.add(path)
         self.consecutive_failures = 0
 
-    def mark_failed(self, path: str, reason: str, *, is_first: bool) -> PageState | None:
-        """Note that a page failed for now, and return what is known of it, which stays."""
+    @property
+    def is_refused(self) -> bool:
+        """Return whether the site let us see nothing, and no page failed for another reason."""
+        has_failed = self.failure_count > self.refused_count
+        return not has_failed and not self.read_count and self.refused_count + self.closed_count > 0
+
+    def skip_closed(self, reason: str) -> None:
+        """Count a page that the site has no more, or not for us."""
+        self.skipped[reason] += 1
+        self.closed_count += 1
+
+    def mark_failed(self, path: str, error: SourceError, *, is_first: bool) -> PageState | None:
+        """Note that a page failed for now, and return what is known of it, which stays; for a week if it is refused."""
         self.skipped["failed"] += 1
         self.failure_count += 1
         self.consecutive_failures += 1
         self.has_first_page_failed = self.has_first_page_failed or is_first
-        self.first_error = self.first_error or reason
+        self.first_error = self.first_error or str(error)
+        self.refused_count += error.is_refused
         previous_page = self.known_pages.get(path)
+        if previous_page is not None and error.is_refused:
+            now = time.time()
+            previous_page = replace(previous_page, refused_since=min(previous_page.refused_since or now, now))
         if previous_page is not None and previous_page.fingerprint:
             self.found_pages[path] = previous_page
         return previous_page

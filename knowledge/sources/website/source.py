@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urljoin
 
-from core.errors import SourceError
+from core.errors import SourceError, is_refusal
 from core.formatting import strip_source_prefix
 from core.runtime.tasks import raise_if_stopped, to_stoppable_thread
 from core.settings import WebsiteSource
@@ -30,10 +30,11 @@ from knowledge.sources.website.sitemaps import MAX_SITEMAP_KB, MAX_SITEMAPS, rea
 from knowledge.web.addresses import get_site, normalize_url, redact_url
 from knowledge.web.client import Request, Response, ResponseTooLarge, WebClient
 from knowledge.web.page_rules import ROBOT_NAME, PageRules, parse_page_rules
+from knowledge.web.refusals import REFUSED_STATUSES
 
 GONE_STATUSES = frozenset({404, 410})
 # The site works and refuses this page.
-REFUSED_STATUSES = frozenset({401, 403, 451})
+REFUSED_PAGE_STATUSES = REFUSED_STATUSES - GONE_STATUSES
 NOT_MODIFIED = 304
 # How much is fetched between two writes of the record, so that an interrupted first visit is not lost.
 SAVE_INTERVAL = 50
@@ -87,13 +88,15 @@ class Website:
             reason = strip_source_prefix(self.name, str(error))
             if not known_pages:
                 raise SourceError(f"source {self.name}: {reason}") from error
-            return Listing(_fingerprints(known_pages), stale=reason)
+            return Listing(_fingerprints(known_pages), stale=reason, is_refused=is_refusal(error))
         await asyncio.to_thread(self._store.save_pages, pages)
+        stale_reason = crawl.stale_reason()
         return Listing(
             _fingerprints(pages),
             skipped=dict(crawl.skipped),
-            stale=crawl.stale_reason(),
+            stale=stale_reason,
             unreadable=crawl.unreadable,
+            is_refused=bool(stale_reason) and crawl.is_refused,
         )
 
     async def documents(self, listing: Listing, paths: Collection[str]) -> AsyncIterator[Document]:
@@ -152,7 +155,7 @@ class Website:
                 return
             # Off the event loop: each of many rules is tried.
             if not await asyncio.to_thread(robots.can_fetch, url):
-                crawl.skipped["disallowed by robots.txt"] += 1
+                crawl.skip_closed("disallowed by robots.txt")
                 continue
             if crawl.request_count:
                 await asyncio.sleep(delay_s)
@@ -202,9 +205,13 @@ class Website:
         try:
             response = await client.fetch(request, partial(self._check_redirect, robots=robots))
             page = await self._read_response(url, depth, response, crawl)
-        except (_PageSkipped, ResponseTooLarge) as error:
+        except ResponseTooLarge:
             crawl.mark_answered(get_path(url))
-            crawl.skipped["too large" if isinstance(error, ResponseTooLarge) else str(error)] += 1
+            crawl.skipped["too large"] += 1
+            return
+        except _PageSkipped as error:
+            crawl.mark_answered(get_path(url))
+            crawl.skip_closed(str(error))
             return
         except SourceError as error:
             page = self._handle_failure(url, crawl, error)
@@ -213,6 +220,7 @@ class Website:
             path = get_path(self._normalize(response.url))
             if page is not None and page.fingerprint and self._matches_globs(path):
                 crawl.add_page(path, page)
+                crawl.read_count += 1
                 self._enqueue(page.url, depth, crawl)
         if page is not None and depth < settings.depth:
             for link in page.links:
@@ -223,7 +231,7 @@ class Website:
         is_first = url == self._start_url
         if is_first and len(crawl.seen_urls) == 1:
             raise error
-        return crawl.mark_failed(get_path(url), str(error), is_first=is_first)
+        return crawl.mark_failed(get_path(url), error, is_first=is_first)
 
     async def _read_response(self, url: str, depth: int, response: Response, crawl: CrawlState) -> PageState | None:
         """Return a page, without a fingerprint where it has no text; None for what is none.
@@ -235,12 +243,13 @@ class Website:
         if response.status == NOT_MODIFIED and known_page is not None:
             return self._apply_rules(known_page, header_rules, crawl)
         if response.status in GONE_STATUSES:
-            crawl.skipped["gone"] += 1
+            crawl.skip_closed("gone")
             return None
-        if response.status in REFUSED_STATUSES:
+        if response.status in REFUSED_PAGE_STATUSES:
             crawl.consecutive_failures = 0
         if response.status >= 300:
-            raise SourceError(f"{redact_url(url)} answered with status {response.status}")
+            reason = f"{redact_url(url)} answered with status {response.status}"
+            raise SourceError(reason, is_refused=response.status in REFUSED_STATUSES)
         content_type = response.headers.get("content-type", "")
         media_type = content_type.split(";")[0].strip().lower()
         # Without a type, what looks like markup is a page.
@@ -276,10 +285,10 @@ class Website:
         """Return a page as its rules allow: without its text, without its links, or for a while."""
         links = page.links if rules.has_followable_links else ()
         expires_at = page.expires_at if rules.expires_at is None else rules.expires_at
-        page = replace(page, links=links, expires_at=expires_at)
+        page = replace(page, links=links, expires_at=expires_at, refused_since=None)
         if rules.is_indexable and not page.is_expired:
             return page
-        crawl.skipped[NOINDEX_REASON] += 1
+        crawl.skip_closed(NOINDEX_REASON)
         return replace(page, fingerprint="")
 
     async def _store_page(self, page: WebPage, response: Response, crawl: CrawlState) -> PageState:
@@ -310,7 +319,8 @@ class Website:
         if not pages:
             counts = ", ".join(f"{count} {reason}" for reason, count in sorted(crawl.skipped.items())) or "nothing else"
             cause = f": {crawl.first_error}" if crawl.first_error else ""
-            raise SourceError(f"{redact_url(self._settings.url)} has no page that can be used ({counts}){cause}")
+            reason = f"{redact_url(self._settings.url)} has no page that can be used ({counts}){cause}"
+            raise SourceError(reason, is_refused=crawl.is_refused)
 
 
 def _fingerprints(pages: Mapping[str, PageState]) -> dict[str, str]:

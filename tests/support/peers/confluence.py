@@ -41,8 +41,8 @@ class WikiPage:
 class ConfluencePeer(ServicePeer):
     """`wiki` by id. `page_size` caps its parts; `forgets_cursors` refuses those that it gave.
 
-    A query for a space among `hidden_spaces`, also beside others, is refused; so are the pages of `closed_spaces`. An
-    index that `is_lost` finds nothing.
+    A query for a space among `hidden_spaces`, also beside others, is refused; so are the pages of `closed_spaces`, as
+    if they were not there, and of `forbidden_spaces`. An index that `is_lost` finds nothing.
     """
 
     def __init__(self) -> None:
@@ -52,6 +52,7 @@ class ConfluencePeer(ServicePeer):
         self.forgets_cursors = False
         self.hidden_spaces: set[str] = set()
         self.closed_spaces: set[str] = set()
+        self.forbidden_spaces: set[str] = set()
         self.is_lost = False
         # What it says is its context, and where the next part is.
         self.next_links = (CONTEXT, f"{CONTEXT}/rest/api/content/search")
@@ -89,6 +90,8 @@ class ConfluencePeer(ServicePeer):
             return reply({"statusCode": 400, "message": "bad parameter"}, 400)
         if page is None or page.status == "trashed" or page.space in self.closed_spaces:
             return reply({"statusCode": 404, "message": "No content found"}, 404)
+        if page.space in self.forbidden_spaces:
+            return reply({"statusCode": 403, "message": "Not permitted"}, 403)
         return reply({**self._show(number, []), "space": {"key": page.space}})
 
     def _find(self, query: str) -> list[int] | None:
@@ -97,7 +100,7 @@ class ConfluencePeer(ServicePeer):
         found = {
             number: page
             for number, page in pages.items()
-            if page.status != "trashed" and page.space not in self.closed_spaces
+            if page.status != "trashed" and page.space not in self.closed_spaces | self.forbidden_spaces
         }
         if parts := re.fullmatch(r'id=(\d+) and space="(\w+)"', query):
             return [number for number, page in found.items() if (str(number), page.space) == parts.groups()]
@@ -105,7 +108,7 @@ class ConfluencePeer(ServicePeer):
             return [number for number, page in found.items() if page.space == parts[1] and page.kind == "page"]
         if parts := re.fullmatch(r'space in \(((?:"\w+"(?:, )?)+)\) and type in \(page, blogpost\)', query):
             spaces = re.findall(r"\w+", parts[1])
-            if (self.hidden_spaces | self.closed_spaces) & {*spaces}:
+            if (self.hidden_spaces | self.closed_spaces | self.forbidden_spaces) & {*spaces}:
                 return None
             kinds = ("page", "blogpost")
             return [number for number, page in found.items() if page.space in spaces and page.kind in kinds]

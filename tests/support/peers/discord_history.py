@@ -39,6 +39,7 @@ class DiscordPlace:
     archived_at: float = 0.0
     is_visible: bool = True
     has_history: bool = True
+    is_private: bool = False
     guild: str = GUILD
 
 
@@ -105,6 +106,12 @@ class DiscordHistoryPeer(ServicePeer):
     def _show(self, number: str) -> dict[str, Any]:
         place = self.places[number]
         data = {"id": number, "type": place.kind, "name": place.name, "topic": place.topic, "guild_id": place.guild}
+        # What is denied to the role of everybody: other rights, and that to see the channel.
+        deny = str((1 << 11) + ((1 << 10) if place.is_private else 0))
+        data["permission_overwrites"] = [
+            {"id": "222222222222222222", "type": 1, "allow": "1024", "deny": "0"},
+            {"id": place.guild, "type": 0, "allow": "0", "deny": deny},
+        ]
         if not place.parent:
             return data
         moment = datetime.fromtimestamp(place.archived_at, UTC).isoformat() if place.archived_at else None

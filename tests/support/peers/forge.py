@@ -85,8 +85,8 @@ def stamp(seconds: float) -> str:
 class ForgePeer(WebPeer):
     """`page_size` caps its pages, `remaining` is what the rate limit leaves, `slow_down` limits all at once with this
     status. `renamed` answers with a redirect to the repository's number. `errors` are what GraphQL answers with,
-    `broken` names paths that answer 500, `raw` what a path answers in place of the truth. The path that it `holds`
-    never answers, and sets `hold_event`.
+    `broken` names paths that answer 500, `closed` those that answer 404, `raw` what a path answers in place of the
+    truth. The path that it `holds` never answers, and sets `hold_event`.
     """
 
     def __init__(self) -> None:
@@ -103,6 +103,7 @@ class ForgePeer(WebPeer):
         self.redirect_url = ""
         self.errors: list[Any] = []
         self.broken: set[str] = set()
+        self.closed: set[str] = set()
         self.raw: dict[str, Any] = {}
         self.holds = ""
         self.hold_event = asyncio.Event()
@@ -142,6 +143,8 @@ class ForgePeer(WebPeer):
             return json_response({"message": "API rate limit exceeded"}, 403)
         if request.path in self.broken:
             return json_response({"message": "Server Error"}, 500)
+        if request.raw_path.partition("?")[0] in self.closed:
+            return json_response({"message": "404 Not found"}, 404)
         return json_response({"message": "refused"}, self.status) if self.status else None
 
     def _limits(self, request: web.Request, response: web.Response) -> None:

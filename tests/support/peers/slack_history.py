@@ -25,6 +25,7 @@ class Channel:
     topic: str = "Support #kimas-knowledge"
     is_member: bool = True
     is_im: bool = False
+    is_private: bool = False
     messages: dict[str, dict[str, Any]] = field(default_factory=dict)
     threads: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
@@ -58,6 +59,7 @@ class SlackHistoryPeer(ServicePeer):
             return fail("channel_not_found")
         if method == "conversations.info":
             shown = {"is_member": channel.is_member, "is_im": channel.is_im, "topic": {"value": channel.topic}}
+            shown["is_private"] = channel.is_private
             return reply({"ok": True, "channel": {"id": request.query["channel"], **shown, "purpose": {"value": ""}}})
         if not channel.is_member:
             return fail("not_in_channel")

@@ -209,9 +209,11 @@ async def test_several_branches_in_one_source(form: str, server: GitServer, repo
 
 
 async def test_a_missing_one_of_several_branches_is_named(server: GitServer, tmp_path: Path) -> None:
-    item = source("docs", server.url("r.git"), tmp_path, branches=["main", "v9"])
-    with pytest.raises(SourceError, match=r"has no branch or tag 'v9'"):
-        await item.listing()
+    listing = await source("docs", server.url("r.git"), tmp_path, branches=["main", "v9"]).listing()
+    assert "has no branch or tag v9 any more" in listing.stale
+    assert {path.partition(":")[0] for path in listing.fingerprints} == {"main"}
+    with pytest.raises(SourceError, match=r"has no branch or tag 'v8'"):
+        await source("other", server.url("r.git"), tmp_path, branches=["v8", "v9"]).listing()
 
 
 async def test_a_renamed_default_branch_is_followed(server: GitServer, repository: Path, tmp_path: Path) -> None:
@@ -302,11 +304,14 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 def test_addresses_of_one_repository_share_a_clone_name() -> None:
-    equal_urls = ["https://x.example/o/r.git", "https://x.example/o/r", "https://u:p@x.example/o/r.git/"]
+    equal_urls = ["https://x.example/o/r.git", "https://x.example/o/r", "https://x.example/o/r.git/"]
     assert len(set(map(clone_name, equal_urls))) == 1
     other = ["https://x.example/o/s", "https://y.example/o/r", "ssh://a@x.example/~/r", "ssh://b@x.example/~/r"]
-    assert len({*map(clone_name, other), clone_name(equal_urls[0])}) == 5
-    assert all("p@" not in clone_name(url) for url in equal_urls)
+    logins = ["https://u:p@x.example/o/r", "https://u:q@x.example/o/r"]
+    assert (
+        len({*map(clone_name, [*other, *logins]), clone_name(equal_urls[0], "git T"), clone_name(equal_urls[0])}) == 8
+    )
+    assert all("p@" not in clone_name(url) for url in logins)
 
 
 @pytest.mark.parametrize(
