@@ -15,7 +15,7 @@ from bots.common.events import IgnoredEvent, MessageDeletion, record_ignored
 from bots.common.reply_sink import SilentSink
 from bots.slack.agent_view import AGENT_EVENTS, STOPPED_THREAD, StopSink, from_agent_event
 from bots.slack.app_home import HomeSink
-from bots.slack.channel_titles import RENAME_EVENTS, ChannelTitles
+from bots.slack.channel_directory import RENAME_EVENTS, ChannelDirectory
 from bots.slack.commands import ACKNOWLEDGEMENT, MESSAGE_ACTION, AskerSink, CommandSink, from_message_shortcut
 from bots.slack.connection import RateLimiter, SlackIntervals
 from bots.slack.convert import Identity, from_command, from_event, is_from_other_workspace, to_thread_messages
@@ -76,7 +76,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
     read_only_calls = (
         "get_identity",
         "get_socket_url",
-        "get_channel_title",
+        "get_channel",
         "is_admin",
         "read_thread",
         "download_file",
@@ -107,7 +107,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         self._missing_capabilities = MissingCapabilities()
         self._administrators = TtlCache[bool](ADMINISTRATOR_TTL_S, MAX_USERS)
         self._members = TtlCache[bool](MEMBER_TTL_S, MAX_USERS)
-        self._channel_titles = ChannelTitles()
+        self._channels = ChannelDirectory()
         self._open_questions = BoundedDict[tuple[str, str], str](MAX_ENTRIES)
         self._untitled_threads = BoundedDict[tuple[str, str], None](MAX_ENTRIES)
         self._submissions = SubmissionHandler(self._intervals.submit_timeout_s)
@@ -243,18 +243,21 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
             event_id = str(payload.get("event_id", ""))[:100]
             record_ignored(self.skipped, "slack.event_skipped", message, event_id=event_id)
         elif isinstance(message, Submission):
-            return await self._submissions.handle(message, receive)
+            return await self._submissions.handle(message, lambda each: self._describe_and_receive(each, receive))
         elif message.command:
             if message.origin.purpose == "prompts":
                 self._untitled_threads[message.key.chat, str(message.reference["thread_ts"])] = None
-            await receive(self._restrict(message))
+            await self._describe_and_receive(message, receive)
             return {"text": ACKNOWLEDGEMENT} if message.command == "ask" and not self._read_only else {}
         else:
-            message = await self._channel_titles.with_title(self._get_client(), message)
             if not message.is_by_bot:
                 message = await self._thread_cache.with_thread_context(message)
-            await receive(self._restrict(message))
+            await self._describe_and_receive(message, receive)
         return {}
+
+    async def _describe_and_receive(self, message: Message, receive: MessageHandler) -> None:
+        """Pass on a message with what Slack says of its channel."""
+        await receive(self._restrict(await self._channels.describe(self._get_client(), message)))
 
     def _restrict(self, message: Message) -> Message:
         """Return a question to the bot with its answer for the asker's eyes alone, where answers are to be so."""
@@ -286,11 +289,14 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         return IgnoredEvent(f"a payload of type {kind[:50]}")
 
     def _convert_event(self, payload: Mapping[str, Any]) -> Message | MessageDeletion | IgnoredEvent:
-        event_type = (payload.get("event") or {}).get("type")
+        event = payload.get("event") or {}
+        event_type = event.get("type")
+        if isinstance(channel := event.get("channel"), str):
+            self._channels.note_event(channel, payload.get("is_ext_shared_channel"))
         if event_type in REACTION_EVENTS:
             return from_reaction(payload["event"], self._me)
         if event_type in RENAME_EVENTS:
-            self._channel_titles.forget(str(payload["event"]["channel"]["id"]))
+            self._channels.forget(str(payload["event"]["channel"]["id"]))
             return IgnoredEvent("a channel that was renamed")
         if event_type in AGENT_EVENTS:
             return from_agent_event(payload["event"], self._me, self._open_questions)

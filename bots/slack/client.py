@@ -18,6 +18,7 @@ from slack_sdk.webhook.async_client import AsyncWebhookClient
 from bots.common.bounded_response import BoundedResponse, ResponseTooLarge
 from bots.common.connection import Refused, RetryLater, Unreachable
 from bots.common.downloads import download
+from bots.slack.channel_directory import ChannelInfo
 from bots.slack.connection import retry_after, to_platform_error
 from bots.slack.convert import Identity, get_file_url
 from core.errors import PlatformError
@@ -79,12 +80,13 @@ class SlackClient:
         """Read the newest message of a channel. Raises `NotAllowed` where the bot is not in it."""
         await _call(self.web.conversations_history(channel=channel, limit=1), "conversations.history")
 
-    async def get_channel_title(self, channel: str) -> str:
-        """Return what a channel is called (scope channels:read, of private ones groups:read); "" for conversations."""
+    async def get_channel(self, channel: str) -> ChannelInfo:
+        """Return what a channel is called, and who reads it (scope channels:read, of private ones groups:read)."""
         info = (await _call(self.web.conversations_info(channel=channel), "conversations.info")).get("channel")
-        if not isinstance(info, dict) or info.get("is_im") or info.get("is_mpim") or not info.get("name"):
-            return ""
-        return f"#{info['name']}"
+        if not isinstance(info, dict):
+            return ChannelInfo("", is_shared=None)
+        is_conversation = info.get("is_im") or info.get("is_mpim") or not info.get("name")
+        return ChannelInfo("" if is_conversation else f"#{info['name']}", is_shared=info.get("is_ext_shared") is True)
 
     async def get_socket_url(self) -> str:
         """Return the address of a new Socket Mode connection, good for one use within seconds."""

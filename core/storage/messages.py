@@ -81,6 +81,7 @@ _MESSAGE_COLUMNS = (
     "is_by_bot",
     "is_forwarded",
     "quotes_bot",
+    "has_guests",
     "is_post",
     "parent_id",
     "language",

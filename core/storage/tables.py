@@ -79,6 +79,7 @@ messages = sa.Table(
             "is_by_bot",
             "is_forwarded",
             "quotes_bot",
+            "has_guests",
             "in_restricted_thread",
             "in_main_chat",
             "is_question_hidden",

@@ -189,8 +189,9 @@ class Message:
     somebody else's, which give no command and teach nothing, `quotes_bot` words of the bot itself in `quoted`,
     `is_by_bot` a message of another bot, `is_post` one that is published for a group (None: the adapter cannot tell).
     Where a command was given on a message, `parent_id` is what that message replies to. `language` is the author's on
-    the platform, `chat_title` what the chat is called there. `reply_options` are for the sink; the journal does not
-    keep them.
+    the platform, `chat_title` what the chat is called there. `has_guests`: people read the chat who are not of the
+    platform's own, as in a channel that another organization shares. `reply_options` are for the sink; the journal
+    does not keep them.
     """
 
     id: str
@@ -216,6 +217,7 @@ class Message:
     parent_id: str = ""
     language: str = ""
     chat_title: str = ""
+    has_guests: bool = False
     feed_entry: FeedEntry | None = None
     origin: Origin = Origin()
     reply_options: ReplyOptions = ReplyOptions()

@@ -9,7 +9,7 @@ from textwrap import dedent
 import yaml
 
 from bots.slack.agent_view import AGENT_EVENTS
-from bots.slack.channel_titles import RENAME_EVENTS
+from bots.slack.channel_directory import RENAME_EVENTS
 from bots.slack.client import AGENT_SCOPE
 from core.messaging.feedback.handoff import ASK_ABOUT_THIS, ASK_SHORTCUT_ID, LEARN_FROM_THIS, SHORTCUT_ID
 from core.settings import Settings

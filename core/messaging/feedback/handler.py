@@ -201,6 +201,7 @@ class FeedbackHandler:
                 id=f"{question.id}~2",
                 origin=Origin(root_id=question.id, purpose="retry", retry_reason=rating.reason),
                 addressed=True,
+                has_guests=question.has_guests or press.has_guests,
             )
             if await self._journal.record_message(retry):
                 return _PressResult(texts.retrying, skip(SkipReason.RETRIED, question=question.id), retry=retry)

@@ -6,6 +6,7 @@ The role is checked at every command: what a menu shows or hides permits nothing
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from core.errors import PlatformError, UsageError
 from core.formatting import format_until
@@ -128,7 +129,9 @@ class Permissions:
     def _make_asker(self, message: Message) -> Asker:
         key = message.key
         role = self._private_role(message) if message.private else "everyone"
-        return self.audiences.make_asker(key.platform, key.chat, is_private=message.private, role=role)
+        asker = self.audiences.make_asker(key.platform, key.chat, is_private=message.private, role=role)
+        # Who is named by the platform is its own people; the chat itself, or an owner, may be named all the same.
+        return replace(asker, network="") if message.has_guests else asker
 
     def _private_role(self, message: Message) -> UserRole:
         """Return the author's role in private, where an administrator is whom owners have appointed in any chat."""

@@ -129,7 +129,7 @@ async def test_without_a_scope_for_it_a_channel_has_no_name(
 async def test_a_channel_that_slack_could_not_name_gets_its_name_later(
     peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bots.slack.channel_titles.PAUSE_S", 0.2)
+    monkeypatch.setattr("bots.slack.channel_directory.PAUSE_S", 0.2)
     peer.channel_names["C1"] = "general"
     peer.fail("conversations.info", "internal_error", status=500)
     for count in (1, 2):

@@ -202,6 +202,8 @@ class SlackPeer:
         self.not_in: set[str] = set()
         self.administrators: set[str] = set()
         # The names of channels that are not called by their ids.
+        # Those that another organization is in.
+        self.shared_channels: set[str] = set()
         self.channel_names: dict[str, str] = {}
         # People of other workspaces, who are here in a shared channel.
         self.guests: set[str] = set()
@@ -410,7 +412,10 @@ class SlackPeer:
     def event(self, event: object, **extra_fields: Any) -> Envelope:
         """Deliver an event, whatever it is."""
         number = f"Ev{len(self.deliveries.envelopes)}"
+        channel = event.get("channel") if isinstance(event, dict) else None
+        is_shared = channel in self.shared_channels if isinstance(channel, str) else False
         payload = {"type": "event_callback", "team_id": TEAM, "api_app_id": "A1", "event_id": number, "event": event}
+        payload["is_ext_shared_channel"] = is_shared
         return self.deliveries.deliver("events_api", {**payload, **extra_fields})
 
     def fail(
@@ -580,7 +585,8 @@ class SlackPeer:
     def _channel(self, params: Json) -> Json:
         channel = params["channel"]
         name = self.channel_names.get(channel, channel.lower())
-        return {"channel": {"id": channel, "name": name, "is_channel": True}}
+        is_shared = channel in self.shared_channels
+        return {"channel": {"id": channel, "name": name, "is_channel": True, "is_ext_shared": is_shared}}
 
     def rename(self, channel: str, name: str) -> None:
         """Give a channel another name."""
