@@ -4,7 +4,8 @@ docs/sources.md and docs/answering.md have examples.
 """
 
 from core.answering.rewriting import Query, RewriteContext
+from core.errors import SourceError
 from knowledge.parsing.parser import Parser
 from knowledge.ports import Document, Listing, Source
 
-__all__ = ["Document", "Listing", "Parser", "Query", "RewriteContext", "Source"]
+__all__ = ["Document", "Listing", "Parser", "Query", "RewriteContext", "Source", "SourceError"]

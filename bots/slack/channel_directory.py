@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 RENAME_EVENTS = ("channel_rename", "group_rename")
-# Of several daemons, one alone gets the event that a channel was renamed.
-INFO_TTL_S = 3600.0
+# Of several daemons, one alone gets the event that a channel was renamed. One that is shared now says so with its next
+# message, to whoever gets that.
+INFO_TTL_S = 600.0
 MAX_CHANNELS = 10_000
 # For how long Slack is not asked where it was slow or away.
 PAUSE_S = 60.0

@@ -376,6 +376,9 @@ async def _note_refusal(context: RefreshContext, name: str) -> str:
         return ""
     counts = (await context.refresh_states.get_state(name)).counts
     since = {name: counts[REFUSED_SINCE]} if counts.get(REFUSED_SINCE) else {}
+    if not since and not await context.store.manifest(name):
+        # It was never read: nothing can be forgotten.
+        return ""
     is_too_long = bool(note_refusals(since, [name], ()))
     await context.refresh_states.update_counts(name, {REFUSED_SINCE: since[name]}, changed=False)
     started, ends = (datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d") for at in (since[name], since[name] + KEPT_S))

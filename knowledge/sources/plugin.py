@@ -161,6 +161,8 @@ def _check_listing(listing: object) -> None:
         path.encode()
     if not all(isinstance(reason, str) and isinstance(count, int) for reason, count in listing.skipped.items()):
         raise TypeError("it listed something as skipped that is no number by its reason")
+    if not isinstance(listing.is_refused, bool):
+        raise TypeError("its listing says as is_refused what is no truth value")
     if not isinstance(listing.stale, str) or not isinstance(listing.revision, str):
         raise TypeError("its listing says as stale or revision what is no text")
     if not listing.fingerprints:

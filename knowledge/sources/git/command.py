@@ -67,11 +67,12 @@ Stream = TypeVar("Stream")
 # Files for what a command writes, and for its errors.
 OutputFiles = tuple[IO[bytes], IO[bytes]]
 _HOST_KEY_CHANGED = b"REMOTE HOST IDENTIFICATION HAS CHANGED"
-# By git over http, by ssh, by the servers of GitHub and GitLab, by git's own daemon, and for a path of a server.
+# By git over http and ssh, by servers of GitHub, GitLab, Bitbucket and gitolite, by git's own daemon, and for a path.
 _REFUSAL = re.compile(
     rb"authentication failed|could not read (?:username|password)|returned error: (?:401|403|404|410|451)"
     rb"|permission denied \(|repository '[^'\n]*' not found|repository not found|could not be found or you don't have"
-    rb"|access denied or repository not exported|does not appear to be a git repository",
+    rb"|access denied or repository not exported|repository (?:does not exist|access denied)|denied by fallthru"
+    rb"|does not appear to be a git repository",
     re.IGNORECASE,
 )
 _REDIRECT_ERROR = re.compile(rb"requested URL returned error: 3\d\d")
