@@ -78,11 +78,7 @@ _MESSAGE_COLUMNS = (
     "private",
     "addressed",
     "sent_at",
-    "is_by_bot",
-    "is_forwarded",
-    "quotes_bot",
-    "has_guests",
-    "is_post",
+    *("is_by_bot", "is_forwarded", "quotes_bot", "has_guests", "is_post"),
     "parent_id",
     "language",
 )

@@ -319,6 +319,10 @@ class ForgeClient(Protocol):
         """Ask for the project and return its name. Raises `SourceError` and `RateLimited`."""
         ...
 
+    async def is_private(self) -> bool | None:
+        """Ask whether the project is open to some alone; None if that is not said. Raises as `probe` does."""
+        ...
+
 
 def parse_timestamp(value: Any) -> float:
     """Return a time as ISO 8601 writes it in seconds since 1970; 0 for what is none."""

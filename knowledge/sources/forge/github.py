@@ -75,6 +75,11 @@ class Github:
         """Return the repository's name, which is another after it was renamed."""
         return to_line(dig(await self._api.get(self._repository), "full_name"))
 
+    async def is_private(self) -> bool | None:
+        """Return whether the repository is private, or of an organization alone."""
+        value = dig(await self._api.get(self._repository), "private")
+        return value if isinstance(value, bool) else None
+
     async def _issues(self, since: float) -> AsyncIterator[Item | None]:
         # What was closed since must be seen, to be forgotten where only open ones are wanted.
         params = {"state": "all" if since else self._settings.state, "sort": "updated", "direction": "desc"}

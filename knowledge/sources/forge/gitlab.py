@@ -65,6 +65,11 @@ class Gitlab:
         """Return the project's name, which is another after it was renamed."""
         return to_line(dig(await self._api.get(self._project), "path_with_namespace"))
 
+    async def is_private(self) -> bool | None:
+        """Return whether the project is private, or of those who are signed in alone."""
+        visibility = to_line(dig(await self._api.get(self._project), "visibility"))
+        return visibility != "public" if visibility else None
+
 
 def _to_issue_item(issue: Mapping[str, Any], *, with_comments: bool) -> Item | None:
     number = get_int(issue, "iid")

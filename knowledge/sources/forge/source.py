@@ -14,11 +14,12 @@ from pathlib import Path
 
 from core.errors import SourceError, is_refusal
 from core.settings import GithubSource, GitlabSource
+from core.settings.base import EVERYONE
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
-from knowledge.sources.common.state_files import TextStore
-from knowledge.sources.forge.api import MAX_WAIT_S, ApiLimits, ForgeApi, ForgeClient, RateLimited
+from knowledge.sources.common.state_files import TextStore, read_json, write_json
+from knowledge.sources.forge.api import MAX_WAIT_S, ApiLimits, ForgeApi, ForgeClient, RateLimited, StatusError
 from knowledge.sources.forge.github import HEADERS, Github
 from knowledge.sources.forge.gitlab import Gitlab
 from knowledge.sources.forge.items import Comment, Item
@@ -114,6 +115,14 @@ def _is_valid(sync_state: SyncState) -> bool:
     return all(isinstance(value, float | int) for value in numbers) and all(isinstance(value, dict) for value in tags)
 
 
+def _read_mark(file: Path) -> object:
+    """Return what a file says, None where there is none or it is damaged. Blocking."""
+    try:
+        return read_json(file)
+    except (OSError, ValueError):
+        return None
+
+
 def _values(mapping: object) -> list[object]:
     return list(mapping.values()) if isinstance(mapping, Mapping) else [None]
 
@@ -122,7 +131,8 @@ def _values(mapping: object) -> list[object]:
 class _SyncRun:
     """One refresh while it runs: what it knows so far, what it passed over, and what went wrong.
 
-    `refused_kinds` are those that the service does not let us see, `read_kinds` those that it did.
+    `refused_kinds` are those that the service does not let us see, `read_kinds` those that it did. `has_failed`:
+    something went wrong that is no refusal.
     """
 
     sync_state: SyncState
@@ -132,11 +142,20 @@ class _SyncRun:
     read_count: int = 0
     refused_kinds: list[str] = field(default_factory=list)
     read_kinds: list[str] = field(default_factory=list)
+    has_failed: bool = False
 
     @property
     def is_refused(self) -> bool:
         """Return whether the service lets us see nothing."""
-        return len(self.refused_kinds) == len(self.errors) > 0 and not self.read_kinds
+        return bool(self.refused_kinds) and not (self.read_kinds or self.has_failed)
+
+    def note_error(self, error: Exception, kinds: Sequence[str]) -> None:
+        """Note why some kinds could not be read."""
+        self.errors.append(str(error))
+        if is_refusal(error):
+            self.refused_kinds += kinds
+        else:
+            self.has_failed = True
 
 
 class ForgeProject:
@@ -149,6 +168,7 @@ class ForgeProject:
         self._parser = parser or ThreadParser()
         self._settings = settings
         self._store = ItemStateStore(name, directory)
+        self._public_mark = directory.with_name(f"{name}.public")
         self._project = settings.repository if isinstance(settings, GithubSource) else settings.project
 
     @property
@@ -227,10 +247,13 @@ class ForgeProject:
         try:
             await self._sync_kinds(run)
         except SourceError as error:
-            run.errors.append(str(error))
+            run.note_error(error, self._settings.take)
         except RateLimited as error:
             sync_state.blocked_until = error.until
-            run.errors.append(f"{self.display_name}: {error}")
+            run.note_error(SourceError(f"{self.display_name}: {error}"), ())
+        for closed_kind in note_refusals(sync_state.refused_since, run.refused_kinds, run.read_kinds):
+            self._drop_items(closed_kind, sync_state, (), is_full=True)
+            sync_state.cursors.pop(closed_kind, None)
         if previous_items and not sync_state.items and not run.refused_kinds:
             # An empty listing is more often an error of the service than a deletion of everything: the round is
             # repeated.
@@ -241,6 +264,7 @@ class ForgeProject:
     async def _sync_kinds(self, run: _SyncRun) -> None:
         sync_state = run.sync_state
         async with self._open_client(sync_state) as (client, api):
+            await self._require_public(client)
             for kind in dict.fromkeys(self._settings.take):
                 try:
                     api.received_etags.clear()
@@ -248,11 +272,29 @@ class ForgeProject:
                     sync_state.tags[kind] = {address: etag for address, etag in api.received_etags.items() if etag}
                     run.read_kinds.append(kind)
                 except SourceError as error:
-                    run.errors.append(str(error))
-                    run.refused_kinds += [kind] if is_refusal(error) else []
-        for closed_kind in note_refusals(sync_state.refused_since, run.refused_kinds, run.read_kinds):
-            self._drop_items(closed_kind, sync_state, (), is_full=True)
-            sync_state.cursors.pop(closed_kind, None)
+                    run.note_error(error, [kind])
+
+    async def _require_public(self, client: ForgeClient) -> None:
+        """Raise `SourceError` for a project that was public and is private now, where everybody may see this source.
+
+        A token of a member still reads it then; without one the service refuses us by itself. The mark that it was
+        public outlives what is known of the project.
+        """
+        settings = self._settings
+        if settings.token is None or EVERYONE not in settings.audience:
+            return
+        try:
+            is_private = await client.is_private()
+        except StatusError:
+            # What is asked for next fails in the same way, and says it of its kind.
+            return
+        identity = f"{settings.kind} {settings.api_url} {self._project}"
+        was_public = await asyncio.to_thread(_read_mark, self._public_mark) == identity
+        if is_private is False and not was_public:
+            await asyncio.to_thread(write_json, self._public_mark, identity, f"source {self.name}")
+        elif is_private and was_public:
+            reason = f"{self.display_name} is private now: give this source the audience of those who may see it"
+            raise SourceError(reason, is_refused=True)
 
     def _begin_full_sync_if_due(self, sync_state: SyncState) -> None:
         """Start a full round when it is time for one and the last has come to its end."""

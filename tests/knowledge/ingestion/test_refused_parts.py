@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from pydantic import TypeAdapter
 
-from core.settings import GithubSource, GitlabSource, GitSource, OwnSource, WebsiteSource
+from core.errors import SourceError
+from core.settings import GithubSource, GitlabSource, GitSource, OwnSource, SourceSettings, WebsiteSource
 from knowledge.connectors.channels import PRIVATE
 from knowledge.ingestion.sync import SyncOptions, SyncReport, refresh
 from knowledge.ports import Store
-from knowledge.sources.factory import open_source
+from knowledge.sources.factory import delete_source_state, open_source
 from tests.support.git_repositories import commit, git
 from tests.support.peers.confluence import USERNAME, ConfluencePeer, WikiPage
 from tests.support.peers.discord_history import DiscordHistoryPeer, DiscordPlace, make_id, say
 from tests.support.peers.discourse import DiscoursePeer, Entry, Topic
-from tests.support.peers.forge import PROJECT, REPOSITORY, ForgePeer, Ticket, Version
+from tests.support.peers.forge import PROJECT, REPOSITORY, TOKEN as FORGE_TOKEN, ForgePeer, Ticket, Version
 from tests.support.peers.git_server import GitServer
 from tests.support.peers.service import TOKEN, reply
 from tests.support.peers.slack_history import Channel, SlackHistoryPeer
@@ -28,7 +30,7 @@ DAY_S = 86_400.0
 WORDS = "The quokka eats eucalyptus at night, and the wombat digs a burrow below the old fence by day. " * 2
 PRIVATE_HOSTS = ["127.0.0.1"]
 OPEN, CLOSED = make_id(900 * 86_400), make_id(901 * 86_400)
-Settings = GithubSource | GitlabSource | GitSource | OwnSource | WebsiteSource
+Settings = SourceSettings
 
 
 class Reader:
@@ -205,6 +207,44 @@ async def test_issues_that_are_closed_while_releases_are_open(reader: Reader, ki
         project = f"/projects/{PROJECT.replace('/', '%2F')}" if kind == "gitlab" else f"/repos/{REPOSITORY}"
         forge.closed = {f"{api}{project}/issues"}
         await reader.watch(source, issue)
+
+
+@pytest.mark.parametrize("kind", ["github", "gitlab"])
+async def test_a_project_that_is_made_private_below_our_token(
+    reader: Reader, kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FORGE_TOKEN", FORGE_TOKEN)
+    async with ForgePeer() as forge:
+        forge.tickets = {1: Ticket(1, "Night", WORDS)}
+
+        def make_source(**fields: object) -> SourceSettings:
+            place = {"repository": REPOSITORY} if kind == "github" else {"project": PROJECT}
+            api_url = forge.url("/api/v3" if kind == "github" else "/api/v4")
+            given = {"kind": kind, **place, "api_url": api_url, "allow_private": PRIVATE_HOSTS, "take": ["issues"]}
+            source: SourceSettings = TypeAdapter(SourceSettings).validate_python(
+                {**given, "token": {"env": "FORGE_TOKEN"}, **fields}
+            )
+            return source
+
+        forge.is_private = True
+        await reader.refresh(make_source(), "always-private")
+        assert await reader.find("always-private"), "whoever configures a private one may want it told"
+        forge.is_private = False
+        await reader.refresh(make_source())
+        forge.is_private = True
+        forge.tickets[2] = Ticket(2, "Secret", f"{WORDS} numbat")
+        report = await reader.refresh(make_source())
+        assert "is private now: give this source the audience" in report.stale
+        assert report.is_refused
+        assert await reader.find() == {"issues/1"}, "nothing new is read"
+        # As after a week: what is known goes, and that it was public is known all the same.
+        delete_source_state(tmp_path / "data", "docs")
+        with pytest.raises(SourceError, match="is private now"):
+            await reader.refresh(make_source())
+        await reader.refresh(make_source(audience=["owners"]))
+        assert await reader.find() == {"issues/1", "issues/2"}
+        forge.is_private = False
+        assert not (await reader.refresh(make_source())).stale
 
 
 async def test_a_page_that_is_closed_while_others_are_open(reader: Reader) -> None:

@@ -100,6 +100,7 @@ class ForgePeer(WebPeer):
         self.slow_down = 0
         self.retry_after = ""
         self.renamed = False
+        self.is_private = False
         self.redirect_url = ""
         self.errors: list[Any] = []
         self.broken: set[str] = set()
@@ -181,7 +182,8 @@ class ForgePeer(WebPeer):
         if request.headers.get("Accept") != "application/vnd.github+json":
             return json_response({"message": "Must accept 'application/json'"}, 415)
         if rest == "":
-            return json_response({"full_name": "example/renamed" if self.renamed else REPOSITORY})
+            name = "example/renamed" if self.renamed else REPOSITORY
+            return json_response({"full_name": name, "private": self.is_private})
         if rest == "/issues":
             error_response = wrong(request, {"state", "sort", "direction", "since"})
             return error_response or self._paged(
@@ -297,7 +299,9 @@ class ForgePeer(WebPeer):
 
     def _gitlab(self, request: web.Request, rest: str) -> web.Response:
         if rest == "":
-            return json_response({"path_with_namespace": PROJECT})
+            return json_response(
+                {"path_with_namespace": PROJECT, "visibility": "private" if self.is_private else "public"}
+            )
         if rest == "/issues":
             error_response = wrong(request, {"scope", "state", "order_by", "sort", "updated_after"})
             changed_items = self._changed(request, "updated_after")

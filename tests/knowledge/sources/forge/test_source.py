@@ -152,12 +152,13 @@ async def test_a_refresh_asks_only_for_what_changed(forge: ForgePeer, tmp_path: 
     listing_before = await project(forge, tmp_path, kind).listing()
     forge.requests.clear()
     assert (await project(forge, tmp_path, kind).listing()).fingerprints == listing_before.fingerprints
-    assert len(forge.requests) == 2
-    assert {"since", "updated_after"} & set(forge.requests[0].query)
+    # Whether the project is still public, and a list of each kind.
+    assert len(forge.requests) == 3
+    assert {"since", "updated_after"} & set(forge.requests[1].query)
     forge.requests.clear()
     forge.statuses.clear()
     assert (await project(forge, tmp_path, kind).listing()).fingerprints == listing_before.fingerprints
-    assert forge.statuses == [304, 304]
+    assert forge.statuses == [200, 304, 304]
     forge.requests.clear()
     forge.tickets[1].remarks.append(Remark("Still broken."))
     forge.tickets[1].age = 1
@@ -165,8 +166,8 @@ async def test_a_refresh_asks_only_for_what_changed(forge: ForgePeer, tmp_path: 
     text = await read(project(forge, tmp_path, kind))
     assert "Still broken." in text["issues/1"].text
     assert "issues/9" in text
-    # The list of issues, the comments of the one that has any, the releases.
-    assert len(forge.requests) == 3
+    # The project, the list of issues, the comments of the one that has any, the releases.
+    assert len(forge.requests) == 4
 
 
 async def test_what_was_deleted_goes_with_the_next_full_round(forge: ForgePeer, tmp_path: Path) -> None:
@@ -258,11 +259,11 @@ async def test_discussions_have_their_accepted_answer_first(forge: ForgePeer, tm
     assert "Spam." not in text
     assert results["discussions/1"].url.endswith("/discussions/1")
     assert "labels: howto" in text
-    assert len(forge.requests) == 3
+    assert len(forge.requests) == 4
     forge.requests.clear()
     forge.talks[9] = Ticket(9, "New talk", age=0.5)
     assert "discussions/9" in await read(source)
-    assert len(forge.requests) == 2  # the second page begins with what was known before
+    assert len(forge.requests) == 3  # the second page begins with what was known before
 
 
 @pytest.mark.parametrize(
@@ -287,20 +288,20 @@ async def test_errors_of_graphql_are_said(forge: ForgePeer, tmp_path: Path, erro
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_rate_limit_stops_early_and_the_next_goes_on(forge: ForgePeer, tmp_path: Path, kind: str) -> None:
     forge.tickets = {age: Ticket(age, f"T{age}", age=age, remarks=[Remark("Yes.")]) for age in range(1, 9)}
-    forge.remaining = 4
+    forge.remaining = 5
     forge.reset = time.time() + 600
     source = project(forge, tmp_path, kind)
     listing = await source.listing()
     assert set(listing.fingerprints) == {"issues/1", "issues/2", "issues/3"}
     assert "rate limit is reached until 20" in listing.stale
-    assert len(forge.requests) == 4  # nothing is sent beyond what was left
+    assert len(forge.requests) == 5  # nothing is sent beyond what was left
     assert (await source.listing()).stale
-    assert len(forge.requests) == 4
+    assert len(forge.requests) == 5
     wait(tmp_path)
     forge.remaining = 100
     forge.requests.clear()
     assert len(await read(source)) == 8 + 2
-    assert len(forge.requests) == 1 + 5 + 1  # what was read before is not asked for again
+    assert len(forge.requests) == 1 + 1 + 5 + 1  # what was read before is not asked for again
 
 
 def wait(folder: Path) -> None:
@@ -536,8 +537,8 @@ async def test_a_first_round_that_is_interrupted_goes_on(forge: ForgePeer, tmp_p
     forge.holds = ""
     forge.requests.clear()
     assert len(await read(project(forge, tmp_path))) == 62
-    # Fifty were saved: the rest is asked for, with both lists.
-    assert len(forge.requests) == 10 + 2
+    # Fifty were saved: the rest is asked for, with the project and both lists.
+    assert len(forge.requests) == 10 + 3
 
 
 async def test_a_private_address_is_refused(forge: ForgePeer, tmp_path: Path) -> None:
