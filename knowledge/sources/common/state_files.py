@@ -78,3 +78,24 @@ class TextStore:
 
     def _to_write_error(self, error: OSError) -> SourceError:
         return SourceError(f"source {self._source}: {self._directory} cannot be written: {error.strerror}")
+
+
+class PublicMark:
+    """Records that what a source reads was public once: who reads it with a token does not see when that ends.
+
+    It outlives what is known of the source. `identity` names what is read.
+    """
+
+    def __init__(self, file: Path, identity: str) -> None:
+        self._file = file
+        self._identity = identity
+
+    def was_public(self, *, is_public: bool) -> bool:
+        """Return whether it was public before, and record that it `is_public` now. Blocking. Raises `SourceError`."""
+        try:
+            was_public = bool(read_json(self._file) == self._identity)
+        except (OSError, ValueError):
+            was_public = False
+        if is_public and not was_public:
+            write_json(self._file, self._identity)
+        return was_public

@@ -18,7 +18,7 @@ from core.settings.base import EVERYONE
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
-from knowledge.sources.common.state_files import TextStore, read_json, write_json
+from knowledge.sources.common.state_files import PublicMark, TextStore
 from knowledge.sources.forge.api import MAX_WAIT_S, ApiLimits, ForgeApi, ForgeClient, RateLimited, StatusError
 from knowledge.sources.forge.github import HEADERS, Github
 from knowledge.sources.forge.gitlab import Gitlab
@@ -115,14 +115,6 @@ def _is_valid(sync_state: SyncState) -> bool:
     return all(isinstance(value, float | int) for value in numbers) and all(isinstance(value, dict) for value in tags)
 
 
-def _read_mark(file: Path) -> object:
-    """Return what a file says, None where there is none or it is damaged. Blocking."""
-    try:
-        return read_json(file)
-    except (OSError, ValueError):
-        return None
-
-
 def _values(mapping: object) -> list[object]:
     return list(mapping.values()) if isinstance(mapping, Mapping) else [None]
 
@@ -168,8 +160,9 @@ class ForgeProject:
         self._parser = parser or ThreadParser()
         self._settings = settings
         self._store = ItemStateStore(name, directory)
-        self._public_mark = directory.with_name(f"{name}.public")
         self._project = settings.repository if isinstance(settings, GithubSource) else settings.project
+        identity = f"{settings.kind} {settings.api_url} {self._project}"
+        self._public_mark = PublicMark(directory.with_name(f"{name}.public"), identity)
 
     @property
     def display_name(self) -> str:
@@ -288,11 +281,8 @@ class ForgeProject:
         except StatusError:
             # What is asked for next fails in the same way, and says it of its kind.
             return
-        identity = f"{settings.kind} {settings.api_url} {self._project}"
-        was_public = await asyncio.to_thread(_read_mark, self._public_mark) == identity
-        if is_private is False and not was_public:
-            await asyncio.to_thread(write_json, self._public_mark, identity, f"source {self.name}")
-        elif is_private and was_public:
+        was_public = await asyncio.to_thread(self._public_mark.was_public, is_public=is_private is False)
+        if is_private and was_public:
             reason = f"{self.display_name} is private now: give this source the audience of those who may see it"
             raise SourceError(reason, is_refused=True)
 

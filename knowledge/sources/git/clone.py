@@ -23,9 +23,10 @@ from core.errors import SourceError
 from core.observability.logs import get_logger
 from core.runtime.locks import file_lock
 from core.settings import GitSource
+from core.settings.base import EVERYONE
 from knowledge.formats.encoding import unusable_reason
 from knowledge.sources.common.documents import redact_credentials
-from knowledge.sources.common.state_files import read_json, write_atomically
+from knowledge.sources.common.state_files import PublicMark, read_json, write_atomically
 from knowledge.sources.git.access import build_access, get_advice
 from knowledge.sources.git.command import Git, GitError, GitTimeout
 from knowledge.sources.git.state import CloneState, read_state, unfollow_other_clones, write_state
@@ -67,6 +68,8 @@ class GitClone:
         self._access = build_access(name, settings)
         # Which of the branches the remote has no more.
         self._missing_reason = ""
+        is_told_to_all = settings.token is not None and EVERYONE in settings.audience
+        self._public_mark = PublicMark(folder / f"{name}.public", settings.url) if is_told_to_all else None
 
     async def refresh(self) -> BranchCommits:
         """Bring the clone up to date, where no other source has just done it.
@@ -75,6 +78,7 @@ class GitClone:
         """
         async with self._exclusive_access():
             state = await asyncio.to_thread(read_state, self.directory)
+            await self._require_public()
             if state is None:
                 return await self._recreate(None)
             try:
@@ -118,6 +122,25 @@ class GitClone:
             raise SourceError(f"{problem}; wait for it or stop it.") from error
         except OSError as error:
             raise SourceError(f"source {self.name}: {self.directory} cannot be written: {error.strerror}") from error
+
+    async def _require_public(self) -> None:
+        """Raise `SourceError` for a repository that was public and is private now, where everybody may see this source.
+
+        Our token is let in all the same, so it is asked for without it.
+        """
+        if self._public_mark is None:
+            return
+        is_public = is_refused = False
+        try:
+            await Git(self.directory, self._timeout).run("ls-remote", "--", self._url, "HEAD")
+            is_public = True
+        except GitError as error:
+            # Another failure meets the fetch as well.
+            is_refused = error.is_refused
+        was_public = await asyncio.to_thread(self._public_mark.was_public, is_public=is_public)
+        if is_refused and was_public:
+            advice = "give this source the audience of those who may see it"
+            raise SourceError(f"source {self.name}: {self._display_url} is private now: {advice}.", is_refused=True)
 
     async def _update(self, state: CloneState) -> tuple[str, bool]:
         """Fetch unless that has just been done. Return why an older state has to do, or "", and whether it is refused.

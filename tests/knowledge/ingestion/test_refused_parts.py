@@ -332,3 +332,26 @@ async def test_a_clone_is_told_to_no_source_with_another_token(
             with pytest.raises(Exception, match=r"token|login"):
                 await reader.refresh(source, "other")
             assert await reader.find("other") == set()
+
+
+async def test_a_repository_that_is_made_private_below_our_token(
+    reader: Reader, repository: Path, tmp_path: Path
+) -> None:
+    with GitServer(repository.parent, TOKEN, "git").running() as server:
+        fields = {"kind": "git", "url": server.url("r.git"), "token": {"env": "SERVICE_TOKEN"}}
+        source = GitSource.model_validate(fields)
+        await reader.refresh(source, "always-private")
+        assert await reader.find("always-private"), "whoever configures a private one may want it told"
+        server.token = ""
+        await reader.refresh(source)
+        server.token = TOKEN
+        commit(repository, {"secret.md": WORDS})
+        for _ in range(2):
+            with pytest.raises(SourceError, match="is private now: give this source the audience") as caught:
+                await reader.refresh(source)
+            assert caught.value.is_refused
+            assert await reader.find() == {"README.md"}, "nothing new is read"
+            # As after a week: what is known goes, and that it was public is known all the same.
+            delete_source_state(tmp_path / "data", "docs")
+        await reader.refresh(GitSource.model_validate({**fields, "audience": ["owners"]}))
+        assert await reader.find() == {"README.md", "secret.md"}
