@@ -27,7 +27,7 @@ _log = get_logger(__name__)
 Result = TypeVar("Result")
 
 # Increase it when the stored values change, or the rule by which two questions are the same.
-CACHE_FORMAT = 2
+CACHE_FORMAT = 3
 # Comparing questions must stay cheaper than answering.
 COMPARE_TIMEOUT_S = 0.5
 # How old the versions of sources may be, in seconds: when a reply is stored, and when it is looked up. A reply that was

@@ -37,7 +37,6 @@ _CONVERSATION_REFERENCE = re.compile(
 _EDGE_PUNCTUATION = " \t\r\n?!.,;:…。？！，；：、"
 # The search for a capital after the first letter is anchored: a word may be as long as a whole message.
 _IDENTIFIER_LIKE = re.compile(r"[\d_+#@$%=*/\\<>|~^{}()\[\]]|\w[.:]+\w|^-|^\W*+\w.*[A-Z]", re.DOTALL)
-_QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|“([^”]+)”")
 # NFKC turns these into plain numbers or letters, which changes the meaning: 10⁵, H₂O, ½, ①.
 _SPECIAL_FORMS = ("<super>", "<sub>", "<fraction>", "<circle>")
 
@@ -59,21 +58,7 @@ _MODALITY = {
     "were": "did",
     "had": "did",
 }
-_HAVE_TO = re.compile(r"\b(?:have|has|having) to\b")
-# Which of two things is negated depends on more than the set of words.
-_CONTRAST = re.compile(r"[,;，；]|\b(?:and|but|while|whereas|although|though|however)\b", re.IGNORECASE)
-_PURPOSE = re.compile(r"\bwhat\b.*\bfor\W*\Z", re.DOTALL)
 _AMOUNT = re.compile(r"\bhow (many|much|long|often|big|large|fast|old|far|soon)\b")
-_WAY = re.compile(r"\bwhat(?:'s|’s| is| are)?(?: the| a)?(?: \w+)? (?:way|ways|steps)\b")
-_SYNONYMS = {
-    "install": "install setup",
-    "delete": "delete remove erase",
-    "change": "change modify alter edit",
-    "fix": "fix repair solve resolve",
-    "start": "start launch begin",
-    **{word: word for word in ("create", "configure", "run", "stop", "enable", "disable", "add")},
-}
-_SYNONYM_STEMS = {stem(word): action for action, words in _SYNONYMS.items() for word in words.split()}
 
 
 def is_time_sensitive(text: str) -> bool:
@@ -109,23 +94,10 @@ def canonical_form(text: str) -> str:
     """Return a canonical form that questions of the same meaning share; "" if it is unclear."""
     if len(text) > MAX_QUESTION_CHARS:
         return ""
-    normalized_text = _normalize_unicode(text).replace("’", "'")
-    quotes = sorted("".join(groups).strip() for groups in _QUOTED.findall(normalized_text))
-    simplified_text = re.sub(r"\bcan't\b", "can not", re.sub(r"n't\b", " not", normalized_text), flags=re.IGNORECASE)
-    simplified_text = re.sub(r"\b(?:set(?:ting)?) up\b", "setup", simplified_text, flags=re.IGNORECASE)
-    # "the version of Python" is "the Python version".
-    simplified_text = re.sub(r"\b([\w-]+) of (?:the |a |an )?([\w.-]+)", r"\2 \1", simplified_text)
-    entities, actions = _split_entities_and_actions(simplified_text)
-    if not (entities or actions) or ("not" in actions and _CONTRAST.search(normalized_text)):
-        return ""
-    return "\n".join(
-        (
-            " ".join(_get_question_features(simplified_text.lower())),
-            " ".join(actions),
-            " ".join(entities),
-            " ".join(quotes),
-        )
-    )
+    text = _normalize_unicode(text).replace("’", "'")
+    text = re.sub(r"\bcan't\b", "can not", re.sub(r"n't\b", " not", text), flags=re.IGNORECASE)
+    things = _find_things(text)
+    return "\n".join((" ".join(_get_question_features(text.lower())), " ".join(things))) if things else ""
 
 
 def _normalize_unicode(text: str) -> str:
@@ -142,37 +114,30 @@ def _normalize_unicode(text: str) -> str:
 
 def _get_question_features(text: str) -> list[str]:
     """Return the sorted question words and modal verbs: how and why, must and may are different questions."""
-    amounts = _AMOUNT.findall(text)
-    if _WAY.search(text):
-        text = _WAY.sub("how", text)
-    tokens = re.findall(r"[a-z]+", _HAVE_TO.sub("must", text))
-    question_words = {_QUESTION_WORDS[word] for word in tokens if word in _QUESTION_WORDS}
+    words = re.findall(r"[a-z]+", text)
+    question_words = {_QUESTION_WORDS[word] for word in words if word in _QUESTION_WORDS}
     # "How is it done" and "how should it be done" are the same question.
-    modality = set() if "how" in question_words else {_MODALITY[word] for word in tokens if word in _MODALITY}
-    purpose = {"what for"} if _PURPOSE.search(text) else set()
-    return sorted({*question_words, *modality, *purpose, *(f"how {amount}" for amount in amounts)})
+    modality = set() if "how" in question_words else {_MODALITY[word] for word in words if word in _MODALITY}
+    return sorted({*question_words, *modality, *(f"how {amount}" for amount in _AMOUNT.findall(text))})
 
 
-def _split_entities_and_actions(text: str) -> tuple[list[str], list[str]]:
-    """Return the nouns and the verbs, each in order; the position of a verb among the nouns does not matter."""
-    entities = list[str]()
-    actions = list[str]()
+def _find_things(text: str) -> list[str]:
+    """Return the words that a question is about, in their order: a name as it is written, the stem of others."""
+    things = list[str]()
     for raw_word in text.split():
         word = re.sub(r"'s$", "", raw_word.strip("`\"'“”" + _EDGE_PUNCTUATION).removesuffix("()"))
         lower_word = word.lower()
-        if not word:
-            continue
         if lower_word in _NEGATIONS:
-            # "Why doesn't it work" and "why does it not work": the position of the negation does not matter.
-            actions.append("not")
+            things.append("not")
         elif lower_word in get_words("en", "meaningful_stop_words"):
-            entities.append(lower_word)
+            things.append(lower_word)
         elif CJK_CHARACTER.search(word) or _IDENTIFIER_LIKE.search(word):
-            entities.append(word)
+            things.append(word)
         else:
-            for part in lower_word.split("-"):
-                if part in get_words("en", "padding_words") or part in _QUESTION_WORDS or not content_words(part):
-                    continue
-                part_stem = stem(part)
-                (actions if part_stem in _SYNONYM_STEMS else entities).append(_SYNONYM_STEMS.get(part_stem, part_stem))
-    return entities, actions
+            things += [stem(part) for part in lower_word.split("-") if _is_content(part)]
+    return things
+
+
+def _is_content(word: str) -> bool:
+    is_filler = word in get_words("en", "padding_words") or word in _QUESTION_WORDS
+    return not is_filler and bool(content_words(word))

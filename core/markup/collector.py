@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from core.markup.document import Block, BlockKind
-from core.markup.inline import HIDDEN_TAGS, HTML_TAGS, write_code, write_short_codes
+from core.markup.inline import HIDDEN_TAGS, HTML_TAGS, strip_permalink, write_code, write_short_codes
 
 # Python refuses to read a number of thousands of digits.
 _LONG_REFERENCE = re.compile(r"&#\d{8,};?")
@@ -265,7 +265,7 @@ def _close_blocks(frame: _Frame, parent: _Frame) -> list[Block]:
     kind = frame.kind
     block = None
     if kind == "heading" and children:
-        block = Block("heading", _join_text(children), level=frame.level)
+        block = Block("heading", strip_permalink(_join_text(children)), level=frame.level)
     elif kind == "table":
         header, *rows = frame.rows if frame.has_header else [[], *frame.rows]
         cells = tuple(tuple(row) for row in rows if any(row))

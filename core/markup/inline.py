@@ -271,6 +271,11 @@ def _write_token(token: Token) -> str:
     return _LINE_BREAKS.get(token.type, "")
 
 
+def strip_permalink(heading: str) -> str:
+    """Return a heading without the sign at its end that links to it."""
+    return heading.removesuffix("¶").rstrip()
+
+
 def write_code(code: str) -> str:
     """Return code as inline Markdown, whatever ticks it holds."""
     longest_run = max(map(len, re.findall("`+", code)), default=0)

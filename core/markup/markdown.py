@@ -19,7 +19,7 @@ from core.markup.collector import ADMONITIONS, VERSIONS, BlockCollector, make_it
 from core.markup.components import read_source
 from core.markup.document import Block, BlockKind, to_plain
 from core.markup.hidden_code import strip_hidden
-from core.markup.inline import clean_inline, is_formula, to_title, write_code, write_short_codes
+from core.markup.inline import clean_inline, is_formula, strip_permalink, to_title, write_code, write_short_codes
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
@@ -201,7 +201,7 @@ class _Reader:
         return [Block(kind, text, start_line=start, end_line=end, **fields)]
 
     def _read_heading(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
-        text = self._clean(inner[0].content, marks_ways=False)
+        text = strip_permalink(self._clean(inner[0].content, marks_ways=False))
         return self._make("heading", token, text, level=int(token.tag[1:])) if text else ()
 
     def _read_indented_code(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:

@@ -28,13 +28,9 @@ MAX_PASSAGES = 8
 MAX_CUTS = 32
 MAX_QUOTES = 2
 MAX_PAGES = 3
-MAX_LINE_CHARS = 160
-# A page is named from this score of its best passage on: of questions about something else one in ten has such a page.
-MIN_PAGE_SCORE = 0.22
-# What words alone say is worth less than words and a vector that agree.
-WORDS_FACTOR = 0.8
-# A cut that shares so many of its words with a better one says nothing new.
-MAX_SHARED = 0.7
+MAX_LINE_CHARS = 300
+# Where no passage has such a cosine, none is about the question: then nothing is quoted or named.
+MIN_SIMILARITY = 0.35
 
 _HEADING_NUMBER = re.compile(r"^\d+(?:\.\d+)*[.)]?\s+")
 _LANGUAGE = re.compile(r"[\w+#.-]{1,20}")
@@ -75,6 +71,9 @@ async def extract(
     `timeout_s` seconds for a query; after that shared words alone decide.
     """
     passages = passages[:MAX_PASSAGES]
+    # Where nothing has a vector, a score is the share of words.
+    if max((passage.similarity or passage.score for passage in passages), default=0.0) < MIN_SIMILARITY:
+        return Extract()
     rankings = [await rank_cuts(query, passages, library, timeout_s) for query in queries]
     ranking = max(rankings, key=lambda cuts: max((cut.fit for cut in cuts), default=0.0), default=[])
     best_fit = max((cut.fit for cut in ranking), default=0.0)
@@ -96,7 +95,7 @@ async def rank_cuts(question: str, passages: Sequence[Passage], library: Library
     coverages = [subject.get_coverage(tokenize(cut.text)) for cut in cuts]
     priors = [passages[cut.position].score / best_score for cut in cuts]
     first = sorted(range(len(cuts)), key=lambda index: -coverages[index] - priors[index])[:MAX_CUTS]
-    fits = [WORDS_FACTOR * coverages[index] for index in first]
+    fits = [coverages[index] for index in first]
     # Without vectors (a language that the embedder hardly knows), words alone decide.
     if any(passage.similarity for passage in passages):
         try:
@@ -113,16 +112,10 @@ def _select(ranking: Sequence[RankedCut], min_fit: float) -> list[Cut]:
     """Return the best cut, and others that fit and are about something else."""
     selected = [ranking[0].cut]
     for ranked in ranking[1:]:
-        is_other = ranked.fit >= min_fit and not any(_is_repeated(ranked.cut, cut) for cut in selected)
-        if is_other and len(selected) < MAX_QUOTES:
+        is_other = all((ranked.cut.position, ranked.cut.heading) != (cut.position, cut.heading) for cut in selected)
+        if ranked.fit >= min_fit and is_other and len(selected) < MAX_QUOTES:
             selected.append(ranked.cut)
     return selected
-
-
-def _is_repeated(cut: Cut, other: Cut) -> bool:
-    tokens = tokenize(cut.text)
-    is_same_section = (cut.position, cut.heading) == (other.position, other.heading)
-    return is_same_section or len(tokens & tokenize(other.text)) > MAX_SHARED * len(tokens)
 
 
 def _get_page(passage: Passage) -> tuple[str, str]:
@@ -140,11 +133,7 @@ def _find_pages(
         prose = (statement.quotation for statement in ranked.cut.statements if statement.kind != "code")
         line = _LINK.sub(r"\1", " ".join(strip_markers(next(prose, "")).split()))
         pages[_get_page(passages[ranked.cut.position])] = NearPage(ranked.cut.position, shorten(line, MAX_LINE_CHARS))
-    near = [
-        page
-        for position in positions
-        if passages[position].score >= MIN_PAGE_SCORE and (page := _get_page(passages[position])) not in quoted_pages
-    ]
+    near = [page for position in positions if (page := _get_page(passages[position])) not in quoted_pages]
     return tuple(pages[page] for page in dict.fromkeys(near))[:MAX_PAGES]
 
 

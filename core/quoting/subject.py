@@ -33,12 +33,10 @@ class Subject:
     """The terms of a question with their weights.
 
     A term is the tokens of which a text must have one: a word is a single token; a character of Chinese, kana or Hangul
-    is the two pairs that it is part of, for a pair over the border of two words is in no text. `total` is the weight of
-    all; those that no passage has count together as much as the heaviest other one.
+    is the two pairs that it is part of, for a pair over the border of two words is in no text.
     """
 
     terms: tuple[tuple[frozenset[str], float], ...]
-    total: float
 
     @classmethod
     def from_question(cls, question: str, idf: Mapping[str, float]) -> Subject:
@@ -52,15 +50,12 @@ class Subject:
             # Two characters weigh as much as a word.
             terms += [(term, _weigh_character(term, idf) / 2) for term in _to_terms(segment)]
         terms = terms or [(frozenset(tokens), 1.0) for tokens in words]
-        weights = [weight for _, weight in terms]
-        # That a part of the question is unknown here counts; of how many words it consists says nothing.
-        unknown_weight = max(weights) if 0.0 in weights else 0.0
-        return cls(tuple(terms), sum(weights) + unknown_weight)
+        return cls(tuple(terms))
 
     def get_coverage(self, tokens: Collection[str]) -> float:
         """Return the share of the subject that a text with these tokens has, 0 to 1."""
         covered_weight = sum(weight for term, weight in self.terms if not term.isdisjoint(tokens))
-        return covered_weight / self.total if self.total else 0.0
+        return covered_weight / (sum(weight for _, weight in self.terms) or 1.0)
 
 
 def _weigh_character(term: Collection[str], idf: Mapping[str, float]) -> float:

@@ -130,7 +130,7 @@ async def test_weak_evidence_is_no_answer() -> None:
 
 
 async def test_a_heading_that_has_all_words_of_the_question_is_evidence_enough() -> None:
-    near_nothing = replace(passage("a", INSTALL.text, similarity=0.1), title="Tarn > Installation")
+    near_nothing = replace(passage("a", INSTALL.text, similarity=0.36), title="Tarn > Installation")
     reply = await answer(Question("How do I install it?"), MemorySink(), parts(InMemoryLibrary([near_nothing])))
     assert "> Install the package with pip." in reply.text
 

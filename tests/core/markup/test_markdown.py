@@ -121,6 +121,13 @@ def test_inline_markup_that_a_chat_does_not_render_goes(markup: str, text: str) 
     assert block.text == text
 
 
+@pytest.mark.parametrize(
+    "heading", ["## Rules [¶](#rules)", '## Rules <a href="#rules">¶</a>', '<h2>Rules <a href="#rules">¶</a></h2>']
+)
+def test_the_sign_that_links_to_a_heading_is_no_part_of_it(heading: str) -> None:
+    assert kinds(f"{heading}\n\nText.") == [("heading", "Rules"), ("paragraph", "Text.")]
+
+
 def test_references_show_the_title_of_a_part_of_the_page() -> None:
     text = "(start)=\n\n# The *start*\n\nSee {ref}`start`, {ref}`here <start>` and [](#start)."
     assert read_markdown(text)[-1].text == "See The start, here and The start."
