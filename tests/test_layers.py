@@ -15,6 +15,8 @@ from pathlib import Path
 import grimp
 import pytest
 
+from tests.support.garbage import left_lying
+
 ROOT = Path(__file__).parents[1]
 # Modules, each of which imports the next one. `core.ports` and `core.types` re-export their files: two steps of it.
 MAX_CHAIN = 18
@@ -141,6 +143,14 @@ LONGEST_FUNCTION = 60
 
 def get_name(file: Path) -> str:
     return file.relative_to(ROOT).as_posix()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trees() -> Iterator[None]:
+    """Trees of all modules are kept for this one, and nowhere else."""
+    with left_lying():
+        yield
+    get_tree.cache_clear()
 
 
 @cache

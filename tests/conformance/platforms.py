@@ -36,6 +36,8 @@ How = Literal["rate limit", "server error", "dropped before", "dropped after", "
 TELEGRAM_PACE = TelegramPace(
     poll_s=1, retry_s=0.02, max_retry_s=0.1, edit_s=0.05, draft_s=0.02, typing_s=0.05, retry_timeout_s=5
 )
+# What somebody writes is looked at at once, as after a webhook: looking at all all the time takes most of a scenario.
+FORGE_POLL_S = 0.3
 WORD_JOINERS = re.compile("[\u2060\u200b]")
 
 
@@ -997,11 +999,12 @@ class Github(Driver):
 
     def adapter(self, journal: Journal, folder: Path) -> ForgeAdapter:
         projects = {"repositories" if self.name == "github" else "projects": tuple(self.peer.repositories)}
-        settings = forge_helpers.settings(self.peer, folder, answers_per_thread=100, **projects)
-        return ForgeAdapter(settings, JournalAccounts(journal, self.name), intervals=forge_helpers.PACE)
+        settings = forge_helpers.settings(self.peer, folder, answers_per_thread=100, poll_s=FORGE_POLL_S, **projects)
+        self._adapter = ForgeAdapter(settings, JournalAccounts(journal, self.name), intervals=forge_helpers.PACE)
+        return self._adapter
 
     async def ready(self) -> None:
-        await self.peer.until_polled(2 * len(self.peer.repositories) + 1)
+        await until(lambda: self._adapter.connection.is_connected, "the first look at all repositories")
 
     def private(self, person: Person = ANN) -> Channel:
         return Channel(f"person{person.number}", "example/private", private=True)
@@ -1037,6 +1040,7 @@ class Github(Driver):
         author = self._get_login(person)
         if channel.private and not text.startswith("> "):
             text = f"@kimas {text}"
+        self._adapter._wake(channel.chat)
         number = self._find_issue(channel, reply_to)
         if number:
             return str(self.peer.comment(number, text, author, project=channel.chat))
@@ -1066,9 +1070,11 @@ class Github(Driver):
 
     async def say_as_bot(self, channel: Channel, text: str) -> None:
         self.peer.open(text, "", github.BOT, project=channel.chat)
+        self._adapter._wake(channel.chat)
 
     async def edit(self, channel: Channel, message: str, text: str) -> None:
         self.peer.edit(int(message), f"@kimas {text}" if channel.private else text, channel.chat)
+        self._adapter._wake(channel.chat)
 
     async def delete(self, channel: Channel, message: str) -> None:
         repository = self.peer.repositories[channel.chat]
@@ -1082,11 +1088,13 @@ class Github(Driver):
     async def redeliver(self, channel: Channel, message: str) -> None:
         if message.isdecimal():
             self.peer.repositories[channel.chat].notes[int(message)].updated += 1
+            self._adapter._wake(channel.chat)
 
     async def malformed(self) -> None:
         chat = self.group().chat
         for broken in ({"id": "x", "body": 7}, {"id": 5, "issue_url": 9, "user": [1]}, "text"):
             self.peer.extra_comments[chat].append(broken)
+        self._adapter._wake(chat)
 
     async def lose_connection(self) -> None:
         first, second = self.looks
@@ -1112,6 +1120,7 @@ class Github(Driver):
             self.peer.reactions[int(reply)].clear()
         else:
             self.peer.react(int(reply), "+1", "Ann")
+        self._adapter._wake(channel.chat)
 
     def bar(self, channel: Channel, *, out: bool) -> None:
         self.peer.repositories[channel.chat].can_write = not out
@@ -1149,6 +1158,7 @@ class Gitlab(Github):
         chat = self.group().chat
         for broken in ({"id": "x", "body": 7}, {"id": 5, "iid": [9], "author": [1]}, "text"):
             self.peer.extra_comments[chat].append(broken)
+        self._adapter._wake(chat)
 
 
 def _to_forge_message(note: github.Note) -> PostedMessage:

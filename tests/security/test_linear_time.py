@@ -20,6 +20,7 @@ import pytest
 from core.language import courtesies
 from core.language.question_matching import MAX_QUESTION_CHARS
 from tests.support.foreign import get_modules
+from tests.support.garbage import left_lying
 from tests.support.growth import ATTEMPTS, PATTERN_LIMITS, Growth
 from tests.support.patterns import METHOD_ALIASES, METHODS, find_superlinear
 
@@ -133,7 +134,9 @@ def get_limits(name: str) -> Growth:
 
 @pytest.fixture(scope="module")
 def patterns() -> Patterns:
-    return collect_patterns()
+    # Among the trees of all modules.
+    with left_lying():
+        return collect_patterns()
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))

@@ -19,6 +19,7 @@ from tests.support.terminal import open_kimas
 pytestmark = pytest.mark.slow
 
 TAKEN = """\
+data_dir: data
 sources: {}
 operator_page: {port: %d, owner_token: {env: KIMAS_PAGE_TOKEN}}
 """

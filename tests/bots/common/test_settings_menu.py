@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -29,7 +28,7 @@ from tests.support import discord_helpers
 from tests.support.fixtures import settings
 from tests.support.peers import discord, telegram
 from tests.support.telegram_helpers import SINK_PACE, Offsets, settings as telegram_settings
-from tests.support.wiring import make_processor, wire_dispatcher
+from tests.support.wiring import listen
 
 SOURCES = {name: {"kind": "faq", "path": f"{name}.yaml"} for name in ("docs", "code")}
 MODE = "mode {}"
@@ -170,16 +169,7 @@ async def bot(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[B
         stack.push_async_callback(journal.close)
         administration = {"owners": [client.owner], "platform_admins": True}
         configuration = settings(administration=administration, sources=SOURCES)
-        dispatcher = wire_dispatcher(configuration, journal)
-        processor = make_processor(configuration, journal, Script(), dispatcher=dispatcher)
-        listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
-
-        async def stop() -> None:
-            listen_task.cancel()
-            await asyncio.gather(listen_task, return_exceptions=True)
-            await processor.drain(30)
-
-        stack.push_async_callback(stop)
+        dispatcher = listen(stack, adapter, configuration, journal, Script())
         await client.ready()
         yield Bot(client, dispatcher)
 

@@ -31,7 +31,7 @@ from tests.conformance.bot import Script
 from tests.support import discord_helpers
 from tests.support.fixtures import settings
 from tests.support.peers.discord import EPHEMERAL, Author, DiscordPeer, Interaction
-from tests.support.wiring import make_processor, wire_dispatcher
+from tests.support.wiring import listen
 
 ANN = Author("1001")
 BOSS = Author("1003", "boss", "Boss")
@@ -71,16 +71,7 @@ async def start(peer: DiscordPeer, tmp_path: Path) -> AsyncIterator[Start]:
             )
             await adapter.open()
             stack.push_async_callback(adapter.close)
-            dispatcher = wire_dispatcher(configuration, journal)
-            processor = make_processor(configuration, journal, Script(), dispatcher=dispatcher)
-            listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
-
-            async def stop() -> None:
-                listen_task.cancel()
-                await asyncio.gather(listen_task, return_exceptions=True)
-                await processor.drain(30)
-
-            stack.push_async_callback(stop)
+            dispatcher = listen(stack, adapter, configuration, journal, Script())
             await peer.connected()
             return dispatcher
 

@@ -33,11 +33,6 @@ async def peer() -> AsyncIterator[SlackPeer]:
 
 
 @pytest.fixture
-def inbox() -> Inbox:
-    return Inbox()
-
-
-@pytest.fixture
 def threads() -> Threads:
     return Threads()
 

@@ -43,12 +43,6 @@ SOURCES = {
 
 
 @pytest.fixture
-async def peer() -> AsyncIterator[SlackPeer]:
-    async with SlackPeer() as peer:
-        yield peer
-
-
-@pytest.fixture
 def agent(peer: SlackPeer) -> SlackPeer:
     peer.scopes.add("assistant:write")
     return peer

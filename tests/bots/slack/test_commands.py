@@ -20,7 +20,7 @@ from tests.conformance.bot import Script
 from tests.support import slack_helpers
 from tests.support.fixtures import settings
 from tests.support.peers.slack import SlackPeer
-from tests.support.wiring import make_processor, wire_dispatcher
+from tests.support.wiring import listen
 
 ANN = "U1ANN"
 BOSS = "U3BOSS"
@@ -49,17 +49,7 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
             await adapter.open()
             stack.push_async_callback(adapter.close)
             configuration = settings(administration={"owners": [f"slack:{OWNER}"], **administration})
-            dispatcher = wire_dispatcher(configuration, journal)
-            processor = make_processor(configuration, journal, Script(), dispatcher=dispatcher)
-            listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
-
-            async def stop() -> None:
-                listen_task.cancel()
-                await asyncio.gather(listen_task, return_exceptions=True)
-                await processor.drain(30)
-
-            stack.push_async_callback(stop)
-            return dispatcher
+            return listen(stack, adapter, configuration, journal, Script())
 
         yield started
 

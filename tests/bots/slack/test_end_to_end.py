@@ -30,12 +30,6 @@ def ingested(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 
 
 @pytest.fixture
-async def peer() -> AsyncIterator[SlackPeer]:
-    async with SlackPeer() as peer:
-        yield peer
-
-
-@pytest.fixture
 async def model() -> AsyncIterator[LanguageModelPeer]:
     async with LanguageModelPeer(reply="Call `rotate_keys` [p1]; nobody is logged out [p1].") as peer:
         yield peer

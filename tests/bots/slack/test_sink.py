@@ -6,8 +6,7 @@ import asyncio
 import gc
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -18,7 +17,7 @@ from core.ports import Sink
 from core.types import Citation, Reply
 from tests.support.peers.slack import BOT, SlackPeer
 from tests.support.sink_helpers import DeliveryLog, until
-from tests.support.slack_helpers import PACE, Inbox, Threads, listening, settings
+from tests.support.slack_helpers import PACE, Inbox
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
@@ -27,23 +26,6 @@ STREAMS = {"chat.startStream", "chat.appendStream", "chat.stopStream"}
 STATUS = "assistant.threads.setStatus"
 
 Ask = Callable[..., Awaitable[Sink]]
-
-
-@pytest.fixture
-async def peer() -> AsyncIterator[SlackPeer]:
-    async with SlackPeer() as peer:
-        yield peer
-
-
-@pytest.fixture
-def inbox() -> Inbox:
-    return Inbox()
-
-
-@pytest.fixture
-async def adapter(peer: SlackPeer, inbox: Inbox, tmp_path: Path) -> AsyncIterator[SlackAdapter]:
-    async with listening(SlackAdapter(settings(peer, tmp_path), Threads().answered_in, PACE), inbox) as adapter:
-        yield adapter
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -14,28 +13,11 @@ from core.ports import Sink
 from core.types import STOP, UP, Reply
 from tests.support.peers.slack import BOT, PostedMessage, SlackPeer
 from tests.support.sink_helpers import DeliveryLog
-from tests.support.slack_helpers import PACE, Inbox, Threads, listening, settings
+from tests.support.slack_helpers import Inbox
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 STREAMS = {"chat.startStream", "chat.appendStream", "chat.stopStream"}
 Ask = Callable[[], Awaitable[Sink]]
-
-
-@pytest.fixture
-async def peer() -> AsyncIterator[SlackPeer]:
-    async with SlackPeer() as peer:
-        yield peer
-
-
-@pytest.fixture
-def inbox() -> Inbox:
-    return Inbox()
-
-
-@pytest.fixture
-async def adapter(peer: SlackPeer, inbox: Inbox, tmp_path: Path) -> AsyncIterator[SlackAdapter]:
-    async with listening(SlackAdapter(settings(peer, tmp_path), Threads().answered_in, PACE), inbox) as adapter:
-        yield adapter
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from tests.conformance.platforms import TELEGRAM_PACE
 from tests.support.fixtures import settings
 from tests.support.peers.telegram import Author, TelegramPeer
 from tests.support.telegram_helpers import settings as telegram_settings
-from tests.support.wiring import make_processor, wire_dispatcher
+from tests.support.wiring import listen
 
 GROUP = -1005
 ANN = Author(1001, "Ann")
@@ -56,17 +56,7 @@ async def start(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[Start]:
             await adapter.open()
             stack.push_async_callback(adapter.close)
             configuration = settings(administration={"owners": [f"telegram:{OWNER.id}"], **administration})
-            dispatcher = wire_dispatcher(configuration, journal)
-            processor = make_processor(configuration, journal, Script(), dispatcher=dispatcher)
-            listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
-
-            async def stop() -> None:
-                listen_task.cancel()
-                await asyncio.gather(listen_task, return_exceptions=True)
-                await processor.drain(30)
-
-            stack.push_async_callback(stop)
-            return dispatcher
+            return listen(stack, adapter, configuration, journal, Script())
 
         yield started
 

@@ -252,7 +252,7 @@ def test_no_word_is_lost_of_what_is_read_as_blocks() -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("markdown", "rst")])
 def test_nothing_is_lost_and_lines_are_exact(kind: str) -> None:
-    for seed in range(30):
+    for seed in range(12):
         document = Document("folder/file.x", random_text(kind, seed), kind)
         for tokens in (50, 200):
             pieces = chunk(document, tokens)
@@ -279,19 +279,19 @@ def test_a_line_of_one_megabyte_is_cut_without_loss(kind: str) -> None:
 HOSTILE = {
     "brackets": "[\n" * 40_000,
     "calls": "f((\n" * 10_000 + "))\n" * 10_000,
-    "braces": "{\n" * 20_000 + "}\n" * 20_000,
+    "braces": "{\n" * 10_000 + "}\n" * 10_000,
     "branches": "if (a) {}\n" + "else if (a) { b }\n" * 5_000,
     "signs": "x = " + "-" * 50_000 + "1",
     "chain": "x = a" + "\n.b()" * 10_000,
-    "dots": "a.\n" * 33_000,
-    "calls in lines": "(a)\n" * 24_000,
-    "arrows": "a=>\n" * 24_000,
-    "headings": "# a\n" * 10_000,
-    "underlines": "a\n===\n" * 10_000,
+    "dots": "a.\n" * 16_500,
+    "calls in lines": "(a)\n" * 12_000,
+    "arrows": "a=>\n" * 12_000,
+    "headings": "# a\n" * 5_000,
+    "underlines": "a\n===\n" * 5_000,
     "fences": "```\n" * 20_000,
-    "comments": "<!--\n" * 20_000,
+    "comments": "<!--\n" * 10_000,
     "links": "# " + "[" * 5_000 + "\n# " + "*" * 3_000 + "\n# " + "<a" * 3_000,
-    "front matter": "---\na: b\n" * 10_000,
+    "front matter": "---\na: b\n" * 5_000,
 }
 
 
@@ -300,7 +300,7 @@ def test_hostile_text_takes_bounded_time(name: str) -> None:
     for kind in ("markdown", "rst", "python", "javascript", "c"):
         started_at = time.thread_time()
         chunks = chunk(Document("a", HOSTILE[name], kind))
-        assert time.thread_time() - started_at < 5, kind
+        assert time.thread_time() - started_at < 2.5, kind
         assert max((estimate_tokens(piece.text) for piece in chunks), default=0) <= 400
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import shutil
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from core.settings import EmbeddingSettings
 from knowledge.embedding import open_embedder
 from knowledge.embedding.download import REVISION, describe_ways_out
 from knowledge.embedding.local import CHECKSUMS, LocalEmbedder, find_package_dir
+from tests.support.forked import start_piped
 from tests.support.peers.model_hub import ModelHubPeer
 
 pytestmark = pytest.mark.slow
@@ -49,17 +49,16 @@ async def open_model(folder: Path, hub: str, **environment: str) -> tuple[int | 
     """Open the model in a process that knows a hub and has no package of the model."""
     folder.mkdir(exist_ok=True)
     own_cache = {"HOME": str(folder), "XDG_CACHE_HOME": ""}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        OPEN,
-        str(folder / "models"),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, **own_cache, "HF_ENDPOINT": hub, "PIP_NO_INDEX": "1", **environment},
-    )
-    out, err = await process.communicate()
-    return process.returncode, out.decode(), err.decode()
+    with tempfile.TemporaryFile() as errors:
+        process = await start_piped(
+            OPEN,
+            str(folder / "models"),
+            stderr=errors.fileno(),
+            environment={**own_cache, "HF_ENDPOINT": hub, "PIP_NO_INDEX": "1", **environment},
+        )
+        out, _ = await process.communicate()
+        errors.seek(0)
+        return process.returncode, out.decode(), errors.read().decode()
 
 
 async def test_the_model_is_fetched_from_a_hub(tmp_path: Path, weights: Path) -> None:
