@@ -11,7 +11,8 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from core.runtime.tasks import uncancellable
 from core.storage.engine import Repository
 from core.storage.leases import select_living
-from core.storage.messages import UNFINISHED_STATES, to_message
+from core.storage.message_rows import to_message
+from core.storage.messages import UNFINISHED_STATES
 from core.storage.tables import identity_values, leases, messages
 from core.types import Message
 

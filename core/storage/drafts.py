@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Row, select, update
 
 from core.runtime.tasks import uncancellable
 from core.storage.engine import Repository
-from core.storage.messages import get_skip_values, read_delivery, to_delivery, to_message
+from core.storage.message_rows import get_skip_values, read_delivery, to_delivery, to_message
 from core.storage.overrides import AuditEntry, write_entry
 from core.storage.tables import DRAFTED, identity_values, messages
 from core.types import Message, Reply, Skip, SkipReason

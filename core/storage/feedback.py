@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.runtime.tasks import uncancellable
 from core.storage.engine import Repository
-from core.storage.messages import to_message
+from core.storage.message_rows import to_message
 from core.storage.tables import bot_values, feedback, is_reply_in, messages, replies
 from core.types import ASK_COMMANDS, DOWN, UP, Message, SkipReason
 

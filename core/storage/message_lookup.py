@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, and_, or_, select
 from core.language.languages import detect_language_of_any
 from core.storage.chat_history import is_readable_from
 from core.storage.engine import Repository
-from core.storage.messages import to_message
+from core.storage.message_rows import to_message
 from core.storage.tables import bot_values, chat_values, messages, within_last
 from core.types import ASK_COMMANDS, Message
 

@@ -24,9 +24,17 @@ from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.runtime.tasks import iter_retry_delays, uncancellable, wait_for
 from core.storage.chat_history import has_question, is_readable_from
-from core.storage.details import get_detail
 from core.storage.engine import Database
 from core.storage.erasure import ERASED_VALUES, FINISHED_STATES, IS_DROPPED, PERSONAL_COLUMNS, erase_in_chat
+from core.storage.message_rows import (
+    get_skip_values,
+    read_attachments,
+    read_delivery,
+    to_delivery,
+    to_message,
+    to_message_values,
+    to_reply_values,
+)
 from core.storage.tables import (
     DRAFTED,
     bot_values,
@@ -44,18 +52,13 @@ from core.types import (
     ASK_COMMANDS,
     NOTICE_PURPOSES,
     Attachment,
-    Citation,
     ConversationKey,
-    FeedEntry,
     Message,
-    Origin,
     Reply,
     Skip,
     SkipReason,
-    ThreadState,
     Turn,
 )
-from core.types.replies import trace_from_json
 
 _log = get_logger(__name__)
 
@@ -65,23 +68,6 @@ ERASE_BATCH_SIZE = 200
 MAX_TITLE_CHARS = 200
 MAX_KNOWN_TITLES = 10_000
 _TURN_COLUMNS = ("text", "author", "author_id", "reply", "image_description", "visible_sources")
-_DELIVERED_NAMES = ("image_description", "failure", "is_extractive", "found_nothing", "heard")
-_MESSAGE_COLUMNS = (
-    "id",
-    "bot",
-    "author_id",
-    "author",
-    "text",
-    "command",
-    "reply_to",
-    "quoted",
-    "private",
-    "addressed",
-    "sent_at",
-    *("is_by_bot", "is_forwarded", "quotes_bot", "has_guests", "is_post"),
-    "parent_id",
-    "language",
-)
 
 
 class Journal:
@@ -118,7 +104,7 @@ class Journal:
         `reply`, made from `visible_sources`, which is then delivered.
         """
         values = {
-            **_to_message_values(message),
+            **to_message_values(message),
             "delivery": to_delivery(reply, {}) if reply else null(),
             "visible_sources": null() if visible_sources is None else list(visible_sources),
             "state": "received",
@@ -147,8 +133,8 @@ class Journal:
     async def record_answered(self, message: Message, reply: Reply, visible_labels: frozenset[str]) -> None:
         """Store a message that was answered without the journal, with its reply, unless it is stored already."""
         values = {
-            **_to_message_values(message),
-            **_to_reply_values(reply),
+            **to_message_values(message),
+            **to_reply_values(reply),
             "visible_sources": to_stored_labels(visible_labels),
             "state": "answered",
             "settled_at": datetime.now(UTC),
@@ -215,7 +201,7 @@ class Journal:
         """Return a message's attachments, with what became known of them since it came."""
         query = select(messages.c.attachments).filter_by(**identity_values(message))
         row = await self.database.fetch_first(query)
-        return message.attachments if row is None else _read_attachments(row.attachments)
+        return message.attachments if row is None else read_attachments(row.attachments)
 
     async def mark_posting(self, message: Message) -> None:
         """Record that the reply is about to be posted; after a crash it is unknown whether it was."""
@@ -231,7 +217,7 @@ class Journal:
 
     async def mark_answered(self, message: Message, reply: Reply) -> None:
         """Close a message with its reply."""
-        reply_values = _to_reply_values(reply)
+        reply_values = to_reply_values(reply)
         await self._complete(message, "answered", **{**reply_values, **_get_kept_text(message)})
 
     async def mark_skipped(self, message: Message, skip: Skip, visible_labels: frozenset[str] | None = None) -> None:
@@ -498,88 +484,9 @@ class Journal:
         self._stopping.set()
 
 
-def to_message(row: ResultRow[Any]) -> Message:
-    """Return the message of a complete row."""
-    values = {name: getattr(row, name) for name in _MESSAGE_COLUMNS}
-    values["feed_entry"] = FeedEntry(**row.feed_entry) if row.feed_entry else None
-    values["thread_state"] = ThreadState(
-        row.in_restricted_thread, row.in_main_chat, row.is_shared_thread, row.thread_started_at
-    )
-    mentioned_users = tuple(row.mentioned_users or ())
-    values["origin"] = Origin(row.purpose, row.root_id, row.retry_reason, mentioned_users, row.is_question_hidden)
-    values["attachments"] = _read_attachments(row.attachments)
-    return Message(key=ConversationKey(row.platform, row.chat, row.thread), reference=row.reference, **values)
-
-
-def to_delivery(reply: Reply, parts: Mapping[int, str]) -> dict[str, Any]:
-    """Return a reply that is to be delivered, and the ids of its further parts, as a row keeps them."""
-    values = {
-        "text": reply.text,
-        "citations": [asdict(citation) for citation in reply.citations],
-        "nearest_pages": [asdict(page) for page in reply.nearest_pages],
-        "trace": reply.trace.to_json(),
-    }
-    parts_by_number = {str(number): part_id for number, part_id in parts.items()}
-    return {**values, **{name: getattr(reply, name) for name in _DELIVERED_NAMES}, "parts": parts_by_number}
-
-
-def read_delivery(values: Mapping[str, Any]) -> Reply:
-    """Return the reply that `to_delivery` made these values of, also an earlier version's."""
-    citations = tuple(Citation(**item) for item in values["citations"])
-    pages = tuple(Citation(**item) for item in values.get("nearest_pages", ()))
-    optional_values = {name: values[name] for name in _DELIVERED_NAMES if name in values}
-    trace = trace_from_json(values["trace"])
-    return Reply(values["text"], citations, trace=trace, nearest_pages=pages, **optional_values)
-
-
-def get_skip_values(skip: Skip) -> dict[str, Any]:
-    """Return the columns that say why a message has no answer."""
-    values = {name: value if isinstance(value, int | float) else str(value) for name, value in skip.values.items()}
-    trace = {"skip": skip.reason.name, "values": values}
-    return {"reason": str(skip), "trace": trace, "detail": skip.reason.label}
-
-
-def _read_attachments(stored: Sequence[Mapping[str, Any]] | None) -> tuple[Attachment, ...]:
-    return tuple(Attachment(**attachment) for attachment in stored or ())
-
-
 def _to_turns(row: ResultRow[Any]) -> tuple[Turn, Turn]:
     text = with_description(row.text, row.image_description or "")
     return Turn("user", text, row.author, row.author_id), Turn("assistant", row.reply)
-
-
-def _to_message_values(message: Message) -> dict[str, Any]:
-    """Return the columns of a message that came just now."""
-    return {
-        **chat_values(message.key),
-        "thread": message.key.thread,
-        **{name: getattr(message, name) for name in _MESSAGE_COLUMNS},
-        "reference": dict(message.reference),
-        "attachments": [asdict(attachment) for attachment in message.attachments] or None,
-        "feed_entry": asdict(message.feed_entry) if message.feed_entry else null(),
-        "in_restricted_thread": message.thread_state.is_restricted,
-        "in_main_chat": message.thread_state.in_main_chat,
-        "is_shared_thread": message.thread_state.is_shared,
-        "thread_started_at": message.thread_state.started_at,
-        "purpose": message.origin.purpose,
-        "root_id": message.origin.root_id,
-        "retry_reason": message.origin.retry_reason,
-        "mentioned_users": list(message.origin.mentioned_users) or null(),
-        "is_question_hidden": message.origin.is_question_hidden,
-        "received_at": datetime.now(UTC),
-    }
-
-
-def _to_reply_values(reply: Reply) -> dict[str, Any]:
-    """Return the columns of a reply."""
-    names = ("n", "passage_id", "source", "path")
-    return {
-        "reply": reply.text.removeprefix(reply.heard),
-        "citations": [{name: getattr(citation, name) for name in names} for citation in reply.citations],
-        "trace": reply.trace.to_json(),
-        "image_description": reply.image_description,
-        "detail": get_detail(reply),
-    }
 
 
 async def _write_chat_title(connection: AsyncConnection, key: ConversationKey, title: str) -> None:

@@ -20,7 +20,7 @@ from core.catalogue.zh import MESSAGES as CHINESE
 from core.errors import PlatformError
 from core.llm.images import MAX_BYTES
 from core.settings import Secret, TelegramSettings
-from core.storage.messages import to_message
+from core.storage.message_rows import to_message
 from core.storage.tables import messages
 from core.types import Attachment
 from tests.support import discord_helpers, slack_helpers

@@ -35,9 +35,25 @@ from tests.support.peers.slack_history import Channel, SlackHistoryPeer
 from tests.support.peers.web import Page, WebPeer
 
 KINDS = (
-    *("website 401", "website 403", "website 404", "feed 403", "feed 410", "github", "gitlab", "git", "git 404"),
-    *("discourse 403", "confluence 401", "confluence 403", "notion 401", "notion 403", "google_drive 401"),
-    *("google_drive 403", "slack_channels", "discord_channels 401", "discord_channels 403"),
+    "website 401",
+    "website 403",
+    "website 404",
+    "feed 403",
+    "feed 410",
+    "github",
+    "gitlab",
+    "git",
+    "git 404",
+    "discourse 403",
+    "confluence 401",
+    "confluence 403",
+    "notion 401",
+    "notion 403",
+    "google_drive 401",
+    "google_drive 403",
+    "slack_channels",
+    "discord_channels 401",
+    "discord_channels 403",
 )
 DAY_S = 86_400
 WORDS = "The quokka eats eucalyptus at night, and the wombat digs a burrow below the old fence by day. " * 2

@@ -1,0 +1,127 @@
+"""Messages and replies as rows of the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Row as ResultRow, null
+
+from core.storage.details import get_detail
+from core.storage.tables import chat_values
+from core.types import (
+    Attachment,
+    Citation,
+    ConversationKey,
+    FeedEntry,
+    Message,
+    Origin,
+    Reply,
+    Skip,
+    ThreadState,
+)
+from core.types.replies import trace_from_json
+
+_DELIVERED_NAMES = ("image_description", "failure", "is_extractive", "found_nothing", "heard")
+_MESSAGE_COLUMNS = (
+    "id",
+    "bot",
+    "author_id",
+    "author",
+    "text",
+    "command",
+    "reply_to",
+    "quoted",
+    "private",
+    "addressed",
+    "sent_at",
+    "is_by_bot",
+    "is_forwarded",
+    "quotes_bot",
+    "has_guests",
+    "is_post",
+    "parent_id",
+    "language",
+)
+
+
+def to_message(row: ResultRow[Any]) -> Message:
+    """Return the message of a complete row."""
+    values = {name: getattr(row, name) for name in _MESSAGE_COLUMNS}
+    values["feed_entry"] = FeedEntry(**row.feed_entry) if row.feed_entry else None
+    values["thread_state"] = ThreadState(
+        row.in_restricted_thread, row.in_main_chat, row.is_shared_thread, row.thread_started_at
+    )
+    mentioned_users = tuple(row.mentioned_users or ())
+    values["origin"] = Origin(row.purpose, row.root_id, row.retry_reason, mentioned_users, row.is_question_hidden)
+    values["attachments"] = read_attachments(row.attachments)
+    return Message(key=ConversationKey(row.platform, row.chat, row.thread), reference=row.reference, **values)
+
+
+def to_delivery(reply: Reply, parts: Mapping[int, str]) -> dict[str, Any]:
+    """Return a reply that is to be delivered, and the ids of its further parts, as a row keeps them."""
+    values = {
+        "text": reply.text,
+        "citations": [asdict(citation) for citation in reply.citations],
+        "nearest_pages": [asdict(page) for page in reply.nearest_pages],
+        "trace": reply.trace.to_json(),
+    }
+    parts_by_number = {str(number): part_id for number, part_id in parts.items()}
+    return {**values, **{name: getattr(reply, name) for name in _DELIVERED_NAMES}, "parts": parts_by_number}
+
+
+def read_delivery(values: Mapping[str, Any]) -> Reply:
+    """Return the reply that `to_delivery` made these values of, also an earlier version's."""
+    citations = tuple(Citation(**item) for item in values["citations"])
+    pages = tuple(Citation(**item) for item in values.get("nearest_pages", ()))
+    optional_values = {name: values[name] for name in _DELIVERED_NAMES if name in values}
+    trace = trace_from_json(values["trace"])
+    return Reply(values["text"], citations, trace=trace, nearest_pages=pages, **optional_values)
+
+
+def get_skip_values(skip: Skip) -> dict[str, Any]:
+    """Return the columns that say why a message has no answer."""
+    values = {name: value if isinstance(value, int | float) else str(value) for name, value in skip.values.items()}
+    trace = {"skip": skip.reason.name, "values": values}
+    return {"reason": str(skip), "trace": trace, "detail": skip.reason.label}
+
+
+def read_attachments(stored: Sequence[Mapping[str, Any]] | None) -> tuple[Attachment, ...]:
+    """Return the attachments that a row keeps."""
+    return tuple(Attachment(**attachment) for attachment in stored or ())
+
+
+def to_message_values(message: Message) -> dict[str, Any]:
+    """Return the columns of a message that came just now."""
+    return {
+        **chat_values(message.key),
+        "thread": message.key.thread,
+        **{name: getattr(message, name) for name in _MESSAGE_COLUMNS},
+        "reference": dict(message.reference),
+        "attachments": [asdict(attachment) for attachment in message.attachments] or None,
+        "feed_entry": asdict(message.feed_entry) if message.feed_entry else null(),
+        "in_restricted_thread": message.thread_state.is_restricted,
+        "in_main_chat": message.thread_state.in_main_chat,
+        "is_shared_thread": message.thread_state.is_shared,
+        "thread_started_at": message.thread_state.started_at,
+        "purpose": message.origin.purpose,
+        "root_id": message.origin.root_id,
+        "retry_reason": message.origin.retry_reason,
+        "mentioned_users": list(message.origin.mentioned_users) or null(),
+        "is_question_hidden": message.origin.is_question_hidden,
+        "received_at": datetime.now(UTC),
+    }
+
+
+def to_reply_values(reply: Reply) -> dict[str, Any]:
+    """Return the columns of a reply."""
+    names = ("n", "passage_id", "source", "path")
+    return {
+        "reply": reply.text.removeprefix(reply.heard),
+        "citations": [{name: getattr(citation, name) for name in names} for citation in reply.citations],
+        "trace": reply.trace.to_json(),
+        "image_description": reply.image_description,
+        "detail": get_detail(reply),
+    }
