@@ -18,6 +18,7 @@ _BLOCK_START = re.compile(
     r"|(?:!!!|\?\?\?\+?|===[!+]?)[ \t]|:::)"
 )
 _TERM_ENDS = (":", "?", "!", "：", "？", "！")
+_LINE_ENDS = (*_TERM_ENDS, ".", ",", ";", "。", "，", "；")
 _NUMBERED = re.compile(r"(\d{1,9})(?=[.)](?:\s|$))")
 
 
@@ -88,12 +89,22 @@ def _indent(text: str, margin: str) -> str:
 def _write_table(block: Block) -> str:
     width = max(map(len, [block.header, *block.rows]), default=0)
     rule = "|" + "---|" * width
-    return "\n".join([_write_row(block.header, width), rule, *(_write_row(row, width) for row in block.rows)])
+    header = _write_row([" ".join(name.split()) for name in block.header], width)
+    return "\n".join([header, rule, *(_write_row(row, width) for row in block.rows)])
 
 
 def _write_row(cells: Sequence[str], width: int) -> str:
-    padded_cells = [*cells, *[""] * (width - len(cells))]
-    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in padded_cells) + " |"
+    padded_cells = [*map(_write_cell, cells), *[""] * (width - len(cells))]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in padded_cells) + " |"
+
+
+def _write_cell(cell: str) -> str:
+    """Return a cell as one line, with a semicolon between lines that are no sentences, nor parts of one."""
+    pieces: list[str] = []
+    for line in filter(None, (" ".join(line.split()) for line in cell.split("\n"))):
+        goes_on = pieces and (line[0].islower() or line[0] == "(" or pieces[-1].rstrip("*_").endswith(_LINE_ENDS))
+        pieces += [" " if goes_on else "; ", line] if pieces else [line]
+    return "".join(pieces)
 
 
 def _write_definition(block: Block) -> str:

@@ -73,12 +73,13 @@ def _complete_paths(sections: Sequence[Section], blocks: Sequence[Block], docume
     Of several headings of the first level, each is the title of what is below it; the page has what can be read of
     its file's name.
     """
-    title = sections[0].path[:1] if _is_title(blocks[0]) else ()
+    level = _find_title_level(blocks)
+    title = sections[0].path[:1] if _is_title(blocks[0], level) else ()
     name = set(_WORD.findall(PurePosixPath(document.path).stem.lower()))
     if name and name <= set(_WORD.findall("".join(title).lower())):
         return [replace(section, path=title + section.path[section.path[:1] == title :]) for section in sections]
     root = document.title or _name_page(document.path)
-    titles = {to_plain(block.text[:MAX_HEADING_LENGTH]) for block in blocks if _is_title(block)}
+    titles = {to_plain(block.text[:MAX_HEADING_LENGTH]) for block in blocks if _is_title(block, level)}
     own_titles = {text for text in titles if _WORD.search(text) and not _VERSION.search(text)}
     completed = complete_paths(sections, root, allow_single_root=bool(title))
     pairs = zip(sections, completed, strict=True)
@@ -102,8 +103,14 @@ def _attach_headings(pieces: Sequence[Piece], blocks: Sequence[Block]) -> Iterat
             start = 0
 
 
-def _is_title(block: Block) -> bool:
-    return block.kind == "heading" and block.level <= 1
+def _find_title_level(blocks: Sequence[Block]) -> int:
+    """Return the lowest level of a title: that of the first heading, if it begins the page and is above all others."""
+    levels = [block.level for block in blocks if block.kind == "heading"]
+    return levels[0] if blocks[0].kind == "heading" and levels[0] < min(levels[1:], default=0) else 1
+
+
+def _is_title(block: Block, level: int) -> bool:
+    return block.kind == "heading" and block.level <= level
 
 
 def _get_units(span: LineRange) -> list[LineRange]:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from core.markup.document import Block, BlockKind, to_plain
 from core.markup.inline import join_lines
+from core.markup.tables import join_texts
 from core.markup.writer import MAX_HEADING_LEVEL
 from knowledge.formats.asciidoc_inline import (
     MAX_VALUE_CHARS,
@@ -34,7 +35,6 @@ from knowledge.formats.asciidoc_lines import (
     set_attribute,
 )
 from knowledge.formats.asciidoc_table import read_cells
-from knowledge.formats.cells import join_texts
 from knowledge.parsing.limits import map_parser_errors
 
 _ATTRIBUTES = {"backend": "html5", "backend-html5": "", "basebackend": "html", "basebackend-html": "", "safe-mode": ""}

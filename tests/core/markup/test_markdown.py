@@ -278,7 +278,7 @@ def test_what_only_looks_like_a_tag_is_text(text: str, expected: str) -> None:
 @pytest.mark.parametrize("front_matter", ["---\ntitle: 'Guide'\ntags: [a]\n---", '+++\ntitle = "Guide"\n+++'])
 def test_front_matter_gives_the_heading_where_there_is_none(front_matter: str) -> None:
     assert kinds(f"{front_matter}\n\nText.") == [("heading", "Guide"), ("paragraph", "Text.")]
-    assert kinds(f"{front_matter}\n\n# Own\n\nText.")[0] == ("heading", "Own")
+    assert kinds(f"\n{front_matter}\n\n# Own\n\nText.")[0] == ("heading", "Own")
     assert kinds("---\n\nText.\n\n---")[1] == ("paragraph", "Text.")
     assert kinds(f"{front_matter}\n\nText.\n\n# Guide\n\nMore.")[0] == ("paragraph", "Text.")
 
@@ -449,6 +449,9 @@ def test_an_alert_of_a_kind_of_its_own_is_one(kind: str) -> None:
         "```sh\npip i\n```\n  </Tab>\n</Tabs>",
         '<Tabs>\n  <TabItem value="a" label="npm">\n\n  ```sh\n  npm i\n  ```\n\n  </TabItem>\n'
         '  <TabItem value="b" label={"pip"}>\n\n  ```sh\n  pip i\n  ```\n\n  </TabItem>\n</Tabs>',
+        "<Tabs defaultValue='a' values={[\n  {label: 'npm', value: 'a'},\n  {label: 'pip', value: 'b'},\n]}>\n"
+        '<TabItem value="a">\n\n```sh\nnpm i\n```\n\n</TabItem>\n'
+        "<TabItem value='b'>\n\n```sh\npip i\n```\n\n</TabItem>\n</Tabs>",
         "<Tabs items={['npm', 'pip']}>\n<Tabs.Tab>\n```sh\nnpm i\n```\n</Tabs.Tab>\n<Tabs.Tab>\n"
         "```sh\npip i\n```\n</Tabs.Tab>\n</Tabs>",
         "<CodeGroup>\n```sh npm\nnpm i\n```\n\n```sh pip\npip i\n```\n</CodeGroup>",
@@ -668,7 +671,7 @@ def test_a_formula_on_lines_of_its_own_is_code(formula: str) -> None:
 
 def test_html_in_a_cell_parts_what_a_browser_parts() -> None:
     [table] = read_markdown("| a |\n|---|\n| number <div>Android</div><hr/>array<p>One.</p>Two |")
-    assert table.rows == (("number Android array One. Two",),)
+    assert table.rows == (("number\nAndroid\narray\nOne.\nTwo",),)
 
 
 def test_code_in_a_cell_of_html_keeps_its_ticks_and_has_no_links() -> None:

@@ -99,6 +99,14 @@ def test_long_sections_are_split_but_fences_and_tables_stay_whole() -> None:
     assert all(estimate_tokens(piece.text) <= 300 for piece in chunks)
 
 
+@pytest.mark.parametrize("caption", ["Table 1", "All options:"])
+def test_a_table_that_is_cut_keeps_its_caption(caption: str) -> None:
+    table = "| name | use |\n|---|---|\n" + "\n".join(f"| option {number} | {WORDS} |" for number in range(9))
+    texts = [piece.text for piece in markdown(f"# Guide\n\n{WORDS}\n\n{WORDS}\n\n{caption}\n\n{table}")]
+    assert [text.startswith(f"{caption}\n\n| name") for text in texts].count(True) == 1
+    assert all(caption not in text or "| option 0 |" in text for text in texts)
+
+
 def test_list_items_are_not_cut() -> None:
     items = [f"- item {number}: " + "word " * 20 + "\n  - detail one\n  - detail two" for number in range(12)]
     for piece in markdown("# List\n\n" + "\n".join(items), 100):

@@ -59,7 +59,7 @@ def walk(blocks: Iterable[Block]) -> Iterator[Block]:
         (". a\n+\n----\nx\n----\n<1> b\n+\n. c\n+\nd", "1. a\n\n   ```\n   x\n   ```\n\n   1. b\n\n2. c\n\n   d"),
         ("* a\n** b\n+\n* c", "- a\n  - b\n- c"),
         ("|===\n| A | B\n\n| 11.1+\n| 7.6 +\n7.2 +\n\n| 2 *\n| 3\n|===",
-         "| A | B |\n|---|---|\n| 11.1+ | 7.6 7.2 |\n| 2 * | 3 |"),
+         "| A | B |\n|---|---|\n| 11.1+ | 7.6; 7.2 |\n| 2 * | 3 |"),
         ("|===\na| [[x]]`link:#x[a.b]`\n\nOne.\na|\n  two\n|===", "| `a.b` One. |\n|---|\n| `two` |"),
         ("[subs=+quotes]\n----\nrm [.var]_name_ *now* a_b_c *.log *.txt\n----",
          "```\nrm name now a_b_c *.log *.txt\n```"),

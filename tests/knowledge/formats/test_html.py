@@ -49,7 +49,7 @@ def read(main: str) -> str:
         ("<table><tr><th>A</th><th>B</th><th>C</th></tr><tr><td colspan=2>x</td><td>y</td></tr></table>",
          "| A | B | C |\n|---|---|---|\n| x |  | y |"),
         ("<table><tr><th>Day</th><th>Open</th></tr><tr><td>Mon</td><td><ul><li>10<li>20</ul></td></tr></table>",
-         "| Day | Open |\n|---|---|\n| Mon | 10 20 |"),
+         "| Day | Open |\n|---|---|\n| Mon | 10; 20 |"),
         ("<p>Let <math><mi>x</mi><mo>=</mo><mn>2</mn></math> hold.</p>", "Let `x=2` hold."),
         ("<p>So <math><semantics><mi>y</mi><annotation>y^2</annotation></semantics></math>.</p>", "So `y^2`."),
         ("<p>a <!-- hidden --> b</p>", "a b"),
