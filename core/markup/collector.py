@@ -131,7 +131,8 @@ class BlockCollector:
     def _open(self, tag: str, attributes: Mapping[str, str], is_closed: bool) -> None:
         if self._code is not None:
             self._code += "\n" if tag == "br" else ""
-        elif tag in HIDDEN_TAGS:
+        elif tag in HIDDEN_TAGS or "v-for" in attributes:
+            # What Vue repeats for each of some data has names in place of these.
             self._hidden_tag = tag if not is_closed else ""
         elif tag == "br":
             self._text += "\n"

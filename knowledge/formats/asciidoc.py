@@ -62,7 +62,8 @@ _AUTHOR = re.compile(r"[\w.'’-]+(?: [\w.'’-]+){0,3}(?: <[^<>]*>)?(?:;.*)?$")
 _REVISION = re.compile(r"v?\d[\w.-]*(?:,.*)?$|v?[\d.]+:.*$|\d{4}-\d\d-\d\d.*$")
 _ADMONITION_STYLES = ("NOTE", "TIP", "IMPORTANT", "WARNING", "CAUTION")
 _CODE_STYLES = ("source", "listing", "literal", "example-code", "console")
-_SILENT_STYLES = ("comment", "pass", "toc", "index")
+# The last ones are drawings.
+_SILENT_STYLES = ("comment", "pass", "toc", "index", "ditaa", "graphviz", "mermaid", "plantuml")
 _UNDERLINES = "=-~^+"
 
 

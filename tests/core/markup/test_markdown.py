@@ -211,9 +211,9 @@ def test_lists_tables_and_quotations_are_trees() -> None:
 def test_code_in_a_cell_is_as_it_stands(code: str) -> None:
     fence = "\n    ".join(["````", *code.split("\n"), "````"])
     [table] = read_markdown(f"`````{{list-table}}\n* - A\n  - B\n* - {fence}\n  - b\n`````")
-    assert table.rows[0][0].strip("` ") == code.replace("\n", " ").strip("` ")
+    assert table.rows[0][0].strip("`\n ") == code.strip("`\n ")
     [page_table] = read_markdown(f"<table><tr><td><pre>{code}</pre></td></tr></table>")
-    assert page_table.rows[0][0].strip("` ") == code.replace("\n", " ").strip("` ")
+    assert page_table.rows[0][0].strip("`\n ") == code.strip("`\n ")
 
 
 @pytest.mark.parametrize("heading", ["##### Build it", "# Build it", "Build it\n   -----"])
@@ -647,7 +647,11 @@ def test_what_the_attributes_of_a_component_say_is_shown(component: str, shown: 
             '| a |\n|---|\n| <If sdk="x">`b`</If> <If sdk="y">`c`</If> |\n\n<Box>\nd\n</Box>',
             "| a |\n|---|\n| `b` `c` |\n\nd",
         ),
-        ("<Grid rows={[[1, 2]]} />\n\nText.", "|  |  |\n|---|---|\n| 1 | 2 |\n\nText."),
+        ("<Grid rows={[[1, 2]]} />\n\nText.", "- 1: 2\n\nText."),
+        (
+            '<table><tr><th>A</th><th>B</th></tr><tr v-for="a in b"><td>{{ a.c }}</td><td>d</td></tr></table>\n\nText.',
+            "| A | B |\n|---|---|\n\nText.",
+        ),
     ],
 )
 def test_what_jsx_shows_is_read(text: str, expected: str) -> None:

@@ -107,6 +107,15 @@ def test_a_table_that_is_cut_keeps_its_caption(caption: str) -> None:
     assert all(caption not in text or "| option 0 |" in text for text in texts)
 
 
+def test_code_of_one_long_line_stays_code() -> None:
+    line = ", ".join(f"'{number}'" for number in range(400))
+    pieces = markdown(f"# Guide\n\n```json\n[{line}]\nlast\n```\n\nEnd.")
+    assert len(pieces) > 3
+    assert all(piece.text.count("```") == 2 for piece in pieces)
+    assert sum(piece.text.count("'") for piece in pieces) == 800
+    assert [piece.start_line for piece in pieces][1:3] == [4, 4]
+
+
 def test_list_items_are_not_cut() -> None:
     items = [f"- item {number}: " + "word " * 20 + "\n  - detail one\n  - detail two" for number in range(12)]
     for piece in markdown("# List\n\n" + "\n".join(items), 100):
