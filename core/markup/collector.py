@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.markup.document import Block, BlockKind
 from core.markup.inline import HIDDEN_TAGS, HTML_TAGS, strip_permalink, write_code, write_short_codes
+from core.markup.tables import join_texts
 
 # Python refuses to read a number of thousands of digits.
 _LONG_REFERENCE = re.compile(r"&#\d{8,};?")
@@ -130,7 +131,8 @@ class BlockCollector:
     def _open(self, tag: str, attributes: Mapping[str, str], is_closed: bool) -> None:
         if self._code is not None:
             self._code += "\n" if tag == "br" else ""
-        elif tag in HIDDEN_TAGS:
+        elif tag in HIDDEN_TAGS or "v-for" in attributes:
+            # What Vue repeats for each of some data has names in place of these.
             self._hidden_tag = tag if not is_closed else ""
         elif tag == "br":
             self._text += "\n"
@@ -231,9 +233,9 @@ class BlockCollector:
         parent = self._frames[-1]
         if frame.tag in ("td", "th"):
             if parent.rows:
-                parent.rows[-1].append(_join_text(frame.blocks))
+                parent.rows[-1].append(join_texts(frame.blocks))
         elif frame.tag in ("summary", "dt"):
-            parent.label = _join_text(frame.blocks)
+            parent.label = _join_line(frame.blocks)
         else:
             blocks = _close_blocks(frame, parent)
             parent.blocks += [
@@ -265,7 +267,7 @@ def _close_blocks(frame: _Frame, parent: _Frame) -> list[Block]:
     kind = frame.kind
     block = None
     if kind == "heading" and children:
-        block = Block("heading", strip_permalink(_join_text(children)), level=frame.level)
+        block = Block("heading", strip_permalink(_join_line(children)), level=frame.level)
     elif kind == "table":
         header, *rows = frame.rows if frame.has_header else [[], *frame.rows]
         cells = tuple(tuple(row) for row in rows if any(row))
@@ -293,10 +295,6 @@ def make_item(blocks: tuple[Block, ...], start_line: int = 0, end_line: int = 0)
     return Block("item", text, blocks[has_text:], start_line=start_line, end_line=end_line)
 
 
-def _join_text(blocks: tuple[Block, ...] | list[Block]) -> str:
+def _join_line(blocks: Sequence[Block]) -> str:
     """Return blocks as one line of inline Markdown."""
-    texts: list[str] = []
-    for block in blocks:
-        text = write_code(" ".join(block.text.split())) if block.kind == "code" else block.text
-        texts += filter(None, (text, _join_text(block.children)))
-    return " ".join(texts)
+    return " ".join(join_texts(blocks).split())

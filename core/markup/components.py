@@ -152,12 +152,14 @@ def read_title(text: str) -> str:
 
 def _read_front_matter(lines: list[str]) -> tuple[int, str, int]:
     """Return the number of the first line after front matter, and the title that it gives with its line."""
-    fence = lines[0].rstrip()
-    if fence not in ("---", "+++") or len(lines) < 3 or not _FRONT_KEY.match(lines[1]):
+    # Hugo takes blank lines before it.
+    start = next((number for number, line in enumerate(lines) if line.strip()), 0)
+    fence = lines[start].rstrip()
+    if fence not in ("---", "+++") or len(lines) < start + 3 or not _FRONT_KEY.match(lines[start + 1]):
         return 1, "", 0
     title = ""
     title_line = 0
-    for number, line in enumerate(lines[1:], 2):
+    for number, line in enumerate(lines[start + 1 :], start + 2):
         if line.rstrip() == fence or (fence == "---" and line.rstrip() == "..."):
             return number + 1, title, title_line
         if match := _FRONT_TITLE.match(line):
@@ -177,9 +179,7 @@ def _join_title(text: str, following: Iterable[str]) -> str:
 
 def _show(attributes: str) -> dict[str, str]:
     """Return what a reader sees of the attributes of a component, as attributes of a tag of HTML."""
-    # As in HTML, signs may have names in them.
-    attributes = html.unescape(attributes).replace("\u00ad", "") if "&" in attributes else attributes
-    values = {match[1].lower(): next(filter(None, match.groups()[1:]), "") for match in _ATTRIBUTE.finditer(attributes)}
+    values = _read_attributes(attributes)
     return {
         "title": next((values[name] for name in _LABELS if values.get(name)), ""),
         "text": next((values[name] for name in _TEXTS if values.get(name)), ""),
@@ -187,6 +187,12 @@ def _show(attributes: str) -> dict[str, str]:
         "items": "|".join(_ITEM.findall(values.get("items", ""))),
         "end": "1" if attributes.endswith("/>") else "",
     }
+
+
+def _read_attributes(attributes: str) -> dict[str, str]:
+    # As in HTML, signs may have names in them.
+    attributes = html.unescape(attributes).replace("\u00ad", "") if "&" in attributes else attributes
+    return {match[1].lower(): next(filter(None, match.groups()[1:]), "") for match in _ATTRIBUTE.finditer(attributes)}
 
 
 def _read_cells(row: str) -> list[str]:
@@ -213,6 +219,8 @@ class _Rewriter:
     _closed: frozenset[str] = frozenset()
     _unclosed: set[str] = field(default_factory=set)
     _is_preformatted: bool = False
+    # Of the tabs of Docusaurus that were opened last: their labels by their names.
+    _tab_labels: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
         self._closed = frozenset(_CLOSING_TEMPLATE.findall(self.text))
@@ -325,19 +333,31 @@ class _Rewriter:
         if not is_component and "{" not in rest[0]:
             self._emit(self.text[token.start() : rest.end()])
             return rest.end()
-        self._emit_tag(rest.end(), name, bool(token["close"]), _show(_OBJECT.sub("", rest[0])))
-        if rows := _ROWS.search(rest[0]):
-            self._emit_table(rest[0], rows[1])
-        for key, attributes in _OBJECT.findall(rest[0]):
-            item = _show(attributes)
+        self._emit_component(rest.end(), name, bool(token["close"]), rest[0])
+        self._skip(rest[0])
+        return rest.end()
+
+    def _emit_component(self, position: int, name: str, is_closing: bool, attributes: str) -> None:
+        """Emit a component with what its attributes hold: a table, or its items, each as a card."""
+        shown = _show(_OBJECT.sub("", attributes))
+        objects = _OBJECT.findall(attributes)
+        if name == "TabItem":
+            shown["title"] = self._tab_labels.get(shown["title"], shown["title"])
+        elif name == "Tabs":
+            values = [_read_attributes(text) for _, text in objects]
+            self._tab_labels = {each.get("value", ""): each.get("label", "") for each in values}
+            objects = []
+        self._emit_tag(position, name, is_closing, shown)
+        if rows := _ROWS.search(attributes):
+            self._emit_table(attributes, rows[1])
+        for key, text in objects:
+            item = _show(text)
             # As of what describes the fields of something: the name of the field, and its type.
             item |= (
                 {"title": item["title"] or key, "text": item["text"] or item["type"]} if key and item["type"] else {}
             )
             if item["title"] or item["text"]:
-                self._emit_tag(rest.end(), "card", False, item | {"type": "", "end": "1"})
-        self._skip(rest[0])
-        return rest.end()
+                self._emit_tag(position, "card", False, item | {"type": "", "end": "1"})
 
     def _rewrite_code(self, attributes: str, code: re.Match[str]) -> int:
         """Emit what a component shows as code, at the indent of its tag."""

@@ -61,6 +61,8 @@ _FORMULA = re.compile(
 )
 # An index or a power is one of a letter, of what is in brackets, or in braces: others are names of variables.
 _FORMULA_SIGN = re.compile(r"\\[A-Za-z]|(?:\b[^\W_]|[})|])[\^_](?=[^\s_])|\d\^(?=\S)|(?<!\\)[\^_]\{|^\s*[A-Za-z]\s*$")
+# What stands for a blank in a name; between numbers it is a sign of a range, or of a date.
+_NAME_BLANK = re.compile(r"(?<!\d)[-_]|[-_](?!\d)")
 # Where a role leads to, behind what it shows.
 _TARGET = re.compile(r"(?<=\S)[ ]?<[^<>]{1,300}>$")
 # A role of MyST; what stands between two parts in code is none.
@@ -308,7 +310,7 @@ def name_label(label: str) -> str:
     # Another project may be named before it.
     label = _PROJECT.sub("", label)
     is_code = "." in label and all(map(str.isidentifier, label.split(".")))
-    return label if " " in label or is_code else label.rpartition("/")[2].replace("-", " ").replace("_", " ")
+    return label if " " in label or is_code else _NAME_BLANK.sub(" ", label.rpartition("/")[2])
 
 
 def normalize_label(label: str) -> str:

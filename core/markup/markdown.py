@@ -19,7 +19,8 @@ from core.markup.collector import ADMONITIONS, VERSIONS, BlockCollector, make_it
 from core.markup.components import read_source
 from core.markup.document import Block, BlockKind, to_plain
 from core.markup.hidden_code import strip_hidden
-from core.markup.inline import clean_inline, is_formula, strip_permalink, to_title, write_code, write_short_codes
+from core.markup.inline import clean_inline, is_formula, strip_permalink, to_title, write_short_codes
+from core.markup.tables import join_texts
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
@@ -261,7 +262,7 @@ class _Reader:
             if part.type == "tr_open":
                 rows.append([])
             elif part.type == "inline":
-                rows[-1].append(self._clean(part.content, marks_ways=False).replace("\n", " "))
+                rows[-1].append(self._clean(part.content, marks_ways=False))
         start, end = self._get_lines(token)
         return [replace(_make_table(rows), start_line=start, end_line=end)]
 
@@ -395,15 +396,17 @@ class _Reader:
         """Read a table whose rows are those of a CSV file, or lists in a list."""
         options = dict(re.findall(r":([\w-]+):[ \t]*(.*)", option_lines))
         if name == "csv-table":
-            rows = list(csv.reader([options.get("header", ""), *body], skipinitialspace=True))
+            table_rows = csv.reader([options.get("header", ""), *body], skipinitialspace=True)
+            rows = [[self._clean(cell) for cell in row] for row in table_rows]
         else:
             items = [item for block in self.read(body, numbers) for item in block.children]
-            rows = [[_get_text(cell) for cell in inner.children] for item in items for inner in item.children]
+            rows = [[join_texts([cell]) for cell in inner.children] for item in items for inner in item.children]
             rows = [[], *rows] if options.get("header-rows") == "0" else rows
         if not rows or not numbers:
             return ()
-        cells = [[self._clean(cell) for cell in row] for row in rows if row or row is rows[0]]
-        table = replace(_make_table(cells), start_line=numbers[0], end_line=numbers[-1])
+        table = replace(
+            _make_table([row for row in rows if row or row is rows[0]]), start_line=numbers[0], end_line=numbers[-1]
+        )
         title = self._clean(title)
         caption = Block("paragraph", f"{title}:", start_line=numbers[0], end_line=numbers[0])
         return [caption, table] if title else [table]
@@ -477,15 +480,3 @@ def _strip_blank_lines(code: str) -> str:
         lines.pop()
     start = next((number for number, line in enumerate(lines) if line), 0)
     return "\n".join(lines[start:])
-
-
-def _get_text(item: Block) -> str:
-    """Return an item of a list as a cell."""
-    texts = [
-        item.text,
-        *(
-            write_code(" ".join(child.text.split())) if child.kind == "code" else _get_text(child)
-            for child in item.children
-        ),
-    ]
-    return " ".join(filter(None, texts))

@@ -1,9 +1,13 @@
-"""The rows of Markdown's tables, each with the names of its columns: a row that is quoted alone has no head."""
+"""The cells of Markdown's tables, and rows with the names of their columns: one that is quoted alone has no head."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+from core.markup.document import Block
+from core.markup.inline import write_code
+from core.markup.writer import LINE_ENDS, write_markdown, write_term
 
 # What is below one of these says itself what it is.
 _PROSE_COLUMN = re.compile(
@@ -11,6 +15,28 @@ _PROSE_COLUMN = re.compile(
     r"|what (?:it does|it is|it means|is there))|(?:详细)?(?:说明|描述|含义|备注|解释|作用|释义|用途|简介)",
     re.IGNORECASE,
 )
+# Of these the text is the title of what is in them.
+_TITLED_KINDS = frozenset(("admonition", "definition", "tab"))
+
+
+def join_texts(blocks: Iterable[Block]) -> str:
+    """Return what blocks say as the text of a cell: inline Markdown, a line for each, and code of several lines."""
+    return "\n".join(filter(None, _iter_texts(blocks)))
+
+
+def _iter_texts(blocks: Iterable[Block]) -> Iterator[str]:
+    for block in blocks:
+        if block.kind == "code":
+            yield write_markdown([block]) if "\n" in block.text else write_code(" ".join(block.text.split()))
+        elif block.text:
+            yield write_term(block.text) if block.kind in _TITLED_KINDS else block.text
+        yield from (", ".join(filter(None, row)) for row in (block.header, *block.rows))
+        if block.kind == "list":
+            *items, last = [join_texts([item]) for item in block.children]
+            yield from (item if item.endswith((*LINE_ENDS, "```")) else f"{item};" for item in items)
+            yield last
+        else:
+            yield from _iter_texts(block.children)
 
 
 def join_cells(cells: Sequence[str]) -> str:

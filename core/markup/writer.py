@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import groupby
 
 from core.markup.document import Block, BlockKind
 
@@ -17,7 +18,10 @@ _BLOCK_START = re.compile(
     r"(?=#{1,6}(?:\s|$)|>|[-+*](?:\s|$)|`{3}|~{3}|(?:[-_*][ \t]*){3,}$|=+[ \t]*$|-+[ \t]*$|\||<[A-Za-z!/?]"
     r"|(?:!!!|\?\?\?\+?|===[!+]?)[ \t]|:::)"
 )
-_TERM_ENDS = (":", "?", "!", "：", "？", "！")
+_TERM_ENDS = (".", ":", "?", "!", "。", "：", "？", "！")
+LINE_ENDS = (*_TERM_ENDS, ",", ";", "，", "；")
+# Where code of several lines begins in a cell.
+_FENCE = re.compile(r"^`{3,}", re.MULTILINE)
 _NUMBERED = re.compile(r"(\d{1,9})(?=[.)](?:\s|$))")
 
 
@@ -86,14 +90,74 @@ def _indent(text: str, margin: str) -> str:
 
 
 def _write_table(block: Block) -> str:
-    width = max(map(len, [block.header, *block.rows]), default=0)
-    rule = "|" + "---|" * width
-    return "\n".join([_write_row(block.header, width), rule, *(_write_row(row, width) for row in block.rows)])
+    """Write rows as a table; those with code of several lines, or without names of columns, as a list."""
+    if not any(block.header):
+        return "\n".join(_write_row_as_item(row, ()) for row in block.rows)
+    width = max(map(len, [block.header, *block.rows]))
+    names = _write_row([" ".join(name.split()) for name in block.header], width)
+    head = f"{names}\n|{'---|' * width}"
+    parts: list[str] = [] if block.rows else [head]
+    for is_list, rows in groupby(block.rows, key=_holds_code):
+        if is_list:
+            parts += [_write_row_as_item(row, block.header) for row in rows]
+        else:
+            parts.append("\n".join([head, *(_write_row(row, width) for row in rows)]))
+    return "\n\n".join(parts)
+
+
+def _holds_code(row: Sequence[str]) -> bool:
+    return any(map(_FENCE.search, row))
 
 
 def _write_row(cells: Sequence[str], width: int) -> str:
-    padded_cells = [*cells, *[""] * (width - len(cells))]
-    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in padded_cells) + " |"
+    padded_cells = [*map(_write_cell, cells), *[""] * (width - len(cells))]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in padded_cells) + " |"
+
+
+def _write_row_as_item(row: Sequence[str], header: Sequence[str]) -> str:
+    """Write a row as an item, whose first cell says what the others are about; the one beside it needs no name."""
+    if _holds_code(row):
+        names = ["", *header[1 : len(row)]] if len(header) > 2 else []
+        cells = zip(names + [""] * (len(row) - len(names)), map(_split_cell, row), strict=True)
+        return "- " + _indent("\n\n".join(part for name, parts in cells for part in _name_parts(name, parts)), "  ")
+    first, *others = list(filter(None, map(_write_cell, row))) or [""]
+    rest = "; ".join(others)
+    return f"- {_guard(f'{write_term(first, is_bold=False)} {rest}' if rest else first)}"
+
+
+def _name_parts(name: str, parts: Sequence[str]) -> list[str]:
+    """Return the parts of a cell with the name of its column, if that is to be said."""
+    if not name or not parts:
+        return list(parts)
+    return [f"{name}:", *parts] if _FENCE.match(parts[0]) else [f"{name}: {parts[0]}", *parts[1:]]
+
+
+def _split_cell(cell: str) -> list[str]:
+    """Return the texts of a cell, each as one line, and the code between them."""
+    parts: list[str] = []
+    lines: list[str] = []
+    fence = ""
+    for line in cell.split("\n"):
+        opening = None if fence else _FENCE.match(line)
+        if opening:
+            parts.append(_write_cell("\n".join(lines)))
+            lines = []
+            fence = opening[0]
+        lines.append(line)
+        if line == fence and not opening:
+            parts.append("\n".join(lines))
+            lines = []
+            fence = ""
+    return list(filter(None, [*parts, "\n".join(lines) if fence else _write_cell("\n".join(lines))]))
+
+
+def _write_cell(cell: str) -> str:
+    """Return a cell as one line, with a semicolon between lines that are no sentences, nor parts of one."""
+    pieces: list[str] = []
+    for line in filter(None, (" ".join(line.split()) for line in cell.split("\n"))):
+        goes_on = pieces and (line[0].islower() or line[0] == "(" or pieces[-1].rstrip("*_").endswith(LINE_ENDS))
+        pieces += [" " if goes_on else "; ", line] if pieces else [line]
+    return "".join(pieces)
 
 
 def _write_definition(block: Block) -> str:
@@ -103,13 +167,13 @@ def _write_definition(block: Block) -> str:
     return f"{write_term(block.text)}{space}{body}" if body else write_title(block.text)
 
 
-def write_term(text: str) -> str:
+def write_term(text: str, *, is_bold: bool = True) -> str:
     """Return what is explained, as it stands before that: with a colon, where it does not end a sentence itself.
 
     >>> write_term("Speed"), write_term("From:")
     ('**Speed**:', '**From:**')
     """
-    title = write_title(text)
+    title = write_title(text) if is_bold else text
     return title if title.rstrip("*").endswith(_TERM_ENDS) else f"{title}:"
 
 

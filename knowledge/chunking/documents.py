@@ -18,6 +18,7 @@ from core.markup.document import Block, to_plain
 from core.markup.inline import name_label
 from core.markup.writer import write_markdown, write_title
 from knowledge.chunking.lines import (
+    HARD_MAX,
     LineRange,
     Lines,
     Piece,
@@ -47,7 +48,7 @@ class _Unit:
     def text(self) -> str:
         """The unit as Markdown; of a table its row."""
         text = write_markdown([self.block])
-        return text.rpartition("\n")[2] if self.block.kind == "table" and self.around else text
+        return text.rpartition("\n")[2] if text.startswith("|") and self.around else text
 
 
 def chunk_blocks(document: Document, blocks: Sequence[Block], tokens: int) -> list[Chunk]:
@@ -73,12 +74,13 @@ def _complete_paths(sections: Sequence[Section], blocks: Sequence[Block], docume
     Of several headings of the first level, each is the title of what is below it; the page has what can be read of
     its file's name.
     """
-    title = sections[0].path[:1] if _is_title(blocks[0]) else ()
+    level = _find_title_level(blocks)
+    title = sections[0].path[:1] if _is_title(blocks[0], level) else ()
     name = set(_WORD.findall(PurePosixPath(document.path).stem.lower()))
     if name and name <= set(_WORD.findall("".join(title).lower())):
         return [replace(section, path=title + section.path[section.path[:1] == title :]) for section in sections]
     root = document.title or _name_page(document.path)
-    titles = {to_plain(block.text[:MAX_HEADING_LENGTH]) for block in blocks if _is_title(block)}
+    titles = {to_plain(block.text[:MAX_HEADING_LENGTH]) for block in blocks if _is_title(block, level)}
     own_titles = {text for text in titles if _WORD.search(text) and not _VERSION.search(text)}
     completed = complete_paths(sections, root, allow_single_root=bool(title))
     pairs = zip(sections, completed, strict=True)
@@ -102,8 +104,14 @@ def _attach_headings(pieces: Sequence[Piece], blocks: Sequence[Block]) -> Iterat
             start = 0
 
 
-def _is_title(block: Block) -> bool:
-    return block.kind == "heading" and block.level <= 1
+def _find_title_level(blocks: Sequence[Block]) -> int:
+    """Return the lowest level of a title: that of the first heading, if it begins the page and is above all others."""
+    levels = [block.level for block in blocks if block.kind == "heading"]
+    return levels[0] if blocks[0].kind == "heading" and levels[0] < min(levels[1:], default=0) else 1
+
+
+def _is_title(block: Block, level: int) -> bool:
+    return block.kind == "heading" and block.level <= level
 
 
 def _get_units(span: LineRange) -> list[LineRange]:
@@ -170,7 +178,7 @@ def _divide(block: Block, tokens: int, around: tuple[Block, ...] = ()) -> Iterat
         first_line = max(block.start_line, block.end_line - len(block.rows) + 1)
         for number, row in enumerate(block.rows, first_line):
             line = min(number, block.end_line)
-            yield _Unit(Block("table", rows=(row,), start_line=line, end_line=line), around)
+            yield _Unit(replace(block, rows=(row,), start_line=line, end_line=line), around)
     elif block.kind == "item" and block.text:
         yield _Unit(Block("paragraph", block.text, start_line=block.start_line, end_line=block.start_line), around)
     for child in block.children:
@@ -179,9 +187,11 @@ def _divide(block: Block, tokens: int, around: tuple[Block, ...] = ()) -> Iterat
 
 def _cut_code(block: Block, tokens: int) -> Iterator[Block]:
     """Yield code as parts of whole lines, cut at blank lines where there are enough."""
-    lines = block.text.split("\n")
+    code = block.text.split("\n")
     # With fences, the first line of the code is the second of the block.
-    first_line = block.start_line + (block.end_line - block.start_line >= len(lines))
+    first_line = block.start_line + (block.end_line - block.start_line >= len(code))
+    pieces = [(piece, first_line + number) for number, line in enumerate(code) for piece in _cut_line(line, tokens)]
+    lines, numbers = zip(*pieces, strict=True)
     sizes = [measure_tokens(f"{line}\n") for line in lines]
     start = 0
     size = 0.0
@@ -189,11 +199,15 @@ def _cut_code(block: Block, tokens: int) -> Iterator[Block]:
         size += sizes[number - 1]
         next_size = size + sizes[number] if number < len(lines) else math.inf
         if next_size > tokens or (size > tokens / 2 and not line.strip()):
-            end_line = min(first_line + number - 1, block.end_line)
-            start_line = min(first_line + start, end_line)
+            end_line = min(numbers[number - 1], block.end_line)
+            start_line = min(numbers[start], end_line)
             yield replace(block, text="\n".join(lines[start:number]), start_line=start_line, end_line=end_line)
             start = number
             size = 0.0
+
+
+def _cut_line(line: str, tokens: int) -> list[str]:
+    return split_line(line, tokens) if measure_tokens(line) > HARD_MAX * tokens else [line]
 
 
 def _make_chunks(units: Sequence[_Unit], title: str, tokens: int) -> list[Chunk]:

@@ -221,7 +221,7 @@ def pack_spans(lines: Lines, spans: Iterable[LineRange], tokens: int) -> list[Li
 def _is_introduction(lines: Lines, span: LineRange, next_span: LineRange, tokens: int) -> bool:
     """Return whether a short span introduces what follows, and so belongs to it, if both fit into one chunk.
 
-    It ends in a colon, or code follows.
+    It ends in a colon, or code or a table follows.
     """
     if (
         lines.size(span.start, span.end) > tokens * SMALL_FRACTION
@@ -229,7 +229,8 @@ def _is_introduction(lines: Lines, span: LineRange, next_span: LineRange, tokens
     ):
         return False
     text = next((lines[number] for number in range(span.end, span.start - 1, -1) if lines[number].strip()), "")
-    return text.rstrip().endswith((":", "：")) or lines[next_span.start].startswith("```")
+    next_line = lines[next_span.start]
+    return text.rstrip().endswith((":", "：")) or next_line.startswith("```") or next_line[:1] == "|" != text[:1]
 
 
 def _merge_small(lines: Lines, spans: Sequence[LineRange], tokens: int) -> list[LineRange]:

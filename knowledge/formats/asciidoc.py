@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from core.markup.document import Block, BlockKind, to_plain
 from core.markup.inline import join_lines
+from core.markup.tables import join_texts
 from core.markup.writer import MAX_HEADING_LEVEL
 from knowledge.formats.asciidoc_inline import (
     MAX_VALUE_CHARS,
@@ -34,7 +35,6 @@ from knowledge.formats.asciidoc_lines import (
     set_attribute,
 )
 from knowledge.formats.asciidoc_table import read_cells
-from knowledge.formats.cells import join_texts
 from knowledge.parsing.limits import map_parser_errors
 
 _ATTRIBUTES = {"backend": "html5", "backend-html5": "", "basebackend": "html", "basebackend-html": "", "safe-mode": ""}
@@ -62,7 +62,8 @@ _AUTHOR = re.compile(r"[\w.'’-]+(?: [\w.'’-]+){0,3}(?: <[^<>]*>)?(?:;.*)?$")
 _REVISION = re.compile(r"v?\d[\w.-]*(?:,.*)?$|v?[\d.]+:.*$|\d{4}-\d\d-\d\d.*$")
 _ADMONITION_STYLES = ("NOTE", "TIP", "IMPORTANT", "WARNING", "CAUTION")
 _CODE_STYLES = ("source", "listing", "literal", "example-code", "console")
-_SILENT_STYLES = ("comment", "pass", "toc", "index")
+# The last ones are drawings.
+_SILENT_STYLES = ("comment", "pass", "toc", "index", "ditaa", "graphviz", "mermaid", "plantuml")
 _UNDERLINES = "=-~^+"
 
 

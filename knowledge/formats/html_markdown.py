@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from core.markup.document import Block, BlockKind
+from core.markup.tables import join_texts
 from core.markup.writer import write_markdown
-from knowledge.formats.cells import join_texts
 from knowledge.formats.inline import escape, make_code
 
 HEADINGS = {f"h{level}": level for level in range(1, 7)}

@@ -62,9 +62,12 @@ def _find_tags(cell: Any) -> list[str]:
 
 
 def _read_output(output: Any) -> str:
-    """Return what a cell printed or resulted in, as plain text; warnings and errors are left out."""
+    """Return what a cell printed or resulted in, as plain text; warnings, errors and pictures are left out."""
     is_error = "stderr" in (output.get("name"), output.get("stream"))
-    text = "" if is_error else _join(output.get("text") or output.get("data", {}).get("text/plain", ""))
+    data = output.get("data", {})
+    # What stands for a picture is shown where there is none.
+    is_picture = any(kind.startswith("image/") for kind in data)
+    text = "" if is_error or is_picture else _join(output.get("text") or data.get("text/plain", ""))
     return strip_colours(text).strip("\n")
 
 

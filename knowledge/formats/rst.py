@@ -13,8 +13,8 @@ from core.markup.document import Block
 from core.markup.hidden_code import strip_hidden
 from core.markup.inline import join_lines, name_label, normalize_label
 from core.markup.markdown import read_markdown
+from core.markup.tables import join_texts
 from core.markup.writer import MAX_HEADING_LEVEL
-from knowledge.formats.cells import join_texts
 from knowledge.formats.inline import escape, make_code, make_link
 from knowledge.parsing.limits import map_parser_errors
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from core.markup.document import Block
+from core.markup.tables import join_texts
 from knowledge.formats.inline import escape, make_code, make_link
 from knowledge.formats.limited_text import write_within_limits
 from knowledge.formats.numbering import MAX_LEVEL, Label, Numbering
@@ -304,7 +305,7 @@ class _Reader:
         for cell in cells:
             properties = find(cell, "tcPr")
             merge = find(properties, "vMerge")
-            text = _flatten(self.read_blocks(cell))
+            text = join_texts(self.read_blocks(cell))
             if merge is not None and get_attribute(merge, "val") in ("", "continue") and len(texts) < len(row_above):
                 shared_text = row_above[len(texts)]
                 text = text or (shared_text if len(shared_text) <= MAX_SHARED_CHARS else "")
@@ -354,19 +355,6 @@ def _find_parts(node: Element, wanted: str) -> Iterator[Element]:
             yield child
         elif not _is_unseen(get_name(child)):
             yield from _find_parts(child, wanted)
-
-
-def _flatten(blocks: Sequence[Block]) -> str:
-    """Return blocks as one line of inline Markdown, as a cell of a table holds it."""
-    texts: list[str] = []
-    for block in blocks:
-        if block.kind == "table":
-            rows = [block.header, *block.rows]
-            texts.append("; ".join(", ".join(filter(None, row)) for row in rows))
-        else:
-            texts.append(make_code(block.text) if block.kind == "code" else " ".join(block.text.split()))
-            texts.append(_flatten(block.children))
-    return " ".join(filter(None, texts))
 
 
 def _read_styles(root: Element | None) -> dict[str, _Style]:

@@ -33,7 +33,7 @@ _LINK_TEMPLATES = (
 _INSTALLED = ("node_modules/", "bower_components/", "__pycache__/", "site-packages/")
 
 # Taken only where an include glob names them: the menus of Antora, docsify, mdBook and GitBook.
-_MENUS = ("nav.adoc", "_sidebar.md", "_navbar.md", "SUMMARY.md")
+_MENUS = ("nav.adoc", "modules/*/*nav.adoc", "_sidebar.md", "_navbar.md", "SUMMARY.md")
 # Taken only by a source that has include globs: written by tools or by somebody else.
 _GENERATED = (
     "*.lock",
@@ -60,7 +60,7 @@ _GENERATED = (
     "venv/",
 )
 # The theme of a site, whose pages are elsewhere; taken where an include glob names the folder.
-_THEMES = ("_templates", "_layouts", "_themes")
+_THEMES = ("_static", "_templates", "_layouts", "_themes")
 _KINDS = {
     "markdown": ".md .markdown .mdx .mdown",
     "rst": ".rst .rest",

@@ -218,9 +218,9 @@ def test_lists_tables_and_quotations_are_trees() -> None:
 def test_code_in_a_cell_is_as_it_stands(code: str) -> None:
     fence = "\n    ".join(["````", *code.split("\n"), "````"])
     [table] = read_markdown(f"`````{{list-table}}\n* - A\n  - B\n* - {fence}\n  - b\n`````")
-    assert table.rows[0][0].strip("` ") == code.replace("\n", " ").strip("` ")
+    assert table.rows[0][0].strip("`\n ") == code.strip("`\n ")
     [page_table] = read_markdown(f"<table><tr><td><pre>{code}</pre></td></tr></table>")
-    assert page_table.rows[0][0].strip("` ") == code.replace("\n", " ").strip("` ")
+    assert page_table.rows[0][0].strip("`\n ") == code.strip("`\n ")
 
 
 @pytest.mark.parametrize("heading", ["##### Build it", "# Build it", "Build it\n   -----"])
@@ -285,7 +285,7 @@ def test_what_only_looks_like_a_tag_is_text(text: str, expected: str) -> None:
 @pytest.mark.parametrize("front_matter", ["---\ntitle: 'Guide'\ntags: [a]\n---", '+++\ntitle = "Guide"\n+++'])
 def test_front_matter_gives_the_heading_where_there_is_none(front_matter: str) -> None:
     assert kinds(f"{front_matter}\n\nText.") == [("heading", "Guide"), ("paragraph", "Text.")]
-    assert kinds(f"{front_matter}\n\n# Own\n\nText.")[0] == ("heading", "Own")
+    assert kinds(f"\n{front_matter}\n\n# Own\n\nText.")[0] == ("heading", "Own")
     assert kinds("---\n\nText.\n\n---")[1] == ("paragraph", "Text.")
     assert kinds(f"{front_matter}\n\nText.\n\n# Guide\n\nMore.")[0] == ("paragraph", "Text.")
 
@@ -456,6 +456,9 @@ def test_an_alert_of_a_kind_of_its_own_is_one(kind: str) -> None:
         "```sh\npip i\n```\n  </Tab>\n</Tabs>",
         '<Tabs>\n  <TabItem value="a" label="npm">\n\n  ```sh\n  npm i\n  ```\n\n  </TabItem>\n'
         '  <TabItem value="b" label={"pip"}>\n\n  ```sh\n  pip i\n  ```\n\n  </TabItem>\n</Tabs>',
+        "<Tabs defaultValue='a' values={[\n  {label: 'npm', value: 'a'},\n  {label: 'pip', value: 'b'},\n]}>\n"
+        '<TabItem value="a">\n\n```sh\nnpm i\n```\n\n</TabItem>\n'
+        "<TabItem value='b'>\n\n```sh\npip i\n```\n\n</TabItem>\n</Tabs>",
         "<Tabs items={['npm', 'pip']}>\n<Tabs.Tab>\n```sh\nnpm i\n```\n</Tabs.Tab>\n<Tabs.Tab>\n"
         "```sh\npip i\n```\n</Tabs.Tab>\n</Tabs>",
         "<CodeGroup>\n```sh npm\nnpm i\n```\n\n```sh pip\npip i\n```\n</CodeGroup>",
@@ -651,7 +654,11 @@ def test_what_the_attributes_of_a_component_say_is_shown(component: str, shown: 
             '| a |\n|---|\n| <If sdk="x">`b`</If> <If sdk="y">`c`</If> |\n\n<Box>\nd\n</Box>',
             "| a |\n|---|\n| `b` `c` |\n\nd",
         ),
-        ("<Grid rows={[[1, 2]]} />\n\nText.", "|  |  |\n|---|---|\n| 1 | 2 |\n\nText."),
+        ("<Grid rows={[[1, 2]]} />\n\nText.", "- 1: 2\n\nText."),
+        (
+            '<table><tr><th>A</th><th>B</th></tr><tr v-for="a in b"><td>{{ a.c }}</td><td>d</td></tr></table>\n\nText.',
+            "| A | B |\n|---|---|\n\nText.",
+        ),
     ],
 )
 def test_what_jsx_shows_is_read(text: str, expected: str) -> None:
@@ -675,7 +682,7 @@ def test_a_formula_on_lines_of_its_own_is_code(formula: str) -> None:
 
 def test_html_in_a_cell_parts_what_a_browser_parts() -> None:
     [table] = read_markdown("| a |\n|---|\n| number <div>Android</div><hr/>array<p>One.</p>Two |")
-    assert table.rows == (("number Android array One. Two",),)
+    assert table.rows == (("number\nAndroid\narray\nOne.\nTwo",),)
 
 
 def test_code_in_a_cell_of_html_keeps_its_ticks_and_has_no_links() -> None:

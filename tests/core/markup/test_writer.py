@@ -39,9 +39,30 @@ def test_lists_hold_lists_code_and_numbers() -> None:
     )
 
 
+def test_lines_of_a_cell_are_told_apart() -> None:
+    cells = ("Avg.\nfactor", "Limit\nRate", "It is\nso long\n(at most)", "**Two:**\nA. \n B", "`a`\n\n`b`")
+    written = write_markdown([Block("table", header=cells, rows=(cells,))]).split("\n")
+    assert written[0] == "| Avg. factor | Limit Rate | It is so long (at most) | **Two:** A. B | `a` `b` |"
+    assert written[2] == "| Avg. factor | Limit; Rate | It is so long (at most) | **Two:** A. B | `a`; `b` |"
+
+
+def test_a_table_that_markdown_cannot_hold_is_a_list() -> None:
+    rows = (("`a`", "1", "It\nIs"), ("Is it?", "", "yes"), ("", "", "only"), ("1. x",))
+    assert write_markdown([Block("table", rows=rows)]) == "- `a`: 1; It; Is\n- Is it? yes\n- only\n- 1\\. x"
+    row = ("a", "Run:\n```sh\nx\n\n````\n```\nor\nStop", "b")
+    item = "- a\n\n  In: Run:\n\n  ```sh\n  x\n\n  ````\n  ```\n\n  or; Stop\n\n  Out: b"
+    assert write_markdown([Block("table", header=("N", "In", "Out"), rows=(row,))]) == item
+    code_first = ("a", "```\nx\ny\n```", "b")
+    assert "In:\n\n  ```\n  x" in write_markdown([Block("table", header=("N", "In", "Out"), rows=(code_first,))])
+
+
+def test_what_is_a_sentence_gets_no_colon() -> None:
+    assert write_markdown([Block("definition", "**Wait.**", (paragraph("Now."),))]) == "**Wait.** Now."
+
+
 def test_tables_quotations_tabs_and_definitions() -> None:
     table = Block("table", header=("Key", "Value"), rows=(("a|b", "1\n2"), ("c",)))
-    assert write_markdown([table]) == "| Key | Value |\n|---|---|\n| a\\|b | 1 2 |\n| c |  |"
+    assert write_markdown([table]) == "| Key | Value |\n|---|---|\n| a\\|b | 1; 2 |\n| c |  |"
     warning = Block("admonition", "Warning", (paragraph("Stop."), Block("code", "x")))
     assert write_markdown([warning]) == "> **Warning**\n>\n> Stop.\n>\n> ```\n> x\n> ```"
     assert write_markdown([Block("tab", "npm", (Block("code", "npm i"),))]) == "**npm**\n\n```\nnpm i\n```"

@@ -99,6 +99,23 @@ def test_long_sections_are_split_but_fences_and_tables_stay_whole() -> None:
     assert all(estimate_tokens(piece.text) <= 300 for piece in chunks)
 
 
+@pytest.mark.parametrize("caption", ["Table 1", "All options:"])
+def test_a_table_that_is_cut_keeps_its_caption(caption: str) -> None:
+    table = "| name | use |\n|---|---|\n" + "\n".join(f"| option {number} | {WORDS} |" for number in range(9))
+    texts = [piece.text for piece in markdown(f"# Guide\n\n{WORDS}\n\n{WORDS}\n\n{caption}\n\n{table}")]
+    assert [text.startswith(f"{caption}\n\n| name") for text in texts].count(True) == 1
+    assert all(caption not in text or "| option 0 |" in text for text in texts)
+
+
+def test_code_of_one_long_line_stays_code() -> None:
+    line = ", ".join(f"'{number}'" for number in range(400))
+    pieces = markdown(f"# Guide\n\n```json\n[{line}]\nlast\n```\n\nEnd.")
+    assert len(pieces) > 3
+    assert all(piece.text.count("```") == 2 for piece in pieces)
+    assert sum(piece.text.count("'") for piece in pieces) == 800
+    assert [piece.start_line for piece in pieces][1:3] == [4, 4]
+
+
 def test_list_items_are_not_cut() -> None:
     items = [f"- item {number}: " + "word " * 20 + "\n  - detail one\n  - detail two" for number in range(12)]
     for piece in markdown("# List\n\n" + "\n".join(items), 100):

@@ -43,13 +43,13 @@ def read(main: str) -> str:
         ("<ul>a<li>b</ul><li>c", "- a\n- b\n\n- c"),
         ("<p>2 * 3, f(*args), a_b, [x](y)</p>", "2 * 3, f(\\*args), a_b, [x\\](y)"),
         ("a<hr>b", "a\n\n---\n\nb"),
-        ("<table><tr><td>a</td><td>b</td></tr></table>", "|  |  |\n|---|---|\n| a | b |"),
+        ("<table><tr><td>a</td><td>b</td></tr></table>", "- a: b"),
         ("<table><tr><th>A</th><th>B</th><th>C</th></tr><tr><td rowspan=2>x</td><td>1</td><td>y</td></tr>"
          "<tr><td>2</td><td>z</td></tr></table>", "| A | B | C |\n|---|---|---|\n| x | 1 | y |\n| x | 2 | z |"),
         ("<table><tr><th>A</th><th>B</th><th>C</th></tr><tr><td colspan=2>x</td><td>y</td></tr></table>",
          "| A | B | C |\n|---|---|---|\n| x |  | y |"),
         ("<table><tr><th>Day</th><th>Open</th></tr><tr><td>Mon</td><td><ul><li>10<li>20</ul></td></tr></table>",
-         "| Day | Open |\n|---|---|\n| Mon | 10 20 |"),
+         "| Day | Open |\n|---|---|\n| Mon | 10; 20 |"),
         ("<p>Let <math><mi>x</mi><mo>=</mo><mn>2</mn></math> hold.</p>", "Let `x=2` hold."),
         ("<p>So <math><semantics><mi>y</mi><annotation>y^2</annotation></semantics></math>.</p>", "So `y^2`."),
         ("<p>a <!-- hidden --> b</p>", "a b"),
@@ -188,7 +188,7 @@ def test_labels_that_match_no_contents_are_left_out() -> None:
 def test_rows_and_cells_that_nobody_sees_are_not_read() -> None:
     rows = "<tr><td>a</td><td>b</td></tr><tr hidden><td>no</td></tr><tr><td>c</td><td>d</td><td hidden>no</td></tr>"
     table = f"<table>{rows}<tbody style='display:none'><tr><td>no</td><td>no</td></tr></tbody></table>"
-    assert read(f"<main>{table}</main>") == "|  |  |\n|---|---|\n| a | b |\n| c | d |"
+    assert read(f"<main>{table}</main>") == "- a: b\n- c: d"
     icons = "<table><tr><td><img alt=Note></td><td>Mind it.</td></tr></table>"
     assert read(f"<main>{icons}</main>") == "Mind it."
 

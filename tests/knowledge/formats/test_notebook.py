@@ -48,6 +48,7 @@ def test_code_is_in_the_language_of_its_kernel(metadata: dict[str, object], sour
         ([printed("careful", "stderr")], ""),
         ([{"output_type": "error", "ename": "E", "evalue": "no", "traceback": ["no"]}], ""),
         ([result(image_png="iVBORw0KGgo=")], ""),
+        ([result(image_png="iVBORw0KGgo=", text_plain="<Figure size 720x720 with 1 Axes>")], ""),
         ([printed("row\n" * 11)], ""),
         ([printed("x" * 900)], ""),
     ],

@@ -88,6 +88,7 @@ async def test_bulk_and_unknown_files_are_skipped_and_counted(tmp_path: Path) ->
         "package-lock.json",
         "app.min.js",
         "modules/a/nav.adoc",
+        "modules/a/content-nav.adoc",
         "a_pb2.py",
         "a.foo",
         "a.png",
@@ -102,7 +103,7 @@ async def test_bulk_and_unknown_files_are_skipped_and_counted(tmp_path: Path) ->
     assert set(listing.fingerprints) == {"a.md"}
     assert listing.skipped == {
         "hidden": 1,
-        "generated": 5,
+        "generated": 6,
         "unknown kind": 2,
         "empty": 2,
         "binary": 1,
@@ -136,7 +137,7 @@ async def test_a_hidden_name_is_taken_where_a_glob_names_what_is_hidden(tmp_path
 
 
 async def test_the_theme_of_a_site_is_skipped_unless_a_glob_names_it(tmp_path: Path) -> None:
-    fill(tmp_path, "docs/a.md", "docs/_templates/a.html", "docs/_layouts/a.html", "docs/_themes/x/a.rst")
+    fill(tmp_path, "docs/a.md", "docs/_templates/a.html", "docs/_layouts/a.html", "docs/_static/js/a.js")
     listing = await listed(tmp_path, include=["docs/"])
     assert (set(listing.fingerprints), listing.skipped) == ({"docs/a.md"}, {"theme": 3})
     listing = await listed(tmp_path, include=["docs/", "docs/_layouts/*.html"])
