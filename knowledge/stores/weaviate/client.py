@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import reduce
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from core.errors import StoreError, StoreUnreachable
-from core.observability.logs import get_logger
 from core.runtime.tasks import task_group
 from core.settings import WeaviateSettings
 from knowledge.ports import LABEL_SUFFIX, Vectors
@@ -44,13 +42,12 @@ from knowledge.stores.weaviate.schema import (
     slot_ranges,
 )
 from knowledge.stores.weaviate.schema_check import find_difference, is_ours
+from knowledge.stores.weaviate.versions import require_version
 
 if TYPE_CHECKING:
     from weaviate import WeaviateAsyncClient
     from weaviate.collections import CollectionAsync
     from weaviate.collections.classes.config import CollectionConfig
-
-_log = get_logger(__name__)
 
 PAGE_SIZE = 500
 # What a search shows of a passage. Its tokens, which the server alone needs, are as long as its text.
@@ -68,9 +65,6 @@ MAX_SOURCES = 1000
 ENOUGH_COUNTED = 5000
 MAX_GENERATION = 1 << 52
 STATUS_EXISTS = 422
-MIN_VERSION = (1, 33)  # the first with the filter "none of these"
-# Older ones miss words of the last minute: the blocks of their memory tables count as worthless when a search is cut.
-RECOMMENDED_VERSION = (1, 38, 3)
 # Where OpenSSL is told of certificates of one's own. The client takes them for HTTP, but for gRPC it has to be told.
 CERTIFICATES_VARIABLE = "SSL_CERT_FILE"
 
@@ -518,21 +512,12 @@ async def connect(settings: WeaviateSettings) -> Cluster:
         try:
             await client.connect()
             version = str((await client.get_meta())["version"])
-            _require_version(version, store_name)
+            require_version(version, store_name)
             await _require_grpc(settings, certificates, store_name)
         except BaseException:
             await client.close()
             raise
     return Cluster(client, settings, store_name, version)
-
-
-def _require_version(version: str, store_name: str) -> None:
-    """Raise `StoreError` for a server that is too old."""
-    version_numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:3])
-    if version_numbers < MIN_VERSION:
-        raise StoreError(f"{store_name} is version {version}: it needs {'.'.join(map(str, MIN_VERSION))} or newer")
-    if version_numbers < RECOMMENDED_VERSION:
-        _log.info("store.server_outdated", version=version, wanted=".".join(map(str, RECOMMENDED_VERSION)))
 
 
 async def _require_grpc(settings: WeaviateSettings, certificates: bytes | None, store_name: str) -> None:
