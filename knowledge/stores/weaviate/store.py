@@ -155,6 +155,8 @@ class WeaviateStore:
         self._read_timeout_s = settings.read_timeout_s
         self._lease_duration_s = lease_duration_s
         self._commit_cache: dict[str, Commit] = {}
+        # Sources that had a commit, and have none any more: somebody deleted the collections.
+        self._lost_sources: set[str] = set()
         # With the id of the commit that they are of; "" where none was ever written.
         self._known_labels: dict[str, tuple[str, Mapping[str, StoredDocument]]] = {}
         self._replica_watch = ReplicaWatch(cluster)
@@ -328,6 +330,11 @@ class WeaviateStore:
             raise StoreStarting(f"{self._cluster.store_name} is being rebuilt, or was deleted")
         _require_model(self._cluster, properties_by_key[LABEL_KEY], self._labels)
         commits = {source: Commit.from_properties(properties_by_key.get(key)) for source, key in keys.items()}
+        for source, commit in commits.items():
+            if commit.id:
+                self._lost_sources.discard(source)
+            elif self._commit_cache.get(source, commit).id:
+                self._lost_sources.add(source)
         self._commit_cache |= commits
         return commits
 
@@ -405,6 +412,8 @@ class WeaviateStore:
 
     async def _search(self, tokens: str, vector: Vectors | None, visibility: Visibility, limit: int) -> list[Passage]:
         if not any(commit.id for commit in visibility.values()):
+            if lost_sources := self._lost_sources & visibility.keys():
+                raise StoreStarting(f"{self._cluster.store_name} came back without source {', '.join(lost_sources)}")
             return []
         async with task_group() as tasks:
             bm25_task = tasks.create_task(self._search_bm25(tokens, visibility, limit))

@@ -356,6 +356,10 @@ class TestLostPassages:
                 await store.search("word", None, ["docs"], 5)
             assert await store.filled(["docs"]) == set()
             assert await store.manifest("docs") == {}
+            # It is about to be read again: that nothing was found would not be true.
+            with pytest.raises(StoreUnreachable, match="came back without source docs"):
+                await store.search("word", None, ["docs"], 5)
+            assert await store.search("word", None, ["other"], 5) == []
             await put(store, [row("a", "a.md", tokens="word")])
             assert [passage.id for passage in await store.search("word", None, ["docs"], 5)] == ["a"]
         finally:
