@@ -398,6 +398,21 @@ class Cluster:
         """Return the BM25 scores of these passages; those without any of the words are left out."""
         return await self._query_bm25(tokens, id_filter(identifiers), len(identifiers), ())
 
+    async def find_word(self, word: str, sources: Collection[str] | None) -> StoredObject | None:
+        """Return the passage with the highest BM25 score for a word, with its tokens; None where none has it."""
+        source_filter = None if sources is None else property_filter("source").contains_any(list(sources))
+        return next(iter(await self._query_bm25(word, source_filter, 1, ("tokens",))), None)
+
+    async def sample_tokens(self) -> tuple[int, list[str]]:
+        """Return how many passages there are, and the tokens of about `PAGE_SIZE` of them, spread evenly."""
+        count = await self.count_all(PASSAGES)
+        _, end = next(slot_ranges(count, PAGE_SIZE))
+        async with self._map_read_errors():
+            response = await self._searched.query.fetch_objects(
+                filters=property_filter("slot").less_than(end), limit=MAX_PAGE_SIZE, return_properties=["tokens"]
+            )
+        return count, [str(obj.properties["tokens"]) for obj in response.objects]
+
     async def search_nearest(self, vector: Vectors, visibility: Visibility, limit: int) -> list[StoredObject]:
         """Return the passages nearest by cosine; their score is the cosine (-1 to 1)."""
         return await self._query_nearest(vector, visibility_filter(visibility), limit, SHOWN_PROPERTIES)

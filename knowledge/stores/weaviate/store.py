@@ -48,6 +48,7 @@ from knowledge.stores.weaviate.schema import (
     to_document,
     to_passage,
 )
+from knowledge.stores.weaviate.word_weights import WordWeights
 from knowledge.stores.weaviate.writer_lease import WriterLease, hold_lease
 
 _log = get_logger(__name__)
@@ -164,6 +165,7 @@ class WeaviateStore:
         self._last_counts: dict[str, tuple[tuple[str, int], float]] = {}
         # By source and path: the objects of damaged documents, when the manifest was last read.
         self._damaged_objects: dict[str, Mapping[str, Sequence[tuple[str, UUID]]]] = {}
+        self._word_weights = WordWeights(cluster)
         self._write_lock = asyncio.Lock()
 
     async def prepare(self, *, rebuild: bool = False) -> None:
@@ -307,8 +309,10 @@ class WeaviateStore:
         return await self._read(sources, lambda visibility: self._search(tokens, vector, visibility, limit))
 
     async def term_weights(self, tokens: str, sources: Collection[str] | None = None) -> Mapping[str, float]:
-        """Return nothing: the server tells no document frequencies."""
-        return {}
+        """Return the IDF of each token over all passages, as near as the scores of some tell it."""
+        if sources is not None and not sources:
+            return {}
+        return await self._try_for_a_moment(partial(self._word_weights.get, tokens.split(), sources))
 
     async def vectors(self, source: str) -> Vectors:
         """Return the vectors of a source, or a sample, shape (passages with one, dimension), float32."""
@@ -554,6 +558,7 @@ class WeaviateStore:
         await self._cluster.put(DOCUMENTS, [NewObject(commit_key(source), commit.to_properties())])
         # Otherwise the next read would be one of the old state, and then made again.
         self._commit_cache[source] = commit
+        self._word_weights.forget()
 
     async def _purge_replaced(self, source: str, commit: Commit) -> None:
         """Delete what a commit has replaced, and say so: readers need not look out for it any more."""
