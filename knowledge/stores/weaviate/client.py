@@ -21,6 +21,7 @@ from knowledge.ports import LABEL_SUFFIX, Vectors
 from knowledge.stores.weaviate.errors import FULL_HINT, INACTIVE_HINT, SETTINGS_SECTION, explain_error, map_errors
 from knowledge.stores.weaviate.filters import (
     MAX_FILTER_VALUES,
+    generation_filter,
     id_filter,
     property_filter,
     range_filter,
@@ -37,6 +38,7 @@ from knowledge.stores.weaviate.schema import (
     NewObject,
     StoredObject,
     Visibility,
+    get_vector,
     make_collection_config,
     make_int_property,
     slot_ranges,
@@ -64,7 +66,6 @@ MAX_SOURCES = 1000
 # So many recent passages tell whether a machine has what was written last.
 ENOUGH_COUNTED = 5000
 MAX_GENERATION = 1 << 52
-STATUS_EXISTS = 422
 # Where OpenSSL is told of certificates of one's own. The client takes them for HTTP, but for gRPC it has to be told.
 CERTIFICATES_VARIABLE = "SSL_CERT_FILE"
 
@@ -219,7 +220,7 @@ class Cluster:
             try:
                 await self._collections[DOCUMENTS].data.insert(dict(new_object.properties), uuid=new_object.id)
             except UnexpectedStatusCodeError as error:
-                if error.status_code == STATUS_EXISTS and "already exists" in str(error):
+                if error.status_code == HTTPStatus.UNPROCESSABLE_ENTITY and "already exists" in str(error):
                     return False
                 raise
         return True
@@ -275,12 +276,7 @@ class Cluster:
 
     async def count_newest(self, name: str, source: str, generation: int) -> int:
         """Return how many objects of a generation of a source can be found."""
-        return await self._count(
-            name,
-            property_filter("source").equal(source)
-            & property_filter("generation").equal(generation)
-            & property_filter("slot").greater_or_equal(0),
-        )
+        return await self._count(name, generation_filter(source, generation))
 
     async def count_all(self, name: str) -> int:
         """Return how many objects a collection, or the own tenant, has: the server need not read them."""
@@ -427,10 +423,16 @@ class Cluster:
             response = await self._collections[PASSAGES].query.fetch_objects_by_ids(
                 identifiers, limit=len(identifiers), include_vector=True, return_properties=[]
             )
-        return [StoredObject(obj.uuid, {}, vector=_get_vector(obj.vector)) for obj in response.objects]
+        return [StoredObject(obj.uuid, {}, vector=get_vector(obj.vector)) for obj in response.objects]
 
     async def pages(
-        self, name: str, visibility: Visibility, *, documents: Collection[str] | None = None, with_vectors: bool = False
+        self,
+        name: str,
+        visibility: Visibility,
+        *,
+        documents: Collection[str] | None = None,
+        with_vectors: bool = False,
+        with_properties: bool = True,
     ) -> AsyncIterator[list[StoredObject]]:
         """Yield all visible objects of a collection, or of these documents (at most 1000 keys), page by page."""
         object_filter = visibility_filter(visibility)
@@ -442,9 +444,12 @@ class Cluster:
             slot_filter = property_filter("slot").greater_or_equal(first) & property_filter("slot").less_than(end)
             async with self._map_read_errors():
                 response = await remote_collection.query.fetch_objects(
-                    filters=object_filter & slot_filter, limit=MAX_PAGE_SIZE, include_vector=with_vectors
+                    filters=object_filter & slot_filter,
+                    limit=MAX_PAGE_SIZE,
+                    include_vector=with_vectors,
+                    return_properties=None if with_properties else [],
                 )
-            yield [StoredObject(obj.uuid, obj.properties, vector=_get_vector(obj.vector)) for obj in response.objects]
+            yield [StoredObject(obj.uuid, obj.properties, vector=get_vector(obj.vector)) for obj in response.objects]
 
     async def close(self) -> None:
         """Let go of the connection. Idempotent."""
@@ -507,11 +512,6 @@ class Cluster:
 
     def _map_write_errors(self) -> AbstractAsyncContextManager[None]:
         return map_errors(self.store_name, "written", self._settings.write_timeout_s)
-
-
-def _get_vector(vectors: Mapping[str, Any]) -> Sequence[float]:
-    vector: Sequence[float] = vectors.get("default", ())
-    return vector
 
 
 async def connect(settings: WeaviateSettings) -> Cluster:

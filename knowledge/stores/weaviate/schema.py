@@ -276,6 +276,12 @@ def to_passage(properties: Mapping[str, Any], similarity: float = 0.0, lexical: 
     return Passage(id=properties["name"], similarity=similarity, lexical=lexical, **values)
 
 
+def get_vector(vectors: Mapping[str, Any]) -> Sequence[float]:
+    """Return the vector of an object that was read with it, or nothing."""
+    vector: Sequence[float] = vectors.get("default", ())
+    return vector
+
+
 def to_document(properties: Mapping[str, Any]) -> StoredDocument:
     """Return the document of an object. One of version 0.2.0 lacks no vector."""
     counts = (int(properties["passages"]), int(properties.get("unfilled") or 0))

@@ -526,7 +526,7 @@ class WeaviateStore:
         parts = [np.empty((0, self._dimension), np.float32)]
         # Pages go by slots, which are spread evenly over all passages: so the first ones are an even sample.
         wanted_count = MAX_SAMPLED_VECTORS
-        async for page in self._cluster.pages(PASSAGES, visibility, with_vectors=True):
+        async for page in self._cluster.pages(PASSAGES, visibility, with_vectors=True, with_properties=False):
             vectors = [obj.vector for obj in sorted(page, key=lambda obj: obj.id) if obj.vector][:wanted_count]
             parts.append(np.array(vectors, np.float32).reshape(-1, self._dimension))
             wanted_count -= len(vectors)

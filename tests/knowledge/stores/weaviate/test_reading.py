@@ -48,6 +48,26 @@ async def test_a_search_reads_neither_tokens_nor_vectors(
     assert not any(result.metadata.vector_bytes or result.metadata.vectors for r in replies for result in r.results)
 
 
+async def test_vectors_are_read_without_texts(
+    weaviate_settings: WeaviateSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each start reads thousands of them."""
+    replies = []
+    grpc_search = ConnectionAsync.grpc_search
+
+    async def note(connection: ConnectionAsync, request: object) -> object:
+        replies.append(await grpc_search(connection, request))  # type: ignore[arg-type]
+        return replies[-1]
+
+    async with opened(weaviate_settings) as store:
+        await put(store, [row(f"n{number}", f"n{number}.md", tokens="melon", seed=number) for number in range(9)])
+        monkeypatch.setattr(ConnectionAsync, "grpc_search", note)
+        assert (await store.vectors("docs")).shape == (9, DIMENSION)
+    content = b"".join(reply.SerializeToString() for reply in replies)
+    assert b"Text of" not in content
+    assert b"melon" not in content
+
+
 async def test_which_sources_have_passages_is_known_without_counting_them(
     weaviate_settings: WeaviateSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
