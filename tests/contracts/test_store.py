@@ -239,7 +239,7 @@ async def test_rare_words_weigh_more_where_the_store_can_count(store: Store) -> 
     if weights:
         assert 0 < weights["often"] < weights["rare"] < weights["unknown"]
         assert weights["rare"] == pytest.approx(np.log1p((20 - 1 + 0.5) / 1.5))
-        await put(store, [row("x", "x.md", source="other", tokens="often hidden")])
+        await put(store, [row("x", "x.md", source="other", tokens="often hidden")], "other")
         weights = await store.term_weights("often hidden unknown", ["docs"])
         assert weights["often"] < weights["hidden"] == weights["unknown"], "only another source has it"
     await store.replace("docs", {passage_row.passage.path for passage_row in rows}, [])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import reduce
@@ -16,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from core.errors import StoreError, StoreUnreachable
-from core.observability.logs import get_logger
 from core.runtime.tasks import task_group
 from core.settings import WeaviateSettings
 from knowledge.ports import LABEL_SUFFIX, Vectors
 from knowledge.stores.weaviate.errors import FULL_HINT, INACTIVE_HINT, SETTINGS_SECTION, explain_error, map_errors
 from knowledge.stores.weaviate.filters import (
     MAX_FILTER_VALUES,
+    generation_filter,
     id_filter,
     property_filter,
     range_filter,
@@ -39,18 +38,18 @@ from knowledge.stores.weaviate.schema import (
     NewObject,
     StoredObject,
     Visibility,
+    get_vector,
     make_collection_config,
     make_int_property,
     slot_ranges,
 )
 from knowledge.stores.weaviate.schema_check import find_difference, is_ours
+from knowledge.stores.weaviate.versions import require_version
 
 if TYPE_CHECKING:
     from weaviate import WeaviateAsyncClient
     from weaviate.collections import CollectionAsync
     from weaviate.collections.classes.config import CollectionConfig
-
-_log = get_logger(__name__)
 
 PAGE_SIZE = 500
 # What a search shows of a passage. Its tokens, which the server alone needs, are as long as its text.
@@ -67,10 +66,6 @@ MAX_SOURCES = 1000
 # So many recent passages tell whether a machine has what was written last.
 ENOUGH_COUNTED = 5000
 MAX_GENERATION = 1 << 52
-STATUS_EXISTS = 422
-MIN_VERSION = (1, 33)  # the first with the filter "none of these"
-# Older ones miss words of the last minute: the blocks of their memory tables count as worthless when a search is cut.
-RECOMMENDED_VERSION = (1, 38, 3)
 # Where OpenSSL is told of certificates of one's own. The client takes them for HTTP, but for gRPC it has to be told.
 CERTIFICATES_VARIABLE = "SSL_CERT_FILE"
 
@@ -225,7 +220,7 @@ class Cluster:
             try:
                 await self._collections[DOCUMENTS].data.insert(dict(new_object.properties), uuid=new_object.id)
             except UnexpectedStatusCodeError as error:
-                if error.status_code == STATUS_EXISTS and "already exists" in str(error):
+                if error.status_code == HTTPStatus.UNPROCESSABLE_ENTITY and "already exists" in str(error):
                     return False
                 raise
         return True
@@ -281,12 +276,7 @@ class Cluster:
 
     async def count_newest(self, name: str, source: str, generation: int) -> int:
         """Return how many objects of a generation of a source can be found."""
-        return await self._count(
-            name,
-            property_filter("source").equal(source)
-            & property_filter("generation").equal(generation)
-            & property_filter("slot").greater_or_equal(0),
-        )
+        return await self._count(name, generation_filter(source, generation))
 
     async def count_all(self, name: str) -> int:
         """Return how many objects a collection, or the own tenant, has: the server need not read them."""
@@ -404,6 +394,21 @@ class Cluster:
         """Return the BM25 scores of these passages; those without any of the words are left out."""
         return await self._query_bm25(tokens, id_filter(identifiers), len(identifiers), ())
 
+    async def find_word(self, word: str, sources: Collection[str] | None) -> StoredObject | None:
+        """Return the passage with the highest BM25 score for a word, with its tokens; None where none has it."""
+        source_filter = None if sources is None else property_filter("source").contains_any(list(sources))
+        return next(iter(await self._query_bm25(word, source_filter, 1, ("tokens",))), None)
+
+    async def sample_tokens(self) -> tuple[int, list[str]]:
+        """Return how many passages there are, and the tokens of about `PAGE_SIZE` of them, spread evenly."""
+        count = await self.count_all(PASSAGES)
+        _, end = next(slot_ranges(count, PAGE_SIZE))
+        async with self._map_read_errors():
+            response = await self._searched.query.fetch_objects(
+                filters=property_filter("slot").less_than(end), limit=MAX_PAGE_SIZE, return_properties=["tokens"]
+            )
+        return count, [str(obj.properties["tokens"]) for obj in response.objects]
+
     async def search_nearest(self, vector: Vectors, visibility: Visibility, limit: int) -> list[StoredObject]:
         """Return the passages nearest by cosine; their score is the cosine (-1 to 1)."""
         return await self._query_nearest(vector, visibility_filter(visibility), limit, SHOWN_PROPERTIES)
@@ -418,10 +423,16 @@ class Cluster:
             response = await self._collections[PASSAGES].query.fetch_objects_by_ids(
                 identifiers, limit=len(identifiers), include_vector=True, return_properties=[]
             )
-        return [StoredObject(obj.uuid, {}, vector=_get_vector(obj.vector)) for obj in response.objects]
+        return [StoredObject(obj.uuid, {}, vector=get_vector(obj.vector)) for obj in response.objects]
 
     async def pages(
-        self, name: str, visibility: Visibility, *, documents: Collection[str] | None = None, with_vectors: bool = False
+        self,
+        name: str,
+        visibility: Visibility,
+        *,
+        documents: Collection[str] | None = None,
+        with_vectors: bool = False,
+        with_properties: bool = True,
     ) -> AsyncIterator[list[StoredObject]]:
         """Yield all visible objects of a collection, or of these documents (at most 1000 keys), page by page."""
         object_filter = visibility_filter(visibility)
@@ -433,9 +444,12 @@ class Cluster:
             slot_filter = property_filter("slot").greater_or_equal(first) & property_filter("slot").less_than(end)
             async with self._map_read_errors():
                 response = await remote_collection.query.fetch_objects(
-                    filters=object_filter & slot_filter, limit=MAX_PAGE_SIZE, include_vector=with_vectors
+                    filters=object_filter & slot_filter,
+                    limit=MAX_PAGE_SIZE,
+                    include_vector=with_vectors,
+                    return_properties=None if with_properties else [],
                 )
-            yield [StoredObject(obj.uuid, obj.properties, vector=_get_vector(obj.vector)) for obj in response.objects]
+            yield [StoredObject(obj.uuid, obj.properties, vector=get_vector(obj.vector)) for obj in response.objects]
 
     async def close(self) -> None:
         """Let go of the connection. Idempotent."""
@@ -500,11 +514,6 @@ class Cluster:
         return map_errors(self.store_name, "written", self._settings.write_timeout_s)
 
 
-def _get_vector(vectors: Mapping[str, Any]) -> Sequence[float]:
-    vector: Sequence[float] = vectors.get("default", ())
-    return vector
-
-
 async def connect(settings: WeaviateSettings) -> Cluster:
     """Connect to the server.
 
@@ -518,21 +527,12 @@ async def connect(settings: WeaviateSettings) -> Cluster:
         try:
             await client.connect()
             version = str((await client.get_meta())["version"])
-            _require_version(version, store_name)
+            require_version(version, store_name)
             await _require_grpc(settings, certificates, store_name)
         except BaseException:
             await client.close()
             raise
     return Cluster(client, settings, store_name, version)
-
-
-def _require_version(version: str, store_name: str) -> None:
-    """Raise `StoreError` for a server that is too old."""
-    version_numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:3])
-    if version_numbers < MIN_VERSION:
-        raise StoreError(f"{store_name} is version {version}: it needs {'.'.join(map(str, MIN_VERSION))} or newer")
-    if version_numbers < RECOMMENDED_VERSION:
-        _log.info("store.server_outdated", version=version, wanted=".".join(map(str, RECOMMENDED_VERSION)))
 
 
 async def _require_grpc(settings: WeaviateSettings, certificates: bytes | None, store_name: str) -> None:

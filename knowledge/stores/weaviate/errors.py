@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from core.errors import StoreError, StoreUnreachable
+from knowledge.stores.weaviate.versions import TOO_OLD_HINT
 
 SETTINGS_SECTION = "knowledge.store.weaviate"
 STARTING_HINT = "it is starting, or its collections were deleted"
@@ -30,6 +31,8 @@ HINTS = (
         ("no space left", "read-only", "readonly", "read only", "disk usage"),
         FULL_HINT,
     ),
+    # The client has a lower limit of its own.
+    (("is not supported. please use weaviate version",), TOO_OLD_HINT),
     (("found similar class",), f"a collection has this name in other letters, see {SETTINGS_SECTION}.collection"),
     (("tenant not active",), INACTIVE_HINT),
     # It takes requests before it has read which collections it holds.

@@ -19,6 +19,12 @@ def range_filter(first: int, last: int) -> Any:
     return property_filter("generation").greater_or_equal(first) & property_filter("generation").less_or_equal(last)
 
 
+def generation_filter(source: str, generation: int) -> Any:
+    """Return the filter for what one write of a source has made, as far as it can be read in pages."""
+    newest = property_filter("source").equal(source) & property_filter("generation").equal(generation)
+    return newest & property_filter("slot").greater_or_equal(0)
+
+
 def visibility_filter(visibility: Visibility) -> Any:
     """Return the filter for what a reader may see."""
     source_filters = []

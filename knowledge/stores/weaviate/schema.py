@@ -28,10 +28,6 @@ DOCUMENTS = "Documents"
 # BM25 as everywhere else in this program.
 BM25_K1 = 1.2
 BM25_B = 0.75
-# Half of the server's own numbers: building the graph of the vectors is most of a write, and 100 are searched at once,
-# for which it looks at 500 vectors anyway.
-MAX_CONNECTIONS = 16
-EF_CONSTRUCTION = 64
 SCHEMA_VERSION = "1"
 PASSAGE_PROPERTIES = ("source", "path", "title", "text", "url", "kind", "start_line", "end_line")
 # Properties of the documents that stores of version 0.2.0 do not have: they are added to them.
@@ -49,8 +45,6 @@ def make_collection_config(name: str, settings: WeaviateSettings) -> dict[str, A
 
     vector_index = Configure.VectorIndex.hnsw(
         distance_metric=VectorDistances.COSINE,
-        max_connections=MAX_CONNECTIONS,
-        ef_construction=EF_CONSTRUCTION,
         # Some versions compress by default; then distances are no true cosines any more.
         quantizer=Configure.VectorIndex.Quantizer.none(),
     )
@@ -280,6 +274,12 @@ def to_passage(properties: Mapping[str, Any], similarity: float = 0.0, lexical: 
     for name in ("start_line", "end_line"):
         values[name] = int(values[name])
     return Passage(id=properties["name"], similarity=similarity, lexical=lexical, **values)
+
+
+def get_vector(vectors: Mapping[str, Any]) -> Sequence[float]:
+    """Return the vector of an object that was read with it, or nothing."""
+    vector: Sequence[float] = vectors.get("default", ())
+    return vector
 
 
 def to_document(properties: Mapping[str, Any]) -> StoredDocument:

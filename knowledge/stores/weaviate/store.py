@@ -48,6 +48,7 @@ from knowledge.stores.weaviate.schema import (
     to_document,
     to_passage,
 )
+from knowledge.stores.weaviate.word_weights import WordWeights
 from knowledge.stores.weaviate.writer_lease import WriterLease, hold_lease
 
 _log = get_logger(__name__)
@@ -155,6 +156,8 @@ class WeaviateStore:
         self._read_timeout_s = settings.read_timeout_s
         self._lease_duration_s = lease_duration_s
         self._commit_cache: dict[str, Commit] = {}
+        # Sources that had a commit, and have none any more: somebody deleted the collections.
+        self._lost_sources: set[str] = set()
         # With the id of the commit that they are of; "" where none was ever written.
         self._known_labels: dict[str, tuple[str, Mapping[str, StoredDocument]]] = {}
         self._replica_watch = ReplicaWatch(cluster)
@@ -162,6 +165,7 @@ class WeaviateStore:
         self._last_counts: dict[str, tuple[tuple[str, int], float]] = {}
         # By source and path: the objects of damaged documents, when the manifest was last read.
         self._damaged_objects: dict[str, Mapping[str, Sequence[tuple[str, UUID]]]] = {}
+        self._word_weights = WordWeights(cluster)
         self._write_lock = asyncio.Lock()
 
     async def prepare(self, *, rebuild: bool = False) -> None:
@@ -305,8 +309,10 @@ class WeaviateStore:
         return await self._read(sources, lambda visibility: self._search(tokens, vector, visibility, limit))
 
     async def term_weights(self, tokens: str, sources: Collection[str] | None = None) -> Mapping[str, float]:
-        """Return nothing: the server tells no document frequencies."""
-        return {}
+        """Return the IDF of each token over all passages, as near as the scores of some tell it."""
+        if sources is not None and not sources:
+            return {}
+        return await self._try_for_a_moment(partial(self._word_weights.get, tokens.split(), sources))
 
     async def vectors(self, source: str) -> Vectors:
         """Return the vectors of a source, or a sample, shape (passages with one, dimension), float32."""
@@ -328,6 +334,11 @@ class WeaviateStore:
             raise StoreStarting(f"{self._cluster.store_name} is being rebuilt, or was deleted")
         _require_model(self._cluster, properties_by_key[LABEL_KEY], self._labels)
         commits = {source: Commit.from_properties(properties_by_key.get(key)) for source, key in keys.items()}
+        for source, commit in commits.items():
+            if commit.id:
+                self._lost_sources.discard(source)
+            elif self._commit_cache.get(source, commit).id:
+                self._lost_sources.add(source)
         self._commit_cache |= commits
         return commits
 
@@ -405,6 +416,8 @@ class WeaviateStore:
 
     async def _search(self, tokens: str, vector: Vectors | None, visibility: Visibility, limit: int) -> list[Passage]:
         if not any(commit.id for commit in visibility.values()):
+            if lost_sources := self._lost_sources & visibility.keys():
+                raise StoreStarting(f"{self._cluster.store_name} came back without source {', '.join(lost_sources)}")
             return []
         async with task_group() as tasks:
             bm25_task = tasks.create_task(self._search_bm25(tokens, visibility, limit))
@@ -513,7 +526,7 @@ class WeaviateStore:
         parts = [np.empty((0, self._dimension), np.float32)]
         # Pages go by slots, which are spread evenly over all passages: so the first ones are an even sample.
         wanted_count = MAX_SAMPLED_VECTORS
-        async for page in self._cluster.pages(PASSAGES, visibility, with_vectors=True):
+        async for page in self._cluster.pages(PASSAGES, visibility, with_vectors=True, with_properties=False):
             vectors = [obj.vector for obj in sorted(page, key=lambda obj: obj.id) if obj.vector][:wanted_count]
             parts.append(np.array(vectors, np.float32).reshape(-1, self._dimension))
             wanted_count -= len(vectors)
@@ -545,6 +558,7 @@ class WeaviateStore:
         await self._cluster.put(DOCUMENTS, [NewObject(commit_key(source), commit.to_properties())])
         # Otherwise the next read would be one of the old state, and then made again.
         self._commit_cache[source] = commit
+        self._word_weights.forget()
 
     async def _purge_replaced(self, source: str, commit: Commit) -> None:
         """Delete what a commit has replaced, and say so: readers need not look out for it any more."""

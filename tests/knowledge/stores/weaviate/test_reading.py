@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,10 +13,12 @@ from weaviate.connect.v4 import ConnectionAsync
 from core.settings import WeaviateSettings
 from knowledge.ports import label_name
 from knowledge.stores.labels import write_label
+from knowledge.stores.sqlite.store import open_sqlite
 from knowledge.stores.weaviate import store as weaviate_store
 from knowledge.stores.weaviate.client import Cluster
 from knowledge.stores.weaviate.schema import PASSAGES, Visibility
-from tests.support.stores import put, random_rows, row, unit
+from knowledge.stores.weaviate.word_weights import MAX_WORDS
+from tests.support.stores import DIMENSION, put, random_rows, row, unit
 from tests.support.weaviate import connect_cluster, opened
 
 
@@ -42,6 +46,26 @@ async def test_a_search_reads_neither_tokens_nor_vectors(
     assert b"Text of n3" in content
     assert b"melon" not in content
     assert not any(result.metadata.vector_bytes or result.metadata.vectors for r in replies for result in r.results)
+
+
+async def test_vectors_are_read_without_texts(
+    weaviate_settings: WeaviateSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each start reads thousands of them."""
+    replies = []
+    grpc_search = ConnectionAsync.grpc_search
+
+    async def note(connection: ConnectionAsync, request: object) -> object:
+        replies.append(await grpc_search(connection, request))  # type: ignore[arg-type]
+        return replies[-1]
+
+    async with opened(weaviate_settings) as store:
+        await put(store, [row(f"n{number}", f"n{number}.md", tokens="melon", seed=number) for number in range(9)])
+        monkeypatch.setattr(ConnectionAsync, "grpc_search", note)
+        assert (await store.vectors("docs")).shape == (9, DIMENSION)
+    content = b"".join(reply.SerializeToString() for reply in replies)
+    assert b"Text of" not in content
+    assert b"melon" not in content
 
 
 async def test_which_sources_have_passages_is_known_without_counting_them(
@@ -134,3 +158,48 @@ async def test_of_a_large_source_an_even_sample_of_its_vectors_is_read(
         np.testing.assert_array_equal(await store.vectors("docs"), vectors)
     assert len(vectors) == 100
     assert 20 < np.isclose(vectors, unit(1), atol=1e-5).all(axis=1).sum() < 80
+
+
+async def test_words_weigh_what_they_weigh_in_files(tmp_path: Path, weaviate_settings: WeaviateSettings) -> None:
+    """The server does not tell it. The mean length of the passages is that of a sample: there are more."""
+    rows = [*random_rows(1200, seed=4), row("long", "long.md", tokens="word7 rare " * 40)]
+    files = await open_sqlite(tmp_path / "files", "test", DIMENSION)
+    try:
+        async with opened(weaviate_settings) as store:
+            for each in (files, store):
+                await put(each, rows)
+                await put(each, [row("b", "b.md", source="other", tokens="word3 hidden")], "other")
+            for sources in (None, ["docs"], ["docs", "other"]):
+                weights = await store.term_weights("word3 rare word7 hidden unknown", sources)
+                assert weights == pytest.approx(
+                    await files.term_weights("word3 rare word7 hidden unknown", sources), rel=0.04
+                )
+            assert await store.term_weights("word3", []) == {}
+    finally:
+        await files.close()
+
+
+async def test_few_words_are_looked_up_and_once(
+    weaviate_settings: WeaviateSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up = []
+    find_word = Cluster.find_word
+
+    async def note(cluster: Cluster, word: str, sources: list[str] | None) -> object:
+        looked_up.append(word)
+        return await find_word(cluster, word, sources)
+
+    monkeypatch.setattr(Cluster, "find_word", note)
+    text = " ".join(f"word{number}" for number in range(1000))
+    async with opened(weaviate_settings) as store:
+        assert await store.term_weights(text) == {}, "nothing is stored"
+        await put(store, [row("a", "a.md", tokens="word999")])
+        for _ in range(3):
+            assert len(await store.term_weights(text)) == MAX_WORDS
+        assert sorted(looked_up) == sorted({f"word{number}" for number in range(1000 - MAX_WORDS, 1000)})
+        alone = (await store.term_weights("word999"))["word999"]
+        # What is written meanwhile counts: a word that two of three passages have says more than one that all have.
+        weighing = asyncio.create_task(store.term_weights(text))
+        await put(store, [row("b", "b.md", tokens="word999"), row("c", "c.md", tokens="other")])
+        await weighing
+        assert (await store.term_weights("word999"))["word999"] > alone

@@ -28,7 +28,7 @@ from knowledge.stores import open_store
 from knowledge.stores.copying import copy_source
 from knowledge.stores.sqlite.store import SqliteStore, open_sqlite
 from knowledge.stores.weaviate import open_weaviate, store as weaviate_store, writer_lease
-from knowledge.stores.weaviate.client import RECOMMENDED_VERSION, Cluster
+from knowledge.stores.weaviate.client import Cluster
 from knowledge.stores.weaviate.errors import explain_error
 from knowledge.stores.weaviate.schema import (
     DOCUMENTS,
@@ -44,6 +44,7 @@ from knowledge.stores.weaviate.schema import (
     make_passage_objects,
     slot_ranges,
 )
+from knowledge.stores.weaviate.versions import RECOMMENDED_VERSION
 from knowledge.stores.weaviate.writer_lease import WriterLease, hold_lease
 from tests.support.stores import DIMENSION, forget, put, random_rows, row, unit
 from tests.support.weaviate import connect_cluster, name_collections, opened
@@ -122,9 +123,11 @@ class TestWithoutServer:
             with pytest.raises(StoreError, match="could not be opened"):
                 await open_weaviate(settings, "test", DIMENSION)
 
-    async def test_an_old_server(self) -> None:
-        async with peer("200 OK", '{"version": "1.30.4"}') as settings:
-            with pytest.raises(StoreError, match=r"version 1\.30\.4: it needs 1\.33 or newer"):
+    @pytest.mark.parametrize("version", ["1.30.4", "1.20.0"])
+    async def test_an_old_server(self, version: str) -> None:
+        """The client refuses the second one itself, and names another version."""
+        async with peer("200 OK", f'{{"version": "{version}"}}') as settings:
+            with pytest.raises(StoreError, match=r"it needs version 1\.33 or newer"):
                 await open_weaviate(settings, "test", DIMENSION)
 
     @pytest.mark.parametrize(
