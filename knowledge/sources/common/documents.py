@@ -190,11 +190,15 @@ class PathFilter:
         self._themes = _compile_globs(name, "exclude", sorted(themes))
         self._included_suffixes = {PurePosixPath(pattern).suffix.lower() for pattern in settings.include} - {""}
         self._settings = settings
+        # Each include asks for the folders above its file.
+        self._entered: dict[str, bool] = {}
 
     def should_enter(self, folder: str) -> bool:
         """Return whether a folder can hold paths that are taken. After a `!` glob, any excluded folder may."""
-        is_excluded = not self._has_negation and self._globs.excludes(folder + "/")
-        return not (is_excluded or self._generated.match_file(folder + "/"))
+        if folder not in self._entered:
+            is_excluded = not self._has_negation and self._globs.excludes(folder + "/")
+            self._entered[folder] = not (is_excluded or self._generated.match_file(folder + "/"))
+        return self._entered[folder]
 
     def matches(self, path: str) -> bool:
         """Return whether the configured globs let a path in."""
