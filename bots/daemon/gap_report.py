@@ -82,7 +82,7 @@ class GapReporter:
         live = self.sender.live
         await live.load()
         texts = messages_for(live.settings.alerts.language)
-        asker = self.sender.make_asker(chat)
+        asker = await self.sender.make_asker(chat)
         is_owner = asker.is_private and asker.role == "owner"
         question_filter = QuestionFilter(until - WEEK, until=until, is_public=not is_owner)
         library = self.library

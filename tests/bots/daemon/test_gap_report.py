@@ -53,6 +53,9 @@ class Recorder:
     def __init__(self) -> None:
         self.texts: dict[str, list[str]] = {}
 
+    async def has_guests(self, chat: str) -> bool:
+        return False
+
     def handler_for(self, adapter: object) -> Callable[[Message], Any]:
         async def receive(message: Message) -> None:
             self.texts.setdefault(message.key.chat, []).append(message.text)
