@@ -40,7 +40,7 @@ from core.observability.tracing import annotate
 from core.ports import Adapter, AnswerFunction, Sink
 from core.settings import Settings
 from core.storage.messages import Journal
-from core.types import NOTICE_PURPOSES, Attachment, Message, Question, Reply, Skip, SkipReason, skip
+from core.types import NOTICE_PURPOSES, RETELLING_COMMANDS, Attachment, Message, Question, Reply, Skip, SkipReason, skip
 
 _log = get_logger(__name__)
 
@@ -331,8 +331,8 @@ class Handler:
             self._release_cooldown(message, decision, delivery)
             await self._journal.mark_failed(message, reply.failure)
             return
-        # Such a notice has words of members, which are kept, and forgotten, with their questions alone.
-        has_foreign_words = message.origin.purpose in ("draft", "report")
+        # Such words of members are kept, and forgotten, with what they wrote alone.
+        has_foreign_words = message.origin.purpose in ("draft", "report") or message.command in RETELLING_COMMANDS
         await self._journal.mark_answered(message, Reply("") if has_foreign_words else reply)
         annotate(outcome="answered", strategy=reply.trace.strategy, citations=len(reply.citations))
         _log.info(
