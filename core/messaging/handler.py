@@ -39,6 +39,7 @@ from core.observability.logs import get_logger
 from core.observability.tracing import annotate
 from core.ports import Adapter, AnswerFunction, Sink
 from core.settings import Settings
+from core.settings.audience import OWNERS
 from core.storage.messages import Journal
 from core.types import NOTICE_PURPOSES, RETELLING_COMMANDS, Attachment, Message, Question, Reply, Skip, SkipReason, skip
 
@@ -145,12 +146,16 @@ class Handler:
             delivery.check_rights = partial(self._check_rights, adapter, message, labels)
 
     async def _require_report(self, adapter: Adapter, message: Message) -> None:
-        """Raise `RightsChanged` where somebody whose question a report has was forgotten, or a source was closed."""
+        """Raise `RightsChanged` where a report may not be posted any more.
+
+        Somebody whose question it has was forgotten, a source was closed, or its reader is no owner any more.
+        """
         if not await self._journal.has_left(message, "text"):
             raise RightsChanged("", skip(SkipReason.DRAFT_FORGOTTEN))
         message = await self._permissions.as_read_now(adapter, message)
         await self._gate.chat_policy.refresh()
-        if not await self._journal.may_tell(message, self._permissions.visible_labels(message)):
+        is_for_others = message.origin.root_id == OWNERS and not self._permissions.is_told_to_owner(message)
+        if is_for_others or not await self._journal.may_tell(message, self._permissions.visible_labels(message)):
             raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
 
     async def _require_alert(self, adapter: Adapter, message: Message) -> None:

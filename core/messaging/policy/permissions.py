@@ -115,9 +115,15 @@ class Permissions:
     async def may_tell_of(self, label: str, message: Message) -> bool:
         """Return whether a notice of the bot's own may tell of a source, by its label, now. Raises `StoreError`."""
         await self._live.load()
+        return label in self.audiences.visible_labels(self._make_reader(message))
+
+    def is_told_to_owner(self, message: Message) -> bool:
+        """Return whether an owner alone reads a notice of the bot's own."""
+        return self._make_reader(message).role == "owner"
+
+    def _make_reader(self, message: Message) -> Asker:
         place = PlatformName(message.key.platform, message.key.chat)
-        reader = make_reader(self._live, place, has_guests=message.has_guests)
-        return label in self.audiences.visible_labels(reader)
+        return make_reader(self._live, place, has_guests=message.has_guests)
 
     def closed_labels(self, message: Message) -> frozenset[str]:
         """Return the labels of the sources that are not for everyone and may be told of in the reply to a message.
