@@ -306,8 +306,12 @@ class Drafts:
         adapter = self._find_adapter(draft.question)
         if adapter is None:
             return texts.draft_platform_away
-        question = await self.permissions.as_read_now(adapter, draft.question)
-        reason = ChatPolicy(self.live).block_reason(question) or await self.find_block(question)
+        try:
+            question = await self.permissions.as_read_now(adapter, draft.question)
+            reason = ChatPolicy(self.live).block_reason(question) or await self.find_block(question)
+        except PlatformUnavailable:
+            # A button waits for no platform.
+            return texts.draft_platform_away
         if reason is None and not may_be_shown(draft.visible_sources, self.permissions.visible_labels(question)):
             reason = skip(SkipReason.RIGHTS_CHANGED)
         if reason is None and is_edited:
