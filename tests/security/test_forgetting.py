@@ -365,8 +365,10 @@ async def test_what_owners_were_told_in_private_goes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("purpose", ["draft", "report"])
-async def test_what_a_team_asked_about_a_notice_goes(tmp_path: Path, purpose: Any) -> None:
-    async with opened(tmp_path, JournalSettings()) as bot:
+async def test_what_a_team_asked_about_a_notice_goes(
+    tmp_path: Path, journal_settings: JournalSettings, purpose: Any
+) -> None:
+    async with opened(tmp_path, journal_settings) as bot:
         question = await bot.deliver(ANN, f"Is it true that {SAID}?")
         database = bot.journal.database
         number = await database.fetch_value(select(messages.c.number).filter_by(id=question.id))
