@@ -141,6 +141,8 @@ class Handler:
             delivery.check_rights = partial(self._require_report, adapter, message)
         elif message.origin.purpose == "alert":
             delivery.check_rights = partial(self._require_alert, adapter, message)
+        elif message.origin.purpose == "draft":
+            delivery.check_rights = partial(self._require_readers, adapter, message)
         elif message.origin.purpose not in NOTICE_PURPOSES:
             labels = self._permissions.visible_labels(message)
             delivery.check_rights = partial(self._check_rights, adapter, message, labels)
@@ -152,10 +154,15 @@ class Handler:
         """
         if not await self._journal.has_left(message, "text"):
             raise RightsChanged("", skip(SkipReason.DRAFT_FORGOTTEN))
+        await self._require_readers(adapter, message)
+        if message.origin.root_id == OWNERS and not self._permissions.is_told_to_owner(message):
+            raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
+
+    async def _require_readers(self, adapter: Adapter, message: Message) -> None:
+        """Raise `RightsChanged` where those who read a notice now may not see all that it was made from."""
         message = await self._permissions.as_read_now(adapter, message)
         await self._gate.chat_policy.refresh()
-        is_for_others = message.origin.root_id == OWNERS and not self._permissions.is_told_to_owner(message)
-        if is_for_others or not await self._journal.may_tell(message, self._permissions.visible_labels(message)):
+        if not await self._journal.may_tell(message, self._permissions.visible_labels(message)):
             raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
 
     async def _require_alert(self, adapter: Adapter, message: Message) -> None:

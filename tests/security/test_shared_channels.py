@@ -6,18 +6,22 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select
 
 from bots.daemon.alerts import AlertSender
+from bots.daemon.posting import make_post
 from bots.slack import channel_directory
 from core.catalogue import ENGLISH
 from core.settings import Settings
 from core.storage.overrides import LiveSettings, RuntimeOverrides
 from core.storage.tables import DRAFTED, messages
+from core.types import Origin, Reply
 from tests.conformance.bot import Bot, Gate
 from tests.conformance.commands import OWNERS, run_command
 from tests.conformance.platforms import Channel, Slack, until
@@ -179,6 +183,23 @@ async def test_a_draft_is_not_posted_to_guests_who_came_since(bot: Bot) -> None:
     assert "cannot be posted: who may see what has changed" in await run_command(bot, TEAM, "post", number)
     await bot.idle()
     assert "quokka" not in str(bot.texts(ASKED))
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+@pytest.mark.parametrize("purpose", ["draft", "report"])
+async def test_guests_read_no_note_that_was_waiting(bot: Bot, purpose: Any, is_shared: bool) -> None:
+    """It was made for the team alone, and Slack did not take it until guests had come."""
+    permissions = bot.processor._dispatcher.context.permissions
+    labels = permissions.visible_labels_of("slack:C7", has_guests=False)
+    note = make_post(bot.adapter, "slack:C7", "about-this")
+    note = replace(note, text="the quokka", origin=Origin(purpose=purpose, root_id="1"))
+    await bot.journal.record_message(note, reply=Reply("the quokka"), visible_sources=sorted(labels))
+    if is_shared:
+        share(bot, TEAM)
+    await bot.stop()
+    await bot.start()
+    await bot.wait_until_finished(TEAM, note.id)
+    assert ("the quokka" in str(bot.texts(TEAM))) != is_shared
 
 
 async def test_an_answer_is_not_shown_to_guests_who_came_since(bot: Bot) -> None:
