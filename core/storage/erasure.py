@@ -154,9 +154,10 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
     author's words; so do the traces of it.
     """
     by_person = {**place, "author_id": author_id}
-    await _erase_drafts(connection, by_person)
     await _erase_cached(connection, by_person)
+    # Before the drafts: what was asked about them is known by their words.
     await _erase_copies(connection, place, author_id)
+    await _erase_drafts(connection, by_person)
     # Earlier versions kept the reviewer's name: it is that of the messages, as long as these are there.
     names = select(messages.c.author).filter_by(platform=place["platform"], author_id=author_id)
     is_reviewer = or_(
@@ -241,15 +242,14 @@ class _Said:
         if row.reply_to in self.ids:
             self.phrases |= _to_phrases(row.image_description or "")
 
-    def find_retold(self, row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
-        """Return the new values of the columns of a message in another chat that hold what the person said.
+    def quotes(self, row: Row[*tuple[Any, ...]]) -> bool:
+        """Return whether a message quotes what the person said, or was answered."""
+        return not _to_phrases(row.quoted).isdisjoint(self.phrases | self.answer_phrases)
 
-        A draft, a report or a command told of it there, and people have asked about that.
-        """
-        values = dict[str, Any]()
+    def find_retold(self, row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
+        """Return the new values of the columns of a message in another chat that hold what the person said."""
+        values = dict(_NO_QUOTATION) if self.quotes(row) else {}
         answers = (row.delivery or {}).get("text") or row.reply
-        if _to_phrases(row.quoted) & (self.phrases | self.answer_phrases):
-            values |= _NO_QUOTATION
         if answers and (_to_phrases(answers) - _to_phrases(row.text)) & self.phrases:
             values |= {"reply": "", "citations": null(), "delivery": null()}
             values |= _DROPPED_VALUES if row.state == DRAFTED else {}
@@ -316,12 +316,15 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
 async def _erase_retold(connection: AsyncConnection, platform: str, said_in: Mapping[str, _Said]) -> None:
     """Erase what was said about drafts, reports and replies to commands that told of this author in other chats."""
     columns = messages.c
-    is_retelling = or_(columns.purpose.in_(("draft", "report")), columns.command.in_(RETELLING_COMMANDS))
+    # In a group such a command tells of that group alone.
+    is_private_command = and_(columns.command.in_(RETELLING_COMMANDS), columns.private)
+    is_retelling = or_(columns.purpose.in_(("draft", "report")), is_private_command)
     query = select(columns.platform, columns.chat).where(is_retelling).distinct()
     for place in (await connection.execute(query)).all():
         for said in (said for chat, said in said_in.items() if (platform, chat) != (place.platform, place.chat)):
             told = select(*(columns[name] for name in _COPY_COLUMNS)).filter_by(**place._asdict())
-            rows = (await connection.execute(told.where(columns.received_at >= said.times[0][0]))).all()
+            told = told.where(columns.received_at >= said.times[0][0]).order_by(columns.received_at)
+            rows = (await connection.execute(told)).all()
             for number, values in (await asyncio.to_thread(_find_all_retold, said, rows)).items():
                 await connection.execute(update(messages).filter_by(number=number).values(values))
 
@@ -350,7 +353,18 @@ def _find_all_copies(said: _Said, rows: Sequence[Row[*tuple[Any, ...]]]) -> Mapp
 
 
 def _find_all_retold(said: _Said, rows: Sequence[Row[*tuple[Any, ...]]]) -> Mapping[int, dict[str, Any]]:
-    return {row.number: values for row in rows if (values := said.find_retold(row))}
+    """Return the new values by number, of messages from oldest to newest.
+
+    What nobody asked about there has the same words by chance: so has what came long after.
+    """
+    found = dict[int, dict[str, Any]]()
+    until = None
+    for row in rows:
+        if said.quotes(row):
+            until = row.received_at + CONVERSATION_TIME
+        if until and row.received_at <= until and (values := said.find_retold(row)):
+            found[row.number] = values
+    return found
 
 
 def _get_written_text(trace: Mapping[str, Any]) -> str:

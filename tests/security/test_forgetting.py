@@ -421,3 +421,19 @@ async def test_who_is_erased_by_the_operator_is_in_no_byte(tmp_path: Path, journ
 
 EMPTY_USAGE = {"platform": "telegram", "chat": "-100", "question_id": "1", "outcome": "answered", "prompt": 1}
 EMPTY_USAGE |= {"completion": 1, "cost": 0.0}
+
+
+async def test_answers_in_other_chats_that_nobody_asked_with_her_words_stay(tmp_path: Path) -> None:
+    """They have three words of hers by chance: an owner uses the same bot in private, and another group does."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(ANN, "How does the launcher start?")
+        await bot.deliver(OWNER_ALONE, "", "why")
+        await bot.deliver(TEAM, "", "why")
+        kept = [await bot.deliver(sender, "What is here?") for sender in (OWNER_ALONE, TEAM)]
+        database = bot.journal.database
+        reply = "Nobody knows how does the launcher start."
+        for message in kept:
+            await database.write(update(messages).filter_by(id=message.id).values(reply=reply))
+        await bot.deliver(ANN, "", "forget")
+        query = select(messages.c.reply).where(messages.c.id.in_([message.id for message in kept]))
+        assert [row.reply for row in await database.fetch_all(query)] == [reply, reply]
