@@ -61,6 +61,10 @@ class ForwardingAdapter(Adapter):
         """Ask the adapter."""
         return await self._adapter.is_admin(message)
 
+    async def has_guests(self, chat: str) -> bool:
+        """Ask the adapter."""
+        return await self._adapter.has_guests(chat)
+
     def is_typing(self, key: ConversationKey) -> bool:
         """Ask the adapter."""
         return self._adapter.is_typing(key)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from bots.daemon.monitor import Monitor
 from bots.daemon.posting import find_chat_error, find_posting_adapter, make_post, resolve_chat
 from core.catalogue import Messages, messages_for
-from core.errors import StoreError, UsageError
+from core.errors import PlatformUnavailable, StoreError, UsageError
 from core.formatting import format_duration
 from core.messaging.policy.permissions import make_reader
 from core.observability.logs import get_logger, make_redactor
@@ -202,34 +202,46 @@ class AlertSender:
             if key not in self.active:
                 _log.warning("alert.raised", problem=key)
             text = texts.alert.format(problem=redact(problem))
-            untold_chats = [chat for chat in self._get_chats(key) if chat not in self._told[key]]
+            untold_chats = [chat for chat in await self._find_chats(key) if chat not in self._told[key]]
             origin = Origin("alert", self._get_label(key))
             self._told[key] |= await self.post(untold_chats, f"{key} {now:%Y-%m-%d}", text, now, origin)
         for key in [key for key in self.active if key not in problems]:
             _log.info("alert.resolved", problem=key)
             text = texts.alert_over.format(problem=redact(self.active[key]))
             told_chats = self._told.pop(key, set())
-            chats = [chat for chat in self._get_chats(key) if chat in told_chats]
+            chats = [chat for chat in await self._find_chats(key) if chat in told_chats]
             await self.post(chats, f"{key} {now:%Y-%m-%d} over", text, now, Origin("alert", self._get_label(key)))
         self.active = dict(problems)
 
-    def _get_chats(self, key: str) -> Sequence[str]:
+    async def _find_chats(self, key: str) -> Sequence[str]:
         """Return the chats that may be told of a problem: of a source those alone that may see it."""
         kind, _, source = key.partition(" ")
         chats = self.live.settings.alerts.chats
         if kind != "source" or not self.live.audiences.by_source.get(source):
             return chats
-        return [chat for chat in chats if source in self.live.audiences.visible_sources(self.make_asker(chat))]
+        askers = {chat: await self.make_asker(chat) for chat in chats}
+        return [chat for chat, asker in askers.items() if source in self.live.audiences.visible_sources(asker)]
 
     def _get_label(self, key: str) -> str:
         """Return the label of the source that a problem is of, which is compared again before it is posted; or ""."""
         kind, _, source = key.partition(" ")
         return self.live.audiences.labels.get(source, "") if kind == "source" else ""
 
-    def make_asker(self, chat_name: str) -> Asker:
+    async def make_asker(self, chat_name: str) -> Asker:
         """Return who reads what is posted to a chat, by the audiences in force."""
         platform, chat, _ = resolve_chat(chat_name)
-        return make_reader(self.live, PlatformName(platform, chat))
+        return make_reader(self.live, PlatformName(platform, chat), has_guests=await self._has_guests(chat_name))
+
+    async def _has_guests(self, chat_name: str) -> bool:
+        """Return whether guests read a chat; where nobody knows now, they may."""
+        adapter = find_posting_adapter(chat_name, list(self.adapters))
+        if not self.adapters[adapter].done():
+            return True
+        try:
+            return await adapter.has_guests(resolve_chat(chat_name)[1])
+        except PlatformUnavailable as error:
+            _log.info("alerts.readers_unknown", chat=chat_name, error=str(error))
+            return True
 
     async def post(self, chats: Sequence[str], reason: str, text: str, now: datetime, origin: Origin) -> set[str]:
         """Post a text once for a reason: the journal refuses a message with a known id. Return the chats that have it.
@@ -245,7 +257,7 @@ class AlertSender:
             if not opening.done():
                 continue
             await opening
-            message = make_post(adapter, chat_name, message_id)
+            message = replace(make_post(adapter, chat_name, message_id), has_guests=await self._has_guests(chat_name))
             await self.handler_for(adapter)(replace(message, text=text, sent_at=now, origin=origin))
             told_chats.add(chat_name)
         return told_chats

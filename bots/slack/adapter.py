@@ -38,7 +38,7 @@ from bots.slack.settings_modal import (
 from bots.slack.sink import SlackSink, SlackSinkContext
 from bots.slack.status import MissingCapabilities
 from bots.slack.thread_cache import MAX_ENTRIES, HasAnswered, ThreadCache, ThreadMessage
-from core.errors import PlatformError
+from core.errors import PlatformError, PlatformUnavailable
 from core.messaging.feedback.rating_buttons import is_press, read_reaction
 from core.messaging.policy.command_table import is_ask_command
 from core.observability.logs import get_logger
@@ -78,6 +78,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         "get_socket_url",
         "get_channel",
         "is_admin",
+        "is_member",
         "read_thread",
         "download_file",
         "close",
@@ -193,6 +194,19 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         """Return whether the author administers the workspace. Raises `PlatformError`."""
         client = self._get_client()
         return await self._administrators.get(message.author_id, lambda: client.is_admin(message.author_id))
+
+    async def has_guests(self, chat: str) -> bool:
+        """Return whether a channel is shared, or a person of another workspace. Raises `PlatformUnavailable`."""
+        client = self._get_client()
+        if not chat.startswith(("U", "W")):
+            return await self._channels.has_guests(client, chat)
+        try:
+            return not await self._members.get(chat, lambda: client.is_member(chat))
+        except PlatformUnavailable:
+            raise
+        except PlatformError as error:
+            _log.info("slack.person_unknown", user=chat, error=str(error))
+            return True
 
     async def show_form(self, message: Message, form: SettingsForm) -> bool:
         """Open a form for the author of a slash command. Raises `PlatformError`, also when it is too late for that."""

@@ -22,6 +22,8 @@ RENAME_EVENTS = ("channel_rename", "group_rename")
 # Of several daemons, one alone gets the event that a channel was renamed. One that is shared now says so with its next
 # message, to whoever gets that.
 INFO_TTL_S = 600.0
+# What is posted later than its question, or to none, has no such message.
+GUESTS_TTL_S = 60.0
 MAX_CHANNELS = 10_000
 # For how long Slack is not asked where it was slow or away.
 PAUSE_S = 60.0
@@ -42,6 +44,7 @@ class ChannelDirectory:
 
     def __init__(self) -> None:
         self._channels = TtlCache[ChannelInfo](INFO_TTL_S, MAX_CHANNELS)
+        self._read_now = TtlCache[ChannelInfo](GUESTS_TTL_S, MAX_CHANNELS)
         # What the last event of a channel said, which may be newer.
         self._shared: dict[str, bool] = {}
         self._not_before = 0.0
@@ -66,6 +69,19 @@ class ChannelDirectory:
         is_shared = self._shared.get(channel, info.is_shared)
         title = info.title or message.chat_title
         return replace(message, chat_title=title, has_guests=is_shared is not False)
+
+    async def has_guests(self, client: SlackClient, channel: str) -> bool:
+        """Return whether guests read a channel now. Raises `PlatformUnavailable` where nothing says so."""
+        noted = self._shared.get(channel)
+        if noted or channel.startswith("D"):
+            return noted is True
+        try:
+            info = await self._read_now.get(channel, lambda: _look_up(client, channel))
+        except PlatformUnavailable:
+            if noted is None:
+                raise
+            return noted
+        return (noted if info.is_shared is None else info.is_shared) is not False
 
     async def _find(self, client: SlackClient, channel: str) -> ChannelInfo:
         """Return what Slack says of a channel, or said of late."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from core.answering.withholding import OutgoingFilter, make_filter
 from core.catalogue import Messages, messages_for
-from core.errors import StoreError, UsageError
+from core.errors import PlatformUnavailable, StoreError, UsageError
 from core.formatting import format_code
 from core.language.languages import detect_language
 from core.language.questions import is_question
@@ -92,15 +92,23 @@ class Drafts:
         is_question = is_question and (asks(message, self.live.settings) or not message.command)
         return is_question and ChatPolicy(self.live).mode(message) == "draft"
 
-    def block_reason(self, question: Message) -> Skip | None:
-        """Return why the answer to a question must not become a draft now, or None."""
+    async def find_block(self, question: Message) -> Skip | None:
+        """Return why the answer to a question must not become a draft now, or None.
+
+        Raises `PlatformUnavailable` where nobody knows now who reads the team's chat.
+        """
         target = self.live.settings.get_drafts_chat(get_chat_name(question))
         if self.start_post is None or target is None or target == get_chat_name(question):
             return skip(SkipReason.DRAFTS_GO_NOWHERE)
         if question.thread_state.is_restricted and not question.private:
             return skip(SkipReason.DRAFTS_NOT_IN_CLOSED_PLACES)
         labels = to_stored_labels(self.permissions.visible_labels(question))
-        is_open = may_be_shown(labels, self.permissions.visible_labels_of(target))
+        # Without a connection nothing is posted there: it is judged again before.
+        if post := self.start_post(target, "", list(self.adapters.values())):
+            has_guests = (await self.permissions.as_read_now(*post)).has_guests
+        else:
+            has_guests = False
+        is_open = may_be_shown(labels, self.permissions.visible_labels_of(target, has_guests=has_guests))
         return None if is_open else skip(SkipReason.DRAFTS_SEEN_BY_OTHERS)
 
     def make_sink(self, question: Message, delivery: JournaledDelivery, opinion: str) -> DraftSink:
@@ -166,7 +174,7 @@ class Drafts:
         draft = await self._repository.find(int(message.origin.root_id))
         if draft is None or not self._is_for(draft, message):
             raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
-        if reason := self.block_reason(draft.question):
+        if reason := await self.find_block(draft.question):
             raise RightsChanged("", reason)
 
     async def decide(self, message: Message, arguments: Mapping[str, str], texts: Messages) -> str:
@@ -266,13 +274,16 @@ class Drafts:
     ) -> None:
         """Post into the team's chat, once for an id, as far as it may see the draft now."""
         target = self.live.settings.get_drafts_chat(get_chat_name(draft.question))
-        if self.start_post is None or target is None or self.block_reason(draft.question):
-            return
-        post = self.start_post(target, message_id, list(self.adapters.values()))
-        if post is None:
+        post = self.start_post(target, message_id, list(self.adapters.values())) if self.start_post and target else None
+        try:
+            if post is None or await self.find_block(draft.question):
+                return
+        except PlatformUnavailable as error:
+            _log.info("draft.not_told_yet", number=draft.number, error=str(error))
             return
         adapter, message = post
         origin = Origin(root_id=str(draft.number), purpose="draft")
+        message = await self.permissions.as_read_now(adapter, message)
         message = replace(message, origin=origin, language=self._get_texts(draft).language)
         # Words that may not leave are searched in it, which a pattern can make slow.
         reply = Reply(await asyncio.to_thread(write, adapter), citations)
@@ -292,8 +303,15 @@ class Drafts:
 
     async def _find_fault(self, draft: Draft, reply: Reply, texts: Messages, *, is_edited: bool) -> str:
         """Return why a reply cannot be posted where its question was asked, or an empty string."""
-        question = draft.question
-        reason = ChatPolicy(self.live).block_reason(question) or self.block_reason(question)
+        adapter = self._find_adapter(draft.question)
+        if adapter is None:
+            return texts.draft_platform_away
+        try:
+            question = await self.permissions.as_read_now(adapter, draft.question)
+            reason = ChatPolicy(self.live).block_reason(question) or await self.find_block(question)
+        except PlatformUnavailable:
+            # A button waits for no platform.
+            return texts.draft_platform_away
         if reason is None and not may_be_shown(draft.visible_sources, self.permissions.visible_labels(question)):
             reason = skip(SkipReason.RIGHTS_CHANGED)
         if reason is None and is_edited:
@@ -302,7 +320,7 @@ class Drafts:
             reason = await outgoing.get_judge(question.key.platform).find_reason(reply)
         if reason:
             return texts.skip_reasons[reason.reason.name].format(**reason.values)
-        return "" if self._find_adapter(question) else texts.draft_platform_away
+        return ""
 
     def _find_adapter(self, message: Message) -> Adapter | None:
         """Return the bot that received a message, or another one of its platform where that was removed."""

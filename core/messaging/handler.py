@@ -39,8 +39,9 @@ from core.observability.logs import get_logger
 from core.observability.tracing import annotate
 from core.ports import Adapter, AnswerFunction, Sink
 from core.settings import Settings
+from core.settings.audience import OWNERS
 from core.storage.messages import Journal
-from core.types import NOTICE_PURPOSES, Attachment, Message, Question, Reply, SkipReason, skip
+from core.types import NOTICE_PURPOSES, RETELLING_COMMANDS, Attachment, Message, Question, Reply, Skip, SkipReason, skip
 
 _log = get_logger(__name__)
 
@@ -102,7 +103,7 @@ class Handler:
         message = await self._drafts.to_command(as_written(message))
         if self._dispatcher.is_priority(message) or is_press(message):
             async with turn():
-                delivery = await self._open_delivery(message, previous_reply_id)
+                delivery = await self._open_delivery(adapter, message, previous_reply_id)
                 if is_press(message) and not self._dispatcher.is_priority(message):
                     await self._feedback.handle_press(adapter, message, delivery, self._enqueue)
                     return
@@ -111,7 +112,7 @@ class Handler:
             return
         async with turn():
             # Read only now, at the message's turn: messages are processed in the order in which they came.
-            delivery = await self._open_delivery(message, previous_reply_id)
+            delivery = await self._open_delivery(adapter, message, previous_reply_id)
             # An answer that is only to be delivered needs no worker.
             async with self._redelivery_slots[adapter.label] if delivery.final_reply else self._worker_slots:
                 delayed_decision = await self._judge_and_respond(adapter, message, delivery)
@@ -122,47 +123,62 @@ class Handler:
         ):
             async with turn(), self._worker_slots:
                 decision = await self._gate.recheck(message, delayed_decision)
-                self._watch_rights(message, delivery)
+                self._watch_rights(adapter, message, delivery)
                 await self._respond(adapter, message, decision, delivery)
 
-    async def _open_delivery(self, message: Message, previous_reply_id: str) -> JournaledDelivery:
+    async def _open_delivery(self, adapter: Adapter, message: Message, previous_reply_id: str) -> JournaledDelivery:
         await self._gate.chat_policy.refresh()
         visible_labels = self._permissions.visible_labels(message)
         delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible_labels)
-        self._watch_rights(message, delivery)
+        self._watch_rights(adapter, message, delivery)
         return delivery
 
-    def _watch_rights(self, message: Message, delivery: JournaledDelivery) -> None:
+    def _watch_rights(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
         """Let what is shown from now on be compared with what may be told of now."""
         if message.origin.purpose == "draft" and message.id.startswith(ANNOUNCEMENT):
             delivery.check_rights = partial(self._drafts.require_notice, message)
         elif message.origin.purpose == "report":
-            delivery.check_rights = partial(self._require_report, message)
+            delivery.check_rights = partial(self._require_report, adapter, message)
         elif message.origin.purpose == "alert":
-            delivery.check_rights = partial(self._require_alert, message)
+            delivery.check_rights = partial(self._require_alert, adapter, message)
+        elif message.origin.purpose == "draft":
+            delivery.check_rights = partial(self._require_readers, adapter, message)
         elif message.origin.purpose not in NOTICE_PURPOSES:
-            delivery.check_rights = partial(self._check_rights, message, self._permissions.visible_labels(message))
+            labels = self._permissions.visible_labels(message)
+            delivery.check_rights = partial(self._check_rights, adapter, message, labels)
 
-    async def _require_report(self, message: Message) -> None:
-        """Raise `RightsChanged` where somebody whose question a report has was forgotten, or a source was closed."""
+    async def _require_report(self, adapter: Adapter, message: Message) -> None:
+        """Raise `RightsChanged` where a report may not be posted any more.
+
+        Somebody whose question it has was forgotten, a source was closed, or its reader is no owner any more.
+        """
         if not await self._journal.has_left(message, "text"):
             raise RightsChanged("", skip(SkipReason.DRAFT_FORGOTTEN))
+        await self._require_readers(adapter, message)
+        if message.origin.root_id == OWNERS and not self._permissions.is_told_to_owner(message):
+            raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
+
+    async def _require_readers(self, adapter: Adapter, message: Message) -> None:
+        """Raise `RightsChanged` where those who read a notice now may not see all that it was made from."""
+        message = await self._permissions.as_read_now(adapter, message)
         await self._gate.chat_policy.refresh()
         if not await self._journal.may_tell(message, self._permissions.visible_labels(message)):
             raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
 
-    async def _require_alert(self, message: Message) -> None:
+    async def _require_alert(self, adapter: Adapter, message: Message) -> None:
         """Raise `RightsChanged` where the readers of an alert may not see the source any more that it names."""
         label = message.origin.root_id
+        message = await self._permissions.as_read_now(adapter, message)
         if label and not await self._permissions.may_tell_of(label, message):
             raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
 
-    async def _check_rights(self, message: Message, visible_labels: frozenset[str]) -> None:
+    async def _check_rights(self, adapter: Adapter, message: Message, visible_labels: frozenset[str]) -> None:
         """Judge a message again before its answer is shown.
 
         Raises `RightsChanged` where the bot may not speak any more, and where less may be told of than at the
-        beginning: a role was lost, or a source was closed.
+        beginning: a role was lost, a source was closed, or guests have joined.
         """
+        message = await self._permissions.as_read_now(adapter, message)
         await self._gate.chat_policy.refresh()
         policy = self._gate.chat_policy
         # Comments have chats of their own.
@@ -210,7 +226,7 @@ class Handler:
     ) -> None:
         is_draft = not decision.canned_reply and self._drafts.takes(message) and not delivery.is_resumed
         if is_draft and not decision.reason:
-            decision = replace(decision, reason=self._drafts.block_reason(message))
+            decision = replace(decision, reason=await self._find_draft_block(message, decision))
         if decision.reason:
             _log.debug("message.silent", reason=str(decision.reason))
             await self._journal.mark_skipped(message, decision.reason, self._permissions.visible_labels(message))
@@ -245,6 +261,13 @@ class Handler:
             if is_answerable and not (reply.is_stopped or reply.failure):
                 await self._handoff.hand_off_if_needed(adapter, message, reply, self._enqueue)
 
+    async def _find_draft_block(self, message: Message, decision: GateDecision) -> Skip | None:
+        """Return why an answer must not become a draft, or None. Raises `Undelivered` where nobody knows now."""
+        try:
+            return await self._drafts.find_block(message)
+        except PlatformUnavailable as error:
+            raise Undelivered(error, message.sent_at, is_unprompted=decision.is_unprompted) from error
+
     async def _reply(
         self,
         adapter: Adapter,
@@ -266,7 +289,7 @@ class Handler:
         if not is_ask_command(message.command):
             command_reply = await self._dispatcher.dispatch(message, adapter)
             # What the command itself changed is no reason to hide its reply.
-            self._watch_rights(message, delivery)
+            self._watch_rights(adapter, message, delivery)
             return await sink.send_text(command_reply)
         if message.command and not asks(message, self._dispatcher.context.settings):
             return await sink.send_text(await self._dispatcher.dispatch(replace(message, command="help"), adapter))
@@ -320,8 +343,8 @@ class Handler:
             self._release_cooldown(message, decision, delivery)
             await self._journal.mark_failed(message, reply.failure)
             return
-        # Such a notice has words of members, which are kept, and forgotten, with their questions alone.
-        has_foreign_words = message.origin.purpose in ("draft", "report")
+        # Such words of members are kept, and forgotten, with what they wrote alone.
+        has_foreign_words = message.origin.purpose in ("draft", "report") or message.command in RETELLING_COMMANDS
         await self._journal.mark_answered(message, Reply("") if has_foreign_words else reply)
         annotate(outcome="answered", strategy=reply.trace.strategy, citations=len(reply.citations))
         _log.info(

@@ -111,6 +111,10 @@ class Adapter(ABC):
         """Return whether the author is an administrator of the chat on the platform. Raises `PlatformError`."""
         return False
 
+    async def has_guests(self, chat: str) -> bool:
+        """Return whether people read a chat now who are not of the platform's own. Raises `PlatformUnavailable`."""
+        return False
+
     def is_typing(self, key: ConversationKey) -> bool:
         """Return whether a person is typing there now, as far as the platform reports it."""
         return False

@@ -14,7 +14,15 @@ from sqlalchemy import Row, Text, and_, case, cast, delete, func, null, or_, sel
 from core.language.tokens import lexical_tokens
 from core.runtime.tasks import uncancellable
 from core.storage.tables import DRAFTED, answers, feedback, is_reply_in, messages, replies, taught_answers
-from core.types import ASK_COMMANDS, HANDOFF_COMMAND, RATING_COMMAND, ConversationKey, Reply, SkipReason
+from core.types import (
+    ASK_COMMANDS,
+    HANDOFF_COMMAND,
+    RATING_COMMAND,
+    RETELLING_COMMANDS,
+    ConversationKey,
+    Reply,
+    SkipReason,
+)
 from core.types.messages import MAX_QUESTION_CHARS, PERSONAL_THREAD
 
 if TYPE_CHECKING:
@@ -146,9 +154,10 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
     author's words; so do the traces of it.
     """
     by_person = {**place, "author_id": author_id}
-    await _erase_drafts(connection, by_person)
     await _erase_cached(connection, by_person)
+    # Before the drafts: what was asked about them is known by their words.
     await _erase_copies(connection, place, author_id)
+    await _erase_drafts(connection, by_person)
     # Earlier versions kept the reviewer's name: it is that of the messages, as long as these are there.
     names = select(messages.c.author).filter_by(platform=place["platform"], author_id=author_id)
     is_reviewer = or_(
@@ -233,6 +242,22 @@ class _Said:
         if row.reply_to in self.ids:
             self.phrases |= _to_phrases(row.image_description or "")
 
+    def quotes(self, row: Row[*tuple[Any, ...]]) -> bool:
+        """Return whether a message quotes what the person said, or was answered."""
+        return not _to_phrases(row.quoted).isdisjoint(self.phrases | self.answer_phrases)
+
+    def find_retold(self, row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
+        """Return the new values of the columns of a message in another chat that hold what the person said."""
+        values = dict(_NO_QUOTATION) if self.quotes(row) else {}
+        answers = (row.delivery or {}).get("text") or row.reply
+        if answers and (_to_phrases(answers) - _to_phrases(row.text)) & self.phrases:
+            values |= {"reply": "", "citations": null(), "delivery": null()}
+            values |= _DROPPED_VALUES if row.state == DRAFTED else {}
+        # What a model made of it is known by its place.
+        if values or _to_phrases(_get_written_text(row.trace or {})) & self.phrases:
+            values |= {"trace": null()}
+        return values
+
     def find_copies(self, row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
         """Return the new values of the columns of somebody else's message that hold what the person said."""
         values = dict[str, Any]()
@@ -274,7 +299,7 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
     said_in = defaultdict[str, _Said](_Said)
     for row in await connection.execute(query.filter_by(**place, author_id=author_id).order_by(columns.received_at)):
         said_in[row.chat].add(row)
-    await _drop_reports(connection, said_in.values())
+    await _drop_retelling(connection, said_in.values())
     for chat, said in said_in.items():
         others = (
             select(*(columns[name] for name in _COPY_COLUMNS))
@@ -285,16 +310,38 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
         copies = await asyncio.to_thread(_find_all_copies, said, rows)
         for number, values in copies.items():
             await connection.execute(update(messages).filter_by(number=number).values(values))
+    await _erase_retold(connection, place["platform"], said_in)
 
 
-async def _drop_reports(connection: AsyncConnection, said: Collection[_Said]) -> None:
-    """Drop the reports of open questions that wait for their platform and have words of the person."""
-    query = select(messages.c.number, messages.c.text).where(messages.c.purpose == "report", messages.c.text != "")
+async def _erase_retold(connection: AsyncConnection, platform: str, said_in: Mapping[str, _Said]) -> None:
+    """Erase what was said about drafts, reports and replies to commands that told of this author in other chats."""
+    columns = messages.c
+    # In a group such a command tells of that group alone.
+    is_private_command = and_(columns.command.in_(RETELLING_COMMANDS), columns.private)
+    is_retelling = or_(columns.purpose.in_(("draft", "report")), is_private_command)
+    query = select(columns.platform, columns.chat).where(is_retelling).distinct()
+    for place in (await connection.execute(query)).all():
+        for said in (said for chat, said in said_in.items() if (platform, chat) != (place.platform, place.chat)):
+            told = select(*(columns[name] for name in _COPY_COLUMNS)).filter_by(**place._asdict())
+            told = told.where(columns.received_at >= said.times[0][0]).order_by(columns.received_at)
+            rows = (await connection.execute(told)).all()
+            for number, values in (await asyncio.to_thread(_find_all_retold, said, rows)).items():
+                await connection.execute(update(messages).filter_by(number=number).values(values))
+
+
+async def _drop_retelling(connection: AsyncConnection, said: Collection[_Said]) -> None:
+    """Drop reports of open questions and replies to commands that wait for their platform with words of the person."""
+    columns = messages.c
+    is_reply = and_(columns.delivery.is_not(null()), columns.command.not_in(ASK_COMMANDS))
+    is_waiting = columns.state.not_in(FINISHED_STATES)
+    query = select(columns.number, columns.text, columns.delivery)
+    query = query.where(or_(and_(columns.purpose == "report", columns.text != ""), and_(is_reply, is_waiting)))
     for row in (await connection.execute(query)).all():
-        phrases = _to_phrases(row.text)
+        told = (row.delivery or {}).get("text") or row.text
+        phrases = _to_phrases(told)
         # A short question is in it as a whole; a single word of somebody's is anybody's.
         texts = {text for one in said for text in one.texts if len(_to_words(text)) > 1}
-        if any(phrases & one.phrases for one in said) or any(text in row.text for text in texts):
+        if any(phrases & one.phrases for one in said) or any(text in told for text in texts):
             dropped = update(messages).filter_by(number=row.number).values(text="", **_DROPPED_VALUES)
             await connection.execute(dropped)
 
@@ -303,6 +350,21 @@ def _find_all_copies(said: _Said, rows: Sequence[Row[*tuple[Any, ...]]]) -> Mapp
     for row in rows:
         said.add_attached(row)
     return {row.number: values for row in rows if (values := said.find_copies(row))}
+
+
+def _find_all_retold(said: _Said, rows: Sequence[Row[*tuple[Any, ...]]]) -> Mapping[int, dict[str, Any]]:
+    """Return the new values by number, of messages from oldest to newest.
+
+    What nobody asked about there has the same words by chance: so has what came long after.
+    """
+    found = dict[int, dict[str, Any]]()
+    until = None
+    for row in rows:
+        if said.quotes(row):
+            until = row.received_at + CONVERSATION_TIME
+        if until and row.received_at <= until and (values := said.find_retold(row)):
+            found[row.number] = values
+    return found
 
 
 def _get_written_text(trace: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from core.types.messages import (
     PAGE_PURPOSES as PAGE_PURPOSES,
     POST as POST,
     RATING_COMMAND as RATING_COMMAND,
+    RETELLING_COMMANDS as RETELLING_COMMANDS,
     RETRY as RETRY,
     STOP as STOP,
     UP as UP,

@@ -21,6 +21,8 @@ PAGE_PURPOSES: tuple[MessagePurpose, ...] = ("home", "prompts")
 AttachmentKind = Literal["picture", "voice", "video", "file", "sticker", "other"]
 # The commands of messages that ask something.
 ASK_COMMANDS = ("", "ask")
+# Commands whose replies tell what people said and did, in other chats as well: such a reply is not kept.
+RETELLING_COMMANDS = ("audit", "digest", "faq", "why")
 HANDOFF_COMMAND = "handoff"
 RATING_COMMAND = "thumbs"
 # A thread that is one person's, such as that of their commands where the platform has none; their id follows.

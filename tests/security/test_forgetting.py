@@ -330,6 +330,76 @@ async def test_what_others_asked_about_somebody_elses_file_goes(tmp_path: Path) 
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
 
 
+TEAM = Sender("-200", "1")
+OWNER_ALONE = Sender("1", "1", is_private=True)
+REPORTED = f"What people asked, and I could not answer well: 1x `Is it true that {SAID}?`"
+
+
+async def retell(bot: Bot, reader: Sender) -> None:
+    """Let people ask the bot about what it has told them of Ann in another chat, and go on from there."""
+    await bot.deliver(reader, "What does this mean?", reply_to="777", quoted=REPORTED)
+    assert WORD in bot.output()
+    await bot.deliver(reader, "and what about the key?")
+    assert WORD in bot.output()
+
+
+async def test_what_owners_were_told_in_private_goes(tmp_path: Path) -> None:
+    """The list of lessons, the report and the audit tell of all chats; an owner asks the bot about them, too."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await live_a_day(bot)
+        told = []
+        for command in ("faq", "faq list 2", "digest", "audit 50"):
+            name, _, arguments = command.partition(" ")
+            bot.output()
+            await bot.deliver(OWNER_ALONE, arguments, name)
+            told.append(bot.output())
+        assert WORD in told[1]
+        assert ANN_ID in told[3]
+        await retell(bot, OWNER_ALONE)
+        await bot.deliver(ANN, WORD, "forget")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+        bot.output()
+        bot.get_requests()
+        await bot.deliver(OWNER_ALONE, "and what about the key?")
+        assert WORD not in (bot.output() + bot.get_requests()).lower()
+
+
+@pytest.mark.parametrize("purpose", ["draft", "report"])
+async def test_what_a_team_asked_about_a_notice_goes(
+    tmp_path: Path, journal_settings: JournalSettings, purpose: Any
+) -> None:
+    async with opened(tmp_path, journal_settings) as bot:
+        question = await bot.deliver(ANN, f"Is it true that {SAID}?")
+        database = bot.journal.database
+        number = await database.fetch_value(select(messages.c.number).filter_by(id=question.id))
+        key = ConversationKey("telegram", TEAM.chat)
+        origin = Origin(purpose=purpose, root_id=str(number))
+        notice = Message("notice", key, "kimas", "", "", datetime.now(UTC), addressed=True, origin=origin)
+        await bot.journal.record_message(notice)
+        await bot.journal.mark_posted(notice, "777")
+        await bot.journal.mark_answered(notice, Reply(""))
+        bot.output()
+        await retell(bot, TEAM)
+        kept = await bot.deliver(TEAM, "What starts the launcher?", key=replace(key, thread="9"))
+        await bot.deliver(ANN, WORD, "forget")
+        assert await find_columns(database, *KEPT_IN_CHAT) == set()
+        assert await database.fetch_value(select(messages.c.reply).filter_by(id=kept.id)), "without her words it stays"
+
+
+async def test_a_reply_to_a_command_that_waits_is_not_posted(tmp_path: Path) -> None:
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(ANN, SAID)
+        key = ConversationKey("telegram", "1")
+        command = Message(
+            "c1", key, "1", "Owner", "", datetime.now(UTC), addressed=True, command="digest", private=True
+        )
+        await bot.journal.record_message(command)
+        await bot.journal.mark_delivery(command, Reply(f"1x `{SAID}`"), {})
+        await bot.deliver(ANN, WORD, "forget")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+        assert await bot.journal.find_unfinished(command) is None
+
+
 async def test_who_is_erased_by_the_operator_is_in_no_byte(tmp_path: Path, journal_settings: JournalSettings) -> None:
     async with opened(tmp_path, journal_settings) as bot:
         await live_a_day(bot)
@@ -351,3 +421,19 @@ async def test_who_is_erased_by_the_operator_is_in_no_byte(tmp_path: Path, journ
 
 EMPTY_USAGE = {"platform": "telegram", "chat": "-100", "question_id": "1", "outcome": "answered", "prompt": 1}
 EMPTY_USAGE |= {"completion": 1, "cost": 0.0}
+
+
+async def test_answers_in_other_chats_that_nobody_asked_with_her_words_stay(tmp_path: Path) -> None:
+    """They have three words of hers by chance: an owner uses the same bot in private, and another group does."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(ANN, "How does the launcher start?")
+        await bot.deliver(OWNER_ALONE, "", "why")
+        await bot.deliver(TEAM, "", "why")
+        kept = [await bot.deliver(sender, "What is here?") for sender in (OWNER_ALONE, TEAM)]
+        database = bot.journal.database
+        reply = "Nobody knows how does the launcher start."
+        for message in kept:
+            await database.write(update(messages).filter_by(id=message.id).values(reply=reply))
+        await bot.deliver(ANN, "", "forget")
+        query = select(messages.c.reply).where(messages.c.id.in_([message.id for message in kept]))
+        assert [row.reply for row in await database.fetch_all(query)] == [reply, reply]

@@ -100,16 +100,30 @@ class Permissions:
         """Return the labels of the same sources, by which the journal says what an answer was made from."""
         return self.audiences.visible_labels(self._make_asker(message))
 
-    def visible_labels_of(self, chat: str) -> frozenset[str]:
+    def visible_labels_of(self, chat: str, *, has_guests: bool) -> frozenset[str]:
         """Return the labels of the sources that everybody in a chat of the configuration may be told of."""
         name = PlatformName.parse(chat)
-        return self.audiences.visible_labels(self.audiences.make_asker(name.platform, name.id))
+        asker = self.audiences.make_asker(name.platform, name.id)
+        return self.audiences.visible_labels(_among_guests(asker) if has_guests else asker)
+
+    async def as_read_now(self, adapter: Adapter, message: Message) -> Message:
+        """Return a message with whether guests read its chat by now, where it matters. Raises `PlatformUnavailable`."""
+        if message.has_guests or not self.audiences.has_closed_sources:
+            return message
+        return replace(message, has_guests=await adapter.has_guests(message.key.chat))
 
     async def may_tell_of(self, label: str, message: Message) -> bool:
         """Return whether a notice of the bot's own may tell of a source, by its label, now. Raises `StoreError`."""
         await self._live.load()
-        reader = make_reader(self._live, PlatformName(message.key.platform, message.key.chat))
-        return label in self.audiences.visible_labels(reader)
+        return label in self.audiences.visible_labels(self._make_reader(message))
+
+    def is_told_to_owner(self, message: Message) -> bool:
+        """Return whether an owner alone reads a notice of the bot's own."""
+        return self._make_reader(message).role == "owner"
+
+    def _make_reader(self, message: Message) -> Asker:
+        place = PlatformName(message.key.platform, message.key.chat)
+        return make_reader(self._live, place, has_guests=message.has_guests)
 
     def closed_labels(self, message: Message) -> frozenset[str]:
         """Return the labels of the sources that are not for everyone and may be told of in the reply to a message.
@@ -130,8 +144,7 @@ class Permissions:
         key = message.key
         role = self._private_role(message) if message.private else "everyone"
         asker = self.audiences.make_asker(key.platform, key.chat, is_private=message.private, role=role)
-        # Who is named by the platform is its own people; the chat itself, or an owner, may be named all the same.
-        return replace(asker, network="") if message.has_guests else asker
+        return _among_guests(asker) if message.has_guests else asker
 
     def _private_role(self, message: Message) -> UserRole:
         """Return the author's role in private, where an administrator is whom owners have appointed in any chat."""
@@ -148,12 +161,18 @@ class Permissions:
         return has_role(await self.resolve_role(message, adapter), "admin")
 
 
-def make_reader(live: LiveSettings, chat: PlatformName) -> Asker:
+def _among_guests(asker: Asker) -> Asker:
+    # Who is named by the platform is its own people; the chat itself, or an owner, may be named all the same.
+    return replace(asker, network="")
+
+
+def make_reader(live: LiveSettings, chat: PlatformName, *, has_guests: bool) -> Asker:
     """Return who reads what the bot posts to a chat by itself."""
     # What is posted to an owner's id is private. Over HTTP a chat of that name may be anybody's.
     is_private = str(chat) in live.settings.administration.owners and chat.platform != NETWORK_PLATFORM
     role: UserRole = "owner" if is_private else "everyone"
-    return live.audiences.make_asker(chat.platform, chat.id, is_private=is_private, role=role)
+    asker = live.audiences.make_asker(chat.platform, chat.id, is_private=is_private, role=role)
+    return _among_guests(asker) if has_guests else asker
 
 
 class ChatPolicy:

@@ -301,6 +301,9 @@ class ChatRecorder:
     def __init__(self) -> None:
         self.chats: list[str] = []
 
+    async def has_guests(self, chat: str) -> bool:
+        return False
+
     def handler_for(self, adapter: object) -> Callable[[Message], Any]:
         async def receive(message: Message) -> None:
             self.chats.append(message.key.chat)

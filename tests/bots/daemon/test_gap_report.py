@@ -19,6 +19,7 @@ from bots.daemon.alerts import AlertSender
 from bots.daemon.gap_report import GapReporter
 from core.runtime.clock import MIN_JUMP_S, ClockWatch
 from core.settings import Settings
+from core.settings.audience import ALL_OPEN
 from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings, RuntimeOverrides
 from core.storage.reports import ReportRepository
@@ -52,6 +53,9 @@ class Recorder:
 
     def __init__(self) -> None:
         self.texts: dict[str, list[str]] = {}
+
+    async def has_guests(self, chat: str) -> bool:
+        return False
 
     def handler_for(self, adapter: object) -> Callable[[Message], Any]:
         async def receive(message: Message) -> None:
@@ -224,6 +228,41 @@ async def test_it_is_posted_once_and_its_words_are_not_kept(bot: Bot, recorder: 
     assert row is not None
     assert (row.state, row.text, row.reply, row.delivery) == ("answered", "", "", None)
     assert bot.script.question_texts == []
+
+
+@pytest.mark.parametrize("is_owner", [True, False])
+async def test_who_is_no_owner_any_more_gets_no_report_of_private_chats(
+    bot: Bot, recorder: Any, is_owner: bool
+) -> None:
+    """It was made while the platform was away."""
+    place = bot.private() if bot.platform == "telegram" else bot.group()
+    owners = [f"{bot.platform}:{place.chat}"]
+    # Telegram's private chats begin with a word of the person.
+    await bot.say_and_wait(place, "thanks")
+    await ask(bot.journal, "payroll when is it run?", chat=(bot.platform, "C9"), private=True)
+    made: list[Message] = []
+
+    def receiver(_: object) -> Callable[[Message], Any]:
+        async def receive(message: Message) -> None:
+            made.append(message)
+
+        return receive
+
+    values = {"alerts": {"chats": owners}, "administration": {"owners": owners}}
+    live = LiveSettings(Settings.model_validate(values), RuntimeOverrides(bot.journal.database))
+    sender = AlertSender(live, receiver, {bot.adapter: recorder.opening})
+    await GapReporter(sender, ReportRepository(bot.journal.database), PAGES, ClockWatch()).post_due(NOW)
+    assert "payroll" in made[0].text
+    # It had begun: only its delivery is left.
+    await bot.journal.record_message(made[0])
+    await bot.journal.begin_answer(made[0], frozenset({ALL_OPEN}))
+    await bot.journal.mark_delivery(made[0], Reply(made[0].text), {})
+    await bot.stop()
+    bot.changes = {"administration": {"owners": owners if is_owner else []}}
+    await bot.start()
+    await bot.wait_until_finished(place, made[0].id)
+    await bot.idle()
+    assert ("payroll when is it run" in str(bot.texts(place))) == is_owner
 
 
 def test_the_report_is_due_on_mondays() -> None:

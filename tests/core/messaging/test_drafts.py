@@ -16,7 +16,7 @@ from sqlalchemy import func, select, update
 from bots.common.connection import Unreachable
 from bots.daemon.posting import find_draft_errors
 from core.catalogue import ENGLISH, messages_for
-from core.errors import PlatformError
+from core.errors import PlatformError, PlatformUnavailable
 from core.messaging.drafts import MAX_HOURS
 from core.messaging.feedback.rating_buttons import get_rating_buttons, to_press, to_reaction
 from core.messaging.inbox import Inbox
@@ -28,7 +28,7 @@ from core.storage.drafts import DraftRepository
 from core.storage.feedback import FeedbackRepository
 from core.storage.messages import Journal
 from core.storage.overrides import Audit
-from core.storage.tables import feedback, messages
+from core.storage.tables import DRAFTED, feedback, messages
 from core.storage.usage import StatisticsRepository
 from core.types import DROP, POST, Button, Citation, ConversationKey, Message, Question, Reply, SkipReason, ThreadState
 from core.types.replies import Trace
@@ -132,11 +132,16 @@ class Team:
         await sink.finish(self.reply)
         return self.reply
 
-    async def say(self, text: str, key: ConversationKey = ASKED, author: str = ANN, **changes: Any) -> Message:
+    async def say(
+        self, text: str, key: ConversationKey = ASKED, author: str = ANN, *, is_finished: bool = True, **changes: Any
+    ) -> Message:
         message = Message(str(next(NUMBERS)), key, author, "Ann", text, datetime.now(UTC), addressed=True)
         message = replace(message, **changes)
         await self.receive(message)
-        await self.inbox.join()
+        if is_finished:
+            await self.inbox.join()
+        else:
+            await asyncio.sleep(0.1)
         return message
 
     async def ask(self, text: str = "How do I install it?", **changes: Any) -> int:
@@ -540,6 +545,35 @@ async def test_the_team_has_to_see_what_the_chat_may_see(journal: Journal, tmp_p
     assert len(team.posts(TEAM)) == is_open
     if not is_open:
         assert await team.get_reason(number) == ("silent", SkipReason.DRAFTS_SEEN_BY_OTHERS.text)
+
+
+class UnknownReaders(PostingAdapter):
+    """The platform does not say who reads one chat."""
+
+    unknown_chat = ""
+
+    async def has_guests(self, chat: str) -> bool:
+        if chat == self.unknown_chat:
+            raise PlatformUnavailable("it took too long")
+        return False
+
+
+async def test_while_nobody_knows_who_reads_a_chat_drafts_wait(
+    journal: Journal, tmp_path: Path, time_lapse: object
+) -> None:
+    sources = {"docs": {"kind": "files", "path": str(tmp_path), "audience": "telegram"}}
+    team = Team(journal, sources=sources)
+    team.adapter = adapter = UnknownReaders()
+    team.receive = team.inbox.handler_for(adapter)
+    number = await team.ask()
+    adapter.unknown_chat = ASKED.chat
+    assert "that platform is not connected now" in await team.decide("post", number)
+    adapter.unknown_chat = TEAM.chat
+    question = await team.say("Where is the log?", is_finished=False)
+    assert (await team.get_row(question)).state == "received", "it is judged later"
+    adapter.unknown_chat = ""
+    await team.inbox.join()
+    assert (await team.get_row(question)).state == DRAFTED
 
 
 async def test_what_is_asked_in_a_closed_place_is_not_shown_to_the_team(journal: Journal) -> None:
