@@ -18,6 +18,7 @@ from core.types import Question
 
 MAX_QUESTION_CHARS = 600
 
+# Now or today: the answer changes.
 _TIME_REFERENCE = re.compile(
     r"\b(now|nowadays|today|tonight|tomorrow|yesterday|current|currently|latest|newest|recent|recently|lately|ago|yet"
     r"|still|upcoming|at (?:the|this) (?:moment|time)|so far"
@@ -40,35 +41,15 @@ _IDENTIFIER_LIKE = re.compile(r"[\d_+#@$%=*/\\<>|~^{}()\[\]]|\w[.:]+\w|^-|^\W*+\
 # NFKC turns these into plain numbers or letters, which changes the meaning: 10⁵, H₂O, ½, ①.
 _SPECIAL_FORMS = ("<super>", "<sub>", "<fraction>", "<circle>")
 
-_NEGATIONS = frozenset(("not", "no", "never", "none", "cannot", "nothing", "nobody", "nowhere"))
-_QUESTION_WORDS = {
-    "which": "what",
-    **{word: word for word in ("what", "who", "whose", "whom", "when", "where", "why", "how")},
-}
+_QUESTION_WORDS = frozenset(("what", "which", "who", "whose", "whom", "when", "where", "why", "how"))
 # May, must and should, is, was and will make different questions about the same things.
-_MODALITY = {
-    **dict.fromkeys(("must", "need", "needs", "needed", "required", "require", "requires", "necessary"), "must"),
-    "mandatory": "must",
-    "obligatory": "must",
-    "should": "should",
-    "ought": "should",
-    "will": "will",
-    "did": "did",
-    "was": "did",
-    "were": "did",
-    "had": "did",
-}
+_MODALITIES = ("must_words", "should_words", "past_words", "will_words")
 _AMOUNT = re.compile(r"\bhow (many|much|long|often|big|large|fast|old|far|soon)\b")
-
-
-def is_time_sensitive(text: str) -> bool:
-    """Return whether a question is about now or today, so that its answer changes."""
-    return bool(_TIME_REFERENCE.search(text))
 
 
 def is_self_contained(question: Question) -> bool:
     """Return whether an answer depends only on the knowledge, not on the conversation or the time."""
-    if is_time_sensitive(question.text) or not normalize(question.text):
+    if _TIME_REFERENCE.search(question.text) or not normalize(question.text):
         return False
     # In a group with names, a turn without an author is the message that this one replies to.
     if question.author_id and any(turn.role == "user" and not turn.author_id for turn in question.history):
@@ -115,9 +96,11 @@ def _normalize_unicode(text: str) -> str:
 def _get_question_features(text: str) -> list[str]:
     """Return the sorted question words and modal verbs: how and why, must and may are different questions."""
     words = re.findall(r"[a-z]+", text)
-    question_words = {_QUESTION_WORDS[word] for word in words if word in _QUESTION_WORDS}
+    question_words = {"what" if word == "which" else word for word in words if word in _QUESTION_WORDS}
     # "How is it done" and "how should it be done" are the same question.
-    modality = set() if "how" in question_words else {_MODALITY[word] for word in words if word in _MODALITY}
+    modality = [
+        name for name in _MODALITIES if "how" not in question_words and not get_words("en", name).isdisjoint(words)
+    ]
     return sorted({*question_words, *modality, *(f"how {amount}" for amount in _AMOUNT.findall(text))})
 
 
@@ -127,17 +110,12 @@ def _find_things(text: str) -> list[str]:
     for raw_word in text.split():
         word = re.sub(r"'s$", "", raw_word.strip("`\"'“”" + _EDGE_PUNCTUATION).removesuffix("()"))
         lower_word = word.lower()
-        if lower_word in _NEGATIONS:
+        if lower_word in get_words("en", "negations"):
             things.append("not")
         elif lower_word in get_words("en", "meaningful_stop_words"):
             things.append(lower_word)
         elif CJK_CHARACTER.search(word) or _IDENTIFIER_LIKE.search(word):
             things.append(word)
-        else:
-            things += [stem(part) for part in lower_word.split("-") if _is_content(part)]
+        elif lower_word not in _QUESTION_WORDS | get_words("en", "padding_words"):
+            things += map(stem, content_words(lower_word.replace("-", " ")))
     return things
-
-
-def _is_content(word: str) -> bool:
-    is_filler = word in get_words("en", "padding_words") or word in _QUESTION_WORDS
-    return not is_filler and bool(content_words(word))

@@ -29,7 +29,7 @@ MAX_CUTS = 32
 MAX_QUOTES = 2
 MAX_PAGES = 3
 MAX_LINE_CHARS = 300
-# Where no passage has such a cosine, none is about the question: then nothing is quoted or named.
+# Where no passage and no cut has such a cosine, none is about the question: then nothing is quoted or named.
 MIN_SIMILARITY = 0.35
 
 _HEADING_NUMBER = re.compile(r"^\d+(?:\.\d+)*[.)]?\s+")
@@ -39,11 +39,15 @@ _LINK = re.compile(r"\[([^\[\]\n]{1,300})\]\([^()\s]{0,500}\)")
 
 @dataclass(frozen=True, slots=True)
 class RankedCut:
-    """A cut, how well it fits the question (0 to 1), and the score by which it is chosen: that of its passage too."""
+    """A cut, how well it fits the question (0 to 1), and the score by which it is chosen: that of its passage too.
+
+    `similarity` is the cosine; 0 without vectors.
+    """
 
     cut: Cut
     fit: float
     score: float
+    similarity: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +75,12 @@ async def extract(
     `timeout_s` seconds for a query; after that shared words alone decide.
     """
     passages = passages[:MAX_PASSAGES]
-    # Where nothing has a vector, a score is the share of words.
-    if max((passage.similarity or passage.score for passage in passages), default=0.0) < MIN_SIMILARITY:
-        return Extract()
     rankings = [await rank_cuts(query, passages, library, timeout_s) for query in queries]
     ranking = max(rankings, key=lambda cuts: max((cut.fit for cut in cuts), default=0.0), default=[])
+    # Where nothing has a vector, a score is the share of words. A passage about many things is near to none of them.
+    similarities = [passage.similarity or passage.score for passage in passages]
+    if max([*similarities, *(cut.similarity for cut in ranking)], default=0.0) < MIN_SIMILARITY:
+        return Extract()
     best_fit = max((cut.fit for cut in ranking), default=0.0)
     quotes = _select(ranking, min_fit) if best_fit >= min_fit else []
     quoted_pages = {_get_page(passages[quote.position]) for quote in quotes}
@@ -96,6 +101,7 @@ async def rank_cuts(question: str, passages: Sequence[Passage], library: Library
     priors = [passages[cut.position].score / best_score for cut in cuts]
     first = sorted(range(len(cuts)), key=lambda index: -coverages[index] - priors[index])[:MAX_CUTS]
     fits = [coverages[index] for index in first]
+    similarities: Sequence[float] = [0.0] * len(first)
     # Without vectors (a language that the embedder hardly knows), words alone decide.
     if any(passage.similarity for passage in passages):
         try:
@@ -104,7 +110,10 @@ async def rank_cuts(question: str, passages: Sequence[Passage], library: Library
             fits = [(coverages[index] + value) / 2 for index, value in zip(first, similarities, strict=True)]
         except (TimeoutError, ServiceError) as error:
             _log.warning("extract.without_vectors", error=str(error) or f"not in {timeout_s:.1f} s")
-    ranking = [RankedCut(cuts[index], fit, fit + priors[index]) for index, fit in zip(first, fits, strict=True)]
+    ranking = [
+        RankedCut(cuts[index], fit, fit + priors[index], similarity)
+        for index, fit, similarity in zip(first, fits, similarities, strict=True)
+    ]
     return sorted(ranking, key=lambda cut: -cut.score)
 
 

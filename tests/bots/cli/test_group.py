@@ -251,7 +251,7 @@ async def test_unanswered_questions_are_told_and_wait_for_the_next_play(
             "/mode auto",
             f"Ben: {QUESTION}",
             f"Cleo: {QUESTION}",
-            "Ben: /edit How do I rotate keys?",
+            "Ben: /edit How do I rotate the keys of sessions?",
             "Cleo: /delete",
         )
         await played(patient_settings, *lines, folder=tmp_path, code=1)
@@ -262,7 +262,7 @@ async def test_unanswered_questions_are_told_and_wait_for_the_next_play(
     assert capsys.readouterr().out.count("kimas:") == 1
     with closing(sqlite3.connect(tmp_path / "group.db")) as connection:
         rows = connection.execute("SELECT author_id, text, state, reason FROM messages WHERE command = ''").fetchall()
-    assert rows[0] == ("ben", "How do I rotate keys?", "answered", "")
+    assert rows[0] == ("ben", "How do I rotate the keys of sessions?", "answered", "")
     assert rows[1] == ("cleo", QUESTION, "silent", SkipReason.DELETED.text)
 
 

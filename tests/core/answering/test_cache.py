@@ -16,7 +16,7 @@ import pytest
 from bots.daemon.bootstrap import make_answer_service, make_live_settings
 from core.answering.cache import COMPARE_TIMEOUT_S, FINGERPRINT_SECTIONS, fingerprint, is_cacheable
 from core.answering.service import AnswerService
-from core.language.question_matching import canonical_form, is_self_contained, is_time_sensitive, normalize
+from core.language.question_matching import canonical_form, is_self_contained, normalize
 from core.llm.prompts import Prompts
 from core.llm.role_models import RoleChatModel
 from core.settings import Settings
@@ -208,7 +208,6 @@ def test_no_sense_at_all(text: str) -> None:
     ],
 )
 def test_some_questions_have_another_answer_later(text: str) -> None:
-    assert is_time_sensitive(text)
     assert not is_self_contained(Question(text))
 
 

@@ -34,6 +34,13 @@ Then start the server.
 """
 
 
+class DistantLibrary(InMemoryLibrary):
+    """Has nothing that is near to a question by its vector."""
+
+    async def similarity(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        return [0.1] * len(texts)
+
+
 async def find(question: str, *passages: Passage) -> Extract:
     return await extract([question], passages, InMemoryLibrary(), MIN_FIT)
 
@@ -287,7 +294,7 @@ async def test_a_page_that_comes_close_is_named_once_with_a_line() -> None:
         (2, "The signature of tokens can be read by all."),
     ]
     far = [replace(each, similarity=MIN_SIMILARITY - 0.01) for each in (first, second, third)]
-    assert await find("Who signs tokens for mirrors?", *far) == Extract()
+    assert await extract(["Who signs tokens for mirrors?"], far, DistantLibrary(), MIN_FIT) == Extract()
 
 
 async def test_what_is_far_by_its_vector_is_not_quoted_for_its_words() -> None:
@@ -295,8 +302,10 @@ async def test_what_is_far_by_its_vector_is_not_quoted_for_its_words() -> None:
     question = "How often are the signing keys rotated?"
     assert (await find(question, page)).text
     far = replace(page, similarity=MIN_SIMILARITY - 0.01, score=0.9)
-    assert await find(question, far) == Extract()
-    assert (await find(question, replace(far, similarity=0.0))).text, "without a vector, words count"
+    assert await extract([question], [far], DistantLibrary(), MIN_FIT) == Extract()
+    assert (await find(question, far)).text, "a part of it is near"
+    without_vector = replace(far, similarity=0.0)
+    assert (await extract([question], [without_vector], DistantLibrary(), MIN_FIT)).text, "words count"
 
 
 async def test_pages_stand_in_the_order_of_the_passages_not_of_their_words() -> None:
