@@ -37,6 +37,8 @@ _COMPONENT_ATTRIBUTES = re.compile(r"^( *)attributes:[ \t]*\n((?:\1[ ]+.*\n?|[ \
 # What it says of itself, which its pages can name.
 _COMPONENT_FIELD = re.compile(r"^(name|title|version|display_version):[ \t]+(?!true\b|~|null\b)(\S.*)", re.MULTILINE)
 _COMPONENT_ATTRIBUTE = re.compile(r"^[ ]+['\"]?([\w-]+)['\"]?:[ \t]+(.+)", re.MULTILINE)
+# What Antora sets itself, by an older name of its families.
+_FAMILIES = {f"{family}sdir": f"{family}$" for family in ("partial", "example", "attachment")}
 # What editors read for all documents below it, in AsciiDoc.
 EDITOR_CONFIG = ".asciidoctorconfig"
 # The names of folders for what is shown by other pages.
@@ -166,7 +168,7 @@ class _Expander:
             text = self._load(path)
             (self.missing_paths if text is None else self._component).append(path)
             self._component_attributes |= read(text or "")
-        self._attributes |= self._component_attributes
+        self._attributes |= _FAMILIES | self._component_attributes
 
     def write_attributes(self, lines: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
         """Return what its component sets of what a page names, as lines above it, each behind what it names."""

@@ -119,6 +119,7 @@ def test_families_of_antora() -> None:
     text = "include::partial$p.adoc[]\ninclude::other:example$e.java[]\ninclude::partial$../pages/x.adoc[]"
     expected = "Partial.\nint x;\ninclude::partial$../pages/x.adoc[]"
     assert expand("m/modules/ROOT/pages/sub/a.adoc", "asciidoc", text) == expected
+    assert expand("m/modules/ROOT/pages/a.adoc", "asciidoc", "include::{partialsdir}/p.adoc[]") == "Partial."
 
 
 def test_attributes_of_an_antora_component() -> None:
