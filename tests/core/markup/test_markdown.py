@@ -185,12 +185,25 @@ def test_what_is_indented_in_a_component_or_an_item_is_read(text: str, expected:
 
 
 def test_code_with_attributes_keeps_its_language() -> None:
-    for info in ("py", "{.py}", '{ .py .copy title="a.py" }'):
+    for info in ("py", "{.py}", "{ .py .copy }"):
         [code] = read_markdown(f"```{info}\nx = 1\n```")
         assert (code.kind, code.text, code.language) == ("code", "x = 1", "py")
     for info in ('hl_lines="1"', "title=py", '{ hl_lines="1" }'):
         [code] = read_markdown(f"```{info}\nx = 1\n```")
         assert (code.text, code.language) == ("x = 1", "")
+
+
+@pytest.mark.parametrize(
+    ("info", "shown"),
+    [
+        ('py title="src/a.py" {1}', "**src/a.py**\n\n```py"),
+        ("{ .py .copy title='My file' }", "**My file**\n\n```py"),
+        ('py filename="src/__init__.py"', "**`src/__init__.py`**\n\n```py"),
+        ("py [a.py] subtitle=b {1}", "```py"),
+    ],
+)
+def test_the_title_of_code_stands_above_it(info: str, shown: str) -> None:
+    assert read(f"```{info}\nx = 1\n```") == f"{shown}\nx = 1\n```"
 
 
 def test_code_keeps_its_language_and_its_lines() -> None:
