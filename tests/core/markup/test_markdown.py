@@ -628,6 +628,7 @@ def test_mdx_is_read_without_its_script() -> None:
         ('Some {{< tooltip text="pods" term_id="pod" >}} run; {{< ref "a" >}}it.', "Some pods run; it."),
         ("| a |\n|---|\n| It is <Badge text='new' /> |\n\n<Box>\nb\n</Box>", "| a |\n|---|\n| It is new |\n\nb"),
         ("Mended in {pr}`12` and {issue}`x`.", "Mended in #12 and x."),
+        ("By {pep}`783`, {rfc}`2822` and {pep}`the style <8>`.", "By PEP 783, RFC 2822 and the style."),
         ('{{< copyable "sql" >}}\n\nText.', "Text."),
         ('{{% lead "Intro" %}}\n\nText.', "Text."),
         ("{% lang 'en' %}\n\n{% tab 'npm' %}\nText.\n{% endtab %}", "**npm**\n\nText."),
