@@ -38,8 +38,8 @@ _CODE_ROLES = re.compile(
 )
 _ICON_ROLES = re.compile(r"octicon|fa|fa[bsr]|material-\w+|bi|iconify")
 _WEB = ("http://", "https://")
-# Of sphinx-issues.
-_NUMBER_ROLES = ("issue", "pr")
+# What Sphinx, and sphinx-issues, set before a number.
+NUMBER_ROLES = {"pep": "PEP ", "rfc": "RFC ", "issue": "#", "pr": "#"}
 _REFERENCE_ROLES = ("ref", "numref", "doc")
 # Text that a plug-in of MDX shows in its own way: `:tooltip[text]`.
 _TEXT_DIRECTIVE = re.compile(
@@ -353,4 +353,4 @@ def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyTyp
         return write_code(name)
     if _CODE_ROLES.fullmatch(role):
         return f"`{name.rpartition('.')[2] if name.startswith('~') else name.lstrip('!')}`"
-    return f"#{name}" if role in _NUMBER_ROLES and name.isdecimal() else name.strip("~!")
+    return NUMBER_ROLES.get(role, "") + name if name[:1].isdecimal() else name.strip("~!")

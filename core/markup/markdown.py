@@ -19,7 +19,7 @@ from core.markup.collector import ADMONITIONS, VERSIONS, BlockCollector, make_it
 from core.markup.components import read_source
 from core.markup.document import Block, BlockKind, to_plain
 from core.markup.hidden_code import strip_hidden
-from core.markup.inline import clean_inline, is_formula, strip_permalink, to_title, write_short_codes
+from core.markup.inline import clean_inline, is_formula, strip_permalink, to_title, write_code, write_short_codes
 from core.markup.tables import join_texts
 
 # Directives within directives that are read; nobody writes that many.
@@ -34,7 +34,7 @@ _SHOWN_OPTION = re.compile(
 )
 _FIELD = re.compile(r"^:([A-Za-z][\w .-]{0,60}):[ \t]+(?=\S)", re.MULTILINE)
 _QUOTED = re.compile(r"[\"'\[]([^\"'\[\]]{1,200})[\"'\]]")
-_TITLE_ATTRIBUTE = re.compile(r"\b(?:title|label|tab|name)=[\"']([^\"']{1,200})[\"']")
+_TITLE_ATTRIBUTE = re.compile(r"\b(?:title|label|tab|(?:file)?name)=[\"']([^\"']{1,200})[\"']")
 _ALERT = re.compile(r"\[!([A-Za-z][\w-]*)\][+-]?[ \t]*([^\n]*)(?:\n|$)")
 # What only a line of its own can be: a target of MyST, the name of a rule, a comment, a table of contents, the meaning
 # of an abbreviation, attributes, what a plug-in puts there, and a file that could not be included.
@@ -296,7 +296,7 @@ class _Reader:
         # Its lines are counted from its first one that is not blank.
         start += next((number for number, line in enumerate(lines) if line.strip()), 0)
         block = Block("code", code, language=language[1].lower() if language else "", start_line=start, end_line=end)
-        label = _find_label(info) if group in _CODE_GROUPS else ""
+        label = _find_label(info, is_tab=group in _CODE_GROUPS)
         if not code:
             return ()
         return [Block("tab", label, (block,), start_line=start, end_line=end)] if label else [block]
@@ -438,10 +438,12 @@ def _make_table(rows: Sequence[Sequence[str]]) -> Block:
     return Block("table", header=header if any(header) else (), rows=tuple(others))
 
 
-def _find_label(info: str) -> str:
-    """Return the label of code in a group: `bash [npm]`, `bash title="npm"`, `bash npm`."""
-    named = _TITLE_ATTRIBUTE.search(info) or re.search(r"\[([^\[\]]{1,200})\]", info)
-    return named[1] if named else info.partition(" ")[2].strip()
+def _find_label(info: str, *, is_tab: bool) -> str:
+    """Return what a site shows above code, `js title="a.js"`; of a tab also `bash [npm]` and `bash npm`."""
+    named = _TITLE_ATTRIBUTE.search(info) or (is_tab and re.search(r"\[([^\[\]]{1,200})\]", info))
+    label = named[1] if named else info.partition(" ")[2].strip() if is_tab else ""
+    # The name of a file may have signs that would be markup.
+    return label if to_plain(label) == label else write_code(label)
 
 
 def _get_title(name: str) -> str:

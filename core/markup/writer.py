@@ -97,7 +97,7 @@ def _write_table(block: Block) -> str:
     names = _write_row([" ".join(name.split()) for name in block.header], width)
     head = f"{names}\n|{'---|' * width}"
     parts: list[str] = [] if block.rows else [head]
-    for is_list, rows in groupby(block.rows, key=_holds_code):
+    for is_list, rows in groupby(block.rows, key=holds_code):
         if is_list:
             parts += [_write_row_as_item(row, block.header) for row in rows]
         else:
@@ -105,7 +105,8 @@ def _write_table(block: Block) -> str:
     return "\n\n".join(parts)
 
 
-def _holds_code(row: Sequence[str]) -> bool:
+def holds_code(row: Sequence[str]) -> bool:
+    """Return whether a cell of a row has code of several lines."""
     return any(map(_FENCE.search, row))
 
 
@@ -116,7 +117,7 @@ def _write_row(cells: Sequence[str], width: int) -> str:
 
 def _write_row_as_item(row: Sequence[str], header: Sequence[str]) -> str:
     """Write a row as an item, whose first cell says what the others are about; the one beside it needs no name."""
-    if _holds_code(row):
+    if holds_code(row):
         names = ["", *header[1 : len(row)]] if len(header) > 2 else []
         cells = zip(names + [""] * (len(row) - len(names)), map(_split_cell, row), strict=True)
         return "- " + _indent("\n\n".join(part for name, parts in cells for part in _name_parts(name, parts)), "  ")

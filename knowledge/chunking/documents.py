@@ -16,7 +16,8 @@ from pathlib import PurePosixPath
 from core.language.tokens import estimate_tokens, measure_tokens
 from core.markup.document import Block, to_plain
 from core.markup.inline import name_label
-from core.markup.writer import write_markdown, write_title
+from core.markup.tables import name_cells
+from core.markup.writer import holds_code, write_markdown, write_title
 from knowledge.chunking.lines import (
     HARD_MAX,
     LineRange,
@@ -178,7 +179,11 @@ def _divide(block: Block, tokens: int, around: tuple[Block, ...] = ()) -> Iterat
         first_line = max(block.start_line, block.end_line - len(block.rows) + 1)
         for number, row in enumerate(block.rows, first_line):
             line = min(number, block.end_line)
-            yield _Unit(replace(block, rows=(row,), start_line=line, end_line=line), around)
+            part = replace(block, rows=(row,), start_line=line, end_line=line)
+            if is_long := estimate_tokens(write_markdown([part])) > 2 * tokens and not holds_code(row):
+                # It is cut between sentences, of which none needs the marks of a row.
+                part = replace(part, kind="paragraph", text=name_cells(row, block.header), header=(), rows=())
+            yield _Unit(part, around[:-1] if is_long else around)
     elif block.kind == "item" and block.text:
         yield _Unit(Block("paragraph", block.text, start_line=block.start_line, end_line=block.start_line), around)
     for child in block.children:

@@ -492,9 +492,9 @@ class _Reader:
 def _join_lines(texts: Iterable[str], *, keeps_lines: bool = False) -> str:
     """Return lines of prose as one, in which a line that ends at a plus, or each one, stays a line."""
     lines = [""]
-    for text in map(str.strip, texts):
+    for text in map(str.rstrip, texts):
         ends_line = text.endswith(" +")
-        lines[-1] += f"{text.removesuffix(' +')}\n"
+        lines[-1] += f"{text.removesuffix(' +').strip()}\n"
         lines += [""] if ends_line or keeps_lines else []
     return "\n".join(filter(None, map(join_lines, lines)))
 

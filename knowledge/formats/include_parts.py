@@ -14,6 +14,8 @@ _END = re.compile(
     r"\bend::([\w.-]+)\[\]|\bANCHOR_END:\s*([\w-]+)|-8<-+\s*\[end:\s*([\w-]+)\]"
     r"|(?:\[!|(?<!\w)#)endregion\b(?:\s+([\w.-]+))?"
 )
+# What a line with a mark has: most lines of a long file have none of these.
+_SIGNS = ("::", "ANCHOR", "8<-", "region")
 _RANGE = re.compile(r"\s*+(\d{0,7})\s*+(?:(?:-|\.\.|:)\s*+(-?\d{0,7}))?\s*+$")
 
 
@@ -36,7 +38,11 @@ def select_lines(lines: Sequence[str], options: Mapping[str, str]) -> list[str]:
         for name in names:
             if name in options:
                 selected_lines = select(selected_lines, options[name])
-    return [line for line in selected_lines if not (_BEGIN.search(line) or _END.search(line))]
+    return [line for line in selected_lines if not (_search(_BEGIN, line) or _search(_END, line))]
+
+
+def _search(mark: re.Pattern[str], line: str) -> re.Match[str] | None:
+    return mark.search(line) if any(sign in line for sign in _SIGNS) else None
 
 
 def _to_number(value: str, default: int) -> int:
@@ -71,9 +77,9 @@ def _select_tags(lines: Sequence[str], tags: str) -> list[str]:
     open_names: list[str] = []
     selected_lines = []
     for line in lines:
-        if begin := _BEGIN.search(line):
+        if begin := _search(_BEGIN, line):
             open_names.append(begin[begin.lastindex or 1])
-        elif end := _END.search(line):
+        elif end := _search(_END, line):
             # One without a name ends the last part.
             name = end[end.lastindex] if end.lastindex else "".join(open_names[-1:])
             open_names = [each for each in open_names if each != name]

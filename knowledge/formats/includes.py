@@ -23,6 +23,8 @@ MAX_DEPTH = 6
 MAX_OPTION_LINES = 20
 MAX_INCLUDES = 300
 MAX_INCLUDED_CHARS = 2_000_000
+# Of a long file, parts may be shown in many places.
+MAX_READ_CHARS = 20_000_000
 _MAX_FOLDERS = 8
 _MAX_TARGET_CHARS = 500
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
@@ -37,6 +39,8 @@ _COMPONENT_ATTRIBUTES = re.compile(r"^( *)attributes:[ \t]*\n((?:\1[ ]+.*\n?|[ \
 # What it says of itself, which its pages can name.
 _COMPONENT_FIELD = re.compile(r"^(name|title|version|display_version):[ \t]+(?!true\b|~|null\b)(\S.*)", re.MULTILINE)
 _COMPONENT_ATTRIBUTE = re.compile(r"^[ ]+['\"]?([\w-]+)['\"]?:[ \t]+(.+)", re.MULTILINE)
+# What Antora sets itself, by an older name of its families.
+_FAMILIES = {f"{family}sdir": f"{family}$" for family in ("partial", "example", "attachment")}
 # What editors read for all documents below it, in AsciiDoc.
 EDITOR_CONFIG = ".asciidoctorconfig"
 # The names of folders for what is shown by other pages.
@@ -149,6 +153,7 @@ class _Expander:
         self._page = page
         self._load = load
         self._chars_left = MAX_INCLUDED_CHARS
+        self._read_chars_left = MAX_READ_CHARS
         self._attributes: dict[str, str] = {}
         self._component: list[str] = []
         self._component_attributes: dict[str, str] = {}
@@ -166,7 +171,7 @@ class _Expander:
             text = self._load(path)
             (self.missing_paths if text is None else self._component).append(path)
             self._component_attributes |= read(text or "")
-        self._attributes |= self._component_attributes
+        self._attributes |= _FAMILIES | self._component_attributes
 
     def write_attributes(self, lines: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
         """Return what its component sets of what a page names, as lines above it, each behind what it names."""
@@ -242,28 +247,30 @@ class _Expander:
         if len(outer_paths) >= MAX_DEPTH or len(self.included_paths) >= MAX_INCLUDES:
             return None
         target, part = _split_part(directive.target) if self._kind == "markdown" else (directive.target, "")
+        directive = replace(directive, options={**directive.options, **({"part": part} if part else {})})
         for candidate in find_candidates(target, path, self._page, self._kind):
             if candidate in (path, *outer_paths):
                 continue
             text = self._load(candidate)
             if text is None:
                 self.missing_paths.append(candidate)
-            elif len(text) <= self._chars_left:
-                self._chars_left -= len(text)
-                self.included_paths.append(candidate)
-                return self._write(directive, candidate, text, part, (*outer_paths, path))
+            elif len(text) <= self._read_chars_left:
+                self._read_chars_left -= len(text)
+                lines = _select(directive, candidate, text)
+                size = sum(map(len, lines)) + len(lines)
+                if size <= self._chars_left:
+                    self._chars_left -= size
+                    self.included_paths.append(candidate)
+                    return self._write(directive, candidate, lines, (*outer_paths, path))
         return None
 
-    def _write(self, directive: _Directive, path: str, text: str, part: str, outer_paths: tuple[str, ...]) -> list[str]:
-        options = {**directive.options, **({"part": part} if part else {})}
-        is_prose = not directive.is_code and path.lower().endswith((".md", ".mdx", ".markdown"))
-        text = text.replace("\r\n", "\n").removeprefix("\ufeff").rstrip("\n")
-        lines = select_lines((_FRONT_MATTER.sub("", text, count=1) if is_prose else text).split("\n"), options)
+    def _write(self, directive: _Directive, path: str, lines: list[str], outer_paths: tuple[str, ...]) -> list[str]:
+        options = directive.options
         if directive.is_code or "literal" in options or "code" in options:
             language = options.get("language") or options.get("code") or get_language(path)
             code = textwrap.dedent("\n".join(lines)) if "dedent" in options else "\n".join(lines)
             return [directive.indent + line if line else line for line in self._write_code(code, language)]
-        if self._kind == "rst" and is_prose:
+        if self._kind == "rst" and _is_prose(directive, path):
             return ["", f"{directive.indent}.. markdown::", "", *(f"{directive.indent}   {line}" for line in lines), ""]
         inner_lines = [line for _, line in self.expand(lines, path, outer_paths)]
         if offset := options.get("leveloffset", ""):
@@ -277,6 +284,17 @@ class _Expander:
         longest_run = max(map(len, re.findall(r"`+", code)), default=0)
         fence = "`" * max(3, longest_run + 1)
         return [f"{fence}{language}", *code.split("\n"), fence]
+
+
+def _select(directive: _Directive, path: str, text: str) -> list[str]:
+    """Return the lines of a file that a directive shows."""
+    text = text.replace("\r\n", "\n").removeprefix("\ufeff").rstrip("\n")
+    text = _FRONT_MATTER.sub("", text, count=1) if _is_prose(directive, path) else text
+    return select_lines(text.split("\n"), directive.options)
+
+
+def _is_prose(directive: _Directive, path: str) -> bool:
+    return not directive.is_code and path.lower().endswith((".md", ".mdx", ".markdown"))
 
 
 def _match_rst(lines: Sequence[str], number: int) -> _Directive | None:

@@ -17,7 +17,7 @@ from docutils.parsers.rst import Directive, Parser, directives, roles, states
 from docutils.parsers.rst.directives.tables import CSVTable
 from docutils.utils import new_document
 
-from core.markup.inline import is_formula
+from core.markup.inline import NUMBER_ROLES, is_formula
 from knowledge.formats.rst_names import (
     ADMONITIONS,
     CODE_ROLES,
@@ -152,7 +152,7 @@ def _read_role(
         return [(nodes.strong if name == "strong" else nodes.emphasis)("", content)], []
     if name in ("guilabel", "menuselection"):
         title = title.replace("&&", "\0").replace("&", "").replace("\0", "&").replace("-->", "→")
-    prefix = {"pep": "PEP ", "rfc": "RFC "}.get(name, "")
+    prefix = NUMBER_ROLES.get(name, "") if title[:1].isdecimal() else ""
     shown = nodes.inline("", prefix + title.lstrip("~"))
     if not target:
         # What the configuration may make a link of.

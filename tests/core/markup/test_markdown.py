@@ -185,12 +185,25 @@ def test_what_is_indented_in_a_component_or_an_item_is_read(text: str, expected:
 
 
 def test_code_with_attributes_keeps_its_language() -> None:
-    for info in ("py", "{.py}", '{ .py .copy title="a.py" }'):
+    for info in ("py", "{.py}", "{ .py .copy }"):
         [code] = read_markdown(f"```{info}\nx = 1\n```")
         assert (code.kind, code.text, code.language) == ("code", "x = 1", "py")
     for info in ('hl_lines="1"', "title=py", '{ hl_lines="1" }'):
         [code] = read_markdown(f"```{info}\nx = 1\n```")
         assert (code.text, code.language) == ("x = 1", "")
+
+
+@pytest.mark.parametrize(
+    ("info", "shown"),
+    [
+        ('py title="src/a.py" {1}', "**src/a.py**\n\n```py"),
+        ("{ .py .copy title='My file' }", "**My file**\n\n```py"),
+        ('py filename="src/__init__.py"', "**`src/__init__.py`**\n\n```py"),
+        ("py [a.py] subtitle=b {1}", "```py"),
+    ],
+)
+def test_the_title_of_code_stands_above_it(info: str, shown: str) -> None:
+    assert read(f"```{info}\nx = 1\n```") == f"{shown}\nx = 1\n```"
 
 
 def test_code_keeps_its_language_and_its_lines() -> None:
@@ -615,6 +628,7 @@ def test_mdx_is_read_without_its_script() -> None:
         ('Some {{< tooltip text="pods" term_id="pod" >}} run; {{< ref "a" >}}it.', "Some pods run; it."),
         ("| a |\n|---|\n| It is <Badge text='new' /> |\n\n<Box>\nb\n</Box>", "| a |\n|---|\n| It is new |\n\nb"),
         ("Mended in {pr}`12` and {issue}`x`.", "Mended in #12 and x."),
+        ("By {pep}`783`, {rfc}`2822` and {pep}`the style <8>`.", "By PEP 783, RFC 2822 and the style."),
         ('{{< copyable "sql" >}}\n\nText.', "Text."),
         ('{{% lead "Intro" %}}\n\nText.', "Text."),
         ("{% lang 'en' %}\n\n{% tab 'npm' %}\nText.\n{% endtab %}", "**npm**\n\nText."),

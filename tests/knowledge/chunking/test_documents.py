@@ -184,6 +184,8 @@ DOCUSAURUS_MDX_PASSAGE = """\
 
 **Debian and Ubuntu**
 
+**shell**
+
 ```bash
 apt install agent   # needs root
 ```

@@ -107,6 +107,18 @@ def test_a_table_that_is_cut_keeps_its_caption(caption: str) -> None:
     assert all(caption not in text or "| option 0 |" in text for text in texts)
 
 
+def test_a_row_that_is_cut_has_no_marks_of_a_table() -> None:
+    sentences = " ".join(f"Sentence {number} says what it is for." for number in range(99))
+    head = "| name | default | what it is |\n|---|---|---|\n"
+    table = f"{head}| `a` | 1 | short |\n| `b` | 2 | {sentences} |\n| `c` | 3 | x |"
+    first, *parts, last = [piece.text for piece in markdown(f"# Guide\n\n{table}\n\nEnd.")]
+    assert "| `a` | 1 | short |" in first
+    assert parts[0].startswith("`b`: default: 2; Sentence 0 says")
+    assert "|" not in "".join(parts)
+    assert " ".join(parts).endswith(sentences)
+    assert last.startswith(f"{head}| `c` | 3 | x |")
+
+
 def test_code_of_one_long_line_stays_code() -> None:
     line = ", ".join(f"'{number}'" for number in range(400))
     pieces = markdown(f"# Guide\n\n```json\n[{line}]\nlast\n```\n\nEnd.")

@@ -136,6 +136,7 @@ def test_attributes_conditions_and_headings(text: str, expected: str) -> None:
         ("\\*no* \"`q`\" a -- b &lt;&#39; std::vector", "\\*no\\* “q” a — b <' std::vector"),
         ("using {url}[the `+` mark], `a{plus}b` and `&#43;`", "using the `+` mark, `a+b` and `+`"),
         ("one +\ntwo\n// not this\nthree", "one  \ntwo three"),
+        ("one +\n +\ntwo + three", "one  \ntwo + three"),
         ("`a=__<b_c>__` `pass:c,q[https://__<d>__]/e` __<f_g>__ $$*h*$$ conf_ref:a,b[`i`]",
          "`a=<b_c>` `https://<d>/e` *\\<f_g>* \\*h\\* `i`"),
         ("`\\https://a.example` `C:\\temp` `++`AND`++` `+<>+`", "`https://a.example` `C:\\temp` `` `AND` `` `<>`"),

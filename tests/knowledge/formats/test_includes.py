@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from knowledge.formats.includes import MAX_INCLUDES, Expansion, expand_includes
+from knowledge.formats.includes import MAX_INCLUDED_CHARS, MAX_INCLUDES, Expansion, expand_includes
 
 FILES = {
     "docs/part.rst": "One.\n\n.. begin\n\nTwo.",
@@ -119,6 +119,7 @@ def test_families_of_antora() -> None:
     text = "include::partial$p.adoc[]\ninclude::other:example$e.java[]\ninclude::partial$../pages/x.adoc[]"
     expected = "Partial.\nint x;\ninclude::partial$../pages/x.adoc[]"
     assert expand("m/modules/ROOT/pages/sub/a.adoc", "asciidoc", text) == expected
+    assert expand("m/modules/ROOT/pages/a.adoc", "asciidoc", "include::{partialsdir}/p.adoc[]") == "Partial."
 
 
 def test_attributes_of_an_antora_component() -> None:
@@ -190,6 +191,20 @@ def test_files_that_include_each_other_end() -> None:
     files = {"a.rst": "A\n\n.. include:: b.rst", "b.rst": "B\n\n.. include:: a.rst"}
     text = expand_includes("a.rst", "rst", files["a.rst"], files.get).text
     assert text.split() == ["A", "B", "..", "include::", "a.rst"]
+
+
+def test_parts_of_a_long_file_are_shown_in_many_places() -> None:
+    parts = "".join(f"# tag::{number}[]\n{number}\n# end::{number}[]\n" for number in range(20))
+    files = {"long.adoc": parts + "// Comment.\n" * 20_000}
+    text = "\n".join(f"include::long.adoc[tag={number}]" for number in range(20))
+    assert expand_includes("a.adoc", "asciidoc", text, files.get).text == "\n".join(map(str, range(20)))
+
+
+def test_what_is_included_is_limited() -> None:
+    for size in (MAX_INCLUDED_CHARS, 1000):
+        files = {"long.adoc": f"{'x' * size}\ny"}
+        text = "include::long.adoc[]\n" * 30_000 + "include::long.adoc[lines=2]\n" * 30
+        assert len(expand_includes("a.adoc", "asciidoc", text, files.get).text) < 2 * MAX_INCLUDED_CHARS
 
 
 def test_what_doubles_with_every_level_is_limited() -> None:

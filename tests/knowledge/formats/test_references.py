@@ -138,7 +138,7 @@ def test_links_and_values_of_the_configuration(path: str, text: str, expected: s
     "text", ["extlinks = {", "extlinks = " + "-" * 100_000 + "1", "extlinks = {**other, 1: 2}", "extlinks = 1"]
 )
 def test_a_configuration_that_no_one_can_read_gives_nothing(text: str) -> None:
-    assert show("docs/a.rst", "See :issue:`12`.", {"docs/conf.py": text}) == "See 12."
+    assert show("docs/a.rst", "See :issue:`12`.", {"docs/conf.py": text}) == "See #12."
 
 
 def test_what_names_itself_ends() -> None:
