@@ -127,8 +127,8 @@ async def test_the_daemon_answers_in_time_while_hostile_sources_are_refreshed(
             while len(await asyncio.to_thread(read_attempted, tmp_path / "data" / "journal.db")) < STORED_SOURCES:
                 seconds.append(await ask(telegram, len(seconds)))
                 # Between them the refreshes go on: what the loop does meanwhile is in its pauses.
-                await asyncio.sleep(1)
-    assert len(seconds) > 2
+                await asyncio.sleep(0.3)
+    assert len(seconds) > 1, "a fast machine has read them all before a second question"
     assert max(seconds) < MAX_ANSWER_S
     assert max(lags) < MAX_LAG_S
     fetched = {request.path for request in web.requests}
