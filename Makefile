@@ -56,12 +56,15 @@ test: $(VENV)/.dev  ## lint, types and every test
 	@test -x $(WEAVIATE) || echo "WEAVIATE WAS NOT TESTED: see above how many tests were left out. \`make weaviate\` builds its server."
 
 # What fails beside others gets one more try alone, to tell a slow machine from a fault: its name stays above, for who
-# mends it or marks it `serial`. What is marked so comes last and alone, when the types have long been checked.
+# mends it or marks it `serial`. What is marked so comes last and alone, when the types have long been checked, and gets
+# one more try, too.
 parallel: $(VENV)/.dev
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not serial" || { \
 		echo "FAILED BESIDE OTHERS: the tests named above. Tried once more, alone:"; \
 		$(BIN)/pytest --last-failed --last-failed-no-failures none --exitfirst --verbose -m "not serial"; }
-	$(BIN)/pytest -m serial $$(grep -rl --include='test_*.py' 'mark.serial' tests)
+	$(BIN)/pytest -m serial $$(grep -rl --include='test_*.py' 'mark.serial' tests) || { \
+		echo "FAILED ALONE: the tests named above. Tried once more:"; \
+		$(BIN)/pytest --last-failed --last-failed-no-failures none --exitfirst --verbose -m serial; }
 
 lint: $(VENV)/.dev  ## style, layers and types only
 	$(BIN)/ruff check $(CODE)
