@@ -96,10 +96,14 @@ async def test_a_category_of_a_forum_that_is_closed(reader: Reader) -> None:
         assert await reader.find() == {"topics/1", "topics/2"}
 
 
+def fill_two_spaces(wiki: ConfluencePeer) -> SourceSettings:
+    wiki.wiki = {1: WikiPage("Open", f"<p>{WORDS}</p>"), 2: WikiPage("Ops", f"<p>{WORDS}</p>", space="OPS")}
+    return own("confluence", wiki.site(), spaces=["DOC", "OPS"], username=USERNAME)
+
+
 async def test_a_space_that_is_forbidden(reader: Reader) -> None:
     async with ConfluencePeer() as wiki:
-        wiki.wiki = {1: WikiPage("Open", f"<p>{WORDS}</p>"), 2: WikiPage("Ops", f"<p>{WORDS}</p>", space="OPS")}
-        source = own("confluence", wiki.site(), spaces=["DOC", "OPS"], username=USERNAME)
+        source = fill_two_spaces(wiki)
         await reader.refresh(source)
         wiki.forbidden_spaces = {"OPS"}
         await reader.watch(source, "pages/2")
@@ -107,8 +111,7 @@ async def test_a_space_that_is_forbidden(reader: Reader) -> None:
 
 async def test_a_space_whose_index_alone_fails_stays(reader: Reader) -> None:
     async with ConfluencePeer() as wiki:
-        wiki.wiki = {1: WikiPage("Open", f"<p>{WORDS}</p>"), 2: WikiPage("Ops", f"<p>{WORDS}</p>", space="OPS")}
-        source = own("confluence", wiki.site(), spaces=["DOC", "OPS"], username=USERNAME)
+        source = fill_two_spaces(wiki)
         await reader.refresh(source)
         wiki.hidden_spaces = {"OPS"}
         for _ in range(3):

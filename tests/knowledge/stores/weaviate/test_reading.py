@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,20 +23,26 @@ from tests.support.stores import DIMENSION, put, random_rows, row, unit
 from tests.support.weaviate import connect_cluster, opened
 
 
+def record_replies(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return what the server will answer to searches from now on."""
+    replies = list[Any]()
+    grpc_search = ConnectionAsync.grpc_search
+
+    async def record(connection: ConnectionAsync, request: Any) -> object:
+        replies.append(await grpc_search(connection, request))
+        return replies[-1]
+
+    monkeypatch.setattr(ConnectionAsync, "grpc_search", record)
+    return replies
+
+
 async def test_a_search_reads_neither_tokens_nor_vectors(
     weaviate_settings: WeaviateSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replies = []
-    grpc_search = ConnectionAsync.grpc_search
-
-    async def note(connection: ConnectionAsync, request: object) -> object:
-        replies.append(await grpc_search(connection, request))  # type: ignore[arg-type]
-        return replies[-1]
-
     rows = [row(f"n{number}", f"n{number}.md", tokens=f"melon w{number}", seed=number) for number in range(20)]
     async with opened(weaviate_settings) as store:
         await put(store, rows)
-        monkeypatch.setattr(ConnectionAsync, "grpc_search", note)
+        replies = record_replies(monkeypatch)
         passages = {passage.id: passage for passage in await store.search("melon w3", unit(7), ["docs"], 4)}
     assert {"n3", "n7"} <= passages.keys()
     for number in (3, 7):
@@ -52,16 +59,9 @@ async def test_vectors_are_read_without_texts(
     weaviate_settings: WeaviateSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each start reads thousands of them."""
-    replies = []
-    grpc_search = ConnectionAsync.grpc_search
-
-    async def note(connection: ConnectionAsync, request: object) -> object:
-        replies.append(await grpc_search(connection, request))  # type: ignore[arg-type]
-        return replies[-1]
-
     async with opened(weaviate_settings) as store:
         await put(store, [row(f"n{number}", f"n{number}.md", tokens="melon", seed=number) for number in range(9)])
-        monkeypatch.setattr(ConnectionAsync, "grpc_search", note)
+        replies = record_replies(monkeypatch)
         assert (await store.vectors("docs")).shape == (9, DIMENSION)
     content = b"".join(reply.SerializeToString() for reply in replies)
     assert b"Text of" not in content
