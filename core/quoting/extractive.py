@@ -29,8 +29,9 @@ MAX_CUTS = 32
 MAX_QUOTES = 2
 MAX_PAGES = 3
 MAX_LINE_CHARS = 300
-# Where no passage and no cut has such a cosine, none is about the question: then nothing is quoted or named.
-MIN_SIMILARITY = 0.35
+# Where no passage has such a cosine or score, and no cut such a cosine, nothing is about the question: then nothing is
+# quoted or named.
+MIN_NEARNESS = 0.35
 
 _HEADING_NUMBER = re.compile(r"^\d+(?:\.\d+)*[.)]?\s+")
 _LANGUAGE = re.compile(r"[\w+#.-]{1,20}")
@@ -77,9 +78,9 @@ async def extract(
     passages = passages[:MAX_PASSAGES]
     rankings = [await rank_cuts(query, passages, library, timeout_s) for query in queries]
     ranking = max(rankings, key=lambda cuts: max((cut.fit for cut in cuts), default=0.0), default=[])
-    # Where nothing has a vector, a score is the share of words. A passage about many things is near to none of them.
-    similarities = [passage.similarity or passage.score for passage in passages]
-    if max([*similarities, *(cut.similarity for cut in ranking)], default=0.0) < MIN_SIMILARITY:
+    # A passage about many things is near to none of them, and a question of few words hardly to any.
+    nearness = [max(passage.similarity, passage.score) for passage in passages]
+    if max([*nearness, *(cut.similarity for cut in ranking)], default=0.0) < MIN_NEARNESS:
         return Extract()
     best_fit = max((cut.fit for cut in ranking), default=0.0)
     quotes = _select(ranking, min_fit) if best_fit >= min_fit else []

@@ -11,7 +11,7 @@ import pytest
 
 from core.citations.markers import get_readable_title, resolve_markers
 from core.quoting.cuts import MAX_CODE_LINES, SECTION_CHARS, cut_passage
-from core.quoting.extractive import MAX_LINE_CHARS, MIN_SIMILARITY, Extract, NearPage, extract
+from core.quoting.extractive import MAX_LINE_CHARS, MIN_NEARNESS, Extract, NearPage, extract
 from core.quoting.subject import Subject, tokenize
 from core.types import Passage
 from tests.support.fixtures import INSTALL, InMemoryLibrary, passage
@@ -293,7 +293,7 @@ async def test_a_page_that_comes_close_is_named_once_with_a_line() -> None:
         (0, "Tarn keeps the tokens of all people."),
         (2, "The signature of tokens can be read by all."),
     ]
-    far = [replace(each, similarity=MIN_SIMILARITY - 0.01) for each in (first, second, third)]
+    far = [replace(each, similarity=MIN_NEARNESS - 0.01, score=0.3) for each in (first, second, third)]
     assert await extract(["Who signs tokens for mirrors?"], far, DistantLibrary(), MIN_FIT) == Extract()
 
 
@@ -301,11 +301,11 @@ async def test_what_is_far_by_its_vector_is_not_quoted_for_its_words() -> None:
     page = passage("a", "Tarn rotates the signing keys every month.")
     question = "How often are the signing keys rotated?"
     assert (await find(question, page)).text
-    far = replace(page, similarity=MIN_SIMILARITY - 0.01, score=0.9)
+    far = replace(page, similarity=MIN_NEARNESS - 0.01, score=MIN_NEARNESS - 0.01)
     assert await extract([question], [far], DistantLibrary(), MIN_FIT) == Extract()
     assert (await find(question, far)).text, "a part of it is near"
-    without_vector = replace(far, similarity=0.0)
-    assert (await extract([question], [without_vector], DistantLibrary(), MIN_FIT)).text, "words count"
+    fitting = replace(far, score=MIN_NEARNESS)
+    assert (await extract([question], [fitting], DistantLibrary(), MIN_FIT)).pages, "its words fit"
 
 
 async def test_pages_stand_in_the_order_of_the_passages_not_of_their_words() -> None:
