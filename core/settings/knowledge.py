@@ -129,7 +129,7 @@ class SearchSettings(Section):
         "1.2}`; above 0, at most 10",
     )
     min_fit: float = Field(
-        0.4,
+        0.3,
         ge=0,
         le=1,
         description="without a language model: how well a section must fit the question to be quoted, the mean of the "

@@ -84,7 +84,7 @@ async def test_what_nobody_has_taught_yet_is_not_told_as_unread() -> None:
     assert not reply.failure
 
 
-NEAR = Question("Does pip honour a mirror?")
+NEAR = Question("Does pip honour the proxy of the mirror?")
 
 
 async def test_without_a_quote_only_the_nearest_pages_are_named() -> None:
