@@ -44,7 +44,8 @@ class ClientAnswers:
     ) -> AsyncIterator[tuple[RunningAnswer, asyncio.Task[Reply]]]:
         """Have the answer to a question of a client; requests of the same key wait for the same answer.
 
-        Raises `TooManyAnswers`, `StoreError`.
+        Not so where a source was closed or opened since: what is written already may tell of it. Raises
+        `TooManyAnswers`, `StoreError`.
         """
         await self._live.load()
         message = self.make_message(client, question.text)
@@ -64,5 +65,5 @@ class ClientAnswers:
             files=question.files,
             visible_sources=self._permissions.visible_sources(message),
         )
-        async with self._running.join((client, request_key), asked, may_tell) as joined:
+        async with self._running.join((client, request_key, visible_labels), asked, may_tell) as joined:
             yield joined
