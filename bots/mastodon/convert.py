@@ -52,6 +52,8 @@ def to_message(status: Json, above: Sequence[Json], me: Identity, max_answers: i
     is_shown = quoted_status and _may_read(quoted_status, handle, me)
     if quoted_status and not (is_shown and _may_be_told(quoted_status, visibility)):
         quoted_status = None
+    quoted_acct = str(((quoted_status or {}).get("account") or {}).get("acct") or "")
+    quoted_author = me.to_handle(quoted_acct) if quoted_acct else ""
     return Message(
         str(status["id"]),
         ConversationKey(PLATFORM, handle) if is_private else ConversationKey(PLATFORM, MENTIONS_CHAT, thread),
@@ -65,6 +67,7 @@ def to_message(status: Json, above: Sequence[Json], me: Identity, max_answers: i
         reply_to=str(status.get("in_reply_to_id") or ""),
         quoted=_remove_mentions(get_text(quoted_status, me.id), is_reply=True) if quoted_status else "",
         quotes_bot=quoted_status is not None and _is_own(quoted_status, me),
+        quoted_authors=() if quoted_author in ("", handle) or _is_own(quoted_status or {}, me) else (quoted_author,),
         bot=me.id,
         reference=_make_reference(status),
         attachments=get_attachments(status)

@@ -330,6 +330,68 @@ async def test_what_others_asked_about_somebody_elses_file_goes(tmp_path: Path) 
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
 
 
+def bring_words(**fields: Any) -> list[dict[str, Any]]:
+    """Return what others bring of Ann's that the bot has seen nowhere else: in a reply, a thread, and forwarded."""
+    picture = (Attachment("picture", f"{WORD}.png", 9, {"file_id": "1"}),)
+    own = {"quoted_authors": (ANN_ID,), **fields}
+    return [
+        {
+            "text": "What is this error of the launcher?",
+            "quoted": SAID,
+            "reply_to": "501",
+            "attachments": picture,
+            **own,
+        },
+        {"text": SAID, "is_forwarded": True, **own},
+        {"text": "", "quoted": SAID, **own},
+        {"text": "And what?", "quoted": f"It is.\n\n{WORD}", **own, "quoted_authors": ("44", ANN_ID)},
+    ]
+
+
+async def test_what_others_brought_of_messages_that_the_bot_has_not_seen_goes(
+    tmp_path: Path, journal_settings: JournalSettings
+) -> None:
+    """The bot sees what is addressed to it alone, or one message of an album."""
+    async with opened(tmp_path, journal_settings) as bot:
+        for fields in bring_words():
+            await bot.deliver(BOB, **fields)
+        await bot.deliver(BOB, "and what about the key?")
+        typed = await bot.deliver(BOB, "What starts it?", is_forwarded=True, quoted=SAID, quoted_authors=(ANN_ID,))
+        database = bot.journal.database
+        assert {"messages.text", "messages.quoted", "messages.reply", "messages.quoted_authors"} <= await find_columns(
+            database
+        )
+        await bot.deliver(ANN, "", "forget")
+        assert await find_columns(database, *KEPT_IN_CHAT) == set()
+        query = select(messages.c.text).filter_by(id=typed.id)
+        assert await database.fetch_value(query) == "What starts it?", "what stands beside a quotation is Bob's"
+
+
+async def test_the_operator_erases_what_others_brought_into_other_chats(tmp_path: Path) -> None:
+    async with opened(tmp_path, JournalSettings()) as bot:
+        for fields in bring_words():
+            await bot.deliver(TEAM, **fields)
+        assert await forget(bot.app.settings, f"telegram:{ANN_ID}", is_confirmed=True, as_json=True) == 0
+        assert await find_columns(bot.journal.database) == set()
+
+
+async def test_a_thread_that_is_quoted_goes_with_the_few_words_of_one_of_its_people(tmp_path: Path) -> None:
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(ANN, f"key {WORD}", addressed=False)
+        for quoted in (f"Where?\n\nkey {WORD}\n\nAh.", f"Where?\nkey {WORD}"):
+            await bot.deliver(BOB, "What starts the launcher?", quoted=quoted)
+        await bot.deliver(ANN, "", "forget")
+        assert "messages.quoted" not in await find_columns(bot.journal.database)
+
+
+async def test_forwarded_words_go_though_nobody_says_whose_they_are(tmp_path: Path) -> None:
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(ANN, SAID, addressed=False)
+        await bot.deliver(BOB, SAID, is_forwarded=True)
+        await bot.deliver(ANN, "", "forget")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
 TEAM = Sender("-200", "1")
 OWNER_ALONE = Sender("1", "1", is_private=True)
 REPORTED = f"What people asked, and I could not answer well: 1x `Is it true that {SAID}?`"
