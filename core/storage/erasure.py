@@ -211,7 +211,8 @@ async def _erase_drafts(connection: AsyncConnection, by_person: Mapping[str, str
 async def _erase_cached(connection: AsyncConnection, by_person: Mapping[str, str]) -> None:
     """Erase cached answers to a person's questions: they hold the question too. It is also what a reply quoted.
 
-    Or what somebody else forwarded of theirs, or quoted without a word.
+    Or what somebody else forwarded of theirs, or quoted without a word. In a chat that is called as they are, all are
+    theirs: what programs and visitors ask is in no journal.
     """
     place = {name: value for name, value in by_person.items() if name != "author_id"}
     asked = select(messages.c.text), select(func.substr(messages.c.quoted, 1, MAX_QUESTION_CHARS))
@@ -219,7 +220,8 @@ async def _erase_cached(connection: AsyncConnection, by_person: Mapping[str, str
     brought = [text.filter_by(**place).where(_brings(by_person["author_id"])) for text in asked]
     is_in_place = is_reply_in(by_person["platform"], by_person.get("chat"))
     is_question = or_(*(replies.c.text.in_(text) for text in (*own, *brought)))
-    await connection.execute(delete(replies).where(is_in_place, is_question))
+    is_in_own_chat = is_reply_in(by_person["platform"], by_person["author_id"])
+    await connection.execute(delete(replies).where(is_in_place, or_(is_question, is_in_own_chat)))
 
 
 def _brings(author_id: str) -> ColumnElement[bool]:

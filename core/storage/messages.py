@@ -145,8 +145,9 @@ class Journal:
                     await connection.execute(insert(messages).values(values))
 
     async def discard(self, message: Message) -> None:
-        """Delete a message with its answer."""
+        """Delete a message with its answer, so that no byte is left of them."""
         await self.database.write(delete(messages).filter_by(**identity_values(message)))
+        await self.database.wipe()
 
     async def record_edit(self, message: Message) -> bool:
         """Store the new text of a message whose answer has not started, or is a draft. Return false if it is too late.
