@@ -249,10 +249,10 @@ class _Said:
         return min(said_at for said_at, _ in self.times)
 
     def add(self, row: Row[*tuple[Any, ...]]) -> None:
-        """Add a message of the person, not what they pressed: what they wrote, said and attached."""
+        """Add a message of the person, not what they pressed: what they wrote, said and attached, under which name."""
         transcripts = (str(attachment.get("transcript") or "") for attachment in row.attachments or ())
         texts = {row.text, row.image_description or "", *transcripts}
-        self.times.append((row.received_at, frozenset().union(*map(_to_words, texts))))
+        self.times.append((row.received_at, frozenset().union(*map(_to_words, (*texts, row.author)))))
         self.texts |= {row.text.strip()} - {""}
         self.ids |= {row.id, row.reply_id} - {""}
         self.phrases |= set().union(*map(_to_phrases, texts))
@@ -341,7 +341,7 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
     The rest of those rows stays: otherwise whoever forgets would take from a chat how its questions were answered.
     """
     columns = messages.c
-    names = ("chat", "received_at", "text", "attachments", "image_description", "id", "reply", "reply_id")
+    names = ("chat", "received_at", "author", "text", "attachments", "image_description", "id", "reply", "reply_id")
     query = select(*(columns[name] for name in names)).where(columns.command != RATING_COMMAND)
     said_in = defaultdict[str, _Said](partial(_Said, author_id))
     for row in await connection.execute(query.filter_by(**place, author_id=author_id).order_by(columns.received_at)):

@@ -330,6 +330,20 @@ async def test_what_others_asked_about_somebody_elses_file_goes(tmp_path: Path) 
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
 
 
+async def test_a_name_that_a_model_wrote_into_a_reason_goes(tmp_path: Path) -> None:
+    """It is told the names of those who wrote."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(ANN, "It is done.", addressed=False)
+        question = await bot.deliver(BOB, "What starts the launcher?")
+        search_round = SearchRound(("start launcher",), "good", "Ann asked for it")
+        trace = Trace("launcher of Ann", "react", (), {}, rounds=(search_round,), opinion="ann has no answer")
+        await bot.journal.mark_answered(question, Reply("It starts by a button.", trace=trace))
+        await bot.deliver(ANN, "", "forget")
+        row = await bot.journal.database.fetch_first(select(messages).filter_by(id=question.id))
+        assert row
+        assert (row.trace, row.reply) == (None, "It starts by a button.")
+
+
 def bring_words(**fields: Any) -> list[dict[str, Any]]:
     """Return what others bring of Ann's that the bot has seen nowhere else: in a reply, a thread, and forwarded."""
     picture = (Attachment("picture", f"{WORD}.png", 9, {"file_id": "1"}),)
