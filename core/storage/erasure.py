@@ -263,7 +263,7 @@ class _Said:
 
         Where it brings words of several people, nobody knows which are whose.
         """
-        texts = [row.quoted, row.image_description or "", row.text if _is_forward(row) else ""]
+        texts = [row.quoted, _get_description(row), row.text if _is_forward(row) else ""]
         texts = texts if len(row.quoted_authors) == 1 else []
         self.times.append((row.received_at, frozenset().union(*map(_to_words, texts))))
         self.phrases |= set().union(*map(_to_phrases, texts))
@@ -271,7 +271,7 @@ class _Said:
     def add_attached(self, row: Row[*tuple[Any, ...]]) -> None:
         """Add what the person attached to a message that somebody else has asked about."""
         if row.reply_to in self.ids:
-            self.phrases |= _to_phrases(row.image_description or "")
+            self.phrases |= _to_phrases(_get_description(row))
 
     def quotes(self, row: Row[*tuple[Any, ...]]) -> bool:
         """Return whether a message quotes what the person said, or was answered."""
@@ -291,9 +291,8 @@ class _Said:
 
     def find_copies(self, row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
         """Return the new values of the columns of somebody else's message that hold what the person said."""
-        values = dict[str, Any]()
-        if self._is_brought_by(row):
-            values |= _NO_QUOTATION
+        is_brought = self._is_brought_by(row)
+        values: dict[str, Any] = dict(_NO_QUOTATION) if is_brought else {}
         # What was forwarded is nothing that its sender typed.
         is_foreign = _is_forward(row) and (self._is_named_by(row) or row.text.strip() in self.texts)
         asked = "" if is_foreign else row.text
@@ -306,9 +305,17 @@ class _Said:
         if reply and (_to_phrases(reply) - _to_phrases(asked)) & self.phrases:
             values |= {"reply": "", "citations": null(), "trace": null(), "delivery": null()}
             values |= _DROPPED_VALUES if row.state == DRAFTED else {}
-        elif waiting and self._has_added_words(row, asked, waiting["trace"]):
-            values |= {"delivery": {**waiting, "trace": Reply("").trace.to_json()}}
+        elif changes := self._find_copies_in_waiting(row, asked, is_brought=is_brought):
+            values |= {"delivery": {**waiting, **changes}}
         return values
+
+    def _find_copies_in_waiting(self, row: Row[*tuple[Any, ...]], asked: str, *, is_brought: bool) -> dict[str, Any]:
+        """Return what is to be changed beside an answer that waits, and that has no words of the person itself."""
+        waiting = row.delivery or {}
+        changes: dict[str, Any] = {"image_description": ""} if is_brought and waiting.get("image_description") else {}
+        if waiting and self._has_added_words(row, asked, waiting["trace"]):
+            changes |= {"trace": Reply("").trace.to_json()}
+        return changes
 
     def _is_named_by(self, row: Row[*tuple[Any, ...]]) -> bool:
         return self.author_id in (row.quoted_authors or ())
@@ -423,6 +430,11 @@ def _get_written_text(trace: Mapping[str, Any]) -> str:
     queries = (query for search_round in rounds for query in (*search_round["queries"], search_round["reason"]))
     opinions = map(str, (trace.get("values") or {}).values())
     return "\n".join((str(trace.get("query") or ""), str(trace.get("opinion") or ""), *queries, *opinions))
+
+
+def _get_description(row: Row[*tuple[Any, ...]]) -> str:
+    """Return what a message's attachments say, also where its answer waits."""
+    return str(row.image_description or (row.delivery or {}).get("image_description") or "")
 
 
 def _is_forward(row: Row[*tuple[Any, ...]]) -> bool:

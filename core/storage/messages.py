@@ -67,6 +67,8 @@ UNFINISHED_STATES = ("received", "answering", "sending")
 ERASE_BATCH_SIZE = 200
 MAX_TITLE_CHARS = 200
 MAX_KNOWN_TITLES = 10_000
+# What goes from a message with somebody who is in it: its words, what it brings, and a recorded reply.
+StoredPart = Literal["text", "quoted", "attachments", "delivery"]
 _TURN_COLUMNS = ("text", "author", "author_id", "reply", "image_description", "visible_sources")
 
 
@@ -272,8 +274,8 @@ class Journal:
             row.settled_at,
         )
 
-    async def has_left(self, message: Message, column: Literal["text", "quoted", "delivery"]) -> bool:
-        """Return whether a message still has its words, a quotation or a recorded reply: nobody in it was forgotten."""
+    async def has_left(self, message: Message, column: StoredPart) -> bool:
+        """Return whether a message still has a part that it had: nobody in it was forgotten."""
         row = await self.database.fetch_first(select(messages.c[column]).filter_by(**identity_values(message)))
         return row is None or bool(row[0])
 

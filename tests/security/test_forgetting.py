@@ -279,6 +279,52 @@ async def test_who_forgets_while_an_answer_is_shown_is_in_no_byte(
         assert all(WORD.encode() not in path.read_bytes() for path in (tmp_path / "data").rglob("journal*"))
 
 
+async def test_what_an_answer_that_waits_knows_of_somebodys_picture_goes(tmp_path: Path) -> None:
+    """The answer itself has none of her words, and is still posted."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        said = await bot.deliver(ANN, "Look.", addressed=False)
+        key = ConversationKey("telegram", ANN.chat)
+        asked = Message("asked", key, BOB.author, "Bob", "What starts it?", datetime.now(UTC), reply_to=said.id)
+        await bot.journal.record_message(asked)
+        await bot.journal.mark_drafted(asked, Reply("A button does.", image_description=f"A letter. {SAID}"))
+        await bot.deliver(ANN, "", "forget")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+        _, draft, *_ = await bot.journal.get_delivery(asked)
+        assert draft == Reply("A button does.")
+
+
+@dataclass
+class LateSink(ForgettingSink):
+    """Ann says /forget in another thread while an answer to Bob is written."""
+
+    async def open(self) -> None:
+        await ForgettingSink.finish(self, Reply(""))
+        self.replies.clear()
+
+    async def finish(self, reply: Reply) -> None:
+        self.replies.append(reply)
+
+
+@pytest.mark.parametrize(
+    "brought",
+    [{"text": SAID, "is_forwarded": True}, {"text": "What starts the launcher?", "attachments": ("picture", "file")}],
+    ids=["forwarded", "attached"],
+)
+async def test_an_answer_from_what_was_brought_is_not_shown_once_it_is_forgotten(
+    tmp_path: Path, brought: dict[str, Any]
+) -> None:
+    async with opened(tmp_path, JournalSettings()) as bot:
+        said = await bot.deliver(ANN, SAID, addressed=False)
+        bot.adapters["telegram"] = adapter = FetchingAdapter(content=f"ERROR {SAID}\n".encode())
+        sink = LateSink(bot=bot)
+        adapter.sink = lambda *_: sink  # type: ignore[method-assign]
+        kinds = brought.get("attachments", ())
+        attached = tuple(Attachment(kind, "error.log", 9, {"file_id": kind}) for kind in kinds)
+        await bot.deliver(BOB, **{**brought, "attachments": attached, "reply_to": said.id if attached else ""})
+        assert (sink.replies, len(sink.failures)) == ([], 1)
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
 async def test_a_cached_answer_to_a_masked_question_goes(tmp_path: Path) -> None:
     """A model reads the question masked, so that it is another text than the one that the person wrote."""
     async with opened(tmp_path, JournalSettings(), privacy={"mask": "always"}) as bot:
@@ -389,7 +435,7 @@ async def test_the_operator_erases_what_others_brought_into_other_chats(tmp_path
         assert await find_columns(bot.journal.database) == set()
 
 
-async def test_a_thread_that_is_quoted_goes_with_the_few_words_of_one_of_its_people(tmp_path: Path) -> None:
+async def test_a_quoted_thread_goes_with_the_few_words_of_one_of_its_people(tmp_path: Path) -> None:
     async with opened(tmp_path, JournalSettings()) as bot:
         await bot.deliver(ANN, f"key {WORD}", addressed=False)
         for quoted in (f"Where?\n\nkey {WORD}\n\nAh.", f"Where?\nkey {WORD}"):
