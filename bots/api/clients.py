@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from bots.api.running import RunningAnswer, RunningAnswers
+from core.answering.context import AnswerDependencies
 from core.messaging.policy.permissions import Permissions
 from core.settings.base import API_PLATFORM
 from core.storage.overrides import LiveSettings
@@ -23,10 +24,16 @@ class ClientAnswers:
         self._permissions = Permissions(live)
         self._running = running
 
-    async def find_visible_sources(self, client: str) -> frozenset[str] | None:
-        """Return the sources that a client may see; None while all are for everyone. Raises `StoreError`."""
+    async def restrict(self, deps: AnswerDependencies, client: str) -> AnswerDependencies:
+        """Return dependencies with what a client may see, of that what its chat searches, by its chat's own models.
+
+        Raises `StoreError`.
+        """
         await self._live.load()
-        return self._permissions.visible_sources(self.make_message(client, ""))
+        message = self.make_message(client, "")
+        sources = self._permissions.searched_sources(message)
+        deps = deps.for_chat(message.key)
+        return deps if sources is None else deps.restricted_to(sources)
 
     @staticmethod
     def make_message(client: str, text: str) -> Message:
@@ -44,7 +51,8 @@ class ClientAnswers:
     ) -> AsyncIterator[tuple[RunningAnswer, asyncio.Task[Reply]]]:
         """Have the answer to a question of a client; requests of the same key wait for the same answer.
 
-        Raises `TooManyAnswers`, `StoreError`.
+        Not so where a source was closed or opened since: what is written already may tell of it. Raises
+        `TooManyAnswers`, `StoreError`.
         """
         await self._live.load()
         message = self.make_message(client, question.text)
@@ -54,6 +62,7 @@ class ClientAnswers:
             await self._live.load()
             return visible_labels <= self._permissions.visible_labels(message)
 
+        chat_settings = self._permissions.get_chat_settings(message)
         asked = Question(
             question.text,
             question.history,
@@ -62,7 +71,9 @@ class ClientAnswers:
             author_id=client,
             key=message.key,
             files=question.files,
-            visible_sources=self._permissions.visible_sources(message),
+            visible_sources=self._permissions.searched_sources(message),
+            persona=chat_settings.persona,
+            language=chat_settings.language,
         )
-        async with self._running.join((client, request_key), asked, may_tell) as joined:
+        async with self._running.join((client, request_key, visible_labels), asked, may_tell) as joined:
             yield joined

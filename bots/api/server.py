@@ -103,15 +103,14 @@ def _make_application(settings: ApiSettings, server: ApiServer) -> web.Applicati
 async def _open_knowledge(answers: ClientAnswers, get_deps: Callable[[], AnswerDependencies], client: str) -> Knowledge:
     """Return what the tools of a client reach."""
     # First: what is added meanwhile is not judged.
-    deps = get_deps()
-    visible_sources = await answers.find_visible_sources(client)
+    deps = await answers.restrict(get_deps(), client)
 
     async def ask(text: str) -> Reply:
         async with answers.join(client, ("mcp", text), Question(text)) as (_, task):
             # Others may wait for the same answer when this request is cancelled.
             return await asyncio.shield(task)
 
-    return Knowledge(deps if visible_sources is None else deps.restricted_to(visible_sources), ask)
+    return Knowledge(deps, ask)
 
 
 class ApiServer:

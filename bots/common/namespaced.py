@@ -88,11 +88,15 @@ class NamespacedAdapter(ForwardingAdapter):
         """Return a message of the adapter's as everybody else sees it."""
         key = message.key
         author_id = message.author_id
+        quoted_authors = message.quoted_authors
         if self.name == NETWORK_PLATFORM:
             author_id = author_id and author_id + self._suffix
+            quoted_authors = tuple(quoted_author + self._suffix for quoted_author in quoted_authors)
         if self.name in NAMESPACED_CHAT_PLATFORMS or (self.name == SHARED_PRIVATE_CHATS_PLATFORM and message.private):
             key = replace(key, chat=key.chat + self._suffix)
-        return replace(message, key=key, author_id=author_id, bot=message.bot or self._bot_name)
+        return replace(
+            message, key=key, author_id=author_id, quoted_authors=quoted_authors, bot=message.bot or self._bot_name
+        )
 
     def _to_native(self, message: Message) -> Message:
         """Return a message of everybody else's as the adapter knows it."""

@@ -138,7 +138,8 @@ def to_message(
     if bot_kind and (edited or not include_bots or _get_user_id(event["author"]) == me.id):
         return IgnoredEvent(bot_kind)
     replied_message = _as_object(event.get("referenced_message"))
-    is_reply_to_bot = _get_user_id(_as_object(replied_message.get("author"))) == me.id
+    quoted_author = _get_user_id(_as_object(replied_message.get("author")))
+    is_reply_to_bot = quoted_author == me.id
     is_mentioned, text = reader.resolve_mentions(event)
     attached_text = reader.get_attached_text(event)
     is_post = _is_post(event, location)
@@ -165,6 +166,7 @@ def to_message(
         is_edit=edited,
         is_forwarded=bool(get_snapshots(event)),
         quotes_bot=is_reply_to_bot,
+        quoted_authors=() if quoted_author in ("", me.id, _get_user_id(event["author"])) else (quoted_author,),
         is_by_bot=bool(bot_kind) and not is_post,
         is_post=is_post or (False if bot_kind else None),
         thread_state=ThreadState(

@@ -64,11 +64,13 @@ def from_message_command(event: Mapping[str, Any], me: Identity) -> Message | Ig
     else:
         # What was forwarded teaches nothing.
         quoted_text = quoted_message.text if name == "learn" else Reader(me.id).get_visible_text(target_message)
+    quoted_author = str(target_message["author"]["id"])
     return replace(
         command,
         reply_to=str(data["target_id"]),
         quoted=quoted_text,
-        quotes_bot=target_message["author"]["id"] == me.id,
+        quotes_bot=quoted_author == me.id,
+        quoted_authors=() if quoted_author in (me.id, command.author_id) else (quoted_author,),
         parent_id=_get_replied_id(target_message),
     )
 

@@ -414,6 +414,8 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
         if answer_count >= self._settings.answers_per_thread:
             return IgnoredEvent(f"{answer_count} answers below this issue already", is_expected=False)
         message = to_comment_message(self.name, topic, comment, above, self._me, is_edit=is_edit)
+        if message.quoted_authors:
+            message = replace(message, quoted_authors=(await self._accounts.get_id(topic.author),))
         if reason := get_answered_reason(topic, message):
             return IgnoredEvent(reason)
         if self._settings.wait_h and not (message.addressed or message.thread_state.is_shared):

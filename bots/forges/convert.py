@@ -101,7 +101,7 @@ def to_comment_message(
     *,
     is_edit: bool,
 ) -> Message:
-    """Convert a comment with those above it, the first one at their head."""
+    """Convert a comment with those above it, the first one at their head. Ids of people are their numbers."""
     words, quoted = split_quotes(remove_comments(comment.text))
     own_comments = [other for other in above if is_own(other, me)]
     quoted_comment = next((own for own in reversed(own_comments) if _is_quoted(quoted, own)), None)
@@ -110,6 +110,7 @@ def to_comment_message(
     command, text = _split_command(remove_mentions(words, me.name), is_addressed=is_addressed)
     # Below an answer the opening post is a part of the conversation.
     opening_post = "" if own_comments else f"{topic.title}\n\n{remove_comments(topic.text)}".strip()
+    is_of_topic = bool(opening_post) and not quoted and not _is_same(topic.author, comment.author)
     conversation, parent = _place(topic, above, me)
     return Message(
         comment.id,
@@ -123,6 +124,7 @@ def to_comment_message(
         reply_to=quoted_comment.id if quoted_comment else parent,
         quoted=shorten_text(quoted or opening_post),
         quotes_bot=quoted_comment is not None,
+        quoted_authors=(str(topic.author.number),) if is_of_topic else (),
         bot=me.login,
         reference={"project": topic.project, "topic": topic.path, "comment": comment.number},
         attachments=attachments,

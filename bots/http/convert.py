@@ -28,6 +28,7 @@ EVENT_FIELDS = frozenset(
         "kind",
         "reply_to",
         "quoted",
+        "quoted_author",
         "changes",
         "private",
         "addressed",
@@ -101,7 +102,8 @@ def check_namespace(event: object) -> None:
     fields = _validate_fields(event)
     author = fields.get("author")
     author_id = author.get("id") if isinstance(author, Mapping) else None
-    for path, value in (("chat", fields.get("chat")), ("author.id", author_id)):
+    names = (("chat", fields.get("chat")), ("author.id", author_id), ("quoted_author", fields.get("quoted_author")))
+    for path, value in names:
         if isinstance(value, str) and (suffix := PlatformName(NETWORK_PLATFORM, value).network_suffix):
             raise MalformedEvent(
                 f"{path} must not end in {suffix}: that stands for a network of this name (bots.{suffix[1:]}.http)"
@@ -135,6 +137,7 @@ def _to_user_message(fields: Mapping[str, Any], kind: EventKind, message_id: str
     attachments = _parse_attachments(fields)
     is_forwarded = _get_flag(fields, "forwarded")
     quoted_text = _get_text(fields, "quoted")
+    quoted_author = _get_short_text(fields, "quoted_author")
     text = _get_text(fields, "text", required=not (attachments or quoted_text))
     command, text = ("", text) if is_forwarded else _split_command(text)
     return Message(
@@ -151,6 +154,7 @@ def _to_user_message(fields: Mapping[str, Any], kind: EventKind, message_id: str
         command=command,
         reply_to=reply_to,
         quoted=quoted_text,
+        quoted_authors=() if quoted_author in ("", author_id) else (quoted_author,),
         reference={"event": message_id, "kind": kind},
         attachments=attachments,
         is_edit=kind == "edit",

@@ -49,8 +49,11 @@ def to_message(status: Json, above: Sequence[Json], me: Identity, max_answers: i
     is_addressed = is_private or _is_addressed(text, parent, me)
     command, text = split_command(_remove_mentions(text, is_reply=parent is not None))
     quoted_status = (status.get("quote") or {}).get("quoted_status") or parent
-    if quoted_status and not _may_read(quoted_status, handle, me):
+    is_shown = quoted_status and _may_read(quoted_status, handle, me)
+    if quoted_status and not (is_shown and _may_be_told(quoted_status, visibility)):
         quoted_status = None
+    quoted_acct = str(((quoted_status or {}).get("account") or {}).get("acct") or "")
+    quoted_author = me.to_handle(quoted_acct) if quoted_acct else ""
     return Message(
         str(status["id"]),
         ConversationKey(PLATFORM, handle) if is_private else ConversationKey(PLATFORM, MENTIONS_CHAT, thread),
@@ -64,6 +67,7 @@ def to_message(status: Json, above: Sequence[Json], me: Identity, max_answers: i
         reply_to=str(status.get("in_reply_to_id") or ""),
         quoted=_remove_mentions(get_text(quoted_status, me.id), is_reply=True) if quoted_status else "",
         quotes_bot=quoted_status is not None and _is_own(quoted_status, me),
+        quoted_authors=() if quoted_author in ("", handle) or _is_own(quoted_status or {}, me) else (quoted_author,),
         bot=me.id,
         reference=_make_reference(status),
         attachments=get_attachments(status)
@@ -176,6 +180,11 @@ def _may_read(status: Json, handle: str, me: Identity) -> bool:
     return status.get("visibility") in PUBLIC_VISIBILITIES or handle in (
         me.to_handle(str(account["acct"])) for account in accounts if account.get("acct")
     )
+
+
+def _may_be_told(status: Json, visibility: str) -> bool:
+    """Return whether an answer may repeat a status: what not everybody may read goes to the asker alone."""
+    return visibility not in PUBLIC_VISIBILITIES or status.get("visibility") in PUBLIC_VISIBILITIES
 
 
 def _is_addressed(text: str, parent: Json | None, me: Identity) -> bool:

@@ -13,7 +13,7 @@ from bots.common.delivery_retry import DeliveryRetry
 from bots.common.events import IgnoredEvent
 from bots.common.reply_sink import FinalTextSink, cut_reply, get_texts
 from bots.slack.connection import SlackIntervals
-from bots.slack.convert import Identity, is_own, to_interaction
+from bots.slack.convert import Identity, find_authors, is_own, to_interaction
 from bots.slack.feedback import are_rating_buttons, render_mentions, to_blocks
 from bots.slack.render import quote_question, render, to_plain
 from bots.slack.visible_text import get_own_text, get_visible_text
@@ -59,12 +59,16 @@ def from_message_shortcut(payload: Mapping[str, Any], me: Identity) -> Message |
     else:
         # What was shared teaches nothing. The journal has the bot's own answers as they were before rendering.
         quoted_text = "" if is_own_message else get_own_text(target_message, me.user_id)
+    command_message = to_interaction(
+        str(payload["trigger_id"]), channel, payload["user"], str(payload["response_url"]), me
+    )
     return replace(
-        to_interaction(str(payload["trigger_id"]), channel, payload["user"], str(payload["response_url"]), me),
+        command_message,
         command=command,
         reply_to=ts,
         quoted=quoted_text,
         quotes_bot=is_own_message,
+        quoted_authors=find_authors([target_message], (me.user_id, command_message.author_id)),
         parent_id="" if thread_ts == ts else thread_ts,
     )
 

@@ -51,6 +51,12 @@ def _to_attachments(part: Json) -> list[Attachment]:
     return [_to_attachment(file) for file in file_objects if file.get("mode") not in ("tombstone", "hidden_by_limit")]
 
 
+def find_authors(parts: Sequence[Json], left_out: Collection[str]) -> tuple[str, ...]:
+    """Return the ids of those who wrote some messages, or shared ones, as far as Slack names them."""
+    author_ids = (str(part.get("user") or part.get("author_id") or "") for part in parts)
+    return tuple(dict.fromkeys(author_id for author_id in author_ids if author_id not in ("", *left_out)))
+
+
 def get_file_url(file: Json, api_url: str) -> str:
     """Return the address of a file; empty where it is not on Slack's own servers, for the token is sent there."""
     url = str(file.get("url_private_download") or file.get("url_private") or "")
@@ -158,7 +164,12 @@ def is_own(event: Json, me: Identity) -> bool:
 def to_thread_messages(events: Sequence[Json], me: Identity) -> list[ThreadMessage]:
     """Convert the messages of a thread that people wrote, and the first one, whoever wrote it."""
     messages = [
-        ThreadMessage(get_visible_text(event, me.user_id), get_attachments(event), is_own=is_own(event, me))
+        ThreadMessage(
+            get_visible_text(event, me.user_id),
+            get_attachments(event),
+            is_own=is_own(event, me),
+            author_ids=find_authors([event, *get_shares(event)], (me.user_id,)),
+        )
         for index, event in enumerate(events)
         if not index or not event.get("bot_id")
     ]
@@ -243,6 +254,7 @@ def _to_message(
         addressed=not is_bot and (is_private or is_mentioned),
         reply_to=thread_ts if thread_ts != ts else "",
         quoted="" if is_alert else attached_text,
+        quoted_authors=find_authors(shares, (author_id, me.user_id)),
         bot=me.user_id,
         reference={
             "channel": channel,

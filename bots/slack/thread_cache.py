@@ -31,11 +31,12 @@ HasAnswered = Callable[[ConversationKey], Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True)
 class ThreadMessage:
-    """A message of a thread, as people see it."""
+    """A message of a thread, as people see it, with the ids of those who wrote it or what is shared with it."""
 
     text: str
     attachments: tuple[Attachment, ...] = ()
     is_own: bool = False
+    author_ids: tuple[str, ...] = ()
 
 
 # Returns what stands in a thread (channel, thread_ts) before a message, oldest first. Raises `PlatformError`.
@@ -49,8 +50,7 @@ class ThreadCache:
         self._has_answered = has_answered
         self._read_thread = read_thread
         self._answered_threads = BoundedDict[tuple[str, str], None](MAX_ENTRIES)
-        self._texts = BoundedDict[tuple[str, str], str](MAX_ENTRIES)
-        self._pictures = BoundedDict[tuple[str, str], tuple[Attachment, ...]](MAX_ENTRIES)
+        self._messages = BoundedDict[tuple[str, str], ThreadMessage](MAX_ENTRIES)
         self._deleted_messages = BoundedDict[tuple[str, str], None](MAX_ENTRIES)
 
     def mark_answered(self, channel: str, thread_ts: str) -> None:
@@ -61,8 +61,7 @@ class ThreadCache:
         """Note that a message is gone."""
         key = deletion.chat, deletion.message_id
         self._deleted_messages[key] = None
-        self._texts.pop(key, None)
-        self._pictures.pop(key, None)
+        self._messages.pop(key, None)
 
     def is_deleted(self, channel: str, ts: str) -> bool:
         """Return whether a message was deleted, as far as is known."""
@@ -78,21 +77,24 @@ class ThreadCache:
         channel = message.key.chat
         thread_ts = message.key.thread
         carried_text = message.quoted[: QUOTED_CHARS // 2]
-        self._texts[channel, message.id] = join_paragraphs(message.text, carried_text)[:QUOTED_CHARS]
-        if pictures := select_readable(message.attachments):
-            self._pictures[channel, message.id] = pictures
+        self._messages[channel, message.id] = ThreadMessage(
+            join_paragraphs(message.text, carried_text)[:QUOTED_CHARS],
+            select_readable(message.attachments),
+            author_ids=(message.author_id, *message.quoted_authors),
+        )
         if message.private or not message.reply_to or await self._is_bot_thread(message.key):
             return message
-        thread_root = (channel, thread_ts)
-        quoted_text = self._texts.get(thread_root, "")
-        pictures = self._pictures.get(thread_root, ())
-        quotes_bot = False
-        if message.addressed and (messages := await self._read(message)):
-            quotes_bot = messages[0].is_own
-            quoted_text = _quote([item.text for item in messages], QUOTED_CHARS - len(carried_text))
-            pictures = select_readable(messages[0].attachments)
-        quoted_text = join_paragraphs(quoted_text[: QUOTED_CHARS - len(carried_text)], carried_text)
-        return replace(message, quoted=quoted_text, quotes_bot=quotes_bot, attachments=message.attachments or pictures)
+        root = self._messages.get((channel, thread_ts), ThreadMessage(""))
+        messages = (await self._read(message) if message.addressed else ()) or [root]
+        quoted_text = _quote([item.text for item in messages], QUOTED_CHARS - len(carried_text))
+        author_ids = [author_id for item in messages for author_id in item.author_ids]
+        return replace(
+            message,
+            quoted=join_paragraphs(quoted_text[: QUOTED_CHARS - len(carried_text)], carried_text),
+            quotes_bot=messages[0].is_own,
+            quoted_authors=tuple(sorted({*message.quoted_authors, *author_ids} - {message.author_id})),
+            attachments=message.attachments or select_readable(messages[0].attachments),
+        )
 
     async def _read(self, message: Message) -> Sequence[ThreadMessage]:
         if self._read_thread is None:

@@ -193,6 +193,8 @@ def _build_message(event: TelegramMessage, content: _ParsedText, me: Identity, *
     )
     is_bot_command = content.command_target != "" or content.command in _COMMAND_NAMES
     author_id, author = _get_author(event)
+    origins = _find_origins(event, replied_message)
+    own_ids = ("", author_id, str(me.id))
     return Message(
         id=str(event.message_id),
         key=ConversationKey("telegram", str(event.chat.id), str(thread_id) if thread_id is not None else ""),
@@ -218,7 +220,8 @@ def _build_message(event: TelegramMessage, content: _ParsedText, me: Identity, *
         or (select_readable(get_attachments(replied_message)) if replied_message is not None else ()),
         is_edit=edited,
         is_forwarded=_is_forwarded(event),
-        quotes_bot=is_reply_to_bot,
+        quotes_bot=is_reply_to_bot or str(me.id) in origins,
+        quoted_authors=tuple(dict.fromkeys(quoted_author for quoted_author in origins if quoted_author not in own_ids)),
         is_post=True if event.is_automatic_forward else None,
         language=_get_language(event),
         chat_title=event.chat.title or "",
@@ -233,6 +236,16 @@ def _get_author(event: TelegramMessage) -> tuple[str, str]:
     if event.from_user is None:
         raise ValueError("a message without a sender has no author")
     return str(event.from_user.id), event.from_user.full_name
+
+
+def _find_origins(event: TelegramMessage, replied_message: TelegramMessage | None) -> list[str]:
+    """Return the ids of those whose words a message quotes or forwards, as far as Telegram names them."""
+    origins = [event.forward_origin, event.external_reply.origin if event.external_reply is not None else None]
+    names = ("sender_user", "sender_chat", "chat")
+    senders = [getattr(origin, name, None) for origin in origins for name in names]
+    if replied_message is not None:
+        senders.append(replied_message.sender_chat or replied_message.from_user)
+    return [str(sender.id) for sender in senders if sender is not None]
 
 
 def _get_replied_message(event: TelegramMessage) -> TelegramMessage | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 
 from core.catalogue import messages_for
@@ -12,7 +12,7 @@ from core.messaging.journaling import JournaledDelivery, RightsChanged
 from core.settings import AnswerSettings
 from core.settings.audience import ALL_OPEN
 from core.storage.chat_history import ChatHistory
-from core.storage.messages import Journal
+from core.storage.messages import Journal, StoredPart
 from core.types import Message, Turn
 from core.types.messages import MAX_QUESTION_CHARS
 
@@ -55,14 +55,24 @@ async def watch_history(
     journal: Journal, message: Message, history: Sequence[Turn], limits: AnswerSettings, delivery: JournaledDelivery
 ) -> None:
     """Let an answer not be shown once somebody else whose words are in its conversation was forgotten."""
-    if message.quoted:
-        _require(delivery, message, partial(journal.has_left, message, "quoted"))
+    for column in _list_brought(message):
+        _require(delivery, message, partial(journal.has_left, message, column))
     author_ids = {turn.author_id for turn in history} - {"", message.author_id}
     if not author_ids:
         return
     chat_history = ChatHistory(journal.database)
     numbers = await chat_history.get_numbers(message, author_ids, 3600 * limits.history_hours)
     _require(delivery, message, partial(chat_history.are_remembered, numbers))
+
+
+def _list_brought(message: Message) -> Iterator[StoredPart]:
+    """Yield what a message brings, which may be somebody else's."""
+    if message.quoted:
+        yield "quoted"
+    if message.attachments:
+        yield "attachments"
+    if message.is_forwarded and message.text:
+        yield "text"
 
 
 def watch_delivery(journal: Journal, message: Message, delivery: JournaledDelivery) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Row, Text, and_, case, cast, delete, func, null, or_, select, tuple_, update
@@ -26,7 +28,7 @@ from core.types import (
 from core.types.messages import MAX_QUESTION_CHARS, PERSONAL_THREAD
 
 if TYPE_CHECKING:
-    from sqlalchemy import ScalarSelect
+    from sqlalchemy import ColumnElement, ScalarSelect
     from sqlalchemy.ext.asyncio import AsyncConnection
 
     from core.storage.engine import Database
@@ -46,7 +48,7 @@ ERASED_VALUES: Mapping[str, Any] = {
     **dict.fromkeys(PERSONAL_COLUMNS, ""),
     **dict.fromkeys(("retry_reason", "language"), ""),
     **dict.fromkeys(("citations", "trace", "attachments", "image_description"), null()),
-    **dict.fromkeys(("feed_entry", "mentioned_users"), null()),
+    **dict.fromkeys(("feed_entry", "mentioned_users", "quoted_authors"), null()),
     # An answer that a crash interrupted is still there.
     "delivery": null(),
     "reference": {},
@@ -62,7 +64,7 @@ _IS_TO_BE_DROPPED = or_(
 )
 _DROPPED_VALUES = {"state": "silent", "reason": SkipReason.DRAFT_FORGOTTEN.text, "delivery": null()}
 IS_DROPPED = and_(messages.c.state == "silent", messages.c.reason == SkipReason.DRAFT_FORGOTTEN.text)
-_NO_QUOTATION = {"quoted": "", "attachments": null(), "image_description": null()}
+_NO_QUOTATION = {"quoted": "", **dict.fromkeys(("attachments", "image_description", "quoted_authors"), null())}
 _WITHOUT_TEACHER = {"taught_by": "", "teacher": ""}
 # Bob's answer has words of Ann's where so many of hers follow each other in it; each of them alone is anybody's.
 COPIED_WORDS = 3
@@ -74,6 +76,8 @@ _COPY_COLUMNS = (
     "reply_to",
     "quoted",
     "quotes_bot",
+    "quoted_authors",
+    "is_forwarded",
     "image_description",
     "reply",
     "trace",
@@ -205,13 +209,24 @@ async def _erase_drafts(connection: AsyncConnection, by_person: Mapping[str, str
 
 
 async def _erase_cached(connection: AsyncConnection, by_person: Mapping[str, str]) -> None:
-    """Erase cached answers to a person's questions: they hold the question too. It is also what a reply quoted."""
-    questions = (
-        select(text).filter_by(**by_person)
-        for text in (messages.c.text, func.substr(messages.c.quoted, 1, MAX_QUESTION_CHARS))
-    )
+    """Erase cached answers to a person's questions: they hold the question too. It is also what a reply quoted.
+
+    Or what somebody else forwarded of theirs, or quoted without a word. In a chat that is called as they are, all are
+    theirs: what programs and visitors ask is in no journal.
+    """
+    place = {name: value for name, value in by_person.items() if name != "author_id"}
+    asked = select(messages.c.text), select(func.substr(messages.c.quoted, 1, MAX_QUESTION_CHARS))
+    own = [text.filter_by(**by_person) for text in asked]
+    brought = [text.filter_by(**place).where(_brings(by_person["author_id"])) for text in asked]
     is_in_place = is_reply_in(by_person["platform"], by_person.get("chat"))
-    await connection.execute(delete(replies).where(is_in_place, or_(*(replies.c.text.in_(text) for text in questions))))
+    is_question = or_(*(replies.c.text.in_(text) for text in (*own, *brought)))
+    is_in_own_chat = is_reply_in(by_person["platform"], by_person["author_id"])
+    await connection.execute(delete(replies).where(is_in_place, or_(is_question, is_in_own_chat)))
+
+
+def _brings(author_id: str) -> ColumnElement[bool]:
+    """Return the condition that a message of somebody else brings words or files of a person."""
+    return cast(messages.c.quoted_authors, Text).contains(json.dumps(author_id), autoescape=True)
 
 
 @dataclass(slots=True)
@@ -221,26 +236,42 @@ class _Said:
     Of an answer in several parts only the first one's id is known: its words tell who quotes a later one.
     """
 
+    author_id: str
     times: list[tuple[datetime, Set[str]]] = field(default_factory=list)
     texts: set[str] = field(default_factory=set)
     ids: set[str] = field(default_factory=set)
     phrases: set[tuple[str, ...]] = field(default_factory=set)
     answer_phrases: set[tuple[str, ...]] = field(default_factory=set)
 
+    @property
+    def since(self) -> datetime:
+        """When the first of it came."""
+        return min(said_at for said_at, _ in self.times)
+
     def add(self, row: Row[*tuple[Any, ...]]) -> None:
-        """Add a message of the person, not what they pressed: what they wrote, said and attached."""
+        """Add a message of the person, not what they pressed: what they wrote, said and attached, under which name."""
         transcripts = (str(attachment.get("transcript") or "") for attachment in row.attachments or ())
         texts = {row.text, row.image_description or "", *transcripts}
-        self.times.append((row.received_at, frozenset().union(*map(_to_words, texts))))
+        self.times.append((row.received_at, frozenset().union(*map(_to_words, (*texts, row.author)))))
         self.texts |= {row.text.strip()} - {""}
         self.ids |= {row.id, row.reply_id} - {""}
         self.phrases |= set().union(*map(_to_phrases, texts))
         self.answer_phrases |= _to_phrases(row.reply)
 
+    def add_brought(self, row: Row[*tuple[Any, ...]]) -> None:
+        """Add what somebody else's message brings of the person, which the bot may have seen nowhere else.
+
+        Where it brings words of several people, nobody knows which are whose.
+        """
+        texts = [row.quoted, _get_description(row), row.text if _is_forward(row) else ""]
+        texts = texts if len(row.quoted_authors) == 1 else []
+        self.times.append((row.received_at, frozenset().union(*map(_to_words, texts))))
+        self.phrases |= set().union(*map(_to_phrases, texts))
+
     def add_attached(self, row: Row[*tuple[Any, ...]]) -> None:
         """Add what the person attached to a message that somebody else has asked about."""
         if row.reply_to in self.ids:
-            self.phrases |= _to_phrases(row.image_description or "")
+            self.phrases |= _to_phrases(_get_description(row))
 
     def quotes(self, row: Row[*tuple[Any, ...]]) -> bool:
         """Return whether a message quotes what the person said, or was answered."""
@@ -260,28 +291,51 @@ class _Said:
 
     def find_copies(self, row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
         """Return the new values of the columns of somebody else's message that hold what the person said."""
-        values = dict[str, Any]()
-        quoted = row.quoted.strip()
-        phrases = _to_phrases(quoted)
-        # Answers to others may have some of the same words.
-        is_of_answer = row.quotes_bot and 2 * len(phrases & self.answer_phrases) > len(phrases)
-        if row.reply_to in self.ids or quoted in self.texts or phrases & self.phrases or is_of_answer:
-            values |= _NO_QUOTATION
-        if self._has_added_words(row, row.trace):
+        is_brought = self._is_brought_by(row)
+        values: dict[str, Any] = dict(_NO_QUOTATION) if is_brought else {}
+        # What was forwarded is nothing that its sender typed.
+        is_foreign = _is_forward(row) and (self._is_named_by(row) or row.text.strip() in self.texts)
+        asked = "" if is_foreign else row.text
+        values |= {"text": ""} if is_foreign else {}
+        if self._has_added_words(row, asked, row.trace):
             values |= {"trace": null(), "reason": _ERASED_REASON}
         # A draft, or an answer that its platform has not taken yet: the next try answers anew.
         waiting = row.delivery or {}
         reply = waiting.get("text") or row.reply
-        if reply and (_to_phrases(reply) - _to_phrases(row.text)) & self.phrases:
+        if reply and (_to_phrases(reply) - _to_phrases(asked)) & self.phrases:
             values |= {"reply": "", "citations": null(), "trace": null(), "delivery": null()}
             values |= _DROPPED_VALUES if row.state == DRAFTED else {}
-        elif waiting and self._has_added_words(row, waiting["trace"]):
-            values |= {"delivery": {**waiting, "trace": Reply("").trace.to_json()}}
+        elif changes := self._find_copies_in_waiting(row, asked, is_brought=is_brought):
+            values |= {"delivery": {**waiting, **changes}}
         return values
 
-    def _has_added_words(self, row: Row[*tuple[Any, ...]], trace: Mapping[str, Any] | None) -> bool:
+    def _find_copies_in_waiting(self, row: Row[*tuple[Any, ...]], asked: str, *, is_brought: bool) -> dict[str, Any]:
+        """Return what is to be changed beside an answer that waits, and that has no words of the person itself."""
+        waiting = row.delivery or {}
+        changes: dict[str, Any] = {"image_description": ""} if is_brought and waiting.get("image_description") else {}
+        if waiting and self._has_added_words(row, asked, waiting["trace"]):
+            changes |= {"trace": Reply("").trace.to_json()}
+        return changes
+
+    def _is_named_by(self, row: Row[*tuple[Any, ...]]) -> bool:
+        return self.author_id in (row.quoted_authors or ())
+
+    def _is_brought_by(self, row: Row[*tuple[Any, ...]]) -> bool:
+        """Return whether a message quotes the person, or what they were answered, or brings their files."""
+        phrases = _to_phrases(row.quoted)
+        # Answers to others may have some of the same words.
+        is_of_answer = row.quotes_bot and 2 * len(phrases & self.answer_phrases) > len(phrases)
+        is_known = row.reply_to in self.ids or self._is_named_by(row)
+        return is_known or self._has_said_part_of(row.quoted) or is_of_answer
+
+    def _has_said_part_of(self, text: str) -> bool:
+        """Return whether a text has a line of the person's, or several words of theirs: a thread is quoted as one."""
+        lines = {part.strip() for part in (text, *text.split("\n\n"), *text.splitlines())}
+        return not self.texts.isdisjoint(lines) or not _to_phrases(text).isdisjoint(self.phrases)
+
+    def _has_added_words(self, row: Row[*tuple[Any, ...]], asked: str, trace: Mapping[str, Any] | None) -> bool:
         """Return whether models wrote words of the person into the trace of an answer that came soon after them."""
-        added_words = _to_words(_get_written_text(trace)) - _to_words(row.text) if trace else set[str]()
+        added_words = _to_words(_get_written_text(trace)) - _to_words(asked) if trace else set[str]()
         return bool(added_words) and any(
             said_at <= row.received_at <= said_at + CONVERSATION_TIME and not added_words.isdisjoint(words)
             for said_at, words in self.times
@@ -294,17 +348,20 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
     The rest of those rows stays: otherwise whoever forgets would take from a chat how its questions were answered.
     """
     columns = messages.c
-    names = ("chat", "received_at", "text", "attachments", "image_description", "id", "reply", "reply_id")
+    names = ("chat", "received_at", "author", "text", "attachments", "image_description", "id", "reply", "reply_id")
     query = select(*(columns[name] for name in names)).where(columns.command != RATING_COMMAND)
-    said_in = defaultdict[str, _Said](_Said)
+    said_in = defaultdict[str, _Said](partial(_Said, author_id))
     for row in await connection.execute(query.filter_by(**place, author_id=author_id).order_by(columns.received_at)):
         said_in[row.chat].add(row)
+    brought = select(columns.chat, *(columns[name] for name in _COPY_COLUMNS)).filter_by(**place)
+    for row in await connection.execute(brought.where(columns.author_id != author_id, _brings(author_id))):
+        said_in[row.chat].add_brought(row)
     await _drop_retelling(connection, said_in.values())
     for chat, said in said_in.items():
         others = (
             select(*(columns[name] for name in _COPY_COLUMNS))
             .filter_by(platform=place["platform"], chat=chat)
-            .where(columns.author_id != author_id, columns.received_at >= said.times[0][0])
+            .where(columns.author_id != author_id, columns.received_at >= said.since)
         )
         rows = (await connection.execute(others)).all()
         copies = await asyncio.to_thread(_find_all_copies, said, rows)
@@ -323,7 +380,7 @@ async def _erase_retold(connection: AsyncConnection, platform: str, said_in: Map
     for place in (await connection.execute(query)).all():
         for said in (said for chat, said in said_in.items() if (platform, chat) != (place.platform, place.chat)):
             told = select(*(columns[name] for name in _COPY_COLUMNS)).filter_by(**place._asdict())
-            told = told.where(columns.received_at >= said.times[0][0]).order_by(columns.received_at)
+            told = told.where(columns.received_at >= said.since).order_by(columns.received_at)
             rows = (await connection.execute(told)).all()
             for number, values in (await asyncio.to_thread(_find_all_retold, said, rows)).items():
                 await connection.execute(update(messages).filter_by(number=number).values(values))
@@ -373,6 +430,16 @@ def _get_written_text(trace: Mapping[str, Any]) -> str:
     queries = (query for search_round in rounds for query in (*search_round["queries"], search_round["reason"]))
     opinions = map(str, (trace.get("values") or {}).values())
     return "\n".join((str(trace.get("query") or ""), str(trace.get("opinion") or ""), *queries, *opinions))
+
+
+def _get_description(row: Row[*tuple[Any, ...]]) -> str:
+    """Return what a message's attachments say, also where its answer waits."""
+    return str(row.image_description or (row.delivery or {}).get("image_description") or "")
+
+
+def _is_forward(row: Row[*tuple[Any, ...]]) -> bool:
+    """Return whether a message is nothing but what it forwards: its sender typed what stands beside a quotation."""
+    return row.is_forwarded and not row.quoted
 
 
 def _to_phrases(text: str) -> set[tuple[str, ...]]:

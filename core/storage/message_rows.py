@@ -57,6 +57,7 @@ def to_message(row: ResultRow[Any]) -> Message:
     mentioned_users = tuple(row.mentioned_users or ())
     values["origin"] = Origin(row.purpose, row.root_id, row.retry_reason, mentioned_users, row.is_question_hidden)
     values["attachments"] = read_attachments(row.attachments)
+    values["quoted_authors"] = tuple(row.quoted_authors or ())
     return Message(key=ConversationKey(row.platform, row.chat, row.thread), reference=row.reference, **values)
 
 
@@ -110,6 +111,7 @@ def to_message_values(message: Message) -> dict[str, Any]:
         "root_id": message.origin.root_id,
         "retry_reason": message.origin.retry_reason,
         "mentioned_users": list(message.origin.mentioned_users) or null(),
+        "quoted_authors": list(message.quoted_authors) or None,
         "is_question_hidden": message.origin.is_question_hidden,
         "received_at": datetime.now(UTC),
     }

@@ -67,6 +67,8 @@ UNFINISHED_STATES = ("received", "answering", "sending")
 ERASE_BATCH_SIZE = 200
 MAX_TITLE_CHARS = 200
 MAX_KNOWN_TITLES = 10_000
+# What goes from a message with somebody who is in it: its words, what it brings, and a recorded reply.
+StoredPart = Literal["text", "quoted", "attachments", "delivery"]
 _TURN_COLUMNS = ("text", "author", "author_id", "reply", "image_description", "visible_sources")
 
 
@@ -145,8 +147,9 @@ class Journal:
                     await connection.execute(insert(messages).values(values))
 
     async def discard(self, message: Message) -> None:
-        """Delete a message with its answer."""
+        """Delete a message with its answer, so that no byte is left of them."""
         await self.database.write(delete(messages).filter_by(**identity_values(message)))
+        await self.database.wipe()
 
     async def record_edit(self, message: Message) -> bool:
         """Store the new text of a message whose answer has not started, or is a draft. Return false if it is too late.
@@ -271,8 +274,8 @@ class Journal:
             row.settled_at,
         )
 
-    async def has_left(self, message: Message, column: Literal["text", "quoted", "delivery"]) -> bool:
-        """Return whether a message still has its words, a quotation or a recorded reply: nobody in it was forgotten."""
+    async def has_left(self, message: Message, column: StoredPart) -> bool:
+        """Return whether a message still has a part that it had: nobody in it was forgotten."""
         row = await self.database.fetch_first(select(messages.c[column]).filter_by(**identity_values(message)))
         return row is None or bool(row[0])
 

@@ -92,6 +92,8 @@ messages = sa.Table(
         for name in ("parent_id", "language", "purpose", "root_id", "retry_reason")
     ),
     *(sa.Column(name, sa.JSON) for name in ("feed_entry", "mentioned_users")),
+    # Whose words or files it brings, by their ids.
+    sa.Column("quoted_authors", sa.JSON(none_as_null=True)),
     # While the answer is being posted: its final form, and which of its further parts are posted.
     sa.Column("delivery", sa.JSON(none_as_null=True)),
     # The labels of the sources that its answer could be made from; null where all were for everyone.

@@ -190,6 +190,7 @@ class Message:
     More that some platforms say: `is_edit` marks a new text of an earlier message, `is_forwarded` words that may be
     somebody else's, which give no command and teach nothing, `quotes_bot` words of the bot itself in `quoted`,
     `is_by_bot` a message of another bot, `is_post` one that is published for a group (None: the adapter cannot tell).
+    `quoted_authors` are the ids of others whose words or files it brings: quoted, or forwarded as its own `text`.
     Where a command was given on a message, `parent_id` is what that message replies to. `language` is the author's on
     the platform, `chat_title` what the chat is called there. `has_guests`: people read the chat who are not of the
     platform's own, as in a channel that another organization shares. `reply_options` are for the sink; the journal
@@ -214,6 +215,7 @@ class Message:
     is_by_bot: bool = False
     is_forwarded: bool = False
     quotes_bot: bool = False
+    quoted_authors: tuple[str, ...] = ()
     is_post: bool | None = None
     thread_state: ThreadState = ThreadState()
     parent_id: str = ""

@@ -12,6 +12,7 @@ PLATFORMS = ("telegram", "discord", "slack", "mastodon", "bluesky", "github", "g
 POSTING_WHOLE = ("mastodon", "bluesky", "github", "gitlab")
 ONE_GROUP = "one group is played, with its threads and with private talks beside it"
 ONLY_TEXT = "a line that is typed has nothing attached"
+SEEN_AT_ONCE = "the bot has seen every line that is typed, and knows whose it is"
 NO_REDELIVERY = "a line is read once: nothing is ever delivered again"
 NO_POSTS = "the group that is played has no channel with posts"
 WHOLE = "a reply is printed when it is whole: somebody may be typing meanwhile"

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from sqlalchemy import delete, select
+
+from core.formatting import today
+from core.storage.erasure import erase_on_platform
+from core.storage.tables import messages
 from tests.conformance.bot import Bot
-from tests.conformance.platforms import ROBOT
-from tests.conformance.scenarios import HAS_TEXT, ONLY_MENTIONS, ONLY_TEXT, cannot
+from tests.conformance.platforms import BEN, ROBOT
+from tests.conformance.scenarios import HAS_TEXT, ONLY_MENTIONS, ONLY_TEXT, SEEN_AT_ONCE, cannot
 
 WORDS = "How do I reset the password?"
 ORIGIN = {"type": "hidden_user", "sender_user_name": "Eve", "date": 1_700_000_000}
@@ -76,3 +81,25 @@ async def test_a_question_below_an_alert_comes_with_the_alert(bot: Bot) -> None:
 async def test_a_message_without_text_for_nobody_stays_unanswered(bot: Bot) -> None:
     entry = await bot.say_and_wait(bot.group(), "", **WORDLESS[bot.driver.name])
     assert (entry.state, bot.script.questions) == ("silent", [])
+
+
+@cannot(console=SEEN_AT_ONCE)
+async def test_what_somebody_asks_about_goes_with_whose_words_it_is(bot: Bot) -> None:
+    """The bot need not have seen them before: it is asked to erase somebody of whom it has nothing else."""
+    channel = bot.group()
+    words = "numbats sleep below ground"
+    await bot.ask(channel, "How do I install it?", person=BEN)
+    database = bot.journal.database
+    [known_id] = {row.author_id for row in await database.fetch_all(select(messages))}
+    said = await bot.driver.say(channel, words, person=BEN)
+    entry = await bot.say_and_wait(channel, f"{bot.driver.mention}what does this mean?", reply_to=said)
+    assert entry.state == "answered"
+    rows = await database.fetch_all(select(messages).where(messages.c.quoted.contains(words)))
+    [author_id] = [author_id for row in rows for author_id in row.quoted_authors]
+    assert author_id == known_id
+    await database.write(delete(messages).filter_by(author_id=author_id))
+    await erase_on_platform(database, bot.platform, author_id, today())
+    rows = await database.fetch_all(select(messages))
+    assert rows
+    assert words not in str(rows)
+    assert not any(row.quoted_authors for row in rows)

@@ -17,11 +17,12 @@ from pydantic import ValidationError
 from sqlalchemy import select
 
 from bots.api.server import serve_api
+from bots.cli.journal import forget
 from bots.daemon.bootstrap import make_live_settings, open_app
 from core.llm import repetition
 from core.settings import Settings
 from core.storage.messages import Journal
-from core.storage.tables import messages
+from core.storage.tables import messages, replies
 from tests.support.knowledge import WordEmbedder
 from tests.support.recording_bot import Bot, Sender, repeat
 from tests.support.scripted import ScriptedPeer
@@ -197,6 +198,23 @@ async def test_what_was_closed_is_told_to_no_client_any_more(tmp_path: Path) -> 
         for client in ("team", "webui"):
             for history in ((), *CLAIMS):
                 assert programs.find_told(await programs.ask(client, history=history)) == set()
+
+
+async def test_the_operator_erases_what_a_client_asked_from_the_cache(tmp_path: Path) -> None:
+    """It is in no journal, so that nothing but the client's name says whose it is."""
+    async with served(tmp_path, ["api"]) as programs:
+        assert programs.bot.model
+        programs.bot.model.replies |= {
+            "choose": '{"strategy": "single", "query": ""}',
+            "write": "The release date of the launcher is announced on the site [p1].",
+        }
+        for client in ("team", "webui"):
+            await programs.ask(client, f"When is the release date of the launcher of {client}?")
+        database = programs.bot.journal.database
+        assert len(await database.fetch_all(select(replies))) == 2
+        assert await forget(programs.bot.app.settings, "api:team", is_confirmed=True, as_json=True) == 0
+        assert [row.scope for row in await database.fetch_all(select(replies))] == ['["api", "webui"]']
+        assert all(b"launcher of team" not in path.read_bytes() for path in (tmp_path / "data").glob("journal*"))
 
 
 async def test_a_client_that_was_removed_is_nobody(tmp_path: Path) -> None:

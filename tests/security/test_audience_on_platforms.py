@@ -238,6 +238,19 @@ async def test_what_a_team_taught_stays_closed_when_its_chat_has_another_id(
             await bot.app.refresh()
 
 
+async def test_what_the_bot_has_said_to_the_team_is_taught_nowhere(tmp_path: Path, ingested: Path) -> None:
+    """An owner replies to it in public, which some platforms let people do, or quotes it there."""
+    async with repeating_model() as model, opened(tmp_path, ingested, model=model) as bot:
+        for place in PLACES:
+            first = await bot.deliver(place.in_team(MEMBER), QUESTION)
+            await bot.journal.database.write(update(messages).filter_by(id=first.id).values(reply_id="9001"))
+            said = "The release date of the launcher is the first of May, numbat."
+            for reply_to in ("9001", ""):
+                own = {"quoted": said, "quotes_bot": True, "reply_to": reply_to}
+                await bot.deliver(place.in_public(OWNER), "When is it?", "learn", **own)
+        assert await TaughtAnswerRepository(bot.journal.database).list_answers() == []
+
+
 @pytest.mark.parametrize("teacher", [OWNER, MEMBER], ids=["owner", "administrator"])
 async def test_what_somebody_with_a_role_taught_in_private_goes_to_nobody_else(
     tmp_path: Path, ingested: Path, teacher: int

@@ -279,6 +279,52 @@ async def test_who_forgets_while_an_answer_is_shown_is_in_no_byte(
         assert all(WORD.encode() not in path.read_bytes() for path in (tmp_path / "data").rglob("journal*"))
 
 
+async def test_what_an_answer_that_waits_knows_of_somebodys_picture_goes(tmp_path: Path) -> None:
+    """The answer itself has none of her words, and is still posted."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        said = await bot.deliver(ANN, "Look.", addressed=False)
+        key = ConversationKey("telegram", ANN.chat)
+        asked = Message("asked", key, BOB.author, "Bob", "What starts it?", datetime.now(UTC), reply_to=said.id)
+        await bot.journal.record_message(asked)
+        await bot.journal.mark_drafted(asked, Reply("A button does.", image_description=f"A letter. {SAID}"))
+        await bot.deliver(ANN, "", "forget")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+        _, draft, *_ = await bot.journal.get_delivery(asked)
+        assert draft == Reply("A button does.")
+
+
+@dataclass
+class LateSink(ForgettingSink):
+    """Ann says /forget in another thread while an answer to Bob is written."""
+
+    async def open(self) -> None:
+        await ForgettingSink.finish(self, Reply(""))
+        self.replies.clear()
+
+    async def finish(self, reply: Reply) -> None:
+        self.replies.append(reply)
+
+
+@pytest.mark.parametrize(
+    "brought",
+    [{"text": SAID, "is_forwarded": True}, {"text": "What starts the launcher?", "attachments": ("picture", "file")}],
+    ids=["forwarded", "attached"],
+)
+async def test_an_answer_from_what_was_brought_is_not_shown_once_it_is_forgotten(
+    tmp_path: Path, brought: dict[str, Any]
+) -> None:
+    async with opened(tmp_path, JournalSettings()) as bot:
+        said = await bot.deliver(ANN, SAID, addressed=False)
+        bot.adapters["telegram"] = adapter = FetchingAdapter(content=f"ERROR {SAID}\n".encode())
+        sink = LateSink(bot=bot)
+        adapter.sink = lambda *_: sink  # type: ignore[method-assign]
+        kinds = brought.get("attachments", ())
+        attached = tuple(Attachment(kind, "error.log", 9, {"file_id": kind}) for kind in kinds)
+        await bot.deliver(BOB, **{**brought, "attachments": attached, "reply_to": said.id if attached else ""})
+        assert (sink.replies, len(sink.failures)) == ([], 1)
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
 async def test_a_cached_answer_to_a_masked_question_goes(tmp_path: Path) -> None:
     """A model reads the question masked, so that it is another text than the one that the person wrote."""
     async with opened(tmp_path, JournalSettings(), privacy={"mask": "always"}) as bot:
@@ -326,6 +372,82 @@ async def test_what_others_asked_about_somebody_elses_file_goes(tmp_path: Path) 
         await bot.deliver(BOB, "What is this error of the launcher?", reply_to=posted.id, attachments=attached)
         query = select(messages.c.reply).where(messages.c.author_id == BOB.author)
         assert WORD in str(await bot.journal.database.fetch_all(query))
+        await bot.deliver(ANN, "", "forget")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+async def test_a_name_that_a_model_wrote_into_a_reason_goes(tmp_path: Path) -> None:
+    """It is told the names of those who wrote."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(ANN, "It is done.", addressed=False)
+        question = await bot.deliver(BOB, "What starts the launcher?")
+        search_round = SearchRound(("start launcher",), "good", "Ann asked for it")
+        trace = Trace("launcher of Ann", "react", (), {}, rounds=(search_round,), opinion="ann has no answer")
+        await bot.journal.mark_answered(question, Reply("It starts by a button.", trace=trace))
+        await bot.deliver(ANN, "", "forget")
+        row = await bot.journal.database.fetch_first(select(messages).filter_by(id=question.id))
+        assert row
+        assert (row.trace, row.reply) == (None, "It starts by a button.")
+
+
+def bring_words(**fields: Any) -> list[dict[str, Any]]:
+    """Return what others bring of Ann's that the bot has seen nowhere else: in a reply, a thread, and forwarded."""
+    picture = (Attachment("picture", f"{WORD}.png", 9, {"file_id": "1"}),)
+    own = {"quoted_authors": (ANN_ID,), **fields}
+    return [
+        {
+            "text": "What is this error of the launcher?",
+            "quoted": SAID,
+            "reply_to": "501",
+            "attachments": picture,
+            **own,
+        },
+        {"text": SAID, "is_forwarded": True, **own},
+        {"text": "", "quoted": SAID, **own},
+        {"text": "And what?", "quoted": f"It is.\n\n{WORD}", **own, "quoted_authors": ("44", ANN_ID)},
+    ]
+
+
+async def test_what_others_brought_of_messages_that_the_bot_has_not_seen_goes(
+    tmp_path: Path, journal_settings: JournalSettings
+) -> None:
+    """The bot sees what is addressed to it alone, or one message of an album."""
+    async with opened(tmp_path, journal_settings) as bot:
+        for fields in bring_words():
+            await bot.deliver(BOB, **fields)
+        await bot.deliver(BOB, "and what about the key?")
+        typed = await bot.deliver(BOB, "What starts it?", is_forwarded=True, quoted=SAID, quoted_authors=(ANN_ID,))
+        database = bot.journal.database
+        assert {"messages.text", "messages.quoted", "messages.reply", "messages.quoted_authors"} <= await find_columns(
+            database
+        )
+        await bot.deliver(ANN, "", "forget")
+        assert await find_columns(database, *KEPT_IN_CHAT) == set()
+        query = select(messages.c.text).filter_by(id=typed.id)
+        assert await database.fetch_value(query) == "What starts it?", "what stands beside a quotation is Bob's"
+
+
+async def test_the_operator_erases_what_others_brought_into_other_chats(tmp_path: Path) -> None:
+    async with opened(tmp_path, JournalSettings()) as bot:
+        for fields in bring_words():
+            await bot.deliver(TEAM, **fields)
+        assert await forget(bot.app.settings, f"telegram:{ANN_ID}", is_confirmed=True, as_json=True) == 0
+        assert await find_columns(bot.journal.database) == set()
+
+
+async def test_a_quoted_thread_goes_with_the_few_words_of_one_of_its_people(tmp_path: Path) -> None:
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(ANN, f"key {WORD}", addressed=False)
+        for quoted in (f"Where?\n\nkey {WORD}\n\nAh.", f"Where?\nkey {WORD}"):
+            await bot.deliver(BOB, "What starts the launcher?", quoted=quoted)
+        await bot.deliver(ANN, "", "forget")
+        assert "messages.quoted" not in await find_columns(bot.journal.database)
+
+
+async def test_forwarded_words_go_though_nobody_says_whose_they_are(tmp_path: Path) -> None:
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(ANN, SAID, addressed=False)
+        await bot.deliver(BOB, SAID, is_forwarded=True)
         await bot.deliver(ANN, "", "forget")
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
 

@@ -138,7 +138,9 @@ class HandoffHandler:
         message = resolve_target(message)
         answer_message = await self._lookup.get_readable_message(message, message.reply_to)
         answer = message.quoted or (answer_message.text if answer_message else "")
-        if await self._lookup.is_own_answer(message) or await self._lookup.is_own_text(message, answer):
+        # The answer may be of another place, of which nothing is told here.
+        is_own = message.quotes_bot or await self._lookup.is_own_answer(message)
+        if is_own or await self._lookup.is_own_text(message, answer):
             raise UsageError(texts.learn_own_words)
         question_message = await self._find_answered_question(message, answer_message)
         question = message.text.strip() or (question_message.text if question_message else "")

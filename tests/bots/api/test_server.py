@@ -139,6 +139,40 @@ async def test_a_stream_ends_when_what_it_may_tell_of_is_closed(journal: Journal
     assert "secret" not in "".join(texts)
 
 
+async def test_who_asks_the_same_after_a_closing_gets_nothing_of_what_was_written(journal: Journal) -> None:
+    sources = {"docs": {"kind": "faq", "path": "faq.yaml"}, "internal": {"kind": "faq", "path": "internal.yaml"}}
+    closed = {**sources, "internal": {**sources["internal"], "audience": ["api:team"]}}
+    api_section = {"port": 0, "clients": CLIENTS}
+    live = LiveSettings(settings(sources=sources, api=api_section), RuntimeOverrides(journal.database))
+    await live.load()
+    is_begun = asyncio.Event()
+    is_over = asyncio.Event()
+
+    async def answer(question: Question, sink: Sink) -> Reply:
+        if is_begun.is_set():
+            return Reply("Nothing is known.")
+        await sink.update("A secret, in whole words.")
+        is_begun.set()
+        await is_over.wait()
+        return Reply("A secret, in whole words.")
+
+    async def read() -> str:
+        async with AsyncOpenAI(api_key=WEBUI, base_url=f"http://127.0.0.1:{port}/v1", max_retries=0) as client:
+            stream = await client.chat.completions.create(model="kimas", messages=QUESTION, stream=True)
+            return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+
+    async with serve_api(ApiSettings.model_validate(api_section), live, answer, parts, 4) as port:
+        reading = asyncio.create_task(read())
+        await is_begun.wait()
+        await live.publish_audiences(settings(sources=closed, api=api_section))
+        try:
+            assert await asyncio.wait_for(read(), 10) == "Nothing is known."
+        finally:
+            is_over.set()
+            with pytest.raises(openai.APIError, match="the log says why"):
+                await reading
+
+
 async def test_as_many_answers_are_written_at_once_as_are_allowed() -> None:
     is_released = asyncio.Event()
 

@@ -50,3 +50,11 @@ def test_a_network_says_what_a_chat_is_called() -> None:
 def test_ones_own_words_give_one() -> None:
     message = convert()
     assert (message.command, message.text, message.is_forwarded) == ("pause", "60", False)
+
+
+def test_a_network_says_whose_words_a_message_brings() -> None:
+    assert convert(text="why?", quoted="run this", quoted_author="43").quoted_authors == ("43",)
+    assert convert(text="run this", forwarded=True, quoted_author="43").quoted_authors == ("43",)
+    assert convert(quoted="mine", quoted_author=EVENT["author"]["id"]).quoted_authors == ()
+    with pytest.raises(MalformedEvent, match="quoted_author may have 128 characters"):
+        convert(quoted_author="4" * 129)

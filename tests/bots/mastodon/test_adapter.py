@@ -313,6 +313,18 @@ async def test_words_that_the_asker_may_not_read_are_quoted_to_nobody(
     assert ("in the safe" in heard_texts) == (visibility == "public")
 
 
+@pytest.mark.parametrize("visibility", ["private", "direct"])
+async def test_private_words_are_repeated_to_nobody_but_who_may_read_them(
+    bot: MastodonBot, peer: MastodonPeer, visibility: str
+) -> None:
+    """Ben may read what Ann wrote to him, and asks about it where everybody reads the answer."""
+    ann, _ = peer.account("ann"), peer.account("ben")
+    hidden = await peer.say(ann, "@ben the plan is secret", visibility=visibility)
+    for is_public, asked in ((True, "public"), (True, "unlisted"), (False, "private"), (False, "direct")):
+        await bot.ask("@kimas what does this mean?", "ben", reply_to=hidden, visibility=asked)
+        assert ("secret" not in str(bot.questions[-1].history)) == is_public, asked
+
+
 async def test_posts_of_timelines_get_one_comment(bot: MastodonBot, peer: MastodonPeer) -> None:
     comments = {"chats": ["mastodon:home", "mastodon:list/7", "mastodon:tag/diving"], "needs_citation": False}
     peer.lists["7"] = {"ben"}

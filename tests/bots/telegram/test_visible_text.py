@@ -115,6 +115,26 @@ def test_forwarded_words_stay_somebody_elses() -> None:
     assert message(text="/help", forward_origin=ORIGIN).command == ""
 
 
+def test_a_message_says_whose_words_it_brings() -> None:
+    """The bot may have seen them nowhere else."""
+    ben = {"id": 8, "is_bot": False, "first_name": "Ben"}
+    bot = {"id": 42, "is_bot": True, "first_name": "KIMAs"}
+    of_ben, of_bot = ({"type": "user", "sender_user": user, "date": 1_760_000_000} for user in (ben, bot))
+    quote = {"text": "run this", "position": 0}
+    brought = [
+        message(text="why?", reply_to_message=event(**{"from": ben, "text": "run this"})),
+        message(text="run this", forward_origin=of_ben),
+        message(text="why?", external_reply={"origin": of_ben}, quote=quote),
+    ]
+    assert [(item.quoted_authors, item.quotes_bot) for item in brought] == [(("8",), False)] * 3
+    assert message(text="why?", reply_to_message=event(text="mine")).quoted_authors == ()
+    channel = {"type": "channel", "chat": {"id": -9, "type": "channel", "title": "News"}, "message_id": 1, "date": 1}
+    assert message(text="run this", forward_origin=channel).quoted_authors == ("-9",)
+    # Words of the bot's own from another chat are taken up only if the journal says what they were made from.
+    own = message(text="why?", external_reply={"origin": of_bot}, quote=quote)
+    assert (own.quoted_authors, own.quotes_bot, own.addressed) == ((), True, False)
+
+
 PARAGRAPH = {"type": "paragraph", "text": ["see ", {"type": "url", "text": "this", "url": "https://a.example"}]}
 EMOJI = {"type": "custom_emoji", "custom_emoji_id": "1", "alternative_text": "👍"}
 RICH = [

@@ -19,10 +19,12 @@ IDS = st.text(st.sampled_from("@shop-2.＠ｓA \n\0"), min_size=1)
 
 async def receive(network: str, identifier: str) -> Message | None:
     """Return what the daemon gets as a message of a network's person in their chat; None where it refuses it."""
-    sent = message("1", "", key=ConversationKey("http", identifier), author_id=identifier)
+    key = ConversationKey("http", identifier)
+    sent = message("1", "", key=key, author_id=identifier, quoted_authors=(identifier,))
     if not network:
         try:
-            check_namespace({"chat": identifier, "author": {"id": identifier}})
+            for names in ({"chat": identifier}, {"author": {"id": identifier}}, {"quoted_author": identifier}):
+                check_namespace(names)
         except MalformedEvent:
             return None
         return sent
@@ -49,7 +51,8 @@ def test_no_network_writes_an_id_of_another(network: str, identifier: str, other
         if received:
             expected_network = f"http@{name}" if name else "http"
             assert PlatformName("http", received.key.chat).network == expected_network
-            assert PlatformName("http", received.author_id).network == expected_network
+            for person in (received.author_id, *received.quoted_authors):
+                assert PlatformName("http", person).network == expected_network
     if theirs and network != other:
         assert theirs.key.chat not in [received.key.chat for received in ours if received]
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import aiohttp
@@ -18,16 +18,19 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import ValidationError
 
+from bots.api.clients import ClientAnswers
 from bots.api.mcp.knowledge import Knowledge
 from bots.api.mcp.server import make_server
+from bots.api.running import RunningAnswers
 from bots.api.server import MAX_BODY_BYTES, serve_api
+from core.answering.chat_models import ChatModels
 from core.errors import QuotaExceeded
 from core.ports import AnswerFunction, Sink
 from core.settings import ApiSettings
 from core.storage.overrides import LiveSettings
 from core.types import Question, Reply
 from tests.support.api_helpers import CLIENTS, TEAM, WEBUI, served, set_tokens
-from tests.support.fixtures import INSTALL, InMemoryLibrary, parts, passage, settings
+from tests.support.fixtures import INSTALL, InMemoryLibrary, OrderKeeper, parts, passage, settings
 
 QUESTION = "How do I install the package?"
 LATER = "2026-07-28"
@@ -201,6 +204,40 @@ async def test_a_token_stands_for_an_audience() -> None:
             await client.call_tool("ask", {"question": QUESTION})
             assert "mirror" in json.dumps(api.peer.requests)
             assert "The mirror" in str(await client.read_resource("kimas://sources/internal"))
+
+
+async def test_what_its_chat_leaves_out_is_not_searched_for_a_client() -> None:
+    """A live source would get its words."""
+    mirror = passage("mirror", "Install the package from the mirror.", source="mirrors")
+    sources = {name: {"kind": "faq", "path": f"{name}.yaml"} for name in ("docs", "mirrors")}
+    chats = {"api:webui": {"sources": ["docs"], "persona": "You speak like a pirate."}}
+    configuration = settings(sources=sources, chats=chats, api={"port": 0, "clients": CLIENTS})
+    async with served(configuration, InMemoryLibrary((INSTALL, mirror))) as api:
+        for token, is_told in ((WEBUI, False), (TEAM, True)):
+            api.peer.requests.clear()
+            async with connected(api.url, token=token) as client:
+                found = text_of(await client.call_tool("search", {"query": "install the package mirror"}))
+                await client.call_tool("ask", {"question": QUESTION})
+                assert len((await client.list_resources()).resources) == 1 + is_told
+            asked = json.dumps(api.peer.requests)
+            assert ("mirror" in found, "mirror" in asked, "pirate" in asked) == (is_told, is_told, not is_told)
+
+
+async def test_a_client_is_searched_for_by_what_the_models_of_its_chat_allow() -> None:
+    elsewhere, here = OrderKeeper(), OrderKeeper()
+    reranker = {"rerank": "api", "reranker": {"url": "https://rerank.example.org"}}
+    configuration = settings(
+        models={"sets": {"quotes": {}}}, chats={"api:team": {"models": "quotes"}}, knowledge={"search": reranker}
+    )
+    deps = parts(configuration=configuration, reranker=elsewhere)
+    deps = replace(deps, chat_models=ChatModels({"quotes": None}, lambda: configuration, here))
+
+    async def answer(question: Question, sink: Sink) -> Reply:
+        raise AssertionError(question.text)
+
+    answers = ClientAnswers(LiveSettings(configuration), RunningAnswers(answer, 1))
+    assert (await answers.restrict(deps, "team")).reranker is here
+    assert (await answers.restrict(deps, "webui")).reranker is elsewhere
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,14 @@ async def test_the_labels_of_closed_sources_are_kept_with_it(journal: Journal) -
     assert [label.partition("#")[0] for label in row.visible_sources] == ["docs", "internal"]
 
 
+async def test_what_is_taken_back_is_in_no_byte(tmp_path: Path, journal: Journal) -> None:
+    async with served(with_page(), journal=journal) as api:
+        answer_id = (await ask(api, "How do I install a numbat?"))["id"]
+        for verdict, is_kept in (("up", True), ("", False)):
+            assert await rate(api, answer_id, verdict) == 200
+            assert any(b"numbat" in path.read_bytes() for path in tmp_path.glob("journal*")) == is_kept
+
+
 async def test_the_operator_can_erase_what_visitors_rated(journal: Journal) -> None:
     async with served(with_page(), journal=journal) as api:
         assert await rate(api, (await ask(api))["id"], "down") == 200
