@@ -99,7 +99,7 @@ async def test_without_a_quote_only_the_nearest_pages_are_named() -> None:
     assert reply.shortfall == get_detail(reply) == "nothing_found"
     assert not is_cacheable(reply)
     assert reply_as_json(NEAR.text, reply)["nearest"][0]["url"] == "https://example.org/install"
-    chinese = await answer(Question("pip 需要网络吗？"), MemorySink(), parts())
+    chinese = await answer(Question("pip 需要网络代理和镜像吗？"), MemorySink(), parts())
     assert chinese.text.startswith("在我所知的资料中没有找到直接的答案。")
 
 
