@@ -91,6 +91,8 @@ _READERS_SIGN = " "
 _FOLDER_SIGN = "/"
 # The label of a time when every source is for everyone.
 ALL_OPEN = ""
+# The label of what tells of all chats, which only an owner is told, in private. No source has it.
+ALL_CHATS = "all chats"
 # All visitors of the page.
 PAGE_CHAT = f"{API_PLATFORM}:{PAGE_CLIENT}"
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
-from core.settings.audience import ALL_OPEN, to_narrowest
+from core.settings.audience import ALL_CHATS, ALL_OPEN, to_narrowest
 from core.types import ConversationKey, Message
 
 metadata = sa.MetaData()
@@ -299,8 +299,10 @@ def may_be_shown(labels: Sequence[str] | None, visible_labels: frozenset[str] | 
 
 
 def to_stored_labels(visible_labels: frozenset[str] | None) -> list[str] | None:
-    """Return the labels as a row keeps them: none where all sources were for everyone."""
-    return None if visible_labels is None or ALL_OPEN in visible_labels else sorted(to_narrowest(visible_labels))
+    """Return the labels as a row keeps them: none where all sources were for everyone, and no chat was told of."""
+    if visible_labels is None or ALL_OPEN not in visible_labels:
+        return None if visible_labels is None else sorted(to_narrowest(visible_labels))
+    return [ALL_OPEN, ALL_CHATS] if ALL_CHATS in visible_labels else None
 
 
 def within_last(column: sa.Column[datetime], seconds: float) -> sa.ColumnElement[bool]:
