@@ -29,7 +29,7 @@ from core.settings import Settings
 from core.storage.claims import ClaimRepository
 from core.storage.messages import Journal
 from core.storage.tables import to_stored_labels
-from core.types import NOTICE_PURPOSES, ConversationKey, Message
+from core.types import ConversationKey, Message
 
 _log = get_logger(__name__)
 
@@ -121,10 +121,8 @@ class Inbox:
             is_accepted = await self._journal.record_edit(message)
             _log.debug("message.edited", message=message.id, in_time=is_accepted)
             return
-        labels = None
-        if message.origin.purpose in NOTICE_PURPOSES:
-            # It has its words already: they tell of what may be told now.
-            labels = to_stored_labels(self._dispatcher.context.permissions.visible_labels(message))
+        # Its words, also those of a notice of our own, may tell of what can be seen there now.
+        labels = to_stored_labels(self._dispatcher.context.permissions.visible_labels(message))
         if await self._event_limit.admits(message) and await self._journal.record_message(
             message, is_bound=is_bound(adapter, message), visible_sources=labels
         ):

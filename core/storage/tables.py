@@ -94,7 +94,8 @@ messages = sa.Table(
     *(sa.Column(name, sa.JSON) for name in ("feed_entry", "mentioned_users")),
     # While the answer is being posted: its final form, and which of its further parts are posted.
     sa.Column("delivery", sa.JSON(none_as_null=True)),
-    # The labels of the sources that its answer could be made from; null where all were for everyone.
+    # The labels of the sources that could be seen where it was written, then of those that its answer could be made
+    # from; null where all were for everyone.
     sa.Column("visible_sources", sa.JSON(none_as_null=True)),
     # What is special about the outcome, for reports: what an answer lacks, or the label of a silence.
     sa.Column("detail", Text(16), nullable=False, default="", server_default=""),

@@ -31,6 +31,7 @@ from tests.support.recording_bot import Bot, RecordingAdapter, Sender
 
 OWNER = Sender("1", "1", is_private=True)
 GROUP = Sender("-100")
+TEAM = Sender("-200", "42")
 ALERTS_CHAT = "-300"
 QUESTION = "What is the payroll of the zeppelin?"
 # The title of a document of the second source.
@@ -44,6 +45,7 @@ def make_settings(folder: Path, audience: Sequence[str] = ("everyone",), **chang
     sources = {
         "docs": {"kind": "files", "path": str(folder / "docs")},
         "plans": {"kind": "files", "path": str(folder / "team"), "audience": audience},
+        "taught": {"kind": "learned"},
     }
     values = {
         "data_dir": str(folder / "data"),
@@ -187,3 +189,24 @@ async def test_a_report_is_not_posted_where_less_may_be_told_of_by_now(
         monkeypatch.setattr(gap_report, "find_gaps", find_and_reload)
         await make_notices(bot, monkeypatch)
         assert WORD not in str(await bot.journal.get_pending("telegram"))
+
+
+@pytest.mark.parametrize("has_question", [False, True], ids=["/learn", "answer to a question"])
+@pytest.mark.parametrize("audience", [["owners"], ["everyone"]], ids=["closed to the team", "opened"])
+async def test_a_lesson_tells_of_what_could_be_seen_when_its_words_were_written(
+    tmp_path: Path, audience: Sequence[str], *, has_question: bool
+) -> None:
+    """The team saw a source when somebody wrote a message, and sees it no more when somebody learns from that."""
+    values = {"handoff": {"trusted": ["telegram:42"]}}
+    hint = f"How long is the {WORD} countdown?" if has_question else f"The {WORD} countdown takes a minute."
+    async with opened(make_settings(tmp_path, ["telegram:-200"], **values)) as bot:
+        hinted = await bot.deliver(Sender(TEAM.chat, "43"), hint, addressed=False)
+    async with opened(make_settings(tmp_path, audience, **values)) as bot:
+        if has_question:
+            await bot.deliver(TEAM, "It takes a minute.", reply_to=hinted.id, quoted=hint, addressed=False)
+        else:
+            await bot.deliver(TEAM, "How long is the countdown?", "learn", reply_to=hinted.id, quoted=hint)
+        await bot.deliver(Sender(TEAM.chat, "1"), "approve 1", "faq")
+        await bot.app.refresh(["taught"])
+        found = await bot.app.store.search("countdown", None, ["taught"], 9)
+        assert bool(found) == (audience == ["everyone"])

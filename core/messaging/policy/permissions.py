@@ -143,12 +143,12 @@ class Permissions:
         return self.audiences.closed_labels(self._make_asker(message))
 
     async def read_closed_labels(self, message: Message, told_of: Collection[str]) -> frozenset[str]:
-        """Return the same, with those of `told_of`, which the reply to the message may have told of when it was given.
+        """Return the same, with those of `told_of`, which could be seen when its words, or the reply, were written.
 
         One that is not configured any more may have been closed. Raises `StoreError`.
         """
         await self._live.load()
-        return self.closed_labels(message) | self.audiences.were_closed(told_of)
+        return self.audiences.closed_labels(self._make_asker(message), told_of)
 
     def _make_asker(self, message: Message) -> Asker:
         key = message.key
