@@ -111,8 +111,8 @@ class App:
     async def take_up(self, settings: Settings, live: LiveSettings, purge: Purge, readers: Audiences) -> None:
         """Answer from the sources and agents of other settings from now on, without the words that never leave now.
 
-        Answers in progress end as they began. Lessons are chosen for `readers`. `purge` deletes from the store what is
-        not to be found by then. Raises `KimasError`; then nothing has changed, but what was deleted has to be read again.
+        Answers in progress end as they began. Lessons are chosen for `readers`. `purge` deletes from the store what
+        must not be found by then. Raises `KimasError`; then nothing has changed, but what was deleted is read again.
         """
         library = KnowledgeLibrary(settings, self.store, self.embedder, readers, metrics_recorder=self.metrics_recorder)
         try:
