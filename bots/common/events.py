@@ -19,6 +19,14 @@ class IgnoredEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class ChatMove(IgnoredEvent):
+    """The platform says that a chat has another id from now on."""
+
+    former: str = ""
+    chat: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class MessageDeletion:
     """Somebody deleted a message."""
 

@@ -126,6 +126,14 @@ chats = sa.Table(
     sa.Column("title", Text, nullable=False),
 )
 
+# The former ids of chats that have another one by now.
+moved_chats = sa.Table(
+    "moved_chats",
+    metadata,
+    *(sa.Column(name, Text(128), primary_key=True) for name in ("platform", "former")),
+    sa.Column("chat", Text(128), nullable=False),
+)
+
 cursors = sa.Table(
     "cursors",
     metadata,

@@ -23,6 +23,7 @@ from core.messaging.gaps import find_gaps
 from core.runtime.clock import ClockWatch
 from core.settings import Settings
 from core.storage.messages import Journal
+from core.storage.moved_chats import record_move
 from core.storage.reports import ReportRepository
 from core.storage.tables import messages
 from core.types import DOWN, RATING_COMMAND, ConversationKey, Message
@@ -210,3 +211,26 @@ async def test_a_lesson_tells_of_what_could_be_seen_when_its_words_were_written(
         await bot.app.refresh(["taught"])
         found = await bot.app.store.search("countdown", None, ["taught"], 9)
         assert bool(found) == (audience == ["everyone"])
+
+
+async def test_an_administrator_of_a_group_that_was_upgraded_can_be_removed(tmp_path: Path) -> None:
+    """What owners set in a group holds under its new id: a right that nobody can take away would last for ever."""
+    admin = Sender("42", "42", is_private=True)
+    before = Sender(GROUP.chat, "1")
+    after = Sender("-1009", "1")
+    async with opened(make_settings(tmp_path, ["admins"])) as bot:
+        await bot.deliver(before, "add 42", "admins")
+        await bot.deliver(before, "off", "mode")
+        await bot.deliver(before, "0.7", "threshold")
+        await bot.deliver(after, "0.9", "threshold")
+        await record_move(bot.journal.database, "telegram", before.chat, after.chat)
+    async with opened(make_settings(tmp_path, ["admins"])) as bot:
+        await bot.deliver(admin, QUESTION)
+        assert WORD in bot.output()
+        await bot.deliver(after, "remove 42", "admins")
+        await bot.deliver(admin, QUESTION)
+        assert WORD not in bot.output()
+        await bot.deliver(after, QUESTION)
+        assert "Reply(text=" not in bot.output()
+        assert bot.live.threshold("telegram:-1009") == 0.9
+        assert bot.live.mode("telegram:-100", private=False) == "mention"
