@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from core.observability.logs import get_logger
 
 _log = get_logger(__name__)
+
+# Records the former and the present id of a chat. Raises `StoreError`.
+RecordMove = Callable[[str, str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,6 +247,7 @@ def _make_slack_adapter(live: LiveSettings, section: SlackSettings, journal: Jou
         has_answered_in,
         bot_message_chats=settings.auto_comment.get_chats("slack"),
         is_for_asker=partial(_is_for_asker, live, "slack"),
+        record_move=partial(record_move, journal.database, "slack"),
         read_only=read_only,
     )
     return adapter

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.caches import BoundedDict
 from bots.common.connection import TokenRefused
-from bots.common.events import ChatMove, IgnoredEvent, record_ignored
+from bots.common.events import ChatMove, IgnoredEvent, RecordMove, record_ignored
 from bots.common.positions import PositionStore
 from bots.common.reply_sink import SilentSink
 from bots.common.settings_menu import MENU_FIELD
@@ -40,8 +40,6 @@ _log = get_logger(__name__)
 UNREADABLE_MESSAGE = "telegram.token cannot be read: {error}. Get the bot's token from @BotFather (/newbot, or /mybots)"
 # How many drafts are remembered.
 MAX_DRAFTS = 1000
-# Records the former and the present id of a chat. Raises `StoreError`.
-RecordMove = Callable[[str, str], Awaitable[None]]
 # Several bots load at once, each in its own thread: none may use a library that is half loaded.
 _LOAD_LOCK = threading.Lock()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import ColumnElement, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.runtime.tasks import uncancellable
@@ -22,12 +22,20 @@ async def record_move(database: Database, platform: str, former: str, chat: str)
     former_scope, scope = (str(PlatformName(platform, each)) for each in (former, chat))
     identity = {"platform": platform, "former": former}
     async with database.transaction() as connection:
-        await connection.execute(delete(moved_chats).filter_by(**identity))
+        # What had moved to the former id has moved on.
+        earlier = update(moved_chats).filter_by(platform=platform, chat=former)
+        await connection.execute(earlier.values(chat=chat))
+        await connection.execute(delete(moved_chats).filter_by(platform=platform).where(_is_known(former, chat)))
         await connection.execute(insert(moved_chats).values(**identity, chat=chat))
         names = select(overrides.c.name).filter_by(scope=scope)
         movable = update(overrides).filter_by(scope=former_scope).where(overrides.c.name.not_in(names))
         await connection.execute(movable.values(scope=scope))
         await connection.execute(delete(overrides).filter_by(scope=former_scope))
+
+
+def _is_known(former: str, chat: str) -> ColumnElement[bool]:
+    """Return that a row is of this move, told for the second time, or of one back to the present id."""
+    return moved_chats.c.former.in_((former, chat))
 
 
 async def list_places(connection: AsyncConnection, chat: ConversationKey) -> Sequence[Mapping[str, str]]:
