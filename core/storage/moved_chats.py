@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from sqlalchemy import ColumnElement, delete, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.runtime.tasks import uncancellable
-from core.storage.engine import Database
 from core.storage.tables import moved_chats, overrides
 from core.types import ConversationKey, PlatformName
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+    from core.storage.engine import Database
 
 
 @uncancellable
