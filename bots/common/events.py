@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from core.observability.logs import get_logger
 
 _log = get_logger(__name__)
+
+# Records the former and the present id of a chat. Raises `StoreError`.
+RecordMove = Callable[[str, str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +20,14 @@ class IgnoredEvent:
 
     reason: str
     is_expected: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMove(IgnoredEvent):
+    """The platform says that a chat has another id from now on."""
+
+    former: str = ""
+    chat: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,11 @@ from bots.common.forwarding import ForwardingAdapter
 from core.errors import PlatformError
 from core.observability.logs import log_context
 from core.ports import Adapter, Delivery, MessageHandler, Sink
-from core.types import NETWORK_PLATFORM, ConversationKey, Message, Skip
+from core.types import NAMESPACED_CHAT_PLATFORMS, NETWORK_PLATFORM, ConversationKey, Message, Skip
 from core.types.forms import SettingsForm
 
 # On Telegram a private chat has the id of the person, whichever bot they write to.
 SHARED_PRIVATE_CHATS_PLATFORM = "telegram"
-# Every account on Mastodon and Bluesky has its own mentions, lists and timelines. People's names hold their server.
-NAMESPACED_CHAT_PLATFORMS = (NETWORK_PLATFORM, "mastodon", "bluesky")
 
 
 class NamespacedAdapter(ForwardingAdapter):

@@ -243,10 +243,20 @@ class AlertSender:
             _log.info("alerts.readers_unknown", chat=chat_name, error=str(error))
             return True
 
-    async def post(self, chats: Sequence[str], reason: str, text: str, now: datetime, origin: Origin) -> set[str]:
+    async def post(
+        self,
+        chats: Sequence[str],
+        reason: str,
+        text: str,
+        now: datetime,
+        origin: Origin,
+        *,
+        labels: frozenset[str] = frozenset(),
+    ) -> set[str]:
         """Post a text once for a reason: the journal refuses a message with a known id. Return the chats that have it.
 
-        A platform that is not open yet holds up no others.
+        It may tell of the sources with `labels`: where somebody reads by now who may not see them, it is not posted. A
+        platform that is not open yet holds up no others.
         """
         told_chats = set[str]()
         # Discord takes 25 characters at most.
@@ -258,6 +268,10 @@ class AlertSender:
                 continue
             await opening
             message = replace(make_post(adapter, chat_name, message_id), has_guests=await self._has_guests(chat_name))
+            place = PlatformName(message.key.platform, message.key.chat)
+            reader = make_reader(self.live, place, has_guests=message.has_guests)
+            if not labels <= self.live.audiences.visible_labels(reader):
+                continue
             await self.handler_for(adapter)(replace(message, text=text, sent_at=now, origin=origin))
             told_chats.add(chat_name)
         return told_chats

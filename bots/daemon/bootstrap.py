@@ -69,7 +69,6 @@ if TYPE_CHECKING:
     from core.messaging.policy.command_table import Command
     from core.observability.metrics import MetricsRecorder
     from core.ports import Adapter, AnswerFunction, SourceRefresher
-    from core.settings.audience import Audiences
     from core.storage.engine import Database
     from core.storage.feedback import FeedbackRepository
     from core.storage.leases import Leases
@@ -109,13 +108,13 @@ class App:
         """Return what answers are made with."""
         return self.deps
 
-    async def take_up(self, settings: Settings, live: LiveSettings, purge: Purge) -> None:
+    async def take_up(self, settings: Settings, live: LiveSettings, purge: Purge, readers: Audiences) -> None:
         """Answer from the sources and agents of other settings from now on, without the words that never leave now.
 
-        Answers in progress end as they began. `purge` deletes from the store what must not be found by then. Raises
-        `KimasError`; then nothing has changed, but what was deleted has to be read again.
+        Answers in progress end as they began. Lessons are chosen for `readers`. `purge` deletes from the store what
+        must not be found by then. Raises `KimasError`; then nothing has changed, but what was deleted is read again.
         """
-        library = KnowledgeLibrary(settings, self.store, self.embedder, metrics_recorder=self.metrics_recorder)
+        library = KnowledgeLibrary(settings, self.store, self.embedder, readers, metrics_recorder=self.metrics_recorder)
         try:
             await library.load()
             prompts = await _read_prompts(settings)
@@ -590,7 +589,7 @@ async def take_up_knowledge(
     purge = partial(scheduler.purge_passages_for_others, settings, audiences)
     # What is read meanwhile is announced to the library that answers then.
     async with scheduler.notify_lock:
-        await app.take_up(settings, live, purge)
+        await app.take_up(settings, live, purge, audiences)
     await scheduler.take_up(settings, audiences)
 
 

@@ -67,23 +67,24 @@ class GapReporter:
                 continue
             try:
                 asker = await self.sender.make_asker(chat)
-                text = await self._write(asker, monday)
+                labels, text = await self._write(asker, monday)
             except KimasError as error:
                 _log.error("gap_report.not_made", error=str(error))
                 continue
             reason = f"gaps {monday.astimezone():%Y-%m-%d}"
             # An owner's has words of private chats, and is judged by that until it is posted.
             origin = Origin("report", OWNERS if asker.role == "owner" else "")
-            if not text or await self.sender.post([chat], reason, text, now, origin):
+            if not text or await self.sender.post([chat], reason, text, now, origin, labels=labels):
                 self._told.add((chat, monday))
 
-    async def _write(self, asker: Asker, until: datetime) -> str:
+    async def _write(self, asker: Asker, until: datetime) -> tuple[frozenset[str], str]:
         """Return the report of the week before a moment, as readers may see it; "" if nothing is open.
 
-        Raises `StoreError`.
+        Before it, the labels of the sources that it may tell of. Raises `StoreError`.
         """
         live = self.sender.live
         await live.load()
+        labels = live.audiences.visible_labels(asker)
         texts = messages_for(live.settings.alerts.language)
         is_owner = asker.is_private and asker.role == "owner"
         question_filter = QuestionFilter(until - WEEK, until=until, is_public=not is_owner)
@@ -94,7 +95,7 @@ class GapReporter:
             self.reports, library, question_filter, WEEK, lambda question: is_owner or self._may_show(question, asker)
         )
         if not report.open_gaps:
-            return ""
+            return labels, ""
         title = texts.gap_report.format(
             since=_format_day(until - WEEK),
             until=_format_day(until - timedelta(hours=1)),
@@ -102,7 +103,7 @@ class GapReporter:
             earlier=sum(gap.earlier_count for gap in report.gaps),
         )
         lines = "\n".join((title, *format_gaps(report.gaps[:MAX_GAPS], texts)))
-        return make_redactor(get_secret_values(live.settings))(lines)
+        return labels, make_redactor(get_secret_values(live.settings))(lines)
 
     def _may_show(self, question: ListedQuestion, reader: Asker) -> bool:
         """Return whether a reader sees all that those see who read the question, and what its answer was made from."""

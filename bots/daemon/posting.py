@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from bots.common.namespaced import NAMESPACED_CHAT_PLATFORMS
 from core.ports import Adapter
 from core.settings import Settings
 from core.settings.chats import can_be_private
@@ -38,7 +37,7 @@ def find_chat_error(settings: Settings, setting: str, chat_name: str) -> str:
 def resolve_chat(chat_name: str) -> tuple[str, str, str]:
     """Return the platform, the chat as the journal knows it, and the chat as the platform knows it."""
     chat = PlatformName.parse(chat_name)
-    return chat.platform, chat.id if chat.platform in NAMESPACED_CHAT_PLATFORMS else chat.native_id, chat.native_id
+    return chat.platform, chat.posted_id, chat.native_id
 
 
 def find_posting_adapter(chat_name: str, adapters: Sequence[Adapter]) -> Adapter:

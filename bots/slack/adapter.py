@@ -11,11 +11,11 @@ from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.asker_only import for_asker
 from bots.common.caches import BoundedDict, TtlCache
 from bots.common.connection import TokenRefused
-from bots.common.events import IgnoredEvent, MessageDeletion, record_ignored
+from bots.common.events import ChatMove, IgnoredEvent, MessageDeletion, RecordMove, record_ignored
 from bots.common.reply_sink import SilentSink
 from bots.slack.agent_view import AGENT_EVENTS, STOPPED_THREAD, StopSink, from_agent_event
 from bots.slack.app_home import HomeSink
-from bots.slack.channel_directory import RENAME_EVENTS, ChannelDirectory
+from bots.slack.channel_directory import MOVE_EVENT, RENAME_EVENTS, ChannelDirectory
 from bots.slack.commands import ACKNOWLEDGEMENT, MESSAGE_ACTION, AskerSink, CommandSink, from_message_shortcut
 from bots.slack.connection import RateLimiter, SlackIntervals
 from bots.slack.convert import Identity, from_command, from_event, is_from_other_workspace, to_thread_messages
@@ -95,6 +95,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         *,
         bot_message_chats: Collection[str] = (),
         is_for_asker: Callable[[str], bool] = lambda _channel: False,
+        record_move: RecordMove | None = None,
         read_only: bool = False,
     ) -> None:
         super().__init__(intervals or SlackIntervals(), read_only=read_only)
@@ -103,6 +104,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         self.needs_leader = settings.app_token is not None
         self._bot_message_chats = bot_message_chats
         self._is_for_asker = is_for_asker
+        self._record_move = record_move
         self._thread_cache = ThreadCache(has_answered, self._read_thread)
         self._rate_limiter = RateLimiter()
         self._missing_capabilities = MissingCapabilities()
@@ -254,6 +256,8 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         if isinstance(message, MessageDeletion):
             self._thread_cache.mark_deleted(message)
         elif isinstance(message, IgnoredEvent):
+            if isinstance(message, ChatMove) and self._record_move:
+                await self._record_move(message.former, message.chat)
             event_id = str(payload.get("event_id", ""))[:100]
             record_ignored(self.skipped, "slack.event_skipped", message, event_id=event_id)
         elif isinstance(message, Submission):
@@ -312,6 +316,11 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         if event_type in RENAME_EVENTS:
             self._channels.forget(str(payload["event"]["channel"]["id"]))
             return IgnoredEvent("a channel that was renamed")
+        if event_type == MOVE_EVENT:
+            # A private channel that is shared with another organization has another id from then on.
+            return ChatMove(
+                "a channel that has another id", former=event["old_channel_id"], chat=event["new_channel_id"]
+            )
         if event_type in AGENT_EVENTS:
             return from_agent_event(payload["event"], self._me, self._open_questions)
         return from_event(payload, self._me, self._bot_message_chats)

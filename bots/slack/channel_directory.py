@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
+MOVE_EVENT = "channel_id_changed"
 RENAME_EVENTS = ("channel_rename", "group_rename")
 # Of several daemons, one alone gets the event that a channel was renamed. One that is shared now says so with its next
 # message, to whoever gets that.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.caches import BoundedDict
 from bots.common.connection import TokenRefused
-from bots.common.events import IgnoredEvent, record_ignored
+from bots.common.events import ChatMove, IgnoredEvent, RecordMove, record_ignored
 from bots.common.positions import PositionStore
 from bots.common.reply_sink import SilentSink
 from bots.common.settings_menu import MENU_FIELD
@@ -48,8 +48,8 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
     """One Telegram bot.
 
     Telegram forgets an update as soon as getUpdates asks for a later one. So every message of a batch goes to
-    `receive`, which makes it durable; then the offset is saved, and only then the next batch is requested. With
-    `read_only`, a webhook is not removed.
+    `receive`, which makes it durable; then the offset is saved, and only then the next batch is requested. A group that
+    was upgraded goes to `record_move` first. With `read_only`, a webhook is not removed.
     """
 
     name = "telegram"
@@ -64,11 +64,13 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
         positions: PositionStore,
         intervals: TelegramIntervals | None = None,
         *,
+        record_move: RecordMove | None = None,
         read_only: bool = False,
     ) -> None:
         super().__init__(intervals or TelegramIntervals(), read_only=read_only)
         self._settings = settings
         self._positions = positions
+        self._record_move = record_move
         self._me = Identity(0, "")
         self._administrators = AdministratorCache()
         self._capabilities = ServerCapabilities(settings.rich_messages)
@@ -200,6 +202,8 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
         if isinstance(message, Message):
             await receive(message)
             return
+        if isinstance(message, ChatMove) and self._record_move:
+            await self._record_move(message.former, message.chat)
         record_ignored(self.skipped, "telegram.update_skipped", message, update_id=_get_update_id(raw))
 
     def _get_draft_question(self, chat_id: int, draft_id: int) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from bots.common.attachments import PICTURE_TYPES, select_readable
-from bots.common.events import IgnoredEvent
+from bots.common.events import ChatMove, IgnoredEvent
 from bots.telegram.visible_text import (
     get_quoted_text,
     get_rich_text,
@@ -38,6 +38,7 @@ _KIND_BY_FIELD: tuple[tuple[str, AttachmentKind], ...] = (
 # The kinds of entities whose words are shown, not said.
 _SHOWN_PARTS = ("blockquote", "expandable_blockquote", "code", "pre")
 _COMMAND = re.compile(r"/([A-Za-z0-9_]+)(?:@([A-Za-z0-9_]+))?")
+SERVICE_REASON = "without text (a service message)"
 _COMMAND_NAMES = frozenset(command.name for command in commands.COMMANDS)
 
 
@@ -135,6 +136,8 @@ def to_message(update: Update, me: Identity) -> Message | IgnoredEvent:
         return IgnoredEvent("unknown kind of update", is_expected=False)
     if me.id in [user.id for user in event.new_chat_members or ()] or event.group_chat_created:
         return _to_welcome(event, me)
+    if move := _find_move(event):
+        return move
     reason = _get_ignore_reason(event)
     if reason:
         return IgnoredEvent(reason)
@@ -167,6 +170,16 @@ def _to_welcome(event: TelegramMessage, me: Identity) -> Message | IgnoredEvent:
     )
 
 
+def _find_move(event: TelegramMessage) -> ChatMove | None:
+    """Return that a group was upgraded, as Telegram says in both of its chats."""
+    chat = event.chat.id
+    if event.migrate_to_chat_id is not None:
+        return ChatMove(SERVICE_REASON, former=str(chat), chat=str(event.migrate_to_chat_id))
+    if event.migrate_from_chat_id is not None:
+        return ChatMove(SERVICE_REASON, former=str(event.migrate_from_chat_id), chat=str(chat))
+    return None
+
+
 def _get_ignore_reason(event: TelegramMessage) -> str:
     """Return why a message is to be ignored, or nothing."""
     if event.chat.type == "channel":
@@ -180,7 +193,7 @@ def _get_ignore_reason(event: TelegramMessage) -> str:
     if event.sender_chat is None and event.from_user is not None and event.from_user.is_bot:
         return "written by a bot"
     if not (get_attachments(event) or get_visible_text(event)):
-        return "without text (a service message)"
+        return SERVICE_REASON
     return ""
 
 

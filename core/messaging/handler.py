@@ -29,7 +29,7 @@ from core.messaging.gate.gate import Gate, GateDecision
 from core.messaging.gate.human_activity import wait_while_typing
 from core.messaging.gate.replies import with_attachments
 from core.messaging.journaling import JournaledDelivery, RecordedSink, RightsChanged, describe_error
-from core.messaging.policy.command_table import is_ask_command
+from core.messaging.policy.command_table import RIGHTS_COMMANDS, is_ask_command
 from core.messaging.policy.permissions import PermissionDenied
 from core.messaging.quotations import watch_delivery, watch_history, with_history
 from core.messaging.redelivery import TakeTurn, Undelivered
@@ -136,7 +136,7 @@ class Handler:
     def _watch_rights(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
         """Let what is shown from now on be compared with what may be told of now."""
         if message.origin.purpose == "draft" and message.id.startswith(ANNOUNCEMENT):
-            delivery.check_rights = partial(self._drafts.require_notice, message)
+            delivery.check_rights = partial(self._require_announcement, adapter, message)
         elif message.origin.purpose == "report":
             delivery.check_rights = partial(self._require_report, adapter, message)
         elif message.origin.purpose == "alert":
@@ -147,15 +147,22 @@ class Handler:
             labels = self._permissions.visible_labels(message)
             delivery.check_rights = partial(self._check_rights, adapter, message, labels)
 
+    async def _require_announcement(self, adapter: Adapter, message: Message) -> None:
+        """Raise `RightsChanged` where a draft waits no more, or its team may not see all that it was made from."""
+        await self._drafts.require_notice(message)
+        await self._require_readers(adapter, message)
+
     async def _require_report(self, adapter: Adapter, message: Message) -> None:
         """Raise `RightsChanged` where a report may not be posted any more.
 
-        Somebody whose question it has was forgotten, a source was closed, or its reader is no owner any more.
+        Somebody whose question it has was forgotten, a source was closed, or the chat is told no more, as that of
+        somebody who is no owner any more.
         """
         if not await self._journal.has_left(message, "text"):
             raise RightsChanged("", skip(SkipReason.DRAFT_FORGOTTEN))
         await self._require_readers(adapter, message)
-        if message.origin.root_id == OWNERS and not self._permissions.is_told_to_owner(message):
+        is_told = self._permissions.gets_alerts(message)
+        if not is_told or (message.origin.root_id == OWNERS and not self._permissions.is_told_to_owner(message)):
             raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
 
     async def _require_readers(self, adapter: Adapter, message: Message) -> None:
@@ -166,9 +173,11 @@ class Handler:
             raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
 
     async def _require_alert(self, adapter: Adapter, message: Message) -> None:
-        """Raise `RightsChanged` where the readers of an alert may not see the source any more that it names."""
+        """Raise `RightsChanged` where a chat gets no alerts any more, or may not see the source that this one names."""
         label = message.origin.root_id
         message = await self._permissions.as_read_now(adapter, message)
+        if not self._permissions.gets_alerts(message):
+            raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
         if label and not await self._permissions.may_tell_of(label, message):
             raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
 
@@ -288,8 +297,9 @@ class Handler:
         # A later edit does not change a command: it runs as it was first sent.
         if not is_ask_command(message.command):
             command_reply = await self._dispatcher.dispatch(message, adapter)
-            # What the command itself changed is no reason to hide its reply.
-            self._watch_rights(adapter, message, delivery)
+            if message.command in RIGHTS_COMMANDS:
+                # What the command itself changed is no reason to hide its reply.
+                self._watch_rights(adapter, message, delivery)
             return await sink.send_text(command_reply)
         if message.command and not asks(message, self._dispatcher.context.settings):
             return await sink.send_text(await self._dispatcher.dispatch(replace(message, command="help"), adapter))

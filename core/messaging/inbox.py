@@ -28,6 +28,7 @@ from core.runtime.tasks import iter_retry_delays, uncancellable, wait_for
 from core.settings import Settings
 from core.storage.claims import ClaimRepository
 from core.storage.messages import Journal
+from core.storage.tables import to_stored_labels
 from core.types import ConversationKey, Message
 
 _log = get_logger(__name__)
@@ -119,8 +120,11 @@ class Inbox:
                 return
             is_accepted = await self._journal.record_edit(message)
             _log.debug("message.edited", message=message.id, in_time=is_accepted)
-        elif await self._event_limit.admits(message) and await self._journal.record_message(
-            message, is_bound=is_bound(adapter, message)
+            return
+        # Its words, also those of a notice of our own, may tell of what can be seen there now.
+        labels = to_stored_labels(self._dispatcher.context.permissions.visible_labels(message))
+        if await self._event_limit.admits(message) and await self._journal.record_message(
+            message, is_bound=is_bound(adapter, message), visible_sources=labels
         ):
             self._enqueue(adapter, message)
 

@@ -91,6 +91,8 @@ _READERS_SIGN = " "
 _FOLDER_SIGN = "/"
 # The label of a time when every source is for everyone.
 ALL_OPEN = ""
+# The label of what tells of all chats, which only an owner is told, in private. No source has it.
+ALL_CHATS = "all chats"
 # All visitors of the page.
 PAGE_CHAT = f"{API_PLATFORM}:{PAGE_CLIENT}"
 
@@ -350,13 +352,18 @@ class Audiences:
         labels = self.list_labels(self.visible_sources(asker))
         return labels if self.has_closed_sources else labels | {ALL_OPEN}
 
-    def closed_labels(self, asker: Asker) -> frozenset[str]:
-        """Return the labels of the sources that an asker may see and not everybody, each with who may."""
-        names = (name for name in self.visible_sources(asker) if self.by_source[name])
-        return frozenset(
-            f"{self.scoped_labels.get(name, self.get_label(name))}{_READERS_SIGN}{self.describe_readers(name)}"
-            for name in names
-        )
+    def closed_labels(self, asker: Asker, told_of: Collection[str] = ()) -> frozenset[str]:
+        """Return the labels of the sources that an asker may see and not everybody, each with who may.
+
+        With those of `told_of` that are of no source for everyone.
+        """
+        names = {
+            self.scoped_labels.get(name, self.get_label(name)): name
+            for name in self.visible_sources(asker)
+            if self.by_source[name]
+        }
+        labels = frozenset(f"{label}{_READERS_SIGN}{self.describe_readers(name)}" for label, name in names.items())
+        return labels | (self.were_closed(told_of) - names.keys())
 
     def were_closed(self, labels: Collection[str]) -> frozenset[str]:
         """Return those of some labels that are not of a source for everyone: it may have been renamed since."""

@@ -15,6 +15,7 @@ from sqlalchemy import Row, Text, and_, case, cast, delete, func, null, or_, sel
 
 from core.language.tokens import lexical_tokens
 from core.runtime.tasks import uncancellable
+from core.storage.moved_chats import list_places
 from core.storage.tables import DRAFTED, answers, feedback, is_reply_in, messages, replies, taught_answers
 from core.types import (
     ASK_COMMANDS,
@@ -100,10 +101,17 @@ async def erase_in_chat(
 ) -> int:
     """Erase, in a transaction, an author's messages in a chat and the answers to them; return how many had any text.
 
-    What they asked before the `command`, by its number, and was not answered yet, is not kept either, nor begun any
-    more. Of an answer that is being posted, the rest is not posted any more.
+    Also those from before the chat got its present id. What they asked before the `command`, by its number, and was not
+    answered yet, is not kept either, nor begun any more. Of an answer that is being posted, the rest is not posted any
+    more.
     """
-    place = {"platform": chat.platform, "chat": chat.chat}
+    places = await list_places(connection, chat)
+    return sum([await _erase_in_place(connection, place, author_id, command) for place in places])
+
+
+async def _erase_in_place(
+    connection: AsyncConnection, place: Mapping[str, str], author_id: str, command: ScalarSelect[int]
+) -> int:
     columns = messages.c
     is_question = and_(columns.command.in_(ASK_COMMANDS), columns.number < command)
     is_unfinished = columns.state.not_in((*FINISHED_STATES, DRAFTED))

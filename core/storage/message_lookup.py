@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,12 @@ class MessageLookup(Repository):
         conditions = (messages.c.id == message_id, is_readable_from(message))
         match = next(iter(await self._find(message, *conditions) if message_id else ()), None)
         return match.message if match else None
+
+    async def find_labels(self, message: Message, ids: Collection[str]) -> frozenset[str]:
+        """Return the labels of the sources that could be seen where and when some messages of the chat were written."""
+        query = select(messages.c.visible_sources).filter_by(**bot_values(message)).where(messages.c.id.in_(ids))
+        rows = await self._database.fetch_all(query)
+        return frozenset(label for row in rows for label in row.visible_sources or ())
 
     async def find_replied_to(self, message: Message) -> Sequence[StoredMessage]:
         """Return what `message` replies to, newest first: a message, or the question whose answer it replies to.

@@ -169,9 +169,9 @@ class Journal:
         """
         async with self.database.transaction() as connection:
             row = update(messages).filter_by(**self._own_values(message))
-            # A notice keeps the words that it was written with.
-            labelled = row.filter_by(state="received") if message.origin.purpose in NOTICE_PURPOSES else row
-            await connection.execute(labelled.values(visible_sources=to_stored_labels(visible_labels)))
+            # A notice was written before: it tells of what could be told then.
+            if message.origin.purpose not in NOTICE_PURPOSES:
+                await connection.execute(row.values(visible_sources=to_stored_labels(visible_labels)))
             await connection.execute(row.filter_by(state="received").values(state="answering"))
             query = select(messages.c.text, IS_DROPPED.label("is_dropped")).filter_by(**self._own_values(message))
             stored = (await connection.execute(query)).first()

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
-from core.settings.audience import ALL_OPEN, to_narrowest
+from core.settings.audience import ALL_CHATS, ALL_OPEN, to_narrowest
 from core.types import ConversationKey, Message
 
 metadata = sa.MetaData()
@@ -96,7 +96,8 @@ messages = sa.Table(
     sa.Column("quoted_authors", sa.JSON(none_as_null=True)),
     # While the answer is being posted: its final form, and which of its further parts are posted.
     sa.Column("delivery", sa.JSON(none_as_null=True)),
-    # The labels of the sources that its answer could be made from; null where all were for everyone.
+    # The labels of the sources that could be seen where it was written, then of those that its answer could be made
+    # from; null where all were for everyone.
     sa.Column("visible_sources", sa.JSON(none_as_null=True)),
     # What is special about the outcome, for reports: what an answer lacks, or the label of a silence.
     sa.Column("detail", Text(16), nullable=False, default="", server_default=""),
@@ -125,6 +126,14 @@ chats = sa.Table(
     metadata,
     *(sa.Column(name, Text(128), primary_key=True) for name in ("platform", "chat")),
     sa.Column("title", Text, nullable=False),
+)
+
+# The former ids of chats that have another one by now.
+moved_chats = sa.Table(
+    "moved_chats",
+    metadata,
+    *(sa.Column(name, Text(128), primary_key=True) for name in ("platform", "former")),
+    sa.Column("chat", Text(128), nullable=False),
 )
 
 cursors = sa.Table(
@@ -301,8 +310,10 @@ def may_be_shown(labels: Sequence[str] | None, visible_labels: frozenset[str] | 
 
 
 def to_stored_labels(visible_labels: frozenset[str] | None) -> list[str] | None:
-    """Return the labels as a row keeps them: none where all sources were for everyone."""
-    return None if visible_labels is None or ALL_OPEN in visible_labels else sorted(to_narrowest(visible_labels))
+    """Return the labels as a row keeps them: none where all sources were for everyone, and no chat was told of."""
+    if visible_labels is None or ALL_OPEN not in visible_labels:
+        return None if visible_labels is None else sorted(to_narrowest(visible_labels))
+    return [ALL_OPEN, ALL_CHATS] if ALL_CHATS in visible_labels else None
 
 
 def within_last(column: sa.Column[datetime], seconds: float) -> sa.ColumnElement[bool]:

@@ -38,7 +38,11 @@ from core.types.messages import (
     ToolCall as ToolCall,
     Turn as Turn,
 )
-from core.types.names import NETWORK_PLATFORM as NETWORK_PLATFORM, PlatformName as PlatformName
+from core.types.names import (
+    NAMESPACED_CHAT_PLATFORMS as NAMESPACED_CHAT_PLATFORMS,
+    NETWORK_PLATFORM as NETWORK_PLATFORM,
+    PlatformName as PlatformName,
+)
 from core.types.replies import AgentScore as AgentScore, Citation as Citation, Passage as Passage, Reply as Reply
 from core.types.skips import Skip as Skip, SkipReason as SkipReason, skip as skip
 from core.types.sources import SourceState as SourceState

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 # The platform of which there can be several networks; chats and people of the others are unique without a name.
 NETWORK_PLATFORM = "http"
+# Every account on Mastodon and Bluesky has its own mentions, lists and timelines. People's names hold their server.
+NAMESPACED_CHAT_PLATFORMS = (NETWORK_PLATFORM, "mastodon", "bluesky")
 _NETWORK_SUFFIX = re.compile(r"@([a-z0-9][a-z0-9_-]{0,62})$")
 
 
@@ -62,3 +64,8 @@ class PlatformName:
     def native_id(self) -> str:
         """The id as the platform knows it."""
         return self.id.removesuffix(f"@{self.bot}") if self.bot else self.id
+
+    @property
+    def posted_id(self) -> str:
+        """The id of the chat that is meant by this name where the bot posts by itself."""
+        return self.id if self.platform in NAMESPACED_CHAT_PLATFORMS else self.native_id

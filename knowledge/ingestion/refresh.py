@@ -18,7 +18,7 @@ from core.errors import EmbeddingError, KimasError, SourceError, StoreError, Sto
 from core.formatting import strip_source_prefix
 from core.observability.logs import get_logger
 from core.runtime.locks import source_lock
-from core.settings import GitSource, JournalSettings, LinkedSource, Settings, SourceSettings, WebsiteSource
+from core.settings import JournalSettings, LinkedSource, Settings, SourceSettings
 from core.settings.audience import Audiences
 from core.settings.sources import FilteredSource
 from knowledge.ingestion.filling import Backlog, Coverage, fill_batch, get_coverage
@@ -38,8 +38,8 @@ from knowledge.ingestion.schedule import (
 from knowledge.ingestion.sync import SyncOptions, SyncProgress, SyncReport, refresh
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Embedder, LargeSource, Listing, Source, Store, label_name
-from knowledge.sources.common.documents import PathGlobs
 from knowledge.sources.common.file_facts import delete_file_facts
+from knowledge.sources.common.left_out import find_left_out
 from knowledge.sources.factory import delete_source_state, open_source
 from knowledge.sources.git.state import delete_unused_clones
 from knowledge.stores.labels import write_label
@@ -537,27 +537,10 @@ async def _label_passages(context: RefreshContext, name: str) -> None:
 
 
 async def _find_left_out(store: Store, name: str, source: SourceSettings, audiences: Audiences) -> Collection[str]:
-    """Return the documents that the globs of a source leave out now: they may be those of a closed source.
-
-    Raises `StoreError`.
-    """
+    """Return what the globs of a source leave out now, where any source is closed. Raises `StoreError`."""
     if not (isinstance(source, FilteredSource) and audiences.has_closed_sources):
         return ()
-    paths = await store.manifest(name)
-    try:
-        globs = PathGlobs(name, source.include, source.exclude)
-    except SourceError as error:
-        # Nobody knows what they leave out.
-        _log.error("source.failed", source=name, error=strip_source_prefix(name, str(error)))
-        return paths
-    return await asyncio.to_thread(lambda: [path for path in paths if not globs.matches(_find_place(source, path))])
-
-
-def _find_place(source: SourceSettings, path: str) -> str:
-    """Return the part of a document's path that globs judge."""
-    if isinstance(source, GitSource) and len(source.branches) > 1:
-        return path.partition(":")[2]
-    return path.partition("?")[0] if isinstance(source, WebsiteSource) else path
+    return await asyncio.to_thread(find_left_out, name, source, await store.manifest(name))
 
 
 async def _delete_documents(store: LockedStore, name: str, paths: Collection[str] | None = None) -> int:

@@ -177,11 +177,9 @@ def was_for_others(
     `recorded` is that of the journal. The source read something else, which may be closed now under another name; or
     taught answers were chosen for other readers; or the store came back from a time that the journal does not know.
     """
-    label, visibility = _describe_readers(name, settings, audiences)
+    label, _ = _describe_readers(name, settings, audiences)
     fingerprints = stored or [recorded or ""]
     stored_readers = [read_readers(fingerprint) for fingerprint in fingerprints]
-    if isinstance(settings, LearnedSource):
-        return any(each != (label, visibility) for each in stored_readers)
     is_former = any(former_label != label for former_label, _ in stored_readers)
     is_unknown = recorded is None or (stored and read_readers(recorded)[0] not in dict(stored_readers))
     return (is_former and bool(is_unknown)) or may_be_closed(name, fingerprints, audiences)

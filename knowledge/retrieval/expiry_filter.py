@@ -1,7 +1,8 @@
 """The store as questions see it: without expired results of standing queries, and without what others were to see.
 
 Another process may have read a closed source under a name that is an open one's here, as `kimas ingest` does with a
-newer file. It labels the source before its passages, so the labels are compared after every search.
+newer file. It labels the source before its passages, so the labels are compared after every search. It may also have
+read of a source what is left out here, or taught answers for other readers.
 
 A refresh deletes expired results. Until it runs, and when it has failed for days, they must not be shown either: every
 search checks the record that the refresh keeps beside the store. The record also says when a result was last found;
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +26,7 @@ from core.settings.audience import Audiences
 from core.types import Passage
 from knowledge.ports import PassageRow, SearchableStore, StoredDocument, Vectors, label_name
 from knowledge.retrieval.recent_searches import RecentSearches
+from knowledge.sources.common.left_out import find_left_out, has_globs
 from knowledge.sources.standing import StandingRecord, StandingResult, get_file_version, get_record_folder, load_record
 from knowledge.stores.labels import may_be_closed
 
@@ -43,6 +46,7 @@ class ExpiryFilteringStore:
     ) -> None:
         self._store = store
         self._audiences = audiences or Audiences()
+        self._sources = sources
         self._recent_searches = RecentSearches(store)
         self._standing_sources = {
             name: source for name, source in sources.items() if isinstance(source, StandingSource)
@@ -56,6 +60,8 @@ class ExpiryFilteringStore:
         manifest = await self._store.manifest(source)
         if await self._find_closed([source]):
             return {}
+        if left_out := await self._find_left_out(source, manifest):
+            manifest = {path: document for path, document in manifest.items() if path not in left_out}
         if source not in self._standing_sources:
             return manifest
         visible_results = await self._load_visible_results(source)
@@ -82,13 +88,18 @@ class ExpiryFilteringStore:
         if not searchable_sources:
             return ()
         passages = await self._recent_searches.search(tokens, vector, searchable_sources, limit)
-        closed_sources = await self._find_closed({passage.source for passage in passages})
+        paths = defaultdict[str, set[str]](set)
+        for passage in passages:
+            paths[passage.source].add(passage.path)
+        closed_sources = await self._find_closed(paths)
+        left_out = {source: await self._find_left_out(source, paths[source]) for source in paths}
         return [
             _append_times(passage, visible_results[passage.source][passage.path])
             if passage.source in visible_results
             else passage
             for passage in passages
             if passage.source not in closed_sources
+            and passage.path not in left_out[passage.source]
             and (passage.source not in visible_results or passage.path in visible_results[passage.source])
         ]
 
@@ -100,6 +111,13 @@ class ExpiryFilteringStore:
             for source, fingerprints in zip(sources, labels, strict=True)
             if may_be_closed(source, fingerprints, self._audiences)
         }
+
+    async def _find_left_out(self, source: str, paths: Collection[str]) -> Collection[str]:
+        """Return those of a source's documents that its globs leave out, where they may be those of a closed one."""
+        settings = self._sources.get(source)
+        if settings is None or not (has_globs(settings) and self._audiences.has_closed_sources):
+            return ()
+        return await asyncio.to_thread(find_left_out, source, settings, list(paths))
 
     def forget_searches(self) -> None:
         """Forget what was found: the passages may have changed."""

@@ -47,13 +47,17 @@ MIX_IN_RETRY_S = 30.0
 
 
 class KnowledgeLibrary:
-    """Implements `core.ports.Library`. Call `load` before the first question, and `reload` after every refresh."""
+    """Implements `core.ports.Library`. Call `load` before the first question, and `reload` after every refresh.
+
+    `audiences` are those that taught answers are chosen for, where the settings do not say it.
+    """
 
     def __init__(
         self,
         settings: Settings,
         store: Store,
         embedder: Embedder,
+        audiences: Audiences | None = None,
         *,
         metrics_recorder: MetricsRecorder | None = None,
         embedder_cooldown_s: float = EMBEDDER_COOLDOWN_S,
@@ -61,7 +65,7 @@ class KnowledgeLibrary:
         self._agents = settings.retrieval_agents()
         self._search_settings = settings.knowledge.search
         self._routing_settings = settings.knowledge.routing
-        audiences = Audiences.from_settings(settings)
+        audiences = audiences or Audiences.from_settings(settings)
         self._store = ExpiryFilteringStore(store, settings.sources, settings.data_dir, audiences=audiences)
         self._embedder = embedder
         self._query_embedder = QueryEmbedder(

@@ -46,8 +46,12 @@ def read_audiences(fingerprint: str) -> str:
 def may_be_closed(name: str, fingerprints: Collection[str], audiences: Audiences) -> bool:
     """Return whether what a source stores may be of a source that had its name, and that not everybody may see.
 
-    One that was open may be closed under another name now, or lie within one that is.
+    One that was open may be closed under another name now, or lie within one that is. Taught answers may have been
+    chosen for other readers.
     """
+    if name in audiences.learned:
+        chosen_for = (audiences.get_label(name), audiences.fingerprint or OPEN)
+        return any(read_readers(fingerprint) != chosen_for for fingerprint in fingerprints)
     former_readers = [readers for readers in map(read_readers, fingerprints) if readers[0] != audiences.get_label(name)]
     was_closed = any(visibility == CLOSED for _, visibility in former_readers)
     return was_closed or (audiences.has_closed_sources and any(label for label, _ in former_readers))

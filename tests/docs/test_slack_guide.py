@@ -9,7 +9,7 @@ from textwrap import dedent
 import yaml
 
 from bots.slack.agent_view import AGENT_EVENTS
-from bots.slack.channel_directory import RENAME_EVENTS
+from bots.slack.channel_directory import MOVE_EVENT, RENAME_EVENTS
 from bots.slack.client import AGENT_SCOPE
 from core.messaging.feedback.handoff import ASK_ABOUT_THIS, ASK_SHORTCUT_ID, LEARN_FROM_THIS, SHORTCUT_ID
 from core.settings import Settings
@@ -37,7 +37,7 @@ def test_the_manifest_asks_for_what_the_bot_uses() -> None:
     events = set(manifest["settings"]["event_subscriptions"]["bot_events"])
     messages = {"message.channels", "message.groups", "message.im", "message.mpim"}
     optional_events = {"app_home_opened", "member_joined_channel", "reaction_added", "reaction_removed"}
-    assert events == {"app_mention", *optional_events, *messages, *RENAME_EVENTS}
+    assert events == {"app_mention", *optional_events, *messages, *RENAME_EVENTS, MOVE_EVENT}
     assert manifest["features"]["app_home"]["home_tab_enabled"] is True
     assert manifest["settings"]["socket_mode_enabled"] is True
     assert manifest["settings"]["interactivity"]["is_enabled"] is True

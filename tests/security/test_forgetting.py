@@ -25,6 +25,7 @@ from core.settings.messaging import JournalSettings
 from core.storage.engine import Database
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
+from core.storage.moved_chats import record_move
 from core.storage.opening import open_database
 from core.storage.tables import answers, audit, messages, metadata
 from core.types import RATING_COMMAND, UP, Attachment, ConversationKey, Message, Origin, Reply, SkipReason, skip
@@ -237,6 +238,19 @@ async def test_who_forgets_in_a_chat_leaves_nothing_there(tmp_path: Path, journa
         bot.get_requests()
         await bot.deliver(BOB, "and what about the key?")
         assert WORD not in (bot.output() + bot.get_requests()).lower()
+
+
+async def test_what_was_said_before_a_group_was_upgraded_goes_with_the_rest(
+    tmp_path: Path, journal_settings: JournalSettings
+) -> None:
+    async with opened(tmp_path, journal_settings) as bot:
+        await live_a_day(bot)
+        await leave_traces(bot.journal)
+        database = bot.journal.database
+        await record_move(database, "telegram", ANN.chat, "-1009")
+        await bot.deliver(replace(ANN, chat="-1009"), f"What about {WORD}?")
+        await bot.deliver(replace(ANN, chat="-1009"), WORD, "forget")
+        assert await find_columns(database, *KEPT_IN_CHAT) == set()
 
 
 @pytest.mark.parametrize("error", [PlatformError("not a member"), MessageDeleted("gone")], ids=["refused", "deleted"])

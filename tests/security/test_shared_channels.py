@@ -133,7 +133,7 @@ async def bot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
         bot.script.says = lambda question: f"From {sorted(question.visible_sources or ())}"
         gate = {"mode": "mention", "drafts_to": "slack:C7"}
         bot.changes = {"sources": CLOSED, "slack": TOKENS, "gate": gate, "administration": {"owners": OWNERS}}
-        bot.changes["chats"] = {"slack:C1": {"mode": "draft"}}
+        bot.changes |= {"chats": {"slack:C1": {"mode": "draft"}}, "alerts": {"chats": ["slack:C7"]}}
         stack.push_async_callback(bot.stop)
         await bot.start()
         # The platform knows the channels in which somebody has written.

@@ -97,7 +97,7 @@ class HandoffHandler:
         question = await self._find_open_question(message)
         if question is None or question.author_id == message.author_id or not await self._is_trusted(adapter, message):
             return False
-        closed_sources = self._permissions.closed_labels(message)
+        closed_sources = await self._read_closed_labels(message, question)
         number = await self._taught_answers.submit(
             message, question.author_id, question.text, message.text, closed_sources
         )
@@ -156,9 +156,14 @@ class HandoffHandler:
                 taught_message, key=message.key, thread_state=replace(taught_message.thread_state, is_restricted=True)
             )
         asker_id = question_message.author_id if question_message else ""
-        closed_sources = self._permissions.closed_labels(message)
+        closed_sources = await self._read_closed_labels(message, answer_message, question_message)
         number = await self._taught_answers.submit(taught_message, asker_id, question, answer, closed_sources)
         return texts.answer_known if number is None else texts.answer_submitted.format(number=number)
+
+    async def _read_closed_labels(self, message: Message, *earlier: Message | None) -> frozenset[str]:
+        """Return the labels of what a lesson may tell of, now or when its words were written."""
+        labels = await self._lookup.find_labels(message, [each.id for each in earlier if each])
+        return await self._permissions.read_closed_labels(message, labels)
 
     async def _is_trusted(self, adapter: Adapter, message: Message) -> bool:
         if not message.author_id:

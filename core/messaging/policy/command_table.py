@@ -23,6 +23,8 @@ ArgumentKind = Literal["text", "choice", "source", "integer", "number"]
 
 CONFIGURED_VALUE = "default"
 CALIBRATED_VALUE = "auto"
+# The commands that may change what may be told of in the reply to them.
+RIGHTS_COMMANDS = ("admins", "reload")
 # What an integer of every database holds.
 MAX_NUMBER = 2**31 - 1
 

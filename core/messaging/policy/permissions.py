@@ -11,11 +11,11 @@ from dataclasses import replace
 from core.errors import PlatformError, UsageError
 from core.formatting import format_until
 from core.language.languages import detect_language, to_language_code
-from core.messaging.policy.command_table import UserRole, has_role
+from core.messaging.policy.command_table import UserRole, has_role, is_ask_command
 from core.observability.logs import get_logger
 from core.ports import Adapter
 from core.settings import ChatSettings
-from core.settings.audience import Asker, Audiences
+from core.settings.audience import ALL_CHATS, Asker, Audiences
 from core.settings.gate import GateMode
 from core.storage.overrides import LiveSettings, get_chat_name
 from core.types import NETWORK_PLATFORM, Message, PlatformName, Skip, SkipReason, skip
@@ -97,8 +97,13 @@ class Permissions:
         return chat_sources if visible_sources is None else chat_sources & visible_sources
 
     def visible_labels(self, message: Message) -> frozenset[str]:
-        """Return the labels of the same sources, by which the journal says what an answer was made from."""
-        return self.audiences.visible_labels(self._make_asker(message))
+        """Return the labels of the same sources, by which the journal says what an answer was made from.
+
+        What an owner's command says in private tells of all chats.
+        """
+        labels = self.audiences.visible_labels(self._make_asker(message))
+        is_private_command = message.private and not is_ask_command(message.command)
+        return labels | {ALL_CHATS} if is_private_command and self.cached_role(message) == "owner" else labels
 
     def visible_labels_of(self, chat: str, *, has_guests: bool) -> frozenset[str]:
         """Return the labels of the sources that everybody in a chat of the configuration may be told of."""
@@ -117,6 +122,11 @@ class Permissions:
         await self._live.load()
         return label in self.audiences.visible_labels(self._make_reader(message))
 
+    def gets_alerts(self, message: Message) -> bool:
+        """Return whether the configuration has the chat of a notice among those that get alerts."""
+        chats = map(PlatformName.parse, self._live.settings.alerts.chats)
+        return (message.key.platform, message.key.chat) in [(chat.platform, chat.posted_id) for chat in chats]
+
     def is_told_to_owner(self, message: Message) -> bool:
         """Return whether an owner alone reads a notice of the bot's own."""
         return self._make_reader(message).role == "owner"
@@ -133,12 +143,12 @@ class Permissions:
         return self.audiences.closed_labels(self._make_asker(message))
 
     async def read_closed_labels(self, message: Message, told_of: Collection[str]) -> frozenset[str]:
-        """Return the same, with those of `told_of`, which the reply to the message may have told of when it was given.
+        """Return the same, with those of `told_of`, which could be seen when its words, or the reply, were written.
 
         One that is not configured any more may have been closed. Raises `StoreError`.
         """
         await self._live.load()
-        return self.closed_labels(message) | self.audiences.were_closed(told_of)
+        return self.audiences.closed_labels(self._make_asker(message), told_of)
 
     def _make_asker(self, message: Message) -> Asker:
         key = message.key

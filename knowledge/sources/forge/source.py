@@ -64,7 +64,7 @@ class SyncState:
     `scope` names the settings that it was made with. `cursors` hold by kind the last change that was seen; a kind
     without one has not been read to its end since `full_round_at`, when the last full round started. `tags` are ETags
     by kind and address; before `blocked_until` the service takes no requests. `refused_since` says of the
-    kinds that it does not let us see since when.
+    kinds that it does not let us see since when. `is_emptied`: all that was there is listed as none to be told of.
     """
 
     scope: str
@@ -74,6 +74,7 @@ class SyncState:
     full_round_at: float = 0.0
     blocked_until: float = 0.0
     refused_since: dict[str, float] = field(default_factory=dict)
+    is_emptied: bool = False
 
     def fingerprints(self) -> dict[str, str]:
         """Return what a listing holds."""
@@ -123,12 +124,15 @@ def _values(mapping: object) -> list[object]:
 class _SyncRun:
     """One refresh while it runs: what it knows so far, what it passed over, and what went wrong.
 
+    `left_out` are the items that are listed, and that the service or the settings do not want to be told of.
+
     `refused_kinds` are those that the service does not let us see, `read_kinds` those that it did. `has_failed`:
     something went wrong that is no refusal.
     """
 
     sync_state: SyncState
     skipped: Counter[str] = field(default_factory=Counter)
+    left_out: set[str] = field(default_factory=set)
     errors: list[str] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
     read_count: int = 0
@@ -182,7 +186,7 @@ class ForgeProject:
         else:
             await self._sync(run)
             await asyncio.to_thread(self._store.save_items, sync_state)
-        if not sync_state.items:
+        if not (sync_state.items or sync_state.is_emptied):
             errors = run.errors or [f"{self.display_name} has no {' or '.join(self._settings.take)} that can be used"]
             raise SourceError(f"source {self.name}: {errors[0]}", is_refused=run.is_refused)
         return Listing(
@@ -247,12 +251,16 @@ class ForgeProject:
         for closed_kind in note_refusals(sync_state.refused_since, run.refused_kinds, run.read_kinds):
             self._drop_items(closed_kind, sync_state, (), is_full=True)
             sync_state.cursors.pop(closed_kind, None)
-        if previous_items and not sync_state.items and not run.refused_kinds:
+        # What is listed, but not to be told of, is no error of the service.
+        missing_items = {path: item for path, item in previous_items.items() if path not in run.left_out}
+        if missing_items and not sync_state.items and not run.refused_kinds:
             # An empty listing is more often an error of the service than a deletion of everything: the round is
             # repeated.
-            sync_state.items = previous_items
+            sync_state.items = missing_items
             sync_state.cursors = {}
             run.errors.append(f"{self.display_name} has nothing left that can be used")
+        was_emptied = bool(previous_items and not missing_items) or sync_state.is_emptied
+        sync_state.is_emptied = was_emptied and not sync_state.items
 
     async def _sync_kinds(self, run: _SyncRun) -> None:
         sync_state = run.sync_state
@@ -314,6 +322,7 @@ class ForgeProject:
                 run.skipped[item.skip_reason] += 1
             if item.skip_reason or not self._matches_filters(item):
                 sync_state.items.pop(item.path, None)
+                run.left_out.add(item.path)
                 continue
             if item.path not in seen_paths and len(seen_paths) >= self._settings.max_items:
                 run.skipped["beyond max_items"] += 1

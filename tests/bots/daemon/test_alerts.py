@@ -218,6 +218,7 @@ async def bot(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[B
         await driver.open(stack)
         bot = Bot(driver, tmp_path)
         stack.push_async_callback(bot.stop)
+        bot.changes = {"alerts": {"chats": [f"{bot.platform}:{bot.group().id}"]}}
         await bot.start()
         # The platform knows a group in which somebody has written.
         await bot.say_and_wait(bot.group(), "hi all")

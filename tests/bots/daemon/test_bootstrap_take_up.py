@@ -15,6 +15,7 @@ from bots.daemon import bootstrap
 from bots.daemon.bootstrap import App, make_live_settings, open_app, take_up_knowledge
 from core.errors import ConfigurationError
 from core.settings import Settings
+from core.settings.audience import Audiences
 from core.storage.engine import Database
 from core.storage.overrides import LiveSettings
 from knowledge.ports import Store
@@ -88,7 +89,9 @@ async def test_what_cannot_be_taken_up_deletes_nothing(
     async with opened(settings, store, embedder) as (app, live):
         former_library = app.library
         with pytest.raises(ConfigurationError):
-            await app.take_up(make_settings(tmp_path, "boats", prompts={"folder": tmp_path / "prompts"}), live, purge)
+            await app.take_up(
+                make_settings(tmp_path, "boats", prompts={"folder": tmp_path / "prompts"}), live, purge, Audiences()
+            )
         assert (purges, app.library, app.settings) == ([], former_library, settings)
 
 
@@ -101,7 +104,7 @@ async def test_a_library_that_is_taken_up_knows_what_was_deleted_before(
 
     async with opened(settings, store, embedder) as (app, live):
         assert app.library.passage_count == 2
-        await app.take_up(make_settings(tmp_path, "fruit", "tools"), live, purge)
+        await app.take_up(make_settings(tmp_path, "fruit", "tools"), live, purge, Audiences())
         assert app.library.passage_count == 1
 
 
@@ -116,10 +119,10 @@ async def test_a_former_library_is_let_go_when_its_last_answer_has_ended(
     brief = {"budget": {"deadline_s": 0.1}}
     async with opened(make_settings(tmp_path, "fruit", "tools", **brief), store, embedder) as (app, live):
         first_library = app.library
-        await app.take_up(make_settings(tmp_path, "fruit", **brief), live, purge_nothing)
+        await app.take_up(make_settings(tmp_path, "fruit", **brief), live, purge_nothing, Audiences())
         assert first_library.passage_count == 2, "an answer may still use it"
         second_library = weakref.ref(app.library)
-        await app.take_up(make_settings(tmp_path, "fruit", "tools", **brief), live, purge_nothing)
+        await app.take_up(make_settings(tmp_path, "fruit", "tools", **brief), live, purge_nothing, Audiences())
         async with asyncio.timeout(SOON_S):
             while second_library():
                 await asyncio.sleep(0.1)
@@ -134,9 +137,9 @@ async def test_a_former_library_tries_no_more_to_load(
     async with opened(settings, store, embedder) as (app, live):
         embedder.broken = True
         described = {"fruit": {"sources": ["fruit"], "description": "what grows on trees"}}
-        await app.take_up(make_settings(tmp_path, "fruit", agents=described), live, purge_nothing)
+        await app.take_up(make_settings(tmp_path, "fruit", agents=described), live, purge_nothing, Audiences())
         former_library = app.library
-        await app.take_up(make_settings(tmp_path, "fruit"), live, purge_nothing)
+        await app.take_up(make_settings(tmp_path, "fruit"), live, purge_nothing, Audiences())
         assert former_library._retry
         await asyncio.gather(former_library._retry, return_exceptions=True)
         assert former_library._retry.cancelled()

@@ -205,6 +205,7 @@ async def bot(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[B
         await driver.open(stack)
         bot = Bot(driver, tmp_path)
         stack.push_async_callback(bot.stop)
+        bot.changes = {"alerts": {"chats": [f"{bot.platform}:{bot.group().id}"]}}
         await bot.start()
         # The platform knows a group in which somebody has written.
         await bot.say_and_wait(bot.group(), "hi all")
@@ -258,7 +259,7 @@ async def test_who_is_no_owner_any_more_gets_no_report_of_private_chats(
     await bot.journal.begin_answer(made[0], frozenset({ALL_OPEN}))
     await bot.journal.mark_delivery(made[0], Reply(made[0].text), {})
     await bot.stop()
-    bot.changes = {"administration": {"owners": owners if is_owner else []}}
+    bot.changes = {"alerts": {"chats": owners}, "administration": {"owners": owners if is_owner else []}}
     await bot.start()
     await bot.wait_until_finished(place, made[0].id)
     await bot.idle()

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import ANY
 
 import pytest
 
-from bots.daemon.bootstrap import make_live_settings, open_app
+from bots.daemon.bootstrap import App, make_live_settings, open_app
 from core.settings import Settings
+from core.settings.audience import Audiences
 from core.storage.engine import Database
+from core.storage.lessons import TaughtAnswerRepository
+from core.types import ConversationKey, Message
 from tests.support.knowledge import WordEmbedder
 from tests.support.peers.discourse import DiscoursePeer, Entry, Topic
 from tests.support.peers.service import TOKEN
@@ -232,3 +237,68 @@ async def test_what_a_source_is_about_is_not_told_of_another_one(tmp_path: Path,
         await library.load()
         assert (library.titles(), library.modules(), library.passage_count) == ({}, {}, 0)
         assert not await library.route("launcher")
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[App]:
+    database = await Database.open(settings.data_dir / "journal.db")
+    try:
+        live = make_live_settings(settings, database)
+        async with open_app(settings, embedder=WordEmbedder(), database=database, live=live) as app:
+            yield app
+    finally:
+        await database.close()
+
+
+async def tell(app: App, source: str, stored_count: int) -> set[str]:
+    """Return the texts that answers may have of a source, once another process has stored so many of it."""
+    async with asyncio.timeout(60):
+        # Files are looked at again every second.
+        while len(await app.store.search("launcher", None, [source], 9)) != stored_count:
+            await asyncio.sleep(0.1)
+    await app.library.reload([source])
+    passages = await app.library.search(source, "launcher", 9)
+    assert set(app.library.titles().get(source, ())) == {passage.title for passage in passages}
+    return {passage.text.strip() for passage in passages}
+
+
+async def test_what_an_older_configuration_read_meanwhile_is_told_no_more(tmp_path: Path) -> None:
+    """Another daemon, or a command, still has the file of before: a folder is left out and closed by now."""
+    write_folders(tmp_path)
+    everything: dict[str, object] = {"path": tmp_path / "all"}
+    plans = {"path": tmp_path / "all/team", **CLOSED}
+    older = configure(tmp_path, docs=everything)
+    now = configure(tmp_path, docs={**everything, "exclude": ["team/"]}, plans=plans)
+    async with opened(now) as app:
+        await app.refresh(["docs"])
+        async with opened(older) as other:
+            await other.refresh(["docs"])
+        assert await tell(app, "docs", 2) == {"The launcher needs a key."}
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+async def test_lessons_that_were_chosen_for_others_meanwhile_are_told_no_more(
+    tmp_path: Path, *, is_closed: bool
+) -> None:
+    """The team sees a source no more, and another daemon with the file of before reads what was taught about it."""
+    write_folders(tmp_path)
+    team = {"audience": ["telegram:-200"]}
+
+    def configure_lessons(audience: dict[str, list[str]]) -> Settings:
+        settings = configure(tmp_path, plans={"path": tmp_path / "all", **audience})
+        values = settings.model_dump(mode="json")
+        values["sources"]["taught"] = {"kind": "learned", **team}
+        return Settings.model_validate(values)
+
+    older = configure_lessons(team)
+    async with opened(configure_lessons(CLOSED if is_closed else team)) as app, opened(older) as other:
+        audiences = Audiences.from_settings(older)
+        labels = audiences.closed_labels(audiences.make_asker("telegram", "-200"))
+        database = await Database.open(older.data_dir / "journal.db")
+        repository = TaughtAnswerRepository(database)
+        lesson = Message("9", ConversationKey("telegram", "-200"), "8", "Cleo", "", datetime.now(UTC))
+        number = await repository.submit(lesson, "7", "What has the launcher?", "It ships a numbat.", labels)
+        await repository.decide(number or 0, "approved", "telegram:1")
+        await database.close()
+        await other.refresh(["taught"])
+        assert (await tell(app, "taught", 1) == set()) == is_closed

@@ -56,6 +56,23 @@ async def wait_until_finished(peer: SlackPeer) -> None:
     await peer.wait_until(lambda: all(envelope.acknowledged.is_set() for envelope in peer.deliveries.envelopes), 30)
 
 
+async def test_a_channel_with_another_id_is_recorded_before_the_event_is_acknowledged(
+    peer: SlackPeer, inbox: Inbox, threads: Threads, tmp_path: Path
+) -> None:
+    moves = list[tuple[str, str]]()
+
+    async def record(former: str, chat: str) -> None:
+        moves.append((former, chat))
+
+    adapter = SlackAdapter(settings(peer, tmp_path), threads.answered_in, PACE, record_move=record)
+    async with listening(adapter, inbox):
+        for values in ({"old_channel_id": "G1", "new_channel_id": "C1"}, {"old_channel_id": "G2"}):
+            peer.event({"type": "channel_id_changed", "event_ts": "1.0", **values})
+        await wait_until_finished(peer)
+    assert set(moves) == {("G1", "C1")}
+    assert adapter.skipped["malformed"] >= 1
+
+
 async def test_a_mention_that_arrives_twice_is_one_message(
     peer: SlackPeer, adapter: SlackAdapter, inbox: Inbox
 ) -> None:

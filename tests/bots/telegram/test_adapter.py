@@ -285,6 +285,27 @@ async def test_bad_updates_are_skipped_and_lose_no_others(peer: TelegramPeer, ma
     assert sum(adapter.skipped.values()) == 7
 
 
+@pytest.mark.parametrize("service", [{"migrate_to_chat_id": -1009}, {"migrate_from_chat_id": GROUP}])
+async def test_a_group_that_was_upgraded_is_recorded_before_the_next_update(
+    peer: TelegramPeer, tmp_path: Path, service: dict[str, int]
+) -> None:
+    moves = list[tuple[str, str]]()
+
+    async def record(former: str, chat: str) -> None:
+        moves.append((former, chat))
+        if len(moves) == 1:
+            raise StoreError("the disk is full")
+
+    place = GROUP if "migrate_to_chat_id" in service else -1009
+    peer.inject({"message": {**peer._service(peer.chat(place)), **service}})
+    peer.say(GROUP, "@kimas_bot one")
+    inbox = Inbox()
+    adapter = TelegramAdapter(settings(peer, tmp_path), Offsets(), PACE, record_move=record)
+    async with listen(adapter, inbox.receive):
+        await inbox.until(1)
+    assert moves == 2 * [(str(GROUP), "-1009")]
+
+
 async def test_a_failing_receiver_holds_the_offset_and_nothing_is_lost(
     peer: TelegramPeer, make: Make, offsets: Offsets, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,6 +19,7 @@ from core.messaging.feedback.handoff import make_handoff
 from core.messaging.inbox import Inbox
 from core.messaging.redelivery import Conversation, Undelivered, redelivery_time_s
 from core.ports import Adapter, ConnectionStatus, Delivery, MessageHandler, Sink
+from core.settings import Settings
 from core.settings.audience import Audiences
 from core.storage.messages import Journal
 from core.storage.tables import messages
@@ -134,11 +135,17 @@ async def get_outcome(journal: Journal, number: str = "1") -> tuple[str, str]:
     return str(row.state), str(row.reason)
 
 
+def alerting(configuration: Settings) -> Settings:
+    """Return settings with chats of this platform, which has no configuration, among those that get alerts."""
+    alerts = configuration.alerts.model_copy(update={"chats": ("test:team", f"test:{question().key.chat}")})
+    return configuration.model_copy(update={"alerts": alerts})
+
+
 async def receive(
     journal: Journal, platform: Platform, *messages: Message, error: Exception | None = None, **changes: object
 ) -> tuple[Inbox, Answers]:
     answers = Answers(error)
-    processor = make_processor(settings(**changes), journal, answers)
+    processor = make_processor(alerting(settings(**changes)), journal, answers)
     for message in messages:
         await processor.handler_for(platform)(message)
     return processor, answers
@@ -376,13 +383,13 @@ async def test_a_notice_that_waits_names_no_source_that_was_closed_since(
     label = Audiences.from_settings(before).labels["docs"] if purpose == "alert" else ""
     platform = Platform(failures=[Unreachable("away")] * 1000)
     notice = question("notice", author_id="kimas", text="docs is stale", origin=Origin(purpose, label))
-    processor = make_processor(before, journal, Answers())
+    processor = make_processor(alerting(before), journal, Answers())
     await processor.handler_for(platform)(notice)
     while platform.tries < 3:
         await asyncio.sleep(0.1)
     await processor.drain(20)
     sources = {name: {"kind": "faq", **source} for name, source in later.items()}
-    processor = make_processor(settings(sources=sources), journal, Answers())
+    processor = make_processor(alerting(settings(sources=sources)), journal, Answers())
     await processor.resume(platform)
     platform.failures.clear()
     await processor.join()

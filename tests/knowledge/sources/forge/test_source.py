@@ -449,21 +449,45 @@ async def test_a_reply_of_another_shape_is_said(forge: ForgePeer, tmp_path: Path
 
 
 async def test_everything_gone_at_once_is_no_wish_to_forget(forge: ForgePeer, tmp_path: Path) -> None:
-    source = project(forge, tmp_path, state="open", take=["issues"])
+    source = project(forge, tmp_path, take=["issues"], full_days=1e-9)
     listing_before = await source.listing()
-    for ticket in forge.tickets.values():
-        ticket.state = "closed"
-        ticket.age = 0.1
+    tickets, forge.tickets = forge.tickets, {}
     for _ in range(3):
         listing = await source.listing()
         assert listing.fingerprints == listing_before.fingerprints
         assert "nothing left" in listing.stale
-    forge.tickets[2].state = "open"
+    forge.tickets = {2: tickets[2]}
     assert set(await read(source)) == {"issues/2"}
     forge.tickets = {}
     forge.versions = []
     with pytest.raises(SourceError, match="has no issues or releases"):
         await project(forge, tmp_path / "new").listing()
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("gitlab", {"confidential": True}),
+        ("gitlab", {"labels": ["security"]}),
+        ("github", {"labels": ["security"]}),
+        ("github", {"state": "closed"}),
+    ],
+)
+async def test_the_last_item_is_forgotten_once_it_is_not_to_be_told_of(
+    forge: ForgePeer, tmp_path: Path, store: Store, kind: str, change: dict[str, Any]
+) -> None:
+    forge.versions = []
+    forge.tickets = {1: Ticket(1, "Numbat", "It digs.")}
+    source = project(forge, tmp_path, kind, state="open", exclude_labels=["security"])
+    await refresh(source, store, SyncOptions(200))
+    assert await store.manifest("tickets")
+    forge.tickets = {1: Ticket(1, "Numbat", "It digs.", age=0.1, **change)}
+    for _ in range(2):
+        assert (await refresh(source, store, SyncOptions(200))).stale == ""
+        assert not await store.manifest("tickets")
+    forge.tickets[2] = Ticket(2, "Quokka", age=0)
+    await refresh(source, store, SyncOptions(200))
+    assert set(await store.manifest("tickets")) == {"issues/2"}
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", "7", '{"items": {}}', '{"scope": "x", "items": {"a": {}}}', "odd"])

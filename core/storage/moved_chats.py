@@ -1,0 +1,49 @@
+"""Chats that got another id: what somebody said under the former one is forgotten with the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sqlalchemy import ColumnElement, delete, insert, select, update
+
+from core.runtime.tasks import uncancellable
+from core.storage.tables import moved_chats, overrides
+from core.types import ConversationKey, PlatformName
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+    from core.storage.engine import Database
+
+
+@uncancellable
+async def record_move(database: Database, platform: str, former: str, chat: str) -> None:
+    """Record that a chat has another id by now, under which the settings made there by commands hold from now on.
+
+    Those that were made there meanwhile stay. Raises `StoreError`.
+    """
+    former_scope, scope = (str(PlatformName(platform, each)) for each in (former, chat))
+    identity = {"platform": platform, "former": former}
+    async with database.transaction() as connection:
+        # What had moved to the former id has moved on.
+        earlier = update(moved_chats).filter_by(platform=platform, chat=former)
+        await connection.execute(earlier.values(chat=chat))
+        await connection.execute(delete(moved_chats).filter_by(platform=platform).where(_is_known(former, chat)))
+        await connection.execute(insert(moved_chats).values(**identity, chat=chat))
+        names = select(overrides.c.name).filter_by(scope=scope)
+        movable = update(overrides).filter_by(scope=former_scope).where(overrides.c.name.not_in(names))
+        await connection.execute(movable.values(scope=scope))
+        await connection.execute(delete(overrides).filter_by(scope=former_scope))
+
+
+def _is_known(former: str, chat: str) -> ColumnElement[bool]:
+    """Return that a row is of this move, told for the second time, or of one back to the present id."""
+    return moved_chats.c.former.in_((former, chat))
+
+
+async def list_places(connection: AsyncConnection, chat: ConversationKey) -> Sequence[Mapping[str, str]]:
+    """Return the columns that name a chat, with their values, and those that named it before."""
+    query = select(moved_chats.c.former).filter_by(platform=chat.platform, chat=chat.chat)
+    chats = [chat.chat, *await connection.scalars(query)]
+    return [{"platform": chat.platform, "chat": each} for each in chats]

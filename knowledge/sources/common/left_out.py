@@ -1,0 +1,39 @@
+"""Which documents of a source its globs leave out now: another configuration may have read them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from core.errors import SourceError
+from core.formatting import strip_source_prefix
+from core.observability.logs import get_logger
+from core.settings import GitSource, SourceSettings, WebsiteSource
+from core.settings.sources import FilteredSource
+from knowledge.sources.common.documents import PathGlobs
+
+_log = get_logger(__name__)
+
+
+def has_globs(source: SourceSettings) -> bool:
+    """Return whether a source may leave documents out."""
+    return isinstance(source, FilteredSource) and bool(source.include or source.exclude)
+
+
+def find_left_out(name: str, source: SourceSettings, paths: Iterable[str]) -> Collection[str]:
+    """Return those of some documents that the globs of a source leave out: they may be those of a closed source."""
+    if not isinstance(source, FilteredSource):
+        return ()
+    try:
+        globs = PathGlobs(name, source.include, source.exclude)
+    except SourceError as error:
+        # Nobody knows what they leave out.
+        _log.error("source.failed", source=name, error=strip_source_prefix(name, str(error)))
+        return frozenset(paths)
+    return frozenset(path for path in paths if not globs.matches(_find_place(source, path)))
+
+
+def _find_place(source: SourceSettings, path: str) -> str:
+    """Return the part of a document's path that globs judge."""
+    if isinstance(source, GitSource) and len(source.branches) > 1:
+        return path.partition(":")[2]
+    return path.partition("?")[0] if isinstance(source, WebsiteSource) else path

@@ -1,0 +1,236 @@
+"""What waits is judged again by what holds when it is shown: the configuration may have changed since it was made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from bots.daemon import gap_report
+from bots.daemon.alerts import AlertSender
+from bots.daemon.bootstrap import make_live_settings, open_app
+from bots.daemon.gap_report import GapReporter
+from core.errors import PlatformUnavailable
+from core.messaging.commands import digest
+from core.messaging.feedback import rating_buttons
+from core.messaging.gaps import find_gaps
+from core.runtime.clock import ClockWatch
+from core.settings import Settings
+from core.storage.messages import Journal
+from core.storage.moved_chats import record_move
+from core.storage.reports import ReportRepository
+from core.storage.tables import messages
+from core.types import DOWN, RATING_COMMAND, ConversationKey, Message
+from tests.support.knowledge import WordEmbedder
+from tests.support.recording_bot import Bot, RecordingAdapter, Sender
+
+OWNER = Sender("1", "1", is_private=True)
+GROUP = Sender("-100")
+TEAM = Sender("-200", "42")
+ALERTS_CHAT = "-300"
+QUESTION = "What is the payroll of the zeppelin?"
+# The title of a document of the second source.
+WORD = "numbat"
+
+
+def make_settings(folder: Path, audience: Sequence[str] = ("everyone",), **changes: Any) -> Settings:
+    for name, text in {"docs": "# Launcher\n\nIt starts by a button.\n", "team": f"# {WORD}\n\n{QUESTION}\n"}.items():
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "a.md").write_text(text, "utf-8")
+    sources = {
+        "docs": {"kind": "files", "path": str(folder / "docs")},
+        "plans": {"kind": "files", "path": str(folder / "team"), "audience": audience},
+        "taught": {"kind": "learned"},
+    }
+    values = {
+        "data_dir": str(folder / "data"),
+        "sources": sources,
+        "agents": {"manual": {"sources": ["docs"]}, "secret": {"sources": ["plans"]}},
+        "knowledge": {"routing": {"threshold": 0}, "parsing": {"workers": 1}},
+        "telegram": {"token": {"env": "TELEGRAM"}},
+        "administration": {"owners": ["telegram:1"]},
+        "alerts": {"chats": [f"telegram:{ALERTS_CHAT}"]},
+        **changes,
+    }
+    return Settings.model_validate(values)
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[Bot]:
+    settings.data_dir.mkdir(exist_ok=True)
+    journal = await Journal.open(settings.data_dir / "journal.db")
+    live = make_live_settings(settings, journal.database)
+    try:
+        async with open_app(settings, embedder=WordEmbedder(), database=journal.database, live=live) as app:
+            await app.refresh()
+            bot = Bot(app, journal, None, None, live)
+            yield bot
+            await bot.processor.drain(1)
+    finally:
+        await journal.close()
+
+
+async def ask_in_vain(bot: Bot) -> None:
+    """Ask a question whose answer somebody finds bad, so that it is told of."""
+    message = await bot.deliver(GROUP, QUESTION)
+    key = ConversationKey("telegram", GROUP.chat, rating_buttons.THREAD)
+    await bot.deliver(GROUP, DOWN, RATING_COMMAND, reply_to=message.id, key=key)
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    await bot.journal.database.write(update(messages).values(received_at=yesterday))
+    bot.output()
+
+
+async def resume(bot: Bot) -> str:
+    """Go on with what waits, and return what is shown."""
+    await bot.processor.resume(bot.adapter("telegram"))
+    await bot.processor.join()
+    return bot.output()
+
+
+@pytest.mark.parametrize("owners", [[], ["telegram:1"]], ids=["no owner any more", "owner"])
+@pytest.mark.parametrize("command", ["digest", "audit", "faq", "status", "stats"])
+async def test_who_is_no_owner_any_more_gets_no_reply_that_waited(
+    tmp_path: Path, command: str, owners: Sequence[str]
+) -> None:
+    """Every source is for everyone: only the role said that all chats may be told of."""
+    async with opened(make_settings(tmp_path)) as bot:
+        await ask_in_vain(bot)
+        await bot.deliver(Sender(GROUP.chat, "1"), "", "pause")
+        bot.adapter("telegram").sink_error = PlatformUnavailable("away")
+        key = ConversationKey("telegram", OWNER.chat)
+        given = Message("9", key, "1", "Ann", "", datetime.now(UTC), command=command, private=True, addressed=True)
+        await bot.processor.handler_for(bot.adapter("telegram"))(given)
+        async with asyncio.timeout(60):
+            while (await bot.journal.get_delivery(given))[1] is None:
+                await asyncio.sleep(0.01)
+    async with opened(make_settings(tmp_path, administration={"owners": owners})) as bot:
+        shown_text = await resume(bot)
+        assert ("Reply(text=" in shown_text) == bool(owners)
+        assert ("Only this bot's admins" in shown_text) != bool(owners)
+
+
+@pytest.mark.parametrize("audience", [["owners"], ["everyone"]], ids=["closed", "open"])
+async def test_a_command_is_judged_again_before_its_reply_is_shown(
+    tmp_path: Path, audience: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A source is closed while the reply is made, which takes a moment."""
+    async with opened(make_settings(tmp_path)) as bot:
+        await ask_in_vain(bot)
+
+        async def find_and_reload(*arguments: Any, **options: Any) -> object:
+            gaps = await find_gaps(*arguments, **options)
+            await bot.dispatcher.context.reload(make_settings(tmp_path, audience))
+            return gaps
+
+        monkeypatch.setattr(digest, "find_gaps", find_and_reload)
+        await bot.deliver(Sender(GROUP.chat, "1"), "", "digest")
+        assert (WORD in bot.output()) == (audience == ["everyone"])
+
+
+class HashedAdapter(RecordingAdapter):
+    """An adapter among those of a daemon."""
+
+    __hash__ = object.__hash__
+
+
+async def make_notices(bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a report and an alert, and end before the first of them is begun."""
+    monkeypatch.setattr(gap_report, "_get_monday", lambda now: now.astimezone() - timedelta(hours=10))
+    monkeypatch.setattr(bot.processor, "_enqueue", lambda *_: None)
+    bot.adapters["telegram"] = adapter = HashedAdapter("telegram")
+    sender = AlertSender(bot.live, bot.processor.handler_for, {adapter: asyncio.create_task(adapter.open())})
+    await asyncio.wait(sender.adapters.values())
+    now = datetime.now(UTC)
+    reports = ReportRepository(bot.journal.database)
+    await GapReporter(sender, reports, bot.app.deps.library, ClockWatch()).post_due(now)
+    await sender.report({"limit daily_cost": "The limit is used up."}, now)
+
+
+@pytest.mark.parametrize("audience", [["owners"], ["everyone"]], ids=["closed", "open"])
+async def test_a_report_that_waited_tells_of_nothing_that_was_closed_since(
+    tmp_path: Path, audience: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(make_settings(tmp_path)) as bot:
+        await ask_in_vain(bot)
+        await make_notices(bot, monkeypatch)
+    async with opened(make_settings(tmp_path, audience)) as bot:
+        assert (f"nearest page: {WORD}" in await resume(bot)) == (audience == ["everyone"])
+
+
+@pytest.mark.parametrize("chats", [[], [f"telegram:{ALERTS_CHAT}"]], ids=["told no more", "told"])
+async def test_a_chat_that_gets_no_alerts_any_more_gets_none_that_waited(
+    tmp_path: Path, chats: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(make_settings(tmp_path)) as bot:
+        await ask_in_vain(bot)
+        await make_notices(bot, monkeypatch)
+    async with opened(make_settings(tmp_path, alerts={"chats": chats})) as bot:
+        shown_text = await resume(bot)
+        assert [QUESTION in shown_text, "is used up" in shown_text] == 2 * [bool(chats)]
+
+
+async def test_a_report_is_not_posted_where_less_may_be_told_of_by_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A source is closed while the report is written, which may take a model some seconds."""
+    async with opened(make_settings(tmp_path)) as bot:
+        await ask_in_vain(bot)
+
+        async def find_and_reload(*arguments: Any, **options: Any) -> object:
+            gaps = await find_gaps(*arguments, **options)
+            await bot.dispatcher.context.reload(make_settings(tmp_path, ["owners"]))
+            return gaps
+
+        monkeypatch.setattr(gap_report, "find_gaps", find_and_reload)
+        await make_notices(bot, monkeypatch)
+        assert WORD not in str(await bot.journal.get_pending("telegram"))
+
+
+@pytest.mark.parametrize("has_question", [False, True], ids=["/learn", "answer to a question"])
+@pytest.mark.parametrize("audience", [["owners"], ["everyone"]], ids=["closed to the team", "opened"])
+async def test_a_lesson_tells_of_what_could_be_seen_when_its_words_were_written(
+    tmp_path: Path, audience: Sequence[str], *, has_question: bool
+) -> None:
+    """The team saw a source when somebody wrote a message, and sees it no more when somebody learns from that."""
+    values = {"handoff": {"trusted": ["telegram:42"]}}
+    hint = f"How long is the {WORD} countdown?" if has_question else f"The {WORD} countdown takes a minute."
+    async with opened(make_settings(tmp_path, ["telegram:-200"], **values)) as bot:
+        hinted = await bot.deliver(Sender(TEAM.chat, "43"), hint, addressed=False)
+    async with opened(make_settings(tmp_path, audience, **values)) as bot:
+        if has_question:
+            await bot.deliver(TEAM, "It takes a minute.", reply_to=hinted.id, quoted=hint, addressed=False)
+        else:
+            await bot.deliver(TEAM, "How long is the countdown?", "learn", reply_to=hinted.id, quoted=hint)
+        await bot.deliver(Sender(TEAM.chat, "1"), "approve 1", "faq")
+        await bot.app.refresh(["taught"])
+        found = await bot.app.store.search("countdown", None, ["taught"], 9)
+        assert bool(found) == (audience == ["everyone"])
+
+
+async def test_an_administrator_of_a_group_that_was_upgraded_can_be_removed(tmp_path: Path) -> None:
+    """What owners set in a group holds under its new id: a right that nobody can take away would last for ever."""
+    admin = Sender("42", "42", is_private=True)
+    before = Sender(GROUP.chat, "1")
+    after = Sender("-1009", "1")
+    async with opened(make_settings(tmp_path, ["admins"])) as bot:
+        await bot.deliver(before, "add 42", "admins")
+        await bot.deliver(before, "off", "mode")
+        await bot.deliver(before, "0.7", "threshold")
+        await bot.deliver(after, "0.9", "threshold")
+        await record_move(bot.journal.database, "telegram", before.chat, after.chat)
+    async with opened(make_settings(tmp_path, ["admins"])) as bot:
+        await bot.deliver(admin, QUESTION)
+        assert WORD in bot.output()
+        await bot.deliver(after, "remove 42", "admins")
+        await bot.deliver(admin, QUESTION)
+        assert WORD not in bot.output()
+        await bot.deliver(after, QUESTION)
+        assert "Reply(text=" not in bot.output()
+        assert bot.live.threshold("telegram:-1009") == 0.9
+        assert bot.live.mode("telegram:-100", private=False) == "mention"
