@@ -38,7 +38,7 @@ from core.storage.journal_file import DAMAGED_HINT, JournalFile
 from core.storage.tables import metadata
 
 # The newest revision in `migrations/versions/`.
-HEAD = "0014"
+HEAD = "0015"
 # That of version 0.2.0: what an older version wrote is refused.
 BASELINE = "0008"
 OLDER_HINT = "Open it once with KIMAs 0.2.0 (`kimas usage` is enough), which upgrades it"
