@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
+from textwrap import dedent
 
 # Nobody writes inline code, or a tag of a template, that is longer.
 MAX_SPAN_CHARS = 2000
@@ -195,6 +196,22 @@ def _read_attributes(attributes: str) -> dict[str, str]:
     return {match[1].lower(): next(filter(None, match.groups()[1:]), "") for match in _ATTRIBUTE.finditer(attributes)}
 
 
+def _find_commands(attributes: str) -> list[tuple[str, str]]:
+    """Return the commands that a component shows for several tools, each by the tool that begins it: `npm="npm i"`."""
+    values = {name: value.strip() for name, value in _read_attributes(attributes).items()}
+    commands = [(name, _dedent_below(value)) for name, value in values.items() if " " in value]
+    return commands if any(value.startswith(f"{name} ") for name, value in commands) else []
+
+
+def _dedent_below(text: str) -> str:
+    first, newline, rest = text.partition("\n")
+    return first + newline + dedent(rest)
+
+
+def _make_fence(code: str) -> str:
+    return "`" * (max(2, *map(len, re.findall("`*", code))) + 1)
+
+
 def _read_cells(row: str) -> list[str]:
     return [next(filter(None, cell), "").replace("|", "\\|").replace("\n", " ") for cell in _CELL.findall(row)]
 
@@ -350,6 +367,10 @@ class _Rewriter:
         self._emit_tag(position, name, is_closing, shown)
         if rows := _ROWS.search(attributes):
             self._emit_table(attributes, rows[1])
+        for tool, command in _find_commands(attributes):
+            self._emit_tag(position, "tab", False, {"title": tool})
+            self._emit_code(command, "", self._line)
+            self._emit_tag(position, "tab", True, {})
         for key, text in objects:
             item = _show(text)
             # As of what describes the fields of something: the name of the field, and its type.
@@ -371,15 +392,19 @@ class _Rewriter:
         first_number = self.number + code[0].count("\n", 0, code.start(1) - code.start())
         self._line = ""
         self._end_line()
-        fence = "`" * (max(2, *map(len, re.findall("`*", text))) + 1)
-        for number, line in enumerate((f"{fence}{name}", *text.split("\n"), fence), first_number - 1):
-            self._line = indent + line
-            self._line_number = number
-            self._end_line()
-        self._line = indent
+        self._emit_code(text, name, indent, first_number)
         self._skip(code[0])
         self._line_number = self.number
         return code.end()
+
+    def _emit_code(self, code: str, language: str, indent: str, first_number: int = 0) -> None:
+        """Emit code in fences; without the number of its first line, all its lines have that of the tag."""
+        fence = _make_fence(code)
+        for number, line in enumerate((f"{fence}{language}", *code.split("\n"), fence), first_number - 1):
+            self._line = indent + line
+            self._line_number = number if first_number else self._line_number
+            self._end_line()
+        self._line = indent
 
     def _rewrite_template(self, token: re.Match[str]) -> int:
         """Emit a tag of Jekyll, Hugo or GitBook; what is highlighted is code."""
@@ -388,7 +413,7 @@ class _Rewriter:
         if name in _CODE_TEMPLATES and not token["end"] and not arguments.endswith("/") and name not in self._unclosed:
             if closing := _HIGHLIGHT_END.search(self.text, token.end()):
                 code = self.text[token.end() : closing.start()].rstrip()
-                fence = "`" * (max(2, *map(len, re.findall("`*", code))) + 1)
+                fence = _make_fence(code)
                 language = arguments.partition(" ")[0]
                 self._emit(f"{fence}{'' if '=' in language else language}{code}\n{fence}")
                 return closing.end()

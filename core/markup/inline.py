@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # Brackets that nothing closes are looked for again and again: a longer text is left as it stands.
 MAX_INLINE_CHARS = 20_000
+# What is longer holds what a page on the web makes of it, such as the code of an example, and is as long as a passage.
+MAX_ADDRESS_CHARS = 250
 # Only these begin markup that is changed: most paragraphs have none of them.
 # Code, also between two ticks each, within which one is a sign of the code.
 _CODE = r"(?<!`)``(?:[^`]|(?<!`)`(?!`)){1,300}``(?!`)|`+[^`]*`+"
@@ -37,7 +39,7 @@ _CODE_ROLES = re.compile(
     rf"{_OBJECT_ROLES.pattern}|option|envvar|file|command|setting|signal|reqmeta|program|code|samp|kbd|guilabel"
 )
 _ICON_ROLES = re.compile(r"octicon|fa|fa[bsr]|material-\w+|bi|iconify")
-_WEB = ("http://", "https://")
+WEB = ("http://", "https://")
 # What Sphinx, and sphinx-issues, set before a number.
 NUMBER_ROLES = {"pep": "PEP ", "rfc": "RFC ", "issue": "#", "pr": "#"}
 _REFERENCE_ROLES = ("ref", "numref", "doc")
@@ -84,8 +86,10 @@ _SHORT_CODE = re.compile(
 )
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:\s[^<>]*+)?/?>")
 _TAG_NAME = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]*)")
-# A browser shows none of their text.
-HIDDEN_TAGS = frozenset(("script", "style", "svg", "iframe", "object", "template", "textarea", "head"))
+# A browser shows none of their text: in some it is for one that is too old.
+HIDDEN_TAGS = frozenset(
+    ("script", "style", "svg", "iframe", "object", "template", "textarea", "head", "video", "audio")
+)
 HTML_TAGS = frozenset(
     """
     a abbr acronym address applet area article aside audio b base bdi bdo big blockquote body br button canvas caption
@@ -241,7 +245,7 @@ def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:
             start, address = links.pop()
             is_named = len(pieces) > start
             text = "".join(pieces[start:]) if is_named else _name_target(address, labels)
-            pieces[start:] = [text if open_code_tags else _write_link(text, address)]
+            pieces[start:] = [text if open_code_tags else write_link(text, address)]
         elif tag and name in _CODE_TAGS:
             code_start = code_start if open_code_tags else len(pieces)
             open_code_tags = max(0, open_code_tags + (-1 if tag[1] else is_closed))
@@ -320,14 +324,15 @@ def normalize_label(label: str) -> str:
 
 def _name_target(address: str, labels: Mapping[str, str]) -> str:
     """Return the text of a link that has none, for which MyST shows the title of a page or of a part of it."""
-    if address.startswith(_WEB):
+    if address.startswith(WEB):
         return ""
     page, _, part = address.partition("#")
     return labels.get(address) or labels.get(part) or name_label(part or page.removesuffix(".md"))
 
 
-def _write_link(text: str, address: str) -> str:
-    if not address.startswith(_WEB) or not text.strip():
+def write_link(text: str, address: str) -> str:
+    """Return a link to the web; what else leads somewhere, or to data in its address, is its text alone."""
+    if not address.startswith(WEB) or not text.strip() or len(address) > MAX_ADDRESS_CHARS:
         return text
     if text == address:
         return address

@@ -128,6 +128,15 @@ def test_the_sign_that_links_to_a_heading_is_no_part_of_it(heading: str) -> None
     assert kinds(f"{heading}\n\nText.") == [("heading", "Rules"), ("paragraph", "Text.")]
 
 
+@pytest.mark.parametrize(
+    "link", ["[Try it]({})", '<a href="{}">Try it</a>', "<p><a href='{}'>Try it</a></p>", "[Try it][a]\n\n[a]: {}"]
+)
+def test_an_address_that_holds_data_is_no_text(link: str) -> None:
+    address = f"https://a.example/#{'eNqVVMtu2zAQ' * 20}"
+    assert read(link.format(address)) == "Try it"
+    assert len(address) > 250
+
+
 def test_references_show_the_title_of_a_part_of_the_page() -> None:
     text = "(start)=\n\n# The *start*\n\nSee {ref}`start`, {ref}`here <start>` and [](#start)."
     assert read_markdown(text)[-1].text == "See The start, here and The start."
@@ -265,6 +274,9 @@ BAD = "<script>alert(1)</script>"
         ('<div title=">" onclick="evil()">x</div>', "x"),
         ("<a href='javascript:evil()'>x</a>", "x"),
         ('<a href="&#106;ava\tscript:evil()">x</a>', "x"),
+        ('<video controls>\n<source src="a.mp4">\nToo old.\n</video>\n\nx', "x"),
+        ('<p>a <audio src="a.mp3">Too old: <a href="a.mp3">load it</a></audio>b</p>', "a b"),
+        ("a <video src=b>Too old.</video> c <video src=d /> e", "a c e"),
         ("<iframe srcdoc='<b onclick=evil()>'>y</iframe>\n\nx", "x"),
         ("[a](javascript:alert(4)) b [c](d.md)", "a b c"),
         ("[a](java&#115;cript:x) b ![b](data:text/html,x)", "a b"),
@@ -640,6 +652,15 @@ def test_mdx_is_read_without_its_script() -> None:
             "Text.\n\n```\nc = 1\n```",
         ),
         ("{{< highlight go >}}\nx := `a`\n{{< /highlight >}}\nText.", "```go\nx := `a`\n```\n\nText."),
+        (
+            '<Tabs npm="npm i a" sh="sh <(curl https://a.example | c)" class="b" />\n\nText.',
+            "**npm**\n\n```\nnpm i a\n```\n\n**sh**\n\n```\nsh <(curl https://a.example | c)\n```\n\nText.",
+        ),
+        (
+            "1. Add:\n\n   <Run\n     cargo={`cargo add a\n     cargo add b`}\n   />\n\n1. Go.",
+            "1. Add:\n\n   **cargo**\n\n   ```\n   cargo add a\n   cargo add b\n   ```\n\n2. Go.",
+        ),
+        ('<Card title="npm i" npm="npm" class="b c" />\n\n<Box>\nText.\n</Box>', "**npm i**\n\nText."),
     ],
 )
 def test_what_the_attributes_of_a_component_say_is_shown(component: str, shown: str) -> None:

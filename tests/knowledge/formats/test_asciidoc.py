@@ -95,6 +95,7 @@ def test_blocks(text: str, expected: str) -> None:
         ("----\n\\ifeval::[1 > 2]\n----", "```\nifeval::[1 > 2]\n```"),
         ("the `{backtick}`, a `{asterisk}` and {asterisk}x{asterisk}", "the `` ` ``, a `*` and \\*x\\*"),
         ("See https://x.example/{tag}/a[the samples].", "See the samples."),
+        (f"https://a.example/#{'eNqV' * 80}[Try it] now.", "Try it now."),
         ("link:https://{host}/b[*there*] and https://x.example/c[here]", "**there** and [here](https://x.example/c)"),
         ("mailto:{who}@x.example[us]", "us"),
         (":v: 2\n\n[source,subs=\"+attributes\"]\n----\nv{v} {w}\n----\n\n----\nv{v}\n----",

@@ -52,6 +52,7 @@ def test_what_nobody_sees_is_no_content(text: str, expected: str) -> None:
         (":rfc:`9309` :samp:`print({x})` :guilabel:`&Open`", "RFC 9309 `print(x)` Open"),
         ("conda_ and `the site <https://a.example/b>`_ and `here`__\n\n.. _conda: https://conda.io\n__ https://c.example",
          "[conda](https://conda.io) and [the site](https://a.example/b) and [here](https://c.example)"),
+        (f"`Try it <https://a.example/#{'eN_q' * 80}>`_ now", "Try it now"),
         ("`a page <page.html>`_ and missing_ and https://a.example/", "a page and missing and https://a.example/"),
         (".. role:: red\n\n:red:`hot` :raw-html:`<br/>`", "hot"),
         (".. |a| replace:: |b| |b|\n.. |b| replace:: |a| |a|\n\n|a|!", "!"),
