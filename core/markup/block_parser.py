@@ -13,6 +13,7 @@ from mdit_py_plugins.colon_fence import colon_fence_plugin
 from mdit_py_plugins.deflist import deflist_plugin
 from mdit_py_plugins.dollarmath.index import math_block_dollar
 from mdit_py_plugins.footnote import footnote_plugin
+from mdit_py_plugins.myst_blocks.index import target as read_target
 
 # Quotations, lists and links within each other; what is deeper is one paragraph. The time grows with it.
 MAX_NESTING = 20
@@ -33,6 +34,7 @@ _SIGNS = {
     "indented": re.compile(r"!!!|\?\?\?|==="),
     "lheading": re.compile(r"^[ \t>]*(?:-+|=+)[ \t]*$", re.MULTILINE),
     "math_block": re.compile(r"\$\$"),
+    "myst_target": re.compile(r"^[ \t>]*\([^()\s]{1,100}\)=[ \t]*$", re.MULTILINE),
     "reference": re.compile(r"\]:"),
     "table": re.compile(r"\|"),
 }
@@ -61,6 +63,8 @@ def _make_parser(*, has_indented_code: bool, absent: frozenset[str]) -> Markdown
     within = ["paragraph", "reference", "blockquote", "list", "footnote_def"]
     parser.block.ruler.before("blockquote", "amsmath", _limit_lines(amsmath_block), {"alt": within})
     parser.block.ruler.before("fence", "math_block", _limit_lines(math_block_dollar()))
+    # Alone, for a document that is none of MyST may begin a line with the sign of its comments.
+    parser.block.ruler.before("hr", "myst_target", read_target, {"alt": within})
     parser.block.ruler.before("fence", "indented", _read_indented, {"alt": ["paragraph", "reference", "list"]})
     # Of a link that no browser should follow, the text is kept.
     parser.validateLink = lambda _: True  # type: ignore[assignment,method-assign]

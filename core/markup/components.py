@@ -85,6 +85,7 @@ _MDX_BLOCK = "mdx-code-block"
 _MDX_FENCE = re.compile(rf"[ \t]*(`{{3,}}|~{{3,}}){_MDX_BLOCK}[ \t]*$")
 _CODE_TEMPLATES = frozenset(("highlight", "code-toggle"))
 _HIGHLIGHT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)[ \t]*(?:highlight|code-toggle)\b[^{}\n]*\}\}?")
+_COMMENT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)[ \t]*comment\b[^{}\n]*\}\}?")
 _CLOSING_TEMPLATE = re.compile(r"\{(?:%|\{[%<])-?[ \t]*+(?:/|end)[ \t]*+([A-Za-z][\w-]*+)")
 # Code that a component has as a string, and what says its language.
 _CODE_STRING = re.compile(r"\s*\{\s*`((?:[^`\\]|\\.){0,20000})`\s*\}\s*(?=</)", re.DOTALL)
@@ -407,9 +408,14 @@ class _Rewriter:
         self._line = indent
 
     def _rewrite_template(self, token: re.Match[str]) -> int:
-        """Emit a tag of Jekyll, Hugo or GitBook; what is highlighted is code."""
+        """Emit a tag of Jekyll, Hugo or GitBook; what is highlighted is code, and comments are left out."""
         name = token["block"]
         arguments = token["arguments"].strip()
+        if name == "comment" and not token["end"] and name not in self._unclosed:
+            if closing := _COMMENT_END.search(self.text, token.end()):
+                self._skip(self.text[token.start() : closing.end()])
+                return closing.end()
+            self._unclosed.add(name)
         if name in _CODE_TEMPLATES and not token["end"] and not arguments.endswith("/") and name not in self._unclosed:
             if closing := _HIGHLIGHT_END.search(self.text, token.end()):
                 code = self.text[token.end() : closing.start()].rstrip()

@@ -370,12 +370,12 @@ def read_component_attributes(description: str) -> dict[str, str]:
     """Return the attributes that the description of a component of Antora sets for its pages."""
     values = _COMPONENT_ATTRIBUTES.search(description)
     pairs = _COMPONENT_ATTRIBUTE.findall(values[2]) if values else []
-    fields = {name: _read_value(value) for name, value in _COMPONENT_FIELD.findall(description)}
+    fields = {name: read_value(value) for name, value in _COMPONENT_FIELD.findall(description)}
     about = {f"page-component-{name.replace('_', '-')}": value for name, value in fields.items()}
     version = fields.get("version", "")
     shown = fields.get("display_version", version)
     about |= {"page-version": version, "page-component-display-version": shown} if version else {}
-    return about | {name: _read_value(value) for name, value in pairs}
+    return about | {name: read_value(value) for name, value in pairs}
 
 
 def _read_entries(text: str) -> dict[str, str]:
@@ -384,7 +384,7 @@ def _read_entries(text: str) -> dict[str, str]:
     return {entry[1]: entry[2].strip().strip("'\"") for entry in entries}
 
 
-def _read_value(text: str) -> str:
+def read_value(text: str) -> str:
     """Return a value of YAML without its comment, without Antora's `@` (pages may set another) and without quotes."""
     value = re.split(r"[ \t]#", text, maxsplit=1)[0].strip()
     return value.removesuffix("@").strip("'\"").removesuffix("@")

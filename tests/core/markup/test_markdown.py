@@ -349,6 +349,9 @@ def test_the_anchor_of_a_heading_is_no_part_of_it(anchor: str) -> None:
         "Text %%hidden%% goes on, 100%% sure.",
         "%%\nhidden\n\nhidden\n%%",
         "Text {>>hidden<<} and {--hidden--}.",
+        "{% comment %}\nhidden\n\n```\nhidden\n{% endcomment %}",
+        "Text {%- comment -%} hidden {%- endcomment -%} goes on.",
+        "{{< comment >}}\nhidden\n{{< /comment >}}",
     ],
 )
 def test_a_comment_is_no_content(comment: str) -> None:
@@ -796,6 +799,19 @@ def test_the_terms_of_a_glossary_are_definitions() -> None:
     assert read(":::{glossary}\na\n  - one\n  - two\n:::") == "**a**:\n\n- one\n- two"
     assert read("```{glossary}\n  a\n    One.\n```") == "**a**: One."
     assert read("```{glossary}\n```") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(a:b)=\nname\n: What it does.\n\n    - `x`", "**name**: What it does.\n\n- `x`"),
+        ("Text.\n(a)=\n- item", "Text.\n\n- item"),
+        ("(a)=\n(b)=\n> Quoted.", "> Quoted."),
+        ("f(x)=\n2 (and more)", "f(x)= 2 (and more)"),
+    ],
+)
+def test_a_target_ends_what_is_above_it(text: str, expected: str) -> None:
+    assert read(text) == expected
 
 
 def test_what_a_domain_describes_is_a_definition() -> None:

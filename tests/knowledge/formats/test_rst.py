@@ -36,6 +36,9 @@ def walk(blocks: Iterable[Block]) -> Iterator[Block]:
         (".. include:: /etc/passwd\n\nText", "Text"),
         (".. csv-table::\n   :file: /etc/passwd\n\nText", "Text"),
         ("Text [1]_ here.\n\n.. [1] The note.", "Text here.\n\nThe note."),
+        ("- J. Smith\n- Ann\n- P. L. Lim", "- J. Smith\n- Ann\n- P. L. Lim"),
+        ("Then:\n\nc. *go* on\n\n   there\nd. end", "Then:\n\nc. *go* on\n\nthere\n\nd. end"),
+        ("a. first\nb. second\n\n3. third", "1. first\n2. second\n\n3. third"),
     ],
 )  # fmt: skip
 def test_what_nobody_sees_is_no_content(text: str, expected: str) -> None:
