@@ -36,6 +36,7 @@ _SIGNS = {
     "math_block": re.compile(r"\$\$"),
     "myst_target": re.compile(r"^[ \t>]*\([^()\s]{1,100}\)=[ \t]*$", re.MULTILINE),
     "reference": re.compile(r"\]:"),
+    "slashes": re.compile(r"^[ \t>]*/{3,}[ \t]+[\w-]", re.MULTILINE),
     "table": re.compile(r"\|"),
 }
 # The lines of a formula: below each that may begin one, its end is looked for. Nobody writes that many.
@@ -44,6 +45,7 @@ MAX_FORMULA_LINES = 100
 _Rule = Callable[[StateBlock, int, int, bool], bool]
 
 _INDENTED = re.compile(r"(!!!|\?\?\?\+?|===[!+]?)[ \t]+(\S.*)$")
+_SLASHES = re.compile(r"(/{3,})[ \t]+([\w-]+)(?:[ \t]*\|[ \t]*(.*?))?[ \t]*$")
 _MARKER = re.compile(r"^(?:[ \t]*(?:[-*+>]|\d{1,9}[.)])(?=[ \t]))+[ \t]*", re.MULTILINE)
 
 
@@ -70,6 +72,7 @@ def _make_parser(*, has_indented_code: bool, absent: frozenset[str]) -> Markdown
     parser.validateLink = lambda _: True  # type: ignore[assignment,method-assign]
     # Addresses stay as they are written: to encode them takes a fifth of the time of a page.
     parser.normalizeLink = lambda url: url.replace(" ", "%20")  # type: ignore[method-assign]
+    parser.block.ruler.before("fence", "slashes", _read_slashes, {"alt": within})
     # Inline markup is read where it is needed.
     parser.disable(["inline", "text_join", "footnote_tail", *absent], ignoreInvalid=True)
     if not has_indented_code:
@@ -127,4 +130,24 @@ def _read_indented(state: StateBlock, start: int, end: int, silent: bool) -> boo
     token.content = state.getLines(start + 1, last + 1, indent, False)
     token.map = [start, last + 1]
     state.line = last + 1
+    return True
+
+
+def _read_slashes(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read a block of PyMdown: `/// name | Title`, its indented options, and what is above as many slashes alone."""
+    line = state.src[state.bMarks[start] + state.tShift[start] : state.eMarks[start]]
+    match = None if state.is_code_block(start) else _SLASHES.match(line)
+    if match is None or silent:
+        return match is not None
+    first = start + 1
+    while first < end and not state.isEmpty(first) and state.sCount[first] >= state.blkIndent + 4:
+        first += 1
+    last = first
+    while last < end and state.getLines(last, last + 1, 0, False).strip() != match[1]:
+        last += 1
+    token = state.push("colon_fence", "", 0)
+    token.info = f"{match[2]} {match[3] or ''}"
+    token.content = "\n" * (first - start - 1) + state.getLines(first, last, state.blkIndent, False)
+    token.map = [start, last]
+    state.line = min(last + 1, end)
     return True

@@ -252,13 +252,20 @@ def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:
             if tag[1] and not open_code_tags:
                 pieces[code_start:] = [write_code(code) for code in ["".join(pieces[code_start:])] if code.strip()]
         else:
-            pieces.append(token.content if open_code_tags and token.type in _CODE_TEXTS else _write_token(token))
+            pieces.append(_write_in_code(token) if open_code_tags else _write_token(token))
     return "".join(pieces)
 
 
 def _is_placeholder(tag: str, name: str) -> bool:
     """Return whether what looks like a tag is text: `<name>`, or the type of a value."""
     return name not in HTML_TAGS and not tag.startswith("</") and not tag.endswith("/>") and "=" not in tag
+
+
+def _write_in_code(token: Token) -> str:
+    """Return what a token shows in code of HTML, where marks have no meaning."""
+    if token.type in _SIGNS:
+        return ""
+    return token.content if token.type in _CODE_TEXTS else _write_token(token)
 
 
 def _write_token(token: Token) -> str:
@@ -357,5 +364,5 @@ def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyTyp
     if role == "math" and is_formula(name):
         return write_code(name)
     if _CODE_ROLES.fullmatch(role):
-        return f"`{name.rpartition('.')[2] if name.startswith('~') else name.lstrip('!')}`"
+        return f"`{name.lstrip('~').rpartition('.')[2] if name.startswith('~') else name.lstrip('!')}`"
     return NUMBER_ROLES.get(role, "") + name if name[:1].isdecimal() else name.strip("~!")

@@ -33,7 +33,8 @@ _SHOWN_OPTION = re.compile(
     r"^[ \t]*:([\w-]+):[ \t]+(?:\"?([^\Wa-z][^\s\"]*[ ][^\n\"]+)|\"([^\n\"]+)\"[ \t]*$)", re.MULTILINE
 )
 _FIELD = re.compile(r"^:([A-Za-z][\w .-]{0,60}):[ \t]+(?=\S)", re.MULTILINE)
-_QUOTED = re.compile(r"[\"'\[]([^\"'\[\]]{1,200})[\"'\]]")
+# In quotes up to the end, for there may be others within.
+_QUOTED = re.compile(r"([\"'])(.{1,200})\1[ \t]*$|[\"'\[]([^\"'\[\]]{1,200})[\"'\]]")
 _TITLE_ATTRIBUTE = re.compile(r"\b(?:title|label|tab|(?:file)?name)=[\"']([^\"']{1,200})[\"']")
 _ALERT = re.compile(r"\[!([A-Za-z][\w-]*)\][+-]?[ \t]*([^\n]*)(?:\n|$)")
 # What only a line of its own can be: a target of MyST, the name of a rule, a comment, a table of contents, the meaning
@@ -116,8 +117,9 @@ def read_markdown(
     reader = _Reader(make_parser(body, has_indented_code=has_indented_code), read_rst)
     blocks = reader.read_document(source.lines, source.numbers, names)
     top_headings = [block for block in blocks if block.kind == "heading" and block.level == 1]
-    has_title = top_headings[:1] == [*blocks[:1]] or any(block.text == source.title for block in top_headings)
-    if not source.title or (has_title and blocks):
+    is_only_title = len(top_headings) == 1 and top_headings[0] is blocks[0]
+    top_names = {to_plain(block.text).lower() for block in top_headings}
+    if not source.title or is_only_title or source.title.lower() in top_names:
         return blocks
     line = source.title_line
     # Above the headings of its parts, which may be of the first level.
@@ -309,7 +311,7 @@ class _Reader:
 
     def _read_indented(self, mark: str, info: str, lines: list[str], numbers: list[int]) -> Sequence[Block]:
         quoted = _QUOTED.search(info)
-        title = quoted[1] if quoted else ""
+        title = quoted[2] or quoted[3] if quoted else ""
         name = "tab" if mark.startswith("=") else info.split(maxsplit=1)[0].strip("\"'")
         if mark.startswith("?") and name not in ADMONITIONS:
             name = "details"
@@ -339,7 +341,10 @@ class _Reader:
         """Return what a container holds as the block that its name says; one that is not known only holds others."""
         title = self._clean(title)
         kind = _LABELLED.get(name) or ("tab" if " " in title else None)
-        if name in ADMONITIONS:
+        if version := VERSIONS.get(name.replace("-", "")):
+            kind = "admonition"
+            title = f"{version} {title}"
+        elif name in ADMONITIONS:
             kind = "admonition"
             title = title or _get_title(name)
         if kind is None or not title:

@@ -146,7 +146,7 @@ def _read_role(
     if name == "math" or (not name and _TEX.search(tex)):
         return [nodes.math("", tex)], []
     if name in CODE_ROLES or not name:
-        code = title.rpartition(".")[2] if title.startswith("~") else title
+        code = title.lstrip("~").rpartition(".")[2] if title.startswith("~") else title
         return [nodes.literal("", code.translate({ord("{"): None, ord("}"): None}) if name == "samp" else code)], []
     if name in ("strong", "emphasis"):
         return [(nodes.strong if name == "strong" else nodes.emphasis)("", content)], []

@@ -88,6 +88,8 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("<kbd><kbd>Ctrl</kbd>+<kbd>C</kbd></kbd> or <code>`x`</code> and <code>y", "`Ctrl+C` or `x` and y"),
         ("[<code>x</code> :rocket:](https://x.example/a)", "[`x` 🚀](https://x.example/a)"),
         ("A <code>\\*args</code> and \\*this.", "A `*args` and \\*this."),
+        ('<code class="x">**static** _of_(a): [B](/b)</code>', "`static of(a): B`"),
+        ("See {class}`~@Result` and {func}`~a.b`.", "See `@Result` and `b`."),
         ("See {ref}`other-part`, {doc}`/guide/first_steps`, [](#Run.stop).", "See other part, first steps, Run.stop."),
         ("A {class}`Viewer<napari.Viewer>` and {ref}`it <a>`.", "A `Viewer` and it."),
         ("Set {attr}`.Run.name` in {file}`.env`.", "Set `Run.name` in `.env`."),
@@ -812,6 +814,47 @@ def test_the_terms_of_a_glossary_are_definitions() -> None:
 )
 def test_a_target_ends_what_is_above_it(text: str, expected: str) -> None:
     assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/// note | A *title*\nText.\n\n- a\n///\n\nEnd.", "> **A *title***\n>\n> Text.\n>\n> - a\n\nEnd."),
+        ("/// details | More\n    open: True\n\n//// tab | npm\nText.\n////\n///", "**More**\n\n**npm**\n\nText."),
+        ("/// version-added | v2.13\nText.\n///", "> **Added in v2.13**\n>\n> Text."),
+        ("/// caption\nThe *end*.\n///", "The *end*."),
+        ("- a\n\n    /// tip\n    b", "- a\n\n  > **Tip**\n  >\n  > b"),
+        ("/// is a comment.\n//// So is this.", "/// is a comment. //// So is this."),
+    ],
+)
+def test_blocks_between_slashes_are_read(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ('=== "Don\'t do this"', "Don't do this"),
+        ('??? note "on the "new" names"', 'on the "new" names'),
+        ("!!! tip 'It's'", "It's"),
+        ('!!! note "Titled" { .a }', "Titled"),
+        ("=== [Bracketed]", "Bracketed"),
+    ],
+)
+def test_a_title_may_hold_quotes(line: str, title: str) -> None:
+    assert [block.text for block in read_markdown(f"{line}\n\n    Text.")] == [title]
+
+
+@pytest.mark.parametrize(
+    ("text", "titles"),
+    [
+        ("---\ntitle: The page\n---\n# First\n\nText.\n\n# Second", ["The page", "First", "Second"]),
+        ("---\ntitle: the page\n---\n# The *page*\n\nText.\n\n# Second", ["The *page*", "Second"]),
+        ("---\ntitle: The page\n---\n# Only\n\n## Second", ["Only", "Second"]),
+    ],
+)
+def test_front_matter_names_a_page_of_several_top_headings(text: str, titles: list[str]) -> None:
+    assert [block.text for block in read_markdown(text) if block.kind == "heading"] == titles
 
 
 def test_what_a_domain_describes_is_a_definition() -> None:
