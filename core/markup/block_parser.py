@@ -29,6 +29,7 @@ _SIGNS = {
     "deflist": re.compile(r"^[ \t>]*[:~][ \t]", re.MULTILINE),
     "fence": re.compile("```|~~~"),
     "footnote_def": re.compile(r"\[\^"),
+    "grid_table": re.compile(r"^[ \t>]*\+[-=:]{2}", re.MULTILINE),
     "heading": re.compile("#"),
     "html_block": re.compile("<"),
     "indented": re.compile(r"!!!|\?\?\?|==="),
@@ -46,6 +47,8 @@ _Rule = Callable[[StateBlock, int, int, bool], bool]
 
 _INDENTED = re.compile(r"(!!!|\?\?\?\+?|===[!+]?)[ \t]+(\S.*)$")
 _SLASHES = re.compile(r"(/{3,})[ \t]+([\w-]+)(?:[ \t]*\|[ \t]*(.*?))?[ \t]*$")
+# The border of a table that is drawn with plus signs. Nobody writes one of more columns.
+_BORDER = re.compile(r"\+(?:[-=:]{2,}\+){1,60}[ \t]*$")
 _MARKER = re.compile(r"^(?:[ \t]*(?:[-*+>]|\d{1,9}[.)])(?=[ \t]))+[ \t]*", re.MULTILINE)
 
 
@@ -72,6 +75,7 @@ def _make_parser(*, has_indented_code: bool, absent: frozenset[str]) -> Markdown
     parser.validateLink = lambda _: True  # type: ignore[assignment,method-assign]
     # Addresses stay as they are written: to encode them takes a fifth of the time of a page.
     parser.normalizeLink = lambda url: url.replace(" ", "%20")  # type: ignore[method-assign]
+    parser.block.ruler.before("fence", "grid_table", _read_grid, {"alt": within})
     parser.block.ruler.before("fence", "slashes", _read_slashes, {"alt": within})
     # Inline markup is read where it is needed.
     parser.disable(["inline", "text_join", "footnote_tail", *absent], ignoreInvalid=True)
@@ -135,15 +139,14 @@ def _read_indented(state: StateBlock, start: int, end: int, silent: bool) -> boo
 
 def _read_slashes(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Read a block of PyMdown: `/// name | Title`, its indented options, and what is above as many slashes alone."""
-    line = state.src[state.bMarks[start] + state.tShift[start] : state.eMarks[start]]
-    match = None if state.is_code_block(start) else _SLASHES.match(line)
+    match = None if state.is_code_block(start) else _SLASHES.match(_get_line(state, start))
     if match is None or silent:
         return match is not None
     first = start + 1
     while first < end and not state.isEmpty(first) and state.sCount[first] >= state.blkIndent + 4:
         first += 1
     last = first
-    while last < end and state.getLines(last, last + 1, 0, False).strip() != match[1]:
+    while last < end and _get_line(state, last) != match[1]:
         last += 1
     token = state.push("colon_fence", "", 0)
     token.info = f"{match[2]} {match[3] or ''}"
@@ -151,3 +154,29 @@ def _read_slashes(state: StateBlock, start: int, end: int, silent: bool) -> bool
     token.map = [start, last]
     state.line = min(last + 1, end)
     return True
+
+
+def _read_grid(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read a table of Pandoc, whose borders are drawn: `+---+---+`."""
+    if state.is_code_block(start) or not _BORDER.match(_get_line(state, start)):
+        return False
+    last = start
+    while last < end and state.sCount[last] >= state.blkIndent and state.src[_get_start(state, last)] in "+|":
+        last += 1
+    while last > start and not _BORDER.match(_get_line(state, last - 1)):
+        last -= 1
+    if silent or last < start + 3:
+        return last >= start + 3
+    token = state.push("grid_table", "", 0)
+    token.content = "\n".join(_get_line(state, line) for line in range(start, last))
+    token.map = [start, last]
+    state.line = last
+    return True
+
+
+def _get_start(state: StateBlock, line: int) -> int:
+    return min(state.bMarks[line] + state.tShift[line], len(state.src) - 1)
+
+
+def _get_line(state: StateBlock, line: int) -> str:
+    return state.src[_get_start(state, line) : state.eMarks[line]].rstrip()

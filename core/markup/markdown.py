@@ -20,7 +20,7 @@ from core.markup.components import read_source
 from core.markup.document import Block, BlockKind, to_plain
 from core.markup.hidden_code import strip_hidden
 from core.markup.inline import clean_inline, is_formula, strip_permalink, to_title, write_code, write_short_codes
-from core.markup.tables import join_texts
+from core.markup.tables import join_texts, split_grid
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
@@ -143,6 +143,7 @@ class _Reader:
             "list_item": self._read_item,
             "blockquote": self._read_quote,
             "table": self._read_table,
+            "grid_table": self._read_grid,
             "dl": lambda _, inner: self._read_definitions(inner),
             "footnote_reference": lambda _, inner: self._read_tokens(inner),
         }
@@ -273,6 +274,13 @@ class _Reader:
                 rows[-1].append(self._clean(part.content, marks_ways=False))
         start, end = self._get_lines(token)
         return [replace(_make_table(rows), start_line=start, end_line=end)]
+
+    def _read_grid(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:
+        start, end = self._get_lines(token)
+        parts = split_grid(token.content.split("\n"))
+        texts = [[join_texts(self.read(cell, [start] * len(cell))) for cell in cells] for _, cells in parts]
+        has_names = bool(parts) and parts[0][0]
+        return [replace(_make_table(texts if has_names else [[], *texts]), start_line=start, end_line=end)]
 
     def _read_definitions(self, inner: Sequence[Token]) -> list[Block]:
         blocks: list[Block] = []

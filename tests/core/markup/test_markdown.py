@@ -857,6 +857,44 @@ def test_front_matter_names_a_page_of_several_top_headings(text: str, titles: li
     assert [block.text for block in read_markdown(text) if block.kind == "heading"] == titles
 
 
+GRID = """\
++-----------+-------+
+| **Name**  | Needs |
++===========+:=====:+
+| `a` is    | - b   |
+| first     | - c   |
++-----------+-------+
+| c, [d](https://a.example) |
++-----------+-------+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (GRID, "| **Name** | Needs |\n|---|---|\n| `a` is first | b; c |\n| c, [d](https://a.example) |  |"),
+        ("+---+---+\n| a | b |\n+---+---+\n| c | d |\n|   +---+\n|   | e |\n+---+---+", "- a: b\n- c: d e"),
+        ("- x\n\n  +---+---+\n  | a | b |\n  +---+---+", "- x\n\n  - a: b"),
+        ("Text\n+---+\nnext", "Text +—+ next"),
+        ("```\n+---+\n| a |\n+---+\n```", "```\n+---+\n| a |\n+---+\n```"),
+    ],
+)
+def test_a_table_may_be_drawn(text: str, expected: str) -> None:
+    assert write_markdown(read_markdown(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('![](a.png){.border fig-alt="It\'s a\npicture {of} it" width="3"}\n\nText.', "Text."),
+        ("See ![](b.png){#b fig-alt='a \"b\" c'} it.", "See it."),
+        ('`x`{spellcheck="false"} and []{rowspan=2} [red]{style="color: #eee"}', "`x` and red"),
+        ("f(x){y} and `x`{y}, [a]{b}", "f(x){y} and `x`{y}, [a]{b}"),
+    ],
+)
+def test_attributes_of_a_part_are_no_text(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
 def test_what_a_domain_describes_is_a_definition() -> None:
     assert read("```{py:function} run(x)\nRuns it.\n```") == "**`run(x)`**: Runs it."
     assert read("```{versionadded} 1.2 It is faster.\n```") == "> **Added in 1.2**\n>\n> It is faster."
@@ -967,6 +1005,14 @@ HOSTILE = [
     "[Aa",
     "$$a ",
     "{{ a |",
+    "+--+\n",
+    "|a\n+--+\n",
+    "/// a\n",
+    "/// a | b\n\n//// a\n\n",
+    "![](a){b='c' ",
+    "{% comment %}",
+    "(a)=\n",
+    "<A a='a b' ",
 ]
 
 
@@ -984,6 +1030,7 @@ def test_reading_is_linear(piece: str) -> None:
         "```{note}\n" * 300,
         "".join(f"{'`' * (303 - depth)}{{note}}\n" for depth in range(300)),
         "".join(f"{':' * (303 - depth)}note\n" for depth in range(300)),
+        "".join(f"{'/' * (303 - depth)} note\n" for depth in range(300)),
         "<Note>\n\n" * 300,
     ],
 )
