@@ -9,7 +9,6 @@ from functools import lru_cache
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, list_block
 from mdit_py_plugins.amsmath import amsmath_block
-from mdit_py_plugins.colon_fence import colon_fence_plugin
 from mdit_py_plugins.deflist import deflist_plugin
 from mdit_py_plugins.dollarmath.index import math_block_dollar
 from mdit_py_plugins.footnote import footnote_plugin
@@ -49,6 +48,7 @@ _INDENTED = re.compile(r"(!!!|\?\?\?\+?|===[!+]?)[ \t]+(\S.*)$")
 _SLASHES = re.compile(r"(/{3,})[ \t]+([\w-]+)(?:[ \t]*\|[ \t]*(.*?))?[ \t]*$")
 # The border of a table that is drawn with plus signs. Nobody writes one of more columns.
 _BORDER = re.compile(r"\+(?:[-=:]{2,}\+){1,60}[ \t]*$")
+_COLONS = re.compile(r"(:{3,})[ \t]*(.*)")
 _MARKER = re.compile(r"^(?:[ \t]*(?:[-*+>]|\d{1,9}[.)])(?=[ \t]))+[ \t]*", re.MULTILINE)
 
 
@@ -62,7 +62,7 @@ def make_parser(text: str, *, has_indented_code: bool) -> MarkdownIt:
 def _make_parser(*, has_indented_code: bool, absent: frozenset[str]) -> MarkdownIt:
     """Return a parser without the rules that are `absent`."""
     parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).enable(["table", "strikethrough"])
-    parser.use(colon_fence_plugin).use(deflist_plugin)
+    parser.use(deflist_plugin)
     parser.use(footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
     parser.block.ruler.before("table", "deep", _read_deep)
     within = ["paragraph", "reference", "blockquote", "list", "footnote_def"]
@@ -75,6 +75,7 @@ def _make_parser(*, has_indented_code: bool, absent: frozenset[str]) -> Markdown
     parser.validateLink = lambda _: True  # type: ignore[assignment,method-assign]
     # Addresses stay as they are written: to encode them takes a fifth of the time of a page.
     parser.normalizeLink = lambda url: url.replace(" ", "%20")  # type: ignore[method-assign]
+    parser.block.ruler.before("fence", "colon_fence", _read_colons, {"alt": within})
     parser.block.ruler.before("fence", "grid_table", _read_grid, {"alt": within})
     parser.block.ruler.before("fence", "slashes", _read_slashes, {"alt": within})
     # Inline markup is read where it is needed.
@@ -180,3 +181,47 @@ def _get_start(state: StateBlock, line: int) -> int:
 
 def _get_line(state: StateBlock, line: int) -> str:
     return state.src[_get_start(state, line) : state.eMarks[line]].rstrip()
+
+
+def _read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read a container, `::: name`, with others in it: each ends at a line of colons alone, by their number if it can.
+
+    A line of colons that ends nothing is left out.
+    """
+    opening = None if state.is_code_block(start) else _COLONS.match(_get_line(state, start))
+    if opening is None or silent:
+        return opening is not None
+    last = _find_last_of_colons(state, start, end) if opening[2] else start
+    has_end = last > start and _get_line(state, last).strip(":") == ""
+    if opening[2]:
+        token = state.push("colon_fence", "", 0)
+        token.info = opening[2]
+        token.content = state.getLines(start + 1, last if has_end else last + 1, state.sCount[start], True)
+        token.map = [start, last + 1]
+    state.line = last + 1
+    return True
+
+
+def _find_last_of_colons(state: StateBlock, start: int, end: int) -> int:
+    """Return the last line of a container; where one in it has no end, the first line that can be the end.
+
+    What nothing ends goes on to the end of what it is in.
+    """
+    sizes: list[int] = []
+    first_end = 0
+    for line in range(start, end):
+        text = _get_line(state, line)
+        if text and state.sCount[line] < state.blkIndent:
+            return line - 1
+        if mark := _COLONS.match(text):
+            size = len(mark[1])
+            if mark[2]:
+                sizes.append(size)
+                continue
+            first_end = first_end or (line if size >= sizes[0] else 0)
+            if sizes.pop() != size and size in sizes:
+                while sizes.pop() != size:
+                    pass
+            if not sizes:
+                return line
+    return first_end or end - 1

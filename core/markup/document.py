@@ -11,7 +11,8 @@ BlockKind = Literal[
 ]
 
 _LINK = re.compile(r"\[([^\[\]\n]{1,300})\]\([^()\s]{0,500}\)")
-_SPAN = re.compile(r"(?<![\w\\])(\*{1,3}|_{1,3}|`{1,3})(?=\S)([^\n]{1,200}?)(?<=[^\s\\])\1(?!\w)")
+# Code ends at the next tick, whatever follows it; other marks are none within a word.
+_SPAN = re.compile(r"(?<![\w\\])(\*{1,3}|_{1,3}|`{1,3})(?=\S)([^\n]{1,200}?)(?<=[^\s\\])\1(?:(?<=`)|(?!\w))")
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 
 

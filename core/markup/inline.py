@@ -38,6 +38,8 @@ _OBJECT_ROLES = re.compile(r"func|class|meth|mod|attr|exc|data|obj|const|functio
 _CODE_ROLES = re.compile(
     rf"{_OBJECT_ROLES.pattern}|option|envvar|file|command|setting|signal|reqmeta|program|code|samp|kbd|guilabel"
 )
+# Of which only the last part is shown; others begin the path of a file.
+SHORT_NAME = re.compile(r"~[\w@]")
 _ICON_ROLES = re.compile(r"octicon|fa|fa[bsr]|material-\w+|bi|iconify")
 WEB = ("http://", "https://")
 # What Sphinx, and sphinx-issues, set before a number.
@@ -63,6 +65,10 @@ _FORMULA = re.compile(
 )
 # An index or a power is one of a letter, of what is in brackets, or in braces: others are names of variables.
 _FORMULA_SIGN = re.compile(r"\\[A-Za-z]|(?:\b[^\W_]|[})|])[\^_](?=[^\s_])|\d\^(?=\S)|(?<!\\)[\^_]\{|^\s*[A-Za-z]\s*$")
+# Or it has nothing but letters that stand alone, numbers and signs, among them one of a relation.
+_SHORT_FORMULA = re.compile(
+    r"(?=[^=<>]*[=<>])(?=[^A-Za-z]*[A-Za-z])(?:(?<![A-Za-z])[A-Za-z](?![A-Za-z])|[\d\s=<>+*/()|.,':-])+"
+)
 # What stands for a blank in a name; between numbers it is a sign of a range, or of a date.
 _NAME_BLANK = re.compile(r"(?<!\d)[-_]|[-_](?!\d)")
 # Where a role leads to, behind what it shows.
@@ -201,7 +207,7 @@ def _write_short_code(match: re.Match[str]) -> str:
 
 def is_formula(text: str) -> bool:
     """Return whether what stands between the marks of a formula is one."""
-    return _FORMULA_SIGN.search(text) is not None
+    return _FORMULA_SIGN.search(text) is not None or _SHORT_FORMULA.fullmatch(text.strip()) is not None
 
 
 def _write_formula(match: re.Match[str]) -> str:
@@ -265,8 +271,8 @@ def _is_placeholder(tag: str, name: str) -> bool:
 
 
 def _write_in_code(token: Token) -> str:
-    """Return what a token shows in code of HTML, where marks have no meaning."""
-    if token.type in _SIGNS:
+    """Return what a token shows in code of HTML: what is bold there, and single marks as they stand."""
+    if token.type in ("strong_open", "strong_close"):
         return ""
     return token.content if token.type in _CODE_TEXTS else _write_token(token)
 
@@ -367,5 +373,5 @@ def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyTyp
     if role == "math" and is_formula(name):
         return write_code(name)
     if _CODE_ROLES.fullmatch(role):
-        return f"`{name.lstrip('~').rpartition('.')[2] if name.startswith('~') else name.lstrip('!')}`"
+        return f"`{name[1:].rpartition('.')[2] if SHORT_NAME.match(name) else name.lstrip('!')}`"
     return NUMBER_ROLES.get(role, "") + name if name[:1].isdecimal() else name.strip("~!")

@@ -28,6 +28,13 @@ Reader = Callable[[str], tuple[Block, ...]]
 
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:.+-]*)\}[ \t]*(.*)$")
 _CONTAINER = re.compile(r"\{?[ \t]*\.?(?:callout-)?([\w-]+)\}?[ \t]*(.*)$")
+_BRACES = re.compile(r"\{[^{}]*\}")
+# What Quarto reads in the first lines of a cell, and whether it hides the cell for it.
+_CELL_OPTIONS = re.compile(r"(?:[ \t]*(?:#|//|--|%)\|[^\n]*(?:\n|$))+")
+_HIDDEN_CELL = re.compile(r"\|[ \t]*(?:echo|include):[ \t]*false\b")
+_CAPTION = re.compile(r"\A:(?:[ \t]+|$)")
+# What Docsify writes behind a heading.
+_HEADING_MARK = re.compile(r"[ \t]+(?::[a-z]+=[\w-]+|\{[a-z]+-ignore(?:-all)?\})[ \t]*$")
 _OPTION = re.compile(r"[ \t]*:[\w-]+:(?:[ \t]|$)")
 _SHOWN_OPTION = re.compile(
     r"^[ \t]*:([\w-]+):[ \t]+(?:\"?([^\Wa-z][^\s\"]*[ ][^\n\"]+)|\"([^\n\"]+)\"[ \t]*$)", re.MULTILINE
@@ -87,6 +94,7 @@ _CODE_GROUPS = frozenset(("code-group", "codegroup"))
 _SITE_VALUE = re.compile(
     r"\{%-?[ \t]*raw[ \t]*-?%\}(?>(?:[^{]|\{(?!%-?[ \t]*endraw\b))*)|(\{\{)-?[ ]*(site\.[\w.-]{1,80}?)[ ]*-?\}\}"
 )
+_SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 # What divides a card from its head and its foot.
 _CARDS = frozenset(("card", "grid-item-card"))
 _CARD_RULE = re.compile(r"(?:\^{3,}|\+{3,})[ \t]*$")
@@ -211,7 +219,8 @@ class _Reader:
         return [Block(kind, text, start_line=start, end_line=end, **fields)]
 
     def _read_heading(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
-        text = strip_permalink(self._clean(inner[0].content, marks_ways=False))
+        content = _HEADING_MARK.sub("", inner[0].content)
+        text = strip_permalink(self._clean(content, marks_ways=False))
         return self._make("heading", token, text, level=int(token.tag[1:])) if text else ()
 
     def _read_indented_code(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:
@@ -238,6 +247,9 @@ class _Reader:
                 for (name, _), body in zip(fields, bodies, strict=True)
             ]
         lines = content[text_start:].split("\n")
+        if content[text_start : text_start + 1] == ":":
+            # What is below a table of Pandoc.
+            lines[0] = _CAPTION.sub("", lines[0])
         # An item that is indented further than the parser knows belongs to no paragraph for whoever wrote it.
         size = next((number for number, line in enumerate(lines) if number and _BULLET.match(line)), len(lines))
         text = self._clean("\n".join(lines[:size]))
@@ -260,7 +272,12 @@ class _Reader:
         alert = _ALERT.match(inner[1].content) if len(inner) > 1 and inner[1].type == "inline" else None
         if alert:
             inner[1].content = inner[1].content[alert.end() :]
-            title = self._clean(alert[2]) or _get_title(alert[1])
+            title = self._clean(alert[2])
+            if title.endswith(_SENTENCE_ENDS):
+                # Docsify takes what is beside the sign for the text.
+                inner[1].content = f"{alert[2]}\n{inner[1].content}"
+                title = ""
+            title = title or _get_title(alert[1])
             return self._make("admonition", token, title, children=self._read_tokens(inner))
         children = self._read_tokens(inner)
         return self._make("quote", token, children=children) if children else ()
@@ -302,6 +319,9 @@ class _Reader:
         info = token.info.strip()
         if token.type == "indented":
             return self._read_indented(token.markup, info, lines, numbers)
+        if info.startswith("{="):
+            # What only one of several formats of Pandoc takes as it is.
+            return self.read(lines, numbers) if info.startswith("{=html") else ()
         if directive := _DIRECTIVE.match(info):
             return self._read_directive(directive[1].lower(), directive[2].strip(), lines, numbers)
         if token.type == "colon_fence":
@@ -332,7 +352,8 @@ class _Reader:
             return self.read(lines, numbers)
         name = match[1].lower()
         attribute = _TITLE_ATTRIBUTE.search(info)
-        title = attribute[1] if attribute else re.sub(r"\{[^{}]*\}$", "", match[2]).strip().strip("[]\"'{}")
+        title = attribute[1] if attribute else _BRACES.sub("", info if info.startswith("{") else match[2])
+        title = title.strip().strip("[]\"'{}")
         blocks = self._read_tabs(lines, numbers) if name == "tabs" else self.read(lines, numbers, name)
         return self._wrap(name, title, blocks, numbers)
 
@@ -371,6 +392,9 @@ class _Reader:
             code = _strip_blank_lines(code)
         if name in _CODE_DIRECTIVES or name in _CELLS:
             language = name if name in _CELLS else argument.partition(" ")[0].lower()
+            options_of_cell = _CELL_OPTIONS.match(code) if name in _CELLS else None
+            if options_of_cell:
+                code = "" if _HIDDEN_CELL.search(options_of_cell[0]) else code[options_of_cell.end() :].strip("\n")
             block = Block("code", code, language=language, start_line=numbers[0], end_line=numbers[-1])
             return [block] if code else ()
         if name in ("csv-table", "list-table"):

@@ -17,7 +17,7 @@ from docutils.parsers.rst import Directive, Parser, directives, roles, states
 from docutils.parsers.rst.directives.tables import CSVTable
 from docutils.utils import new_document
 
-from core.markup.inline import NUMBER_ROLES, is_formula
+from core.markup.inline import NUMBER_ROLES, SHORT_NAME, is_formula
 from knowledge.formats.rst_names import (
     ADMONITIONS,
     CODE_ROLES,
@@ -146,7 +146,7 @@ def _read_role(
     if name == "math" or (not name and _TEX.search(tex)):
         return [nodes.math("", tex)], []
     if name in CODE_ROLES or not name:
-        code = title.lstrip("~").rpartition(".")[2] if title.startswith("~") else title
+        code = title[1:].rpartition(".")[2] if SHORT_NAME.match(title) else title
         return [nodes.literal("", code.translate({ord("{"): None, ord("}"): None}) if name == "samp" else code)], []
     if name in ("strong", "emphasis"):
         return [(nodes.strong if name == "strong" else nodes.emphasis)("", content)], []

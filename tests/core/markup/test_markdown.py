@@ -88,8 +88,9 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("<kbd><kbd>Ctrl</kbd>+<kbd>C</kbd></kbd> or <code>`x`</code> and <code>y", "`Ctrl+C` or `x` and y"),
         ("[<code>x</code> :rocket:](https://x.example/a)", "[`x` 🚀](https://x.example/a)"),
         ("A <code>\\*args</code> and \\*this.", "A `*args` and \\*this."),
-        ('<code class="x">**static** _of_(a): [B](/b)</code>', "`static of(a): B`"),
-        ("See {class}`~@Result` and {func}`~a.b`.", "See `@Result` and `b`."),
+        ('<code class="x">**static** **of**(a): [B](/b)</code>', "`static of(a): B`"),
+        ("<code>a.map { _.b } filter { _.c }</code>", "`a.map { _.b } filter { _.c }`"),
+        ("See {class}`~@Result`, {func}`~a.b` and {file}`~/.c`.", "See `@Result`, `b` and `~/.c`."),
         ("See {ref}`other-part`, {doc}`/guide/first_steps`, [](#Run.stop).", "See other part, first steps, Run.stop."),
         ("A {class}`Viewer<napari.Viewer>` and {ref}`it <a>`.", "A `Viewer` and it."),
         ("Set {attr}`.Run.name` in {file}`.env`.", "Set `Run.name` in `.env`."),
@@ -895,6 +896,65 @@ def test_attributes_of_a_part_are_no_text(text: str, expected: str) -> None:
     assert read(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("::: {.a}\n::: note\nIn.\n:::\nOut.\n:::\n\nEnd.", "> **Note**\n>\n> In.\n\nOut.\n\nEnd."),
+        (
+            ":::: note\n::: tip\nIn.\n:::\nOut.\n::::\n\nEnd.",
+            "> **Note**\n>\n> > **Tip**\n> >\n> > In.\n>\n> Out.\n\nEnd.",
+        ),
+        (":::: note\n::: tip\nIn.\n::::\n\nEnd.", "> **Note**\n>\n> > **Tip**\n> >\n> > In.\n\nEnd."),
+        ("::: note\nIn.\n::\n\n::: tip\nIt.\n:::\n\nEnd.", None),
+        ("Text.\n:::\n\nEnd.", "Text.\n\nEnd."),
+        ("::: note\n```\n::: x\n:::\n```\n:::\n\nEnd.", "> **Note**\n>\n> ```\n> ::: x\n> :::\n> ```\n\nEnd."),
+        ('::: {.callout-tip collapse="true"}\nIn.\n:::', "> **Tip**\n>\n> In."),
+        ('::: {layout-ncol="2" fig-cap="a b"}\nIn.\n:::', "In."),
+    ],
+)
+def test_containers_end_as_they_begin(text: str, expected: str | None) -> None:
+    assert read(text).endswith("\n\nEnd.") if expected is None else read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("```{r}\n#| label: a\n#| fig-cap: b\n\nplot(x)\n```", "```r\nplot(x)\n```"),
+        ("```{python}\n#| echo: false\nprint(1)\n```\n\nText.", "Text."),
+        ("```{ojs}\n//| output: all\nx\n```", "```ojs\nx\n```"),
+        ("```python\n#| label: a\nx\n```", "```python\n#| label: a\nx\n```"),
+        ("```{=html}\n<p>A <b>b</b></p>\n<style>c</style>\n```", "A b"),
+        ("```{=latex}\n\\newpage\n```\n\nText.", "Text."),
+        ('| a |\n|---|\n| b |\n\n: {tbl-colwidths="[30,70]"}\n\nText.', "| a |\n|---|\n| b |\n\nText."),
+        ("+---+---+\n| a | b |\n+---+---+\n\n: The *names*", "- a: b\n\nThe *names*"),
+    ],
+)
+def test_what_quarto_reads_is_not_shown(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# Start :id=start\n\nText.", "# Start\n\nText."),
+        ("## Start {docsify-ignore-all}", "## Start"),
+        ("> [!TIP] **You**: use `a`.", "> **Tip**\n>\n> **You**: use `a`."),
+        ("> [!TIP] First.\n> Then.", "> **Tip**\n>\n> First. Then."),
+        ("> [!tip] A title\n> Text.", "> **A title**\n>\n> Text."),
+    ],
+)
+def test_docsify(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("formula", "is_code"),
+    [("Y = c + d X", True), ("h(p) = 0", True), ("p>0", True), ("5 = 6", False), ("cost = 5", False), ("A", True)],
+)
+def test_what_stands_between_dollars_is_a_formula(formula: str, is_code: bool) -> None:
+    assert read(f"Where ${formula}$ is.") == f"Where {'`' if is_code else '$'}{formula}{'`' if is_code else '$'} is."
+
+
 def test_what_a_domain_describes_is_a_definition() -> None:
     assert read("```{py:function} run(x)\nRuns it.\n```") == "**`run(x)`**: Runs it."
     assert read("```{versionadded} 1.2 It is faster.\n```") == "> **Added in 1.2**\n>\n> It is faster."
@@ -1013,6 +1073,10 @@ HOSTILE = [
     "{% comment %}",
     "(a)=\n",
     "<A a='a b' ",
+    ":::\n",
+    "::: a\n",
+    "::: a\n:::\n:::: b\n",
+    "$a=",
 ]
 
 
