@@ -62,7 +62,7 @@ _GENERATED = (
 # The theme of a site, whose pages are elsewhere; taken where an include glob names the folder.
 _THEMES = ("_static", "_templates", "_layouts", "_themes")
 _KINDS = {
-    "markdown": ".md .markdown .mdx .mdown",
+    "markdown": ".md .markdown .mdx .mdown .qmd .rmd",
     "rst": ".rst .rest",
     "python": ".py .pyi",
     "javascript": ".js .jsx .mjs .cjs",
