@@ -209,6 +209,7 @@ def _find_last_of_colons(state: StateBlock, start: int, end: int) -> int:
     """
     sizes: list[int] = []
     first_end = 0
+    following: dict[int, int] = {}
     for line in range(start, end):
         text = _get_line(state, line)
         if text and state.sCount[line] < state.blkIndent:
@@ -218,6 +219,8 @@ def _find_last_of_colons(state: StateBlock, start: int, end: int) -> int:
             if mark[2]:
                 sizes.append(size)
                 continue
+            if size < sizes[-1] and size not in sizes and _is_within(state, line, end, sizes[-1], following):
+                continue
             first_end = first_end or (line if size >= sizes[0] else 0)
             if sizes.pop() != size and size in sizes:
                 while sizes.pop() != size:
@@ -225,3 +228,13 @@ def _find_last_of_colons(state: StateBlock, start: int, end: int) -> int:
             if not sizes:
                 return line
     return first_end or end - 1
+
+
+def _is_within(state: StateBlock, start: int, end: int, size: int, following: dict[int, int]) -> bool:
+    """Return whether the next mark of a `size` ends a container; `following` keeps the lines of those that are found."""
+    colons = ":" * size
+    if following.get(size, 0) <= start:
+        texts = ((line, _get_line(state, line)) for line in range(start, end))
+        found = (line for line, text in texts if text.startswith(colons) and not text.startswith(colons + ":"))
+        following[size] = next(found, end - 1)
+    return _get_line(state, following[size]) == colons

@@ -32,6 +32,8 @@ _BRACES = re.compile(r"\{[^{}]*\}")
 # What Quarto reads in the first lines of a cell, and whether it hides the cell for it.
 _CELL_OPTIONS = re.compile(r"(?:[ \t]*(?:#|//|--|%)\|[^\n]*(?:\n|$))+")
 _HIDDEN_CELL = re.compile(r"\|[ \t]*(?:echo|include):[ \t]*false\b")
+# So does R Markdown, beside the language.
+_HIDDEN_CHUNK = re.compile(r"\{\w+[ ,].*\b(?:echo|include)[ ]?=[ ]?F(?:ALSE)?\b")
 _CAPTION = re.compile(r"\A:(?:[ \t]+|$)")
 # What Docsify writes behind a heading.
 _HEADING_MARK = re.compile(r"[ \t]+(?::[a-z]+=[\w-]+|\{[a-z]+-ignore(?:-all)?\})[ \t]*$")
@@ -273,7 +275,7 @@ class _Reader:
         if alert:
             inner[1].content = inner[1].content[alert.end() :]
             title = self._clean(alert[2])
-            if title.endswith(_SENTENCE_ENDS):
+            if title.endswith((*_SENTENCE_ENDS, ":", "：")):
                 # Docsify takes what is beside the sign for the text.
                 inner[1].content = f"{alert[2]}\n{inner[1].content}"
                 title = ""
@@ -319,8 +321,8 @@ class _Reader:
         info = token.info.strip()
         if token.type == "indented":
             return self._read_indented(token.markup, info, lines, numbers)
-        if info.startswith("{="):
-            # What only one of several formats of Pandoc takes as it is.
+        if info.startswith("{=") or _HIDDEN_CHUNK.match(info):
+            # What only one of several formats of Pandoc takes as it is, or what no reader sees.
             return self.read(lines, numbers) if info.startswith("{=html") else ()
         if directive := _DIRECTIVE.match(info):
             return self._read_directive(directive[1].lower(), directive[2].strip(), lines, numbers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.markup.document import Block
+from core.markup.document import Block, to_plain
 from core.markup.markdown import read_markdown
 from core.markup.writer import write_markdown
 from tests.support.growth import Growth, Text, find_growth
@@ -852,6 +852,9 @@ def test_a_title_may_hold_quotes(line: str, title: str) -> None:
         ("---\ntitle: The page\n---\n# First\n\nText.\n\n# Second", ["The page", "First", "Second"]),
         ("---\ntitle: the page\n---\n# The *page*\n\nText.\n\n# Second", ["The *page*", "Second"]),
         ("---\ntitle: The page\n---\n# Only\n\n## Second", ["Only", "Second"]),
+        ("---\nTitle: The page\n---\n## Second", ["The page", "Second"]),
+        ("+++\nTITLE = 'The page'\n+++\n## Second", ["The page", "Second"]),
+        ("---\nlinkTitle: Short\n---\n## Second", ["Second"]),
     ],
 )
 def test_front_matter_names_a_page_of_several_top_headings(text: str, titles: list[str]) -> None:
@@ -906,6 +909,9 @@ def test_attributes_of_a_part_are_no_text(text: str, expected: str) -> None:
         ),
         (":::: note\n::: tip\nIn.\n::::\n\nEnd.", "> **Note**\n>\n> > **Tip**\n> >\n> > In.\n\nEnd."),
         ("::: note\nIn.\n::\n\n::: tip\nIt.\n:::\n\nEnd.", None),
+        ("::::: note\n```\n:::\n```\n:::::\n\nEnd.", "> **Note**\n>\n> ```\n> :::\n> ```\n\nEnd."),
+        (":::: note\nIn.\n:::\nOut.\n::::\n\nEnd.", "> **Note**\n>\n> In.\n>\n> Out.\n\nEnd."),
+        (":::: note\nIn.\n:::\nOut.\n\n:::: tip\nIt.\n::::\n\nEnd.", None),
         ("Text.\n:::\n\nEnd.", "Text.\n\nEnd."),
         ("::: note\n```\n::: x\n:::\n```\n:::\n\nEnd.", "> **Note**\n>\n> ```\n> ::: x\n> :::\n> ```\n\nEnd."),
         ('::: {.callout-tip collapse="true"}\nIn.\n:::', "> **Tip**\n>\n> In."),
@@ -921,6 +927,10 @@ def test_containers_end_as_they_begin(text: str, expected: str | None) -> None:
     [
         ("```{r}\n#| label: a\n#| fig-cap: b\n\nplot(x)\n```", "```r\nplot(x)\n```"),
         ("```{python}\n#| echo: false\nprint(1)\n```\n\nText.", "Text."),
+        ("```{r, echo=FALSE}\nx\n```\n\nText.", "Text."),
+        ("```{r a, fig.cap='b', include = F}\nx\n```\n\nText.", "Text."),
+        ("```{python echo=FALSE}\nx\n```\n\nText.", "Text."),
+        ("```{r echo, warning=FALSE}\nx\n```", "```r\nx\n```"),
         ("```{ojs}\n//| output: all\nx\n```", "```ojs\nx\n```"),
         ("```python\n#| label: a\nx\n```", "```python\n#| label: a\nx\n```"),
         ("```{=html}\n<p>A <b>b</b></p>\n<style>c</style>\n```", "A b"),
@@ -940,6 +950,7 @@ def test_what_quarto_reads_is_not_shown(text: str, expected: str) -> None:
         ("## Start {docsify-ignore-all}", "## Start"),
         ("> [!TIP] **You**: use `a`.", "> **Tip**\n>\n> **You**: use `a`."),
         ("> [!TIP] First.\n> Then.", "> **Tip**\n>\n> First. Then."),
+        ("> [!NOTE] For this:\n>\n> - a", "> **Note**\n>\n> For this:\n>\n> - a"),
         ("> [!tip] A title\n> Text.", "> **A title**\n>\n> Text."),
     ],
 )
@@ -953,6 +964,18 @@ def test_docsify(text: str, expected: str) -> None:
 )
 def test_what_stands_between_dollars_is_a_formula(formula: str, is_code: bool) -> None:
     assert read(f"Where ${formula}$ is.") == f"Where {'`' if is_code else '$'}{formula}{'`' if is_code else '$'} is."
+
+
+@pytest.mark.parametrize(
+    ("title", "plain"),
+    [
+        (f"`run({'x, ' * 200}**y)` of *it*", f"run({'x, ' * 200}**y) of it"),
+        ("`Symbol`s and `*args`, `**kwargs`", "Symbols and *args, **kwargs"),
+        ("``a ` b`` and `c", "a ` b and `c"),
+    ],
+)
+def test_a_title_is_without_the_marks_of_code(title: str, plain: str) -> None:
+    assert to_plain(title) == plain
 
 
 def test_what_a_domain_describes_is_a_definition() -> None:
