@@ -231,7 +231,7 @@ def _find_last_of_colons(state: StateBlock, start: int, end: int) -> int:
 
 
 def _is_within(state: StateBlock, start: int, end: int, size: int, following: dict[int, int]) -> bool:
-    """Return whether the next mark of a `size` ends a container; `following` keeps the lines of those that are found."""
+    """Return whether the next mark of a `size` ends a container; `following` keeps the lines that are found."""
     colons = ":" * size
     if following.get(size, 0) <= start:
         texts = ((line, _get_line(state, line)) for line in range(start, end))

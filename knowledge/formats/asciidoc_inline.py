@@ -60,7 +60,9 @@ _NAMED = re.compile(r",\s*[\w-]{1,30}=[^\[\]]{0,300}$")
 _UNKNOWN_VALUE = re.compile(r"(?<![\w/=.:{$-])\{([a-z]+(?:-[a-z]+){0,9})\}(?![\w/={-])")
 _ESCAPED_REFERENCE = re.compile(r"\\(?=\{[\w-]{1,100}\})")
 _QUOTES = re.compile(r"__(?=\S)((?:[^_\n]|_(?!_)){1,200})__|\*\*(?=\S)([^*\n]{1,200})\*\*")
-_CODE_QUOTES = re.compile(r"(?<![\w;:}])(?:\[\.[\w.-]{1,40}\])?([_*])(?=[\w<{-])([^_*\n]{1,200})(?<=\S)\1(?!\w)")
+_CODE_QUOTES = re.compile(
+    r"(?<![\w;:}])(?:\[\.[\w.-]{1,40}\])?([_*])(?=[\w<{-])((?:[^_*\n]|[_*](?=\w)){1,200})(?<=\S)\1(?!\w)"
+)
 _COMMENT = re.compile(r"<!--(?:[^-]|-(?!->)){0,500}-->")
 _PASSED = re.compile(r"pass:[a-z,]{0,50}\[([^\[\]]{0,300})\]")
 # Of what is passed on, the marks are read nevertheless.

@@ -220,7 +220,12 @@ class _AnyDirective(Directive):
         if full_name in CODES or name in CODES:
             return self._make_code(full_name, head_size)
         options_start = next((number for number, line in enumerate(head) if _OPTION.match(line)), len(head))
-        return self._make_parts(full_name, name, head[:options_start], head_size)
+        parts = self._make_parts(full_name, name, head[:options_start], head_size)
+        options = [match for line in head[options_start:] if (match := _OPTION.match(line)) and match[2]]
+        facts = [f"{match[1].capitalize()}: {match[2]}" for match in options if match[1] in ("type", "default")]
+        if name == "confval" and parts and facts:
+            parts[0].insert(1, self._parse_paragraph("; ".join(facts)))
+        return parts
 
     def _make_summary(self, head_size: int) -> list[Any]:
         """Return the names of which Sphinx makes a table."""
