@@ -65,6 +65,7 @@ _ATTRIBUTE = re.compile(
 )
 _LETTER = re.compile(r"[^\W\d_]")
 _ITEM = re.compile(r"[\"']([^\"']+)[\"']")
+_WORD = re.compile(r"[\w.+-]{1,60}")
 # The name and the text that a reader sees, best first.
 _LABELS = (
     "label",
@@ -426,7 +427,7 @@ class _Rewriter:
                 return closing.end()
             self._unclosed.add(name)
         attributes = _show(arguments)
-        label = next(iter(_ITEM.findall(arguments)), "")
+        label = next(iter(_ITEM.findall(arguments)), arguments if name == "tab" and _WORD.fullmatch(arguments) else "")
         # Of what nothing closes, as of marks for the code below, it is none.
         attributes["end"] = "" if name in self._closed else "1"
         if name in self._closed and "=" not in arguments and "/" not in label and not label.endswith((".md", ".html")):

@@ -39,7 +39,7 @@ _CODE_ROLES = re.compile(
     rf"{_OBJECT_ROLES.pattern}|option|envvar|file|command|setting|signal|reqmeta|program|code|samp|kbd|guilabel"
 )
 # Of which only the last part is shown; others begin the path of a file.
-SHORT_NAME = re.compile(r"~[\w@]")
+SHORT_NAME = re.compile(r"~[\w@.]")
 _ICON_ROLES = re.compile(r"octicon|fa|fa[bsr]|material-\w+|bi|iconify")
 WEB = ("http://", "https://")
 # What Sphinx, and sphinx-issues, set before a number.

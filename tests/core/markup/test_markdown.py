@@ -91,6 +91,7 @@ def labels(text: str) -> list[tuple[str, str]]:
         ('<code class="x">**static** **of**(a): [B](/b)</code>', "`static of(a): B`"),
         ("<code>a.map { _.b } filter { _.c }</code>", "`a.map { _.b } filter { _.c }`"),
         ("See {class}`~@Result`, {func}`~a.b` and {file}`~/.c`.", "See `@Result`, `b` and `~/.c`."),
+        ("See {class}`~.Result` and {meth}`~.a.b`.", "See `Result` and `b`."),
         ("See {ref}`other-part`, {doc}`/guide/first_steps`, [](#Run.stop).", "See other part, first steps, Run.stop."),
         ("A {class}`Viewer<napari.Viewer>` and {ref}`it <a>`.", "A `Viewer` and it."),
         ("Set {attr}`.Run.name` in {file}`.env`.", "Set `Run.name` in `.env`."),
@@ -650,6 +651,11 @@ def test_mdx_is_read_without_its_script() -> None:
         ('{{< copyable "sql" >}}\n\nText.', "Text."),
         ('{{% lead "Intro" %}}\n\nText.', "Text."),
         ("{% lang 'en' %}\n\n{% tab 'npm' %}\nText.\n{% endtab %}", "**npm**\n\nText."),
+        (
+            "{{% tab AMD64 %}}\n\na\n\n{{% /tab %}} {{% tab arm-v7 %}}\n\nb\n\n{{% /tab %}}",
+            "**AMD64**\n\na\n\n**arm-v7**\n\nb",
+        ),
+        ("{{< tab >}}\n\na\n\n{{< /tab >}}\n\n{{< note wide >}}\nb\n{{< /note >}}", "a\n\n> **Note**\n>\n> b"),
         ('{% content-ref url="a.md" %}\nText.\n{% endcontent-ref %}', "Text."),
         ("{% highlight ruby %}\nputs '{{ x }}'\n{% endhighlight %}", "```ruby\nputs '{{ x }}'\n```"),
         ("{{< code-toggle file=hugo >}}\n[a.b]\nc = 1\n{{< /code-toggle >}}\nText.", "```\n[a.b]\nc = 1\n```\n\nText."),
@@ -964,6 +970,19 @@ def test_docsify(text: str, expected: str) -> None:
 )
 def test_what_stands_between_dollars_is_a_formula(formula: str, is_code: bool) -> None:
     assert read(f"Where ${formula}$ is.") == f"Where {'`' if is_code else '$'}{formula}{'`' if is_code else '$'} is."
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("import a\n// ---cut---\nb", "b"),
+        ("import a\n  // ---cut-before---\nb\n// ---cut-after---\nc", "b"),
+        ("a\n// ---cut---\nb\n// ---cut---\nc", "c"),
+        ("a = '---cut---'\nb // ---cut---", "a = '---cut---'\nb // ---cut---"),
+    ],
+)
+def test_what_twoslash_cuts_off_is_not_shown(code: str, shown: str) -> None:
+    assert read(f"```ts twoslash\n{code}\n```") == f"```ts\n{shown}\n```"
 
 
 @pytest.mark.parametrize(

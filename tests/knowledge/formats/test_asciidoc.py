@@ -51,6 +51,7 @@ def walk(blocks: Iterable[Block]) -> Iterator[Block]:
         (".A title\n====\nText.\n====", "A title\n\nText."),
         ("====\n[quote]\n# no heading\n====", "> \\# no heading"),
         ("Date: :: Today", "**Date:** Today"),
+        ("[.key]##Since##[.value.wide]##1.0## or [.a]##b##c and ##d##[.e]#f#", "Since 1.0 or bc and df"),
         ("pass:[<!-- lint off -->]\n\nRun pass:[it<br>] pass:[<!-- a -- b -->]now &amp; then.", "Run it now & then."),
         ("Set `_name_`, `*key*` or `a_b_c` by `*args, **kwargs` and `*/*`.",
          "Set `name`, `key` or `a_b_c` by `*args, **kwargs` and `*/*`."),
