@@ -426,7 +426,9 @@ class _Rewriter:
                 self._emit(f"{fence}{'' if '=' in language else language}{code}\n{fence}")
                 return closing.end()
             self._unclosed.add(name)
-        attributes = _show(arguments)
+        # The label of code is but a name, to which a part of the text refers by its lines.
+        is_shown = not (name.lower().endswith("code") or "line=" in arguments) or "label=" not in arguments
+        attributes = _show(arguments if is_shown else "")
         label = next(iter(_ITEM.findall(arguments)), arguments if name == "tab" and _WORD.fullmatch(arguments) else "")
         # Of what nothing closes, as of marks for the code below, it is none.
         attributes["end"] = "" if name in self._closed else "1"

@@ -23,6 +23,16 @@ _MARK = re.compile(
 # Those of Twoslash, which checks more code than a page shows.
 _CUT_BEFORE = re.compile(r"[ \t]*//[ \t]*---cut(?:-before)?---[ \t]*")
 _CUT_AFTER = re.compile(r"[ \t]*//[ \t]*---cut-after---[ \t]*")
+_TWOSLASH = re.compile(r"^[ \t]*//[ \t]*(?:@(?!filename)\w+(?::[^\n]*)?|\^[?|][^\n]*)$\n?", re.MULTILINE)
+
+
+def strip_twoslash(code: str) -> str:
+    """Return code without the lines that Twoslash reads.
+
+    >>> strip_twoslash("// @errors: 2345\\nlet x = 1;\\n//  ^?")
+    'let x = 1;\\n'
+    """
+    return _TWOSLASH.sub("", code)
 
 
 def strip_hidden(code: str) -> str:

@@ -18,7 +18,7 @@ from core.markup.block_parser import make_parser
 from core.markup.collector import ADMONITIONS, VERSIONS, BlockCollector, make_item
 from core.markup.components import read_source
 from core.markup.document import Block, BlockKind, to_plain
-from core.markup.hidden_code import strip_hidden
+from core.markup.hidden_code import strip_hidden, strip_twoslash
 from core.markup.inline import clean_inline, is_formula, strip_permalink, to_title, write_code, write_short_codes
 from core.markup.tables import join_texts, split_grid
 
@@ -321,7 +321,7 @@ class _Reader:
         info = token.info.strip()
         if token.type == "indented":
             return self._read_indented(token.markup, info, lines, numbers)
-        if info.startswith("{=") or _HIDDEN_CHUNK.match(info):
+        if info.startswith(("{=", "twoslash include")) or _HIDDEN_CHUNK.match(info):
             # What only one of several formats of Pandoc takes as it is, or what no reader sees.
             return self.read(lines, numbers) if info.startswith("{=html") else ()
         if directive := _DIRECTIVE.match(info):
@@ -331,6 +331,7 @@ class _Reader:
         language = _LANGUAGE.match(info)
         code = _INCLUDE.sub("", token.content)
         code = _strip_blank_lines(_show_rust(code) if language and language[1] == "rust" else code)
+        code = strip_twoslash(code).strip("\n") if " twoslash" in info else code
         # Its lines are counted from its first one that is not blank.
         start += next((number for number, line in enumerate(lines) if line.strip()), 0)
         block = Block("code", code, language=language[1].lower() if language else "", start_line=start, end_line=end)

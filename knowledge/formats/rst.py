@@ -140,11 +140,14 @@ class _Reader:
     def _read_list(self, node: Any) -> list[Block]:
         items = tuple(item for child in node.children for item in self._read_item(child))
         start = node.get("start", 1) if node.tagname == "enumerated_list" else 0
-        letter = _FIRST_LETTERS.get(node.get("enumtype", "")) if start > 1 else None
+        letter = _FIRST_LETTERS.get(node.get("enumtype", "")) if start > 1 or len(items) == 1 else None
         if letter:
             # It goes on from another one, or is a name: "J. Smith".
+            suffix = node.get("suffix", ".")
             named = [(chr(ord(letter) + number), item) for number, item in enumerate(items, start - 1)]
-            texts = [replace(item, kind="paragraph", text=f"{sign}. {item.text}", children=()) for sign, item in named]
+            texts = [
+                replace(item, kind="paragraph", text=f"{sign}{suffix} {item.text}", children=()) for sign, item in named
+            ]
             return [block for text, item in zip(texts, items, strict=True) for block in (text, *item.children)]
         return [Block("list", children=items, level=start)] if items else []
 

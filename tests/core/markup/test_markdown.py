@@ -979,10 +979,29 @@ def test_what_stands_between_dollars_is_a_formula(formula: str, is_code: bool) -
         ("import a\n  // ---cut-before---\nb\n// ---cut-after---\nc", "b"),
         ("a\n// ---cut---\nb\n// ---cut---\nc", "c"),
         ("a = '---cut---'\nb // ---cut---", "a = '---cut---'\nb // ---cut---"),
+        ("// @errors: 2345\n// @noErrors\na.b;\n//  ^|\n\nb(); // @c", "a.b;\n\nb(); // @c"),
+        ("// @filename: a.ts\nb", "// @filename: a.ts\nb"),
     ],
 )
 def test_what_twoslash_cuts_off_is_not_shown(code: str, shown: str) -> None:
     assert read(f"```ts twoslash\n{code}\n```") == f"```ts\n{shown}\n```"
+
+
+def test_what_twoslash_reads_stands_elsewhere() -> None:
+    assert read("```twoslash include db\nx\n```\n\n```ts\n// @see: b\nx\n```") == "```ts\n// @see: b\nx\n```"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('{{< code label="a" >}}\n```yaml\nb\n```\n{{< /code >}}', "```yaml\nb\n```"),
+        ('{{<editCode label="a" copy="all">}}\n```yaml\nb\n```\n{{</editCode>}}', "```yaml\nb\n```"),
+        ('By\n{{<hover label="a" line="3">}}the name{{</hover>}}\nof it.', "By\n\nthe name\n\nof it."),
+        ('{{< tab label="Line" >}}\nb\n{{< /tab >}}', "**Line**\n\nb"),
+    ],
+)
+def test_what_code_is_called_is_not_shown(text: str, shown: str) -> None:
+    assert read(text) == shown
 
 
 @pytest.mark.parametrize(

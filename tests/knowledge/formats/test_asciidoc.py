@@ -51,6 +51,8 @@ def walk(blocks: Iterable[Block]) -> Iterator[Block]:
         (".A title\n====\nText.\n====", "A title\n\nText."),
         ("====\n[quote]\n# no heading\n====", "> \\# no heading"),
         ("Date: :: Today", "**Date:** Today"),
+        ("One.\n:_mod-docs-content-type: A\n\n* a\n:_x: y\n\nTwo.\n:z: no entry",
+         "One.\n\n- a\n\nTwo. :z: no entry"),
         ("[.key]##Since##[.value.wide]##1.0## or [.a]##b##c and ##d##[.e]#f#", "Since 1.0 or bc and df"),
         ("pass:[<!-- lint off -->]\n\nRun pass:[it<br>] pass:[<!-- a -- b -->]now &amp; then.", "Run it now & then."),
         ("Set `_name_`, `*key*` or `a_b_c` by `*args, **kwargs` and `*/*`.",
