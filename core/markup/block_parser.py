@@ -9,10 +9,10 @@ from functools import lru_cache
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, list_block
 from mdit_py_plugins.amsmath import amsmath_block
-from mdit_py_plugins.colon_fence import colon_fence_plugin
 from mdit_py_plugins.deflist import deflist_plugin
 from mdit_py_plugins.dollarmath.index import math_block_dollar
 from mdit_py_plugins.footnote import footnote_plugin
+from mdit_py_plugins.myst_blocks.index import target as read_target
 
 # Quotations, lists and links within each other; what is deeper is one paragraph. The time grows with it.
 MAX_NESTING = 20
@@ -28,12 +28,15 @@ _SIGNS = {
     "deflist": re.compile(r"^[ \t>]*[:~][ \t]", re.MULTILINE),
     "fence": re.compile("```|~~~"),
     "footnote_def": re.compile(r"\[\^"),
+    "grid_table": re.compile(r"^[ \t>]*\+[-=:]{2}", re.MULTILINE),
     "heading": re.compile("#"),
     "html_block": re.compile("<"),
     "indented": re.compile(r"!!!|\?\?\?|==="),
     "lheading": re.compile(r"^[ \t>]*(?:-+|=+)[ \t]*$", re.MULTILINE),
     "math_block": re.compile(r"\$\$"),
+    "myst_target": re.compile(r"^[ \t>]*\([^()\s]{1,100}\)=[ \t]*$", re.MULTILINE),
     "reference": re.compile(r"\]:"),
+    "slashes": re.compile(r"^[ \t>]*/{3,}[ \t]+[\w-]", re.MULTILINE),
     "table": re.compile(r"\|"),
 }
 # The lines of a formula: below each that may begin one, its end is looked for. Nobody writes that many.
@@ -42,6 +45,10 @@ MAX_FORMULA_LINES = 100
 _Rule = Callable[[StateBlock, int, int, bool], bool]
 
 _INDENTED = re.compile(r"(!!!|\?\?\?\+?|===[!+]?)[ \t]+(\S.*)$")
+_SLASHES = re.compile(r"(/{3,})[ \t]+([\w-]+)(?:[ \t]*\|[ \t]*(.*?))?[ \t]*$")
+# The border of a table that is drawn with plus signs. Nobody writes one of more columns.
+_BORDER = re.compile(r"\+(?:[-=:]{2,}\+){1,60}[ \t]*$")
+_COLONS = re.compile(r"(:{3,})[ \t]*(.*)")
 _MARKER = re.compile(r"^(?:[ \t]*(?:[-*+>]|\d{1,9}[.)])(?=[ \t]))+[ \t]*", re.MULTILINE)
 
 
@@ -55,17 +62,22 @@ def make_parser(text: str, *, has_indented_code: bool) -> MarkdownIt:
 def _make_parser(*, has_indented_code: bool, absent: frozenset[str]) -> MarkdownIt:
     """Return a parser without the rules that are `absent`."""
     parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).enable(["table", "strikethrough"])
-    parser.use(colon_fence_plugin).use(deflist_plugin)
+    parser.use(deflist_plugin)
     parser.use(footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
     parser.block.ruler.before("table", "deep", _read_deep)
     within = ["paragraph", "reference", "blockquote", "list", "footnote_def"]
     parser.block.ruler.before("blockquote", "amsmath", _limit_lines(amsmath_block), {"alt": within})
     parser.block.ruler.before("fence", "math_block", _limit_lines(math_block_dollar()))
+    # Alone, for a document that is none of MyST may begin a line with the sign of its comments.
+    parser.block.ruler.before("hr", "myst_target", read_target, {"alt": within})
     parser.block.ruler.before("fence", "indented", _read_indented, {"alt": ["paragraph", "reference", "list"]})
     # Of a link that no browser should follow, the text is kept.
     parser.validateLink = lambda _: True  # type: ignore[assignment,method-assign]
     # Addresses stay as they are written: to encode them takes a fifth of the time of a page.
     parser.normalizeLink = lambda url: url.replace(" ", "%20")  # type: ignore[method-assign]
+    parser.block.ruler.before("fence", "colon_fence", _read_colons, {"alt": within})
+    parser.block.ruler.before("fence", "grid_table", _read_grid, {"alt": within})
+    parser.block.ruler.before("fence", "slashes", _read_slashes, {"alt": within})
     # Inline markup is read where it is needed.
     parser.disable(["inline", "text_join", "footnote_tail", *absent], ignoreInvalid=True)
     if not has_indented_code:
@@ -124,3 +136,105 @@ def _read_indented(state: StateBlock, start: int, end: int, silent: bool) -> boo
     token.map = [start, last + 1]
     state.line = last + 1
     return True
+
+
+def _read_slashes(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read a block of PyMdown: `/// name | Title`, its indented options, and what is above as many slashes alone."""
+    match = None if state.is_code_block(start) else _SLASHES.match(_get_line(state, start))
+    if match is None or silent:
+        return match is not None
+    first = start + 1
+    while first < end and not state.isEmpty(first) and state.sCount[first] >= state.blkIndent + 4:
+        first += 1
+    last = first
+    while last < end and _get_line(state, last) != match[1]:
+        last += 1
+    token = state.push("colon_fence", "", 0)
+    token.info = f"{match[2]} {match[3] or ''}"
+    token.content = "\n" * (first - start - 1) + state.getLines(first, last, state.blkIndent, False)
+    token.map = [start, last]
+    state.line = min(last + 1, end)
+    return True
+
+
+def _read_grid(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read a table of Pandoc, whose borders are drawn: `+---+---+`."""
+    if state.is_code_block(start) or not _BORDER.match(_get_line(state, start)):
+        return False
+    last = start
+    while last < end and state.sCount[last] >= state.blkIndent and state.src[_get_start(state, last)] in "+|":
+        last += 1
+    while last > start and not _BORDER.match(_get_line(state, last - 1)):
+        last -= 1
+    if silent or last < start + 3:
+        return last >= start + 3
+    token = state.push("grid_table", "", 0)
+    token.content = "\n".join(_get_line(state, line) for line in range(start, last))
+    token.map = [start, last]
+    state.line = last
+    return True
+
+
+def _get_start(state: StateBlock, line: int) -> int:
+    return min(state.bMarks[line] + state.tShift[line], len(state.src) - 1)
+
+
+def _get_line(state: StateBlock, line: int) -> str:
+    return state.src[_get_start(state, line) : state.eMarks[line]].rstrip()
+
+
+def _read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read a container, `::: name`, with others in it: each ends at a line of colons alone, by their number if it can.
+
+    A line of colons that ends nothing is left out.
+    """
+    opening = None if state.is_code_block(start) else _COLONS.match(_get_line(state, start))
+    if opening is None or silent:
+        return opening is not None
+    last = _find_last_of_colons(state, start, end) if opening[2] else start
+    has_end = last > start and _get_line(state, last).strip(":") == ""
+    if opening[2]:
+        token = state.push("colon_fence", "", 0)
+        token.info = opening[2]
+        token.content = state.getLines(start + 1, last if has_end else last + 1, state.sCount[start], True)
+        token.map = [start, last + 1]
+    state.line = last + 1
+    return True
+
+
+def _find_last_of_colons(state: StateBlock, start: int, end: int) -> int:
+    """Return the last line of a container; where one in it has no end, the first line that can be the end.
+
+    What nothing ends goes on to the end of what it is in.
+    """
+    sizes: list[int] = []
+    first_end = 0
+    following: dict[int, int] = {}
+    for line in range(start, end):
+        text = _get_line(state, line)
+        if text and state.sCount[line] < state.blkIndent:
+            return line - 1
+        if mark := _COLONS.match(text):
+            size = len(mark[1])
+            if mark[2]:
+                sizes.append(size)
+                continue
+            if size < sizes[-1] and size not in sizes and _is_within(state, line, end, sizes[-1], following):
+                continue
+            first_end = first_end or (line if size >= sizes[0] else 0)
+            if sizes.pop() != size and size in sizes:
+                while sizes.pop() != size:
+                    pass
+            if not sizes:
+                return line
+    return first_end or end - 1
+
+
+def _is_within(state: StateBlock, start: int, end: int, size: int, following: dict[int, int]) -> bool:
+    """Return whether the next mark of a `size` ends a container; `following` keeps the lines that are found."""
+    colons = ":" * size
+    if following.get(size, 0) <= start:
+        texts = ((line, _get_line(state, line)) for line in range(start, end))
+        found = (line for line, text in texts if text.startswith(colons) and not text.startswith(colons + ":"))
+        following[size] = next(found, end - 1)
+    return _get_line(state, following[size]) == colons

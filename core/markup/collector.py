@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.markup.document import Block, BlockKind
-from core.markup.inline import HIDDEN_TAGS, HTML_TAGS, strip_permalink, write_code, write_short_codes
+from core.markup.inline import HIDDEN_TAGS, HTML_TAGS, WEB, strip_permalink, write_code, write_link, write_short_codes
 from core.markup.tables import join_texts
 
 # Python refuses to read a number of thousands of digits.
@@ -191,8 +191,8 @@ class BlockCollector:
         elif tag == "a" and self._links:
             start, address = self._links.pop()
             text = self._text[start:].strip()
-            if text and not self._code_starts and address.startswith(("http://", "https://")):
-                self._text = f"{self._text[:start]}[{text}]({address})"
+            if text and not self._code_starts and address.startswith(WEB):
+                self._text = self._text[:start] + write_link(text, address)
         elif tag not in _INLINE_TAGS:
             self._end_text()
             if frame := self._find_frame(tag):

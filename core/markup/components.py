@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
+from textwrap import dedent
 
 # Nobody writes inline code, or a tag of a template, that is longer.
 MAX_SPAN_CHARS = 2000
@@ -64,6 +65,7 @@ _ATTRIBUTE = re.compile(
 )
 _LETTER = re.compile(r"[^\W\d_]")
 _ITEM = re.compile(r"[\"']([^\"']+)[\"']")
+_WORD = re.compile(r"[\w.+-]{1,60}")
 # The name and the text that a reader sees, best first.
 _LABELS = (
     "label",
@@ -84,6 +86,7 @@ _MDX_BLOCK = "mdx-code-block"
 _MDX_FENCE = re.compile(rf"[ \t]*(`{{3,}}|~{{3,}}){_MDX_BLOCK}[ \t]*$")
 _CODE_TEMPLATES = frozenset(("highlight", "code-toggle"))
 _HIGHLIGHT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)[ \t]*(?:highlight|code-toggle)\b[^{}\n]*\}\}?")
+_COMMENT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)[ \t]*comment\b[^{}\n]*\}\}?")
 _CLOSING_TEMPLATE = re.compile(r"\{(?:%|\{[%<])-?[ \t]*+(?:/|end)[ \t]*+([A-Za-z][\w-]*+)")
 # Code that a component has as a string, and what says its language.
 _CODE_STRING = re.compile(r"\s*\{\s*`((?:[^`\\]|\\.){0,20000})`\s*\}\s*(?=</)", re.DOTALL)
@@ -91,7 +94,8 @@ _CODE_LANGUAGE = re.compile(r"\blanguage-([\w+#-]+)|\blang(?:uage)?=[{\"'`]*([\w
 _STRING = re.compile(r"\{\s*(?:\"([^\"]*)\"|'([^']*)'|`([^`]*)`)\s*\}")
 _NAME = re.compile(r"\{{1,3}\s*\.?(?:[A-Za-z_$][\w$]*\.)*([A-Za-z_$][\w$]*)\s*\}{1,3}")
 _FRONT_KEY = re.compile(r"[A-Za-z_][\w -]*+[ \t]*+[:=]|#")
-_FRONT_TITLE = re.compile(r"title[ \t]*[:=][ \t]*(.*)")
+# Hugo reads keys in any case.
+_FRONT_TITLE = re.compile(r"title[ \t]*[:=][ \t]*(.*)", re.IGNORECASE)
 _YAML_BLOCKS = frozenset((">", ">-", ">+", "|", "|-", "|+"))
 _YAML_KEY = re.compile(r"[ \t]+(?:[\w-]+:(?:[ \t]|$)|- )")
 _TAG_OR_END = re.compile(r"[^\S\n]*+(?:<|\{[{%]|\n|\Z)")
@@ -193,6 +197,22 @@ def _read_attributes(attributes: str) -> dict[str, str]:
     # As in HTML, signs may have names in them.
     attributes = html.unescape(attributes).replace("\u00ad", "") if "&" in attributes else attributes
     return {match[1].lower(): next(filter(None, match.groups()[1:]), "") for match in _ATTRIBUTE.finditer(attributes)}
+
+
+def _find_commands(attributes: str) -> list[tuple[str, str]]:
+    """Return the commands that a component shows for several tools, each by the tool that begins it: `npm="npm i"`."""
+    values = {name: value.strip() for name, value in _read_attributes(attributes).items()}
+    commands = [(name, _dedent_below(value)) for name, value in values.items() if " " in value]
+    return commands if any(value.startswith(f"{name} ") for name, value in commands) else []
+
+
+def _dedent_below(text: str) -> str:
+    first, newline, rest = text.partition("\n")
+    return first + newline + dedent(rest)
+
+
+def _make_fence(code: str) -> str:
+    return "`" * (max(2, *map(len, re.findall("`*", code))) + 1)
 
 
 def _read_cells(row: str) -> list[str]:
@@ -350,6 +370,10 @@ class _Rewriter:
         self._emit_tag(position, name, is_closing, shown)
         if rows := _ROWS.search(attributes):
             self._emit_table(attributes, rows[1])
+        for tool, command in _find_commands(attributes):
+            self._emit_tag(position, "tab", False, {"title": tool})
+            self._emit_code(command, "", self._line)
+            self._emit_tag(position, "tab", True, {})
         for key, text in objects:
             item = _show(text)
             # As of what describes the fields of something: the name of the field, and its type.
@@ -371,30 +395,41 @@ class _Rewriter:
         first_number = self.number + code[0].count("\n", 0, code.start(1) - code.start())
         self._line = ""
         self._end_line()
-        fence = "`" * (max(2, *map(len, re.findall("`*", text))) + 1)
-        for number, line in enumerate((f"{fence}{name}", *text.split("\n"), fence), first_number - 1):
-            self._line = indent + line
-            self._line_number = number
-            self._end_line()
-        self._line = indent
+        self._emit_code(text, name, indent, first_number)
         self._skip(code[0])
         self._line_number = self.number
         return code.end()
 
+    def _emit_code(self, code: str, language: str, indent: str, first_number: int = 0) -> None:
+        """Emit code in fences; without the number of its first line, all its lines have that of the tag."""
+        fence = _make_fence(code)
+        for number, line in enumerate((f"{fence}{language}", *code.split("\n"), fence), first_number - 1):
+            self._line = indent + line
+            self._line_number = number if first_number else self._line_number
+            self._end_line()
+        self._line = indent
+
     def _rewrite_template(self, token: re.Match[str]) -> int:
-        """Emit a tag of Jekyll, Hugo or GitBook; what is highlighted is code."""
+        """Emit a tag of Jekyll, Hugo or GitBook; what is highlighted is code, and comments are left out."""
         name = token["block"]
         arguments = token["arguments"].strip()
+        if name == "comment" and not token["end"] and name not in self._unclosed:
+            if closing := _COMMENT_END.search(self.text, token.end()):
+                self._skip(self.text[token.start() : closing.end()])
+                return closing.end()
+            self._unclosed.add(name)
         if name in _CODE_TEMPLATES and not token["end"] and not arguments.endswith("/") and name not in self._unclosed:
             if closing := _HIGHLIGHT_END.search(self.text, token.end()):
                 code = self.text[token.end() : closing.start()].rstrip()
-                fence = "`" * (max(2, *map(len, re.findall("`*", code))) + 1)
+                fence = _make_fence(code)
                 language = arguments.partition(" ")[0]
                 self._emit(f"{fence}{'' if '=' in language else language}{code}\n{fence}")
                 return closing.end()
             self._unclosed.add(name)
-        attributes = _show(arguments)
-        label = next(iter(_ITEM.findall(arguments)), "")
+        # The label of code is but a name, to which a part of the text refers by its lines.
+        is_shown = not (name.lower().endswith("code") or "line=" in arguments) or "label=" not in arguments
+        attributes = _show(arguments if is_shown else "")
+        label = next(iter(_ITEM.findall(arguments)), arguments if name == "tab" and _WORD.fullmatch(arguments) else "")
         # Of what nothing closes, as of marks for the code below, it is none.
         attributes["end"] = "" if name in self._closed else "1"
         if name in self._closed and "=" not in arguments and "/" not in label and not label.endswith((".md", ".html")):

@@ -11,7 +11,11 @@ BlockKind = Literal[
 ]
 
 _LINK = re.compile(r"\[([^\[\]\n]{1,300})\]\([^()\s]{0,500}\)")
-_SPAN = re.compile(r"(?<![\w\\])(\*{1,3}|_{1,3}|`{1,3})(?=\S)([^\n]{1,200}?)(?<=[^\s\\])\1(?!\w)")
+# Code ends at the next tick, whatever follows it; other marks are none within a word.
+_SPAN = re.compile(
+    r"(?<![\w\\])(?:(`{1,3})(?=\S)([^`\n]++)(?<=\S)\1"
+    r"|(\*{1,3}|_{1,3}|`{1,3})(?=\S)([^\n]{1,200}?)(?<=[^\s\\])\3(?:(?<=`)|(?!\w)))"
+)
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 
 
@@ -44,5 +48,5 @@ def to_plain(text: str) -> str:
     >>> to_plain("The `run` **command** of [the guide](https://x.org)")
     'The run command of the guide'
     """
-    text = _SPAN.sub(r"\2", _LINK.sub(r"\1", text))
+    text = _SPAN.sub(r"\2\4", _LINK.sub(r"\1", text))
     return " ".join(_ESCAPE.sub(r"\1", text).split())

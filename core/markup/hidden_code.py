@@ -20,10 +20,23 @@ _REMARK = re.compile(
 _MARK = re.compile(
     r"(?<![ \t])[ \t]*(?://|#|--|<!--|/\*)[ \t]*\[!code [^\[\]\n]{1,60}\](?:[ \t]*(?:-->|\*/))?[ \t]*$", re.MULTILINE
 )
+# Those of Twoslash, which checks more code than a page shows.
+_CUT_BEFORE = re.compile(r"[ \t]*//[ \t]*---cut(?:-before)?---[ \t]*")
+_CUT_AFTER = re.compile(r"[ \t]*//[ \t]*---cut-after---[ \t]*")
+_TWOSLASH = re.compile(r"^[ \t]*//[ \t]*(?:@(?!filename)\w+(?::[^\n]*)?|\^[?|][^\n]*)$\n?", re.MULTILINE)
+
+
+def strip_twoslash(code: str) -> str:
+    """Return code without the lines that Twoslash reads.
+
+    >>> strip_twoslash("// @errors: 2345\\nlet x = 1;\\n//  ^?")
+    'let x = 1;\\n'
+    """
+    return _TWOSLASH.sub("", code)
 
 
 def strip_hidden(code: str) -> str:
-    """Return code without the flags of doctest and the marks of what is highlighted.
+    """Return code without the flags of doctest, the marks of what is highlighted, and what is cut off.
 
     >>> strip_hidden(">>> x  # doctest: +SKIP\\n<BLANKLINE>\\n// highlight-next-line\\ny // [!code ++]")
     '>>> x\\n\\n\\ny'
@@ -34,4 +47,13 @@ def strip_hidden(code: str) -> str:
         code = _HIGHLIGHT.sub("", code)
     if ")!" in code:
         code = _REMARK.sub("", code)
+    if "---cut" in code:
+        code = _cut(code)
     return _MARK.sub("", code) if "[!code" in code else code
+
+
+def _cut(code: str) -> str:
+    lines = code.split("\n")
+    first = max((number for number, line in enumerate(lines, 1) if _CUT_BEFORE.fullmatch(line)), default=0)
+    last = next((number for number, line in enumerate(lines) if _CUT_AFTER.fullmatch(line)), len(lines))
+    return "\n".join(lines[first:last])

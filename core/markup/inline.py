@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # Brackets that nothing closes are looked for again and again: a longer text is left as it stands.
 MAX_INLINE_CHARS = 20_000
+# What is longer holds what a page on the web makes of it, such as the code of an example, and is as long as a passage.
+MAX_ADDRESS_CHARS = 250
 # Only these begin markup that is changed: most paragraphs have none of them.
 # Code, also between two ticks each, within which one is a sign of the code.
 _CODE = r"(?<!`)``(?:[^`]|(?<!`)`(?!`)){1,300}``(?!`)|`+[^`]*`+"
@@ -36,8 +38,10 @@ _OBJECT_ROLES = re.compile(r"func|class|meth|mod|attr|exc|data|obj|const|functio
 _CODE_ROLES = re.compile(
     rf"{_OBJECT_ROLES.pattern}|option|envvar|file|command|setting|signal|reqmeta|program|code|samp|kbd|guilabel"
 )
+# Of which only the last part is shown; others begin the path of a file.
+SHORT_NAME = re.compile(r"~[\w@.]")
 _ICON_ROLES = re.compile(r"octicon|fa|fa[bsr]|material-\w+|bi|iconify")
-_WEB = ("http://", "https://")
+WEB = ("http://", "https://")
 # What Sphinx, and sphinx-issues, set before a number.
 NUMBER_ROLES = {"pep": "PEP ", "rfc": "RFC ", "issue": "#", "pr": "#"}
 _REFERENCE_ROLES = ("ref", "numref", "doc")
@@ -61,6 +65,10 @@ _FORMULA = re.compile(
 )
 # An index or a power is one of a letter, of what is in brackets, or in braces: others are names of variables.
 _FORMULA_SIGN = re.compile(r"\\[A-Za-z]|(?:\b[^\W_]|[})|])[\^_](?=[^\s_])|\d\^(?=\S)|(?<!\\)[\^_]\{|^\s*[A-Za-z]\s*$")
+# Or it has nothing but letters that stand alone, numbers and signs, among them one of a relation.
+_SHORT_FORMULA = re.compile(
+    r"(?=[^=<>]*[=<>])(?=[^A-Za-z]*[A-Za-z])(?:(?<![A-Za-z])[A-Za-z](?![A-Za-z])|[\d\s=<>+*/()|.,':-])+"
+)
 # What stands for a blank in a name; between numbers it is a sign of a range, or of a date.
 _NAME_BLANK = re.compile(r"(?<!\d)[-_]|[-_](?!\d)")
 # Where a role leads to, behind what it shows.
@@ -84,8 +92,10 @@ _SHORT_CODE = re.compile(
 )
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:\s[^<>]*+)?/?>")
 _TAG_NAME = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]*)")
-# A browser shows none of their text.
-HIDDEN_TAGS = frozenset(("script", "style", "svg", "iframe", "object", "template", "textarea", "head"))
+# A browser shows none of their text: in some it is for one that is too old.
+HIDDEN_TAGS = frozenset(
+    ("script", "style", "svg", "iframe", "object", "template", "textarea", "head", "video", "audio")
+)
 HTML_TAGS = frozenset(
     """
     a abbr acronym address applet area article aside audio b base bdi bdo big blockquote body br button canvas caption
@@ -108,8 +118,11 @@ _ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*\{(?::[ ]?|[ ]?(?:[#.]|data-|[a-z-]{1
 # Attributes of a part of a text, which is in brackets where it is nothing else.
 _PART_ATTRIBUTES = re.compile(
     rf"({_CODE})"
-    r"(?:\{[#.][^{}\n]{0,200}\})?|(?<![\w\]\\!])\[([^\[\]\n]{1,300})\]\{[#.][^{}\n]{0,200}\}"
+    r"(?:\{(?:[#.]|[a-z-]{1,20}=[\"'])[^{}\n]{0,200}\})?"
+    r"|(?<![\w\]\\!])\[([^\[\]\n]{0,300})\]\{(?:[#.]|[a-z-]{1,20}=)[^{}\n]{0,200}\}"
     r"|(?<=[)*_>])\{(?:[#.][a-z]|:[ ]?|[ ]?(?:target|rel|class|width|height)=|[ ]?[a-z-]{1,20}=[\"'])[^{}\n]{0,200}\}"
+    # Of a picture they may say what it shows, in many words and lines.
+    r"|(?<=\))\{(?=[.#]|[\w-]{1,20}=[\"'])(?>(?:[^{}\"']|\"[^\"]{0,2000}\"|'[^']{0,2000}')*)\}"
 )
 # What says to MkDocs how code in a line is coloured.
 _LANGUAGE = re.compile(r"^#!\w{1,30}[ ](?=\S)")
@@ -152,8 +165,8 @@ def clean_inline(
     text = write_short_codes(_join_wide_lines(text))
     labels = environment.get("labels", {})
     if "{" in text:
-        text = _ATTRIBUTES.sub("", text)
         text = _PART_ATTRIBUTES.sub(r"\1\2", text)
+        text = _ATTRIBUTES.sub("", text)
         text = _ROLE.sub(lambda match: labels.get(f"{match[1]}`{match[2]}`") or write_role(match, labels), text)
         text = _SUBSTITUTION.sub(lambda match: match[1] or labels.get("{{" + match[2]) or match[2], text)
     leads_elsewhere = marks_ways and _LOCAL_ADDRESS.search(text) and not _OTHER_ADDRESS.search(text)
@@ -194,7 +207,7 @@ def _write_short_code(match: re.Match[str]) -> str:
 
 def is_formula(text: str) -> bool:
     """Return whether what stands between the marks of a formula is one."""
-    return _FORMULA_SIGN.search(text) is not None
+    return _FORMULA_SIGN.search(text) is not None or _SHORT_FORMULA.fullmatch(text.strip()) is not None
 
 
 def _write_formula(match: re.Match[str]) -> str:
@@ -241,20 +254,27 @@ def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:
             start, address = links.pop()
             is_named = len(pieces) > start
             text = "".join(pieces[start:]) if is_named else _name_target(address, labels)
-            pieces[start:] = [text if open_code_tags else _write_link(text, address)]
+            pieces[start:] = [text if open_code_tags else write_link(text, address)]
         elif tag and name in _CODE_TAGS:
             code_start = code_start if open_code_tags else len(pieces)
             open_code_tags = max(0, open_code_tags + (-1 if tag[1] else is_closed))
             if tag[1] and not open_code_tags:
                 pieces[code_start:] = [write_code(code) for code in ["".join(pieces[code_start:])] if code.strip()]
         else:
-            pieces.append(token.content if open_code_tags and token.type in _CODE_TEXTS else _write_token(token))
+            pieces.append(_write_in_code(token) if open_code_tags else _write_token(token))
     return "".join(pieces)
 
 
 def _is_placeholder(tag: str, name: str) -> bool:
     """Return whether what looks like a tag is text: `<name>`, or the type of a value."""
     return name not in HTML_TAGS and not tag.startswith("</") and not tag.endswith("/>") and "=" not in tag
+
+
+def _write_in_code(token: Token) -> str:
+    """Return what a token shows in code of HTML: what is bold there, and single marks as they stand."""
+    if token.type in ("strong_open", "strong_close"):
+        return ""
+    return token.content if token.type in _CODE_TEXTS else _write_token(token)
 
 
 def _write_token(token: Token) -> str:
@@ -320,14 +340,15 @@ def normalize_label(label: str) -> str:
 
 def _name_target(address: str, labels: Mapping[str, str]) -> str:
     """Return the text of a link that has none, for which MyST shows the title of a page or of a part of it."""
-    if address.startswith(_WEB):
+    if address.startswith(WEB):
         return ""
     page, _, part = address.partition("#")
     return labels.get(address) or labels.get(part) or name_label(part or page.removesuffix(".md"))
 
 
-def _write_link(text: str, address: str) -> str:
-    if not address.startswith(_WEB) or not text.strip():
+def write_link(text: str, address: str) -> str:
+    """Return a link to the web; what else leads somewhere, or to data in its address, is its text alone."""
+    if not address.startswith(WEB) or not text.strip() or len(address) > MAX_ADDRESS_CHARS:
         return text
     if text == address:
         return address
@@ -352,5 +373,5 @@ def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyTyp
     if role == "math" and is_formula(name):
         return write_code(name)
     if _CODE_ROLES.fullmatch(role):
-        return f"`{name.rpartition('.')[2] if name.startswith('~') else name.lstrip('!')}`"
+        return f"`{name[1:].rpartition('.')[2] if SHORT_NAME.match(name) else name.lstrip('!')}`"
     return NUMBER_ROLES.get(role, "") + name if name[:1].isdecimal() else name.strip("~!")

@@ -18,9 +18,9 @@ from core.markup.block_parser import make_parser
 from core.markup.collector import ADMONITIONS, VERSIONS, BlockCollector, make_item
 from core.markup.components import read_source
 from core.markup.document import Block, BlockKind, to_plain
-from core.markup.hidden_code import strip_hidden
+from core.markup.hidden_code import strip_hidden, strip_twoslash
 from core.markup.inline import clean_inline, is_formula, strip_permalink, to_title, write_code, write_short_codes
-from core.markup.tables import join_texts
+from core.markup.tables import join_texts, split_grid
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
@@ -28,12 +28,22 @@ Reader = Callable[[str], tuple[Block, ...]]
 
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:.+-]*)\}[ \t]*(.*)$")
 _CONTAINER = re.compile(r"\{?[ \t]*\.?(?:callout-)?([\w-]+)\}?[ \t]*(.*)$")
+_BRACES = re.compile(r"\{[^{}]*\}")
+# What Quarto reads in the first lines of a cell, and whether it hides the cell for it.
+_CELL_OPTIONS = re.compile(r"(?:[ \t]*(?:#|//|--|%)\|[^\n]*(?:\n|$))+")
+_HIDDEN_CELL = re.compile(r"\|[ \t]*(?:echo|include):[ \t]*false\b")
+# So does R Markdown, beside the language.
+_HIDDEN_CHUNK = re.compile(r"\{\w+[ ,].*\b(?:echo|include)[ ]?=[ ]?F(?:ALSE)?\b")
+_CAPTION = re.compile(r"\A:(?:[ \t]+|$)")
+# What Docsify writes behind a heading.
+_HEADING_MARK = re.compile(r"[ \t]+(?::[a-z]+=[\w-]+|\{[a-z]+-ignore(?:-all)?\})[ \t]*$")
 _OPTION = re.compile(r"[ \t]*:[\w-]+:(?:[ \t]|$)")
 _SHOWN_OPTION = re.compile(
     r"^[ \t]*:([\w-]+):[ \t]+(?:\"?([^\Wa-z][^\s\"]*[ ][^\n\"]+)|\"([^\n\"]+)\"[ \t]*$)", re.MULTILINE
 )
 _FIELD = re.compile(r"^:([A-Za-z][\w .-]{0,60}):[ \t]+(?=\S)", re.MULTILINE)
-_QUOTED = re.compile(r"[\"'\[]([^\"'\[\]]{1,200})[\"'\]]")
+# In quotes up to the end, for there may be others within.
+_QUOTED = re.compile(r"([\"'])(.{1,200})\1[ \t]*$|[\"'\[]([^\"'\[\]]{1,200})[\"'\]]")
 _TITLE_ATTRIBUTE = re.compile(r"\b(?:title|label|tab|(?:file)?name)=[\"']([^\"']{1,200})[\"']")
 _ALERT = re.compile(r"\[!([A-Za-z][\w-]*)\][+-]?[ \t]*([^\n]*)(?:\n|$)")
 # What only a line of its own can be: a target of MyST, the name of a rule, a comment, a table of contents, the meaning
@@ -82,6 +92,11 @@ _LABELLED: dict[str, BlockKind] = {
     "tab-item": "tab",
 }
 _CODE_GROUPS = frozenset(("code-group", "codegroup"))
+# A value of a site, which Jekyll sets before it reads Markdown, also in code; what is raw has none.
+_SITE_VALUE = re.compile(
+    r"\{%-?[ \t]*raw[ \t]*-?%\}(?>(?:[^{]|\{(?!%-?[ \t]*endraw\b))*)|(\{\{)-?[ ]*(site\.[\w.-]{1,80}?)[ ]*-?\}\}"
+)
+_SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 # What divides a card from its head and its foot.
 _CARDS = frozenset(("card", "grid-item-card"))
 _CARD_RULE = re.compile(r"(?:\^{3,}|\+{3,})[ \t]*$")
@@ -104,14 +119,17 @@ def read_markdown(
     >>> [block.text for block in read_markdown("# Start\\n\\nRead *on*, [here](a.md). <!-- no -->")]
     ['Start', 'Read *on*, here.']
     """
+    if any(name.startswith("{{site.") for name in names):
+        text = _SITE_VALUE.sub(lambda match: names.get(f"{match[1]}{match[2]}", match[0]), text)
     source = read_source(text, is_mdx=is_mdx)
     has_indented_code = has_indented_code and not source.is_mdx
     body = "\n".join(source.lines)
     reader = _Reader(make_parser(body, has_indented_code=has_indented_code), read_rst)
     blocks = reader.read_document(source.lines, source.numbers, names)
     top_headings = [block for block in blocks if block.kind == "heading" and block.level == 1]
-    has_title = top_headings[:1] == [*blocks[:1]] or any(block.text == source.title for block in top_headings)
-    if not source.title or (has_title and blocks):
+    is_only_title = len(top_headings) == 1 and top_headings[0] is blocks[0]
+    top_names = {to_plain(block.text).lower() for block in top_headings}
+    if not source.title or is_only_title or source.title.lower() in top_names:
         return blocks
     line = source.title_line
     # Above the headings of its parts, which may be of the first level.
@@ -135,6 +153,7 @@ class _Reader:
             "list_item": self._read_item,
             "blockquote": self._read_quote,
             "table": self._read_table,
+            "grid_table": self._read_grid,
             "dl": lambda _, inner: self._read_definitions(inner),
             "footnote_reference": lambda _, inner: self._read_tokens(inner),
         }
@@ -202,7 +221,8 @@ class _Reader:
         return [Block(kind, text, start_line=start, end_line=end, **fields)]
 
     def _read_heading(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
-        text = strip_permalink(self._clean(inner[0].content, marks_ways=False))
+        content = _HEADING_MARK.sub("", inner[0].content)
+        text = strip_permalink(self._clean(content, marks_ways=False))
         return self._make("heading", token, text, level=int(token.tag[1:])) if text else ()
 
     def _read_indented_code(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:
@@ -229,6 +249,9 @@ class _Reader:
                 for (name, _), body in zip(fields, bodies, strict=True)
             ]
         lines = content[text_start:].split("\n")
+        if content[text_start : text_start + 1] == ":":
+            # What is below a table of Pandoc.
+            lines[0] = _CAPTION.sub("", lines[0])
         # An item that is indented further than the parser knows belongs to no paragraph for whoever wrote it.
         size = next((number for number, line in enumerate(lines) if number and _BULLET.match(line)), len(lines))
         text = self._clean("\n".join(lines[:size]))
@@ -251,7 +274,12 @@ class _Reader:
         alert = _ALERT.match(inner[1].content) if len(inner) > 1 and inner[1].type == "inline" else None
         if alert:
             inner[1].content = inner[1].content[alert.end() :]
-            title = self._clean(alert[2]) or _get_title(alert[1])
+            title = self._clean(alert[2])
+            if title.endswith((*_SENTENCE_ENDS, ":", "：")):
+                # Docsify takes what is beside the sign for the text.
+                inner[1].content = f"{alert[2]}\n{inner[1].content}"
+                title = ""
+            title = title or _get_title(alert[1])
             return self._make("admonition", token, title, children=self._read_tokens(inner))
         children = self._read_tokens(inner)
         return self._make("quote", token, children=children) if children else ()
@@ -265,6 +293,13 @@ class _Reader:
                 rows[-1].append(self._clean(part.content, marks_ways=False))
         start, end = self._get_lines(token)
         return [replace(_make_table(rows), start_line=start, end_line=end)]
+
+    def _read_grid(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:
+        start, end = self._get_lines(token)
+        parts = split_grid(token.content.split("\n"))
+        texts = [[join_texts(self.read(cell, [start] * len(cell))) for cell in cells] for _, cells in parts]
+        has_names = bool(parts) and parts[0][0]
+        return [replace(_make_table(texts if has_names else [[], *texts]), start_line=start, end_line=end)]
 
     def _read_definitions(self, inner: Sequence[Token]) -> list[Block]:
         blocks: list[Block] = []
@@ -286,6 +321,9 @@ class _Reader:
         info = token.info.strip()
         if token.type == "indented":
             return self._read_indented(token.markup, info, lines, numbers)
+        if info.startswith(("{=", "twoslash include")) or _HIDDEN_CHUNK.match(info):
+            # What only one of several formats of Pandoc takes as it is, or what no reader sees.
+            return self.read(lines, numbers) if info.startswith("{=html") else ()
         if directive := _DIRECTIVE.match(info):
             return self._read_directive(directive[1].lower(), directive[2].strip(), lines, numbers)
         if token.type == "colon_fence":
@@ -293,6 +331,7 @@ class _Reader:
         language = _LANGUAGE.match(info)
         code = _INCLUDE.sub("", token.content)
         code = _strip_blank_lines(_show_rust(code) if language and language[1] == "rust" else code)
+        code = strip_twoslash(code).strip("\n") if " twoslash" in info else code
         # Its lines are counted from its first one that is not blank.
         start += next((number for number, line in enumerate(lines) if line.strip()), 0)
         block = Block("code", code, language=language[1].lower() if language else "", start_line=start, end_line=end)
@@ -303,7 +342,7 @@ class _Reader:
 
     def _read_indented(self, mark: str, info: str, lines: list[str], numbers: list[int]) -> Sequence[Block]:
         quoted = _QUOTED.search(info)
-        title = quoted[1] if quoted else ""
+        title = quoted[2] or quoted[3] if quoted else ""
         name = "tab" if mark.startswith("=") else info.split(maxsplit=1)[0].strip("\"'")
         if mark.startswith("?") and name not in ADMONITIONS:
             name = "details"
@@ -316,7 +355,8 @@ class _Reader:
             return self.read(lines, numbers)
         name = match[1].lower()
         attribute = _TITLE_ATTRIBUTE.search(info)
-        title = attribute[1] if attribute else re.sub(r"\{[^{}]*\}$", "", match[2]).strip().strip("[]\"'{}")
+        title = attribute[1] if attribute else _BRACES.sub("", info if info.startswith("{") else match[2])
+        title = title.strip().strip("[]\"'{}")
         blocks = self._read_tabs(lines, numbers) if name == "tabs" else self.read(lines, numbers, name)
         return self._wrap(name, title, blocks, numbers)
 
@@ -333,7 +373,10 @@ class _Reader:
         """Return what a container holds as the block that its name says; one that is not known only holds others."""
         title = self._clean(title)
         kind = _LABELLED.get(name) or ("tab" if " " in title else None)
-        if name in ADMONITIONS:
+        if version := VERSIONS.get(name.replace("-", "")):
+            kind = "admonition"
+            title = f"{version} {title}"
+        elif name in ADMONITIONS:
             kind = "admonition"
             title = title or _get_title(name)
         if kind is None or not title:
@@ -352,6 +395,9 @@ class _Reader:
             code = _strip_blank_lines(code)
         if name in _CODE_DIRECTIVES or name in _CELLS:
             language = name if name in _CELLS else argument.partition(" ")[0].lower()
+            options_of_cell = _CELL_OPTIONS.match(code) if name in _CELLS else None
+            if options_of_cell:
+                code = "" if _HIDDEN_CELL.search(options_of_cell[0]) else code[options_of_cell.end() :].strip("\n")
             block = Block("code", code, language=language, start_line=numbers[0], end_line=numbers[-1])
             return [block] if code else ()
         if name in ("csv-table", "list-table"):

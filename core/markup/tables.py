@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from textwrap import dedent
 
 from core.markup.document import Block
 from core.markup.inline import write_code
@@ -56,3 +57,37 @@ def name_cells(cells: Sequence[str], columns: Sequence[str]) -> str:
     label, *others = named_cells or [("", "")]
     texts = [cell if not column or _PROSE_COLUMN.fullmatch(column) else f"{column}: {cell}" for column, cell in others]
     return ": ".join(filter(None, (label[1], "; ".join(texts))))
+
+
+def split_grid(lines: Sequence[str]) -> list[tuple[bool, list[list[str]]]]:
+    """Return the rows of a table that is drawn with plus signs: whether it names the columns, and lines by cell.
+
+    >>> split_grid(["+---+---+", "| a | b |", "+===+===+", "| c | d |", "|   | e |", "+---+---+"])
+    [(True, [['a'], ['b']]), (False, [['c', ''], ['d', 'e']])]
+    """
+    rows: list[tuple[bool, list[list[str]]]] = []
+    border = ""
+    content: list[str] = []
+    for line in lines:
+        if not line.startswith("+"):
+            content.append(line)
+            continue
+        if content:
+            bounds = [place for place, sign in enumerate(border) if sign == "+"]
+            # A cell that spans columns goes on where one of them would end.
+            inner = [place for place in bounds[1:-1] if all(each[place : place + 1] in ("|", "+") for each in content)]
+            ends = (*inner, max(map(len, content)))
+            cells = [_cut_cell(content, start, end) for start, end in zip((0, *inner), ends, strict=True)]
+            rows.append(("=" in line, cells))
+        border = line
+        content = []
+    return rows
+
+
+def _cut_cell(lines: Sequence[str], start: int, end: int) -> list[str]:
+    """Return the lines of a cell without its margin, and without the borders of others beside it."""
+    parts = [line[start + 1 : end] for line in lines]
+    # The last one ends where its line does, which may be longer than the border.
+    parts = [part.rstrip("|+ ") if len(line) <= end else part for part, line in zip(parts, lines, strict=True)]
+    text = dedent("\n".join(part for part in parts if not part or part.strip("-=+")))
+    return [line.rstrip() for line in text.split("\n")]

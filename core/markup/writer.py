@@ -12,6 +12,7 @@ MIN_FENCE = 3
 MAX_HEADING_LEVEL = 6
 
 _BACKTICKS = re.compile(r"`+")
+_STRONG = re.compile(r"\*\*(?=[^\s*])([^*]+)(?<=\S)\*\*")
 # What would begin another block at the start of a line: a heading, a quotation, a list, a fence, a rule, a table, HTML,
 # an admonition, a tab.
 _BLOCK_START = re.compile(
@@ -179,8 +180,14 @@ def write_term(text: str, *, is_bold: bool = True) -> str:
 
 
 def write_title(text: str) -> str:
-    """Return a title in bold, which it may already be."""
+    """Return a title in bold, which it, or a part of it, may already be.
+
+    >>> write_title("See *the* **new** way")
+    '**See *the* new way**'
+    """
     is_bold = text.startswith("**") and text.endswith("**")
+    if not is_bold and "`" not in text:
+        text = _STRONG.sub(r"\1", text)
     return text if is_bold or not text else f"**{text}**"
 
 

@@ -360,6 +360,9 @@ class _Reader:
     def _ends_paragraph(self, line: str) -> bool:
         if self._markers and (line == "+" or _get_marker(line) in self._markers):
             return True
+        if line.startswith(":_") and ENTRY.match(line):
+            # So begin the files of Red Hat, which are included without an empty line above.
+            return True
         return not line.strip() or bool(_DELIMITER.match(line) or ATTRIBUTE_LINE.match(line) or _ANCHOR.match(line))
 
     # Lists. `markers` are those of the lists around an item: one of them ends it, any other begins a list inside.

@@ -42,6 +42,7 @@ _MARKS = re.compile(
       (?:(?<=xref:):)?(?P<target>(?![\s:])[^\s\[\]]{0,300})
       \[(?P<attributes>(?:\\\]|[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]{0,100}\]){0,200}\]){0,500})\]
     | \(\(\((?P<hidden>[^()\n]{1,200})\)\)\) | \(\((?P<term>[^()\n]{1,200})\)\)
+    | (?<=\#\#)\[(?P<apart>\.[\w.-]{1,60})\](?=\#\#)
     | \[\[[^\[\]\n]{1,100}\]\] | \[\#[\w-]{1,100}\] | (?<!\w)\[[.\w%=" -]{1,60}\](?=[#*_`])
     | \*\*(?P<bold>[^*]{1,300})\*\* | (?<![\w*])\*(?P<constrained_bold>(?!\s)[^*]{1,300}(?<!\s))\*(?![\w*])
     | __(?P<italic>(?:[^_]|_(?!_)){1,300})__
@@ -60,7 +61,9 @@ _NAMED = re.compile(r",\s*[\w-]{1,30}=[^\[\]]{0,300}$")
 _UNKNOWN_VALUE = re.compile(r"(?<![\w/=.:{$-])\{([a-z]+(?:-[a-z]+){0,9})\}(?![\w/={-])")
 _ESCAPED_REFERENCE = re.compile(r"\\(?=\{[\w-]{1,100}\})")
 _QUOTES = re.compile(r"__(?=\S)((?:[^_\n]|_(?!_)){1,200})__|\*\*(?=\S)([^*\n]{1,200})\*\*")
-_CODE_QUOTES = re.compile(r"(?<![\w;:}])(?:\[\.[\w.-]{1,40}\])?([_*])(?=[\w<{])([^_*\n]{1,200})(?<=\S)\1(?!\w)")
+_CODE_QUOTES = re.compile(
+    r"(?<![\w;:}])(?:\[\.[\w.-]{1,40}\])?([_*])(?=[\w<{-])((?:[^_*\n]|[_*](?=\w)){1,200})(?<=\S)\1(?!\w)"
+)
 _COMMENT = re.compile(r"<!--(?:[^-]|-(?!->)){0,500}-->")
 _PASSED = re.compile(r"pass:[a-z,]{0,50}\[([^\[\]]{0,300})\]")
 # Of what is passed on, the marks are read nevertheless.
@@ -146,8 +149,9 @@ def _write_mark(match: re.Match[str], depth: int) -> str:
         return f"\\{content}"
     if name in ("escaped", "dollars", "plain", "constrained_plain"):
         return escape(content)
-    if name in ("raw", "hidden", ""):
-        return _write_html(content) if name == "raw" else ""
+    if name in ("raw", "hidden", "apart", ""):
+        # What has a style of its own is a box of its own.
+        return _write_html(content) if name == "raw" else " " if name == "apart" else ""
     inner = write_inline(content, depth + 1) if depth < _MAX_DEPTH else escape(content)
     mark = "**" if name in _BOLD else "*" if name in _ITALIC else ""
     quotes = {"quotation": "“”", "single": "‘’"}.get(name, "")

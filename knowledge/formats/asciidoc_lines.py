@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes
 
-ENTRY = re.compile(r":(!?)(\w[\w-]*)(!?):(?:[ \t]+(.*))?$")
+ENTRY = re.compile(r":(!?)(\w[\w-]*+)[ ]*+(!?):(?:[ \t]+(.*))?$")
 HEADING = re.compile(r"(={1,6}|#{1,6})[ \t]+(\S.*)$")
 ATTRIBUTE_LINE = re.compile(r"\[(?:[\w.#%\"',+:!{*$].*)?\]$")
 TITLE = re.compile(r"\.(?![\s.])(.+)$")

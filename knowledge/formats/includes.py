@@ -30,7 +30,7 @@ _MAX_TARGET_CHARS = 500
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
 # What a document that includes others has somewhere.
 _MARK = re.compile(
-    r"include|\{!|\{[{%].{0,3}(?:read-?[fF]ile|code_?sample|snippet)|--8<--|<<<[ \t]"
+    r"include|\{[!*]|\{[{%].{0,3}(?:read-?[fF]ile|code_?sample|snippet)|--8<--|<<<[ \t]"
     r"|\bfrom[ \t]+['\"][^'\"\n]{1,500}\.mdx?['\"]|\{\{#playground"
 )
 # The description of a component of Antora, and the values in it, which its pages name.
@@ -73,6 +73,10 @@ _TEMPLATE = re.compile(
     r"([ \t]*)\{(?:%|\{[%<])-?[ \t]*(?:(?:include|read)[\w-]{0,20}|code_?sample|snippet)[ \t]+(?:(?:file|path|src)=)?"
     r"[\"']?([\w@./-]{1,300}\.(?!html?\b|liquid\b|svg\b)\w{1,10})[\"']?(?:[ \t][^{}\n]{0,300})?[%>]\}\}?[ \t]*$",
     re.IGNORECASE,
+)
+# That of FastAPI's hook: `{* file ln[1:9] hl[2] *}`.
+_HOOK_INCLUDE = re.compile(
+    r"([ \t]*)\{\*[ \t]+([^\s{}*]{1,300})(?:[ \t]+ln\[([\d:,]{1,100})\])?[^{}\n]{0,300}\*\}[ \t]*$"
 )
 _MARKDOWN_INCLUDE = re.compile(r"([ \t]*)\{!>?[ \t]*([^\s{}!]{1,300})[ \t]*!\}[ \t]*$")
 _TEXT_SUFFIXES = (".md", ".mdx", ".markdown", ".txt")
@@ -330,6 +334,9 @@ def _match_template(line: str) -> _Directive | None:
     """Match a line that is a tag of a template for a file: what is no Markdown is code."""
     if match := _MARKDOWN_INCLUDE.match(line):
         return _Directive(match[2], indent=match[1])
+    if match := _HOOK_INCLUDE.match(line):
+        lines = {"lines": match[3].replace(":", "-")} if match[3] else {}
+        return _Directive(match[2], indent=match[1], is_code=True, options=lines)
     match = _TEMPLATE.match(line)
     return _Directive(match[2], 1, match[1], not match[2].lower().endswith(_TEXT_SUFFIXES)) if match else None
 
@@ -370,12 +377,12 @@ def read_component_attributes(description: str) -> dict[str, str]:
     """Return the attributes that the description of a component of Antora sets for its pages."""
     values = _COMPONENT_ATTRIBUTES.search(description)
     pairs = _COMPONENT_ATTRIBUTE.findall(values[2]) if values else []
-    fields = {name: _read_value(value) for name, value in _COMPONENT_FIELD.findall(description)}
+    fields = {name: read_value(value) for name, value in _COMPONENT_FIELD.findall(description)}
     about = {f"page-component-{name.replace('_', '-')}": value for name, value in fields.items()}
     version = fields.get("version", "")
     shown = fields.get("display_version", version)
     about |= {"page-version": version, "page-component-display-version": shown} if version else {}
-    return about | {name: _read_value(value) for name, value in pairs}
+    return about | {name: read_value(value) for name, value in pairs}
 
 
 def _read_entries(text: str) -> dict[str, str]:
@@ -384,7 +391,7 @@ def _read_entries(text: str) -> dict[str, str]:
     return {entry[1]: entry[2].strip().strip("'\"") for entry in entries}
 
 
-def _read_value(text: str) -> str:
+def read_value(text: str) -> str:
     """Return a value of YAML without its comment, without Antora's `@` (pages may set another) and without quotes."""
     value = re.split(r"[ \t]#", text, maxsplit=1)[0].strip()
     return value.removesuffix("@").strip("'\"").removesuffix("@")

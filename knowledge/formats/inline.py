@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from core.markup.inline import MAX_ADDRESS_CHARS
+
 # What Markdown would read as emphasis, code, a link, a tag, a character's name, or an escape.
 _MARK = re.compile(
     r"`|\\(?=[!-/:-@\[-`{-~])|\*(?=\S)|(?<=\S)\*|(?<!\w)_+(?=[^\s_])|(?<=[^\s_])_+(?!\w)|<(?=[A-Za-z/!?])|\](?=[(\[:])|&(?=#?\w+;)"
@@ -42,7 +44,8 @@ def make_code(text: str) -> str:
 
 
 def make_link(text: str, address: str) -> str:
-    """Return inline Markdown that leads to an address of the web or of mail; without such an address, the text."""
+    """Return inline Markdown that leads to an address of the web or of mail; without one, or with data, the text."""
     target = address.replace(" ", "%20").replace("(", "%28").replace(")", "%29")
-    is_useful = text.strip() and _ADDRESS.match(target) and text.strip() != address
+    is_address = len(address) <= MAX_ADDRESS_CHARS and _ADDRESS.match(target)
+    is_useful = text.strip() and is_address and text.strip() != address
     return f"[{text}]({target})" if is_useful else text

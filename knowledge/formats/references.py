@@ -1,6 +1,7 @@
 """What the references of a document lead to in other files of its source: titles of pages and of parts, and values.
 
-Each file is read once for its outline. Known are labels and substitutions of Sphinx, MyST and AsciiDoc with Antora.
+Each file is read once for its outline. Known are labels and substitutions of Sphinx, MyST and AsciiDoc with Antora,
+titles of examples in a gallery of Sphinx, and the values of a site of Jekyll.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from core.markup.inline import normalize_label, to_title
 from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes
 from knowledge.formats.asciidoc_lines import find_titles
 from knowledge.formats.include_parts import parse_python
-from knowledge.formats.includes import find_candidates, read_component_attributes
+from knowledge.formats.includes import find_candidates, read_component_attributes, read_value
 from knowledge.formats.inline import escape, make_link
 
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
@@ -38,13 +39,17 @@ _PYTHON_FIELD = re.compile(r"\{([^{}\n]{0,100})\}|%\(?\w")
 _MYST_LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^\n]+)", re.MULTILINE)
 _MARKDOWN_HEADING = re.compile(r"^#[ \t]+(\S.*)$", re.MULTILINE)
 _MARKDOWN_REFERENCE = re.compile(
-    r"\{(?:ref|numref|doc)\}`([^`<>]{1,300})`|(?<!\w)\[\]\(([^()\s]{1,300})\)|(\{\{)[ ]*([\w-]{1,80})[ ]*\}\}"
+    r"\{(?:ref|numref|doc)\}`([^`<>]{1,300})`|(?<!\w)\[\]\(([^()\s]{1,300})\)|(\{\{)-?[ ]*([\w.-]{1,80}?)[ ]*-?\}\}"
     r"|(?<![\w`])\{(?!(?:ref|numref|doc)\})([a-z][\w-]{0,30})\}(`[^`<>\n]{1,100}`)"
 )
 _ASCIIDOC_TITLE = re.compile(r"^=[ \t]+(\S.*)$", re.MULTILINE)
 _ASCIIDOC_INCLUDE = re.compile(r"^include::([^\s\[\]]{1,300})\[", re.MULTILINE)
 _ASCIIDOC_ENTRY = re.compile(r"^:([\w-]+):[ \t]+(\S.*)$", re.MULTILINE)
 _ASCIIDOC_REFERENCE = re.compile(r"xref:([^\s\[\]]{1,300})\[\]|<<([^<>,\n]{1,300}),?>>|(\{[\w-]{1,100}\})")
+# The examples of a gallery: the beginning of their files' names, and of the labels that lead to them.
+_EXAMPLE_START = "plot_"
+_EXAMPLE_LABEL = "sphx_glr_"
+_JEKYLL_VALUE = re.compile(r"^([A-Za-z][\w-]*):[ \t]+([^\s&*!|>{\[#][^\n]*)$", re.MULTILINE)
 # What the reader of a page does not see, or is no heading: comments and code.
 _MARKDOWN_HIDDEN = re.compile(
     r"^(?P<fence>`{3,10}|~{3,10})[^\n]*\n(?>(?:(?!(?P=fence))[^\n]*\n)*)(?:(?P=fence)[^\n]*)?"
@@ -74,12 +79,16 @@ def get_outline_kind(path: str, kind: str) -> str:
     """Return what reads the outline of a file, or an empty string where it has none."""
     if kind in KINDS:
         return kind
+    if path.endswith(".py") and posixpath.basename(path).startswith(_EXAMPLE_START):
+        return "example" if kind else ""
     if not path.endswith(("conf.py", ".yml", ".yaml")):
         return ""
     # The files that set what all pages below them may name.
     name, suffix = posixpath.splitext(posixpath.basename(path))
     if (name, suffix) == ("conf", ".py"):
         return "sphinx"
+    if (name, suffix) == ("_config", ".yml"):
+        return "jekyll"
     is_antora = suffix in (".yml", ".yaml") and (name == "antora" or "playbook" in name)
     return "antora" if is_antora else ""
 
@@ -90,6 +99,8 @@ def read_outline(kind: str, text: str) -> Outline:
     readers = {
         "antora": lambda: Outline(values=read_component_attributes(text)),
         "asciidoc": lambda: _read_asciidoc(text),
+        "example": lambda: _read_example(text),
+        "jekyll": lambda: Outline(values=_read_jekyll_values(text)),
         "markdown": lambda: _read_markdown(text),
         "rst": lambda: _read_rst(text),
         "sphinx": lambda: Outline(values=_read_sphinx_values(text)),
@@ -116,7 +127,9 @@ class Names:
             if get_outline_kind(path, "") and outline.values:
                 folder = posixpath.dirname(path)
                 self._values[folder] = {**self._values.get(folder, {}), **outline.values}
-            for label, title in outline.labels.items():
+            name = posixpath.basename(path).lower()
+            own_label = {name: outline.title} if get_outline_kind(path, "python") == "example" else {}
+            for label, title in {**outline.labels, **own_label}.items():
                 # Which of two titles is meant, nobody knows.
                 self._labels[label] = title if self._labels.get(label, title) == title else ""
             for alias in filter(None, map(str.strip, outline.values.get("page-aliases", "").split(","))):
@@ -137,7 +150,11 @@ class Names:
         role, mark, content = reference.partition("`")
         if mark:
             return self._find_value(path, f"{role}`").replace("%s", content.rstrip("`"))
-        if title := self._labels.get(normalize_label(reference)):
+        label = normalize_label(reference)
+        if label.startswith(_EXAMPLE_LABEL):
+            # Of an example: behind the names of its folders, joined as that of its file.
+            label = _EXAMPLE_START + label.partition(f"_{_EXAMPLE_START}")[2]
+        if title := self._labels.get(label):
             return title
         target, _, part = reference.partition("#")
         if part and part in self._labels:
@@ -281,6 +298,17 @@ def _read_rst(text: str) -> Outline:
 def _is_rst_title(line: str, following: str) -> bool:
     is_text = bool(line.strip()) and not line.startswith("..") and not _RST_UNDERLINE.match(line)
     return is_text and len(following) >= len(line.rstrip()) - 2 and _RST_UNDERLINE.match(following) is not None
+
+
+def _read_example(text: str) -> Outline:
+    """Return the outline of an example of a gallery, which begins with a text of its own."""
+    docstring = re.match(r"(?:#[^\n]*\n|\s)*r?(\"{3}|'{3})(.*?)\1", text, re.DOTALL)
+    return Outline(_read_rst(docstring[2]).title) if docstring else Outline()
+
+
+def _read_jekyll_values(text: str) -> dict[str, str]:
+    """Return the values of a site of Jekyll that are of one line, by the names that pages use."""
+    return {f"{{{{site.{name}": read_value(value) for name, value in _JEKYLL_VALUE.findall(text)}
 
 
 def _read_sphinx_values(text: str) -> dict[str, str]:

@@ -37,6 +37,9 @@ _MAX_SCAN = 500
 _MAX_ADORNMENTS = 5_000
 _NO_LANGUAGES = ("default", "none", "text")
 
+# The letters of a list begin at these.
+_FIRST_LETTERS = {"loweralpha": "a", "upperalpha": "A"}
+
 
 @map_parser_errors
 def read_rst(text: str, names: Mapping[str, str] = MappingProxyType({})) -> tuple[Block, ...]:
@@ -137,6 +140,15 @@ class _Reader:
     def _read_list(self, node: Any) -> list[Block]:
         items = tuple(item for child in node.children for item in self._read_item(child))
         start = node.get("start", 1) if node.tagname == "enumerated_list" else 0
+        letter = _FIRST_LETTERS.get(node.get("enumtype", "")) if start > 1 or len(items) == 1 else None
+        if letter:
+            # It goes on from another one, or is a name: "J. Smith".
+            suffix = node.get("suffix", ".")
+            named = [(chr(ord(letter) + number), item) for number, item in enumerate(items, start - 1)]
+            texts = [
+                replace(item, kind="paragraph", text=f"{sign}{suffix} {item.text}", children=()) for sign, item in named
+            ]
+            return [block for text, item in zip(texts, items, strict=True) for block in (text, *item.children)]
         return [Block("list", children=items, level=start)] if items else []
 
     def _read_item(self, node: Any) -> list[Block]:

@@ -17,7 +17,7 @@ from docutils.parsers.rst import Directive, Parser, directives, roles, states
 from docutils.parsers.rst.directives.tables import CSVTable
 from docutils.utils import new_document
 
-from core.markup.inline import NUMBER_ROLES, is_formula
+from core.markup.inline import NUMBER_ROLES, SHORT_NAME, is_formula
 from knowledge.formats.rst_names import (
     ADMONITIONS,
     CODE_ROLES,
@@ -146,7 +146,7 @@ def _read_role(
     if name == "math" or (not name and _TEX.search(tex)):
         return [nodes.math("", tex)], []
     if name in CODE_ROLES or not name:
-        code = title.rpartition(".")[2] if title.startswith("~") else title
+        code = title[1:].rpartition(".")[2] if SHORT_NAME.match(title) else title
         return [nodes.literal("", code.translate({ord("{"): None, ord("}"): None}) if name == "samp" else code)], []
     if name in ("strong", "emphasis"):
         return [(nodes.strong if name == "strong" else nodes.emphasis)("", content)], []
@@ -220,7 +220,12 @@ class _AnyDirective(Directive):
         if full_name in CODES or name in CODES:
             return self._make_code(full_name, head_size)
         options_start = next((number for number, line in enumerate(head) if _OPTION.match(line)), len(head))
-        return self._make_parts(full_name, name, head[:options_start], head_size)
+        parts = self._make_parts(full_name, name, head[:options_start], head_size)
+        options = [match for line in head[options_start:] if (match := _OPTION.match(line)) and match[2]]
+        facts = [f"{match[1].capitalize()}: {match[2]}" for match in options if match[1] in ("type", "default")]
+        if name == "confval" and parts and facts:
+            parts[0].insert(1, self._parse_paragraph("; ".join(facts)))
+        return parts
 
     def _make_summary(self, head_size: int) -> list[Any]:
         """Return the names of which Sphinx makes a table."""

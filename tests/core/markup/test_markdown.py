@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.markup.document import Block
+from core.markup.document import Block, to_plain
 from core.markup.markdown import read_markdown
 from core.markup.writer import write_markdown
 from tests.support.growth import Growth, Text, find_growth
@@ -88,6 +88,10 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("<kbd><kbd>Ctrl</kbd>+<kbd>C</kbd></kbd> or <code>`x`</code> and <code>y", "`Ctrl+C` or `x` and y"),
         ("[<code>x</code> :rocket:](https://x.example/a)", "[`x` 🚀](https://x.example/a)"),
         ("A <code>\\*args</code> and \\*this.", "A `*args` and \\*this."),
+        ('<code class="x">**static** **of**(a): [B](/b)</code>', "`static of(a): B`"),
+        ("<code>a.map { _.b } filter { _.c }</code>", "`a.map { _.b } filter { _.c }`"),
+        ("See {class}`~@Result`, {func}`~a.b` and {file}`~/.c`.", "See `@Result`, `b` and `~/.c`."),
+        ("See {class}`~.Result` and {meth}`~.a.b`.", "See `Result` and `b`."),
         ("See {ref}`other-part`, {doc}`/guide/first_steps`, [](#Run.stop).", "See other part, first steps, Run.stop."),
         ("A {class}`Viewer<napari.Viewer>` and {ref}`it <a>`.", "A `Viewer` and it."),
         ("Set {attr}`.Run.name` in {file}`.env`.", "Set `Run.name` in `.env`."),
@@ -126,6 +130,15 @@ def test_inline_markup_that_a_chat_does_not_render_goes(markup: str, text: str) 
 )
 def test_the_sign_that_links_to_a_heading_is_no_part_of_it(heading: str) -> None:
     assert kinds(f"{heading}\n\nText.") == [("heading", "Rules"), ("paragraph", "Text.")]
+
+
+@pytest.mark.parametrize(
+    "link", ["[Try it]({})", '<a href="{}">Try it</a>', "<p><a href='{}'>Try it</a></p>", "[Try it][a]\n\n[a]: {}"]
+)
+def test_an_address_that_holds_data_is_no_text(link: str) -> None:
+    address = f"https://a.example/#{'eNqVVMtu2zAQ' * 20}"
+    assert read(link.format(address)) == "Try it"
+    assert len(address) > 250
 
 
 def test_references_show_the_title_of_a_part_of_the_page() -> None:
@@ -265,6 +278,9 @@ BAD = "<script>alert(1)</script>"
         ('<div title=">" onclick="evil()">x</div>', "x"),
         ("<a href='javascript:evil()'>x</a>", "x"),
         ('<a href="&#106;ava\tscript:evil()">x</a>', "x"),
+        ('<video controls>\n<source src="a.mp4">\nToo old.\n</video>\n\nx', "x"),
+        ('<p>a <audio src="a.mp3">Too old: <a href="a.mp3">load it</a></audio>b</p>', "a b"),
+        ("a <video src=b>Too old.</video> c <video src=d /> e", "a c e"),
         ("<iframe srcdoc='<b onclick=evil()>'>y</iframe>\n\nx", "x"),
         ("[a](javascript:alert(4)) b [c](d.md)", "a b c"),
         ("[a](java&#115;cript:x) b ![b](data:text/html,x)", "a b"),
@@ -337,6 +353,9 @@ def test_the_anchor_of_a_heading_is_no_part_of_it(anchor: str) -> None:
         "Text %%hidden%% goes on, 100%% sure.",
         "%%\nhidden\n\nhidden\n%%",
         "Text {>>hidden<<} and {--hidden--}.",
+        "{% comment %}\nhidden\n\n```\nhidden\n{% endcomment %}",
+        "Text {%- comment -%} hidden {%- endcomment -%} goes on.",
+        "{{< comment >}}\nhidden\n{{< /comment >}}",
     ],
 )
 def test_a_comment_is_no_content(comment: str) -> None:
@@ -632,6 +651,11 @@ def test_mdx_is_read_without_its_script() -> None:
         ('{{< copyable "sql" >}}\n\nText.', "Text."),
         ('{{% lead "Intro" %}}\n\nText.', "Text."),
         ("{% lang 'en' %}\n\n{% tab 'npm' %}\nText.\n{% endtab %}", "**npm**\n\nText."),
+        (
+            "{{% tab AMD64 %}}\n\na\n\n{{% /tab %}} {{% tab arm-v7 %}}\n\nb\n\n{{% /tab %}}",
+            "**AMD64**\n\na\n\n**arm-v7**\n\nb",
+        ),
+        ("{{< tab >}}\n\na\n\n{{< /tab >}}\n\n{{< note wide >}}\nb\n{{< /note >}}", "a\n\n> **Note**\n>\n> b"),
         ('{% content-ref url="a.md" %}\nText.\n{% endcontent-ref %}', "Text."),
         ("{% highlight ruby %}\nputs '{{ x }}'\n{% endhighlight %}", "```ruby\nputs '{{ x }}'\n```"),
         ("{{< code-toggle file=hugo >}}\n[a.b]\nc = 1\n{{< /code-toggle >}}\nText.", "```\n[a.b]\nc = 1\n```\n\nText."),
@@ -640,6 +664,15 @@ def test_mdx_is_read_without_its_script() -> None:
             "Text.\n\n```\nc = 1\n```",
         ),
         ("{{< highlight go >}}\nx := `a`\n{{< /highlight >}}\nText.", "```go\nx := `a`\n```\n\nText."),
+        (
+            '<Tabs npm="npm i a" sh="sh <(curl https://a.example | c)" class="b" />\n\nText.',
+            "**npm**\n\n```\nnpm i a\n```\n\n**sh**\n\n```\nsh <(curl https://a.example | c)\n```\n\nText.",
+        ),
+        (
+            "1. Add:\n\n   <Run\n     cargo={`cargo add a\n     cargo add b`}\n   />\n\n1. Go.",
+            "1. Add:\n\n   **cargo**\n\n   ```\n   cargo add a\n   cargo add b\n   ```\n\n2. Go.",
+        ),
+        ('<Card title="npm i" npm="npm" class="b c" />\n\n<Box>\nText.\n</Box>', "**npm i**\n\nText."),
     ],
 )
 def test_what_the_attributes_of_a_component_say_is_shown(component: str, shown: str) -> None:
@@ -777,6 +810,212 @@ def test_the_terms_of_a_glossary_are_definitions() -> None:
     assert read("```{glossary}\n```") == ""
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(a:b)=\nname\n: What it does.\n\n    - `x`", "**name**: What it does.\n\n- `x`"),
+        ("Text.\n(a)=\n- item", "Text.\n\n- item"),
+        ("(a)=\n(b)=\n> Quoted.", "> Quoted."),
+        ("f(x)=\n2 (and more)", "f(x)= 2 (and more)"),
+    ],
+)
+def test_a_target_ends_what_is_above_it(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/// note | A *title*\nText.\n\n- a\n///\n\nEnd.", "> **A *title***\n>\n> Text.\n>\n> - a\n\nEnd."),
+        ("/// details | More\n    open: True\n\n//// tab | npm\nText.\n////\n///", "**More**\n\n**npm**\n\nText."),
+        ("/// version-added | v2.13\nText.\n///", "> **Added in v2.13**\n>\n> Text."),
+        ("/// caption\nThe *end*.\n///", "The *end*."),
+        ("- a\n\n    /// tip\n    b", "- a\n\n  > **Tip**\n  >\n  > b"),
+        ("/// is a comment.\n//// So is this.", "/// is a comment. //// So is this."),
+    ],
+)
+def test_blocks_between_slashes_are_read(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ('=== "Don\'t do this"', "Don't do this"),
+        ('??? note "on the "new" names"', 'on the "new" names'),
+        ("!!! tip 'It's'", "It's"),
+        ('!!! note "Titled" { .a }', "Titled"),
+        ("=== [Bracketed]", "Bracketed"),
+    ],
+)
+def test_a_title_may_hold_quotes(line: str, title: str) -> None:
+    assert [block.text for block in read_markdown(f"{line}\n\n    Text.")] == [title]
+
+
+@pytest.mark.parametrize(
+    ("text", "titles"),
+    [
+        ("---\ntitle: The page\n---\n# First\n\nText.\n\n# Second", ["The page", "First", "Second"]),
+        ("---\ntitle: the page\n---\n# The *page*\n\nText.\n\n# Second", ["The *page*", "Second"]),
+        ("---\ntitle: The page\n---\n# Only\n\n## Second", ["Only", "Second"]),
+        ("---\nTitle: The page\n---\n## Second", ["The page", "Second"]),
+        ("+++\nTITLE = 'The page'\n+++\n## Second", ["The page", "Second"]),
+        ("---\nlinkTitle: Short\n---\n## Second", ["Second"]),
+    ],
+)
+def test_front_matter_names_a_page_of_several_top_headings(text: str, titles: list[str]) -> None:
+    assert [block.text for block in read_markdown(text) if block.kind == "heading"] == titles
+
+
+GRID = """\
++-----------+-------+
+| **Name**  | Needs |
++===========+:=====:+
+| `a` is    | - b   |
+| first     | - c   |
++-----------+-------+
+| c, [d](https://a.example) |
++-----------+-------+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (GRID, "| **Name** | Needs |\n|---|---|\n| `a` is first | b; c |\n| c, [d](https://a.example) |  |"),
+        ("+---+---+\n| a | b |\n+---+---+\n| c | d |\n|   +---+\n|   | e |\n+---+---+", "- a: b\n- c: d e"),
+        ("- x\n\n  +---+---+\n  | a | b |\n  +---+---+", "- x\n\n  - a: b"),
+        ("Text\n+---+\nnext", "Text +—+ next"),
+        ("```\n+---+\n| a |\n+---+\n```", "```\n+---+\n| a |\n+---+\n```"),
+    ],
+)
+def test_a_table_may_be_drawn(text: str, expected: str) -> None:
+    assert write_markdown(read_markdown(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('![](a.png){.border fig-alt="It\'s a\npicture {of} it" width="3"}\n\nText.', "Text."),
+        ("See ![](b.png){#b fig-alt='a \"b\" c'} it.", "See it."),
+        ('`x`{spellcheck="false"} and []{rowspan=2} [red]{style="color: #eee"}', "`x` and red"),
+        ("f(x){y} and `x`{y}, [a]{b}", "f(x){y} and `x`{y}, [a]{b}"),
+    ],
+)
+def test_attributes_of_a_part_are_no_text(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("::: {.a}\n::: note\nIn.\n:::\nOut.\n:::\n\nEnd.", "> **Note**\n>\n> In.\n\nOut.\n\nEnd."),
+        (
+            ":::: note\n::: tip\nIn.\n:::\nOut.\n::::\n\nEnd.",
+            "> **Note**\n>\n> > **Tip**\n> >\n> > In.\n>\n> Out.\n\nEnd.",
+        ),
+        (":::: note\n::: tip\nIn.\n::::\n\nEnd.", "> **Note**\n>\n> > **Tip**\n> >\n> > In.\n\nEnd."),
+        ("::: note\nIn.\n::\n\n::: tip\nIt.\n:::\n\nEnd.", None),
+        ("::::: note\n```\n:::\n```\n:::::\n\nEnd.", "> **Note**\n>\n> ```\n> :::\n> ```\n\nEnd."),
+        (":::: note\nIn.\n:::\nOut.\n::::\n\nEnd.", "> **Note**\n>\n> In.\n>\n> Out.\n\nEnd."),
+        (":::: note\nIn.\n:::\nOut.\n\n:::: tip\nIt.\n::::\n\nEnd.", None),
+        ("Text.\n:::\n\nEnd.", "Text.\n\nEnd."),
+        ("::: note\n```\n::: x\n:::\n```\n:::\n\nEnd.", "> **Note**\n>\n> ```\n> ::: x\n> :::\n> ```\n\nEnd."),
+        ('::: {.callout-tip collapse="true"}\nIn.\n:::', "> **Tip**\n>\n> In."),
+        ('::: {layout-ncol="2" fig-cap="a b"}\nIn.\n:::', "In."),
+    ],
+)
+def test_containers_end_as_they_begin(text: str, expected: str | None) -> None:
+    assert read(text).endswith("\n\nEnd.") if expected is None else read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("```{r}\n#| label: a\n#| fig-cap: b\n\nplot(x)\n```", "```r\nplot(x)\n```"),
+        ("```{python}\n#| echo: false\nprint(1)\n```\n\nText.", "Text."),
+        ("```{r, echo=FALSE}\nx\n```\n\nText.", "Text."),
+        ("```{r a, fig.cap='b', include = F}\nx\n```\n\nText.", "Text."),
+        ("```{python echo=FALSE}\nx\n```\n\nText.", "Text."),
+        ("```{r echo, warning=FALSE}\nx\n```", "```r\nx\n```"),
+        ("```{ojs}\n//| output: all\nx\n```", "```ojs\nx\n```"),
+        ("```python\n#| label: a\nx\n```", "```python\n#| label: a\nx\n```"),
+        ("```{=html}\n<p>A <b>b</b></p>\n<style>c</style>\n```", "A b"),
+        ("```{=latex}\n\\newpage\n```\n\nText.", "Text."),
+        ('| a |\n|---|\n| b |\n\n: {tbl-colwidths="[30,70]"}\n\nText.', "| a |\n|---|\n| b |\n\nText."),
+        ("+---+---+\n| a | b |\n+---+---+\n\n: The *names*", "- a: b\n\nThe *names*"),
+    ],
+)
+def test_what_quarto_reads_is_not_shown(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# Start :id=start\n\nText.", "# Start\n\nText."),
+        ("## Start {docsify-ignore-all}", "## Start"),
+        ("> [!TIP] **You**: use `a`.", "> **Tip**\n>\n> **You**: use `a`."),
+        ("> [!TIP] First.\n> Then.", "> **Tip**\n>\n> First. Then."),
+        ("> [!NOTE] For this:\n>\n> - a", "> **Note**\n>\n> For this:\n>\n> - a"),
+        ("> [!tip] A title\n> Text.", "> **A title**\n>\n> Text."),
+    ],
+)
+def test_docsify(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("formula", "is_code"),
+    [("Y = c + d X", True), ("h(p) = 0", True), ("p>0", True), ("5 = 6", False), ("cost = 5", False), ("A", True)],
+)
+def test_what_stands_between_dollars_is_a_formula(formula: str, is_code: bool) -> None:
+    assert read(f"Where ${formula}$ is.") == f"Where {'`' if is_code else '$'}{formula}{'`' if is_code else '$'} is."
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("import a\n// ---cut---\nb", "b"),
+        ("import a\n  // ---cut-before---\nb\n// ---cut-after---\nc", "b"),
+        ("a\n// ---cut---\nb\n// ---cut---\nc", "c"),
+        ("a = '---cut---'\nb // ---cut---", "a = '---cut---'\nb // ---cut---"),
+        ("// @errors: 2345\n// @noErrors\na.b;\n//  ^|\n\nb(); // @c", "a.b;\n\nb(); // @c"),
+        ("// @filename: a.ts\nb", "// @filename: a.ts\nb"),
+    ],
+)
+def test_what_twoslash_cuts_off_is_not_shown(code: str, shown: str) -> None:
+    assert read(f"```ts twoslash\n{code}\n```") == f"```ts\n{shown}\n```"
+
+
+def test_what_twoslash_reads_stands_elsewhere() -> None:
+    assert read("```twoslash include db\nx\n```\n\n```ts\n// @see: b\nx\n```") == "```ts\n// @see: b\nx\n```"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('{{< code label="a" >}}\n```yaml\nb\n```\n{{< /code >}}', "```yaml\nb\n```"),
+        ('{{<editCode label="a" copy="all">}}\n```yaml\nb\n```\n{{</editCode>}}', "```yaml\nb\n```"),
+        ('By\n{{<hover label="a" line="3">}}the name{{</hover>}}\nof it.', "By\n\nthe name\n\nof it."),
+        ('{{< tab label="Line" >}}\nb\n{{< /tab >}}', "**Line**\n\nb"),
+    ],
+)
+def test_what_code_is_called_is_not_shown(text: str, shown: str) -> None:
+    assert read(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("title", "plain"),
+    [
+        (f"`run({'x, ' * 200}**y)` of *it*", f"run({'x, ' * 200}**y) of it"),
+        ("`Symbol`s and `*args`, `**kwargs`", "Symbols and *args, **kwargs"),
+        ("``a ` b`` and `c", "a ` b and `c"),
+    ],
+)
+def test_a_title_is_without_the_marks_of_code(title: str, plain: str) -> None:
+    assert to_plain(title) == plain
+
+
 def test_what_a_domain_describes_is_a_definition() -> None:
     assert read("```{py:function} run(x)\nRuns it.\n```") == "**`run(x)`**: Runs it."
     assert read("```{versionadded} 1.2 It is faster.\n```") == "> **Added in 1.2**\n>\n> It is faster."
@@ -887,6 +1126,18 @@ HOSTILE = [
     "[Aa",
     "$$a ",
     "{{ a |",
+    "+--+\n",
+    "|a\n+--+\n",
+    "/// a\n",
+    "/// a | b\n\n//// a\n\n",
+    "![](a){b='c' ",
+    "{% comment %}",
+    "(a)=\n",
+    "<A a='a b' ",
+    ":::\n",
+    "::: a\n",
+    "::: a\n:::\n:::: b\n",
+    "$a=",
 ]
 
 
@@ -904,6 +1155,7 @@ def test_reading_is_linear(piece: str) -> None:
         "```{note}\n" * 300,
         "".join(f"{'`' * (303 - depth)}{{note}}\n" for depth in range(300)),
         "".join(f"{':' * (303 - depth)}note\n" for depth in range(300)),
+        "".join(f"{'/' * (303 - depth)} note\n" for depth in range(300)),
         "<Note>\n\n" * 300,
     ],
 )

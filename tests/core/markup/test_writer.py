@@ -69,6 +69,8 @@ def test_tables_quotations_tabs_and_definitions() -> None:
     assert write_markdown([Block("definition", "`--all`", (paragraph("Everything."),))]) == "**`--all`**: Everything."
     assert write_markdown([Block("definition", "**All**", (paragraph("Everything."),))]) == "**All**: Everything."
     assert write_markdown([Block("admonition", "**Note**", (paragraph("Stop."),))]) == "> **Note**\n>\n> Stop."
+    assert write_markdown([Block("tab", "A **new** *b*", (paragraph("C"),))]) == "**A new *b***\n\nC"
+    assert write_markdown([Block("tab", "`f(**a, **b)`", (paragraph("C"),))]) == "**`f(**a, **b)`**\n\nC"
 
 
 def test_a_term_that_ends_itself_gets_no_colon() -> None:

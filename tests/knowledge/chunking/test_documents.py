@@ -411,6 +411,53 @@ After that the tool starts.
 
 The end comes at noon."""
 
+QUARTO = """\
+---
+title: Prices
+format:
+  html: default
+---
+
+::: {.callout-note collapse="true"}
+## Where from
+The data are *public*.
+:::
+
+```{r}
+#| label: fig-prices
+#| fig-cap: "Prices"
+plot(prices)
+```
+
+![](a.png){fig-alt="It's a plot" width="80%"}
+
++-------+-------+
+| Name  | Price |
++=======+=======+
+| `a`   | 5     |
++-------+-------+
+
+: What it costs {#tbl-prices}
+"""
+QUARTO_PASSAGE = """\
+# Prices
+
+> **Note**
+>
+> **Where from**
+>
+> The data are *public*.
+
+```r
+plot(prices)
+```
+
+| Name | Price |
+|---|---|
+| `a` | 5 |
+
+What it costs"""
+
 
 @pytest.mark.parametrize(
     ("path", "text", "passage"),
@@ -424,6 +471,8 @@ The end comes at noon."""
         ("trigger.mdx", TRIGGER_MDX, TRIGGER_MDX_PASSAGE),
         ("a.md", MYST, MYST_PASSAGE),
         ("a.rst", RST, RST_PASSAGE),
+        ("a.qmd", QUARTO, QUARTO_PASSAGE),
+        ("a.Rmd", QUARTO, QUARTO_PASSAGE),
     ],
 )
 def test_a_page_is_what_its_readers_see(path: str, text: str, passage: str) -> None:

@@ -36,7 +36,8 @@ FILES = {
 
 
 def detect(path: str) -> str:
-    return get_outline_kind(path, {"rst": "rst", "md": "markdown", "adoc": "asciidoc"}.get(path.rpartition(".")[2], ""))
+    kinds = {"rst": "rst", "md": "markdown", "adoc": "asciidoc", "py": "python"}
+    return get_outline_kind(path, kinds.get(path.rpartition(".")[2], "") * (path != "docs/conf.py"))
 
 
 def show(path: str, text: str, files: dict[str, str] = FILES) -> str:
@@ -175,3 +176,46 @@ def test_a_page_has_no_label_of_a_file_that_it_does_not_include() -> None:
 def test_an_absolute_page_is_named_from_the_configuration() -> None:
     files = {"docs/conf.py": "", "docs/index.rst": "Home\n====\n", "docs/guide/index.rst": "The guide\n=========\n"}
     assert show("docs/guide/a.rst", "See :doc:`/index`.", files) == "See Home."
+
+
+EXAMPLES = {
+    "docs/conf.py": "",
+    "examples/plot_corners.py": '"""\n=============\nFinds corners\n=============\n\nText.\n"""\nimport this\n',
+    "examples/color/plot_tint.py": "#!/usr/bin/env python\n# A licence.\n\n'''Tints\n======\n\nText.\n'''\n",
+    "examples/a/plot_same.py": '"""\nFirst\n=====\n"""\n',
+    "examples/b/plot_same.py": '"""\nOther\n=====\n"""\n',
+    "examples/plot_none.py": 'x = """\nNo title\n========\n"""\n',
+}
+
+
+@pytest.mark.parametrize(
+    ("label", "shown"),
+    [
+        ("sphx_glr_auto_examples_plot_corners.py", "Finds corners"),
+        ("sphx_glr_gallery_color_plot_tint.py", "Tints"),
+        ("sphx_glr_auto_examples_a_plot_same.py", "sphx_glr_auto_examples_a_plot_same.py"),
+        ("sphx_glr_auto_examples_plot_none.py", "sphx_glr_auto_examples_plot_none.py"),
+    ],
+)
+def test_an_example_of_a_gallery_is_named_by_its_title(label: str, shown: str) -> None:
+    assert show("docs/a.rst", f"See :ref:`{label}`.", EXAMPLES) == f"See {shown}."
+    assert show("docs/a.rst", f"See :ref:`mine <{label}>`.", EXAMPLES) == "See mine."
+
+
+SITE = {
+    "_config.yml": 'title: "A site"\nlib-version: 2.13.18 # newest\nbase: &b /x\nlist:\n  - a\nurl: https://a.example\n',
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Version {{ site.lib-version }} of {{site.title}}.", "Version 2.13.18 of A site."),
+        ("[The API]({{ site.url }}/{{site.lib-version}}/a.html)", "[The API](https://a.example/2.13.18/a.html)"),
+        ("```\nlib % {{- site.lib-version -}}\n```", "```\nlib % 2.13.18\n```"),
+        ("Use `{% raw %}{{ site.title }}{% endraw %}` in {{site.title}}.", "{{ site.title }}{% endraw %}` in A site."),
+        ("{{ site.base }}, {{ page.title }}", "site.base, page.title"),
+    ],
+)
+def test_a_page_has_the_values_of_its_site(text: str, expected: str) -> None:
+    assert expected in show("docs/a.md", text, SITE)

@@ -145,6 +145,15 @@ async def test_the_theme_of_a_site_is_skipped_unless_a_glob_names_it(tmp_path: P
     assert (await listed(tmp_path)).skipped == {"theme": 3}
 
 
+async def test_the_templates_of_hugo_are_skipped_unless_a_glob_names_them(tmp_path: Path) -> None:
+    fill(tmp_path, "layouts/a.html", "site/layouts/shortcodes/b.html", "layouts/partials/c/d.html")
+    fill(tmp_path, "layouts/_default/e.html", "docs/layouts/partials/f.md")
+    listing = await listed(tmp_path)
+    assert set(listing.fingerprints) == {"layouts/a.html", "docs/layouts/partials/f.md"}
+    assert listing.skipped == {"theme": 3}
+    assert len((await listed(tmp_path, include=["layouts/", "*.html"])).fingerprints) == 5
+
+
 async def test_an_include_glob_can_name_what_is_otherwise_skipped(tmp_path: Path) -> None:
     fill(tmp_path, "a.foo", "b.lock", "vendor/a.md")
     assert set((await listed(tmp_path, include=["*.foo", "*.lock", "vendor/"])).fingerprints) == {
