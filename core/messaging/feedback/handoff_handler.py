@@ -66,6 +66,16 @@ class HandoffHandler:
             return await self._hand_off(adapter, message, texts, start_answer)
         return texts.handoff.format(author=format_name(message.author)) + format_question(message)
 
+    def with_people_of_now(self, message: Message) -> Message:
+        """Return a handoff without those whom the configuration does not call any more; others unchanged."""
+        configured = get_people(self._settings, message.key)
+        people = tuple(person for person in mentioned_users(message) if person in configured)
+        return replace(message, origin=replace(message.origin, mentioned_users=people))
+
+    def calls_nobody(self, message: Message) -> bool:
+        """Return whether a message is a handoff with nobody left to call."""
+        return message.origin.purpose == "escalation" and not mentioned_users(message)
+
     def calls_for(self, reason: Shortfall) -> bool:
         """Return whether the configuration hands off every question whose answer falls short in this way."""
         return reason in self._settings.when
