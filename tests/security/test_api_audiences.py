@@ -95,6 +95,25 @@ class Programs:
         told_text = (shown_text + self.bot.get_requests()).lower()
         return {word for word in CLOSED_WORDS if word in told_text}
 
+    async def cache_answer(self, client: str) -> None:
+        """Let a client get an answer with a closed word, and see that it is in the cache.
+
+        What a model makes of its instructions alone is not worth keeping.
+        """
+        assert self.bot.model
+        usual_replies = dict(self.bot.model.replies)
+        self.bot.model.replies |= {
+            "choose": '{"strategy": "single", "query": ""}',
+            "write": "The release date of the launcher is the first of May, numbat [p1][p2].",
+        }
+        assert "numbat" in await self.ask(client)
+        self.bot.model.replies = usual_replies
+        self.bot.get_requests()
+        rows = await self.bot.journal.database.fetch_all(select(replies))
+        assert any(f'"{client}"' in row.scope and "numbat" in str(row.reply) for row in rows)
+        assert "numbat" in await self.ask(client)
+        assert self.bot.get_requests() == ""
+
 
 @asynccontextmanager
 async def served(
@@ -133,6 +152,7 @@ def _clients_have_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_client_gets_nothing_that_is_closed_to_it(tmp_path: Path) -> None:
     async with served(tmp_path, ["api:team", "owners"]) as programs:
         assert set(CLOSED_WORDS[:3]) <= programs.find_told(await programs.ask("team"))
+        await programs.cache_answer("team")
         for is_streaming in (False, True):
             # In the same words as the team's, whose answer is in the cache; and with the client's own claims.
             for history in ((), *CLAIMS):
@@ -190,6 +210,8 @@ async def test_what_was_closed_is_told_to_no_client_any_more(tmp_path: Path) -> 
     async with served(tmp_path, ["api"]) as programs:
         before = [await programs.ask("team"), await programs.ask("webui")]
         assert all("numbat" in text for text in before)
+        for client in ("team", "webui"):
+            await programs.cache_answer(client)
         settings = programs.bot.app.settings
         closed = settings.sources["quokka"].model_copy(update={"audience": ("owners",)})
         programs.bot.new_settings = settings.model_copy(update={"sources": {**settings.sources, "quokka": closed}})
