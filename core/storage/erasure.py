@@ -223,7 +223,8 @@ async def _erase_cached(connection: AsyncConnection, by_person: Mapping[str, str
     theirs: what programs and visitors ask is in no journal.
     """
     place = {name: value for name, value in by_person.items() if name != "author_id"}
-    asked = select(messages.c.text), select(func.substr(messages.c.quoted, 1, MAX_QUESTION_CHARS))
+    # Of a long post, or of what a reply quotes, the beginning is asked.
+    asked = [select(func.substr(column, 1, MAX_QUESTION_CHARS)) for column in (messages.c.text, messages.c.quoted)]
     own = [text.filter_by(**by_person) for text in asked]
     brought = [text.filter_by(**place).where(_brings(by_person["author_id"])) for text in asked]
     is_in_place = is_reply_in(by_person["platform"], by_person.get("chat"))

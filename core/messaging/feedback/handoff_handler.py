@@ -16,6 +16,7 @@ from core.messaging.feedback.handoff import (
     make_handoff,
     mentioned_users,
     resolve_target,
+    with_author_of_quotation,
 )
 from core.messaging.policy.permissions import Permissions
 from core.observability.logs import get_logger
@@ -159,7 +160,7 @@ class HandoffHandler:
         if not question:
             raise UsageError(texts.learn_question_missing)
         # A quotation from elsewhere replies to nothing here.
-        taught_message = answer_message or replace(message, id=message.reply_to or message.id)
+        taught_message = answer_message or with_author_of_quotation(replace(message, id=message.reply_to or message.id))
         if message.thread_state.is_restricted:
             # So was the question that stands behind the command, whatever place the answer comes from.
             taught_message = replace(
