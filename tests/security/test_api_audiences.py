@@ -239,6 +239,16 @@ async def test_the_operator_erases_what_a_client_asked_from_the_cache(tmp_path: 
         assert all(b"launcher of team" not in path.read_bytes() for path in (tmp_path / "data").glob("journal*"))
 
 
+@pytest.mark.parametrize("client", ["webui", "page"])
+@pytest.mark.parametrize("name", ["mode", "threshold", "drafts_to"])
+def test_a_mode_that_no_client_can_have_is_refused(tmp_path: Path, client: str, name: str) -> None:
+    """Whoever switches the page off there, or lets a team decide, would believe it."""
+    values = make_settings(tmp_path, None, ["owners"]).model_dump(exclude_unset=True)
+    value: object = {"mode": "off", "threshold": 0.5, "drafts_to": "telegram:-5"}[name]
+    with pytest.raises(ValidationError, match=rf"chats\.api:{client}\.{name}: .*answered at once"):
+        Settings.model_validate({**values, "chats": {f"api:{client}": {name: value}}})
+
+
 async def test_a_client_that_was_removed_is_nobody(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match=r"there is no client api.clients.former"):
         make_settings(tmp_path, None, ["api:former"])
