@@ -608,3 +608,26 @@ async def test_a_lesson_from_a_quotation_is_whose_words_it_has(tmp_path: Path, a
         await bot.deliver(ANN, command="forget")
         lessons = await TaughtAnswerRepository(bot.journal.database).list_answers()
         assert len(lessons) == len(authors) - 1
+
+
+@pytest.mark.parametrize("is_edited", [False, True], ids=["as it was", "edited"])
+async def test_nothing_is_left_of_what_a_team_asked_about_a_draft(tmp_path: Path, *, is_edited: bool) -> None:
+    """The answer has words that its announcement quoted, and that the question has no more."""
+    gate = {"mode": "mention", "drafts_to": "telegram:-200"}
+    chats = {"telegram:-100": {"mode": "draft"}}
+    async with opened(tmp_path, JournalSettings(), gate=gate, chats=chats) as bot:
+        bot.processor.drafts.start_post = start_post
+        bot.processor.handler_for(bot.adapter("telegram"))
+        asked = await bot.deliver(ANN, f"{SAID}, how does the launcher start?")
+        notice = select(messages.c.number).filter_by(purpose="draft")
+        await bot.journal.database.write(update(messages).where(messages.c.number.in_(notice)).values(reply_id="n1"))
+        member = Sender("-200", "43")
+        values = {"reply_to": "n1", "quotes_bot": True}
+        about = await bot.deliver(member, "Why is it so?", quoted=f"Ann asks: {asked.text}", **values)
+        row = select(messages).filter_by(id=about.id)
+        assert WORD in (await bot.journal.database.fetch_all(row))[0].reply
+        if is_edited:
+            await bot.deliver(ANN, "How does the launcher start?", id=asked.id, is_edit=True)
+        await bot.deliver(ANN, command="forget")
+        assert WORD not in str(await bot.journal.database.fetch_all(select(messages)))
+        assert "Why is it so?" in str(await bot.journal.database.fetch_all(row))
