@@ -126,7 +126,7 @@ class App:
             raise
         overridden_library = OverriddenLibrary(library, live.overrides, settings)
         self.deps = replace(self.deps, settings=settings, library=overridden_library, prompts=prompts)
-        self.answer_service = _with_deps(self.answer_service, self.deps, self.store)
+        self.answer_service = _with_deps(self.answer_service, self.deps, self.store, readers)
         if isinstance(self.shared_library, OverriddenLibrary):
             self.shared_library.follow(overridden_library)
         former_library = self.library
@@ -306,15 +306,16 @@ def _make_answer_service(
     settings = deps.settings
     if not (database and live and (deps.has_model or settings.cache.enabled)):
         return AnswerService(deps)
-    return make_answer_service(deps, _make_get_versions(settings, store), database, live)
+    get_versions = _make_get_versions(settings, store, Audiences.from_settings(settings))
+    return make_answer_service(deps, get_versions, database, live)
 
 
-def _make_get_versions(settings: Settings, store: Store) -> GetVersions:
+def _make_get_versions(settings: Settings, store: Store, audiences: Audiences) -> GetVersions:
     # An answer from results that are no longer shown must not be reused.
-    return SourceVersions(ExpiryFilteringStore(store, settings.sources, settings.data_dir)).get_versions
+    return SourceVersions(ExpiryFilteringStore(store, settings.sources, settings.data_dir, audiences)).get_versions
 
 
-def _with_deps(service: AnswerService, deps: AnswerDependencies, store: Store) -> AnswerService:
+def _with_deps(service: AnswerService, deps: AnswerDependencies, store: Store, readers: Audiences) -> AnswerService:
     """Return the service with other settings and another library, and what it counts as it is."""
     settings = deps.settings
     answers = service.cached_answers
@@ -323,7 +324,7 @@ def _with_deps(service: AnswerService, deps: AnswerDependencies, store: Store) -
             answers,
             cache=answers.cache.for_fingerprint(fingerprint(settings, deps.prompts)),
             library=deps.library,
-            get_versions=_make_get_versions(settings, store),
+            get_versions=_make_get_versions(settings, store, readers),
             sources=tuple(settings.sources),
         )
     outgoing = replace(service.outgoing, settings=settings.outgoing) if service.outgoing else None

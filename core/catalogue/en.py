@@ -276,6 +276,8 @@ class English(PlatformTexts):
     admin_added = "{user} is now an admin of this bot in this chat."
     no_admin = "{user} is not an admin of this bot in this chat."
     admin_removed = "{user} is no longer an admin of this bot in this chat."
+    admin_removed_everywhere = "{user} is no longer an admin of this bot in any chat."
+    no_admin_anywhere = "{user} is not an admin of this bot in any chat."
     admins_listed = "- Named for this chat: {names}\n- {platform_admins}\n- Owners in the configuration: {owners}"
     platform_admins_allowed = "The chat's own administrators count as admins"
     platform_admins_denied = "The chat's own administrators do not count as admins (administration.platform_admins)"

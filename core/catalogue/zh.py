@@ -246,6 +246,8 @@ class Chinese(ChinesePlatformTexts, English):
     admin_added = "{user} 现在可以在本聊天里管理我。"
     no_admin = "{user} 不是我在本聊天里的管理员。"
     admin_removed = "{user} 不再能在本聊天里管理我。"
+    admin_removed_everywhere = "{user} 不再能在任何聊天里管理我。"
+    no_admin_anywhere = "{user} 不是我在任何聊天里的管理员。"
     admins_listed = "- 为本聊天指定：{names}\n- {platform_admins}\n- 配置中的所有者：{owners} 位"
     platform_admins_allowed = "聊天自己的管理员也算我的管理员"
     platform_admins_denied = "聊天自己的管理员不算我的管理员（administration.platform_admins）"

@@ -165,13 +165,16 @@ class Drafts:
         return command
 
     async def require_notice(self, message: Message) -> None:
-        """Judge an announcement again before it is posted, which may be minutes after it was made.
+        """Judge a notice again before it is posted, which may be minutes after it was made.
 
         Raises `RightsChanged` where its draft waits no more, as when its question was forgotten, and where its team may
-        not see it any more.
+        not see it any more. That a draft was lost is told afterwards.
         """
         await self.live.load()
-        draft = await self._repository.find(int(message.origin.root_id))
+        number = int(message.origin.root_id)
+        draft = await self._repository.find(number)
+        if draft is None and message.id.startswith(NOTE):
+            draft = next((lost for lost, _ in await self._repository.get_lost([number])), None)
         if draft is None or not self._is_for(draft, message):
             raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
         if reason := await self.find_block(draft.question):
@@ -355,6 +358,10 @@ class DraftSink(RecordedSink):
 
     async def apologize(self, reply: Reply) -> None:
         """Show nothing: the journal has the reason."""
+
+    async def deliver(self, reply: Reply) -> None:
+        """Keep a reply that was recorded before, unless it only says why there is no answer."""
+        await self.finish(reply)
 
 
 def _read_decision(text: str) -> tuple[str, str]:

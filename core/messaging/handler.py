@@ -21,7 +21,6 @@ from core.errors import (
 )
 from core.messaging.auto_comment.commenter import Commenter
 from core.messaging.commands.dispatcher import CommandDispatcher
-from core.messaging.drafts import ANNOUNCEMENT
 from core.messaging.feedback.handler import FeedbackHandler, StartAnswer
 from core.messaging.feedback.handoff_handler import HandoffHandler
 from core.messaging.feedback.rating_buttons import is_press
@@ -100,7 +99,7 @@ class Handler:
         People get time first to answer what nobody asked the bot. Raises `JournalError`, and `Undelivered` if the
         platform does not take the answer now.
         """
-        message = await self._drafts.to_command(as_written(message))
+        message = self._handoff.with_people_of_now(await self._drafts.to_command(as_written(message)))
         if self._dispatcher.is_priority(message) or is_press(message):
             async with turn():
                 delivery = await self._open_delivery(adapter, message, previous_reply_id)
@@ -135,19 +134,17 @@ class Handler:
 
     def _watch_rights(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
         """Let what is shown from now on be compared with what may be told of now."""
-        if message.origin.purpose == "draft" and message.id.startswith(ANNOUNCEMENT):
-            delivery.check_rights = partial(self._require_announcement, adapter, message)
+        if message.origin.purpose == "draft":
+            delivery.check_rights = partial(self._require_draft_notice, adapter, message)
         elif message.origin.purpose == "report":
             delivery.check_rights = partial(self._require_report, adapter, message)
         elif message.origin.purpose == "alert":
             delivery.check_rights = partial(self._require_alert, adapter, message)
-        elif message.origin.purpose == "draft":
-            delivery.check_rights = partial(self._require_readers, adapter, message)
         elif message.origin.purpose not in NOTICE_PURPOSES:
             labels = self._permissions.visible_labels(message)
-            delivery.check_rights = partial(self._check_rights, adapter, message, labels)
+            delivery.check_rights = partial(self._check_rights, adapter, message, labels, delivery)
 
-    async def _require_announcement(self, adapter: Adapter, message: Message) -> None:
+    async def _require_draft_notice(self, adapter: Adapter, message: Message) -> None:
         """Raise `RightsChanged` where a draft waits no more, or its team may not see all that it was made from."""
         await self._drafts.require_notice(message)
         await self._require_readers(adapter, message)
@@ -181,20 +178,30 @@ class Handler:
         if label and not await self._permissions.may_tell_of(label, message):
             raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
 
-    async def _check_rights(self, adapter: Adapter, message: Message, visible_labels: frozenset[str]) -> None:
+    async def _check_rights(
+        self, adapter: Adapter, message: Message, visible_labels: frozenset[str], delivery: JournaledDelivery
+    ) -> None:
         """Judge a message again before its answer is shown.
 
-        Raises `RightsChanged` where the bot may not speak any more, and where less may be told of than at the
-        beginning: a role was lost, a source was closed, or guests have joined.
+        Raises `RightsChanged` where the bot may not speak any more, where less may be told of than at the beginning (a
+        role was lost, a source was closed, or guests have joined), and where an answer is for its asker or a team now.
         """
         message = await self._permissions.as_read_now(adapter, message)
         await self._gate.chat_policy.refresh()
         policy = self._gate.chat_policy
         # Comments have chats of their own.
-        find_block = policy.paused_reason if self._commenter.should_handle(message) else policy.block_reason
+        is_comment = self._commenter.should_handle(message)
+        find_block = policy.paused_reason if is_comment else policy.block_reason
         block = find_block(message) if is_ask_command(message.command) else None
+        texts = messages_for(self._permissions.get_language(message))
         if block or not visible_labels <= self._permissions.visible_labels(message):
-            raise RightsChanged(messages_for(self._permissions.get_language(message)).rights_changed, block)
+            raise RightsChanged(texts.rights_changed, block)
+        if is_comment or delivery.is_notice or not is_ask_command(message.command):
+            return
+        if self._permissions.hides_answer(message):
+            raise RightsChanged(texts.ask_by_command)
+        if not (delivery.is_draft or delivery.is_approved) and self._drafts.takes(message):
+            raise RightsChanged(texts.rights_changed)
 
     async def _judge_and_respond(
         self, adapter: Adapter, message: Message, delivery: JournaledDelivery
@@ -233,12 +240,12 @@ class Handler:
     async def _respond(
         self, adapter: Adapter, message: Message, decision: GateDecision, delivery: JournaledDelivery
     ) -> None:
-        is_draft = not decision.canned_reply and self._drafts.takes(message) and not delivery.is_resumed
-        if is_draft and not decision.reason:
-            decision = replace(decision, reason=await self._find_draft_block(message, decision))
-        if decision.reason:
-            _log.debug("message.silent", reason=str(decision.reason))
-            await self._journal.mark_skipped(message, decision.reason, self._permissions.visible_labels(message))
+        delivery.is_notice = bool(decision.canned_reply)
+        is_public = delivery.is_notice or delivery.is_approved or delivery.has_begun
+        delivery.is_draft = is_draft = self._drafts.takes(message) and not is_public
+        if reason := decision.reason or await self._find_block(message, decision, is_draft=is_draft):
+            _log.debug("message.silent", reason=str(reason))
+            await self._journal.mark_skipped(message, reason, self._permissions.visible_labels(message))
             return
         is_question = is_ask_command(message.command) and asks(message, self._dispatcher.context.settings)
         is_answerable = is_question and not decision.canned_reply
@@ -270,8 +277,15 @@ class Handler:
             if is_answerable and not (reply.is_stopped or reply.failure):
                 await self._handoff.hand_off_if_needed(adapter, message, reply, self._enqueue)
 
-    async def _find_draft_block(self, message: Message, decision: GateDecision) -> Skip | None:
-        """Return why an answer must not become a draft, or None. Raises `Undelivered` where nobody knows now."""
+    async def _find_block(self, message: Message, decision: GateDecision, *, is_draft: bool) -> Skip | None:
+        """Return why there is nobody to call, or an answer must not become a draft; or None.
+
+        Raises `Undelivered` where nobody knows now.
+        """
+        if self._handoff.calls_nobody(message):
+            return skip(SkipReason.RIGHTS_CHANGED)
+        if not is_draft:
+            return None
         try:
             return await self._drafts.find_block(message)
         except PlatformUnavailable as error:

@@ -39,7 +39,8 @@ class JournaledDelivery:
 
     `is_visible` says whether people can see anything of the reply, as far as is known. `is_in_doubt` is whether the
     last run ended while it posted the reply; `final_reply` is the reply that is to be delivered, once it is known.
-    `due_at` is when it was wanted: when the question was sent, or when a team let its draft be posted.
+    `due_at` is when it was wanted: when the question was sent, or when a team let its draft be posted, which
+    `is_approved` says. `is_draft` is whether a team will decide about it, `is_notice` whether it is no answer.
     """
 
     def __init__(self, journal: Journal, message: Message, previous_reply_id: str = "") -> None:
@@ -54,11 +55,19 @@ class JournaledDelivery:
         self.final_reply: Reply | None = None
         self.parts: dict[int, str] = {}
         self.due_at = message.sent_at
+        self.is_approved = False
+        self.is_draft = False
+        self.is_notice = False
+
+    @property
+    def has_begun(self) -> bool:
+        """Return whether people may have seen something of the answer before a restart."""
+        return bool(self.previous_reply_id) or self.is_in_doubt
 
     @property
     def is_resumed(self) -> bool:
         """Return whether the answer began before a restart."""
-        return bool(self.previous_reply_id) or self.is_in_doubt or self.final_reply is not None
+        return self.has_begun or self.final_reply is not None
 
     @classmethod
     async def open(
@@ -72,6 +81,7 @@ class JournaledDelivery:
         known_state = await journal.get_delivery(message, visible_labels)
         delivery.is_in_doubt, delivery.final_reply, delivery.parts, approved_at = known_state
         delivery.due_at = approved_at or message.sent_at
+        delivery.is_approved = approved_at is not None and delivery.final_reply is not None
         delivery.is_visible = delivery.is_in_doubt
         return delivery
 

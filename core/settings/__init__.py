@@ -31,6 +31,7 @@ from core.settings.answering import (
 )
 from core.settings.audience import check_audiences
 from core.settings.base import (
+    API_PLATFORM,
     ENV_VARIABLE_PATTERN as ENV_VARIABLE_PATTERN,
     Name as Name,
     Secret as Secret,
@@ -191,6 +192,7 @@ class Settings(PlatformsSection):
                 _require_known(f"chats.{chat}.sources", "source", source, self.sources)
             self._check_whole_agents(chat, chat_settings.sources)
             self._check_answers(chat, chat_settings)
+            _check_client(chat, chat_settings)
             if chat_settings.models is not None:
                 _require_known(f"chats.{chat}.models", "set of models.sets", chat_settings.models, self.models.sets)
         for source in self.evidence.weights:
@@ -344,6 +346,18 @@ class Settings(PlatformsSection):
         kept_names = {source for agent in agents.values() for source in agent.sources}
         kept_sources = {name: source for name, source in self.sources.items() if name in kept_names}
         return self.model_copy(update={"sources": kept_sources, "agents": agents})
+
+
+def _check_client(chat: str, chat_settings: ChatSettings) -> None:
+    """Raise `ValueError` for a program or the page in a mode that it cannot have: who asks there is answered."""
+    if not chat.startswith(f"{API_PLATFORM}:"):
+        return
+    for name in ("mode", "threshold", "drafts_to"):
+        if getattr(chat_settings, name) is not None:
+            raise ValueError(
+                f"chats.{chat}.{name}: programs and visitors of the page are answered at once, in no mode: remove it. "
+                "To answer them no more, remove the client from api.clients, or switch off api.page.enabled"
+            )
 
 
 def _require_known(location: str, kind: str, name: str, known_names: Collection[str]) -> None:

@@ -222,6 +222,11 @@ class ChatHistory(Repository):
         """Note that a message was for the bot, though its platform could not tell: it is none that nobody asked."""
         await self._database.write(update(messages).filter_by(**identity_values(message)).values(addressed=True))
 
+    async def was_addressed(self, message: Message) -> bool:
+        """Return whether a message is known to be for the bot by now."""
+        query = select(messages.c.addressed).filter_by(**identity_values(message))
+        return bool(await self._database.fetch_value(query))
+
     async def was_told(self, message: Message, text: str, seconds: float) -> bool:
         """Return whether the author got just this text in the chat in the last seconds."""
         values = {**chat_values(message.key), "author_id": message.author_id, "reply": text}

@@ -211,7 +211,10 @@ async def _erase_drafts(connection: AsyncConnection, by_person: Mapping[str, str
         is_notice, messages.c.reply_id != ""
     )
     is_below = tuple_(messages.c.platform, messages.c.chat, messages.c.reply_to).in_(notices)
-    await connection.execute(update(messages).where(is_below).values(_NO_QUOTATION))
+    below = select(*(messages.c[name] for name in _COPY_COLUMNS)).where(is_below)
+    for row in (await connection.execute(below)).all():
+        values = {**_NO_QUOTATION, **_find_quoted_words(row)}
+        await connection.execute(update(messages).filter_by(number=row.number).values(values))
     await connection.execute(update(messages).where(is_notice).values(ERASED_VALUES))
     await connection.execute(update(messages).filter_by(**by_person).where(_IS_TO_BE_DROPPED).values(_DROPPED_VALUES))
 
@@ -223,7 +226,8 @@ async def _erase_cached(connection: AsyncConnection, by_person: Mapping[str, str
     theirs: what programs and visitors ask is in no journal.
     """
     place = {name: value for name, value in by_person.items() if name != "author_id"}
-    asked = select(messages.c.text), select(func.substr(messages.c.quoted, 1, MAX_QUESTION_CHARS))
+    # Of a long post, or of what a reply quotes, the beginning is asked.
+    asked = [select(func.substr(column, 1, MAX_QUESTION_CHARS)) for column in (messages.c.text, messages.c.quoted)]
     own = [text.filter_by(**by_person) for text in asked]
     brought = [text.filter_by(**place).where(_brings(by_person["author_id"])) for text in asked]
     is_in_place = is_reply_in(by_person["platform"], by_person.get("chat"))
@@ -430,6 +434,18 @@ def _find_all_retold(said: _Said, rows: Sequence[Row[*tuple[Any, ...]]]) -> Mapp
         if until and row.received_at <= until and (values := said.find_retold(row)):
             found[row.number] = values
     return found
+
+
+def _find_quoted_words(row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
+    """Return the new values of a message whose answer has words of its quotation, which its author has not typed.
+
+    The question of a draft may have been edited since the team quoted it.
+    """
+    answer = (row.delivery or {}).get("text") or row.reply
+    written_text = f"{answer}\n{_get_written_text(row.trace or {})}"
+    if not (_to_phrases(written_text) - _to_phrases(row.text)) & _to_phrases(row.quoted):
+        return {}
+    return {"reply": "", "citations": null(), "trace": null(), "delivery": null()}
 
 
 def _get_written_text(trace: Mapping[str, Any]) -> str:

@@ -59,6 +59,7 @@ from core.types import (
     SkipReason,
     Turn,
 )
+from core.types.messages import MAX_QUESTION_CHARS
 
 _log = get_logger(__name__)
 
@@ -159,7 +160,13 @@ class Journal:
         is_waiting = messages.c.command.in_(ASK_COMMANDS)
         own_values = {**identity_values(message), "author_id": message.author_id}
         query = update(messages).filter_by(**own_values).where(is_waiting, messages.c.state.in_(("received", DRAFTED)))
-        return await self.database.write(query.values(text=message.text)) > 0
+        drafted_text = select(messages.c.text).filter_by(**own_values, state=DRAFTED)
+        async with self.database.transaction() as connection:
+            # Under the former words nobody would find it once its asker is forgotten.
+            is_of_draft = and_(is_reply_in(message.key.platform, message.key.chat), replies.c.text.in_(drafted_text))
+            await connection.execute(delete(replies).where(is_of_draft))
+            result = await connection.execute(query.values(text=message.text))
+        return result.rowcount > 0
 
     @uncancellable
     async def begin_answer(self, message: Message, visible_labels: frozenset[str] | None = None) -> str:
@@ -469,7 +476,8 @@ class Journal:
     async def _erase_cached(self, message: Message) -> None:
         """Erase a reply that was cached for a message after its author was forgotten."""
         is_forgotten = exists(select(messages.c.number).filter_by(**identity_values(message)).where(IS_DROPPED))
-        is_its_own = and_(is_reply_in(message.key.platform, message.key.chat), replies.c.text == message.text)
+        text = message.text[:MAX_QUESTION_CHARS]
+        is_its_own = and_(is_reply_in(message.key.platform, message.key.chat), replies.c.text == text)
         if message.text and await self.database.write(delete(replies).where(is_its_own, is_forgotten)):
             await self.database.wipe()
 

@@ -41,11 +41,11 @@ class ExpiryFilteringStore:
         store: SearchableStore,
         sources: Mapping[str, SourceSettings],
         data_dir: Path,
+        audiences: Audiences,
         clock: Callable[[], float] = time.time,
-        audiences: Audiences | None = None,
     ) -> None:
         self._store = store
-        self._audiences = audiences or Audiences()
+        self._audiences = audiences
         self._sources = sources
         self._recent_searches = RecentSearches(store)
         self._standing_sources = {

@@ -66,7 +66,7 @@ class KnowledgeLibrary:
         self._search_settings = settings.knowledge.search
         self._routing_settings = settings.knowledge.routing
         audiences = audiences or Audiences.from_settings(settings)
-        self._store = ExpiryFilteringStore(store, settings.sources, settings.data_dir, audiences=audiences)
+        self._store = ExpiryFilteringStore(store, settings.sources, settings.data_dir, audiences)
         self._embedder = embedder
         self._query_embedder = QueryEmbedder(
             embedder, settings.knowledge.embedding.query_timeout_s, cooldown_s=embedder_cooldown_s

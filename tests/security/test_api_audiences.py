@@ -95,6 +95,25 @@ class Programs:
         told_text = (shown_text + self.bot.get_requests()).lower()
         return {word for word in CLOSED_WORDS if word in told_text}
 
+    async def cache_answer(self, client: str) -> None:
+        """Let a client get an answer with a closed word, and see that it is in the cache.
+
+        What a model makes of its instructions alone is not worth keeping.
+        """
+        assert self.bot.model
+        usual_replies = dict(self.bot.model.replies)
+        self.bot.model.replies |= {
+            "choose": '{"strategy": "single", "query": ""}',
+            "write": "The release date of the launcher is the first of May, numbat [p1][p2].",
+        }
+        assert "numbat" in await self.ask(client)
+        self.bot.model.replies = usual_replies
+        self.bot.get_requests()
+        rows = await self.bot.journal.database.fetch_all(select(replies))
+        assert any(f'"{client}"' in row.scope and "numbat" in str(row.reply) for row in rows)
+        assert "numbat" in await self.ask(client)
+        assert self.bot.get_requests() == ""
+
 
 @asynccontextmanager
 async def served(
@@ -133,6 +152,7 @@ def _clients_have_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_client_gets_nothing_that_is_closed_to_it(tmp_path: Path) -> None:
     async with served(tmp_path, ["api:team", "owners"]) as programs:
         assert set(CLOSED_WORDS[:3]) <= programs.find_told(await programs.ask("team"))
+        await programs.cache_answer("team")
         for is_streaming in (False, True):
             # In the same words as the team's, whose answer is in the cache; and with the client's own claims.
             for history in ((), *CLAIMS):
@@ -190,6 +210,8 @@ async def test_what_was_closed_is_told_to_no_client_any_more(tmp_path: Path) -> 
     async with served(tmp_path, ["api"]) as programs:
         before = [await programs.ask("team"), await programs.ask("webui")]
         assert all("numbat" in text for text in before)
+        for client in ("team", "webui"):
+            await programs.cache_answer(client)
         settings = programs.bot.app.settings
         closed = settings.sources["quokka"].model_copy(update={"audience": ("owners",)})
         programs.bot.new_settings = settings.model_copy(update={"sources": {**settings.sources, "quokka": closed}})
@@ -215,6 +237,16 @@ async def test_the_operator_erases_what_a_client_asked_from_the_cache(tmp_path: 
         assert await forget(programs.bot.app.settings, "api:team", is_confirmed=True, as_json=True) == 0
         assert [row.scope for row in await database.fetch_all(select(replies))] == ['["api", "webui"]']
         assert all(b"launcher of team" not in path.read_bytes() for path in (tmp_path / "data").glob("journal*"))
+
+
+@pytest.mark.parametrize("client", ["webui", "page"])
+@pytest.mark.parametrize("name", ["mode", "threshold", "drafts_to"])
+def test_a_mode_that_no_client_can_have_is_refused(tmp_path: Path, client: str, name: str) -> None:
+    """Whoever switches the page off there, or lets a team decide, would believe it."""
+    values = make_settings(tmp_path, None, ["owners"]).model_dump(exclude_unset=True)
+    value: object = {"mode": "off", "threshold": 0.5, "drafts_to": "telegram:-5"}[name]
+    with pytest.raises(ValidationError, match=rf"chats\.api:{client}\.{name}: .*answered at once"):
+        Settings.model_validate({**values, "chats": {f"api:{client}": {name: value}}})
 
 
 async def test_a_client_that_was_removed_is_nobody(tmp_path: Path) -> None:

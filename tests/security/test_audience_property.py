@@ -1,7 +1,8 @@
 """Whatever people, owners and configurations do in whatever order: no closed word reaches who may not see it.
 
 A state machine over people, roles, chats, sources, lessons, closings, reloads, renamings, moves and forgettings, on the
-bot as the daemon wires it. Its model repeats all that it is told, so what reaches the model reaches an answer.
+bot as the daemon wires it. What reaches its model counts as told; its answers have the closed words that it was told,
+and are cached.
 `KIMAS_AUDIENCE_STEPS=10000` makes it long.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
@@ -29,8 +31,8 @@ from core.storage.messages import Journal
 from core.types import DOWN, RATING_COMMAND, RETRY, ConversationKey, Message
 from knowledge.parsing.parser import ThreadParser
 from tests.support.knowledge import WordEmbedder
-from tests.support.recording_bot import Bot, Sender, repeat
-from tests.support.scripted import ScriptedPeer
+from tests.support.recording_bot import Bot, Sender
+from tests.support.scripted import Body, ScriptedPeer
 
 STEPS = int(os.environ.get("KIMAS_AUDIENCE_STEPS", "0"))
 STEPS_PER_RUN = 30
@@ -41,6 +43,7 @@ MEMBER = "42"
 PUBLIC = "-100"
 TEAM = "-200"
 MOVED_TEAM = "-250"
+CHOICE = '{"strategy": "single", "query": ""}'
 QUESTION = "When is the release date of the launcher?"
 # In the closed folder; nobody says them.
 CLOSED_WORDS = ("numbat", "bilby", "dunnart", "quoll")
@@ -57,9 +60,17 @@ PLACES = (
     Sender("C9", MEMBER, platform="slack"),
 )
 IN_PRIVATE = PLACES[7]
+# A word of a lesson, too.
+_SECRET = re.compile("|".join((*CLOSED_WORDS, *NAMES, r"kultarr\d+")))
 AUDIENCES = ((f"telegram:{TEAM}", "owners"), ("owners",), (f"telegram:{MOVED_TEAM}",), ("admins",), ("everyone",))
 COMMANDS = ("sources", "help", "status", "faq", "stats", "audit", "settings", "digest", "nothing", "reload", "escalate")
 Result = TypeVar("Result")
+
+
+def tell(body: Body) -> str:
+    """Answer with the closed words that were told."""
+    told = sorted(set(_SECRET.findall(str(body["messages"]).lower())))
+    return f"The release date of the launcher is {' '.join(told)} [p1][p2][p3]."
 
 
 @dataclass
@@ -160,7 +171,7 @@ class AudienceMachine(RuleBasedStateMachine):
         self.ask(PLACES[2])
 
     async def _open(self) -> None:
-        model = await self.stack.enter_async_context(ScriptedPeer(write=repeat, talk=repeat, look_back=repeat))
+        model = await self.stack.enter_async_context(ScriptedPeer(write=tell, talk=tell, choose=CHOICE))
         settings = self.configuration.make_settings(self.folder, self.documents, model)
         settings.data_dir.mkdir(exist_ok=True)
         journal = await Journal.open(settings.data_dir / "journal.db")

@@ -19,6 +19,7 @@ from sqlalchemy import insert, select, update
 
 from bots.cli.journal import forget
 from bots.daemon.bootstrap import make_live_settings, open_app
+from bots.daemon.posting import start_post
 from core.errors import MessageDeleted, PlatformError
 from core.settings import Settings
 from core.settings.messaging import JournalSettings
@@ -27,9 +28,9 @@ from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.moved_chats import record_move
 from core.storage.opening import open_database
-from core.storage.tables import answers, audit, messages, metadata
+from core.storage.tables import answers, audit, messages, metadata, replies
 from core.types import RATING_COMMAND, UP, Attachment, ConversationKey, Message, Origin, Reply, SkipReason, skip
-from core.types.messages import PERSONAL_THREAD, AttachmentKind
+from core.types.messages import MAX_QUESTION_CHARS, PERSONAL_THREAD, AttachmentKind
 from core.types.replies import SearchRound, Trace
 from tests.support.fixtures import MemorySink
 from tests.support.knowledge import WordEmbedder
@@ -573,3 +574,60 @@ async def test_answers_in_other_chats_that_nobody_asked_with_her_words_stay(tmp_
         await bot.deliver(ANN, "", "forget")
         query = select(messages.c.reply).where(messages.c.id.in_([message.id for message in kept]))
         assert [row.reply for row in await database.fetch_all(query)] == [reply, reply]
+
+
+async def test_nothing_is_left_of_what_was_asked_before_a_draft_was_edited(tmp_path: Path) -> None:
+    """The answer is in the cache with the words that the question had when it was answered."""
+    gate = {"mode": "draft", "drafts_to": "telegram:-200", "wait_s": 0}
+    async with opened(tmp_path, JournalSettings(), gate=gate) as bot:
+        bot.processor.drafts.start_post = start_post
+        bot.adapter("telegram")
+        asked = await bot.deliver(ANN, f"How does the launcher start, {WORD}?")
+        assert [row.text for row in await bot.journal.database.fetch_all(select(replies))] == [asked.text]
+        await bot.deliver(ANN, "How does the launcher start?", id=asked.id, is_edit=True)
+        await bot.deliver(ANN, command="forget")
+        assert WORD not in str(await bot.journal.database.fetch_all(select(replies)))
+
+
+async def test_nothing_is_left_of_a_long_post_that_was_commented_on(tmp_path: Path) -> None:
+    """Only its beginning is asked, and kept with the answer."""
+    comments = {"chats": ["telegram:-100"], "needs_citation": False, "deadline_s": 600}
+    async with opened(tmp_path, JournalSettings(), auto_comment=comments) as bot:
+        text = f"How does the launcher start, {WORD}? {'x' * MAX_QUESTION_CHARS}"
+        await bot.deliver(ANN, text, addressed=False, is_post=True)
+        assert len(await bot.journal.database.fetch_all(select(replies))) == 1
+        await bot.deliver(ANN, command="forget")
+        assert not await bot.journal.database.fetch_all(select(replies))
+
+
+@pytest.mark.parametrize("authors", [(ANN_ID,), (ANN_ID, "44")], ids=["hers", "of several"])
+async def test_a_lesson_from_a_quotation_is_whose_words_it_has(tmp_path: Path, authors: tuple[str, ...]) -> None:
+    """The bot has not seen the message, but the platform says who wrote it."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(BOB, "Where is it?", "learn", reply_to="unseen", quoted=SAID, quoted_authors=authors)
+        await bot.deliver(ANN, command="forget")
+        lessons = await TaughtAnswerRepository(bot.journal.database).list_answers()
+        assert len(lessons) == len(authors) - 1
+
+
+@pytest.mark.parametrize("is_edited", [False, True], ids=["as it was", "edited"])
+async def test_nothing_is_left_of_what_a_team_asked_about_a_draft(tmp_path: Path, *, is_edited: bool) -> None:
+    """The answer has words that its announcement quoted, and that the question has no more."""
+    gate = {"mode": "mention", "drafts_to": "telegram:-200"}
+    chats = {"telegram:-100": {"mode": "draft"}}
+    async with opened(tmp_path, JournalSettings(), gate=gate, chats=chats) as bot:
+        bot.processor.drafts.start_post = start_post
+        bot.processor.handler_for(bot.adapter("telegram"))
+        asked = await bot.deliver(ANN, f"{SAID}, how does the launcher start?")
+        notice = select(messages.c.number).filter_by(purpose="draft")
+        await bot.journal.database.write(update(messages).where(messages.c.number.in_(notice)).values(reply_id="n1"))
+        member = Sender("-200", "43")
+        values = {"reply_to": "n1", "quotes_bot": True}
+        about = await bot.deliver(member, "Why is it so?", quoted=f"Ann asks: {asked.text}", **values)
+        row = select(messages).filter_by(id=about.id)
+        assert WORD in (await bot.journal.database.fetch_all(row))[0].reply
+        if is_edited:
+            await bot.deliver(ANN, "How does the launcher start?", id=asked.id, is_edit=True)
+        await bot.deliver(ANN, command="forget")
+        assert WORD not in str(await bot.journal.database.fetch_all(select(messages)))
+        assert "Why is it so?" in str(await bot.journal.database.fetch_all(row))

@@ -24,7 +24,7 @@ from core.settings import AutoCommentSettings
 from core.storage.auto_comments import AutoCommentRepository
 from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings, get_chat_name
-from core.types import Message, Question, Reply, ReplyOptions, Skip, SkipReason, skip
+from core.types import Message, PlatformName, Question, Reply, ReplyOptions, Skip, SkipReason, skip
 from core.types.messages import MAX_QUESTION_CHARS
 
 _log = get_logger(__name__)
@@ -74,8 +74,14 @@ class Commenter:
     def _is_target(self, message: Message) -> bool:
         """Return whether a post is to get a comment; one that addresses the bot gets an answer like any question."""
         is_unaddressed = not (message.addressed or message.command)
-        is_followed = get_chat_name(message) in self._settings.chats or get_feed(message) in self._settings.feeds
+        is_followed = get_chat_name(message) in self._settings.chats or self._is_entry(message)
         return is_unaddressed and is_post(message) and is_followed
+
+    def _is_entry(self, message: Message) -> bool:
+        """Return whether a post is an entry of a feed that is followed, in the chat where it is commented on."""
+        feed = self._settings.feeds.get(get_feed(message))
+        chat = PlatformName.parse(feed.chat) if feed else None
+        return chat is not None and (message.key.platform, message.key.chat) == (chat.platform, chat.posted_id)
 
     async def _comment(
         self, adapter: Adapter, post: Message, delivery: JournaledDelivery, previous_reply_id: str

@@ -99,12 +99,14 @@ async def change_admins(context: CommandContext, request: CommandRequest) -> str
     texts = request.texts
     if action == "list":
         return _list_admins(context, request)
-    if request.message.private:
-        raise UsageError(texts.admins_in_private)
     key = request.message.key
     user_id = _read_user_id(key.platform, user)
+    if request.message.private and action != "remove":
+        raise UsageError(texts.admins_in_private)
     if not user_id:
         raise UsageError(texts.user_id_expected)
+    if request.message.private:
+        return await _remove_everywhere(context, request, user_id)
     admins = context.overrides.admins(request.chat)
     # What is typed is an id within the network of the chat. Earlier versions kept it without the network.
     if not (action == "remove" and user_id in admins):
@@ -120,6 +122,21 @@ async def change_admins(context: CommandContext, request: CommandRequest) -> str
         return texts.no_admin.format(user=format_code(user_id))
     await context.overrides.change(request.message, request.chat, name, None)
     return texts.admin_removed.format(user=format_code(user_id))
+
+
+async def _remove_everywhere(context: CommandContext, request: CommandRequest, user_id: str) -> str:
+    """Take the right from somebody in all chats of the network: nobody can give a command in one that is gone."""
+    place = PlatformName(request.message.key.platform, request.message.key.chat)
+    appointments = [
+        (scope, override_key("admin", known_id))
+        for known_id in sorted({user_id, user_id + place.network_suffix})
+        for scope in context.overrides.scopes_of_admin(known_id)
+        if PlatformName.parse(scope).network == place.network
+    ]
+    for scope, name in appointments:
+        await context.overrides.change(request.message, scope, name, None)
+    template = request.texts.admin_removed_everywhere if appointments else request.texts.no_admin_anywhere
+    return template.format(user=format_code(user_id))
 
 
 def _read_user_id(platform: str, user: str) -> str:

@@ -71,6 +71,14 @@ def mentioned_users(message: Message) -> tuple[str, ...]:
     return message.origin.mentioned_users if message.origin.purpose == "escalation" else ()
 
 
+def with_author_of_quotation(message: Message) -> Message:
+    """Return a message whose quotation is learned from as one of whose words these are, if that is one person."""
+    match message.quoted_authors:
+        case (author_id,):
+            return replace(message, author_id=author_id, author="")
+    return message
+
+
 def resolve_target(message: Message) -> Message:
     """Return a command as a reply to the message whose link or id it begins with; what follows is its text.
 

@@ -16,6 +16,7 @@ from core.messaging.feedback.handoff import (
     make_handoff,
     mentioned_users,
     resolve_target,
+    with_author_of_quotation,
 )
 from core.messaging.policy.permissions import Permissions
 from core.observability.logs import get_logger
@@ -65,6 +66,16 @@ class HandoffHandler:
         if message.command == ESCALATE:
             return await self._hand_off(adapter, message, texts, start_answer)
         return texts.handoff.format(author=format_name(message.author)) + format_question(message)
+
+    def with_people_of_now(self, message: Message) -> Message:
+        """Return a handoff without those whom the configuration does not call any more; others unchanged."""
+        configured = get_people(self._settings, message.key)
+        people = tuple(person for person in mentioned_users(message) if person in configured)
+        return replace(message, origin=replace(message.origin, mentioned_users=people))
+
+    def calls_nobody(self, message: Message) -> bool:
+        """Return whether a message is a handoff with nobody left to call."""
+        return message.origin.purpose == "escalation" and not mentioned_users(message)
 
     def calls_for(self, reason: Shortfall) -> bool:
         """Return whether the configuration hands off every question whose answer falls short in this way."""
@@ -149,7 +160,7 @@ class HandoffHandler:
         if not question:
             raise UsageError(texts.learn_question_missing)
         # A quotation from elsewhere replies to nothing here.
-        taught_message = answer_message or replace(message, id=message.reply_to or message.id)
+        taught_message = answer_message or with_author_of_quotation(replace(message, id=message.reply_to or message.id))
         if message.thread_state.is_restricted:
             # So was the question that stands behind the command, whatever place the answer comes from.
             taught_message = replace(

@@ -36,7 +36,7 @@ from core.settings import GateSettings
 from core.settings.gate import UNPROMPTED_MODES
 from core.storage.chat_history import ChatHistory, EarlierAnswer, HistoryMessage, get_thread
 from core.storage.overrides import LiveSettings, get_chat_name
-from core.types import FOR_ASKER, NOTICE_PURPOSES, Message, Skip, SkipReason, skip
+from core.types import NOTICE_PURPOSES, Message, Skip, SkipReason, skip
 
 _log = get_logger(__name__)
 
@@ -116,12 +116,13 @@ class Gate:
         if message.addressed and not is_ask_command(message.command):
             return await self._judge_command(message, is_resumed=is_resumed)
         block = self.chat_policy.block_reason(message)
+        if is_resumed and not block and await self._is_unasked(message):
+            block = skip(SkipReason.NOT_ADDRESSED)
         if is_resumed or block:
             return GateDecision(block is None, block)
         if decision := await self._judge_for_asker(message) or await self._judge_addressed(message):
             return decision
-        is_mute = self.chat_policy.mode(message) not in UNPROMPTED_MODES or message.is_post
-        return _skip(SkipReason.NOT_ADDRESSED) if is_mute else await self._judge_unaddressed(message)
+        return _skip(SkipReason.NOT_ADDRESSED) if self._is_mute(message) else await self._judge_unaddressed(message)
 
     async def recheck(self, message: Message, decision: GateDecision) -> GateDecision:
         """Judge again after the wait: people or another bot may have answered in the meantime.
@@ -132,6 +133,7 @@ class Gate:
         recent_messages = await self._get_recent_messages(message)
         reason = (
             self.chat_policy.block_reason(message)
+            or (skip(SkipReason.NOT_ADDRESSED) if self._is_mute(message) else None)
             or answered_meanwhile_reason(message, recent_messages)
             or self._cooldown_reason(message, recent_messages)
         )
@@ -144,6 +146,15 @@ class Gate:
                 return _skip(reason)
         self._last_unprompted_at = {**self._active_cooldowns(), _get_place(message): time.monotonic()}
         return GateDecision(True, canned_reply=decision.canned_reply, is_unprompted=True, opinion=decision.opinion)
+
+    def _is_mute(self, message: Message) -> bool:
+        """Return whether the bot says nothing to a message that nobody addressed to it."""
+        return self.chat_policy.mode(message) not in UNPROMPTED_MODES or bool(message.is_post)
+
+    async def _is_unasked(self, message: Message) -> bool:
+        """Return whether an answer that waits is one that nobody asked for, in a chat that gets none any more."""
+        is_asked = message.addressed or not self._is_mute(message)
+        return not is_asked and not await self._history.was_addressed(message)
 
     async def _resolve_doubt(
         self, message: Message, decision: GateDecision, doubt: Doubt, recent_messages: Sequence[HistoryMessage]
@@ -190,8 +201,7 @@ class Gate:
 
     async def _judge_for_asker(self, message: Message) -> GateDecision | None:
         """Judge what may only be answered to the asker, where it did not come in a way that allows that; else None."""
-        chat_settings = self._permissions.get_chat_settings(message)
-        if chat_settings.answers == "everyone" or message.private or FOR_ASKER in message.reference:
+        if not self._permissions.hides_answer(message):
             return None
         if not message.addressed:
             return _skip(skip(SkipReason.FOR_ASKER_ONLY, chat=get_chat_name(message)))

@@ -18,7 +18,7 @@ from core.settings import ChatSettings
 from core.settings.audience import ALL_CHATS, Asker, Audiences
 from core.settings.gate import GateMode
 from core.storage.overrides import LiveSettings, get_chat_name
-from core.types import NETWORK_PLATFORM, Message, PlatformName, Skip, SkipReason, skip
+from core.types import FOR_ASKER, NETWORK_PLATFORM, Message, PlatformName, Skip, SkipReason, skip
 
 _log = get_logger(__name__)
 
@@ -76,6 +76,11 @@ class Permissions:
     def get_chat_settings(self, message: Message) -> ChatSettings:
         """Return what is configured for the message's chat."""
         return self._live.settings.get_chat(get_chat_name(message))
+
+    def hides_answer(self, message: Message) -> bool:
+        """Return whether only the asker may see an answer, to a message that did not come in a way that allows it."""
+        is_public = self.get_chat_settings(message).answers == "everyone"
+        return not (is_public or message.private or FOR_ASKER in message.reference)
 
     def get_language(self, message: Message) -> str:
         """Return the language of what the bot itself says of a message: the chat's, else that of its text."""

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from bots.cli.check import check
 from core.errors import SourceError
 from core.settings import Settings, StandingSource
+from core.settings.audience import Audiences
 from core.settings.loader import load_settings
 from core.types import Passage
 from knowledge.ingestion.refresh import RefreshContext, refresh_sources
@@ -91,7 +92,7 @@ class World:
         return library
 
     def open_filter(self) -> ExpiryFilteringStore:
-        return ExpiryFilteringStore(self.store, self.settings().sources, self.data, lambda: self.now)
+        return ExpiryFilteringStore(self.store, self.settings().sources, self.data, Audiences(), lambda: self.now)
 
     async def texts(self) -> list[str]:
         """Return what of the standing queries questions can find."""

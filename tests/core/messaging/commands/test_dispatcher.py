@@ -39,7 +39,7 @@ from core.storage.messages import Journal
 from core.storage.overrides import Audit, AuditEntry, RuntimeOverrides
 from core.storage.tables import messages, overrides
 from core.storage.usage import StatisticsRepository, TokenUsage, UsageRepository
-from core.types import Citation, ConversationKey, Question, Reply
+from core.types import Citation, ConversationKey, PlatformName, Question, Reply
 from core.types.replies import Trace, TracedPassage
 from tests.support.command_bot import (
     ADMIN,
@@ -221,6 +221,28 @@ async def test_an_administrator_of_one_network_is_no_namesake_in_another(journal
     assert sees("42@other", "dm@other") == frozenset()
     listed = await bot.deliver(replace(says("admins"), key=shop_room, author_id="boss@shop"))
     assert "42@shop" in listed
+
+
+async def test_an_owner_takes_the_right_from_an_administrator_of_a_chat_that_is_gone(journal: Journal) -> None:
+    """Nobody can write there any more, and sources for `admins` would be open to that person for ever."""
+    sources = {"plans": {"kind": "faq", "path": "plans.yaml", "audience": "admins"}}
+    bot = Bot.of(journal, sources=sources)
+    hall = ConversationKey("test", "hall")
+    for key in (says("admins").key, hall, ConversationKey("http", "hall")):
+        await bot.dispatcher.context.overrides.change(
+            says("admins"), str(PlatformName(key.platform, key.chat)), "admin.42", "added"
+        )
+    permissions = bot.dispatcher.context.permissions
+    asked = replace(says("why", person="42", private=True), key=ConversationKey("test", "42"))
+    assert permissions.visible_sources(asked) == {"plans"}
+    private = {"private": True, "key": ConversationKey("test", "boss")}
+    assert "Do that in the group" in await bot.deliver(replace(says("admins", "add 42"), **private))
+    refused = await bot.deliver(replace(says("admins", "remove 42", person="43"), **private))
+    assert permissions.visible_sources(asked) == {"plans"}, refused
+    assert "in any chat" in await bot.deliver(replace(says("admins", "remove 42"), **private))
+    assert permissions.visible_sources(asked) == frozenset()
+    assert bot.dispatcher.context.overrides.scopes_of_admin("42") == ["http:hall"]
+    assert "is not an admin" in await bot.deliver(replace(says("admins", "remove 42"), **private))
 
 
 async def test_a_delegated_administrator_has_one_chat_and_no_more(journal: Journal) -> None:

@@ -553,10 +553,15 @@ async def test_an_account_that_answers_our_answers_gets_silence_in_the_end(journ
 
 
 async def test_what_was_begun_before_a_restart_is_finished(journal: Journal) -> None:
-    group = Group.of(journal, mode="mention")
-    assert (await group.gate.judge(message(1), is_resumed=True)).should_speak
-    switched_off_group = Group.of(journal, mode="off")
-    assert not (await switched_off_group.gate.judge(message(1), is_resumed=True)).should_speak
+    asked = message(1, addressed=True)
+    for mode, is_asked, is_finished in (
+        ("mention", True, True),
+        ("auto", False, True),
+        ("mention", False, False),
+        ("off", True, False),
+    ):
+        decision = await Group.of(journal, mode=mode).gate.judge(asked if is_asked else message(2), is_resumed=True)
+        assert decision.should_speak == is_finished, (mode, is_asked)
 
 
 @pytest.mark.parametrize("is_broken", [True, False])

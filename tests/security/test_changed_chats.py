@@ -1,0 +1,192 @@
+"""What waits to be shown follows what the configuration says by then: who reads it, decides, is called.
+
+An answer waits because its platform was away, and the bot starts again with another configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bots.daemon.bootstrap import make_inbox, make_live_settings, open_app
+from bots.daemon.posting import start_post
+from core.messaging.feedback.handoff import make_handoff
+from core.ports import Sink
+from core.settings import Settings
+from core.storage.chat_history import ChatHistory
+from core.storage.drafts import DraftRepository
+from core.storage.messages import Journal
+from core.storage.overrides import new_entry
+from core.types import ConversationKey, FeedEntry, Message, Origin, Question, Reply
+from tests.support.knowledge import WordEmbedder
+from tests.support.recording_bot import Bot, Sender
+
+CHAT = "discord:77"
+ASKED = Message(
+    "9", ConversationKey("discord", "77"), "42", "Ann", "How does it start?", datetime.now(UTC), addressed=True
+)
+UNASKED = replace(ASKED, addressed=False)
+ANSWER = "It starts by a button."
+DRAFTED = {"mode": "draft", "drafts_to": "telegram:-200"}
+
+
+def configured(folder: Path, chat: Mapping[str, object], **changes: Any) -> Settings:
+    values = {
+        "data_dir": str(folder / "data"),
+        "sources": {"docs": {"kind": "files", "path": str(folder)}},
+        "knowledge": {"parsing": {"workers": 1}},
+        "telegram": {"token": {"env": "TELEGRAM"}},
+        "discord": {"token": {"env": "DISCORD"}},
+        "gate": {"wait_s": 0},
+        "chats": {CHAT: chat},
+        **changes,
+    }
+    return Settings.model_validate(values)
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[Bot]:
+    settings.data_dir.mkdir(exist_ok=True)
+    journal = await Journal.open(settings.data_dir / "journal.db")
+    live = make_live_settings(settings, journal.database)
+    try:
+        async with open_app(settings, embedder=WordEmbedder(), database=journal.database, live=live) as app:
+            bot = Bot(app, journal, None, None, live)
+            yield bot
+            await bot.processor.drain(1)
+    finally:
+        await journal.close()
+
+
+async def leave_waiting(bot: Bot, message: Message) -> None:
+    """Leave a message with a reply that no platform has taken."""
+    await bot.journal.record_message(message, visible_sources=[""])
+    await bot.journal.begin_answer(message, frozenset({""}))
+    await bot.journal.mark_delivery(message, Reply(ANSWER), {})
+
+
+async def resume(bot: Bot) -> str:
+    """Go on with what waits, and return what is shown."""
+    await bot.processor.resume(bot.adapter("discord"))
+    await bot.processor.join()
+    return bot.output()
+
+
+async def restart(folder: Path, message: Message, chat: Mapping[str, object], **changes: Any) -> str:
+    """Start again with another configuration, and return what is shown of the answer to a message."""
+    async with opened(configured(folder, {})) as bot:
+        await leave_waiting(bot, message)
+    async with opened(configured(folder, chat, **changes)) as bot:
+        return await resume(bot)
+
+
+@pytest.mark.parametrize("answers", ["everyone", "asker"])
+async def test_an_answer_that_waits_is_not_public_where_only_askers_read(tmp_path: Path, answers: str) -> None:
+    shown_text = await restart(tmp_path, ASKED, {"answers": answers})
+    assert [ANSWER in shown_text, "for the asker alone" in shown_text] == [answers == "everyone", answers == "asker"]
+
+
+@pytest.mark.parametrize("chat", [{"mode": "mention"}, DRAFTED], ids=lambda chat: str(chat["mode"]))
+async def test_an_answer_that_waits_is_for_the_team_that_decides_now(tmp_path: Path, chat: Mapping[str, str]) -> None:
+    assert (ANSWER in await restart(tmp_path, ASKED, chat)) == (chat != DRAFTED)
+    async with opened(configured(tmp_path, chat)) as bot:
+        drafts = await DraftRepository(bot.journal.database).get_waiting()
+        assert [draft.reply.text for draft in drafts] == ([ANSWER] if chat == DRAFTED else [])
+
+
+async def test_what_a_team_let_be_posted_is_posted(tmp_path: Path) -> None:
+    async with opened(configured(tmp_path, DRAFTED)) as bot:
+        await leave_waiting(bot, ASKED)
+        await bot.journal.mark_drafted(ASKED, Reply(ANSWER))
+        bot.adapter("discord")
+        repository = DraftRepository(bot.journal.database)
+        (draft,) = await repository.get_waiting()
+        await repository.approve(draft, draft.reply, new_entry(ASKED, "changed", "draft", "waiting", "posted"))
+        assert ANSWER in await resume(bot)
+
+
+@pytest.mark.parametrize("chat", [{"answers": "asker"}, DRAFTED, {"mode": "mention"}], ids=["asker", "draft", "same"])
+async def test_an_answer_that_is_being_written_follows_too(tmp_path: Path, chat: Mapping[str, str]) -> None:
+    async with opened(configured(tmp_path, {})) as bot:
+
+        async def answer(question: Question, sink: Sink) -> Reply:
+            await bot.dispatcher.context.reload(configured(tmp_path, chat))
+            await sink.finish(Reply(ANSWER))
+            return Reply(ANSWER)
+
+        bot.processor = make_inbox(bot.journal, answer, bot.dispatcher, library=bot.app.shared_library)
+        await bot.deliver(Sender("77", platform="discord"), ASKED.text)
+        assert (ANSWER in bot.output()) == (chat == {"mode": "mention"})
+
+
+@pytest.mark.parametrize("mode", ["auto", "mention"])
+async def test_what_nobody_asked_for_is_not_said_where_only_askers_get_answers(tmp_path: Path, mode: str) -> None:
+    assert (ANSWER in await restart(tmp_path, UNASKED, {"mode": mode})) == (mode == "auto")
+
+
+async def test_a_question_that_was_held_to_be_for_the_bot_is_answered(tmp_path: Path) -> None:
+    async with opened(configured(tmp_path, {})) as bot:
+        await leave_waiting(bot, UNASKED)
+        await ChatHistory(bot.journal.database).mark_addressed(UNASKED)
+        bot.adapter("discord")
+        assert ANSWER in await resume(bot)
+
+
+@pytest.mark.parametrize("chats", [[CHAT], []], ids=["commented on", "taken out"])
+async def test_a_comment_that_waits_is_not_posted_in_a_chat_taken_out(tmp_path: Path, chats: Sequence[str]) -> None:
+    comments = {"chats": chats, "deadline_s": 600, "needs_citation": False}
+    shown_text = await restart(tmp_path, replace(UNASKED, is_post=True), {}, auto_comment=comments)
+    assert (ANSWER in shown_text) == bool(chats)
+
+
+@pytest.mark.parametrize("chat", [CHAT, "discord:78"], ids=["same", "another"])
+async def test_a_comment_on_an_entry_is_not_posted_in_another_chat(tmp_path: Path, chat: str) -> None:
+    entry = replace(UNASKED, is_post=True, feed_entry=FeedEntry("news", "A numbat", "https://example.org/1"))
+    feeds = {"news": {"url": "https://example.org/feed.xml", "chat": chat}}
+    comments = {"feeds": feeds, "deadline_s": 600, "needs_citation": False}
+    assert (ANSWER in await restart(tmp_path, entry, {}, auto_comment=comments)) == (chat == CHAT)
+
+
+@pytest.mark.parametrize("team", ["discord:78", "discord:79"], ids=["same", "another"])
+@pytest.mark.parametrize("is_lost", [False, True], ids=["waiting", "lost"])
+async def test_a_note_about_a_draft_is_not_for_a_former_team(tmp_path: Path, team: str, *, is_lost: bool) -> None:
+    """It may have the question's new words."""
+    key = ConversationKey("discord", "78")
+    note = replace(ASKED, id="about-1", key=key, author_id="kimas", origin=Origin(root_id="1", purpose="draft"))
+    async with opened(configured(tmp_path, DRAFTED)) as bot:
+        await leave_waiting(bot, ASKED)
+        await bot.journal.mark_drafted(ASKED, Reply(ANSWER))
+        if is_lost:
+            await bot.journal.mark_failed(ASKED, "no")
+        await bot.journal.record_message(note, reply=Reply("Edited"), visible_sources=[""])
+    async with opened(configured(tmp_path, {**DRAFTED, "drafts_to": team})) as bot:
+        bot.processor.drafts.start_post = start_post
+        bot.processor.handler_for(bot.adapter("discord"))
+        assert ("Edited" in await resume(bot)) == (team == "discord:78")
+
+
+@pytest.mark.parametrize("people", [["discord:5", "discord:6"], ["discord:6"], []])
+async def test_a_call_that_waits_mentions_only_who_is_called_now(tmp_path: Path, people: Sequence[str]) -> None:
+    called = list[tuple[str, ...]]()
+    async with opened(configured(tmp_path, {})) as bot:
+        await bot.journal.record_message(ASKED)
+        await bot.journal.record_message(make_handoff(ASKED, ["5", "6"]))
+        await bot.journal.mark_answered(ASKED, Reply(ANSWER))
+    async with opened(configured(tmp_path, {}, handoff={"people": people})) as bot:
+        adapter = bot.adapter("discord")
+        make_sink = adapter.sink
+
+        def watch(message: Message, *arguments: Any) -> Any:
+            called.append(message.origin.mentioned_users)
+            return make_sink(message, *arguments)
+
+        adapter.sink = watch  # type: ignore[method-assign]
+        await resume(bot)
+    ids = tuple(person.removeprefix("discord:") for person in people)
+    assert called == ([ids] if ids else [])
