@@ -51,6 +51,8 @@ def test_paths(folder: Path) -> None:
     assert guess_source("docs/rocket.md") == file
     git(folder, "init", "--quiet")
     assert guess_source(".") == {"kind": "git", "url": str(folder)}
+    git(folder, "init", "--quiet", "--bare", "bare.git")
+    assert guess_source("bare.git") == {"kind": "git", "url": str(folder / "bare.git")}
     for location in ("no/such", ""):
         with pytest.raises(UsageError, match="name a folder, a file or an address"):
             guess_source(location)
