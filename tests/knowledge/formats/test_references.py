@@ -13,7 +13,8 @@ from knowledge.formats.rst import read_rst
 FILES = {
     "docs/conf.py": (
         'version = "2.1"\nbrand = \'Rocket\'\nrst_prolog = f"""\n.. |app| replace:: {brand} *App*\n'
-        '.. |os| replace:: {platform.system()}\n.. |py| replace:: {project.get("python").split(",")[0]}\n"""\nrst_epilog = ".. |mail| replace:: a@b.example"\n'
+        '.. |os| replace:: {platform.system()}\n.. |py| replace:: {project.get("python").split(",")[0]}\n"""\n'
+        'rst_epilog = ".. |mail| replace:: a@b.example"\n'
     ),
     "docs/index.rst": "=====\nStart\n=====\n\nText.\n",
     "docs/guide/ports.rst": (
