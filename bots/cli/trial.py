@@ -49,8 +49,8 @@ def guess_source(location: str) -> dict[str, Any]:
         raise UsageError(f"{location or 'an empty name'} {reason}: name a folder, a file or an address")
     if path.is_file():
         return {"kind": "files", "path": str(path.parent), "include": [f"/{path.name}"]}
-    # A bare one has its folders at the top.
-    if (path / ".git").exists() or all((path / name).is_dir() for name in ("objects", "refs")):
+    is_bare = (path / "HEAD").is_file() and (path / "objects").is_dir() and (path / "refs").is_dir()
+    if (path / ".git").exists() or is_bare:
         return {"kind": "git", "url": str(path)}
     return {"kind": "files", "path": str(path), "include": list(TEXT_FILES), "exclude": [".*/", "node_modules/"]}
 

@@ -22,7 +22,7 @@ from core.settings.chats import Chat, Contact, Person
 from core.types import PlatformName
 from core.types.replies import Shortfall
 
-# The tokens that open the operator's page and the API: others may guess at them as often as they like.
+# Of the tokens that open the operator's page and the API: nobody may guess one.
 MIN_TOKEN_CHARS = 16
 
 # Of a web page, as browsers send it.
