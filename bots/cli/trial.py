@@ -74,4 +74,6 @@ def load_trial_settings(location: str, overrides: tuple[str, ...]) -> Settings:
     key = hashlib.sha256(json.dumps(source).encode()).hexdigest()[:12]
     if not location:
         click.echo(GUIDE_NOTICE, err=True)
-    return load_settings((), (f"data_dir={cache / key}", f"sources.{name}={json.dumps(source)}", *overrides))
+    # Nobody who tries a place can mend its files: what could not be read of them would hide the answer.
+    defaults = (f"data_dir={cache / key}", f"sources.{name}={json.dumps(source)}", "log.level=error")
+    return load_settings((), (*defaults, *overrides))

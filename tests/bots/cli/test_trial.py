@@ -73,6 +73,13 @@ def test_a_folder_without_anything_to_read(folder: Path) -> None:
     assert "what was known of it is kept" not in result.output, "nothing was"
 
 
+def test_what_cannot_be_read_of_a_place_does_not_hide_the_answer(folder: Path) -> None:
+    (folder / "docs" / "empty.html").write_text("<html><body></body></html>", "utf-8")
+    result = call("ask", "--source", "docs", "Where is the launch key kept?")
+    assert "blue safe" in result.output
+    assert "empty.html" not in result.output + result.stderr
+
+
 def test_a_source_that_fails_is_named_once(folder: Path) -> None:
     result = call("ask", "--source", "https://127.0.0.1:9/none", "Where?")
     assert (result.exit_code, "is a private address" in result.output) == (2, True)
