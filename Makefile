@@ -41,8 +41,8 @@ demo: $(VENV)/.runtime  ## ask this repository a question: no key, no server
 	@$(BIN)/kimas --config config/demo.yaml ask "How do I check that the configuration works?"
 	@echo
 	@echo "Next: $(BIN)/kimas --config config/demo.yaml chat     ask your own questions"
-	@echo "      $(BIN)/kimas init                             write a configuration for your sources"
-	@echo "      docs/telegram.md                              put it into a Telegram group"
+	@echo "      $(BIN)/kimas init                               write a configuration for your sources"
+	@echo "      docs/telegram.md                                   put it into a Telegram group"
 	@echo
 	@echo "Now the search by meaning is added. That may be stopped at any time (Ctrl-C): chat goes on with it."
 	@$(BIN)/kimas --config config/demo.yaml ingest

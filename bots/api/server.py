@@ -32,6 +32,7 @@ from core.observability.logs import get_logger
 from core.ports import AnswerFunction
 from core.settings import ApiSettings
 from core.settings.base import API_PLATFORM, PAGE_CLIENT
+from core.settings.messaging import MIN_TOKEN_CHARS
 from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings
 from core.types import Question, Reply
@@ -41,7 +42,6 @@ _log = get_logger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 MODEL = "kimas"
-MIN_TOKEN_CHARS = 16
 MAX_BODY_BYTES = 512 * 1024
 CLIENT = web.RequestKey("client", str)
 # Sessions of MCP are named in a header.

@@ -210,7 +210,7 @@ class Conversation:
     async def _forget(self, request: CommandRequest) -> str:
         """Erase the person's messages from the deployment's journal and from the session's."""
         erased_count = await self._context.journal.erase_author(request.message)
-        await self._session_journal.erase_author(request.message)
+        erased_count += await self._session_journal.erase_author(request.message)
         self.adapter.answer_id = ""
         self._replies.clear()
         return forget_text(erased_count, request.texts)

@@ -57,6 +57,7 @@ from core.settings.limits import (
     DAILY_LIMITS,
 )
 from core.settings.loader import get_secret_values
+from core.settings.messaging import MIN_TOKEN_CHARS
 from core.types import Question
 from knowledge.embedding.fastembed_models import unusable_reason
 from knowledge.embedding.local import choose_runtime, find_package_dir, get_model_dir, get_shared_dir
@@ -371,6 +372,12 @@ def _check_secrets(settings: Settings) -> list[Finding]:
     findings = []
     for path, secret in settings.secrets().items():
         missing = secret.missing_reason()
+        if (
+            not missing
+            and path.startswith(("operator_page.", "api.clients."))
+            and len(secret.value()) < MIN_TOKEN_CHARS
+        ):
+            missing = f"is too short: give it at least {MIN_TOKEN_CHARS} characters"
         origin = f"environment variable {secret.env}" if secret.env else f"file {secret.file}"
         findings.append(Finding("error", path, missing) if missing else Finding("ok", path, f"from {origin}"))
     return findings

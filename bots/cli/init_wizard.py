@@ -41,6 +41,7 @@ NO_MODEL = "none"
 # A folder with fewer files is read whole without a question.
 MANY_FILES = 30
 MAX_SHOWN_KINDS = 6
+PAGE_SUFFIXES = (".md", ".rst", ".adoc")
 DOCUMENT_FOLDERS = ("docs", "doc", "documentation", "guide", "book", "content", "website")
 
 
@@ -202,7 +203,10 @@ def _ask_include(source: dict[str, Any]) -> None:
     click.echo("  it holds " + ", ".join(f"{count} {kind}" for kind, count in kinds))
     top_folders = {file.parts[0] for file in files if len(file.parts) > 1}
     folders = [name for name in DOCUMENT_FOLDERS if name in top_folders]
-    proposal = " ".join([*(f"/{name}/**" for name in folders), "/*.md"]) if folders else "all"
+    # Its README, mostly.
+    suffixes = sorted({file.suffix for file in files if len(file.parts) == 1} & set(PAGE_SUFFIXES))
+    patterns = [*(f"/{name}/**" for name in folders), *(f"/*{suffix}" for suffix in suffixes)]
+    proposal = " ".join(patterns) if folders else "all"
     patterns = click.prompt("  Read which of them? Patterns, or all", default=proposal).split()
     if patterns != ["all"]:
         source["include"] = patterns

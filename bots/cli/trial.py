@@ -49,7 +49,8 @@ def guess_source(location: str) -> dict[str, Any]:
         raise UsageError(f"{location or 'an empty name'} {reason}: name a folder, a file or an address")
     if path.is_file():
         return {"kind": "files", "path": str(path.parent), "include": [f"/{path.name}"]}
-    if (path / ".git").exists():
+    is_bare = (path / "HEAD").is_file() and (path / "objects").is_dir() and (path / "refs").is_dir()
+    if (path / ".git").exists() or is_bare:
         return {"kind": "git", "url": str(path)}
     return {"kind": "files", "path": str(path), "include": list(TEXT_FILES), "exclude": [".*/", "node_modules/"]}
 
@@ -73,4 +74,6 @@ def load_trial_settings(location: str, overrides: tuple[str, ...]) -> Settings:
     key = hashlib.sha256(json.dumps(source).encode()).hexdigest()[:12]
     if not location:
         click.echo(GUIDE_NOTICE, err=True)
-    return load_settings((), (f"data_dir={cache / key}", f"sources.{name}={json.dumps(source)}", *overrides))
+    # Nobody who tries a place can mend its files: what could not be read of them would hide the answer.
+    defaults = (f"data_dir={cache / key}", f"sources.{name}={json.dumps(source)}", "log.level=error")
+    return load_settings((), (*defaults, *overrides))

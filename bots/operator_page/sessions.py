@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from core.errors import UsageError
+from core.settings.messaging import MIN_TOKEN_CHARS
 
 COOKIE = "kimas_session"
 SESSION_S = 12 * 3600.0
@@ -18,7 +19,6 @@ MAX_SESSIONS = 200
 MAX_FAILURES = 10
 FAILURE_WINDOW_S = 60.0
 MAX_ADDRESSES = 1000
-MIN_TOKEN_CHARS = 16
 LINK_S = 15 * 60.0
 
 

@@ -29,7 +29,10 @@ class English(PlatformTexts):
     answer_stopped = "*Stopped on request.*"
     search_timed_out = "The sources did not answer in time. Please ask again in a moment."
     not_read_yet = "I have not read my sources yet ({sources}), so I know nothing about this. Please ask again later."
-    no_evidence = "I found nothing about this in the sources I know ({sources})."
+    no_evidence = (
+        "I found nothing about this in the sources I know ({sources}). If it belongs there, please ask in other words: "
+        "what you want to do, the command or the setting, the text of the error."
+    )
     no_evidence_foreign = (
         "I found nothing about this in the sources I know ({sources}). They are in {language}, and I have no language "
         "model that could translate your question: please ask in {language}."

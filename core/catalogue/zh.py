@@ -25,7 +25,10 @@ class Chinese(ChinesePlatformTexts, English):
     answer_stopped = "*已应要求停止。*"
     search_timed_out = "资料检索超时，请稍后再问一次。"
     not_read_yet = "我还没有读完资料（{sources}），暂时无法回答，请稍后再问一次。"
-    no_evidence = "在我所知的资料（{sources}）中没有找到相关内容。"
+    no_evidence = (
+        "在我所知的资料（{sources}）中没有找到相关内容。"
+        "如果问题与这些资料有关，请换个说法：想做什么、用的命令或设置项、报错原文。"
+    )
     no_evidence_foreign = (
         "在我所知的资料（{sources}）中没有找到相关内容。这些资料的语言是 {language}，"
         "而我没有可以翻译问题的语言模型：请用 {language} 提问。"

@@ -24,7 +24,11 @@ def _get_patterns() -> Mapping[Courtesy, re.Pattern[str]]:
     greeting = _join("greeting")
     endings = rf"(?: (?:{get_pattern('en', 'courtesy_endings')})|{get_pattern('zh', 'courtesy_endings')})*"
     return {
-        kind: re.compile(rf"(?:(?:{greeting}){endings} ?)?(?:{_join(kind)}){endings}", re.IGNORECASE) for kind in _KINDS
+        # Twice, because a comma between two is often left out: "thx that fixed it".
+        kind: re.compile(
+            rf"(?:(?:{greeting}){endings} ?)?(?:{_join(kind)}){endings}(?: (?:{_join(kind)}){endings})?", re.IGNORECASE
+        )
+        for kind in _KINDS
     }
 
 

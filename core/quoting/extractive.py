@@ -33,7 +33,6 @@ MAX_LINE_CHARS = 300
 # quoted or named.
 MIN_NEARNESS = 0.35
 
-_HEADING_NUMBER = re.compile(r"^\d+(?:\.\d+)*[.)]?\s+")
 _LANGUAGE = re.compile(r"[\w+#.-]{1,20}")
 _LINK = re.compile(r"\[([^\[\]\n]{1,300})\]\([^()\s]{0,500}\)")
 
@@ -149,7 +148,7 @@ def _find_pages(
 
 def _render(cut: Cut, passage: Passage) -> str:
     """Return a cut as quotations, with code between them; the first quotation has the mark."""
-    heading = _HEADING_NUMBER.sub("", strip_markers(cut.heading)).rstrip(":：")
+    heading = strip_markers(cut.heading).rstrip(":：")
     name = f"**{heading}**" if passage.kind in NON_CODE_KINDS else f"`{to_name(heading)}`"
     quotation = [name] if heading else []
     parts: list[str] = []

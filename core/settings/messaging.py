@@ -22,6 +22,9 @@ from core.settings.chats import Chat, Contact, Person
 from core.types import PlatformName
 from core.types.replies import Shortfall
 
+# Of the tokens that open the operator's page and the API: nobody may guess one.
+MIN_TOKEN_CHARS = 16
+
 # Of a web page, as browsers send it.
 Origin = Annotated[str, Field(pattern=r"^https?://[^/\s]+$")]
 TIME_PATTERN = r"(?:[01]\d|2[0-3]):[0-5]\d"

@@ -35,7 +35,9 @@ _RESOLVERS = (
 # The beginnings of what the parser says, and what is nearly always meant.
 _HINTS = {
     "mapping values are not allowed": 'a value with ": " in it needs quotes (or this line is indented too far)',
-    "found character that cannot start any token": "a value that begins with this character needs quotes",
+    "found character that cannot start any token": (
+        "a value that begins with this character needs quotes; if it is a tab, put spaces in its place"
+    ),
     "did not find expected alphabetic or numeric character": "a value that begins with * or & needs quotes",
     "expected alphabetic or numeric character": "a value that begins with * or & needs quotes",
     "found undefined alias": "a value that begins with * needs quotes",

@@ -317,7 +317,8 @@ def _read_sphinx_values(text: str) -> dict[str, str]:
     values = {f"|{name}|": constants[name] for name in ("release", "version") if name in constants}
     for name, value in _RST_VALUE.findall(text):
         resolved = _PYTHON_FIELD.sub(lambda match: constants.get(match[1], match[0]), value)
-        if not _PYTHON_FIELD.search(resolved):
+        # What is open here ends behind a quotation mark or in the next line.
+        if not _PYTHON_FIELD.search(resolved) and "{" not in resolved:
             values[name] = _clean_rst(resolved)
     return values | _read_sphinx_settings(text)
 

@@ -54,3 +54,9 @@ def test_the_second_question_is_answered_for_itself(
     )
     assert expected in " ".join(second_answer.split())
     assert answers == first_answer + second_answer.removeprefix(welcome)
+
+
+def test_forget_counts_what_was_said_in_this_conversation(deployment: Deployment) -> None:
+    output = deployment.call("chat", stdin="How do I nest groups?\n/forget\n/forget\n").stdout
+    assert "Forgotten: 1 message" in " ".join(output.split())
+    assert output.count("Nothing to forget") == 1

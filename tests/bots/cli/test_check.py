@@ -288,6 +288,17 @@ async def test_models_and_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (await find_finding(configuration, "models.light")).text == "m at http://h/[redacted]"
 
 
+async def test_a_token_that_the_daemon_would_refuse_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHORT", "hunter2")
+    clients = {"webui": {"token": {"env": "SHORT"}}}
+    configuration = settings(tmp_path, operator_page={"owner_token": {"env": "SHORT"}}, api={"clients": clients})
+    for subject in ("operator_page.owner_token", "api.clients.webui.token"):
+        finding = await find_finding(configuration, subject)
+        assert finding == Finding("error", subject, "is too short: give it at least 16 characters")
+
+
 @pytest.mark.parametrize(
     ("main", "limits", "text"),
     [

@@ -248,19 +248,19 @@ async def test_a_model_that_reads_slowly_gets_fewer_passages(monkeypatch: pytest
 
 async def test_a_large_repository_shows_what_it_holds_and_is_read_in_part(folder: Path) -> None:
     files = {f"docs/page-{number}.md": "# Page" for number in range(20)}
-    files |= {f"src/part_{number}.py": "x = 1" for number in range(20)}
+    files |= {f"src/part_{number}.py": "x = 1" for number in range(20)} | {"README.rst": "Project", "LICENSE.txt": ""}
     repository = make_repository(folder / "project", files)
     async with init(folder) as user:
         await user.answer("Platform", "none")
         await user.answer("Source [.]:", str(repository))
         await user.read("it holds 20 .")
-        await user.answer("Read which of them? Patterns, or all [/docs/** /*.md]:", "")
+        await user.answer("Read which of them? Patterns, or all [/docs/** /*.rst]:", "")
         await user.answer("Another source (Enter: none):", "")
         await user.answer("Model", "")
         assert await user.end() == 0
     source = load_settings([folder / "kimas.yaml"], (), {}).sources["project"]
     assert isinstance(source, GitSource)
-    assert source.include == ("/docs/**", "/*.md")
+    assert source.include == ("/docs/**", "/*.rst")
 
 
 async def test_an_existing_file_is_left_alone(folder: Path) -> None:

@@ -51,6 +51,8 @@ def test_paths(folder: Path) -> None:
     assert guess_source("docs/rocket.md") == file
     git(folder, "init", "--quiet")
     assert guess_source(".") == {"kind": "git", "url": str(folder)}
+    git(folder, "init", "--quiet", "--bare", "bare.git")
+    assert guess_source("bare.git") == {"kind": "git", "url": str(folder / "bare.git")}
     for location in ("no/such", ""):
         with pytest.raises(UsageError, match="name a folder, a file or an address"):
             guess_source(location)
@@ -69,6 +71,13 @@ def test_a_folder_without_anything_to_read(folder: Path) -> None:
     result = call("ask", "--source", "docs", "Where?")
     assert (result.exit_code, "there is nothing to answer from:\n" in result.output) == (2, True)
     assert "what was known of it is kept" not in result.output, "nothing was"
+
+
+def test_what_cannot_be_read_of_a_place_does_not_hide_the_answer(folder: Path) -> None:
+    (folder / "docs" / "empty.html").write_text("<html><body></body></html>", "utf-8")
+    result = call("ask", "--source", "docs", "Where is the launch key kept?")
+    assert "blue safe" in result.output
+    assert "empty.html" not in result.output + result.stderr
 
 
 def test_a_source_that_fails_is_named_once(folder: Path) -> None:

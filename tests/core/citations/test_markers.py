@@ -134,7 +134,7 @@ def test_shared_words_support_a_sentence_and_marks_go_before_its_end() -> None:
         ("[p0] The documentation does not say it.", "The documentation does not say it.", False, "nothing_found"),
         ("[P0]\n文档没有回答这个问题。", "文档没有回答这个问题。", False, "nothing_found"),
         ("The documentation does not say it. 【p0】", "The documentation does not say it.", False, "nothing_found"),
-        ("[p0]", "I found nothing about this in the sources I know (docs).", False, "nothing_found"),
+        ("[p0]", ENGLISH.no_evidence.format(sources="docs"), False, "nothing_found"),
         # A part of it: the facts keep their citation.
         ("Why is not said. Install it with pip [p1].", "Why is not said. Install it with pip [1].", False, None),
         # Beside the question: the citation stays, and the question counts as unanswered.

@@ -253,10 +253,11 @@ def test_no_blank_and_no_mark_is_put_into_chinese_text(text: str, quotation: str
     assert cut(text)[0] == quotation
 
 
-async def test_code_without_a_sentence_is_announced_by_its_heading() -> None:
-    guide = replace(passage("a", "## 4. Check the configuration\n\n```sh\nkimas check\n```"), title="Guide > 4. Check")
-    found = await find("How do I check the configuration?", guide)
-    assert found.text == "> **Check the configuration** [p1]\n\n```sh\nkimas check\n```"
+@pytest.mark.parametrize("heading", ["4. Check the configuration", "4.11.0 (2025-01-15)", "10 minutes of checks"])
+async def test_code_without_a_sentence_is_announced_by_its_heading(heading: str) -> None:
+    guide = replace(passage("a", f"## {heading}\n\n```sh\nkimas check\n```"), title=f"Guide > {heading}")
+    found = await find("How do I check the configuration with kimas?", guide)
+    assert found.text == f"> **{heading}** [p1]\n\n```sh\nkimas check\n```"
 
 
 async def test_a_definition_is_named_without_its_signature() -> None:

@@ -68,6 +68,7 @@ BOMB = "a: &a [1, 1]\n" + "".join(f"b{n}: &b{n} [{', '.join([f'*b{n - 1}'] * 9)}
     [
         ("a: 1\nb: [1,\n  2\nc: 3\n", r"a\.yaml:4:\d+: not valid YAML"),
         ("a: 1\n\tb: 2\n", r"a\.yaml:2:\d+: not valid YAML"),
+        ("a:\n\tb: 2\n", r"a\.yaml:2:1: not valid YAML: .*; if it is a tab, put spaces in its place"),
         ("a:\n  b: 1\n  c: 2\n  b: 3\n", r"a\.yaml:4:3: the key 'b' is given twice \(first on line 2\)"),
         ("a: 1\n--- \nb: 2\n", r"a\.yaml:2:1: not valid YAML"),
         ("a: !!python/object/apply:os.getcwd []\n", r"a\.yaml:1:4: the tag .* is not supported"),

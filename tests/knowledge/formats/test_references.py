@@ -13,7 +13,8 @@ from knowledge.formats.rst import read_rst
 FILES = {
     "docs/conf.py": (
         'version = "2.1"\nbrand = \'Rocket\'\nrst_prolog = f"""\n.. |app| replace:: {brand} *App*\n'
-        '.. |os| replace:: {platform.system()}\n"""\nrst_epilog = ".. |mail| replace:: a@b.example"\n'
+        '.. |os| replace:: {platform.system()}\n.. |py| replace:: {project.get("python").split(",")[0]}\n"""\n'
+        'rst_epilog = ".. |mail| replace:: a@b.example"\n'
     ),
     "docs/index.rst": "=====\nStart\n=====\n\nText.\n",
     "docs/guide/ports.rst": (
@@ -59,8 +60,8 @@ def show(path: str, text: str, files: dict[str, str] = FILES) -> str:
         ("See :doc:`ports`, :doc:`/index`, :doc:`../plain`.", "See Ports of rocket, Start, Plain page."),
         ("See :ref:`guide/ports:Deep things` of :ref:`python:the-list`.", "See Deep things of the list."),
         ("See :ref:`no title` and :ref:`not-there`.", "See no title and not there."),
-        ("The |app| |version| for |mail| on |os| or |own|.\n\n.. |own| replace:: mine",
-         "The Rocket App 2.1 for a@b.example on os or mine."),
+        ("The |app| |version| for |mail| on |os|, |py| or |own|.\n\n.. |own| replace:: mine",
+         "The Rocket App 2.1 for a@b.example on os, py or mine."),
     ],
 )  # fmt: skip
 def test_sphinx(text: str, expected: str) -> None:
