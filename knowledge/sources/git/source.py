@@ -323,9 +323,13 @@ class GitRepository:
         skipped_counts.update(await self._add_includes(git, branch_commits.commits, fingerprints, settings))
         skipped_counts.update(self._drop_repeated(fingerprints))
         if not fingerprints:
-            counts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped_counts.items())) or "nothing"
-            problem = f"source {self.name}: {self._display_url} has no file that can be used (skipped: {counts})"
-            raise SourceError(f"{problem}. Check branch, include and exclude.")
+            counts = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped_counts.items()))
+            problem = (
+                f"has no file that can be used (skipped: {counts})"
+                if counts
+                else "has no file that include and exclude let through"
+            )
+            raise SourceError(f"source {self.name}: {self._display_url} {problem}. Check branch, include and exclude.")
         revision = self._format_revision(branch_commits.commits)
         is_refused = branch_commits.is_refused
         reason = branch_commits.stale_reason

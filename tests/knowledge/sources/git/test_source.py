@@ -204,6 +204,11 @@ async def test_what_is_no_repository_says_so(tmp_path: Path) -> None:
             await item.listing()
 
 
+async def test_where_nothing_is_included_that_is_said(repository: Path, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"has no file that include and exclude let through\. Check branch, include"):
+        await source(repository, tmp_path, include=("/nowhere/**",)).listing()
+
+
 async def test_a_folder_inside_a_repository_is_not_that_repository(repository: Path, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="is not a git repository"):
         await source(repository / "src", tmp_path).listing()
