@@ -209,11 +209,13 @@ class Conversation:
 
     async def _forget(self, request: CommandRequest) -> str:
         """Erase the person's messages from the deployment's journal and from the session's."""
-        erased_count = await self._context.journal.erase_author(request.message)
-        erased_count += await self._session_journal.erase_author(request.message)
+        # What was rated is in both.
+        erased_counts = [
+            await journal.erase_author(request.message) for journal in (self._context.journal, self._session_journal)
+        ]
         self.adapter.answer_id = ""
         self._replies.clear()
-        return forget_text(erased_count, request.texts)
+        return forget_text(max(erased_counts), request.texts)
 
     async def _explain(self, request: CommandRequest) -> str:
         """Explain an answer of the session, or else one from the deployment's journal."""

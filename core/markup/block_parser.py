@@ -45,7 +45,7 @@ MAX_FORMULA_LINES = 100
 _Rule = Callable[[StateBlock, int, int, bool], bool]
 
 _INDENTED = re.compile(r"(!!!|\?\?\?\+?|===[!+]?)[ \t]+(\S.*)$")
-_SLASHES = re.compile(r"(/{3,})[ \t]+([\w-]+)(?:[ \t]*\|[ \t]*(.*?))?[ \t]*$")
+_SLASHES = re.compile(r"(/{3,})[ \t]++([\w-]++)(?:[ \t]*+\|[ \t]*+(.*))?$")
 # The border of a table that is drawn with plus signs. Nobody writes one of more columns.
 _BORDER = re.compile(r"\+(?:[-=:]{2,}\+){1,60}[ \t]*$")
 _COLONS = re.compile(r"(:{3,})[ \t]*(.*)")

@@ -36,7 +36,7 @@ _HIDDEN_CELL = re.compile(r"\|[ \t]*(?:echo|include):[ \t]*false\b")
 _HIDDEN_CHUNK = re.compile(r"\{\w+[ ,].*\b(?:echo|include)[ ]?=[ ]?F(?:ALSE)?\b")
 _CAPTION = re.compile(r"\A:(?:[ \t]+|$)")
 # What Docsify writes behind a heading.
-_HEADING_MARK = re.compile(r"[ \t]+(?::[a-z]+=[\w-]+|\{[a-z]+-ignore(?:-all)?\})[ \t]*$")
+_HEADING_MARK = re.compile(r"(?<![ \t])[ \t]++(?::[a-z]+=[\w-]+|\{[a-z]+-ignore(?:-all)?\})[ \t]*+$")
 _OPTION = re.compile(r"[ \t]*:[\w-]+:(?:[ \t]|$)")
 _SHOWN_OPTION = re.compile(
     r"^[ \t]*:([\w-]+):[ \t]+(?:\"?([^\Wa-z][^\s\"]*[ ][^\n\"]+)|\"([^\n\"]+)\"[ \t]*$)", re.MULTILINE

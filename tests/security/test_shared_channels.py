@@ -191,8 +191,9 @@ async def test_guests_read_no_note_that_was_waiting(bot: Bot, purpose: Any, is_s
     """It was made for the team alone, and Slack did not take it until guests had come."""
     permissions = bot.processor._dispatcher.context.permissions
     labels = permissions.visible_labels_of("slack:C7", has_guests=False)
+    number = await draft(bot)
     note = make_post(bot.adapter, "slack:C7", "about-this")
-    note = replace(note, text="the quokka", origin=Origin(purpose=purpose, root_id="1"))
+    note = replace(note, text="the quokka", origin=Origin(purpose=purpose, root_id=number))
     await bot.journal.record_message(note, reply=Reply("the quokka"), visible_sources=sorted(labels))
     if is_shared:
         share(bot, TEAM)

@@ -147,7 +147,7 @@ async def test_a_command_without_words_has_the_language_of_the_conversation(conf
 async def test_what_was_rated_here_can_be_forgotten_here(configuration: Settings) -> None:
     async with Typed(configuration) as terminal_input:
         await terminal_input.type_lines("Where is my secret kept?", "/good")
-        assert (await terminal_input.run_command("/forget")).startswith("Forgotten: 1 message")
+        assert (await terminal_input.run_command("/forget")).startswith("Forgotten: 2 messages")
     database = await Database.open(configuration.data_dir / "journal.db")
     try:
         async with database.connect() as connection:
