@@ -5,8 +5,7 @@ An answer waits because its platform was away, and the bot starts again with ano
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,18 +13,16 @@ from typing import Any
 
 import pytest
 
-from bots.daemon.bootstrap import make_inbox, make_live_settings, open_app
+from bots.daemon.bootstrap import make_inbox
 from bots.daemon.posting import start_post
 from core.messaging.feedback.handoff import make_handoff
 from core.ports import Sink
 from core.settings import Settings
 from core.storage.chat_history import ChatHistory
 from core.storage.drafts import DraftRepository
-from core.storage.messages import Journal
 from core.storage.overrides import new_entry
 from core.types import ConversationKey, FeedEntry, Message, Origin, Question, Reply
-from tests.support.knowledge import WordEmbedder
-from tests.support.recording_bot import Bot, Sender
+from tests.support.recording_bot import Bot, Sender, open_bot
 
 CHAT = "discord:77"
 ASKED = Message(
@@ -50,20 +47,6 @@ def configured(folder: Path, chat: Mapping[str, object], **changes: Any) -> Sett
     return Settings.model_validate(values)
 
 
-@asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[Bot]:
-    settings.data_dir.mkdir(exist_ok=True)
-    journal = await Journal.open(settings.data_dir / "journal.db")
-    live = make_live_settings(settings, journal.database)
-    try:
-        async with open_app(settings, embedder=WordEmbedder(), database=journal.database, live=live) as app:
-            bot = Bot(app, journal, None, None, live)
-            yield bot
-            await bot.processor.drain(1)
-    finally:
-        await journal.close()
-
-
 async def leave_waiting(bot: Bot, message: Message) -> None:
     """Leave a message with a reply that no platform has taken."""
     await bot.journal.record_message(message, visible_sources=[""])
@@ -80,9 +63,9 @@ async def resume(bot: Bot) -> str:
 
 async def restart(folder: Path, message: Message, chat: Mapping[str, object], **changes: Any) -> str:
     """Start again with another configuration, and return what is shown of the answer to a message."""
-    async with opened(configured(folder, {})) as bot:
+    async with open_bot(configured(folder, {})) as bot:
         await leave_waiting(bot, message)
-    async with opened(configured(folder, chat, **changes)) as bot:
+    async with open_bot(configured(folder, chat, **changes)) as bot:
         return await resume(bot)
 
 
@@ -95,13 +78,13 @@ async def test_an_answer_that_waits_is_not_public_where_only_askers_read(tmp_pat
 @pytest.mark.parametrize("chat", [{"mode": "mention"}, DRAFTED], ids=lambda chat: str(chat["mode"]))
 async def test_an_answer_that_waits_is_for_the_team_that_decides_now(tmp_path: Path, chat: Mapping[str, str]) -> None:
     assert (ANSWER in await restart(tmp_path, ASKED, chat)) == (chat != DRAFTED)
-    async with opened(configured(tmp_path, chat)) as bot:
+    async with open_bot(configured(tmp_path, chat)) as bot:
         drafts = await DraftRepository(bot.journal.database).get_waiting()
         assert [draft.reply.text for draft in drafts] == ([ANSWER] if chat == DRAFTED else [])
 
 
 async def test_what_a_team_let_be_posted_is_posted(tmp_path: Path) -> None:
-    async with opened(configured(tmp_path, DRAFTED)) as bot:
+    async with open_bot(configured(tmp_path, DRAFTED)) as bot:
         await leave_waiting(bot, ASKED)
         await bot.journal.mark_drafted(ASKED, Reply(ANSWER))
         bot.adapter("discord")
@@ -113,7 +96,7 @@ async def test_what_a_team_let_be_posted_is_posted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("chat", [{"answers": "asker"}, DRAFTED, {"mode": "mention"}], ids=["asker", "draft", "same"])
 async def test_an_answer_that_is_being_written_follows_too(tmp_path: Path, chat: Mapping[str, str]) -> None:
-    async with opened(configured(tmp_path, {})) as bot:
+    async with open_bot(configured(tmp_path, {})) as bot:
 
         async def answer(question: Question, sink: Sink) -> Reply:
             await bot.dispatcher.context.reload(configured(tmp_path, chat))
@@ -131,7 +114,7 @@ async def test_what_nobody_asked_for_is_not_said_where_only_askers_get_answers(t
 
 
 async def test_a_question_that_was_held_to_be_for_the_bot_is_answered(tmp_path: Path) -> None:
-    async with opened(configured(tmp_path, {})) as bot:
+    async with open_bot(configured(tmp_path, {})) as bot:
         await leave_waiting(bot, UNASKED)
         await ChatHistory(bot.journal.database).mark_addressed(UNASKED)
         bot.adapter("discord")
@@ -159,13 +142,13 @@ async def test_a_note_about_a_draft_is_not_for_a_former_team(tmp_path: Path, tea
     """It may have the question's new words."""
     key = ConversationKey("discord", "78")
     note = replace(ASKED, id="about-1", key=key, author_id="kimas", origin=Origin(root_id="1", purpose="draft"))
-    async with opened(configured(tmp_path, DRAFTED)) as bot:
+    async with open_bot(configured(tmp_path, DRAFTED)) as bot:
         await leave_waiting(bot, ASKED)
         await bot.journal.mark_drafted(ASKED, Reply(ANSWER))
         if is_lost:
             await bot.journal.mark_failed(ASKED, "no")
         await bot.journal.record_message(note, reply=Reply("Edited"), visible_sources=[""])
-    async with opened(configured(tmp_path, {**DRAFTED, "drafts_to": team})) as bot:
+    async with open_bot(configured(tmp_path, {**DRAFTED, "drafts_to": team})) as bot:
         bot.processor.drafts.start_post = start_post
         bot.processor.handler_for(bot.adapter("discord"))
         assert ("Edited" in await resume(bot)) == (team == "discord:78")
@@ -174,11 +157,11 @@ async def test_a_note_about_a_draft_is_not_for_a_former_team(tmp_path: Path, tea
 @pytest.mark.parametrize("people", [["discord:5", "discord:6"], ["discord:6"], []])
 async def test_a_call_that_waits_mentions_only_who_is_called_now(tmp_path: Path, people: Sequence[str]) -> None:
     called = list[tuple[str, ...]]()
-    async with opened(configured(tmp_path, {})) as bot:
+    async with open_bot(configured(tmp_path, {})) as bot:
         await bot.journal.record_message(ASKED)
         await bot.journal.record_message(make_handoff(ASKED, ["5", "6"]))
         await bot.journal.mark_answered(ASKED, Reply(ANSWER))
-    async with opened(configured(tmp_path, {}, handoff={"people": people})) as bot:
+    async with open_bot(configured(tmp_path, {}, handoff={"people": people})) as bot:
         adapter = bot.adapter("discord")
         make_sink = adapter.sink
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from sqlalchemy import update
 
 from bots.daemon import gap_report
 from bots.daemon.alerts import AlertSender
-from bots.daemon.bootstrap import make_live_settings, open_app
 from bots.daemon.gap_report import GapReporter
 from core.errors import PlatformUnavailable
 from core.messaging.commands import digest
@@ -22,13 +20,11 @@ from core.messaging.feedback import rating_buttons
 from core.messaging.gaps import find_gaps
 from core.runtime.clock import ClockWatch
 from core.settings import Settings
-from core.storage.messages import Journal
 from core.storage.moved_chats import record_move
 from core.storage.reports import ReportRepository
 from core.storage.tables import messages
 from core.types import DOWN, RATING_COMMAND, ConversationKey, Message
-from tests.support.knowledge import WordEmbedder
-from tests.support.recording_bot import Bot, RecordingAdapter, Sender
+from tests.support.recording_bot import Bot, RecordingAdapter, Sender, open_bot
 
 OWNER = Sender("1", "1", is_private=True)
 GROUP = Sender("-100")
@@ -61,21 +57,6 @@ def make_settings(folder: Path, audience: Sequence[str] = ("everyone",), **chang
     return Settings.model_validate(values)
 
 
-@asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[Bot]:
-    settings.data_dir.mkdir(exist_ok=True)
-    journal = await Journal.open(settings.data_dir / "journal.db")
-    live = make_live_settings(settings, journal.database)
-    try:
-        async with open_app(settings, embedder=WordEmbedder(), database=journal.database, live=live) as app:
-            await app.refresh()
-            bot = Bot(app, journal, None, None, live)
-            yield bot
-            await bot.processor.drain(1)
-    finally:
-        await journal.close()
-
-
 async def ask_in_vain(bot: Bot) -> None:
     """Ask a question whose answer somebody finds bad, so that it is told of."""
     message = await bot.deliver(GROUP, QUESTION)
@@ -99,7 +80,7 @@ async def test_who_is_no_owner_any_more_gets_no_reply_that_waited(
     tmp_path: Path, command: str, owners: Sequence[str]
 ) -> None:
     """Every source is for everyone: only the role said that all chats may be told of."""
-    async with opened(make_settings(tmp_path)) as bot:
+    async with open_bot(make_settings(tmp_path), is_read=True) as bot:
         await ask_in_vain(bot)
         await bot.deliver(Sender(GROUP.chat, "1"), "", "pause")
         bot.adapter("telegram").sink_error = PlatformUnavailable("away")
@@ -109,7 +90,7 @@ async def test_who_is_no_owner_any_more_gets_no_reply_that_waited(
         async with asyncio.timeout(60):
             while (await bot.journal.get_delivery(given))[1] is None:
                 await asyncio.sleep(0.01)
-    async with opened(make_settings(tmp_path, administration={"owners": owners})) as bot:
+    async with open_bot(make_settings(tmp_path, administration={"owners": owners}), is_read=True) as bot:
         shown_text = await resume(bot)
         assert ("Reply(text=" in shown_text) == bool(owners)
         assert ("Only this bot's admins" in shown_text) != bool(owners)
@@ -120,7 +101,7 @@ async def test_a_command_is_judged_again_before_its_reply_is_shown(
     tmp_path: Path, audience: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A source is closed while the reply is made, which takes a moment."""
-    async with opened(make_settings(tmp_path)) as bot:
+    async with open_bot(make_settings(tmp_path), is_read=True) as bot:
         await ask_in_vain(bot)
 
         async def find_and_reload(*arguments: Any, **options: Any) -> object:
@@ -156,10 +137,10 @@ async def make_notices(bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_report_that_waited_tells_of_nothing_that_was_closed_since(
     tmp_path: Path, audience: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(make_settings(tmp_path)) as bot:
+    async with open_bot(make_settings(tmp_path), is_read=True) as bot:
         await ask_in_vain(bot)
         await make_notices(bot, monkeypatch)
-    async with opened(make_settings(tmp_path, audience)) as bot:
+    async with open_bot(make_settings(tmp_path, audience), is_read=True) as bot:
         assert (f"nearest page: {WORD}" in await resume(bot)) == (audience == ["everyone"])
 
 
@@ -167,10 +148,10 @@ async def test_a_report_that_waited_tells_of_nothing_that_was_closed_since(
 async def test_a_chat_that_gets_no_alerts_any_more_gets_none_that_waited(
     tmp_path: Path, chats: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(make_settings(tmp_path)) as bot:
+    async with open_bot(make_settings(tmp_path), is_read=True) as bot:
         await ask_in_vain(bot)
         await make_notices(bot, monkeypatch)
-    async with opened(make_settings(tmp_path, alerts={"chats": chats})) as bot:
+    async with open_bot(make_settings(tmp_path, alerts={"chats": chats}), is_read=True) as bot:
         shown_text = await resume(bot)
         assert [QUESTION in shown_text, "is used up" in shown_text] == 2 * [bool(chats)]
 
@@ -179,7 +160,7 @@ async def test_a_report_is_not_posted_where_less_may_be_told_of_by_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A source is closed while the report is written, which may take a model some seconds."""
-    async with opened(make_settings(tmp_path)) as bot:
+    async with open_bot(make_settings(tmp_path), is_read=True) as bot:
         await ask_in_vain(bot)
 
         async def find_and_reload(*arguments: Any, **options: Any) -> object:
@@ -200,9 +181,9 @@ async def test_a_lesson_tells_of_what_could_be_seen_when_its_words_were_written(
     """The team saw a source when somebody wrote a message, and sees it no more when somebody learns from that."""
     values = {"handoff": {"trusted": ["telegram:42"]}}
     hint = f"How long is the {WORD} countdown?" if has_question else f"The {WORD} countdown takes a minute."
-    async with opened(make_settings(tmp_path, ["telegram:-200"], **values)) as bot:
+    async with open_bot(make_settings(tmp_path, ["telegram:-200"], **values), is_read=True) as bot:
         hinted = await bot.deliver(Sender(TEAM.chat, "43"), hint, addressed=False)
-    async with opened(make_settings(tmp_path, audience, **values)) as bot:
+    async with open_bot(make_settings(tmp_path, audience, **values), is_read=True) as bot:
         if has_question:
             await bot.deliver(TEAM, "It takes a minute.", reply_to=hinted.id, quoted=hint, addressed=False)
         else:
@@ -218,13 +199,13 @@ async def test_an_administrator_of_a_group_that_was_upgraded_can_be_removed(tmp_
     admin = Sender("42", "42", is_private=True)
     before = Sender(GROUP.chat, "1")
     after = Sender("-1009", "1")
-    async with opened(make_settings(tmp_path, ["admins"])) as bot:
+    async with open_bot(make_settings(tmp_path, ["admins"]), is_read=True) as bot:
         await bot.deliver(before, "add 42", "admins")
         await bot.deliver(before, "off", "mode")
         await bot.deliver(before, "0.7", "threshold")
         await bot.deliver(after, "0.9", "threshold")
         await record_move(bot.journal.database, "telegram", before.chat, after.chat)
-    async with opened(make_settings(tmp_path, ["admins"])) as bot:
+    async with open_bot(make_settings(tmp_path, ["admins"]), is_read=True) as bot:
         await bot.deliver(admin, QUESTION)
         assert WORD in bot.output()
         await bot.deliver(after, "remove 42", "admins")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from typing import Any
 
-from bots.daemon.bootstrap import App, make_dispatcher, make_inbox, make_live_settings, take_up_knowledge
+from bots.daemon.bootstrap import App, make_dispatcher, make_inbox, make_live_settings, open_app, take_up_knowledge
 from core.errors import ConfigurationError
 from core.messaging.inbox import Inbox
 from core.ports import Adapter, Delivery, MessageHandler, Sink
@@ -20,6 +21,7 @@ from core.storage.overrides import LiveSettings
 from core.types import ConversationKey, Message
 from core.types.forms import SettingsForm
 from tests.support.fixtures import MemorySink
+from tests.support.knowledge import WordEmbedder
 from tests.support.peers.web import WebPeer
 from tests.support.scripted import Body, ScriptedPeer
 
@@ -146,3 +148,20 @@ class Bot:
             requests += map(json.dumps, self.model.requests)
             self.model.requests.clear()
         return "\n".join(requests)
+
+
+@asynccontextmanager
+async def open_bot(settings: Settings, *, is_read: bool = False) -> AsyncIterator[Bot]:
+    """Run a bot of these settings until the block ends, over the journal in its folder; read its sources if wanted."""
+    settings.data_dir.mkdir(exist_ok=True)
+    journal = await Journal.open(settings.data_dir / "journal.db")
+    live = make_live_settings(settings, journal.database)
+    try:
+        async with open_app(settings, embedder=WordEmbedder(), database=journal.database, live=live) as app:
+            if is_read:
+                await app.refresh()
+            bot = Bot(app, journal, None, None, live)
+            yield bot
+            await bot.processor.drain(1)
+    finally:
+        await journal.close()
