@@ -100,10 +100,13 @@ class Handler:
         platform does not take the answer now.
         """
         message = self._handoff.with_people_of_now(await self._drafts.to_command(as_written(message)))
+        message = await self._with_readers_of_now(adapter, message)
         if self._dispatcher.is_priority(message) or is_press(message):
             async with turn():
                 delivery = await self._open_delivery(adapter, message, previous_reply_id)
                 if is_press(message) and not self._dispatcher.is_priority(message):
+                    # What it is answered with has no words of sources.
+                    delivery.check_rights = None
                     await self._feedback.handle_press(adapter, message, delivery, self._enqueue)
                     return
                 decision = await self._gate.judge(message, is_resumed=delivery.is_resumed)
@@ -124,6 +127,19 @@ class Handler:
                 decision = await self._gate.recheck(message, delayed_decision)
                 self._watch_rights(adapter, message, delivery)
                 await self._respond(adapter, message, decision, delivery)
+
+    async def _with_readers_of_now(self, adapter: Adapter, message: Message) -> Message:
+        """Return an entry of a feed with whether guests read where it is commented on: no platform has said so of it.
+
+        Any other message is unchanged. Raises `Undelivered`.
+        """
+        if message.feed_entry is None:
+            return message
+        await self._gate.chat_policy.refresh()
+        try:
+            return await self._permissions.as_read_now(adapter, message)
+        except PlatformUnavailable as error:
+            raise Undelivered(error, message.sent_at, is_unprompted=True) from error
 
     async def _open_delivery(self, adapter: Adapter, message: Message, previous_reply_id: str) -> JournaledDelivery:
         await self._gate.chat_policy.refresh()
@@ -387,7 +403,10 @@ class Handler:
         sink: RecordedSink,
         error: Exception,
     ) -> None:
-        """Record why a message got no answer; what nobody foresaw is reported to the asker. Raises `Undelivered`."""
+        """Record why a message got no answer; what nobody foresaw is reported to the asker. Raises `Undelivered`.
+
+        A reason may name a source as well: where that may not be told of any more, the asker reads that instead.
+        """
         # A message that was read from the journal still says whether it was addressed.
         is_unprompted = decision.is_unprompted or (delivery.is_resumed and not message.addressed)
         match error:
@@ -413,7 +432,12 @@ class Handler:
             case _:
                 is_disturbing = self._is_apology_unneeded(message, decision, error) and not delivery.is_visible
                 self._release_cooldown(message, decision, delivery)
-                await self._report_error(message, None if is_disturbing else sink, error, is_unprompted=is_unprompted)
+                try:
+                    await self._report_error(
+                        message, None if is_disturbing else sink, error, is_unprompted=is_unprompted
+                    )
+                except RightsChanged as change:
+                    await self._end_without_answer(message, decision, delivery, sink, change)
 
     def _is_apology_unneeded(self, message: Message, decision: GateDecision, error: Exception) -> bool:
         """Return whether an apology would only disturb: nobody addressed the bot, or the asker knows the reason.

@@ -177,6 +177,7 @@ class RecordedSink:
 
     async def apologize(self, reply: Reply) -> None:
         """Record a reply that says why there is no answer, and show it."""
+        await self._delivery.require_rights()
         await self._delivery.mark_final(reply)
         await self._sink.fail(reply.text)
 
