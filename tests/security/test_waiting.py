@@ -194,6 +194,20 @@ async def test_a_lesson_tells_of_what_could_be_seen_when_its_words_were_written(
         assert bool(found) == (audience == ["everyone"])
 
 
+@pytest.mark.parametrize("audience", [["owners"], ["telegram:-200"], ["everyone"]], ids=["closed", "same", "opened"])
+async def test_lessons_are_read_where_all_that_they_tell_of_is_seen(tmp_path: Path, audience: Sequence[str]) -> None:
+    """A lesson was taught where the team saw a source; the list of lessons is read by whoever is there now."""
+    values = {"handoff": {"trusted": ["telegram:42"]}, "administration": {"owners": ["telegram:1"]}}
+    async with open_bot(make_settings(tmp_path, ["telegram:-200"], **values), is_read=True) as bot:
+        await bot.deliver(TEAM, "How long?", "learn", reply_to="8", quoted=f"The {WORD} countdown takes a minute.")
+    async with open_bot(make_settings(tmp_path, audience, **values), is_read=True) as bot:
+        for command in ("", "list 1"):
+            await bot.deliver(Sender(TEAM.chat, "1"), command, "faq")
+            assert (WORD in bot.output()) == (audience != ["owners"])
+            await bot.deliver(OWNER, command, "faq")
+            assert WORD in bot.output()
+
+
 async def test_an_administrator_of_a_group_that_was_upgraded_can_be_removed(tmp_path: Path) -> None:
     """What owners set in a group holds under its new id: a right that nobody can take away would last for ever."""
     admin = Sender("42", "42", is_private=True)
