@@ -734,6 +734,39 @@ async def change_nothing(bot: Bot) -> None:
     await bot.deliver(Sender(OWNER, OWNER, is_private=True), "", "status")
 
 
+@pytest.mark.parametrize("is_closed", [False, True])
+@pytest.mark.parametrize("has_model", [False, True], ids=["offer", "opinion of a model"])
+async def test_what_was_found_before_people_had_time_is_judged_again(
+    tmp_path: Path, ingested: Path, *, is_closed: bool, has_model: bool
+) -> None:
+    """An offer has the title of what was found, and a model that judges a message reads the passages."""
+    gate = {"mode": "auto", "grey": "suggest", "threshold": 1, "wait_s": 5, "cooldown_s": 0}
+    team = INSIDERS["member of the team's channel"]
+    async with (
+        repeating_model(gate=lambda body: json.dumps({"action": "silent", "reason": repeat(body)[-150:]})) as model,
+        opened(tmp_path, ingested, model if has_model else None, gate=gate) as bot,
+    ):
+
+        async def close_meanwhile(_seconds: float) -> bool:
+            settings = bot.app.settings
+            closed = {
+                name: source.model_copy(update={"audience": ("owners",)})
+                if list(source.audience) == AUDIENCE
+                else source
+                for name, source in settings.sources.items()
+            }
+            await bot.dispatcher.context.reload(
+                settings.model_copy(update={"sources": closed if is_closed else settings.sources})
+            )
+            return True
+
+        bot.processor._handler._wait_for_humans = close_meanwhile
+        asked = await bot.deliver(team, "Is the release date of the launcher the first of May?", addressed=False)
+        await bot.deliver(team, asked.id, "why")
+        texts = get_closed_texts(bot.output()) | get_closed_texts(bot.get_requests())
+        assert bool(texts) != is_closed
+
+
 @pytest.mark.parametrize("change", [lose_the_role, close_the_source, close_the_chat, change_nothing])
 async def test_an_answer_is_judged_again_before_it_is_shown(
     tmp_path: Path, ingested: Path, change: Callable[[Bot], Awaitable[None]]

@@ -45,8 +45,9 @@ async def explain_command(context: CommandContext, request: CommandRequest) -> s
     visible_labels = context.permissions.visible_labels(message)
     if outcome is None:
         return fallback
-    # The explanation of an answer, or of a model that judged a message, may hold words of sources.
-    tells_of_knowledge = outcome.state != "silent" or "opinion" in outcome.trace.get("values", {})
+    # The explanation of an answer, of a model that judged a message, or of a fault may hold words of sources.
+    values = outcome.trace.get("values", {})
+    tells_of_knowledge = outcome.state != "silent" or not values.keys().isdisjoint(("opinion", "error"))
     if tells_of_knowledge and not may_be_shown(outcome.visible_sources, visible_labels):
         return fallback
     is_admin = request.role != "everyone"
