@@ -1210,3 +1210,20 @@ def test_what_follows_an_icon_begins_without_a_dash() -> None:
 def test_code_that_is_highlighted_ends_at_any_closing_tag() -> None:
     text = "{{< highlight go >}}\na = 1\n{{</ highlight >}}\n\nThen."
     assert read(text) == "```go\na = 1\n```\n\nThen."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("| a | 1 |\n| `b|c` | 2\\|3 |", "- a: 1\n- `b|c`: 2|3"),
+        ("|---|:-:|\n| a | 1 |", "- a: 1"),
+        ("Ports:\n| a | 1 |\n| b | 2 |", "Ports:\n\n- a: 1\n- b: 2"),
+        ("| name | port | use |\n|---|---|\n| a | 1 | 2 |", "| name | port | use |\n|---|---|---|\n| a | 1 | 2 |"),
+        ("| a | b |", "\\| a | b |"),
+        ("|x|\n|y|", "\\|x| |y|"),
+        ("Either a |\nb | c |", "Either a | b | c |"),
+    ],
+)
+def test_rows_between_pipes_are_a_table(text: str, expected: str) -> None:
+    """Not each tool needs the row below the names, and a reader sees rows in any case."""
+    assert write_markdown(read_markdown(text)) == expected
