@@ -130,6 +130,10 @@ _LANGUAGE = re.compile(r"^#!\w{1,30}[ ](?=\S)")
 _ESCAPED = frozenset("*_`[]<\\~&")
 # What mdBook, Hugo and Sphinx set as a dash.
 _DASH = re.compile(r"(?<!-)---(?!-)")
+# What is between words, as the picture of a button, is read as one of them.
+_WORDS = frozenset(("text", "code_inline", "strong_close", "em_close", "link_close"))
+_BEFORE_WORD = re.compile(r"(?<![\s.:!?,;|])[ \t]*\Z")
+_AFTER_WORD = re.compile(r"[ \t]*[^\s\[|]")
 _CODE_TEXTS = frozenset(("text", "text_special", "code_inline"))
 _SIGNS = frozenset(("strong_open", "strong_close", "em_open", "em_close", "s_open", "s_close"))
 _LINE_BREAKS = {"softbreak": " ", "hardbreak": "\n"}
@@ -248,6 +252,8 @@ def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:
             hidden_tag = name
         elif tag and not is_closed and _is_placeholder(token.content, name):
             pieces.append(f"\\{token.content}")
+        elif token.type == "image":
+            pieces.append(_write_picture(tokens, number))
         elif token.type == "link_open":
             links.append((len(pieces), str(token.attrGet("href") or "")))
         elif token.type == "link_close" and links:
@@ -263,6 +269,14 @@ def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:
         else:
             pieces.append(_write_in_code(token) if open_code_tags else _write_token(token))
     return "".join(pieces)
+
+
+def _write_picture(tokens: Sequence[Token], number: int) -> str:
+    """Return what a picture is said to show, where it stands between words as one of them; others are no text."""
+    if not 0 < number < len(tokens) - 1 or tokens[number - 1].type not in _WORDS:
+        return ""
+    is_word = _BEFORE_WORD.search(tokens[number - 1].content) and _AFTER_WORD.match(tokens[number + 1].content)
+    return to_plain(tokens[number].content) if is_word else ""
 
 
 def _is_placeholder(tag: str, name: str) -> bool:

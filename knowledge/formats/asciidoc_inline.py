@@ -12,10 +12,14 @@ from knowledge.formats.inline import escape, make_code, make_link
 # What an attribute may hold: those that name each other would double it with every line.
 MAX_VALUE_CHARS = 1000
 _MAX_DEPTH = 4
+# How far from a picture a word may be.
+_MAX_MARGIN = 10
 # What stands for a plus that is text until the marks are read; no text has it.
 _PLUS = "\ue000"
 _PLUSES = re.compile(r"(?<=\w)\+\+(?!\w)")
 _REFERENCE = re.compile(r"(?<!\\)\{([\w-]{1,100})\}")
+_COUNTER = re.compile(r"(?<!\\)\{(?P<kind>counter2?|set):[ ]?(?P<name>[\w-]{1,100})(?::(?P<value>[^{}\n]{0,100}))?\}")
+_MAX_DIGITS = 9
 _CHARACTERS = {
     "amp": "&", "apos": "'", "asterisk": "&#42;", "backslash": "\\", "backtick": "&#96;", "blank": "", "brvbar": "¦",
     "caret": "^", "cpp": f"C{_PLUS}{_PLUS}", "deg": "°", "empty": "",
@@ -54,8 +58,13 @@ _MARKS = re.compile(
 )
 _SYMBOLS = {"`'": "’", "(C)": "©", "(R)": "®", "(TM)": "™"}
 _SYMBOL = re.compile(r"(?<=\w)`'|\\?\((?:C|R|TM)\)")
+# What is between words, as the picture of a button, is read as one of them.
+_BEFORE_WORD = re.compile(r"[^\s.:!?,;|][^\S\n]*\Z")
+_AFTER_WORD = re.compile(r"[^\S\n]*[^\s\[|]")
 _ALT = re.compile(r"(?:^|,)[ ]{0,5}alt=\"?([^\",]{1,200})")
 _DASHES = re.compile(r"(?<=\w)--(?=\w)|(?<= )--(?= )")
+# What is left of a picture.
+_HOLE = re.compile(r"(?<=\S)[ ]{2,}(?=\S)")
 _NAMED = re.compile(r",\s*[\w-]{1,30}=[^\[\]]{0,300}$")
 # The name of a value that is set elsewhere, for which its name stands; within an address, it is a part of that.
 _UNKNOWN_VALUE = re.compile(r"(?<![\w/=.:{$-])\{([a-z]+(?:-[a-z]+){0,9})\}(?![\w/={-])")
@@ -86,6 +95,27 @@ def _get_value(reference: re.Match[str], attributes: Mapping[str, str]) -> str:
     name = reference[1].lower()
     # Behind a name, as that of a language, they are no marks.
     return _PLUSES.sub(_PLUS * 2, attributes.get(name, _CHARACTERS.get(name, reference[0])))
+
+
+def resolve_counters(text: str, attributes: dict[str, str]) -> str:
+    """Return a text with the next number or letter of each counter that it names, and set what it sets."""
+    return _COUNTER.sub(lambda match: _count(match, attributes), text) if "{" in text else text
+
+
+def _count(match: re.Match[str], attributes: dict[str, str]) -> str:
+    name = match["name"].lower()
+    value = attributes.get(name)
+    if match["kind"] == "set":
+        attributes[name] = match["value"] or ""
+        return ""
+    if value is None:
+        value = match["value"] or "1"
+    elif value.isdecimal() and len(value) <= _MAX_DIGITS:
+        value = str(int(value) + 1)
+    elif len(value) == 1:
+        value = chr(ord(value) + 1)
+    attributes[name] = value
+    return value if match["kind"] == "counter" else ""
 
 
 def resolve_code(text: str, attributes: Mapping[str, str]) -> str:
@@ -127,7 +157,8 @@ def write_inline(text: str, depth: int = 0) -> str:
     for match in _MARKS.finditer(text):
         pieces += [_write_plain(text[end : match.start()]), _write_mark(match, depth)]
         end = match.end()
-    return "".join([*pieces, _write_plain(text[end:])]).replace(_PLUS, "+")
+    written = "".join([*pieces, _write_plain(text[end:])]).replace(_PLUS, "+")
+    return written if depth else _HOLE.sub(" ", written)
 
 
 def _write_plain(text: str) -> str:
@@ -168,7 +199,11 @@ def _write_link(match: re.Match[str], depth: int) -> str:
     if match["menu"]:
         return escape(" → ".join(filter(None, [match["menu"], *map(str.strip, match["menu_items"].split(">"))])))
     if match["macro"]:
-        return _write_macro(match["macro"], match["target"], match["attributes"], depth)
+        return (
+            _write_picture(match)
+            if match["macro"] == "image"
+            else _write_macro(match["macro"], match["target"], match["attributes"], depth)
+        )
     address = (match["link"] or match["address"]).replace("++", "")
     title = _write_title(match["link_title"] or address.removeprefix("mailto:"), depth)
     # One that holds an attribute which is set elsewhere leads nowhere.
@@ -203,6 +238,16 @@ def _write_passed(substitutions: str, text: str, depth: int) -> str:
     if not _READ_ON.search(substitutions):
         return _write_html(text)
     return _write_title(text if _ESCAPING.search(substitutions) else strip_tags(text), depth)
+
+
+def _write_picture(match: re.Match[str]) -> str:
+    """Return what a picture is said to show, where it stands between words; others are no text."""
+    start = max(0, match.start() - _MAX_MARGIN)
+    is_word = _BEFORE_WORD.search(match.string, start, match.start()) and _AFTER_WORD.match(match.string, match.end())
+    alternative = split_attributes(match["attributes"])[0].strip().strip('"')
+    named = _ALT.search(match["attributes"])
+    text = named[1] if named else alternative if "=" not in alternative else ""
+    return escape(text) if is_word else ""
 
 
 def _write_macro(name: str, target: str, attributes: str, depth: int) -> str:

@@ -217,9 +217,14 @@ class Names:
         return self._resolve(title, path, page.values)
 
     def _resolve(self, text: str, path: str, values: Mapping[str, str]) -> str:
-        """Return a text with the values of a page and of the folders around; nothing for a long one."""
-        for each in (values, *self._iter_values(path), self._shared):
-            text = resolve_attributes(text, each) if len(text) <= _MAX_TITLE_CHARS else ""
+        """Return a text with the values of a page and of the folders around, which may name others.
+
+        A long one is nothing.
+        """
+        mappings = (values, *self._iter_values(path), self._shared)
+        for _ in range(_MAX_HOPS if "{" in text else 0):
+            for each in mappings:
+                text = resolve_attributes(text, each) if len(text) <= _MAX_TITLE_CHARS else ""
         return text if len(text) <= _MAX_TITLE_CHARS else ""
 
     def _get_shown(self, path: str) -> Outline:

@@ -105,7 +105,7 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("*[HTML]: Hyper Text\n*[CSS]: Sheets\n\nThe HTML page.", "The HTML page."),
         ("{: .note }\nA note.", "A note."),
         ('<<< @/snippets/a.js\n\n--8<-- "a.md"\n\nText.', "Text."),
-        (f"A ![plan](data:image/png;base64,{'iVBORw0KGgo' * 3000}) picture.", "A picture."),
+        (f"A ![plan](data:image/png;base64,{'iVBORw0KGgo' * 3000}) picture.", "A plan picture."),
         ("{lineno-start=1}\nText.", "Text."),
         ("{.bg-primary}\nA [span]{#id .bg}, `code`{.lit}, `a){.b}` and {a}.", "A span, `code`, `a){.b}` and {a}."),
         ("::changelog\n\n::video{id=a}\n\nText.", "Text."),
@@ -1226,4 +1226,16 @@ def test_code_that_is_highlighted_ends_at_any_closing_tag() -> None:
 )
 def test_rows_between_pipes_are_a_table(text: str, expected: str) -> None:
     """Not each tool needs the row below the names, and a reader sees rows in any case."""
+    assert write_markdown(read_markdown(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Click ![the *gear*](a.png), then wait.", "Click the gear, then wait."),
+        ("**Go** ![gear](a.png) and `x` ![one](b.png) y", "**Go** gear and `x` one y"),
+        ("![a](a.png) text. ![b](b.png) Next\n![c](c.png) line [![d](d)](e) f ![g](g) ![h](h)", "text. Next line f"),
+    ],
+)
+def test_a_picture_between_words_is_one(text: str, expected: str) -> None:
     assert write_markdown(read_markdown(text)) == expected

@@ -223,7 +223,9 @@ def test_a_page_has_the_values_of_its_site(text: str, expected: str) -> None:
 
 
 SHARED = {
-    "doc/shared/attributes.adoc": (":Name: Rocket\n:full: the {name}\n:two: 1\nifdef::x[]\n:some: 1\nendif::[]\n"),
+    "doc/shared/attributes.adoc": (
+        ":Name: Rocket\n:full: the {half}\n:half: {Name}\n:two: 1\nifdef::x[]\n:some: 1\nendif::[]\n"
+    ),
     "doc/other/version-attrs.adoc": ":two: 2\n",
     "doc/_attributes/common.adoc": ":sign: +\n",
     "doc/page.adoc": ":own: 1\n\nText.\n",
