@@ -464,10 +464,7 @@ class _Reader:
             line = following
         marker = _get_marker(line)
         if line == "+" and number + 1 < len(self._lines):
-            if is_apart and number != self._plus[0]:
-                # Each empty line above it leads to the item one list further out.
-                self._plus = (number, max(1, len(markers) - number + self._number))
-            if is_apart and len(markers) > self._plus[1]:
+            if is_apart and self._attaches_further_out(number, len(markers)):
                 return False
             self._number = number + 1
             if _get_marker(following) in markers:
@@ -487,6 +484,13 @@ class _Reader:
         else:
             return False
         return True
+
+    def _attaches_further_out(self, plus: int, depth: int) -> bool:
+        """Return whether the plus on a line attaches to an item of a list around one in so many lists."""
+        if plus != self._plus[0]:
+            # Each empty line above it leads to the item one list further out.
+            self._plus = (plus, max(1, depth - plus + self._number))
+        return depth > self._plus[1]
 
     def _read_one(self) -> None:
         """Read one block, with the lines that are about it."""

@@ -108,7 +108,7 @@ def read_outline(kind: str, text: str) -> Outline:
         "markdown": lambda: _read_markdown(text),
         "rst": lambda: _read_rst(text),
         "sphinx": lambda: Outline(values=_read_sphinx_values(text)),
-        "text": Outline,
+        "text": lambda: Outline(""),
     }
     kind = find_markup(text) if kind == "text" else kind
     return readers[kind]()

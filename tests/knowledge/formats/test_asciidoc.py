@@ -324,3 +324,10 @@ def test_counters_go_on() -> None:
 )
 def test_an_empty_line_above_a_plus_leads_to_an_outer_item(text: str, expected: str) -> None:
     assert write_markdown(read_asciidoc(text)) == expected
+
+
+def test_a_condition_may_end_in_blanks() -> None:
+    assert (
+        write_markdown(read_asciidoc(":x:\n\nifdef::y[] \nNo.\nendif::[]\t\nifdef::x[]  \nYes.\nendif::[] \n"))
+        == "Yes."
+    )
