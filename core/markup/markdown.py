@@ -493,7 +493,8 @@ def _iter_groups(tokens: Sequence[Token]) -> Iterator[tuple[Token, Sequence[Toke
 def _make_table(rows: Sequence[Sequence[str]]) -> Block:
     """Return a table whose first row are the names of its columns, if they have any."""
     header, *others = map(tuple, rows)
-    return Block("table", header=header if any(header) else (), rows=tuple(others))
+    # Of a row of pictures, nothing is left.
+    return Block("table", header=header if any(header) else (), rows=tuple(row for row in others if any(row)))
 
 
 def _find_label(info: str, *, is_tab: bool) -> str:

@@ -19,7 +19,7 @@ _PROSE_COLUMN = re.compile(
 )
 # A row between pipes, what divides its cells, and the row below the names of the columns. A code has its own pipes.
 _PIPED = re.compile(r"[ \t]*\|.*\|[ \t]*$")
-_PIPE = re.compile(r"(`+)(?:(?!\1).){1,300}\1|\\.|(\|)")
+_PIPE = re.compile(r"`+[^`]*`+|\\.|(\|)")
 _RULE_CELL = re.compile(r"[ \t]*:?-+:?[ \t]*$")
 # Of these the text is the title of what is in them.
 _TITLED_KINDS = frozenset(("admonition", "definition", "tab"))
@@ -88,7 +88,7 @@ def split_piped_rows(lines: Sequence[str]) -> list[list[str]]:
 
 def _split_pipes(line: str) -> list[str]:
     line = line.strip()[1:-1]
-    ends = [match.start() for match in _PIPE.finditer(line) if match[2]]
+    ends = [match.start() for match in _PIPE.finditer(line) if match[1]]
     starts = [0, *(end + 1 for end in ends)]
     return [line[start:end].strip() for start, end in zip(starts, [*ends, len(line)], strict=True)]
 

@@ -535,6 +535,8 @@ def _read_style(text: str, style: _Style) -> None:
         if equals and re.fullmatch(r"[\w-]+", name.strip()):
             style.options[name.strip()] = value.strip().strip("\"'")
         elif part.strip() or number:
+            # `[,yaml]` has nothing in the first one.
+            style.positions += [""] * (number - len(style.positions))
             style.positions[number:] = [part.strip().strip('"')]
 
 

@@ -1239,3 +1239,29 @@ def test_rows_between_pipes_are_a_table(text: str, expected: str) -> None:
 )
 def test_a_picture_between_words_is_one(text: str, expected: str) -> None:
     assert write_markdown(read_markdown(text)) == expected
+
+
+def test_a_row_of_pictures_is_none() -> None:
+    [table] = read_markdown("| A | B |\n|---|---|\n| ![](a.png) | ![b](b.png) |\n| c | |")
+    assert (table.header, table.rows) == (("A", "B"), (("c", ""),))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "- One:\n\n  {{< highlight go >}}\n  x := 1\n  {{< /highlight >}}\n\n  Go on.\n- Two",
+            "- One:\n\n  ```go\n  x := 1\n  ```\n\n  Go on.\n\n- Two",
+        ),
+        (
+            "1. {% highlight go %}\n   x := 1\n   {% endhighlight %}\n\n   Go on.",
+            "1. ```go\n   x := 1\n   ```\n\n   Go on.",
+        ),
+        (
+            "`Name`\n: {{< new-in 1.2 />}}\n: (`int`) The name.\n\n`Old`\n: The old one.",
+            "**`Name`**: (`int`) The name.\n\n**`Old`**: The old one.",
+        ),
+    ],
+)
+def test_tags_of_templates_within_lists(text: str, expected: str) -> None:
+    assert write_markdown(read_markdown(text)) == expected

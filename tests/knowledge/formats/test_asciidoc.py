@@ -331,3 +331,8 @@ def test_a_condition_may_end_in_blanks() -> None:
         write_markdown(read_asciidoc(":x:\n\nifdef::y[] \nNo.\nendif::[]\t\nifdef::x[]  \nYes.\nendif::[] \n"))
         == "Yes."
     )
+
+
+@pytest.mark.parametrize("style", ["[,yaml]", "[source,yaml]", "[source]\n[,yaml]", "[,yaml,lines=1]"])
+def test_code_keeps_the_language_that_stands_second(style: str) -> None:
+    assert write_markdown(read_asciidoc(f"{style}\n----\na: b\n----")) == "```yaml\na: b\n```"
