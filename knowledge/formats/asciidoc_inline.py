@@ -6,14 +6,14 @@ import html
 import re
 from collections.abc import Callable, Mapping
 
-from core.markup.inline import name_label, strip_tags
+from core.markup.inline import name_label, name_picture, strip_tags
 from knowledge.formats.inline import escape, make_code, make_link
 
 # What an attribute may hold: those that name each other would double it with every line.
 MAX_VALUE_CHARS = 1000
 _MAX_DEPTH = 4
-# How far from a picture a word may be.
-_MAX_MARGIN = 10
+# How much of a line beside a picture is looked at.
+_MAX_MARGIN = 40
 # What stands for a plus that is text until the marks are read; no text has it.
 _PLUS = "\ue000"
 _PLUSES = re.compile(r"(?<=\w)\+\+(?!\w)")
@@ -58,9 +58,6 @@ _MARKS = re.compile(
 )
 _SYMBOLS = {"`'": "’", "(C)": "©", "(R)": "®", "(TM)": "™"}
 _SYMBOL = re.compile(r"(?<=\w)`'|\\?\((?:C|R|TM)\)")
-# What is between words, as the picture of a button, is read as one of them.
-_BEFORE_WORD = re.compile(r"[^\s.:!?,;|][^\S\n]*\Z")
-_AFTER_WORD = re.compile(r"[^\S\n]*[^\s\[|]")
 _ALT = re.compile(r"(?:^|,)[ ]{0,5}alt=\"?([^\",]{1,200})")
 _DASHES = re.compile(r"(?<=\w)--(?=\w)|(?<= )--(?= )")
 # What is left of a picture.
@@ -241,13 +238,13 @@ def _write_passed(substitutions: str, text: str, depth: int) -> str:
 
 
 def _write_picture(match: re.Match[str]) -> str:
-    """Return what a picture is said to show, where it stands between words; others are no text."""
-    start = max(0, match.start() - _MAX_MARGIN)
-    is_word = _BEFORE_WORD.search(match.string, start, match.start()) and _AFTER_WORD.match(match.string, match.end())
-    alternative = split_attributes(match["attributes"])[0].strip().strip('"')
+    """Return what a picture is said to show, where it stands between words as one of them."""
+    before = match.string[max(0, match.start() - _MAX_MARGIN) : match.start()].rpartition("\n")[2]
+    after = match.string[match.end() : match.end() + _MAX_MARGIN].partition("\n")[0]
     named = _ALT.search(match["attributes"])
-    text = named[1] if named else alternative if "=" not in alternative else ""
-    return escape(text) if is_word else ""
+    first = split_attributes(match["attributes"])[0].strip().strip('"')
+    text = named[1] if named else first if "=" not in first else ""
+    return escape(name_picture(text, before, after)) if before else ""
 
 
 def _write_macro(name: str, target: str, attributes: str, depth: int) -> str:

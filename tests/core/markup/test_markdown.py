@@ -1233,6 +1233,7 @@ def test_rows_between_pipes_are_a_table(text: str, expected: str) -> None:
     ("text", "expected"),
     [
         ("Click ![the *gear*](a.png), then wait.", "Click the gear, then wait."),
+        ("The gear ![The gear](a.png) and the ![menu](b.png) menu", "The gear and the menu"),
         ("**Go** ![gear](a.png) and `x` ![one](b.png) y", "**Go** gear and `x` one y"),
         ("![a](a.png) text. ![b](b.png) Next\n![c](c.png) line [![d](d)](e) f ![g](g) ![h](h)", "text. Next line f"),
     ],
