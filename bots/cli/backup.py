@@ -7,7 +7,8 @@ import os
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from core.observability.logs import make_redactor
 from core.runtime.data_dir import make_data_dir, require_access
 from core.runtime.locks import SOURCE_LOCKS, daemon_lock, refresh_lock
 from core.settings.loader import get_secret_values
-from core.settings.yaml_file import format_yaml
+from core.settings.yaml_file import YamlFileError, format_yaml, parse_yaml
 from knowledge.sources.common.file_facts import FILE_FACTS
 
 if TYPE_CHECKING:
@@ -73,11 +74,16 @@ async def restore(settings: Settings, source: Path, *, as_json: bool) -> int:
     if not await asyncio.to_thread(source.is_file):
         raise UsageError(f"there is no file {source}")
     await asyncio.to_thread(make_data_dir, settings.data_dir)
+    from core.storage.opening import JOURNAL_NAME
+
     with daemon_lock(settings.data_dir), refresh_lock(settings.data_dir):
         try:
+            gone = await asyncio.to_thread(_list_sources, source) - settings.sources.keys()
             names = await asyncio.to_thread(_read_archive, source, settings.data_dir)
         except OSError as error:
             raise StoreError(f"{source} cannot be restored to {settings.data_dir}: {error}") from error
+        if gone and JOURNAL_NAME in names:
+            await _note_removed(settings, gone)
     if as_json:
         print_json({"file": str(source), "restored": names, "has_journal": not settings.journal.url})
         return 0
@@ -86,6 +92,39 @@ async def restore(settings: Settings, source: Path, *, as_json: bool) -> int:
     if settings.journal.url:
         out.print("the journal is on PostgreSQL: restore it with pg_restore", style="yellow", markup=False)
     return 0
+
+
+async def _note_removed(settings: Settings, sources: Collection[str]) -> None:
+    """Let the journal know that sources were removed since: it does not know whether they were closed before that."""
+    from core.settings import JournalSettings
+    from core.storage.opening import open_database
+    from core.storage.overrides import RuntimeOverrides
+
+    database = await open_database(JournalSettings(), settings.data_dir)
+    try:
+        await RuntimeOverrides(database).remember_removed(sources)
+    finally:
+        await database.close()
+
+
+def _list_sources(source: Path) -> set[str]:
+    """Return the names of the sources that a backup was made with."""
+    with _opened(source) as archive:
+        # Archives that somebody made by hand may have none.
+        raw = archive.read(CONFIGURATION) if CONFIGURATION in archive.namelist() else b""
+        values = parse_yaml(raw, Path(CONFIGURATION)).data or {}
+        return set(values.get("sources") or ())
+
+
+@contextmanager
+def _opened(source: Path) -> Iterator[zipfile.ZipFile]:
+    """Open an archive for the length of the block. Raises `UsageError` for a damaged one."""
+    try:
+        with zipfile.ZipFile(source) as archive:
+            yield archive
+    # `RuntimeError` stands for what is encrypted, or packed in a way that is not known.
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, YamlFileError) as error:
+        raise UsageError(f"{source} is no backup, or not a whole one: {error}") from error
 
 
 def _list_files(data_dir: Path) -> list[Path]:
@@ -148,12 +187,8 @@ def _read_archive(source: Path, data_dir: Path) -> list[str]:
 
     with tempfile.TemporaryDirectory(prefix=".restoring-", dir=data_dir) as name:
         folder = Path(name)
-        try:
-            with zipfile.ZipFile(source) as archive:
-                archive.extractall(folder, [member for member in archive.namelist() if member.startswith(DATA)])
-        # `RuntimeError` stands for what is encrypted, or packed in a way that is not known.
-        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-            raise UsageError(f"{source} is no backup, or not a whole one: {error}") from error
+        with _opened(source) as archive:
+            archive.extractall(folder, [member for member in archive.namelist() if member.startswith(DATA)])
         restored = sorted(folder.glob(f"{DATA}*"))
         if not restored:
             raise UsageError(f"{source} is no backup of `kimas backup`: it has no folder {DATA}")

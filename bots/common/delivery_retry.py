@@ -16,16 +16,21 @@ FindPost = Callable[[], Awaitable[str]]
 
 
 class DeliveryRetry:
-    """Retries the calls that deliver one reply.
+    """Retries the calls that deliver one reply. After each wait, the `delivery` says whether it may be shown now.
 
     `recover` handles errors that a pause does not cure: it changes something and returns, so that the call is made
     again, or raises the error. `is_posting` is true while a first part is being posted.
     """
 
     def __init__(
-        self, platform: str, intervals: Intervals, recover: Callable[[PlatformError], None] | None = None
+        self,
+        platform: str,
+        delivery: Delivery,
+        intervals: Intervals,
+        recover: Callable[[PlatformError], None] | None = None,
     ) -> None:
         self._platform = platform
+        self._delivery = delivery
         self._intervals = intervals
         self._recover = recover
         self._rate_limit_error: RetryLater | None = None
@@ -39,7 +44,10 @@ class DeliveryRetry:
         self._not_before = asyncio.get_running_loop().time() + error.seconds
 
     async def run(self, call: Callable[[], Awaitable[object]]) -> None:
-        """Repeat a call until it succeeds, for at most `retry_timeout_s`. Raises the last error."""
+        """Repeat a call until it succeeds, for at most `retry_timeout_s`. Raises the last error.
+
+        Raises `UsageError` where the reply may not be shown any more: a source may be closed while a platform is away.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._intervals.retry_timeout_s
         failure_count = 0
@@ -48,6 +56,9 @@ class DeliveryRetry:
             wait_s = self._not_before - loop.time()
             if self._rate_limit_error is not None and wait_s > 0:
                 await self._pause(wait_s, deadline, self._rate_limit_error)
+            if failure_count or wait_s > 0:
+                # Who gave the reply to us looked a moment ago.
+                await self._delivery.require_rights()
             failure_count += 1
             try:
                 await call()
@@ -65,7 +76,6 @@ class DeliveryRetry:
 
     async def post(
         self,
-        delivery: Delivery,
         post: Callable[[], Awaitable[str]],
         find: FindPost | None = None,
         check: Callable[[], Awaitable[object]] | None = None,
@@ -80,23 +90,23 @@ class DeliveryRetry:
         """
         self.is_posting = True
         try:
-            return await self._run_uncancelled(self._post_journaled(delivery, post, find, check))
+            return await self._run_uncancelled(self._post_journaled(post, find, check))
         finally:
             self.is_posting = False
 
     async def _post_journaled(
         self,
-        delivery: Delivery,
         post: Callable[[], Awaitable[str]],
         find: FindPost | None,
         check: Callable[[], Awaitable[object]] | None,
     ) -> str:
+        delivery = self._delivery
         if find and (self._is_in_doubt or delivery.is_in_doubt) and (reply_id := await self.find(find)):
             _log.info(f"{self._platform}.reply_recovered", reply=reply_id)
         else:
             if check:
                 # Before the delivery's own check: that knows a deadline, which may pass while the platform is slow.
-                await self._check(delivery, check)
+                await self._check(check)
             await delivery.mark_posting()
             try:
                 reply_id = await post()
@@ -109,13 +119,13 @@ class DeliveryRetry:
         await delivery.mark_posted(reply_id)
         return reply_id
 
-    async def _check(self, delivery: Delivery, check: Callable[[], Awaitable[object]]) -> None:
+    async def _check(self, check: Callable[[], Awaitable[object]]) -> None:
         try:
             await check()
         except PlatformUnavailable:
             raise
         except PlatformError:
-            await delivery.mark_rejected()
+            await self._delivery.mark_rejected()
             raise
 
     async def find(self, find: FindPost) -> str:

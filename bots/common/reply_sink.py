@@ -14,7 +14,7 @@ from bots.common.delivery_retry import DeliveryRetry
 from bots.common.markdown import EMPTY_REPLY
 from bots.common.message_split import cut_markdown
 from core.catalogue import Messages, messages_for
-from core.errors import KimasError, PlatformError, PlatformUnavailable
+from core.errors import KimasError, PlatformError, PlatformUnavailable, UsageError
 from core.language.languages import detect_language
 from core.messaging.feedback.rating_buttons import get_rating_buttons
 from core.messaging.policy.command_table import is_ask_command
@@ -99,7 +99,7 @@ class ReplySink(ABC):
         self._preview_buttons: Sequence[Button] = (stop_button,) if stop_button else ()
         self._has_preview_buttons = False
         self._preview = LivePreview(f"{platform} reply {message.id}", delivery)
-        self._retry = DeliveryRetry(platform, intervals, self._recover)
+        self._retry = DeliveryRetry(platform, delivery, intervals, self._recover)
 
     async def open(self) -> None:
         """Show that an answer is coming, and then the newest text of `update`."""
@@ -337,6 +337,7 @@ class LivePreview:
             if self.changed.is_set():
                 self.changed.clear()
                 await self._delivery.require_claim()
+                await self._delivery.require_rights()
                 await wait_for(self.closed, await show())
                 continue
             shows_typing = typing_indicator is not None and not self.text
@@ -350,6 +351,9 @@ class LivePreview:
         except PlatformUnavailable as error:
             # Even a rejected token loses no answer: the final reply waits in the journal until the platform accepts it.
             _log.info("reply.preview_ended", error=str(error))
+        except UsageError as error:
+            # It may not be shown any more. Whether the final reply may is judged then.
+            _log.info("reply.preview_ended", error=type(error).__name__)
         except KimasError as error:
             self.error = self.error or error
 

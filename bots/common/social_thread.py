@@ -57,7 +57,6 @@ class SocialThreadSink(ReplySink):
     async def _post_first_part(self, text: str) -> None:
         """Post the first part, unless an earlier try did."""
         self._reply_id = await self._retry.post(
-            self._delivery,
             lambda: self._post(text, 0, self._question_id),
             lambda: self._find(self._question_id, text, 0),
             self._check_question,

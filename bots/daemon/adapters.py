@@ -211,11 +211,13 @@ def _make_social_adapter(
     )
 
 
-def make_source_lookup(live: LiveSettings) -> Callable[[Message], Sequence[str]]:
-    """Return what names the sources that may be suggested where a message stands."""
+def make_source_lookup(live: LiveSettings) -> Callable[[Message], Awaitable[Sequence[str]]]:
+    """Return what names the sources that may be suggested where a message stands. It raises `StoreError`."""
     permissions = Permissions(live)
 
-    def get_sources(message: Message) -> Sequence[str]:
+    async def get_sources(message: Message) -> Sequence[str]:
+        # Nothing else may have read for hours what other daemons have closed.
+        await live.load()
         visible_sources = permissions.visible_sources(message)
         return [name for name in live.settings.sources if visible_sources is None or name in visible_sources]
 

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -61,6 +61,11 @@ MAX_QUESTION_CHARS = 300
 _LOAD_LOCK = threading.Lock()
 
 
+async def suggest_nothing(_message: Message) -> Sequence[str]:
+    """Return no names of sources: nobody said which may be told of."""
+    return ()
+
+
 class DiscordAdapter(ClientAdapter["DiscordClient"]):
     """One Discord bot.
 
@@ -92,7 +97,7 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
         intervals: DiscordIntervals | None = None,
         *,
         bot_message_chats: Collection[str] = (),
-        get_sources: Callable[[Message], Sequence[str]] = lambda _message: (),
+        get_sources: Callable[[Message], Awaitable[Sequence[str]]] = suggest_nothing,
         is_for_asker: Callable[[str], bool] = lambda _channel: False,
         read_only: bool = False,
     ) -> None:

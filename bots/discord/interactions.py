@@ -6,7 +6,7 @@ They are acknowledged at once: after three seconds without that, Discord reports
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from bots.discord.convert import Identity, to_command, to_interaction, to_locati
 from bots.discord.feedback import acknowledge
 from bots.discord.history import deliver
 from bots.discord.visible_text import Reader
-from core.errors import PlatformError
+from core.errors import PlatformError, StoreError
 from core.messaging.feedback.handoff import ASK_ABOUT_THIS, LEARN_FROM_THIS
 from core.messaging.policy.command_table import is_ask_command
 from core.observability.logs import get_logger
@@ -95,7 +95,7 @@ class InteractionHandler:
     client: DiscordClient
     me: Identity
     intervals: DiscordIntervals
-    get_sources: Callable[[Message], Sequence[str]]
+    get_sources: Callable[[Message], Awaitable[Sequence[str]]]
     is_for_asker: Callable[[str], bool]
     _pending: dict[str, _PendingInteraction] = field(default_factory=dict, init=False)
 
@@ -141,7 +141,7 @@ class InteractionHandler:
     async def _autocomplete(self, event: Mapping[str, Any]) -> None:
         """Complete the name of a source, one that may be told of there, while it is typed."""
         try:
-            sources = self.get_sources(to_interaction(event, self.me))
+            sources = await self.get_sources(to_interaction(event, self.me))
             options = event["data"].get("options") or ()
             typed_text = next((str(option.get("value", "")) for option in options if option.get("focused")), "")
             await self.client.respond_autocomplete(
@@ -149,7 +149,7 @@ class InteractionHandler:
             )
         except (KeyError, TypeError, AttributeError) as error:
             _log.warning("discord.command_malformed", error=repr(error)[:300])
-        except PlatformError as error:
+        except (PlatformError, StoreError) as error:
             _log.debug("discord.suggestions_not_sent", error=str(error))
 
     async def _acknowledge(self, message: Message, acknowledged: asyncio.Future[bool]) -> None:

@@ -267,9 +267,7 @@ class DiscordSink(ReplySink):
                     raise
         self._preview.raise_error()
         # Where no answer comes, the post's nonce keeps a second try from doubling it, for some minutes.
-        self._reply_id = await self._retry.post(
-            self._delivery, lambda: self._post(text, components), lambda: self._target.find(text)
-        )
+        self._reply_id = await self._retry.post(lambda: self._post(text, components), lambda: self._target.find(text))
         if self._is_in_doubt:
             # A try that seemed lost may have arrived, with its old text.
             await self._target.edit(self._reply_id, text, components)

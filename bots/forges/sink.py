@@ -79,9 +79,7 @@ class ForgeSink(ReplySink):
 
     async def _show_first_part(self, text: str, buttons: Sequence[Button] = ()) -> None:
         if not self._reply_id:
-            self._reply_id = await self._retry.post(
-                self._delivery, lambda: self._post_first(text), lambda: self._find_part(text, 0)
-            )
+            self._reply_id = await self._retry.post(lambda: self._post_first(text), lambda: self._find_part(text, 0))
             if not self._is_in_doubt:
                 return
         # An earlier try may have posted another text.

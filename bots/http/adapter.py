@@ -85,7 +85,7 @@ class HttpAdapter(ClientAdapter[CallbackClient]):
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         """Return a sink that answers this message; `previous_reply_id` is that of a reply sent before a crash."""
         if is_press(message):
-            return HttpRatingSink(self._get_client(), message, self._intervals)
+            return HttpRatingSink(self._get_client(), message, delivery, self._intervals)
         context = HttpSinkContext(self._get_client(), self._deletions, self._intervals, self._settings.partials)
         return HttpSink(context, message, delivery, previous_reply_id)
 

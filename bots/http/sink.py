@@ -63,7 +63,7 @@ class HttpSink:
         self._partials = context.partials
         self._sequence = 0
         self._preview = LivePreview(f"http reply {self._event_id}", delivery)
-        self._retry = DeliveryRetry("http", context.intervals)
+        self._retry = DeliveryRetry("http", delivery, context.intervals)
 
     async def open(self) -> None:
         """Tell the network that a reply is being written; a network that misses it gets the reply all the same."""
@@ -119,7 +119,7 @@ class HttpSink:
         if self._is_posted:
             await self._client.send({**payload, "reply_id": self._reply_id}, idempotency_key)
         else:
-            await self._retry.post(self._delivery, lambda: self._post(payload, idempotency_key))
+            await self._retry.post(lambda: self._post(payload, idempotency_key))
 
     def _check_not_deleted(self) -> None:
         if (self._conversation.chat, self._event_id) in self._deletions:
@@ -164,10 +164,10 @@ class HttpSink:
 class HttpRatingSink(FinalTextSink):
     """Answers one event of the kind `feedback`."""
 
-    def __init__(self, client: CallbackClient, message: Message, intervals: HttpIntervals) -> None:
+    def __init__(self, client: CallbackClient, message: Message, delivery: Delivery, intervals: HttpIntervals) -> None:
         self._client = client
         self._message = message
-        self._retry = DeliveryRetry("http", intervals)
+        self._retry = DeliveryRetry("http", delivery, intervals)
 
     async def _show(self, reply: Reply, *, is_error: bool) -> None:
         event_id = self._message.id

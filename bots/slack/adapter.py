@@ -155,7 +155,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         """Return a sink that answers this message; `previous_reply_id` is the timestamp of an earlier reply."""
         client = self._get_client()
-        if sink := self._make_note_sink(client, message):
+        if sink := self._make_note_sink(client, message, delivery):
             return sink
         # Another bot's reply cannot be edited.
         own_reply_ts = previous_reply_id if message.bot in ("", self._me.user_id) else ""
@@ -176,7 +176,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         )
         return SlackSink(context, message, delivery, own_reply_ts)
 
-    def _make_note_sink(self, client: SlackClient, message: Message) -> Sink | None:
+    def _make_note_sink(self, client: SlackClient, message: Message, delivery: Delivery) -> Sink | None:
         """Return a sink for forms and pages; None for messages of a conversation."""
         if read_reaction(message) or message.origin.purpose == "prompts":
             return SilentSink()
@@ -185,7 +185,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         if STOPPED_THREAD in message.reference:
             return StopSink(client, message)
         if is_press(message):
-            return SlackRatingSink(client, message, self._intervals)
+            return SlackRatingSink(client, message, delivery, self._intervals)
         return FieldSink(client, self._submissions, message) if FIELD in message.reference else None
 
     async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:

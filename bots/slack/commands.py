@@ -97,7 +97,7 @@ class CommandSink(FinalTextSink):
         is_answer = message.command == "ask" and FOR_ASKER not in message.reference
         self._in_channel = (is_answer or bool(mentioned_users(message))) and not message.private
         self._previous_reply_id = previous_reply_id
-        self._retry = DeliveryRetry("slack", intervals)
+        self._retry = DeliveryRetry("slack", delivery, intervals)
         self._in_doubt = {number for number, part_id in delivery.parts.items() if not part_id}
         if delivery.is_in_doubt:
             self._in_doubt.add(0)
@@ -122,7 +122,7 @@ class CommandSink(FinalTextSink):
         find = partial(self._find, text, in_channel)
         if number == 0:
             if not self._previous_reply_id:
-                self._previous_reply_id = await self._retry.post(self._delivery, post, find)
+                self._previous_reply_id = await self._retry.post(post, find)
         elif not self._delivery.parts.get(number):
             part_id = await self._retry.find(find) if number in self._in_doubt else ""
             await self._delivery.mark_part(number, "")

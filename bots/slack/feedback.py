@@ -14,6 +14,7 @@ from bots.slack.convert import Identity, to_interaction
 from bots.slack.render import split_message
 from core.messaging.feedback.handoff import mentioned_users
 from core.messaging.feedback.rating_buttons import get_buttons, is_below_note, read_button, to_press, to_reaction
+from core.ports import Delivery
 from core.types import DOWN, UP, Button, Message, Reply
 
 if TYPE_CHECKING:
@@ -121,11 +122,11 @@ class SlackRatingSink(FinalTextSink):
     It takes the place of an earlier note where the button stands below that.
     """
 
-    def __init__(self, client: SlackClient, message: Message, intervals: SlackIntervals) -> None:
+    def __init__(self, client: SlackClient, message: Message, delivery: Delivery, intervals: SlackIntervals) -> None:
         self._client = client
         self._reference = message.reference
         self._buttons = get_buttons(message)
-        self._retry = DeliveryRetry("slack", intervals)
+        self._retry = DeliveryRetry("slack", delivery, intervals)
 
     async def _show(self, reply: Reply, *, is_error: bool) -> None:
         url = str(self._reference["response_url"])

@@ -108,6 +108,8 @@ class SlackSink(ReplySink):
         )
         if await wait_for(self._preview.closed, self._context.rate_limiter.reserve(limit_name, interval_s)):
             return 0
+        # Others' answers may have had their turns for a while.
+        await self._delivery.require_rights()
         if self._is_streaming:
             await self._try_show(self._extend_stream)
         if not self._is_streaming:
@@ -282,7 +284,7 @@ class SlackSink(ReplySink):
             earlier_ts = await self._client.find_own(self._channel, self._thread_ts, self._ts, self._label())
             return earlier_ts
 
-        self._reply_ts = await self._retry.post(self._delivery, call, find)
+        self._reply_ts = await self._retry.post(call, find)
         self._mark_thread_answered()
         return bool(earlier_ts)
 

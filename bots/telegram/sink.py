@@ -146,7 +146,7 @@ class TelegramSink(ReplySink):
             except NotEditable as error:
                 _log.info("telegram.reply_not_editable", error=str(error))
                 await self._withdraw()
-        self._reply_id = int(await self._retry.post(self._delivery, self._post_placeholder))
+        self._reply_id = int(await self._retry.post(self._post_placeholder))
         await self._edit(self._reply_id, text, to_button_rows(buttons))
 
     async def _post_part(self, part: str, number: int, buttons: Sequence[Button]) -> None:

@@ -212,8 +212,11 @@ def get_readable_title(title: str) -> str:
 
 
 def to_name(heading: str) -> str:
-    """Return the name in a heading: a definition without its keyword and signature, a path without its folders."""
-    heading = heading.strip()
+    """Return the name in a heading: a definition without its keyword and signature, a path without its folders.
+
+    A colon at its end, which leads to what follows in the document, goes.
+    """
+    heading = heading.strip().rstrip(":：").rstrip()
     if match := _SIGNATURE.match(heading):
         return match[1] or match[2]
     return heading.rpartition("/")[2] if _PATH.fullmatch(heading) else heading

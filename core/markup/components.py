@@ -86,6 +86,7 @@ _MDX_BLOCK = "mdx-code-block"
 _MDX_FENCE = re.compile(rf"[ \t]*(`{{3,}}|~{{3,}}){_MDX_BLOCK}[ \t]*$")
 _CODE_TEMPLATES = frozenset(("highlight", "code-toggle"))
 _HIGHLIGHT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)[ \t]*(?:highlight|code-toggle)\b[^{}\n]*\}\}?")
+_ITEM_START = re.compile(r"[ \t]*+(?>(?:[-*+:]|\d{1,9}[.)])[ \t]++)*")
 _COMMENT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)[ \t]*comment\b[^{}\n]*\}\}?")
 _CLOSING_TEMPLATE = re.compile(r"\{(?:%|\{[%<])-?[ \t]*+(?:/|end)[ \t]*+([A-Za-z][\w-]*+)")
 # Code that a component has as a string, and what says its language.
@@ -423,7 +424,9 @@ class _Rewriter:
                 code = self.text[token.end() : closing.start()].rstrip()
                 fence = _make_fence(code)
                 language = arguments.partition(" ")[0]
-                self._emit(f"{fence}{'' if '=' in language else language}{code}\n{fence}")
+                # What an item of a list holds ends within it.
+                margin = " " * len(self._line) if _ITEM_START.fullmatch(self._line) else ""
+                self._emit(f"{fence}{'' if '=' in language else language}{code}\n{margin}{fence}")
                 return closing.end()
             self._unclosed.add(name)
         # The label of code is but a name, to which a part of the text refers by its lines.
@@ -486,6 +489,9 @@ class _Rewriter:
         is_row = self._line.lstrip().startswith("|")
         if is_row or not self._ends_line(position) or not (is_closing or self._is_at_start()):
             self._append(html.escape(attributes["text"], quote=False) if attributes.get("end") else "")
+            if self._line.strip() == ":" and self._ends_line(position):
+                # A definition that holds nothing else is none.
+                self._line = ""
             return
         if attributes.get("end") and self._line.strip(" \t>"):
             # It is all that an item of a list has.

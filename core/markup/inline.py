@@ -130,6 +130,12 @@ _LANGUAGE = re.compile(r"^#!\w{1,30}[ ](?=\S)")
 _ESCAPED = frozenset("*_`[]<\\~&")
 # What mdBook, Hugo and Sphinx set as a dash.
 _DASH = re.compile(r"(?<!-)---(?!-)")
+_WORDS = frozenset(("text", "code_inline", "strong_close", "em_close", "link_close"))
+_WORD = re.compile(r"[^\W\d_]+")
+_BEFORE_PICTURE = re.compile(r"(?<![\s.:!?,;|])[ \t]*\Z")
+_AFTER_PICTURE = re.compile(r"[ \t]*[^\s\[|]")
+# How much of a line beside a picture is looked at.
+_MAX_MARGIN = 40
 _CODE_TEXTS = frozenset(("text", "text_special", "code_inline"))
 _SIGNS = frozenset(("strong_open", "strong_close", "em_open", "em_close", "s_open", "s_close"))
 _LINE_BREAKS = {"softbreak": " ", "hardbreak": "\n"}
@@ -248,6 +254,8 @@ def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:
             hidden_tag = name
         elif tag and not is_closed and _is_placeholder(token.content, name):
             pieces.append(f"\\{token.content}")
+        elif token.type == "image":
+            pieces.append(_write_picture(tokens, number))
         elif token.type == "link_open":
             links.append((len(pieces), str(token.attrGet("href") or "")))
         elif token.type == "link_close" and links:
@@ -263,6 +271,28 @@ def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:
         else:
             pieces.append(_write_in_code(token) if open_code_tags else _write_token(token))
     return "".join(pieces)
+
+
+def _write_picture(tokens: Sequence[Token], number: int) -> str:
+    if not 0 < number < len(tokens) - 1 or tokens[number - 1].type not in _WORDS:
+        return ""
+    return name_picture(to_plain(tokens[number].content), tokens[number - 1].content, tokens[number + 1].content)
+
+
+def name_picture(text: str, before: str, after: str) -> str:
+    """Return what a picture is said to show, where it stands between words as one of them; others are no text.
+
+    Words beside it may say the same already. `before` and `after` are what stands on its line.
+
+    >>> name_picture("gear", "Click ", " to go on."), name_picture("Gear icon", "Click the icon ", " to go on.")
+    ('gear', '')
+    """
+    before = before[-_MAX_MARGIN:]
+    after = after[:_MAX_MARGIN]
+    if not (_BEFORE_PICTURE.search(before) and _AFTER_PICTURE.match(after)):
+        return ""
+    beside = {word.lower() for word in (*_WORD.findall(before)[-2:], *_WORD.findall(after)[:2])}
+    return "" if beside.intersection(map(str.lower, _WORD.findall(text))) else text
 
 
 def _is_placeholder(tag: str, name: str) -> bool:

@@ -20,7 +20,7 @@ from core.markup.components import read_source
 from core.markup.document import Block, BlockKind, to_plain
 from core.markup.hidden_code import strip_hidden, strip_twoslash
 from core.markup.inline import clean_inline, is_formula, strip_permalink, to_title, write_code, write_short_codes
-from core.markup.tables import join_texts, split_grid
+from core.markup.tables import find_piped_rows, join_texts, split_grid, split_piped_rows
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
@@ -238,6 +238,8 @@ class _Reader:
         if content.startswith("\\[") and content.endswith("\\]") and is_formula(content[2:-2]):
             return self._make("code", token, content[2:-2].strip(), language="math")
         start, end = self._get_lines(token)
+        if "|" in content and (rows := self._read_piped_rows(content.split("\n"), start, end)):
+            return rows
         text_start = 0
         while content[text_start : text_start + 1] in _NO_TEXT_SIGNS and (mark := _NO_TEXT.match(content, text_start)):
             start += mark[0].count("\n")
@@ -262,6 +264,16 @@ class _Reader:
         blocks[:1] = [replace(block, end_line=min(start + size - 1, end)) for block in blocks]
         margin = len(lines[size]) - len(lines[size].lstrip())
         return [*blocks, *self.read([line[margin:] or line.strip() for line in lines[size:]], numbers)]
+
+    def _read_piped_rows(self, lines: list[str], start: int, end: int) -> list[Block]:
+        """Return what stands above rows between pipes, and the table that they are for whoever reads them."""
+        first = find_piped_rows(lines)
+        if first == len(lines):
+            return []
+        rows = [list(map(self._clean, cells)) for cells in split_piped_rows(lines[first:])]
+        numbers = [min(start + number, end) for number in range(first)]
+        table = replace(_make_table(rows), start_line=min(start + first, end), end_line=end)
+        return [*self.read(lines[:first], numbers), table] if first else [table]
 
     def _read_list(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
         level = int(token.attrGet("start") or 1) if token.type.startswith("ordered") else 0
@@ -481,7 +493,8 @@ def _iter_groups(tokens: Sequence[Token]) -> Iterator[tuple[Token, Sequence[Toke
 def _make_table(rows: Sequence[Sequence[str]]) -> Block:
     """Return a table whose first row are the names of its columns, if they have any."""
     header, *others = map(tuple, rows)
-    return Block("table", header=header if any(header) else (), rows=tuple(others))
+    # Of a row of pictures, nothing is left.
+    return Block("table", header=header if any(header) else (), rows=tuple(row for row in others if any(row)))
 
 
 def _find_label(info: str, *, is_tab: bool) -> str:

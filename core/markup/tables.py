@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from textwrap import dedent
 
 from core.markup.document import Block
@@ -16,6 +17,10 @@ _PROSE_COLUMN = re.compile(
     r"|what (?:it does|it is|it means|is there))|(?:详细)?(?:说明|描述|含义|备注|解释|作用|释义|用途|简介)",
     re.IGNORECASE,
 )
+# A row between pipes, what divides its cells, and the row below the names of the columns. A code has its own pipes.
+_PIPED = re.compile(r"[ \t]*\|.*\|[ \t]*$")
+_PIPE = re.compile(r"`+[^`]*`+|\\.|(\|)")
+_RULE_CELL = re.compile(r"[ \t]*:?-+:?[ \t]*$")
 # Of these the text is the title of what is in them.
 _TITLED_KINDS = frozenset(("admonition", "definition", "tab"))
 
@@ -57,6 +62,35 @@ def name_cells(cells: Sequence[str], columns: Sequence[str]) -> str:
     label, *others = named_cells or [("", "")]
     texts = [cell if not column or _PROSE_COLUMN.fullmatch(column) else f"{column}: {cell}" for column, cell in others]
     return ": ".join(filter(None, (label[1], "; ".join(texts))))
+
+
+def find_piped_rows(lines: Sequence[str]) -> int:
+    """Return where the rows between pipes begin with which lines end; their number where there are not two such rows.
+
+    >>> find_piped_rows(["Ports:", "| a | 1 |", "| b | 2 |"]), find_piped_rows(["|x| + |y|", "text"])
+    (1, 2)
+    """
+    count = sum(1 for _ in takewhile(lambda line: _PIPED.match(line) and line.count("|") > 2, reversed(lines)))
+    return len(lines) - count if count > 1 else len(lines)
+
+
+def split_piped_rows(lines: Sequence[str]) -> list[list[str]]:
+    """Return the cells of rows between pipes, of which the first has the names of the columns, or none.
+
+    >>> split_piped_rows(["| a | `b|c` |", "| d | e |"])
+    [[], ['a', '`b|c`'], ['d', 'e']]
+    """
+    rows = [_split_pipes(line) for line in lines]
+    is_rule = [all(map(_RULE_CELL.match, row)) for row in rows]
+    kept_rows = [row for row, is_left_out in zip(rows, is_rule, strict=True) if not is_left_out]
+    return kept_rows if is_rule[1] and not is_rule[0] else [[], *kept_rows]
+
+
+def _split_pipes(line: str) -> list[str]:
+    line = line.strip()[1:-1]
+    ends = [match.start() for match in _PIPE.finditer(line) if match[1]]
+    starts = [0, *(end + 1 for end in ends)]
+    return [line[start:end].strip() for start, end in zip(starts, [*ends, len(line)], strict=True)]
 
 
 def split_grid(lines: Sequence[str]) -> list[tuple[bool, list[list[str]]]]:

@@ -197,6 +197,9 @@ class Drafts:
             if reason := await self._find_fault(draft, reply, texts, is_edited=message.command == EDIT):
                 raise UsageError(texts.draft_blocked.format(number=number, reason=reason))
             if is_decided := await self._repository.approve(draft, reply, entry):
+                if message.command == EDIT:
+                    # Who asks the same gets no answer that the team has replaced.
+                    await FeedbackRepository(self.journal.database).evict_cached_reply(draft.question)
                 self._start(self._find_adapter(draft.question), draft.question)
         if not is_decided:
             raise UsageError(texts.draft_unknown.format(number=number))

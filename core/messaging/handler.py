@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -40,7 +40,18 @@ from core.ports import Adapter, AnswerFunction, Sink
 from core.settings import Settings
 from core.settings.audience import OWNERS
 from core.storage.messages import Journal
-from core.types import NOTICE_PURPOSES, RETELLING_COMMANDS, Attachment, Message, Question, Reply, Skip, SkipReason, skip
+from core.types import (
+    NOTICE_PURPOSES,
+    RETELLING_COMMANDS,
+    Attachment,
+    Message,
+    Question,
+    Reply,
+    Skip,
+    SkipReason,
+    Turn,
+    skip,
+)
 
 _log = get_logger(__name__)
 
@@ -100,10 +111,13 @@ class Handler:
         platform does not take the answer now.
         """
         message = self._handoff.with_people_of_now(await self._drafts.to_command(as_written(message)))
+        message = await self._with_readers_of_now(adapter, message)
         if self._dispatcher.is_priority(message) or is_press(message):
             async with turn():
                 delivery = await self._open_delivery(adapter, message, previous_reply_id)
                 if is_press(message) and not self._dispatcher.is_priority(message):
+                    # What it is answered with has no words of sources.
+                    delivery.check_rights = None
                     await self._feedback.handle_press(adapter, message, delivery, self._enqueue)
                     return
                 decision = await self._gate.judge(message, is_resumed=delivery.is_resumed)
@@ -121,9 +135,36 @@ class Handler:
             adapter, message, delayed_decision.wait_s, self._wait_for_humans
         ):
             async with turn(), self._worker_slots:
-                decision = await self._gate.recheck(message, delayed_decision)
-                self._watch_rights(adapter, message, delivery)
+                decision = await self._judge_after_wait(adapter, message, delayed_decision, delivery)
                 await self._respond(adapter, message, decision, delivery)
+
+    async def _judge_after_wait(
+        self, adapter: Adapter, message: Message, delayed_decision: GateDecision, delivery: JournaledDelivery
+    ) -> GateDecision:
+        """Judge a message again after people had time to answer; anew where less may be told of than before.
+
+        What was found before may be offered, quoted, or shown to a model.
+        """
+        labels = delivery.visible_labels
+        await self._gate.chat_policy.refresh()
+        self._watch_rights(adapter, message, delivery)
+        if labels <= delivery.visible_labels:
+            return await self._gate.recheck(message, delayed_decision)
+        decision = await self._gate.judge(message)
+        return await self._gate.recheck(message, decision) if decision.wait_s else decision
+
+    async def _with_readers_of_now(self, adapter: Adapter, message: Message) -> Message:
+        """Return an entry of a feed with whether guests read where it is commented on: no platform has said so of it.
+
+        Any other message is unchanged. Raises `Undelivered`.
+        """
+        if message.feed_entry is None:
+            return message
+        await self._gate.chat_policy.refresh()
+        try:
+            return await self._permissions.as_read_now(adapter, message)
+        except PlatformUnavailable as error:
+            raise Undelivered(error, message.sent_at, is_unprompted=True) from error
 
     async def _open_delivery(self, adapter: Adapter, message: Message, previous_reply_id: str) -> JournaledDelivery:
         await self._gate.chat_policy.refresh()
@@ -141,8 +182,8 @@ class Handler:
         elif message.origin.purpose == "alert":
             delivery.check_rights = partial(self._require_alert, adapter, message)
         elif message.origin.purpose not in NOTICE_PURPOSES:
-            labels = self._permissions.visible_labels(message)
-            delivery.check_rights = partial(self._check_rights, adapter, message, labels, delivery)
+            delivery.visible_labels = self._permissions.visible_labels(message)
+            delivery.check_rights = partial(self._check_rights, adapter, message, delivery.visible_labels, delivery)
 
     async def _require_draft_notice(self, adapter: Adapter, message: Message) -> None:
         """Raise `RightsChanged` where a draft waits no more, or its team may not see all that it was made from."""
@@ -245,7 +286,9 @@ class Handler:
         delivery.is_draft = is_draft = self._drafts.takes(message) and not is_public
         if reason := decision.reason or await self._find_block(message, decision, is_draft=is_draft):
             _log.debug("message.silent", reason=str(reason))
-            await self._journal.mark_skipped(message, reason, self._permissions.visible_labels(message))
+            # A model may have said why, when it saw more than may be told of now.
+            labels = delivery.visible_labels | self._permissions.visible_labels(message)
+            await self._journal.mark_skipped(message, reason, labels)
             return
         is_question = is_ask_command(message.command) and asks(message, self._dispatcher.context.settings)
         is_answerable = is_question and not decision.canned_reply
@@ -299,7 +342,11 @@ class Handler:
         delivery: JournaledDelivery,
         decision: GateDecision,
     ) -> Reply:
+        # At one moment: who gets a role meanwhile is answered as before, and the journal says what from.
         visible_labels = self._permissions.visible_labels(message)
+        searched_sources = self._permissions.searched_sources(message)
+        if delivery.visible_labels <= visible_labels:
+            self._watch_rights(adapter, message, delivery)
         # Also of a command, which is not to be run again where its reply is delivered later.
         text = await self._journal.begin_answer(message, visible_labels)
         if decision.canned_reply:
@@ -326,20 +373,8 @@ class Handler:
             self._journal, message, text, self._settings.answer, visible_labels, is_spoken=voice is not None
         )
         await watch_history(self._journal, message, history, self._settings.answer, delivery)
-        chat_settings = self._permissions.get_chat_settings(message)
-        question = Question(
-            add_transcript(text, voice),
-            tuple(history),
-            message.id,
-            message.author,
-            message.author_id,
-            message.key,
-            message.thread_state.is_restricted,
-            visible_sources=self._permissions.searched_sources(message),
-            persona=chat_settings.persona,
-            language=chat_settings.language,
-            is_unprompted=is_unprompted,
-        )
+        question = self._make_question(message, add_transcript(text, voice), history)
+        question = replace(question, visible_sources=searched_sources, is_unprompted=is_unprompted)
         question = with_attachments(question, message, adapter, voice)
         question = with_speech(question, message, voice, adapter, self._journal)
         question = await self._feedback.with_retry_context(message, question)
@@ -347,6 +382,20 @@ class Handler:
             # What others have begun to read is finished, and an expert who is called in is told what about.
             may_be_silent = decision.is_unprompted and not (sink.is_resumed or self._handoff.calls_for("nothing_found"))
             return await self._answer(replace(question, stop=stop), UnpromptedSink(sink) if may_be_silent else sink)
+
+    def _make_question(self, message: Message, text: str, history: Sequence[Turn]) -> Question:
+        chat_settings = self._permissions.get_chat_settings(message)
+        return Question(
+            text,
+            tuple(history),
+            message.id,
+            message.author,
+            message.author_id,
+            message.key,
+            message.thread_state.is_restricted,
+            persona=chat_settings.persona,
+            language=chat_settings.language,
+        )
 
     def _guard(self, message: Message, sink: RecordedSink) -> Sink:
         """Return what lets only through what of an answer may leave.
@@ -387,7 +436,10 @@ class Handler:
         sink: RecordedSink,
         error: Exception,
     ) -> None:
-        """Record why a message got no answer; what nobody foresaw is reported to the asker. Raises `Undelivered`."""
+        """Record why a message got no answer; what nobody foresaw is reported to the asker. Raises `Undelivered`.
+
+        A reason may name a source as well: where that may not be told of any more, the asker reads that instead.
+        """
         # A message that was read from the journal still says whether it was addressed.
         is_unprompted = decision.is_unprompted or (delivery.is_resumed and not message.addressed)
         match error:
@@ -413,7 +465,12 @@ class Handler:
             case _:
                 is_disturbing = self._is_apology_unneeded(message, decision, error) and not delivery.is_visible
                 self._release_cooldown(message, decision, delivery)
-                await self._report_error(message, None if is_disturbing else sink, error, is_unprompted=is_unprompted)
+                try:
+                    await self._report_error(
+                        message, None if is_disturbing else sink, error, is_unprompted=is_unprompted
+                    )
+                except RightsChanged as change:
+                    await self._end_without_answer(message, decision, delivery, sink, change)
 
     def _is_apology_unneeded(self, message: Message, decision: GateDecision, error: Exception) -> bool:
         """Return whether an apology would only disturb: nobody addressed the bot, or the asker knows the reason.

@@ -35,7 +35,8 @@ class RightsChanged(UsageError):
 class JournaledDelivery:
     """Implements `core.ports.Delivery`: records in the journal how the posting of a reply's first part goes.
 
-    `check_rights` is asked before anything of the reply is shown; it raises `RightsChanged`.
+    `check_rights` is asked before anything of the reply is shown; it raises `RightsChanged`. `visible_labels` are those
+    of the sources that could be told of when the reply was begun.
 
     `is_visible` says whether people can see anything of the reply, as far as is known. `is_in_doubt` is whether the
     last run ended while it posted the reply; `final_reply` is the reply that is to be delivered, once it is known.
@@ -52,6 +53,7 @@ class JournaledDelivery:
         self.is_visible = False
         self.is_in_doubt = False
         self.check_rights: Callable[[], Awaitable[None]] | None = None
+        self.visible_labels = frozenset[str]()
         self.final_reply: Reply | None = None
         self.parts: dict[int, str] = {}
         self.due_at = message.sent_at
@@ -177,6 +179,7 @@ class RecordedSink:
 
     async def apologize(self, reply: Reply) -> None:
         """Record a reply that says why there is no answer, and show it."""
+        await self._delivery.require_rights()
         await self._delivery.mark_final(reply)
         await self._sink.fail(reply.text)
 

@@ -49,6 +49,10 @@ class Delivery(Protocol):
         """The ids of the further parts, counted from 1; "" for one that may be posted or not."""
         ...
 
+    async def require_rights(self) -> None:
+        """Raise `UsageError` where the reply may not be shown any more, `MessageDeleted` if its asker was forgotten."""
+        ...
+
     async def require_claim(self) -> None:
         """Raise `ClaimLost` where another daemon has taken the message over: it shows the reply now."""
         ...

@@ -420,6 +420,11 @@ class Audiences:
         )
         return is_for_chat and all(self._is_seen_by_readers(label, source) for label in closed_sources)
 
+    def may_read_lesson(self, asker: Asker, closed_sources: Collection[str] | None) -> bool:
+        """Return whether an asker sees all that a taught answer may tell of: `closed_sources`, as for a source."""
+        is_known = closed_sources is not None or not self.has_closed_sources
+        return is_known and self.visible_sources(asker).issuperset(map(self._find_name, closed_sources or ()))
+
     def _is_seen_by_readers(self, label: str, source: str) -> bool:
         """Return whether all readers of a source see that of a label, which may have been removed or renamed."""
         name = self._find_name(label)

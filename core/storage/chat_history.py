@@ -98,11 +98,16 @@ class ChatHistory(Repository):
     """Reads recent messages. Every method raises `StoreError` when the database fails."""
 
     async def get_recent_messages(self, message: Message, seconds: float) -> Sequence[HistoryMessage]:
-        """Return the other messages of people in the chat in the last seconds, oldest first."""
+        """Return the other messages of people in the chat in the last seconds, oldest first.
+
+        None of a time when the chat was private, where it is so no more.
+        """
         columns = messages.c
         query = _select_newest(message, *_COLUMN_NAMES).where(
             within_last(columns.received_at, seconds), columns.bot == message.bot, is_user_message()
         )
+        if not message.private:
+            query = query.where(~columns.private)
         rows = await self._database.fetch_all(query)
         own_index = next((index for index, row in enumerate(rows) if row.id == message.id), len(rows))
         # The journal also has messages of other bots, to count comments; they are not answers by people.

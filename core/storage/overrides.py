@@ -41,6 +41,8 @@ DEPLOYMENT_SCOPE = "deployment"
 AUDIENCES_PREFIX = "audiences "
 # And the labels of the sources that were closed at any time.
 CLOSED_PREFIX = "closed "
+# What is written for what such a source read, where only its name is known.
+REMOVED = "removed"
 # Which daemon read its files again last, with a number that is new each time.
 RELOAD_NAME = "reload"
 _IS_AUDIENCE = and_(
@@ -243,6 +245,14 @@ class RuntimeOverrides:
             await self._remember_closed(label)
         async with self._load_lock:
             await self._read()
+
+    async def remember_removed(self, sources: Collection[str]) -> None:
+        """Note that sources are gone that a backup was made with: they may have been closed since.
+
+        What was told while all sources were for everyone is told no more.
+        """
+        for name in sources:
+            await self._remember_closed(f"{name}#{REMOVED}")
 
     async def _remember_closed(self, label: str) -> None:
         values = {"scope": DEPLOYMENT_SCOPE, "name": CLOSED_PREFIX + label, "value": ""}

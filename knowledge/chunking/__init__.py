@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,7 @@ from knowledge.chunking.documents import chunk_blocks
 from knowledge.chunking.lines import chunk_faq, chunk_plain
 from knowledge.chunking.python import chunk_python
 from knowledge.formats.asciidoc import read_asciidoc
+from knowledge.formats.languages import find_markup
 from knowledge.formats.rst import read_rst
 from knowledge.parsing.limits import FormatError
 from knowledge.ports import Chunk, Document
@@ -27,10 +27,6 @@ READERS: dict[str, Callable[..., tuple[Block, ...]]] = {
     "asciidoc": read_asciidoc,
 }
 MAX_BLANK_LINES = 2
-_DIRECTIVES = {
-    "markdown": re.compile(r"^(?:`{3,10}|:{3,10})\{[a-z][a-z:-]{0,60}\}", re.MULTILINE),
-    "rst": re.compile(r"^[ \t]{0,20}\.\. [a-z][a-z-]{0,40}::(?:[ \t]|$)", re.MULTILINE),
-}
 
 __all__ = ["TokenizedChunk", "chunk", "chunk_and_tokenize"]
 
@@ -100,5 +96,5 @@ def _find_reader(document: Document) -> str:
     """Return the kind as which a document is read: a plain text may hold directives of Sphinx."""
     path = document.path.lower()
     if document.kind == "text" and path.endswith(".txt"):
-        return next((kind for kind, sign in _DIRECTIVES.items() if sign.search(document.text)), "text")
+        return find_markup(document.text)
     return "mdx" if document.kind == "markdown" and path.endswith(".mdx") else document.kind

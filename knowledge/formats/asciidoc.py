@@ -19,6 +19,7 @@ from knowledge.formats.asciidoc_inline import (
     MAX_VALUE_CHARS,
     resolve_attributes,
     resolve_code,
+    resolve_counters,
     resolve_macros,
     resolve_quotes,
     split_attributes,
@@ -115,6 +116,8 @@ class _Reader:
         self._blocks: list[Block] = []
         # Of the lists that the next line is inside of.
         self._markers: tuple[str, ...] = ()
+        # Where a plus stands alone that attaches to an item, and how many lists that one is in.
+        self._plus = (-1, 0)
         self._style = _Style()
 
     def read(self) -> list[Block]:
@@ -220,7 +223,8 @@ class _Reader:
         return Block("paragraph", text, start_line=line, end_line=line)
 
     def _inline(self, text: str) -> str:
-        return write_inline(resolve_attributes(_BARE_REFERENCE.sub(self._name, text), self._attributes))
+        named = resolve_counters(_BARE_REFERENCE.sub(self._name, text), self._attributes)
+        return write_inline(resolve_attributes(named, self._attributes))
 
     def _name(self, reference: re.Match[str]) -> str:
         """Return a reference with the title of what it leads to."""
@@ -460,6 +464,8 @@ class _Reader:
             line = following
         marker = _get_marker(line)
         if line == "+" and number + 1 < len(self._lines):
+            if is_apart and self._attaches_further_out(number, len(markers)):
+                return False
             self._number = number + 1
             if _get_marker(following) in markers:
                 # An item of a list around this one is attached to nothing.
@@ -478,6 +484,13 @@ class _Reader:
         else:
             return False
         return True
+
+    def _attaches_further_out(self, plus: int, depth: int) -> bool:
+        """Return whether the plus on a line attaches to an item of a list around one in so many lists."""
+        if plus != self._plus[0]:
+            # Each empty line above it leads to the item one list further out.
+            self._plus = (plus, max(1, depth - plus + self._number))
+        return depth > self._plus[1]
 
     def _read_one(self) -> None:
         """Read one block, with the lines that are about it."""
@@ -522,6 +535,8 @@ def _read_style(text: str, style: _Style) -> None:
         if equals and re.fullmatch(r"[\w-]+", name.strip()):
             style.options[name.strip()] = value.strip().strip("\"'")
         elif part.strip() or number:
+            # `[,yaml]` has nothing in the first one.
+            style.positions += [""] * (number - len(style.positions))
             style.positions[number:] = [part.strip().strip('"')]
 
 

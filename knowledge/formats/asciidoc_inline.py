@@ -6,16 +6,20 @@ import html
 import re
 from collections.abc import Callable, Mapping
 
-from core.markup.inline import name_label, strip_tags
+from core.markup.inline import name_label, name_picture, strip_tags
 from knowledge.formats.inline import escape, make_code, make_link
 
 # What an attribute may hold: those that name each other would double it with every line.
 MAX_VALUE_CHARS = 1000
 _MAX_DEPTH = 4
+# How much of a line beside a picture is looked at.
+_MAX_MARGIN = 40
 # What stands for a plus that is text until the marks are read; no text has it.
 _PLUS = "\ue000"
 _PLUSES = re.compile(r"(?<=\w)\+\+(?!\w)")
 _REFERENCE = re.compile(r"(?<!\\)\{([\w-]{1,100})\}")
+_COUNTER = re.compile(r"(?<!\\)\{(?P<kind>counter2?|set):[ ]?(?P<name>[\w-]{1,100})(?::(?P<value>[^{}\n]{0,100}))?\}")
+_MAX_DIGITS = 9
 _CHARACTERS = {
     "amp": "&", "apos": "'", "asterisk": "&#42;", "backslash": "\\", "backtick": "&#96;", "blank": "", "brvbar": "¦",
     "caret": "^", "cpp": f"C{_PLUS}{_PLUS}", "deg": "°", "empty": "",
@@ -56,6 +60,8 @@ _SYMBOLS = {"`'": "’", "(C)": "©", "(R)": "®", "(TM)": "™"}
 _SYMBOL = re.compile(r"(?<=\w)`'|\\?\((?:C|R|TM)\)")
 _ALT = re.compile(r"(?:^|,)[ ]{0,5}alt=\"?([^\",]{1,200})")
 _DASHES = re.compile(r"(?<=\w)--(?=\w)|(?<= )--(?= )")
+# What is left of a picture.
+_HOLE = re.compile(r"(?<=\S)[ ]{2,}(?=\S)")
 _NAMED = re.compile(r",\s*[\w-]{1,30}=[^\[\]]{0,300}$")
 # The name of a value that is set elsewhere, for which its name stands; within an address, it is a part of that.
 _UNKNOWN_VALUE = re.compile(r"(?<![\w/=.:{$-])\{([a-z]+(?:-[a-z]+){0,9})\}(?![\w/={-])")
@@ -86,6 +92,27 @@ def _get_value(reference: re.Match[str], attributes: Mapping[str, str]) -> str:
     name = reference[1].lower()
     # Behind a name, as that of a language, they are no marks.
     return _PLUSES.sub(_PLUS * 2, attributes.get(name, _CHARACTERS.get(name, reference[0])))
+
+
+def resolve_counters(text: str, attributes: dict[str, str]) -> str:
+    """Return a text with the next number or letter of each counter that it names, and set what it sets."""
+    return _COUNTER.sub(lambda match: _count(match, attributes), text) if "{" in text else text
+
+
+def _count(match: re.Match[str], attributes: dict[str, str]) -> str:
+    name = match["name"].lower()
+    value = attributes.get(name)
+    if match["kind"] == "set":
+        attributes[name] = match["value"] or ""
+        return ""
+    if value is None:
+        value = match["value"] or "1"
+    elif value.isdecimal() and len(value) <= _MAX_DIGITS:
+        value = str(int(value) + 1)
+    elif len(value) == 1:
+        value = chr(ord(value) + 1)
+    attributes[name] = value
+    return value if match["kind"] == "counter" else ""
 
 
 def resolve_code(text: str, attributes: Mapping[str, str]) -> str:
@@ -127,7 +154,8 @@ def write_inline(text: str, depth: int = 0) -> str:
     for match in _MARKS.finditer(text):
         pieces += [_write_plain(text[end : match.start()]), _write_mark(match, depth)]
         end = match.end()
-    return "".join([*pieces, _write_plain(text[end:])]).replace(_PLUS, "+")
+    written = "".join([*pieces, _write_plain(text[end:])]).replace(_PLUS, "+")
+    return written if depth else _HOLE.sub(" ", written)
 
 
 def _write_plain(text: str) -> str:
@@ -168,7 +196,11 @@ def _write_link(match: re.Match[str], depth: int) -> str:
     if match["menu"]:
         return escape(" → ".join(filter(None, [match["menu"], *map(str.strip, match["menu_items"].split(">"))])))
     if match["macro"]:
-        return _write_macro(match["macro"], match["target"], match["attributes"], depth)
+        return (
+            _write_picture(match)
+            if match["macro"] == "image"
+            else _write_macro(match["macro"], match["target"], match["attributes"], depth)
+        )
     address = (match["link"] or match["address"]).replace("++", "")
     title = _write_title(match["link_title"] or address.removeprefix("mailto:"), depth)
     # One that holds an attribute which is set elsewhere leads nowhere.
@@ -203,6 +235,16 @@ def _write_passed(substitutions: str, text: str, depth: int) -> str:
     if not _READ_ON.search(substitutions):
         return _write_html(text)
     return _write_title(text if _ESCAPING.search(substitutions) else strip_tags(text), depth)
+
+
+def _write_picture(match: re.Match[str]) -> str:
+    """Return what a picture is said to show, where it stands between words as one of them."""
+    before = match.string[max(0, match.start() - _MAX_MARGIN) : match.start()].rpartition("\n")[2]
+    after = match.string[match.end() : match.end() + _MAX_MARGIN].partition("\n")[0]
+    named = _ALT.search(match["attributes"])
+    first = split_attributes(match["attributes"])[0].strip().strip('"')
+    text = named[1] if named else first if "=" not in first else ""
+    return escape(name_picture(text, before, after)) if before else ""
 
 
 def _write_macro(name: str, target: str, attributes: str, depth: int) -> str:

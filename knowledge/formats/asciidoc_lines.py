@@ -55,13 +55,13 @@ def find_titles(lines: Iterable[str]) -> dict[str, str]:
 def choose_lines(texts: Iterable[str], attributes: dict[str, str]) -> Iterator[Line]:
     """Yield the lines whose conditions are met. What a document does not set is not set."""
     conditions: list[bool] = []
-    for number, text in enumerate(texts, 1):
+    for number, text in enumerate(map(str.rstrip, texts), 1):
         condition = _CONDITION.match(text)
         if condition is None:
             if not conditions or conditions[-1]:
                 if entry := ENTRY.match(text):
                     set_attribute(entry, entry[4] or "", attributes)
-                yield Line(number, _ESCAPED_DIRECTIVE.sub("", text.rstrip()))
+                yield Line(number, _ESCAPED_DIRECTIVE.sub("", text))
             continue
         is_met = _is_met(condition, attributes)
         if condition[1] == "endif":

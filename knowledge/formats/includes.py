@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from knowledge.formats.include_parts import select_lines
-from knowledge.formats.languages import get_language
+from knowledge.formats.languages import find_markup, get_language
 
 # How a file is loaded by its path below the root of its source; nothing for one that is missing or may not be read.
 Load = Callable[[str], str | None]
@@ -104,6 +104,7 @@ class Expansion:
 
 def may_include(kind: str, text: str) -> bool:
     """Return whether a document may include others."""
+    kind = find_markup(text) if kind == "text" else kind
     mark = _ASCIIDOC_REFERENCE if kind == "asciidoc" else _MARK
     return kind in KINDS and (_MARK.search(text) or mark.search(text)) is not None
 
@@ -123,6 +124,7 @@ def expand_includes(path: str, kind: str, text: str, load: Load) -> Expansion:
 
     The time is linear in what is returned, which has limits: how deep, how many files, how much text.
     """
+    kind = find_markup(text) if kind == "text" else kind
     if not may_include(kind, text):
         return Expansion(text)
     expander = _Expander(kind, path, load)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 from core.markup.inline import MAX_ADDRESS_CHARS
@@ -41,6 +42,16 @@ def make_code(text: str) -> str:
     ticks = "`" * next(length for length in range(1, len(runs) + 2) if length not in runs)
     padding = " " if content.startswith("`") or content.endswith("`") else ""
     return f"{ticks}{padding}{content}{padding}{ticks}" if content else ""
+
+
+def find_sign(name: str) -> str:
+    """Return the sign that docutils' own definitions give to a name between bars, or an empty string.
+
+    >>> find_sign("|reg|"), find_sign("|version|")
+    ('®', '')
+    """
+    sign = html.unescape(f"&{name.strip('|')};")
+    return sign if len(sign) == 1 else ""
 
 
 def make_link(text: str, address: str) -> str:

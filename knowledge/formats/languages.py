@@ -1,6 +1,13 @@
-"""The language of code by the name of its file, as fences name it."""
+"""What a file is written in: the language of code by its name, as fences name it, and the markup of a plain text."""
 
 from __future__ import annotations
+
+import re
+
+_DIRECTIVES = {
+    "markdown": re.compile(r"^(?:`{3,10}|:{3,10})\{[a-z][a-z:-]{0,60}\}", re.MULTILINE),
+    "rst": re.compile(r"^[ \t]{0,20}\.\. [a-z][a-z-]{0,40}::(?:[ \t]|$)", re.MULTILINE),
+}
 
 _NAMES = {
     "bash": "bash", "c": "c", "cc": "cpp", "cfg": "ini", "conf": "", "cpp": "cpp", "cs": "csharp", "css": "css",
@@ -18,3 +25,8 @@ def get_language(path: str) -> str:
     ('python', '')
     """
     return _NAMES.get(path.rpartition("/")[2].rpartition(".")[2].lower(), "")
+
+
+def find_markup(text: str) -> str:
+    """Return what a plain text is read as: one with directives of Sphinx as `markdown` or `rst`, others as `text`."""
+    return next((kind for kind, sign in _DIRECTIVES.items() if sign.search(text)), "text")

@@ -19,7 +19,8 @@ from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attribute
 from knowledge.formats.asciidoc_lines import find_titles
 from knowledge.formats.include_parts import parse_python
 from knowledge.formats.includes import find_candidates, read_component_attributes, read_value
-from knowledge.formats.inline import escape, make_link
+from knowledge.formats.inline import escape, find_sign, make_link
+from knowledge.formats.languages import find_markup
 
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
 _MAX_TITLE_CHARS = 300
@@ -33,6 +34,7 @@ _RST_LABEL = re.compile(r"\.\. _(?:`([^`]+)`|([^:`]+)):[ \t]*$")
 _RST_UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*$")
 _RST_ROLE = re.compile(r":[\w:+-]{1,40}:`([^`<>]{1,200}?)[ ]?(?:<[^<>`]{0,200}>)?`")
 _RST_VALUE = re.compile(r"\.\. (\|[^|\n]{1,80}\|)[ \t]+replace::[ \t]+([^\n\"]{1,300})")
+_RST_NAME = re.compile(r"\|\w(?:[\w .+-]{0,60}\w)?\|")
 _PYTHON_CONSTANT = re.compile(r"^(\w+)[ \t]*=[ \t]*[\"']([^\"'\n{}]{1,200})[\"'][ \t]*$", re.MULTILINE)
 _SPHINX_SETTINGS = ("extlinks", "myst_substitutions")
 _PYTHON_FIELD = re.compile(r"\{([^{}\n]{0,100})\}|%\(?\w")
@@ -58,7 +60,9 @@ _MARKDOWN_HIDDEN = re.compile(
 )
 _ASCIIDOC_DELIMITER = re.compile(r"/{4,}|-{4,}|\.{4,}|\+{4,}")
 _ASCIIDOC_CONDITION = re.compile(r"if(?:n?def::[^\[\]]*\[\]|eval::.*)")
-_SUFFIX = re.compile(r"\.(?:md|mdx|rst|adoc|asciidoc|html)$")
+_SUFFIX = re.compile(r"\.(?:md|mdx|rst|txt|adoc|asciidoc|html)$")
+# A file that is there for the attributes of others, by the custom of those who write AsciiDoc.
+_ATTRIBUTES_FILE = re.compile(r"(?:^|[/_-])attr(?:s|ibutes?)(?=[/._-])[^/]*(?:/[^/]*)?\.(?:adoc|asciidoc)$")
 _ANTORA_PLACE = re.compile(r"(?:(.*)/)?modules/([^/]+)/(?:pages|partials|examples)/(.*)")
 
 
@@ -77,7 +81,7 @@ class Outline:
 
 def get_outline_kind(path: str, kind: str) -> str:
     """Return what reads the outline of a file, or an empty string where it has none."""
-    if kind in KINDS:
+    if kind in KINDS or (kind == "text" and path.lower().endswith(".txt")):
         return kind
     if path.endswith(".py") and posixpath.basename(path).startswith(_EXAMPLE_START):
         return "example" if kind else ""
@@ -104,13 +108,16 @@ def read_outline(kind: str, text: str) -> Outline:
         "markdown": lambda: _read_markdown(text),
         "rst": lambda: _read_rst(text),
         "sphinx": lambda: Outline(values=_read_sphinx_values(text)),
+        "text": lambda: Outline(""),
     }
+    kind = find_markup(text) if kind == "text" else kind
     return readers[kind]()
 
 
 def find_references(kind: str, text: str) -> tuple[str, ...]:
     """Return the references of a document that have no text of their own, each once, as they are written."""
     patterns = {"asciidoc": _ASCIIDOC_REFERENCE, "markdown": _MARKDOWN_REFERENCE, "rst": _RST_REFERENCE}
+    kind = find_markup(text) if kind == "text" else kind
     found = patterns[kind].findall(text) if kind in patterns else ()
     return tuple(dict.fromkeys(map("".join, found)))
 
@@ -123,6 +130,8 @@ class Names:
         self._labels: dict[str, str] = {}
         # By the folder that they are valid below.
         self._values: dict[str, Mapping[str, str]] = {}
+        # Attributes of AsciiDoc that files for them give to whoever includes these.
+        self._shared: dict[str, str] = {}
         for path, outline in outlines.items():
             if get_outline_kind(path, "") and outline.values:
                 folder = posixpath.dirname(path)
@@ -132,6 +141,8 @@ class Names:
             for label, title in {**outline.labels, **own_label}.items():
                 # Which of two titles is meant, nobody knows.
                 self._labels[label] = title if self._labels.get(label, title) == title else ""
+            for attribute, value in outline.values.items() if _ATTRIBUTES_FILE.search(path.lower()) else ():
+                self._shared[attribute] = value if self._shared.get(attribute, value) == value else ""
             for alias in filter(None, map(str.strip, outline.values.get("page-aliases", "").split(","))):
                 self._pages.setdefault(_find_asciidoc_path(path, alias), outline)
 
@@ -144,9 +155,19 @@ class Names:
     def _find_value(self, path: str, name: str) -> str:
         return next((values[name] for values in self._iter_values(path) if name in values), "")
 
+    def _find_substitution(self, path: str, name: str) -> str:
+        """Return what a name between bars stands for, which may name others."""
+        value = self._find_value(path, name)
+        for _ in range(_MAX_HOPS):
+            if "|" in value and len(value) <= _MAX_TITLE_CHARS:
+                value = _RST_NAME.sub(
+                    lambda inner: self._find_value(path, inner[0]) or find_sign(inner[0]) or inner[0][1:-1], value
+                )
+        return value
+
     def _find_sphinx(self, path: str, reference: str) -> str:
         if reference.startswith(("|", "{{")):
-            return self._find_value(path, reference)
+            return self._find_substitution(path, reference)
         role, mark, content = reference.partition("`")
         if mark:
             return self._find_value(path, f"{role}`").replace("%s", content.rstrip("`"))
@@ -183,7 +204,8 @@ class Names:
 
     def _find_asciidoc(self, path: str, reference: str) -> str:
         if reference.startswith("{"):
-            return self._resolve(self._find_value(path, reference[1:-1]), path, {})
+            name = reference[1:-1]
+            return self._resolve(self._find_value(path, name) or self._shared.get(name.lower(), ""), path, {})
         target, mark, part = reference.partition("#")
         if not mark and not target.endswith(".adoc"):
             target, part = "", target
@@ -195,9 +217,14 @@ class Names:
         return self._resolve(title, path, page.values)
 
     def _resolve(self, text: str, path: str, values: Mapping[str, str]) -> str:
-        """Return a text with the values of a page and of the folders around; nothing for a long one."""
-        for each in (values, *self._iter_values(path)):
-            text = resolve_attributes(text, each) if len(text) <= _MAX_TITLE_CHARS else ""
+        """Return a text with the values of a page and of the folders around, which may name others.
+
+        A long one is nothing.
+        """
+        mappings = (values, *self._iter_values(path), self._shared)
+        for _ in range(_MAX_HOPS if "{" in text else 0):
+            for each in mappings:
+                text = resolve_attributes(text, each) if len(text) <= _MAX_TITLE_CHARS else ""
         return text if len(text) <= _MAX_TITLE_CHARS else ""
 
     def _get_shown(self, path: str) -> Outline:
@@ -350,4 +377,4 @@ def _get_literal(node: ast.expr | None) -> object:
 
 
 def _clean_rst(text: str) -> str:
-    return _RST_ROLE.sub(r"\1", text.strip()).replace("`", "").replace("*", "")
+    return _RST_ROLE.sub(r"\1", text.strip()).replace("`", "").replace("*", "").replace("\\ ", "")

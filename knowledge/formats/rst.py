@@ -15,7 +15,7 @@ from core.markup.inline import join_lines, name_label, normalize_label
 from core.markup.markdown import read_markdown
 from core.markup.tables import join_texts
 from core.markup.writer import MAX_HEADING_LEVEL
-from knowledge.formats.inline import escape, make_code, make_link
+from knowledge.formats.inline import escape, find_sign, make_code, make_link
 from knowledge.parsing.limits import map_parser_errors
 
 # Nothing that a reader of the page sees.
@@ -373,7 +373,8 @@ class _InlineWriter:
         name = node["refname"]
         definition = self._definitions.get(name)
         if definition is None or self._depth >= _MAX_SUBSTITUTION_DEPTH:
-            return escape(self._names.get(f"|{name}|", node.astext())) if definition is None else ""
+            shown = self._names.get(f"|{name}|") or find_sign(f"|{name}|") or node.astext()
+            return escape(shown) if definition is None else ""
         if name not in self._substitutions:
             self._depth += 1
             text = self._write_children(definition)

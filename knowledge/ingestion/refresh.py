@@ -257,12 +257,16 @@ async def fill_sources(
 ) -> RefreshResult:
     """Make all vectors that the named sources lack, or all sources, and return the result of their refresh with that.
 
+    The seconds of a report count both then.
+
     A source that fails, or that another process is refreshing, does not stop the others. Raises `UsageError`,
     `StoreError`.
     """
     unfilled_counts = {report.name: report.unfilled for report in result.reports}
+    filling_seconds = dict.fromkeys(unfilled_counts, 0.0)
     failures = dict(result.failures)
     for name in stored_sources(context.sources, names):
+        started_at = time.monotonic()
         try:
             is_filled = False
             while not is_filled:
@@ -273,7 +277,15 @@ async def fill_sources(
             log = _log.info if isinstance(error, StoreLocked) else _log.error
             log("source.not_filled", source=name, error=str(error))
             failures.setdefault(name, str(error))
-    reports = tuple(replace(report, unfilled=unfilled_counts[report.name]) for report in result.reports)
+        filling_seconds[name] = time.monotonic() - started_at
+    reports = tuple(
+        replace(
+            report,
+            unfilled=unfilled_counts[report.name],
+            seconds=report.seconds + filling_seconds[report.name],
+        )
+        for report in result.reports
+    )
     return RefreshResult(reports, failures)
 
 

@@ -72,9 +72,14 @@ class UnfilledPassages:
         try:
             async with asyncio.timeout(self._timeout_s):
                 vectors = await self._embedder.embed(texts)
-        except (EmbeddingError, TimeoutError) as error:
+        except TimeoutError:
+            # Expected where they are many: they are found by words until the filling gets to them.
             self._retry_at = time.monotonic() + self._cooldown_s
-            _log.warning("passages.not_embedded", error=str(error) or f"not in {self._timeout_s} s")
+            _log.info("passages.not_embedded", reason=f"not in {self._timeout_s} s")
+            return False
+        except EmbeddingError as error:
+            self._retry_at = time.monotonic() + self._cooldown_s
+            _log.warning("passages.not_embedded", error=str(error))
             return False
         known = zip(texts, vectors, strict=True)
         # None is a text that the model refuses: it is not asked again.

@@ -342,7 +342,8 @@ class FilesFolder:
 
 def _expand(path: str, kind: str, data: bytes, load: Load) -> Expansion:
     """Return a file with those that it includes."""
-    return expand_includes(path, kind, decode(data), load) if kind in INCLUDING_KINDS else Expansion("")
+    may_include = kind in INCLUDING_KINDS or get_outline_kind(path, kind) == "text"
+    return expand_includes(path, kind, decode(data), load) if may_include else Expansion("")
 
 
 def _open_without_links(root: Path, path: PurePath) -> BinaryIO:

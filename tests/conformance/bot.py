@@ -47,7 +47,7 @@ class Script:
     """An answer function: it streams `pieces`, then finishes with `says` and its citations.
 
     `before` holds an answer before its first sign, `midway` after its pieces; both only for questions that contain
-    `waiting_text`. `raises` is raised in place of an answer.
+    `waiting_text`. `raises` is raised in place of an answer, `fails_with` in place of its end.
     """
 
     says: Callable[[Question], str] = lambda question: f"Answer to: {question.text}"
@@ -57,6 +57,7 @@ class Script:
     midway: Gate | None = None
     waiting_text: str = ""
     raises: Exception | None = None
+    fails_with: Exception | None = None
     pause_s: float = 0.0
     found_nothing: bool = False
     questions: list[Question] = field(default_factory=list)
@@ -78,6 +79,8 @@ class Script:
             await asyncio.sleep(self.pause_s)
         if self.midway and must_wait:
             await self.midway.passed()
+        if self.fails_with:
+            raise self.fails_with
         reply = Reply(self.says(question), tuple(self.citations), found_nothing=self.found_nothing)
         await sink.finish(reply)
         return reply

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from tests.conformance.bot import Bot
-from tests.conformance.platforms import ANN, BEN, Channel, Person
-from tests.conformance.scenarios import NOTHING_PRIVATE, ONE_PUBLIC_CHAT, cannot
+from bots.common.delivery_retry import DeliveryRetry
+from core.catalogue import ENGLISH
+from core.errors import UsageError
+from tests.conformance.bot import Bot, Gate
+from tests.conformance.platforms import ANN, BEN, Channel, Person, Step, until
+from tests.conformance.scenarios import (
+    NO_NETWORK,
+    NOTHING_PRIVATE,
+    ONE_PUBLIC_CHAT,
+    POSTED_WHOLE,
+    POSTING_WHOLE,
+    cannot,
+)
+from tests.support.fixtures import settings
 from tests.support.peers import bluesky
 
 SEES_ALL = "whoever uses the terminal runs the bot, and sees everything"
@@ -43,7 +54,12 @@ LOOKS_PRIVATE: Mapping[str, dict[str, Any]] = {
 async def close_source(bot: Bot, *audience: str) -> None:
     """Start the bot anew, with a source for an audience."""
     await bot.stop()
-    bot.changes = {
+    bot.changes = make_changes(bot, audience)
+    await bot.start()
+
+
+def make_changes(bot: Bot, audience: Sequence[str]) -> dict[str, object]:
+    return {
         bot.platform: SECTIONS[bot.platform],
         "administration": {"owners": [f"{bot.platform}:{owner}" for owner in OWNERS[bot.platform]]},
         "sources": {
@@ -51,7 +67,6 @@ async def close_source(bot: Bot, *audience: str) -> None:
             CLOSED: {"kind": "faq", "path": "team.yaml", "audience": [*audience]},
         },
     }
-    await bot.start()
 
 
 async def is_told(bot: Bot, channel: Channel, person: Person = ANN, **fields: Any) -> bool:
@@ -117,3 +132,37 @@ async def test_a_source_that_was_closed_is_not_told_of_by_what_was_said(bot: Bot
     await bot.idle()
     assert all(first.reply not in str(question.history) for question in bot.script.questions[1:])
     assert len(bot.script.questions) >= 2
+
+
+@pytest.mark.parametrize("step", ["post", "finish"])
+@pytest.mark.parametrize("is_error", [False, True], ids=["answer", "apology"])
+@cannot(console=NO_NETWORK)
+async def test_what_is_tried_again_is_judged_again(
+    bot: Bot, step: Step, monkeypatch: pytest.MonkeyPatch, *, is_error: bool
+) -> None:
+    """The source is closed while the platform takes nothing for a moment."""
+    if step == "finish" and bot.platform in POSTING_WHOLE:
+        pytest.skip(POSTED_WHOLE)
+    await close_source(bot, "everyone")
+    channel = bot.group()
+    bot.script.midway = Gate()
+    bot.script.pieces = ["It begins"]
+    bot.script.says = lambda _: f"The {CLOSED} is a small animal."
+    message = await bot.driver.say(channel, bot.to_bot(channel, "How?"))
+    await bot.script.midway.reached.wait()
+    if step == "finish":
+        await until(lambda: bool(bot.messages(channel)), "the beginning of the answer")
+    bot.driver.fail(step, "rate limit")
+    pause = DeliveryRetry._pause
+
+    async def close_and_pause(*arguments: Any) -> None:
+        await bot.processor._dispatcher.context.reload(settings(**make_changes(bot, ["owners"])))
+        await pause(*arguments)
+
+    monkeypatch.setattr(DeliveryRetry, "_pause", close_and_pause)
+    if is_error:
+        bot.script.fails_with = UsageError(f"The {CLOSED} cannot be asked now.")
+    bot.script.midway.open.set()
+    assert (await bot.wait_until_finished(channel, message)).state == "failed"
+    assert CLOSED not in "".join(bot.texts(channel))
+    assert ENGLISH.rights_changed in "".join(bot.texts(channel))

@@ -324,6 +324,8 @@ class TestChatHistory:
         (first,) = await history.get_recent_messages(second, 600)
         assert (first.id, first.author, first.text, first.is_later) == ("1", "Ann", MESSAGE.text, False)
         (other,) = await history.get_recent_messages(MESSAGE, 600)
+        hidden = replace(second, private=True)
+        assert [item.id for item in await history.get_recent_messages(hidden, 600)] == [MESSAGE.id]
         assert (other.id, other.has_unprompted_answer, other.is_later) == ("2", True, True)
         assert 0 <= other.age_s < 600
         assert await history.get_recent_messages(second, -1) == []

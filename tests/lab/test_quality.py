@@ -26,6 +26,7 @@ from tests.lab.quality import (
     conversations,
     dump_prompts,
     figures,
+    light_citations,
     new_projects,
     quoted_answers,
     second_unseen_projects,
@@ -40,7 +41,7 @@ from tests.support.deployment import git, make_repository
 
 RECALL = Figure("recall <@5>", 0.61, goal=0.6, baseline=0.4)
 # These have no questions of their own: they read code alone, or ask those of other parts.
-NO_QUESTIONS = ("code_names", "design_choices", "typing_errors")
+NO_QUESTIONS = ("code_names", "design_choices", "light_citations", "typing_errors")
 FALSE_ALARMS = Figure("false alarms", 0.07, goal=0.05, lower_is_better=True)
 
 
@@ -280,6 +281,25 @@ def test_sentences_about_other_projects_keep_no_mark() -> None:
     values = {figure.name: figure.value for figure in whole_prompts.make_strange_figures([answer, other], "all")}
     assert values["sentences about other projects that keep a mark, English, all"] == 0
     assert not any(whole_prompts.check(item, item.text) for item in (answer, other))
+
+
+async def test_a_light_model_that_is_played_sees_no_mark_and_decides_what_is_in_doubt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passages = ["The port of the server is 80.", "The server is started by its service.", "Pears are green."]
+    answer = _answer("The server listens on a port [p1].", passages, [[]])
+    await light_citations.write_requests([answer], tmp_path)
+    rules, request = (tmp_path / "requests.md").read_text("utf-8").split("=== tarn-1\n")
+    assert "Find, for each numbered sentence" in rules
+    assert "<answer>\n1: The server listens on a port\n</answer>" in request
+    monkeypatch.setattr(light_citations, "REPLIES", tmp_path / "replies.jsonl")
+    (tmp_path / "replies.md").write_text("=== tarn-1\n1: p1\n", "utf-8")
+    await light_citations.write_replies([answer], tmp_path)
+    outcomes = await light_citations.check_all([answer])
+    assert {item.new_position for item in outcomes} == {0}, "also where the mark was moved to another passage"
+    (tmp_path / "replies.md").write_text("=== pine-1\n1: p1\n", "utf-8")
+    with pytest.raises(ValueError, match="tarn-1 has no reply"):
+        await light_citations.write_replies([answer], tmp_path)
 
 
 def test_the_answers_from_whole_prompts_are_of_projects_of_no_other_part() -> None:

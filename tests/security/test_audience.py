@@ -29,6 +29,7 @@ from bots.daemon.bootstrap import make_inbox, make_live_settings, open_app
 from core.errors import UsageError
 from core.llm import repetition
 from core.messaging.feedback import rating_buttons
+from core.messaging.policy.permissions import Permissions
 from core.ports import Sink
 from core.settings import AgentSettings, Settings
 from core.settings.audience import Audiences
@@ -561,6 +562,30 @@ async def test_a_backup_tells_another_deployment_nothing_that_was_closed(
             await bot.app.refresh()
 
 
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_a_restored_answer_of_a_source_that_is_gone_is_not_told(
+    tmp_path: Path, ingested: Path, *, is_gone: bool
+) -> None:
+    """The source was for everyone at the backup; that it was closed since, before it was removed, nobody knows."""
+    group = Sender(PUBLIC)
+    sources = {"docs": {"kind": "files", "path": "docs"}, "old": {"kind": "files", "path": "docs"}}
+    agents = {name: {"sources": [name]} for name in sources}
+    async with opened(tmp_path / "here", ingested, None, sources=sources, agents=agents) as bot:
+        asked = await bot.deliver(group, "How do I start the launcher?")
+        await backup(bot.app.settings, tmp_path / "backup.zip", as_json=True)
+        assert await bot.journal.get_history(asked.key, 9)
+        there = bot.app.settings.model_copy(update={"data_dir": tmp_path / "there" / "data"})
+    kept = {name: source for name, source in there.sources.items() if name == "docs" or not is_gone}
+    there = there.model_copy(update={"sources": kept, "agents": {name: there.agents[name] for name in kept}})
+    await restore(there, tmp_path / "backup.zip", as_json=True)
+    journal = await Journal.open(there.data_dir / "journal.db")
+    live = make_live_settings(there, journal.database)
+    await live.load()
+    labels = Permissions(live).visible_labels(asked)
+    assert bool(await journal.get_history(asked.key, 9, visible_labels=labels)) != is_gone
+    await journal.close()
+
+
 async def test_quoting_an_answer_from_a_closed_source_does_not_tell_the_rest(tmp_path: Path, ingested: Path) -> None:
     sender = INSIDERS["member of the team's channel"]
     async with repeating_model(write=f"It is {WORDS['text']} [p1].") as peer:
@@ -707,6 +732,39 @@ async def close_the_chat(bot: Bot) -> None:
 
 async def change_nothing(bot: Bot) -> None:
     await bot.deliver(Sender(OWNER, OWNER, is_private=True), "", "status")
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+@pytest.mark.parametrize("has_model", [False, True], ids=["offer", "opinion of a model"])
+async def test_what_was_found_before_people_had_time_is_judged_again(
+    tmp_path: Path, ingested: Path, *, is_closed: bool, has_model: bool
+) -> None:
+    """An offer has the title of what was found, and a model that judges a message reads the passages."""
+    gate = {"mode": "auto", "grey": "suggest", "threshold": 1, "wait_s": 5, "cooldown_s": 0}
+    team = INSIDERS["member of the team's channel"]
+    async with (
+        repeating_model(gate=lambda body: json.dumps({"action": "silent", "reason": repeat(body)[-150:]})) as model,
+        opened(tmp_path, ingested, model if has_model else None, gate=gate) as bot,
+    ):
+
+        async def close_meanwhile(_seconds: float) -> bool:
+            settings = bot.app.settings
+            closed = {
+                name: source.model_copy(update={"audience": ("owners",)})
+                if list(source.audience) == AUDIENCE
+                else source
+                for name, source in settings.sources.items()
+            }
+            await bot.dispatcher.context.reload(
+                settings.model_copy(update={"sources": closed if is_closed else settings.sources})
+            )
+            return True
+
+        bot.processor._handler._wait_for_humans = close_meanwhile
+        asked = await bot.deliver(team, "Is the release date of the launcher the first of May?", addressed=False)
+        await bot.deliver(team, asked.id, "why")
+        texts = get_closed_texts(bot.output()) | get_closed_texts(bot.get_requests())
+        assert bool(texts) != is_closed
 
 
 @pytest.mark.parametrize("change", [lose_the_role, close_the_source, close_the_chat, change_nothing])
@@ -892,11 +950,16 @@ async def test_names_are_suggested_on_discord_only_where_they_may_be_read(tmp_pa
         {"sources": sources, "discord": discord, "administration": {"owners": ["discord:1"]}}
     )
     journal = await Journal.open(tmp_path / "journal.db")
-    get_sources = make_source_lookup(make_live_settings(settings, journal.database))
+    live = make_live_settings(settings, journal.database)
+    live.overrides._cache_ttl_s = 0
+    get_sources = make_source_lookup(live)
     message = Message("1", ConversationKey("discord", "4"), OWNER, "Ann", "", datetime.now(UTC))
-    assert get_sources(message) == ["docs"], "an owner, but others read along"
-    assert get_sources(replace(message, private=True)) == ["docs", "quokka"]
-    assert get_sources(replace(message, key=ConversationKey("discord", "5", "6"))) == ["docs", "quokka"]
+    assert await get_sources(message) == ["docs"], "an owner, but others read along"
+    assert await get_sources(replace(message, private=True)) == ["docs", "quokka"]
+    assert await get_sources(replace(message, key=ConversationKey("discord", "5", "6"))) == ["docs", "quokka"]
+    closed = settings.model_copy(update={"sources": settings.sources | {"docs": settings.sources["quokka"]}})
+    await make_live_settings(closed, journal.database).publish_audiences(closed)
+    assert await get_sources(message) == [], "another daemon has closed it"
     await journal.close()
 
 

@@ -589,6 +589,19 @@ async def test_nothing_is_left_of_what_was_asked_before_a_draft_was_edited(tmp_p
         assert WORD not in str(await bot.journal.database.fetch_all(select(replies)))
 
 
+async def test_an_answer_that_a_team_has_replaced_is_in_no_cache(tmp_path: Path) -> None:
+    """Who asks the same gets none that the team found wrong."""
+    gate = {"mode": "draft", "drafts_to": "telegram:-200", "wait_s": 0}
+    async with opened(tmp_path, JournalSettings(), gate=gate) as bot:
+        bot.processor.drafts.start_post = start_post
+        bot.adapter("telegram")
+        await bot.deliver(ANN, f"How does the launcher start, {WORD}?")
+        assert await bot.journal.database.fetch_all(select(replies))
+        await bot.deliver(Sender("-200", "1"), "1 By a lever.", "edit")
+        assert not await bot.journal.database.fetch_all(select(replies))
+        assert "By a lever." in bot.output()
+
+
 async def test_nothing_is_left_of_a_long_post_that_was_commented_on(tmp_path: Path) -> None:
     """Only its beginning is asked, and kept with the answer."""
     comments = {"chats": ["telegram:-100"], "needs_citation": False, "deadline_s": 600}

@@ -21,7 +21,7 @@ from core.catalogue import ENGLISH
 from core.settings import Settings
 from core.storage.overrides import LiveSettings, RuntimeOverrides
 from core.storage.tables import DRAFTED, messages
-from core.types import Origin, Reply
+from core.types import FeedEntry, Origin, Reply
 from tests.conformance.bot import Bot, Gate
 from tests.conformance.commands import OWNERS, run_command
 from tests.conformance.platforms import Channel, Slack, until
@@ -233,3 +233,21 @@ async def test_guests_are_told_of_no_fault_of_a_closed_source(bot: Bot, is_share
     assert "docs" in str(bot.texts(TEAM)[known:])
     assert "quokka" not in str(bot.texts(TEAM)[known:])
     assert not (await sender.make_asker("slack:C7")).network, "the gap report asks it, too"
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_an_entry_of_a_feed_is_commented_on_for_those_who_read_there(bot: Bot, is_shared: bool) -> None:
+    """No event of Slack says of an entry whether guests read the channel."""
+    feed = {"url": "https://example.org/feed.xml", "chat": "slack:C7"}
+    bot.changes["auto_comment"] = {"feeds": {"news": feed}, "needs_citation": False}
+    await bot.stop()
+    if is_shared:
+        share(bot, TEAM)
+    await bot.start()
+    post = make_post(bot.adapter, "slack:C7", "feed-1")
+    entry = FeedEntry("news", "A release", "https://example.org/1")
+    post = replace(post, text="A release of it", addressed=False, is_post=True, feed_entry=entry)
+    await bot.processor.handler_for(bot.adapter)(post)
+    await bot.wait_until_finished(TEAM, post.id)
+    assert "From ['docs'" in str(bot.texts(TEAM))
+    assert ("quokka" in str(bot.texts(TEAM))) != is_shared

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -192,6 +193,42 @@ async def test_a_lesson_tells_of_what_could_be_seen_when_its_words_were_written(
         await bot.app.refresh(["taught"])
         found = await bot.app.store.search("countdown", None, ["taught"], 9)
         assert bool(found) == (audience == ["everyone"])
+
+
+@pytest.mark.parametrize("audience", [["owners"], ["telegram:-200"], ["everyone"]], ids=["closed", "same", "opened"])
+async def test_lessons_are_read_where_all_that_they_tell_of_is_seen(tmp_path: Path, audience: Sequence[str]) -> None:
+    """A lesson was taught where the team saw a source; the list of lessons is read by whoever is there now."""
+    values = {"handoff": {"trusted": ["telegram:42"]}, "administration": {"owners": ["telegram:1"]}}
+    async with open_bot(make_settings(tmp_path, ["telegram:-200"], **values), is_read=True) as bot:
+        await bot.deliver(TEAM, "How long?", "learn", reply_to="8", quoted=f"The {WORD} countdown takes a minute.")
+    async with open_bot(make_settings(tmp_path, audience, **values), is_read=True) as bot:
+        for command in ("", "list 1"):
+            await bot.deliver(Sender(TEAM.chat, "1"), command, "faq")
+            assert (WORD in bot.output()) == (audience != ["owners"])
+            await bot.deliver(OWNER, command, "faq")
+            assert WORD in bot.output()
+
+
+async def test_the_journal_says_all_that_an_answer_was_made_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody gets a role while their question is looked at, and loses it later."""
+    person = Sender("42", "42", is_private=True)
+    async with open_bot(make_settings(tmp_path, ["admins"]), is_read=True) as bot:
+        begin_answer = bot.journal.begin_answer
+
+        async def begin_and_appoint(message: Message, labels: frozenset[str] | None = None) -> str:
+            text = await begin_answer(message, labels)
+            await bot.dispatcher.context.overrides.change(message, "telegram:-100", "admin.42", "added")
+            return text
+
+        with monkeypatch.context() as patch:
+            patch.setattr(bot.journal, "begin_answer", begin_and_appoint)
+            asked = await bot.deliver(person, QUESTION)
+        assert "Reply(text=" in bot.output()
+        await bot.dispatcher.context.overrides.change(asked, "telegram:-100", "admin.42", None)
+        await bot.deliver(person, asked.id, "why")
+        assert not {"plans", "secret", WORD}.intersection(re.findall(r"\w+", bot.output()))
 
 
 async def test_an_administrator_of_a_group_that_was_upgraded_can_be_removed(tmp_path: Path) -> None:

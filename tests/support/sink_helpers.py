@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from core.catalogue import ENGLISH
-from core.errors import ClaimLost, StoreError
+from core.errors import ClaimLost, StoreError, UsageError
 from core.ports import Sink
 from core.types import Question, Reply
 from core.types.replies import Trace
@@ -25,10 +25,15 @@ class DeliveryLog:
         self.parts: dict[int, str] = {}
         self.down = False
         self.is_lost = False
+        self.are_rights_lost = False
 
     async def require_claim(self) -> None:
         if self.is_lost:
             raise ClaimLost("message 1 was taken over")
+
+    async def require_rights(self) -> None:
+        if self.are_rights_lost:
+            raise UsageError("a source was closed")
 
     async def mark_posting(self) -> None:
         if self.down:

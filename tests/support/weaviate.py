@@ -11,7 +11,8 @@ from uuid import uuid4
 import pytest
 
 from core.settings import WeaviateSettings
-from knowledge.stores.weaviate import WeaviateStore, open_weaviate
+from knowledge.ports import Store
+from knowledge.stores.weaviate import open_weaviate
 from knowledge.stores.weaviate.client import Cluster, connect
 from tests.support.peers.weaviate_server import BINARY, NO_BINARY, run_server
 from tests.support.stores import DIMENSION, forget
@@ -49,7 +50,7 @@ def name_collections(server: WeaviateSettings, **changes: object) -> WeaviateSet
 @asynccontextmanager
 async def opened(
     settings: WeaviateSettings, *, embedder: str = "test", dimension: int = DIMENSION, rebuild: bool = False
-) -> AsyncIterator[WeaviateStore]:
+) -> AsyncIterator[Store]:
     store = await open_weaviate(settings, embedder, dimension, rebuild=rebuild, lease_duration_s=1)
     try:
         yield store

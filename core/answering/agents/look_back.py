@@ -55,12 +55,12 @@ async def verify_citations(
     if show and model and check.doubts:
         await show(resolve_markers(text, passages, changes).text)
         changes = await budget.run_stage(
-            "verify", _judge_doubts(model, check, passages, deps, budget), lambda: check.certain_changes
+            "verify", judge_doubts(model, check, passages, deps, budget), lambda: check.certain_changes
         )
     return resolve_markers(text, passages, changes)
 
 
-async def _judge_doubts(
+async def judge_doubts(
     model: ChatModel, check: CitationCheck, passages: Sequence[Passage], deps: AnswerDependencies, budget: Budget
 ) -> Mapping[CitationKey, int | None]:
     """Return the changes of a check, those in doubt as the model decides. Raises `ModelError`."""

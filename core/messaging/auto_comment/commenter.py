@@ -349,6 +349,7 @@ class GuardedDelivery:
         self._precondition = precondition
         self.mark_part = delivery.mark_part
         self.require_claim = delivery.require_claim
+        self.require_rights = delivery.require_rights
         self.wait_for_posting = delivery.wait_for_posting
         self.is_posted = bool(previous_reply_id)
         self.in_doubt = False

@@ -45,8 +45,9 @@ async def explain_command(context: CommandContext, request: CommandRequest) -> s
     visible_labels = context.permissions.visible_labels(message)
     if outcome is None:
         return fallback
-    # The explanation of an answer, or of a model that judged a message, may hold words of sources.
-    tells_of_knowledge = outcome.state != "silent" or "opinion" in outcome.trace.get("values", {})
+    # The explanation of an answer, of a model that judged a message, or of a fault may hold words of sources.
+    values = outcome.trace.get("values", {})
+    tells_of_knowledge = outcome.state != "silent" or not values.keys().isdisjoint(("opinion", "error"))
     if tells_of_knowledge and not may_be_shown(outcome.visible_sources, visible_labels):
         return fallback
     is_admin = request.role != "everyone"
@@ -181,21 +182,21 @@ async def review_faq(context: CommandContext, request: CommandRequest) -> str:
 
     An approved answer is used in all chats. So only owners, and administrators whom an owner or the configuration
     names, may decide; the latter only about answers of their own chat. A group never sees another chat's answers, nor
-    those of a closed thread.
+    those of a closed thread, nor those that tell of what it may not see any more.
     """
     repository = TaughtAnswerRepository(context.journal.database)
     texts = request.texts
     action = request.arguments.get("action", "list")
     if action == "list" and "number" not in request.arguments:
-        reader = None if request.can_see_all_chats else request.message
-        return _format_list(await repository.list_answers("pending", reader=reader), texts)
+        pending_answers = await _list_readable(context, request, "pending", can_see_all=request.can_see_all_chats)
+        return _format_list(pending_answers, texts)
     if action != "list" and context.permissions.cached_role(request.message) == "everyone":
         raise PermissionDenied(texts.only_reviewers, ENGLISH.only_reviewers)
     if "number" not in request.arguments:
         raise UsageError(texts.argument_missing.format(name="number", usage=f"/faq {action} NUMBER"))
     number = int(float(request.arguments["number"]))
     can_see_all = request.can_see_all_chats if action == "list" else request.role == "owner"
-    readable_answers = await repository.list_answers(reader=None if can_see_all else request.message)
+    readable_answers = await _list_readable(context, request, can_see_all=can_see_all)
     answers = [answer for answer in readable_answers if answer.number == number]
     if not answers:
         raise UsageError(texts.no_such_answer.format(number=number))
@@ -211,6 +212,18 @@ async def review_faq(context: CommandContext, request: CommandRequest) -> str:
     if action == "approve" and not any(audiences.accepts_lesson(name, *place) for name in learned_names):
         reply += texts.no_learned_source
     return reply
+
+
+async def _list_readable(
+    context: CommandContext, request: CommandRequest, state: ReviewState | None = None, *, can_see_all: bool
+) -> Sequence[TaughtAnswer]:
+    """Return the answers that may be told of in the reply: those of its chat, whose readers see what they tell of."""
+    repository = TaughtAnswerRepository(context.journal.database)
+    if can_see_all:
+        return await repository.list_answers(state)
+    answers = await repository.list_answers(state, reader=request.message)
+    may_read = context.permissions.may_read_lesson
+    return [answer for answer in answers if may_read(answer.closed_sources, request.message)]
 
 
 async def decide_draft(context: CommandContext, request: CommandRequest) -> str:

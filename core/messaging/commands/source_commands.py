@@ -12,6 +12,7 @@ from core.formatting import NO_LIMIT, format_code, format_duration, today
 from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.policy.command_table import CONFIGURED_VALUE
 from core.observability.logs import get_logger
+from core.ports import SourceRefresher
 from core.settings import Settings
 from core.settings.limits import AUTO, DAILY_LIMITS
 from core.storage.answer_cache import delete_replies
@@ -27,7 +28,10 @@ _SECTION = re.compile(r":\d+: ([a-z_]+)")
 
 
 async def refresh(context: CommandContext, request: CommandRequest) -> str:
-    """Ask for a refresh of one source or all; not more often than `administration.refresh_minutes` allow."""
+    """Ask for a refresh of one source or all; not more often than `administration.refresh_minutes` allow.
+
+    One that failed may be tried again at once: whoever asks has mended the cause, and waits for the result.
+    """
     if context.refresher is None:
         raise UsageError(request.texts.refresh_unavailable)
     name = request.arguments.get("source", "")
@@ -36,7 +40,8 @@ async def refresh(context: CommandContext, request: CommandRequest) -> str:
     now = time.monotonic()
     last_request_at = max(context.last_refresh_requests.get(source, -float("inf")) for source in {name, ""})
     least_wait_s = 60 * context.settings.administration.refresh_minutes
-    if now - last_request_at < least_wait_s:
+    is_too_soon = now - last_request_at < least_wait_s
+    if is_too_soon and not await _has_failed(context.refresher, name):
         raise UsageError(
             request.texts.refresh_too_soon.format(
                 elapsed=format_duration(now - last_request_at, request.texts),
@@ -51,6 +56,12 @@ async def refresh(context: CommandContext, request: CommandRequest) -> str:
         raise
     await context.audit.record(new_entry(request.message, "changed", f"refresh {name or 'all sources'}"))
     return request.texts.refreshing.format(source=format_code(name) if name else request.texts.all_sources)
+
+
+async def _has_failed(refresher: SourceRefresher, name: str) -> bool:
+    """Return whether the last refresh of a source failed, by default of any, and none of them is going on."""
+    states = [state for state in await refresher.states() if name in ("", state.name)]
+    return any(state.error for state in states) and not any(state.running for state in states)
 
 
 async def pause(context: CommandContext, request: CommandRequest) -> str:

@@ -155,6 +155,13 @@ class Permissions:
         await self._live.load()
         return self.audiences.closed_labels(self._make_asker(message), told_of)
 
+    def may_read_lesson(self, closed_sources: Collection[str] | None, message: Message) -> bool:
+        """Return whether a taught answer may be shown in the reply to a message: all that it may tell of is seen there.
+
+        Call `LiveSettings.load` before.
+        """
+        return self.audiences.may_read_lesson(self._make_asker(message), closed_sources)
+
     def _make_asker(self, message: Message) -> Asker:
         key = message.key
         role = self._private_role(message) if message.private else "everyone"

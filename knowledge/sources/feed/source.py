@@ -49,14 +49,19 @@ class Feed:
     async def listing(self) -> Listing:
         """Fetch the feed, when it changed, and list its entries and the kept ones.
 
-        A feed that cannot be read is listed as it was, `stale` says why. Raises `SourceError` when nothing is known of
-        it.
+        A feed that cannot be read is listed as it was, `stale` says why. What is too old is listed in no case. Raises
+        `SourceError` when nothing is known of it.
         """
-        state = await asyncio.to_thread(self._load)
+        stored_state = await asyncio.to_thread(self._load)
+        is_known = bool(stored_state.entries)
+        state = replace(stored_state, entries=self._keep_recent(stored_state.entries))
         try:
             new_state = await self._fetch(state)
+            if not (new_state.entries or is_known):
+                days = self._settings.keep_days
+                raise SourceError(f"{redact_url(self._settings.url)} has no entry of the last {days} days")
         except SourceError as error:
-            if not state.entries:
+            if not is_known:
                 raise SourceError(f"source {self.name}: {error}") from error
             return Listing(_fingerprints(state.entries), stale=str(error), is_refused=is_refusal(error))
         await asyncio.to_thread(self._save, new_state)
@@ -90,13 +95,15 @@ class Feed:
                 name: replace(entry, published=first_seen.get(name, entry.published))
                 for name, entry in new_entries.items()
             }
-        cutoff = time.time() - settings.keep_days * DAY_S
-        newest = sorted(entries.items(), key=lambda item: -(item[1].published or 0.0))[: settings.max_entries]
-        recent_entries = {path: entry for path, entry in newest if (entry.published or 0.0) >= cutoff}
-        if not recent_entries:
-            raise SourceError(f"{redact_url(settings.url)} has no entry of the last {settings.keep_days} days")
+        recent_entries = self._keep_recent(entries)
         etag = response.headers.get("etag", state.etag)
         return _FeedState(recent_entries, etag, response.headers.get("last-modified", state.modified), first_seen)
+
+    def _keep_recent(self, entries: Mapping[str, FeedEntry]) -> Mapping[str, FeedEntry]:
+        """Return the newest entries, without those that are too old by now."""
+        cutoff = time.time() - self._settings.keep_days * DAY_S
+        newest = sorted(entries.items(), key=lambda item: -(item[1].published or 0.0))[: self._settings.max_entries]
+        return {path: entry for path, entry in newest if (entry.published or 0.0) >= cutoff}
 
     async def _parse(self, response: Response) -> dict[str, FeedEntry]:
         try:

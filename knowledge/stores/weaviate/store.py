@@ -68,40 +68,11 @@ RECOUNT_S = 3600.0
 WRITE_ATTEMPTS = 3
 # Objects that were written are looked for after each of these times.
 FIND_DELAYS_S = (0.0, 0.5, 2.0)
-# A writer that was killed keeps others from its source for this long, in multiples of the longest request.
-LEASE_FACTOR = 2.0
 # Bytes and objects in one request: a proxy may refuse long ones, and the event loop waits while one is put together.
 MAX_BATCH_BYTES = 1 << 20
 MAX_BATCH_SIZE = 64
 # Requests on the way at once: the server works while the next ones are put together.
 BATCHES_AT_ONCE = 4
-
-
-async def open_weaviate(
-    settings: WeaviateSettings,
-    embedder_name: str,
-    dimension: int,
-    *,
-    owner: StoreOwner | None = None,
-    rebuild: bool = False,
-    lease_duration_s: float | None = None,
-) -> WeaviateStore:
-    """Open the store on a server; its collections and its tenant are created where they are missing.
-
-    It belongs to `owner` from then on; without one, whose it is does not matter. `rebuild` empties it first; of shared
-    collections only the own tenant. A writer that died is waited for `lease_duration_s`. Raises `StoreMismatch` when it
-    was built with another model (`embedder_name`, `dimension`) or format, `StoreError` when it belongs to another
-    deployment, or when the server cannot be reached, refuses the key or is too old.
-    """
-    cluster = await connect(settings)
-    try:
-        duration_s = LEASE_FACTOR * settings.write_timeout_s if lease_duration_s is None else lease_duration_s
-        store = WeaviateStore(cluster, settings, embedder_name, dimension, owner=owner, lease_duration_s=duration_s)
-        await store.prepare(rebuild=rebuild)
-    except BaseException:
-        await cluster.close()
-        raise
-    return store
 
 
 async def check_weaviate(settings: WeaviateSettings, owner: StoreOwner, model: tuple[str, int] | None = None) -> str:

@@ -32,3 +32,29 @@ async def test_who_lost_the_message_changes_nothing_of_what_another_daemon_wrote
         await preview.join(lambda: False)
     await asyncio.sleep(0.05)
     assert shown == ["ours"]
+
+
+async def test_a_state_that_waited_is_not_shown_where_it_may_not_be_any_more() -> None:
+    """The platform has asked for a pause, and a source is closed in it. The end is judged by itself."""
+    delivery = DeliveryLog()
+    preview = LivePreview("reply", delivery)
+    shown: list[str] = []
+    paused = asyncio.Event()
+
+    async def show() -> float:
+        shown.append(preview.text)
+        paused.set()
+        return 0.05
+
+    async def show_states() -> None:
+        await preview.run_updates(show)
+
+    preview.start(show_states)
+    preview.push("open")
+    await paused.wait()
+    preview.push("closed")
+    delivery.are_rights_lost = True
+    assert preview._task
+    await preview._task
+    assert await preview.join(lambda: False)
+    assert shown == ["open"]

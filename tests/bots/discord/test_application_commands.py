@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -67,7 +68,7 @@ async def start(peer: DiscordPeer, tmp_path: Path) -> AsyncIterator[Start]:
                 discord_helpers.settings(peer, tmp_path),
                 JournalPositions(journal, "discord"),
                 discord_helpers.PACE,
-                get_sources=lambda _message: tuple(configuration.sources),
+                get_sources=AsyncMock(return_value=tuple(configuration.sources)),
             )
             await adapter.open()
             stack.push_async_callback(adapter.close)

@@ -340,7 +340,7 @@ async def test_a_cancelled_answer_leaves_no_task_and_knows_its_post(
 
     go_on = asyncio.Event()
     sink = await ask()
-    sink._delivery = delivery_log = Waiting()
+    sink._delivery = sink._retry._delivery = delivery_log = Waiting()
 
     async def answer() -> None:
         await sink.finish(Reply("on its way"))

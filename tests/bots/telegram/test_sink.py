@@ -392,7 +392,7 @@ async def test_stopped_while_posting_the_id_is_still_reported(peer: TelegramPeer
             await go_on.wait()
 
     sink = ask()
-    sink._delivery = slow_delivery = Slow()
+    sink._delivery = sink._retry._delivery = slow_delivery = Slow()
     finishing = asyncio.create_task(sink.finish(Reply("x")))
     await until(lambda: slow_delivery.events)
     finishing.cancel()

@@ -105,7 +105,7 @@ def labels(text: str) -> list[tuple[str, str]]:
         ("*[HTML]: Hyper Text\n*[CSS]: Sheets\n\nThe HTML page.", "The HTML page."),
         ("{: .note }\nA note.", "A note."),
         ('<<< @/snippets/a.js\n\n--8<-- "a.md"\n\nText.', "Text."),
-        (f"A ![plan](data:image/png;base64,{'iVBORw0KGgo' * 3000}) picture.", "A picture."),
+        (f"A ![plan](data:image/png;base64,{'iVBORw0KGgo' * 3000}) picture.", "A plan picture."),
         ("{lineno-start=1}\nText.", "Text."),
         ("{.bg-primary}\nA [span]{#id .bg}, `code`{.lit}, `a){.b}` and {a}.", "A span, `code`, `a){.b}` and {a}."),
         ("::changelog\n\n::video{id=a}\n\nText.", "Text."),
@@ -1210,3 +1210,59 @@ def test_what_follows_an_icon_begins_without_a_dash() -> None:
 def test_code_that_is_highlighted_ends_at_any_closing_tag() -> None:
     text = "{{< highlight go >}}\na = 1\n{{</ highlight >}}\n\nThen."
     assert read(text) == "```go\na = 1\n```\n\nThen."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("| a | 1 |\n| `b|c` | 2\\|3 |", "- a: 1\n- `b|c`: 2|3"),
+        ("|---|:-:|\n| a | 1 |", "- a: 1"),
+        ("Ports:\n| a | 1 |\n| b | 2 |", "Ports:\n\n- a: 1\n- b: 2"),
+        ("| name | port | use |\n|---|---|\n| a | 1 | 2 |", "| name | port | use |\n|---|---|---|\n| a | 1 | 2 |"),
+        ("| a | b |", "\\| a | b |"),
+        ("|x|\n|y|", "\\|x| |y|"),
+        ("Either a |\nb | c |", "Either a | b | c |"),
+    ],
+)
+def test_rows_between_pipes_are_a_table(text: str, expected: str) -> None:
+    """Not each tool needs the row below the names, and a reader sees rows in any case."""
+    assert write_markdown(read_markdown(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Click ![the *gear*](a.png), then wait.", "Click the gear, then wait."),
+        ("The gear ![The gear](a.png) and the ![menu](b.png) menu", "The gear and the menu"),
+        ("**Go** ![gear](a.png) and `x` ![one](b.png) y", "**Go** gear and `x` one y"),
+        ("![a](a.png) text. ![b](b.png) Next\n![c](c.png) line [![d](d)](e) f ![g](g) ![h](h)", "text. Next line f"),
+    ],
+)
+def test_a_picture_between_words_is_one(text: str, expected: str) -> None:
+    assert write_markdown(read_markdown(text)) == expected
+
+
+def test_a_row_of_pictures_is_none() -> None:
+    [table] = read_markdown("| A | B |\n|---|---|\n| ![](a.png) | ![b](b.png) |\n| c | |")
+    assert (table.header, table.rows) == (("A", "B"), (("c", ""),))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "- One:\n\n  {{< highlight go >}}\n  x := 1\n  {{< /highlight >}}\n\n  Go on.\n- Two",
+            "- One:\n\n  ```go\n  x := 1\n  ```\n\n  Go on.\n\n- Two",
+        ),
+        (
+            "1. {% highlight go %}\n   x := 1\n   {% endhighlight %}\n\n   Go on.",
+            "1. ```go\n   x := 1\n   ```\n\n   Go on.",
+        ),
+        (
+            "`Name`\n: {{< new-in 1.2 />}}\n: (`int`) The name.\n\n`Old`\n: The old one.",
+            "**`Name`**: (`int`) The name.\n\n**`Old`**: The old one.",
+        ),
+    ],
+)
+def test_tags_of_templates_within_lists(text: str, expected: str) -> None:
+    assert write_markdown(read_markdown(text)) == expected

@@ -194,6 +194,7 @@ def test_a_subject_in_chinese_is_found_in_both_scripts(question: str, text: str)
         ("docs/zh_cn/get_started.md", "get_started.md"),
         ("Guide > Install (Linux) / Windows", "Guide > Install (Linux) / Windows"),
         ("def run", "run"),
+        ("Guide > To install it: > 步骤：", "Guide > To install it > 步骤"),
     ],
 )
 def test_titles_of_links_are_names(title: str, readable: str) -> None:

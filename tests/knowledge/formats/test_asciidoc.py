@@ -149,7 +149,7 @@ def test_attributes_conditions_and_headings(text: str, expected: str) -> None:
          "`a=<b_c>` `https://<d>/e` *\\<f_g>* \\*h\\* `i`"),
         ("`\\https://a.example` `C:\\temp` `++`AND`++` `+<>+`", "`https://a.example` `C:\\temp` `` `AND` `` `<>`"),
         ("xref::a/b.adoc#c[`sum()`], <<x,the `<saml:Request>` url>>", "`sum()`, the `<saml:Request>` url"),
-        ("a footnote:[See pass:c,macros[xref:s.adoc#n[the *one*]].] pass:[*b*]", "a  (See the **one**.) \\*b\\*"),
+        ("a footnote:[See pass:c,macros[xref:s.adoc#n[the *one*]].] pass:[*b*]", "a (See the **one**.) \\*b\\*"),
         ("pass:q[<u>under *me*</u>] +++<u>a</u>+++ pass:m[<i>b</i>]", "under **me** a b"),
         ("the page{empty}footnote:[A note.], a wordfootnote:[*B*]", "the page (A note.), a word (**B**)"),
         ("Search<<n, ^[1]^>>, <<r, ^1^>>, https://a.b[it^], xref:a.adoc[2^n^]", "Search[1], 1, [it](https://a.b), 2n"),
@@ -294,3 +294,45 @@ def test_remains_are_no_error(text: str) -> None:
 def test_blocks_that_are_nested_too_deeply_keep_their_text() -> None:
     text = "\n".join("=" * (4 + depth) for depth in range(60))
     assert "deep" in read(text + "\ndeep")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Click image:gear.png[The gear,20] to go on.", "Click The gear to go on."),
+        ('Click *Go* image:gear.png[alt="gear, large",width=20] and wait.', "Click **Go** gear and wait."),
+        ("image:gear.png[gear] Settings. image:b.png[b] Next, image:c.png[] c image:d.png[d]", "Settings. Next, c"),
+    ],
+)
+def test_a_picture_between_words_is_one(text: str, expected: str) -> None:
+    assert write_markdown(read_asciidoc(text)) == expected
+
+
+def test_counters_go_on() -> None:
+    table = "|===\n| {counter: step} | a\n| {counter:step} | b\n|===\n\n"
+    text = "{set:name:Rocket}{name}: {counter:part:A}{counter:part}, {counter2:step}{step}, \\{counter:step}."
+    assert write_markdown(read_asciidoc(table + text)) == "- 1: a\n- 2: b\n\nRocket: AB, 3, {counter:step}."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (". One\n+\n* a\n* b\n\n+\nOf one.\n\n. Two", "1. One\n\n   - a\n   - b\n\n   Of one.\n\n2. Two"),
+        ("* a\n** b\n*** c\n\n\n+\nOf a.\n* d", "- a\n\n  - b\n    - c\n\n  Of a.\n\n- d"),
+        ("* a\n\n+\nOf a.\n* b", "- a\n\n  Of a.\n\n- b"),
+    ],
+)
+def test_an_empty_line_above_a_plus_leads_to_an_outer_item(text: str, expected: str) -> None:
+    assert write_markdown(read_asciidoc(text)) == expected
+
+
+def test_a_condition_may_end_in_blanks() -> None:
+    assert (
+        write_markdown(read_asciidoc(":x:\n\nifdef::y[] \nNo.\nendif::[]\t\nifdef::x[]  \nYes.\nendif::[] \n"))
+        == "Yes."
+    )
+
+
+@pytest.mark.parametrize("style", ["[,yaml]", "[source,yaml]", "[source]\n[,yaml]", "[,yaml,lines=1]"])
+def test_code_keeps_the_language_that_stands_second(style: str) -> None:
+    assert write_markdown(read_asciidoc(f"{style}\n----\na: b\n----")) == "```yaml\na: b\n```"

@@ -214,3 +214,11 @@ def test_what_doubles_with_every_level_is_limited() -> None:
     files = {f"{number}.md": f'--8<-- "{number + 1}.md"\n' * 10 for number in range(20)}
     expansion = expand_includes("0.md", "markdown", files["0.md"], files.get)
     assert len(expansion.text) < MAX_INCLUDES * 1000
+
+
+def test_a_text_file_with_directives_includes_others() -> None:
+    files = {"docs/part.txt": "The part."}
+    text = ".. note::\n\n   Text.\n\n.. include:: part.txt\n"
+    expansion = expand_includes("docs/a.txt", "text", text, files.get)
+    assert "The part." in expansion.text
+    assert expand_includes("docs/a.txt", "text", "Use #include:\n\n--8<-- 'part.txt'\n", files.get).lines == ()

@@ -37,7 +37,7 @@ FILES = {
 
 
 def detect(path: str) -> str:
-    kinds = {"rst": "rst", "md": "markdown", "adoc": "asciidoc", "py": "python"}
+    kinds = {"rst": "rst", "txt": "text", "md": "markdown", "adoc": "asciidoc", "py": "python"}
     return get_outline_kind(path, kinds.get(path.rpartition(".")[2], "") * (path != "docs/conf.py"))
 
 
@@ -46,7 +46,7 @@ def show(path: str, text: str, files: dict[str, str] = FILES) -> str:
     kind = detect(path)
     names = Names({name: read_outline(detect(name), content) for name, content in {**files, path: text}.items()})
     found = names.find(path, kind, find_references(kind, text))
-    readers = {"rst": read_rst, "asciidoc": read_asciidoc}
+    readers = {"rst": read_rst, "text": read_rst, "asciidoc": read_asciidoc}
     blocks = readers[kind](text, found) if kind in readers else read_markdown(text, names=found)
     return write_markdown(blocks)
 
@@ -220,3 +220,49 @@ SITE = {
 )
 def test_a_page_has_the_values_of_its_site(text: str, expected: str) -> None:
     assert expected in show("docs/a.md", text, SITE)
+
+
+SHARED = {
+    "doc/shared/attributes.adoc": (
+        ":Name: Rocket\n:full: the {half}\n:half: {Name}\n:two: 1\nifdef::x[]\n:some: 1\nendif::[]\n"
+    ),
+    "doc/other/version-attrs.adoc": ":two: 2\n",
+    "doc/_attributes/common.adoc": ":sign: +\n",
+    "doc/page.adoc": ":own: 1\n\nText.\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{name} is {full}{sign}.", "Rocket is the Rocket+."),
+        (":name: Mine\n\n{name} is {full}.", "Mine is the Rocket."),
+        ("{two}, {some}, {own}", "two, some, own"),
+    ],
+)
+def test_files_of_attributes_give_them_to_each_page(text: str, expected: str) -> None:
+    """A module is read alone, though only the book that includes it includes the attributes, too."""
+    assert show("doc/modules/a.adoc", text, SHARED) == expected
+
+
+def test_a_substitution_may_name_others() -> None:
+    conf = (
+        'rst_prolog = """\n.. include:: <isonum.txt>\n.. |name| replace:: Rocket\\ |reg|\n'
+        '.. |all| replace:: The |name| |x|\n"""\n'
+    )
+    files = {"docs/conf.py": conf}
+    assert show("docs/a.rst", "|all| of |name|, |copy| |missing|.", files) == "The Rocket® x of Rocket®, © missing."
+    looped = {"docs/conf.py": 'rst_prolog = """\n.. |a| replace:: |b| |b|\n.. |b| replace:: |a| |a|\n"""\n'}
+    assert len(show("docs/a.rst", "|a|", looped)) < 100
+
+
+def test_a_text_file_with_directives_has_references() -> None:
+    files = {
+        "docs/conf.py": 'extlinks = {"ticket": ("https://x.example/%s", "#%s")}\n',
+        "docs/ref/urls.txt": ".. _paths:\n\nAll paths\n=========\n\n.. module:: paths\n\nText.\n",
+        "notes.txt": "Notes\n=====\n\nSee :ref:`paths`.\n",
+    }
+    text = ".. note::\n\n   See :ref:`paths`, :doc:`/ref/urls` and :ticket:`5`."
+    assert "See All paths, All paths and [#5](https://x.example/5)." in show("docs/a.txt", text, files)
+    assert find_references("text", "See :ref:`paths`.") == ()
+    assert get_outline_kind("a.foo", "text") == ""

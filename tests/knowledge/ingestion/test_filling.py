@@ -150,8 +150,10 @@ async def test_a_passage_that_the_model_refuses_is_found_by_words_and_named(
     embedder = ChoosyEmbedder()
     sources = {"docs": FilesSource(kind="files", path=tmp_path / "docs")}
     context = RefreshContext(sources, store, embedder, tmp_path, 200, record)
-    result = await fill_sources(context, result=await refresh_sources(context))
+    read = await refresh_sources(context)
+    result = await fill_sources(context, result=read)
     assert not result.failures
+    assert result.reports[0].seconds > read.reports[0].seconds, "the vectors take time, too"
     assert await paths_of(store, "pear") == ["a.md", "b.md"]
     assert await get_counts(store) == (5, 0), "refused for good, not missing"
     unreadable = (await record.get_state("docs")).counts[UNREADABLE]

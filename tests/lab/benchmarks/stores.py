@@ -24,7 +24,7 @@ from knowledge.stores.weaviate import open_weaviate
 from knowledge.stores.weaviate.client import connect
 from tests.lab.benchmarks.figures import Figure, median, percentile
 from tests.lab.benchmarks.passages import DIMENSION, SOURCES, Query, queries
-from tests.lab.benchmarks.scale import AT_ONCE, LIMIT, fill, searched
+from tests.lab.benchmarks.scale import AT_ONCE, LIMIT, SWITCH_S, fill, searched
 
 PASSAGES = 20_000
 QUERIES = 100
@@ -36,6 +36,7 @@ async def measure(folder: Path) -> list[Figure]:
     if not os.environ.get(SERVER):
         print(f"WEAVIATE IS NOT MEASURED: set {SERVER}=host:http-port:grpc-port to a server", file=sys.stderr)
         return []
+    sys.setswitchinterval(SWITCH_S)
     server = settings(f"KimasBench{uuid4().hex}")
     figures = [Figure("stores: load average before", os.getloadavg()[0], "")]
     files = await open_sqlite(folder / "stores", "drawn", DIMENSION)
@@ -84,6 +85,8 @@ async def _measured(name: str, store: Store) -> tuple[list[Figure], list[set[str
         Figure(f"stores: {name}, written a second, vectors at hand", rate, "passages"),
         Figure(f"stores: {name}, p50 alone", median(alone_times.each), "ms"),
         Figure(f"stores: {name}, p95 of {AT_ONCE} at once", percentile(concurrent_times.each, 0.95), "ms"),
+        Figure(f"stores: {name}, longest stall of the event loop, one at a time", alone_times.stall, "ms"),
+        Figure(f"stores: {name}, longest stall of the event loop, {AT_ONCE} at once", concurrent_times.stall, "ms", 25),
     ], best_ids
 
 

@@ -728,6 +728,18 @@ async def test_a_refresh_that_failed_may_be_tried_again(journal: Journal, refres
     assert "I am refreshing all sources" in await bot.deliver(says("refresh"))
 
 
+async def test_a_source_whose_refresh_failed_may_be_tried_again(journal: Journal, refresher: FolderRefresher) -> None:
+    bot = Bot.of(journal, refresher=refresher)
+    assert "I am refreshing `docs` now" in await bot.deliver(says("refresh", "docs"))
+    refresher.errors["docs"] = "https://docs.example answers 401"
+    refresher.progress = (0, 12, None)
+    assert "Try again in 5 min" in await bot.deliver(says("refresh", "docs"))
+    refresher.progress = (0, 0, None)
+    assert "I am refreshing `docs` now" in await bot.deliver(says("refresh", "docs"))
+    refresher.errors.clear()
+    assert "Try again in 5 min" in await bot.deliver(says("refresh", "docs"))
+
+
 async def test_a_source_is_paused_and_resumed_for_all_chats(journal: Journal, refresher: FolderRefresher) -> None:
     extra_sources = {"docs": {"kind": "faq", "path": "faq.yaml"}, "live": {"kind": "faq", "path": "live.yaml"}}
     bot = Bot.of(journal, refresher=refresher, sources=extra_sources)

@@ -86,6 +86,17 @@ async def test_an_empty_feed_is_said(web: WebPeer, tmp_path: Path) -> None:
         await feed(web, tmp_path).listing()
 
 
+@pytest.mark.parametrize("is_away", [False, True])
+async def test_the_last_entries_go_when_they_are_too_old(web: WebPeer, tmp_path: Path, *, is_away: bool) -> None:
+    """No newer one is there, whether the feed can be read or not."""
+    assert (await feed(web, tmp_path).listing()).fingerprints
+    age_records(tmp_path, 400)
+    web.pages["/feed"] = Page("oops", status=500) if is_away else rss(("old", "Old.", 400))
+    listing = await feed(web, tmp_path).listing()
+    assert not listing.fingerprints
+    assert bool(listing.stale) == is_away
+
+
 RSS = "<rss version='2.0'><channel><title>Blog</title>{}</channel></rss>"
 FAR = "<pubDate>Tue, 19 Jan 2038 03:14:07 GMT</pubDate>"
 

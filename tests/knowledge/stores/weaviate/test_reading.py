@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+import grpc  # type: ignore[import-untyped]
+import httpx
 import numpy as np
 import pytest
+import weaviate
 from weaviate.connect.v4 import ConnectionAsync
 
+from core.errors import StoreError
 from core.settings import WeaviateSettings
 from knowledge.ports import label_name
 from knowledge.stores.labels import write_label
 from knowledge.stores.sqlite.store import open_sqlite
 from knowledge.stores.weaviate import store as weaviate_store
 from knowledge.stores.weaviate.client import Cluster
-from knowledge.stores.weaviate.schema import PASSAGES, Visibility
+from knowledge.stores.weaviate.schema import PASSAGES, Commit, Visibility
 from knowledge.stores.weaviate.word_weights import MAX_WORDS
 from tests.support.stores import DIMENSION, put, random_rows, row, unit
 from tests.support.weaviate import connect_cluster, opened
@@ -142,7 +151,7 @@ async def test_passages_that_have_not_changed_are_counted_once(
         await store.manifest("docs")
         assert len(counted_sources) == 3
         monkeypatch.setattr(weaviate_store, "RECOUNT_S", 3600.0)
-        async for page in cluster.pages(PASSAGES, await store._load_commits(["docs"])):
+        async for page in cluster.pages(PASSAGES, {"docs": Commit(9)}):
             await cluster.delete_object(PASSAGES, page[0].id)
         assert sum(document.is_damaged for document in (await store.manifest("docs")).values()) == 1
 
@@ -203,3 +212,44 @@ async def test_few_words_are_looked_up_and_once(
         await put(store, [row("b", "b.md", tokens="word999"), row("c", "c.md", tokens="other")])
         await weighing
         assert (await store.term_weights("word999"))["word999"] > alone
+
+
+CLIENT_FOLDERS = [f"{Path(module.__file__ or '').parent}{os.sep}" for module in (weaviate, grpc, httpx)]
+
+
+@contextmanager
+def note_calls_of_the_client() -> Iterator[set[str]]:
+    """Note which functions of the client and of what it sends through are called in this thread."""
+    calls = set[str]()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(tuple(CLIENT_FOLDERS)):
+            calls.add(frame.f_code.co_qualname)
+
+    sys.setprofile(note)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(None)
+
+
+async def test_the_event_loop_of_the_conversations_does_nothing_of_the_client(
+    weaviate_settings: WeaviateSettings,
+) -> None:
+    """It makes objects of the replies, some milliseconds for each, and many replies may come in one turn of a loop."""
+    rows = [row(f"n{number}", f"n{number}.md", tokens="melon", seed=number) for number in range(9)]
+    with note_calls_of_the_client() as calls:
+        async with opened(weaviate_settings) as store:
+            await put(store, rows)
+            found = await asyncio.gather(*(store.search("melon", unit(number), ["docs"], 9) for number in range(9)))
+            assert [len(passages) for passages in found] == [9] * 9
+            assert len(await store.rows("docs", ["n1.md"])) == 1
+            assert len(await store.vectors("docs")) == len(await store.manifest("docs")) == 9
+            assert await store.filled(["docs"]) == {"docs"}
+            assert await store.term_weights("melon")
+            with pytest.raises(StoreError, match="vector"):
+                await put(store, [replace(rows[0], vector=unit(1, DIMENSION + 1))])
+        assert calls == set()
+        async with connect_cluster(weaviate_settings) as cluster:
+            assert await cluster.count_all(PASSAGES) == 9
+        assert calls, "here it would be seen"

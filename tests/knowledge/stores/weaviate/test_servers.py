@@ -21,8 +21,8 @@ from core.language.tokens import query_tokens
 from core.settings import Secret, WeaviateSettings
 from core.settings.yaml_file import read_yaml
 from knowledge.embedding.local import LOCAL_DIMENSION, LOCAL_NAME
-from knowledge.ports import PassageRow, StoreOwner
-from knowledge.stores.weaviate import WeaviateStore, check_weaviate, open_weaviate
+from knowledge.ports import PassageRow, Store, StoreOwner
+from knowledge.stores.weaviate import check_weaviate, open_weaviate
 from knowledge.stores.weaviate.catching_up import StoreCatchingUp
 from knowledge.stores.weaviate.schema import Commit, commit_key
 from tests.support.deployment import ROOT, Deployment
@@ -39,7 +39,7 @@ FREED_MEANWHILE = 2 << 30
 
 
 @asynccontextmanager
-async def open_store(settings: WeaviateSettings) -> AsyncIterator[WeaviateStore]:
+async def open_store(settings: WeaviateSettings) -> AsyncIterator[Store]:
     store = await open_weaviate(settings, "test", DIMENSION, lease_duration_s=1)
     try:
         yield store
@@ -47,7 +47,7 @@ async def open_store(settings: WeaviateSettings) -> AsyncIterator[WeaviateStore]
         await store.close()
 
 
-async def search_ids(store: WeaviateStore) -> set[str]:
+async def search_ids(store: Store) -> set[str]:
     return {result.id for result in await store.search("word1 word2 word3", unit(1), ["docs"], 200)}
 
 
@@ -149,7 +149,7 @@ async def _check_going_away(node: Node) -> set[str]:
         return await search_ids(store)
 
 
-async def _answers(store: WeaviateStore) -> bool:
+async def _answers(store: Store) -> bool:
     try:
         await search_ids(store)
     except StoreError:
@@ -178,7 +178,7 @@ async def test_nothing_is_lost_when_a_killed_write_is_made_again(tmp_path: Path)
                 assert len(await store.vectors(source)) == len(rows)
 
 
-async def _put_when_serving(store: WeaviateStore, rows: Sequence[PassageRow], source: str) -> None:
+async def _put_when_serving(store: Store, rows: Sequence[PassageRow], source: str) -> None:
     """Write as soon as the server takes writes: it answers a moment earlier."""
     async with asyncio.timeout(60):
         while True:
@@ -307,7 +307,7 @@ async def _load_commit(node: Node) -> Commit:
         return Commit.from_properties((await cluster.get([commit_key("docs")]))[commit_key("docs")])
 
 
-async def _put_again(store: WeaviateStore, rows: Sequence[PassageRow]) -> None:
+async def _put_again(store: Store, rows: Sequence[PassageRow]) -> None:
     """Write as refreshes do, which come again: a write fails whose connection to a machine ends in the middle."""
     async with asyncio.timeout(180):
         while True:
