@@ -1,44 +1,36 @@
-"""Questions as people type them: English ones of the three unseen sets with one or two typing errors, and without.
+"""Questions as people type them: the English ones of `quoted_answers` with one or two typing errors, and without.
 
-The errors are made by a fixed seed for each question: in one or two of its words of content, two neighbouring letters
-change places, or one letter is doubled, is missing, or is its neighbour's on the keyboard; seldom the first one. The
-questions are divided by the hash of their id; only the development half was looked at while the correction was made.
+The errors are made by a fixed seed for each question, three times: in one or two of its words of content, two
+neighbouring letters change places, or one letter is doubled, is missing, or is its neighbour's on the keyboard; seldom
+the first one. What corrects them was made with other projects.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bots.common.reply_sink import SilentSink
 from bots.daemon.bootstrap import App, open_app
 from core.answering.agents.spelling import correct_spelling
 from core.language.lexicon import get_words
 from core.runtime.budget import Budget
+from core.settings import Settings
 from core.types import Question
-from tests.lab.quality import second_unseen_projects, third_unseen_projects, unseen_projects
-from tests.lab.quality._retrieval import RememberingEmbedder, first_rank, hit, mrr
+from tests.lab.quality import quoted_answers
+from tests.lab.quality._retrieval import first_rank, hit, mrr
 from tests.lab.quality.figures import Figure
 from tests.lab.quality.new_projects import share
-from tests.lab.quality.quoted_answers import QuotedQuestion, judge
-from tests.lab.quality.repository_questions import CUTOFF, Case, clone, make_settings, read_cases
+from tests.lab.quality.quoted_answers import QuotedQuestion, judge, read_questions
+from tests.lab.quality.repository_questions import CUTOFF
 
-SETS = (unseen_projects, second_unseen_projects, third_unseen_projects)
-# Those whose sources have no code: that would take most of the time.
-PROJECTS = {
-    name: project
-    for part in SETS
-    for name, project in part.PROJECTS.items()
-    if project.sources.keys() <= {"docs", "configuration"}
-}
-REPOSITORIES = tuple(project.repository for project in PROJECTS.values())
+REPOSITORIES = quoted_answers.REPOSITORIES
+VERSIONS = ("", "b", "c")
 TWO_ERRORS = 0.4
 FIRST_LETTER = 0.05
 MIN_LETTERS = 4
@@ -79,17 +71,15 @@ def _mistype_word(word: str, randomness: random.Random) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one question: whether it was changed, the rank of a right file, and what its answer is worth."""
+    """What became of one question: whether it was changed, the rank of the right file, and what its answer is worth."""
 
-    case: Case
     is_changed: bool
     rank: int
-    is_useful: bool | None = None
-    is_helped: bool | None = None
+    is_useful: bool
 
 
 def build(mirror: Path, data: Path) -> None:
-    clone(mirror, data, PROJECTS)
+    (data / "mirror").write_text(str(mirror.resolve()), "utf-8")
 
 
 def measure(data: Path) -> list[Figure]:
@@ -97,54 +87,35 @@ def measure(data: Path) -> list[Figure]:
     outcomes = asyncio.run(ask_all(data))
     figures = [Figure("clean questions that are changed", share([item.is_changed for item in outcomes["clean"]]))]
     for name, group in outcomes.items():
-        for half, held_out in (("development", False), ("held out", True)):
-            chosen = [item for item in group if item.case.is_held_out is held_out]
-            figures += _make_figures(f"{name}, {half}", chosen)
+        ranks = [item.rank for item in group]
+        figures.append(Figure(f"{name}: hit@{CUTOFF}", hit(ranks, CUTOFF)))
+        figures.append(Figure(f"{name}: MRR", mrr(ranks)))
+        figures.append(Figure(f"{name}: useful answers", share([item.is_useful for item in group])))
     return figures
 
 
-def _make_figures(name: str, outcomes: Sequence[Outcome]) -> list[Figure]:
-    ranks = [item.rank for item in outcomes]
-    return [
-        Figure(f"{name}: hit@{CUTOFF}", hit(ranks, CUTOFF)),
-        Figure(f"{name}: MRR", mrr(ranks)),
-        Figure(f"{name}: useful answers", share([item.is_useful for item in outcomes if item.is_useful is not None])),
-        Figure(
-            f"{name}: useful answers, or a right page named",
-            share([item.is_helped for item in outcomes if item.is_helped is not None]),
-        ),
-    ]
-
-
 async def ask_all(data: Path) -> Mapping[str, list[Outcome]]:
-    """Return what becomes of all questions, clean and mistyped."""
+    """Return what becomes of all questions, clean and mistyped, of bots that know the guides."""
     outcomes: dict[str, list[Outcome]] = defaultdict(list)
-    embedder = await RememberingEmbedder.open(data)
-    try:
-        for part in SETS:
-            records = {
-                record["id"]: record for record in map(json.loads, part.QUESTIONS.read_text("utf-8").splitlines())
-            }
-            for name in part.PROJECTS.keys() & PROJECTS.keys():
-                cases = [case for case in read_cases(part.QUESTIONS) if (case.project, case.kind) == (name, "English")]
-                async with open_app(make_settings(data, name, PROJECTS[name]), embedder=embedder) as app:
-                    result = await app.refresh()
-                    assert not result.failures, result.failures
-                    for case in cases:
-                        text = case.question.text
-                        for kind, typed in (("clean", text), ("mistyped", mistype(text, case.id))):
-                            outcomes[kind].append(await _ask(case, typed, records[case.id], app))
-    finally:
-        await embedder.close()
+    mirror = Path((data / "mirror").read_text("utf-8"))
+    questions = [item for item in read_questions() if item.language == "en" and item.facts]
+    for repository in REPOSITORIES:
+        async with open_app(_keep_guide(quoted_answers.make_settings(repository, mirror, data))) as app:
+            result = await app.refresh()
+            assert not result.failures, result.failures
+            for item in questions:
+                if item.repository == repository:
+                    outcomes["clean"].append(await _ask(item, item.question, app))
+                    mistyped = [mistype(item.question, f"{item.id}{version}") for version in VERSIONS]
+                    outcomes["mistyped"] += [await _ask(item, text, app) for text in mistyped]
     return outcomes
 
 
-async def _ask(case: Case, typed: str, record: Mapping[str, Any], app: App) -> Outcome:
+def _keep_guide(settings: Settings) -> Settings:
+    return settings.model_copy(update={"sources": {"guide": settings.sources["guide"]}})
+
+
+async def _ask(item: QuotedQuestion, typed: str, app: App) -> Outcome:
     is_changed = await correct_spelling(typed, app.library, Budget(app.settings.budget)) != typed
     reply = await app.answer(Question(typed), SilentSink())
-    rank = first_rank(reply.passages, case.files)
-    if not record["facts"]:
-        return Outcome(case, is_changed, rank)
-    question = QuotedQuestion(case.id, "", "", case.language, typed, "", tuple(record["facts"]), record["topic"])
-    judgement = judge(question, reply)
-    return Outcome(case, is_changed, rank, judgement.is_useful, judgement.is_helped(case.files))
+    return Outcome(is_changed, first_rank(reply.passages, [item.file]), judge(item, reply).is_useful)
