@@ -17,6 +17,7 @@ from bots.daemon.monitor import open_monitor
 from bots.daemon.operator_page import open_operator_page
 from bots.daemon.sharing import ReloadFollower
 from core.errors import JournalError, KimasError, PlatformError
+from core.language.english_words import prepare_english_words
 from core.messaging.commands.context import SettingsLoader
 from core.messaging.drafts import SWEEP_MINUTES
 from core.messaging.inbox import Inbox
@@ -130,6 +131,7 @@ async def _serve(
         async with _service_manager(tasks):
             _log.info("daemon.ready", platforms=[adapter.label for adapter in adapters])
             tasks.create_task(app.warm_up())
+            tasks.create_task(prepare_english_words())
             daemon.monitor.stage = "ready"
             await stop.wait()
             daemon.monitor.stage = "stopping"

@@ -100,6 +100,10 @@ class OverriddenLibrary:
         """Return the weights of the wrapped library."""
         return await self._library.term_weights(query)
 
+    async def count_words(self, words: Collection[str]) -> Mapping[str, int]:
+        """Return the counts of the wrapped library."""
+        return await self._library.count_words(words)
+
     def _is_disabled(self, agent: str) -> bool:
         sources = self._sources.get(agent, ())
         return bool(sources) and all(map(self._overrides.is_off, sources))

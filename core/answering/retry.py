@@ -44,6 +44,7 @@ class ExcludingLibrary:
         self.titles = library.titles
         self.modules = library.modules
         self.term_weights = library.term_weights
+        self.count_words = library.count_words
 
     def restricted_to(self, sources: Collection[str]) -> ExcludingLibrary:
         """Restrict the wrapped library."""

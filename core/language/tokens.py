@@ -64,6 +64,11 @@ def stem(word: str) -> str:
     return "embed" if word in ("embed", "embeds") else str(snowballstemmer.stemmer("english").stemWord(word))
 
 
+def stem_all(words: Iterable[str]) -> frozenset[str]:
+    """Return the stems of many lower-case words, without those of passages leaving their cache."""
+    return frozenset(snowballstemmer.stemmer("english").stemWords(list(words)))
+
+
 def cut_into_pairs(run: str) -> list[str]:
     """Return a run of CJK characters as overlapping pairs: ABC gives AB and BC. A single character stays."""
     return [run[start : start + 2] for start in range(len(run) - 1)] or [run]

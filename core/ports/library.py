@@ -84,3 +84,10 @@ class Library(Protocol):
         A word that no passage contains weighs nothing.
         """
         ...
+
+    async def count_words(self, words: Collection[str]) -> Mapping[str, int]:
+        """Return which of many words, in lower case and as written, stored passages have, and in how many of the best.
+
+        Raises `StoreError`.
+        """
+        ...

@@ -30,6 +30,7 @@ STAGE_SHARES = {
     "voice": 0.4,
     "look_up": 0.05,
     "context": 0.12,
+    "spelling": 0.1,
     "route": 0.1,
     "look_back": 0.2,
     "verify": 0.1,

@@ -22,6 +22,7 @@ from knowledge.ports import Embedder, Store, Vectors
 from knowledge.retrieval.agent_index import AgentIndexEntry, MixIn, embed_mix_in, index_agent, no_mix_in
 from knowledge.retrieval.expiry_filter import ExpiryFilteringStore
 from knowledge.retrieval.grouping import TextGrouper
+from knowledge.retrieval.known_words import count_known_words
 from knowledge.retrieval.query_embedder import EMBEDDER_COOLDOWN_S, QueryEmbedder
 from knowledge.retrieval.routing import AgentIndex, drop_weak, select_agents
 from knowledge.retrieval.unfilled import UnfilledPassages
@@ -325,6 +326,10 @@ class KnowledgeLibrary:
         weights = dict(await self._store.term_weights(tokens, self._counted_sources))
         unknown_weight = weights.pop(UNKNOWN_WORD, math.inf)
         return {token: weight if weight < unknown_weight else 0.0 for token, weight in weights.items()}
+
+    async def count_words(self, words: Collection[str]) -> Mapping[str, int]:
+        """Return which of many words stored passages have, and in how many of those that were read for it."""
+        return await count_known_words(words, self._store, self._get_stored_sources())
 
     def stop_loading(self) -> None:
         """Try no more to embed what is mixed in: only answers in progress still need this library."""

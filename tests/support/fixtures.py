@@ -119,6 +119,9 @@ class InMemoryLibrary:
     async def term_weights(self, query: str) -> Mapping[str, float]:
         return {}
 
+    async def count_words(self, words: Collection[str]) -> Mapping[str, int]:
+        return {}
+
 
 class OrderKeeper:
     """Implements `Reranker` by score, after a delay."""

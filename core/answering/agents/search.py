@@ -10,6 +10,7 @@ from itertools import chain, zip_longest
 from typing import TypeVar
 
 from core.answering.agents.reranker import ranks_by_model, rerank
+from core.answering.agents.spelling import correct_spelling
 from core.answering.agents.translation import Translation, translate_by_dictionary, translate_once
 from core.answering.context import AnswerDependencies, Query, RewriteContext
 from core.answering.rewriting.runner import QueryResults, merge, rewrite
@@ -38,10 +39,12 @@ class SearchResult:
 async def search(query: str, deps: AnswerDependencies, budget: Budget, *, with_rewrites: bool = True) -> SearchResult:
     """Route a query to agents and search it there; each agent rewrites it as configured, unless `with_rewrites` is off.
 
+    The query of the result is the one that was searched, without typing errors.
     Meanwhile a question in another language than the agents' sources is translated, and searched in theirs as well.
     Raises `ServiceError` when no agent could search.
     """
     agent_settings = deps.settings.retrieval_agents()
+    query = await correct_spelling(query, deps.library, budget)
     agents = await budget.run_stage(
         "route",
         deps.library.route(query, at_least_one=deps.is_asked),
