@@ -418,7 +418,7 @@ class Handler:
             return
         # Such words of members are kept, and forgotten, with what they wrote alone.
         has_foreign_words = message.origin.purpose in ("draft", "report") or message.command in RETELLING_COMMANDS
-        await self._journal.mark_answered(message, Reply("") if has_foreign_words else reply)
+        await self._journal.mark_delivered(message, Reply("") if has_foreign_words else reply)
         annotate(outcome="answered", strategy=reply.trace.strategy, citations=len(reply.citations))
         _log.info(
             "message.answered",
