@@ -16,7 +16,7 @@ FindPost = Callable[[], Awaitable[str]]
 
 
 class DeliveryRetry:
-    """Retries the calls that deliver one reply. After each wait, the `delivery` says whether it may be shown now.
+    """Retries the calls that deliver one reply. Before each try, the `delivery` says whether it may be shown now.
 
     `recover` handles errors that a pause does not cure: it changes something and returns, so that the call is made
     again, or raises the error. `is_posting` is true while a first part is being posted.
@@ -56,9 +56,7 @@ class DeliveryRetry:
             wait_s = self._not_before - loop.time()
             if self._rate_limit_error is not None and wait_s > 0:
                 await self._pause(wait_s, deadline, self._rate_limit_error)
-            if failure_count or wait_s > 0:
-                # Who gave the reply to us looked a moment ago.
-                await self._delivery.require_rights()
+            await self._delivery.require_rights()
             failure_count += 1
             try:
                 await call()

@@ -136,6 +136,10 @@ class ForgeClient(ABC):
         """End a round, as `ForgeTransport` says."""
         self._transport.forget_older_etags()
 
+    async def wait_to_write(self) -> None:
+        """Wait for a turn to comment, as `ForgeTransport` says."""
+        await self._transport.wait_to_write()
+
     def at(self, path: str) -> ForgeClient:
         """Return the client for a kind of topics, such as issues, or for the topic at a path."""
         return self

@@ -79,7 +79,9 @@ class ForgeSink(ReplySink):
 
     async def _show_first_part(self, text: str, buttons: Sequence[Button] = ()) -> None:
         if not self._reply_id:
-            self._reply_id = await self._retry.post(lambda: self._post_first(text), lambda: self._find_part(text, 0))
+            self._reply_id = await self._retry.post(
+                lambda: self._post_first(text), lambda: self._find_part(text, 0), self._check_question
+            )
             if not self._is_in_doubt:
                 return
         # An earlier try may have posted another text.
@@ -94,7 +96,6 @@ class ForgeSink(ReplySink):
         return next((item.id for item in comments if is_own(item, self._me) and marker in item.text), "")
 
     async def _post_first(self, text: str) -> str:
-        await self._check_question()
         try:
             return await self._send_part(text, 0, ())
         except Unreachable:
@@ -119,6 +120,7 @@ class ForgeSink(ReplySink):
             comments = await self._client.list_comments_below(self._project, self._topic_path)
             if has_answer_of_people(topic, comments, self._me):
                 raise CommentSuppressed(skip(SkipReason.HUMAN_REPLIED))
+        await self._client.wait_to_write()
 
     def _sign(self, text: str, number: int) -> str:
         return f"{text}\n\n{self._make_marker(number)}"

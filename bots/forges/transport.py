@@ -36,6 +36,7 @@ class ForgeTransport:
         self._intervals = intervals
         self._write_lock = asyncio.Lock()
         self._last_write_at = 0.0
+        self._next_turn_at = 0.0
 
     @property
     def replied_at(self) -> float:
@@ -92,6 +93,13 @@ class ForgeTransport:
         with platform_errors():
             data: Json = await self._api.query(self._graphql_url, text, variables)
             return data
+
+    async def wait_to_write(self) -> None:
+        """Wait for a turn to change something: what is judged afterwards is not held up by the pauses any more."""
+        now = time.monotonic()
+        turn_at = max(now, self._next_turn_at, self._last_write_at + self._intervals.write_s)
+        self._next_turn_at = turn_at + self._intervals.write_s
+        await asyncio.sleep(turn_at - now)
 
     async def change(self, method: str, path: str, body: Json) -> Any:
         """Send a request that changes something: one at a time, with a pause before the next one."""

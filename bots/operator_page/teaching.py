@@ -20,7 +20,7 @@ from bots.operator_page.context import (
     show,
     to_command,
 )
-from core.errors import UsageError
+from core.errors import MessageDeleted, UsageError
 from core.settings import LearnedSource
 from core.storage.lessons import MAX_ANSWER_CHARS, MAX_QUESTION_CHARS, ReviewState
 from core.storage.overrides import new_entry
@@ -28,6 +28,7 @@ from core.storage.reports import QuestionReport
 from core.types import ConversationKey
 
 MAX_DECIDED = 100
+NO_QUESTION = "The journal has no such question, or its text was deleted."
 DECISIONS: dict[str, ReviewState] = {"approve": "approved", "reject": "rejected"}
 
 
@@ -52,7 +53,12 @@ async def teach(request: web.Request) -> web.StreamResponse:
         return _show_form(request, report, question, answer, "Both the question and the answer are needed.")
     # Who asked may have been told what is closed, and the answer may tell it again.
     closed_sources = await context.permissions.read_closed_labels(report.message, report.visible_sources or ())
-    number = await context.taught_answers.submit(message, report.message.author_id, question, answer, closed_sources)
+    try:
+        number = await context.taught_answers.submit(
+            message, report.message.author_id, question, answer, closed_sources, words_of=[report.message]
+        )
+    except MessageDeleted:
+        raise web.HTTPNotFound(text=NO_QUESTION) from None
     if number is None:
         session.notice = "This answer was taught before."
     else:
@@ -106,7 +112,7 @@ async def _decide(context: PageContext, key: ConversationKey, number: int, actio
 async def _require_question(request: web.Request) -> QuestionReport:
     report = await get_context(request).reports.get_question(get_number(request))
     if report is None or not report.message.text.strip():
-        raise web.HTTPNotFound(text="The journal has no such question, or its text was deleted.")
+        raise web.HTTPNotFound(text=NO_QUESTION)
     return report
 
 

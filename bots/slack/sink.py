@@ -296,8 +296,13 @@ class SlackSink(ReplySink):
         if self._thread_ts is not None:
             self._context.thread_cache.mark_answered(self._channel, self._thread_ts)
 
+    async def _post_part(self, part: str, number: int, buttons: Sequence[Button]) -> None:
+        if not self._delivery.parts.get(number):
+            # Before the part is recorded, which is when it is judged a last time.
+            await self._wait_for_slot()
+        await super()._post_part(part, number, buttons)
+
     async def _send_part(self, text: str, number: int, buttons: Sequence[Button]) -> str:
-        await self._wait_for_slot()
         return await self._post_message(text, buttons, number)
 
     async def _find_part(self, text: str, number: int) -> str:

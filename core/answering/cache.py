@@ -138,7 +138,7 @@ async def _look_up(
     cache_key: CacheKey, cached_answers: CachedAnswers
 ) -> tuple[CacheEntry | None, Mapping[str, str] | None]:
     """Return the cached reply, or else the versions to store a new one with."""
-    candidates = await cached_answers.cache.find(cache_key)
+    candidates = await cached_answers.cache.find_replies(cache_key)
     fresh_entries: list[CacheEntry] = []
     if candidates:
         sources = {source for entry in candidates for source in entry.versions}

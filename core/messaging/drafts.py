@@ -172,7 +172,7 @@ class Drafts:
         """
         await self.live.load()
         number = int(message.origin.root_id)
-        draft = await self._repository.find(number)
+        draft = await self._repository.find_waiting(number)
         if draft is None and message.id.startswith(NOTE):
             draft = next((lost for lost, _ in await self._repository.get_lost([number])), None)
         if draft is None or not self._is_for(draft, message):
@@ -183,7 +183,7 @@ class Drafts:
     async def decide(self, message: Message, arguments: Mapping[str, str], texts: Messages) -> str:
         """Do what a command says about a draft, once, and return the reply. Raises `UsageError`."""
         number = int(float(arguments["number"]))
-        draft = await self._repository.find(number)
+        draft = await self._repository.find_waiting(number)
         if draft is None or not self._is_for(draft, message):
             raise UsageError(texts.draft_unknown.format(number=number))
         # The audit outlives what people forget: it has no words of theirs.

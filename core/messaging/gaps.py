@@ -120,7 +120,10 @@ async def find_gaps(
     gaps.sort(key=lambda gap: (not gap.is_open, -len(gap.questions), -gap.earlier_count, -gap.last_at.timestamp()))
     pages = await asyncio.gather(*(_find_page(gap.typical.text, library) for gap in gaps[:MAX_PAGES]))
     with_pages = [replace(gap, page=page) for gap, page in zip(gaps, pages, strict=False)]
-    return GapReport([*with_pages, *gaps[MAX_PAGES:]], is_cut)
+    # All of this takes a while: who was forgotten in it is not quoted.
+    remembered = await reports.find_remembered([gap.typical.number for gap in gaps])
+    left_gaps = [gap for gap in (*with_pages, *gaps[MAX_PAGES:]) if gap.typical.number in remembered]
+    return GapReport(left_gaps, is_cut)
 
 
 async def _list_asking(

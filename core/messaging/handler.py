@@ -237,12 +237,26 @@ class Handler:
         texts = messages_for(self._permissions.get_language(message))
         if block or not visible_labels <= self._permissions.visible_labels(message):
             raise RightsChanged(texts.rights_changed, block)
-        if is_comment or delivery.is_notice or not is_ask_command(message.command):
+        if not is_ask_command(message.command):
+            await self._require_role(adapter, message, delivery)
+            return
+        if is_comment or delivery.is_notice:
             return
         if self._permissions.hides_answer(message):
             raise RightsChanged(texts.ask_by_command)
         if not (delivery.is_draft or delivery.is_approved) and self._drafts.takes(message):
             raise RightsChanged(texts.rights_changed)
+
+    async def _require_role(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
+        """Raise `RightsChanged` where a reply to a command waits whose author may not give it any more.
+
+        What the command itself changed, or why it was refused, is shown all the same.
+        """
+        reply = delivery.final_reply
+        if reply is None or reply.failure or message.command in RIGHTS_COMMANDS:
+            return
+        if refusal := await self._dispatcher.find_refusal(message, adapter):
+            raise RightsChanged(refusal)
 
     async def _judge_and_respond(
         self, adapter: Adapter, message: Message, delivery: JournaledDelivery
@@ -418,7 +432,7 @@ class Handler:
             return
         # Such words of members are kept, and forgotten, with what they wrote alone.
         has_foreign_words = message.origin.purpose in ("draft", "report") or message.command in RETELLING_COMMANDS
-        await self._journal.mark_answered(message, Reply("") if has_foreign_words else reply)
+        await self._journal.mark_delivered(message, Reply("") if has_foreign_words else reply)
         annotate(outcome="answered", strategy=reply.trace.strategy, citations=len(reply.citations))
         _log.info(
             "message.answered",

@@ -110,7 +110,7 @@ class JournaledDelivery:
             await self.require_rights()
         self.parts[number] = part_id
         if self.final_reply is not None:
-            await self._journal.mark_delivery(self._message, self.final_reply, self.parts)
+            await self._journal.mark_parts(self._message, self.parts)
 
     async def mark_posting(self) -> None:
         """Record that the first part is about to be posted."""

@@ -77,7 +77,7 @@ class AnswerCache:
         """Return the cache of another configuration in the same database."""
         return AnswerCache(self._database, self._settings, fingerprint)
 
-    async def find(self, key: CacheKey) -> Sequence[CacheEntry]:
+    async def find_replies(self, key: CacheKey) -> Sequence[CacheEntry]:
         """Return current replies to the same words or to a question of the same meaning, best first."""
         columns = replies.c
         is_exact_match: ColumnElement[bool] = columns.question == key.normalized

@@ -246,12 +246,29 @@ class ChatHistory(Repository):
 
 
 async def has_question(connection: AsyncConnection, message: Message) -> bool:
-    """Return whether a message is no call for people, or its question was not forgotten: nor is it until the commit."""
-    if message.command != HANDOFF_COMMAND or not message.author_id:
+    """Return whether a message repeats no question that was forgotten: nor is that until the commit.
+
+    Calls for people and second answers do.
+    """
+    is_repeating = message.command == HANDOFF_COMMAND or message.origin.purpose == "retry"
+    if not (is_repeating and message.author_id):
         return True
-    question = select(messages.c.author_id).filter_by(**bot_values(message), id=message.question_id).with_for_update()
+    # What it brings may be somebody else's.
+    names = ("author_id", "text", "quoted", "attachments")
+    question = select(*(messages.c[name] for name in names))
+    question = question.filter_by(**bot_values(message), id=message.question_id).with_for_update()
     row = (await connection.execute(question)).first()
-    return row is None or bool(row.author_id)
+    return row is None or all(getattr(row, name) or not getattr(message, name) for name in names)
+
+
+async def are_all_remembered(connection: AsyncConnection, words_of: Sequence[Message]) -> bool:
+    """Return whether nobody who wrote these messages was forgotten: nor is anybody until the commit."""
+    for message in words_of:
+        author = select(messages.c.author_id).filter_by(**identity_values(message)).with_for_update()
+        row = (await connection.execute(author)).first()
+        if row is not None and message.author_id and not row.author_id:
+            return False
+    return True
 
 
 def is_user_message() -> ColumnElement[bool]:

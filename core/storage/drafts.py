@@ -41,7 +41,7 @@ class DraftRepository(Repository):
         """Return the drafts, oldest first."""
         return await self._find()
 
-    async def find(self, number: int) -> Draft | None:
+    async def find_waiting(self, number: int) -> Draft | None:
         """Return the draft with a number, or None where none waits."""
         return next(iter(await self._find(messages.c.number == number)), None)
 

@@ -11,12 +11,12 @@ from sqlalchemy import Row, delete, insert, null, select, update
 from sqlalchemy.exc import IntegrityError
 
 from core.catalogue import ENGLISH, Messages
-from core.errors import UsageError
+from core.errors import MessageDeleted, UsageError
 from core.runtime.tasks import uncancellable
-from core.storage.chat_history import is_readable_from
+from core.storage.chat_history import are_all_remembered, is_readable_from
 from core.storage.engine import Repository
 from core.storage.tables import chat_values, taught_answers
-from core.types import Message
+from core.types import Message, SkipReason
 
 ReviewState = Literal["pending", "approved", "rejected"]
 MAX_ANSWER_CHARS = 8000
@@ -50,9 +50,19 @@ class TaughtAnswerRepository(Repository):
 
     @uncancellable
     async def submit(
-        self, message: Message, asked_by: str, question: str, answer: str, closed_sources: Collection[str]
+        self,
+        message: Message,
+        asked_by: str,
+        question: str,
+        answer: str,
+        closed_sources: Collection[str],
+        *,
+        words_of: Sequence[Message],
     ) -> int | None:
         """Store the answer in a message for review and return its number; None if it is stored already.
+
+        Its words are those of the messages `words_of`. Raises `MessageDeleted` where somebody who wrote one was
+        forgotten meanwhile.
 
         It belongs to the place of the message: what was taught in a closed thread is listed in no other one, and what
         was taught where `closed_sources` can be seen is told only to who sees them.
@@ -73,6 +83,8 @@ class TaughtAnswerRepository(Repository):
             "closed_sources": sorted(closed_sources),
         }
         async with self._database.transaction() as connection:
+            if not await are_all_remembered(connection, words_of):
+                raise MessageDeleted(SkipReason.DRAFT_FORGOTTEN.text)
             try:
                 async with connection.begin_nested():
                     result = await connection.execute(insert(taught_answers).values(values))

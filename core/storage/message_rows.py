@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -69,8 +69,23 @@ def to_delivery(reply: Reply, parts: Mapping[int, str]) -> dict[str, Any]:
         "nearest_pages": [asdict(page) for page in reply.nearest_pages],
         "trace": reply.trace.to_json(),
     }
-    parts_by_number = {str(number): part_id for number, part_id in parts.items()}
-    return {**values, **{name: getattr(reply, name) for name in _DELIVERED_NAMES}, "parts": parts_by_number}
+    return {**values, **{name: getattr(reply, name) for name in _DELIVERED_NAMES}, "parts": to_parts(parts)}
+
+
+def to_parts(parts: Mapping[int, str]) -> dict[str, str]:
+    """Return the ids of the further parts of a reply, as a row keeps them."""
+    return {str(number): part_id for number, part_id in parts.items()}
+
+
+def read_left(reply: Reply, delivery: Mapping[str, Any] | None) -> Reply:
+    """Return a reply as far as it is still there where it was recorded; itself if nothing of it was forgotten."""
+    if delivery is None:
+        return Reply("")
+    if delivery["trace"] == Reply("").trace.to_json() and reply.trace.query:
+        reply = replace(reply, trace=Reply("").trace)
+    if reply.image_description and not delivery["image_description"]:
+        reply = replace(reply, image_description="")
+    return reply
 
 
 def read_delivery(values: Mapping[str, Any]) -> Reply:

@@ -7,7 +7,7 @@ next start.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -30,12 +30,15 @@ from core.storage.message_rows import (
     get_skip_values,
     read_attachments,
     read_delivery,
+    read_left,
     to_delivery,
     to_message,
     to_message_values,
+    to_parts,
     to_reply_values,
 )
 from core.storage.tables import (
+    CLOCK_TOLERANCE,
     DRAFTED,
     bot_values,
     chat_values,
@@ -59,7 +62,6 @@ from core.types import (
     SkipReason,
     Turn,
 )
-from core.types.messages import MAX_QUESTION_CHARS
 
 _log = get_logger(__name__)
 
@@ -70,6 +72,8 @@ MAX_TITLE_CHARS = 200
 MAX_KNOWN_TITLES = 10_000
 # What goes from a message with somebody who is in it: its words, what it brings, and a recorded reply.
 StoredPart = Literal["text", "quoted", "attachments", "delivery"]
+# Returns the columns of a message to be changed; it gets the reply that is recorded there.
+MakeValues = Callable[[Mapping[str, Any] | None], Mapping[str, Any]]
 _TURN_COLUMNS = ("text", "author", "author_id", "reply", "image_description", "visible_sources")
 
 
@@ -101,7 +105,7 @@ class Journal:
         reply: Reply | None = None,
         visible_sources: Sequence[str] | None = None,
     ) -> bool:
-        """Store a message. Return false if it is stored already, or calls people to a question that was forgotten.
+        """Store a message. Return false if it is stored already, or repeats a question that was forgotten.
 
         `is_bound`: of several daemons, only this one can answer it. A message of the bot's own may come with its
         `reply`, made from `visible_sources`, which is then delivered.
@@ -228,17 +232,34 @@ class Journal:
     async def mark_answered(self, message: Message, reply: Reply) -> None:
         """Close a message with its reply."""
         reply_values = to_reply_values(reply)
-        await self._complete(message, "answered", **{**reply_values, **_get_kept_text(message)})
+        await self._complete(message, "answered", lambda _: {**reply_values, **_get_kept_text(message)})
+
+    async def mark_delivered(self, message: Message, reply: Reply) -> None:
+        """Close a message with the reply that `mark_delivery` recorded, as far as it is still there.
+
+        Until now, who is forgotten was found in the recorded one: what went from there is not kept, either.
+        """
+        is_kept = True
+
+        def keep(delivery: Mapping[str, Any] | None) -> Mapping[str, Any]:
+            nonlocal is_kept
+            kept_reply = read_left(reply, delivery)
+            is_kept = kept_reply is reply
+            return {**to_reply_values(kept_reply), **_get_kept_text(message)}
+
+        await self._complete(message, "answered", keep)
+        if not is_kept:
+            await self._erase_cached(message)
 
     async def mark_skipped(self, message: Message, skip: Skip, visible_labels: frozenset[str] | None = None) -> None:
         """Close a message without an answer, with the reason, which may name what has `visible_labels`."""
         sources = {} if visible_labels is None else {"visible_sources": to_stored_labels(visible_labels)}
         values: dict[str, Any] = {**get_skip_values(skip), **sources, **_get_kept_text(message)}
-        await self._complete(message, "silent", skip, **values)
+        await self._complete(message, "silent", lambda _: values, skip)
 
     async def mark_failed(self, message: Message, reason: str) -> None:
         """Close a message whose answer failed."""
-        await self._complete(message, "failed", reason=reason, **_get_kept_text(message))
+        await self._complete(message, "failed", lambda _: {"reason": reason, **_get_kept_text(message)})
 
     async def get_pending(self, platform: str) -> Sequence[tuple[Message, str]]:
         """Return the unfinished messages, oldest first, each with its reply's id or ""."""
@@ -255,6 +276,13 @@ class Journal:
     async def mark_delivery(self, message: Message, reply: Reply, parts: Mapping[int, str]) -> None:
         """Record the final reply before it is posted, and the ids of its further parts, "" for one being posted."""
         await self._update_row(message, delivery=to_delivery(reply, parts))
+
+    async def mark_parts(self, message: Message, parts: Mapping[int, str]) -> None:
+        """Record the ids of the further parts of the reply that `mark_delivery` recorded, if that is still there."""
+        parts_by_number = to_parts(parts)
+        await self._change_row(
+            message, lambda delivery: {"delivery": {**delivery, "parts": parts_by_number} if delivery else None}
+        )
 
     async def mark_drafted(self, message: Message, reply: Reply) -> None:
         """Record that the reply waits until a team has decided about it."""
@@ -436,14 +464,17 @@ class Journal:
         await self.database.close()
 
     async def _complete(
-        self, message: Message, state: ProcessingOutcome, skip: Skip | None = None, **values: Any
+        self, message: Message, state: ProcessingOutcome, make_values: MakeValues, skip: Skip | None = None
     ) -> None:
-        values |= {"state": state, "settled_at": datetime.now(UTC), "delivery": None}
         # A request to be forgotten must not keep its author's name, whatever came of it: nobody can forget it again.
         is_request_to_forget = message.command == "forget"
-        if is_request_to_forget:
-            values = {**ERASED_VALUES, **values}
-        await self._update_row(message, **values)
+        erased_values = ERASED_VALUES if is_request_to_forget else {}
+
+        def make_all(delivery: Mapping[str, Any] | None) -> Mapping[str, Any]:
+            settled_values = {"state": state, "settled_at": datetime.now(UTC), "delivery": None}
+            return {**erased_values, **make_values(delivery), **settled_values}
+
+        await self._change_row(message, make_all)
         self.count(message, state, skip)
         if is_request_to_forget:
             await self.database.wipe()
@@ -453,17 +484,20 @@ class Journal:
         self._metrics.record_message(message.key.platform, state, skip)
 
     async def _update_row(self, message: Message, **values: Any) -> None:
-        """Write values of a message. Raises `ClaimLost` when another daemon has taken it over.
+        await self._change_row(message, lambda _: values)
 
-        Not where the one whom it is about was forgotten meanwhile.
+    async def _change_row(self, message: Message, make_values: MakeValues) -> None:
+        """Write values of a message, made from the reply that is recorded there.
+
+        Not where the one whom it is about was forgotten meanwhile. Raises `ClaimLost` when another daemon has taken it
+        over.
         """
-        row = update(messages).filter_by(**self._own_values(message))
-        statement = row.where(~IS_DROPPED).values(values)
         for delay_s in iter_retry_delays():
             try:
-                if not await self.database.write(statement):
+                if not await self._write_row(message, make_values):
                     await self.require_claim(message)
-                    await self._erase_cached(message)
+                    if await self.database.fetch_value(select(IS_DROPPED).filter_by(**identity_values(message))):
+                        await self._erase_cached(message)
             except ClaimLost:
                 raise
             except JournalError as error:
@@ -473,12 +507,27 @@ class Journal:
             else:
                 return
 
+    @uncancellable
+    async def _write_row(self, message: Message, make_values: MakeValues) -> int:
+        recorded = select(messages.c.delivery).filter_by(**identity_values(message)).with_for_update()
+        own_row = update(messages).filter_by(**self._own_values(message)).where(~IS_DROPPED)
+        async with self.database.transaction() as connection:
+            delivery = await connection.scalar(recorded)
+            return (await connection.execute(own_row.values(make_values(delivery)))).rowcount
+
     async def _erase_cached(self, message: Message) -> None:
-        """Erase a reply that was cached for a message after its author was forgotten."""
-        is_forgotten = exists(select(messages.c.number).filter_by(**identity_values(message)).where(IS_DROPPED))
-        text = message.text[:MAX_QUESTION_CHARS]
-        is_its_own = and_(is_reply_in(message.key.platform, message.key.chat), replies.c.text == text)
-        if message.text and await self.database.write(delete(replies).where(is_its_own, is_forgotten)):
+        """Erase what was cached in a chat while a message was answered: somebody in it was forgotten.
+
+        The words that were asked are not known any more.
+        """
+        received_at = await self.database.fetch_value(
+            select(messages.c.received_at).filter_by(**identity_values(message))
+        )
+        if received_at is None:
+            return
+        is_in_chat = is_reply_in(message.key.platform, message.key.chat)
+        is_newer = replies.c.made_at >= (received_at - CLOCK_TOLERANCE).timestamp()
+        if await self.database.write(delete(replies).where(is_in_chat, is_newer)):
             await self.database.wipe()
 
     def _own_values(self, message: Message) -> dict[str, str]:

@@ -156,6 +156,12 @@ class ReportRepository(Repository):
         )
         return [ListedQuestion(*row) for row in await self._database.fetch_all(query.limit(limit))]
 
+    async def find_remembered(self, numbers: Collection[int]) -> frozenset[int]:
+        """Return those of some messages, by their numbers, whose authors were not forgotten."""
+        columns = messages.c
+        query = select(columns.number).where(columns.number.in_(numbers), columns.author_id != "")
+        return frozenset(row.number for row in await self._database.fetch_all(query))
+
     async def count_states(self, since: datetime) -> Mapping[str, int]:
         """Return how many messages since a time are in each state; the key "weak" counts weak answers.
 

@@ -9,7 +9,7 @@ import pytest
 
 from core.catalogue import ENGLISH
 from core.messaging.feedback.rating_buttons import make_rating_buttons
-from core.types import Message, Reply
+from core.types import Message
 from tests.conformance.bot import Bot, Gate
 from tests.conformance.buttons import press
 from tests.conformance.platforms import Channel, Discord, Slack
@@ -102,15 +102,15 @@ async def test_killed_between_its_parts_it_shows_the_rest_once(
     whole, _ = get_texts(bot, channel)
     assert len(whole) > 2
     gate = Gate()
-    mark_delivery = bot.journal.mark_delivery
+    mark_parts = bot.journal.mark_parts
 
-    async def mark_slowly(message: Message, reply: Reply, parts: Mapping[int, str]) -> None:
-        await mark_delivery(message, reply, parts)
+    async def mark_slowly(message: Message, parts: Mapping[int, str]) -> None:
+        await mark_parts(message, parts)
         # The second part is there; nothing is known of the third.
         if parts.get(1):
             await gate.passed()
 
-    monkeypatch.setattr(bot.journal, "mark_delivery", mark_slowly)
+    monkeypatch.setattr(bot.journal, "mark_parts", mark_slowly)
     question = await begin(bot, channel, way)
     await asyncio.wait_for(gate.reached.wait(), 60)
     await bot.kill()

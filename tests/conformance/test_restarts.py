@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from core.types import Message, Reply
+from core.types import Message
 from tests.conformance.bot import Bot, Gate
 from tests.conformance.platforms import until
 from tests.conformance.scenarios import (
@@ -119,17 +119,17 @@ async def test_killed_between_the_parts_of_a_long_answer_it_posts_the_rest_once(
     assert (await bot.ask(other, "How?")).state == "answered"
     whole = bot.texts(other)
     gate = Gate()
-    mark_delivery = bot.journal.mark_delivery
+    mark_parts = bot.journal.mark_parts
     assert len(whole) > 2
 
-    async def mark_slowly(message: Message, reply: Reply, parts: Mapping[int, str]) -> None:
+    async def mark_slowly(message: Message, parts: Mapping[int, str]) -> None:
         # Before the second part is posted, or when it is there and nobody has written that down.
         if not arrived or not parts.get(1):
-            await mark_delivery(message, reply, parts)
+            await mark_parts(message, parts)
         if 1 in parts and bool(parts[1]) == arrived:
             await gate.passed()
 
-    monkeypatch.setattr(bot.journal, "mark_delivery", mark_slowly)
+    monkeypatch.setattr(bot.journal, "mark_parts", mark_slowly)
     message = await bot.driver.say(channel, f"{bot.driver.mention}How?")
     await asyncio.wait_for(gate.reached.wait(), 60)
     await bot.kill()

@@ -197,12 +197,12 @@ class TestMessages:
         feedback = FeedbackRepository(database)
         taught_answers = TaughtAnswerRepository(database)
         await feedback.rate(replace(MESSAGE, id="p"), "1", UP)
-        await taught_answers.submit(MESSAGE, "42", "Who?", "Me.", ())
+        await taught_answers.submit(MESSAGE, "42", "Who?", "Me.", (), words_of=())
         forget = replace(MESSAGE, id="5", command="forget")
         await journal.record_message(forget)
         assert await journal.erase_author(forget) == 1
         assert await journal.get_history(CHAT, 9) == []
-        assert await cache.find(key) == []
+        assert await cache.find_replies(key) == []
         assert (await feedback.get_rating(MESSAGE, "1")).up == 0
         assert await taught_answers.list_answers() == []
 
@@ -264,7 +264,7 @@ class TestMessages:
         taught_answers = TaughtAnswerRepository(database)
         namesake = replace(MESSAGE, key=replace(CHAT, chat="-2"), author_id="66")
         await record_answer(journal, namesake)
-        await taught_answers.submit(replace(MESSAGE, author_id="43"), "44", "Who?", "Me.", ())
+        await taught_answers.submit(replace(MESSAGE, author_id="43"), "44", "Who?", "Me.", (), words_of=())
         await taught_answers.decide(1, "approved", namesake.author)
         await journal.erase_author(replace(namesake, id="9"))
         assert (await taught_answers.list_answers())[0].reviewer == namesake.author
@@ -275,7 +275,7 @@ class TestMessages:
     ) -> None:
         taught_answers = TaughtAnswerRepository(database)
         await record_answer(journal)
-        await taught_answers.submit(replace(MESSAGE, author_id="43"), "44", "Who?", "Me.", ())
+        await taught_answers.submit(replace(MESSAGE, author_id="43"), "44", "Who?", "Me.", (), words_of=())
         await taught_answers.decide(1, "approved", reviewer)
         await journal.erase_author(replace(MESSAGE, id="9", author_id="45"))
         assert (await taught_answers.list_answers())[0].reviewer == reviewer
@@ -306,8 +306,8 @@ class TestMessages:
         assert [turn.text for turn in await journal.get_history(CHAT, 9)] == ["Why?", REPLY.text]
         assert await journal.get_history(other_chat, 9) == []
         assert len(await journal.get_history(other_platform, 9)) == 2
-        assert [len(await cache.find(cache_key)) for cache_key in keys] == [0, 0, 1]
-        assert len(await cache.find(replace(keys[0], text="Why?", normalized="why"))) == 1
+        assert [len(await cache.find_replies(cache_key)) for cache_key in keys] == [0, 0, 1]
+        assert len(await cache.find_replies(replace(keys[0], text="Why?", normalized="why"))) == 1
         assert (await feedback.get_rating(replace(MESSAGE, author_id="43"), "20")).up == 0
         shares = await usage.get_usage_by_chat(today() - timedelta(days=1))
         assert [share.values[2] for share in shares] == ["", "-100"], "the limits of today count the person"
@@ -417,17 +417,17 @@ class TestAnswerCache:
     async def test_a_reply_is_found_by_its_words_and_by_its_sense(self, database: Database) -> None:
         cache = AnswerCache(database, CacheSettings(similarity=0.9), "x")
         await cache.store(self.KEY, REPLY, {"docs": "v1"})
-        (entry,) = await cache.find(self.KEY)
+        (entry,) = await cache.find_replies(self.KEY)
         assert (entry.question, entry.is_exact_match, entry.versions) == ("How?", True, {"docs": "v1"})
         assert (entry.reply.text, entry.reply.citations, entry.reply.trace.cached) == (
             REPLY.text,
             REPLY.citations,
             True,
         )
-        (alike,) = await cache.find(replace(self.KEY, normalized="how then"))
+        (alike,) = await cache.find_replies(replace(self.KEY, normalized="how then"))
         assert not alike.is_exact_match
-        assert await cache.find(replace(self.KEY, scope=to_scope(replace(CHAT, chat="-2")))) == []
-        assert await AnswerCache(database, CacheSettings(), "y").find(self.KEY) == []
+        assert await cache.find_replies(replace(self.KEY, scope=to_scope(replace(CHAT, chat="-2")))) == []
+        assert await AnswerCache(database, CacheSettings(), "y").find_replies(self.KEY) == []
 
     async def test_replies_leave(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("core.storage.answer_cache.MAX_ENTRIES", 2)
@@ -435,9 +435,9 @@ class TestAnswerCache:
         keys = [replace(self.KEY, normalized=name, canonical_form=name) for name in ("a", "b", "c")]
         for key in keys:
             await cache.store(key, REPLY, {})
-        assert [len(await cache.find(key)) for key in keys] == [0, 1, 1]
-        await cache.evict([entry.number for entry in await cache.find(keys[1])])
-        assert await cache.find(keys[1]) == []
+        assert [len(await cache.find_replies(key)) for key in keys] == [0, 1, 1]
+        await cache.evict([entry.number for entry in await cache.find_replies(keys[1])])
+        assert await cache.find_replies(keys[1]) == []
         assert await delete_replies(database, later().timestamp()) == 1
 
 
@@ -467,15 +467,15 @@ class TestFeedback:
         key = CacheKey(to_scope(CHAT), MESSAGE.text, "how", "")
         await cache.store(key, REPLY, {})
         await FeedbackRepository(database).evict_cached_reply(MESSAGE)
-        assert await cache.find(key) == []
+        assert await cache.find_replies(key) == []
 
 
 class TestTaughtAnswers:
     async def test_an_answer_is_reviewed(self, database: Database) -> None:
         repository = TaughtAnswerRepository(database)
-        number = await repository.submit(MESSAGE, "43", " Who\nmade it? ", " We did. ", ())
+        number = await repository.submit(MESSAGE, "43", " Who\nmade it? ", " We did. ", (), words_of=())
         assert number == 1
-        assert await repository.submit(MESSAGE, "43", "Who?", "Others.", ()) is None
+        assert await repository.submit(MESSAGE, "43", "Who?", "Others.", (), words_of=()) is None
         (answer,) = await repository.list_answers("pending")
         assert (answer.question, answer.answer, answer.teacher, answer.at.tzinfo) == (
             "Who made it?",
@@ -498,7 +498,7 @@ class TestTaughtAnswers:
             MESSAGE, id="2", key=replace(CHAT, thread="closed"), thread_state=ThreadState(is_restricted=True)
         )
         for message in (MESSAGE, closed):
-            await repository.submit(message, "", f"In {message.key.thread}?", "We.", ())
+            await repository.submit(message, "", f"In {message.key.thread}?", "We.", (), words_of=())
         open_question, closed_question = (f"In {message.key.thread}?" for message in (MESSAGE, closed))
         for reader in (MESSAGE, replace(MESSAGE, key=replace(CHAT, thread="")), replace(closed, key=CHAT)):
             assert [answer.question for answer in await repository.list_answers(reader=reader)] == [open_question]
@@ -508,9 +508,9 @@ class TestTaughtAnswers:
 
     async def test_a_number_is_never_used_again(self, database: Database) -> None:
         repository = TaughtAnswerRepository(database)
-        await repository.submit(MESSAGE, "", "Who?", "We.", ())
+        await repository.submit(MESSAGE, "", "Who?", "We.", (), words_of=())
         await repository.erase_before(later())
-        assert await repository.submit(replace(MESSAGE, id="2"), "", "Who?", "We.", ()) == 2
+        assert await repository.submit(replace(MESSAGE, id="2"), "", "Who?", "We.", (), words_of=()) == 2
 
 
 class TestUsage:

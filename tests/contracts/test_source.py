@@ -152,7 +152,7 @@ class World:
             for name in entries.keys() - answers_by_question.keys():
                 key = ConversationKey("test", "room")
                 taught_message = Message(f"m-{name}", key, "7", "Ann", entries[name], datetime.now(UTC))
-                number = await taught_answers.submit(taught_message, "8", name, entries[name], ())
+                number = await taught_answers.submit(taught_message, "8", name, entries[name], (), words_of=())
                 assert number
                 await taught_answers.decide(number, "approved", "owner")
         finally:

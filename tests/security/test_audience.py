@@ -243,7 +243,7 @@ async def learn(bot: Bot, sender: Sender) -> None:
     answer = "The countdown of the launcher takes kultarr seconds."
     repository = TaughtAnswerRepository(bot.journal.database)
     message = Message("9", ConversationKey("telegram", TEAM), "8", "Cleo", answer, datetime.now(UTC))
-    number = await repository.submit(message, MEMBER, question, answer, get_closed_labels(bot, TEAM))
+    number = await repository.submit(message, MEMBER, question, answer, get_closed_labels(bot, TEAM), words_of=())
     await bot.deliver(Sender(TEAM, OWNER), f"approve {number}", "faq")
     await bot.app.refresh(["taught", "taught-team"])
     bot.output()
@@ -855,7 +855,7 @@ async def test_lessons_of_a_removed_source_go_with_it_and_others_stay(
             message = Message(f"{number}", ConversationKey("telegram", TEAM), "8", "Cleo", answer, datetime.now(UTC))
             # The first one tells of the source, as far as that was closed.
             labels = [] if number else [label for label in get_closed_labels(bot, TEAM) if "quokka" in label]
-            taught = await repository.submit(message, MEMBER, question, answer, labels)
+            taught = await repository.submit(message, MEMBER, question, answer, labels, words_of=())
             await repository.decide(taught or 0, "approved", OWNER)
         await bot.app.refresh(["taught", "taught-team"])
         settings = bot.app.settings
@@ -1004,7 +1004,7 @@ async def test_the_example_of_the_guide_is_true(tmp_path: Path, asker: str) -> N
     ):
         message = Message("9", ConversationKey(platform, chat), "8", "Cleo", "", datetime.now(UTC))
         number = await repository.submit(
-            message, "7", "Who presses the button of the launcher?", f"Somebody {answer}.", closed_sources
+            message, "7", "Who presses the button of the launcher?", f"Somebody {answer}.", closed_sources, words_of=()
         )
         await repository.decide(number or 0, "approved", "Dan")
     await journal.close()

@@ -7,8 +7,6 @@ lessons, descriptions of her pictures, cached answers, and what is typed behind 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,87 +16,35 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from bots.cli.journal import forget
-from bots.daemon.bootstrap import make_live_settings, open_app
 from bots.daemon.posting import start_post
 from core.errors import MessageDeleted, PlatformError
-from core.settings import Settings
 from core.settings.messaging import JournalSettings
-from core.storage.engine import Database
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.moved_chats import record_move
-from core.storage.opening import open_database
-from core.storage.tables import answers, audit, messages, metadata, replies
+from core.storage.tables import answers, audit, messages, replies
 from core.types import RATING_COMMAND, UP, Attachment, ConversationKey, Message, Origin, Reply, SkipReason, skip
 from core.types.messages import MAX_QUESTION_CHARS, PERSONAL_THREAD, AttachmentKind
 from core.types.replies import SearchRound, Trace
 from tests.support.fixtures import MemorySink
-from tests.support.knowledge import WordEmbedder
+from tests.support.forgetting import (
+    ANN,
+    ANN_ID,
+    BOB,
+    KEPT_IN_CHAT,
+    OWNER,
+    OWNER_ALONE,
+    SAID,
+    WORD,
+    find_columns,
+    opened,
+)
 from tests.support.peers.transcription import OGG, TranscriptionPeer
 from tests.support.recording_bot import Bot, RecordingAdapter, Sender
-from tests.support.scripted import Body, ScriptedPeer
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
-WORD = "numbatological"
-# In no other number, and on the audit's and the usage's account kept for a while: docs/security.md says so.
-ANN_ID = "770077007"
-ANN = Sender("-100", ANN_ID)
-BOB = Sender("-100", "43")
-OWNER = Sender("-100", "1")
 EDITED = "Carl keeps it in a safe."
-SAID = f"The key of the launcher is {WORD} today"
-
-
-def tell(body: Body) -> str:
-    """Say the word as soon as it was told."""
-    is_told = WORD in str(body["messages"]).lower()
-    return f"{SAID}, as somebody said [p1]." if is_told else "It starts by a button [p1]."
-
-
-def make_settings(
-    folder: Path,
-    model: ScriptedPeer,
-    journal: JournalSettings,
-    models: Mapping[str, Any] | None = None,
-    **changes: Any,
-) -> Settings:
-    return Settings.model_validate(
-        {
-            "data_dir": str(folder / "data"),
-            "sources": {"docs": {"kind": "files", "path": str(folder / "docs")}, "taught": {"kind": "learned"}},
-            "agents": {"manual": {"sources": ["docs", "taught"], "description": "The launcher"}},
-            "knowledge": {"routing": {"threshold": 0}, "parsing": {"workers": 1}},
-            "telegram": {"token": {"env": "TELEGRAM"}},
-            "administration": {"owners": ["telegram:1"]},
-            "handoff": {"people": ["telegram:7"], "trusted": ["telegram:43"]},
-            "models": {"main": {"base_url": model.base_url, "model": "peer"}, **(models or {})},
-            "gate": {"mode": "auto", "wait_s": 0, "cooldown_s": 0, "answers_in_10_min": 200},
-            "budget": {"deadline_s": 6000},
-            "cache": {"enabled": True},
-            "journal": journal.model_dump(mode="json"),
-            **changes,
-        }
-    )
-
-
-@asynccontextmanager
-async def opened(folder: Path, journal_settings: JournalSettings, **changes: Any) -> AsyncIterator[Bot]:
-    (folder / "docs").mkdir(exist_ok=True)
-    (folder / "docs" / "start.md").write_text("# Launcher\n\nThe launcher starts by a button.\n", "utf-8")
-    (folder / "data").mkdir(exist_ok=True)
-    async with ScriptedPeer(write=tell, talk=tell) as model:
-        settings = make_settings(folder, model, journal_settings, **changes)
-        database = await open_database(journal_settings, settings.data_dir)
-        live = make_live_settings(settings, database)
-        try:
-            async with open_app(settings, embedder=WordEmbedder(), database=database, live=live) as app:
-                await app.refresh()
-                bot = Bot(app, Journal(database), None, model, live)
-                yield bot
-                await bot.processor.drain(60)
-        finally:
-            await database.close()
 
 
 async def live_a_day(bot: Bot) -> None:
@@ -139,7 +85,7 @@ async def leave_traces(journal: Journal) -> None:
     in_doubt = replace(own, id="in doubt")
     repository = TaughtAnswerRepository(journal.database)
     lesson = replace(on_slack, author_id="43", author="Bob")
-    number = await repository.submit(lesson, "43", "Where is it?", "In a box.", ())
+    number = await repository.submit(lesson, "43", "Where is it?", "In a box.", (), words_of=())
     await repository.decide(number or 0, "approved", "telegram:1")
     for message in (own, on_slack, in_doubt, *(replace(other, id=f"other {number}") for number in range(3))):
         await journal.record_message(message)
@@ -169,19 +115,6 @@ def find_word(folder: Path) -> list[str]:
     needles = [text.encode(encoding) for text in (WORD, ANN_ID) for encoding in ("utf-8", "utf-16-le")]
     paths = [path for path in folder.rglob("*") if path.is_file()]
     return [str(path) for path in paths for needle in needles if needle in path.read_bytes()]
-
-
-async def find_columns(database: Database, *kept_columns: str) -> set[str]:
-    """Return the columns that have the word or the id."""
-    found = set[str]()
-    for table in metadata.sorted_tables:
-        for row in await database.fetch_all(select(table)):
-            found |= {
-                f"{table.name}.{name}"
-                for name, value in row._asdict().items()
-                if WORD in str(value).lower() or ANN_ID in str(value)
-            }
-    return found - set(kept_columns)
 
 
 async def test_a_lesson_that_was_taken_back_is_in_no_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,10 +148,6 @@ async def test_a_lesson_that_was_taken_back_is_in_no_byte(tmp_path: Path, monkey
 @pytest.fixture(params=["sqlite", "postgresql"])
 def journal_settings(request: pytest.FixtureRequest) -> Any:
     return JournalSettings() if request.param == "sqlite" else request.getfixturevalue("postgres_journal")
-
-
-# For how long, and why, docs/security.md says.
-KEPT_IN_CHAT = ("answers.author_id", "audit.author_id")
 
 
 async def test_who_forgets_in_a_chat_leaves_nothing_there(tmp_path: Path, journal_settings: JournalSettings) -> None:
@@ -468,7 +397,6 @@ async def test_forwarded_words_go_though_nobody_says_whose_they_are(tmp_path: Pa
 
 
 TEAM = Sender("-200", "1")
-OWNER_ALONE = Sender("1", "1", is_private=True)
 REPORTED = f"What people asked, and I could not answer well: 1x `Is it true that {SAID}?`"
 
 

@@ -50,8 +50,8 @@ async def test_an_owner_in_a_group_is_not_read_what_was_taught_elsewhere(journal
     taught_answers = TaughtAnswerRepository(journal.database)
     own_message = says("learn", person=ANN)
     hall_message = replace(says("learn", person=ANN), key=HALL)
-    await taught_answers.submit(own_message, "", "What is said here?", "This.", ())
-    await taught_answers.submit(hall_message, "", "What is said in the hall?", "A secret.", ())
+    await taught_answers.submit(own_message, "", "What is said here?", "This.", (), words_of=())
+    await taught_answers.submit(hall_message, "", "What is said in the hall?", "A secret.", (), words_of=())
     output = await bot.deliver(says("faq"))
     assert "said here" in output
     assert "secret" not in output
@@ -66,7 +66,9 @@ async def test_lessons_of_a_closed_thread_are_reviewed_there_or_by_an_owner(jour
     thread = replace(command_bot.GROUP, thread="t")
     message = replace(says("", person=ANN), key=thread, text="A secret.", thread_state=ThreadState(is_restricted=True))
     await journal.record_message(message)
-    number = await TaughtAnswerRepository(journal.database).submit(message, "", "Whom do we lay off?", message.text, ())
+    number = await TaughtAnswerRepository(journal.database).submit(
+        message, "", "Whom do we lay off?", message.text, (), words_of=()
+    )
     inside = replace(
         says("faq", f"list {number}", person=ADMIN), key=thread, thread_state=ThreadState(is_restricted=True)
     )
@@ -118,7 +120,9 @@ async def test_the_audit_shows_a_chat_nothing_from_its_closed_threads(journal: J
     thread = replace(command_bot.GROUP, thread="t")
     inside = replace(says("faq", person=ADMIN), key=thread, thread_state=ThreadState(is_restricted=True))
     await bot.deliver(says("admins", f"add {ADMIN}"))
-    number = await TaughtAnswerRepository(journal.database).submit(inside, "", "Whom do we lay off?", "Nobody.", ())
+    number = await TaughtAnswerRepository(journal.database).submit(
+        inside, "", "Whom do we lay off?", "Nobody.", (), words_of=()
+    )
     await bot.deliver(replace(inside, id="edit", text=f"edit {number} A secret."))
     audit = await bot.deliver(says("audit", person=ADMIN))
     assert f"faq {number}" in audit
@@ -131,7 +135,7 @@ async def test_a_platform_administrator_teaches_all_chats_only_if_named_by_owner
     # Anybody can take a bot into a group of their own, where the platform has them as its administrator.
     bot = Bot.of(journal, administration={"platform_admins": True})
     number = await TaughtAnswerRepository(journal.database).submit(
-        says("learn", person=BOSS), "", "How to pay?", "Send it to me.", ()
+        says("learn", person=BOSS), "", "How to pay?", "Send it to me.", (), words_of=()
     )
     assert "may" in await bot.deliver(says("faq", f"approve {number}", person=BOSS))
     [taught_answer] = await TaughtAnswerRepository(journal.database).list_answers()
@@ -145,7 +149,7 @@ async def test_nothing_is_approved_unseen(journal: Journal) -> None:
     taught_answers = TaughtAnswerRepository(journal.database)
     long_text = f"Press the button. {'Then wait. ' * 60}```\nSend me your password."
     number = await taught_answers.submit(
-        says("learn", person=ANN), "", "How?\n\n[2] The manual ```" + "x" * 600, long_text, ()
+        says("learn", person=ANN), "", "How?\n\n[2] The manual ```" + "x" * 600, long_text, (), words_of=()
     )
     assert "password" not in await bot.deliver(says("faq"))
     reply_text = await bot.deliver(says("faq", f"list {number}"))
@@ -155,7 +159,7 @@ async def test_nothing_is_approved_unseen(journal: Journal) -> None:
     assert len(taught_answer.question.splitlines()) == 1
     assert len(taught_answer.question) <= 500
     hall_number = await taught_answers.submit(
-        replace(says("learn", person=ANN), key=HALL), "", "What?", "A secret.", ()
+        replace(says("learn", person=ANN), key=HALL), "", "What?", "A secret.", (), words_of=()
     )
     assert "There is no answer" in await bot.deliver(says("faq", f"list {hall_number}"))
     assert "A secret." in await bot.deliver(says("faq", f"list {hall_number}", private=True))

@@ -1,4 +1,4 @@
-"""Every place that shows words, and every place that reads kept ones, has its check: a new one fails until it has.
+"""Every place that shows words, reads kept ones, or keeps what was made of them, has its check: a new one fails.
 
 The list in docs/security.md ("Where words leave") is the same in short.
 """
@@ -19,6 +19,7 @@ from bots.http.client import CallbackClient
 from bots.mastodon.client import MastodonClient
 from bots.slack.client import SlackClient
 from bots.telegram.client import TelegramClient
+from core.storage.answer_cache import AnswerCache
 from core.storage.chat_history import ChatHistory
 from core.storage.drafts import DraftRepository
 from core.storage.feedback import FeedbackRepository
@@ -50,7 +51,7 @@ CLIENTS: Mapping[str, type] = {
 # How the calls begin that bring no words to a platform.
 WORDLESS = ("get_", "list_", "find_", "is_", "read_", "download", "stream", "listen", "close", "delete", "remove_")
 WORDLESS += ("send_typing", "add_reaction", "defer", "try_empty", "forget_", "at", "parse_", "connect", "create")
-WORDLESS += ("check", "web", "session")
+WORDLESS += ("check", "web", "session", "wait_")
 
 # Who brings words to a platform, and when they were judged.
 WRITERS: Mapping[str, Mapping[str, str]] = {
@@ -123,6 +124,7 @@ LESSON = "what a lesson may tell of is seen there now (`may_read_lesson`, `accep
 CHAT = "words that people wrote in the same chat, in no closed thread and at no private time (`is_readable_from`)"
 OWN = "the message that is being answered"
 NOTICE = "judged again before each try to show it (`Drafts.find_block`, `Handler._require_...`)"
+CACHED = "what was made from the same configuration, for who sees the same, from what is still so"
 OPERATOR = "whoever runs the bot sees everything"
 OWNER = "an owner in private, or a team that reads the question with it"
 TOLD_NOBODY = "nothing of it is shown: it is counted, compared or fitted to"
@@ -205,6 +207,11 @@ READERS: Mapping[str, Mapping[str, str]] = {
         "bots/cli/records.py:audit": OPERATOR,
         "core/messaging/commands/status_commands.py:show_audit": "no names of sources that are not seen there",
     },
+    "DraftRepository.find_waiting": {
+        "core/messaging/drafts.py:Drafts.decide": OWNER,
+        "core/messaging/drafts.py:Drafts.require_notice": NOTICE,
+    },
+    "AnswerCache.find_replies": {"core/answering/cache.py:_look_up": CACHED},
     "ReportRepository.list_questions": {
         "bots/operator_page/views.py:show_questions": OPERATOR,
         "core/messaging/gaps.py:_list_asking": "what people wrote in the same chat; of other chats `may_show` decides",
@@ -220,7 +227,41 @@ READERS: Mapping[str, Mapping[str, str]] = {
     "ReportRepository.get_chat_title": {"core/messaging/drafts.py:Drafts._announce": OWNER},
     "ReportRepository.list_ratings": {"bots/operator_page/views.py:show_feedback": OPERATOR},
 }
+# Who writes words into the journal that were made of kept ones, which takes a while, and what is checked with it: that
+# nobody was forgotten meanwhile.
+FROM_OUTSIDE = "it came just now"
+WITH_QUESTION = "the question that it repeats is still there, in the same transaction"
+WITH_WORDS = "those who wrote its words are still there, in the same transaction"
+WITH_RECORD = "what was recorded before it was shown, where erasure finds it, is still there, in the same transaction"
+WITH_DRAFT = "it is not posted unless its draft waits (`Drafts.require_notice`)"
+OWN_ROW = "the message was not dropped with its author"
+KEEPERS: Mapping[str, Mapping[str, str]] = {
+    "record_message": {
+        "bots/cli/chat.py:SessionFeedback.rate": OPERATOR,
+        "core/messaging/drafts.py:Drafts._tell": WITH_DRAFT,
+        "core/messaging/feedback/handler.py:FeedbackHandler._retry": WITH_QUESTION,
+        "core/messaging/feedback/handoff_handler.py:HandoffHandler._send_handoff": WITH_QUESTION,
+        "core/messaging/inbox.py:Inbox._accept": FROM_OUTSIDE,
+    },
+    "submit": {
+        "bots/operator_page/teaching.py:teach": WITH_WORDS,
+        "core/messaging/feedback/handoff_handler.py:HandoffHandler._learn": WITH_WORDS,
+        "core/messaging/feedback/handoff_handler.py:HandoffHandler.capture_expert_answer": WITH_WORDS,
+    },
+    "mark_answered": {"bots/cli/chat.py:SessionFeedback.rate": OPERATOR},
+    "mark_delivered": {
+        "core/messaging/auto_comment/commenter.py:Commenter._comment": WITH_RECORD,
+        "core/messaging/handler.py:Handler._finish_answer": WITH_RECORD,
+    },
+    "mark_parts": {"core/messaging/journaling.py:JournaledDelivery.mark_part": WITH_RECORD},
+    "mark_delivery": {"core/messaging/journaling.py:JournaledDelivery.mark_final": OWN_ROW},
+    "mark_drafted": {"core/messaging/drafts.py:Drafts._keep": OWN_ROW},
+    "mark_transcribed": {"core/messaging/voices.py:with_speech.record": OWN_ROW},
+    "record_answered": {"bots/api/page/ratings.py:VisitorRatings.rate": OPERATOR},
+}
+
 REPOSITORIES = (
+    AnswerCache,
     ChatHistory,
     DraftRepository,
     FeedbackRepository,
@@ -244,6 +285,7 @@ WORDLESS_READERS = {
     "FeedbackRepository.get_rating",
     "MessageLookup.find_labels",
     "MessageLookup.get_language",
+    "ReportRepository.find_remembered",
     "Journal.find_unfinished",
     "Journal.get_cursor",
 }
@@ -278,6 +320,17 @@ def test_kept_words_are_read_only_where_it_is_checked_who_may_see_them() -> None
         for function, receiver, name in list_calls(package)
         if name in names and "client" not in receiver and not (receiver == "self" and "/discord/" in function)
     }
+    assert used == known, "say what is checked there, here and in docs/security.md"
+
+
+def test_words_are_kept_only_where_it_is_checked_who_was_forgotten_meanwhile() -> None:
+    used = {
+        (function, name)
+        for package in ("bots", "core")
+        for function, receiver, name in list_calls(package)
+        if name in KEEPERS and receiver.endswith(("journal", "taught_answers"))
+    }
+    known = {(function, name) for name, functions in KEEPERS.items() for function in functions}
     assert used == known, "say what is checked there, here and in docs/security.md"
 
 

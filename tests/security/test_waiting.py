@@ -97,6 +97,30 @@ async def test_who_is_no_owner_any_more_gets_no_reply_that_waited(
         assert ("Only this bot's admins" in shown_text) != bool(owners)
 
 
+@pytest.mark.parametrize("is_left", [False, True], ids=["no administrator any more", "administrator"])
+@pytest.mark.parametrize("command", ["digest", "audit", "faq"])
+async def test_who_is_no_administrator_any_more_gets_no_reply_that_waited(
+    tmp_path: Path, command: str, *, is_left: bool
+) -> None:
+    """On Slack and Discord such a reply is for the eyes of its author alone."""
+    async with open_bot(make_settings(tmp_path), is_read=True) as bot:
+        await ask_in_vain(bot)
+        await bot.deliver(Sender(GROUP.chat, "1"), "add 42", "admins")
+        bot.adapter("telegram").sink_error = PlatformUnavailable("away")
+        key = ConversationKey("telegram", GROUP.chat)
+        given = Message("given", key, "42", "Ann", "", datetime.now(UTC), command=command, addressed=True)
+        await bot.processor.handler_for(bot.adapter("telegram"))(given)
+        async with asyncio.timeout(60):
+            while (await bot.journal.get_delivery(given))[1] is None:
+                await asyncio.sleep(0.01)
+    async with open_bot(make_settings(tmp_path), is_read=True) as bot:
+        if not is_left:
+            await bot.deliver(Sender(GROUP.chat, "1"), "remove 42", "admins")
+        bot.output()
+        shown_text = await resume(bot)
+        assert ("Reply(text=" in shown_text, "Only this bot's admins" in shown_text) == (is_left, not is_left)
+
+
 @pytest.mark.parametrize("audience", [["owners"], ["everyone"]], ids=["closed", "open"])
 async def test_a_command_is_judged_again_before_its_reply_is_shown(
     tmp_path: Path, audience: Sequence[str], monkeypatch: pytest.MonkeyPatch

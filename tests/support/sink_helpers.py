@@ -38,9 +38,12 @@ class DeliveryLog:
     async def mark_posting(self) -> None:
         if self.down:
             raise StoreError("the journal is locked")
+        await self.require_rights()
         self.events.append("posting")
 
     async def mark_part(self, number: int, part_id: str) -> None:
+        if not part_id:
+            await self.require_rights()
         self.parts[number] = part_id
 
     async def mark_rejected(self) -> None:

@@ -101,7 +101,7 @@ class Commenter:
             # Its first part was posted; a later part failed.
             reply = sink.reply
         if reply is not None:
-            await self._journal.mark_answered(post, reply)
+            await self._journal.mark_delivered(post, reply)
             if get_feed(post) and guarded_delivery.reply_id:
                 await self._repository.set_thread(post, guarded_delivery.reply_id)
             _log.info("post.commented", age_s=round(_age_s(post), 2), cut=reply.trace.degraded)

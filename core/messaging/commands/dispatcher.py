@@ -98,6 +98,19 @@ class CommandDispatcher:
             {*message.text.lower().split()[:1]} & {*command.owner_only_values}
         )
 
+    async def find_refusal(self, message: Message, adapter: Adapter) -> str:
+        """Return why the author of a command may not give it now, or "". Call `LiveSettings.load` before.
+
+        Raises `PlatformError` where nobody knows.
+        """
+        command = get_command(message.command, self._commands)
+        permissions = self.context.permissions
+        required_role = command.required_role if command else "everyone"
+        if required_role == "everyone" or has_role(await permissions.find_role(message, adapter), required_role):
+            return ""
+        texts = messages_for(permissions.get_language(message))
+        return texts.only_owners if required_role == "owner" else texts.only_admins
+
     async def dispatch(self, message: Message, adapter: Adapter | None) -> str:
         """Return what to say to a command. The right to give it is checked here, wherever it comes from.
 

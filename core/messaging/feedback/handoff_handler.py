@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 
 from core.catalogue import Messages, messages_for
-from core.errors import UsageError
+from core.errors import MessageDeleted, UsageError
 from core.language.questions import is_question
 from core.messaging.feedback.handler import StartAnswer
 from core.messaging.feedback.handoff import (
@@ -109,9 +109,12 @@ class HandoffHandler:
         if question is None or question.author_id == message.author_id or not await self._is_trusted(adapter, message):
             return False
         closed_sources = await self._read_closed_labels(message, question)
-        number = await self._taught_answers.submit(
-            message, question.author_id, question.text, message.text, closed_sources
-        )
+        try:
+            number = await self._taught_answers.submit(
+                message, question.author_id, question.text, message.text, closed_sources, words_of=[question, message]
+            )
+        except MessageDeleted:
+            return True
         _log.info("answer.taught", number=number, question=question.id)
         return True
 
@@ -168,7 +171,10 @@ class HandoffHandler:
             )
         asker_id = question_message.author_id if question_message else ""
         closed_sources = await self._read_closed_labels(message, answer_message, question_message)
-        number = await self._taught_answers.submit(taught_message, asker_id, question, answer, closed_sources)
+        words_of = [each for each in (answer_message, question_message) if each]
+        number = await self._taught_answers.submit(
+            taught_message, asker_id, question, answer, closed_sources, words_of=words_of
+        )
         return texts.answer_known if number is None else texts.answer_submitted.format(number=number)
 
     async def _read_closed_labels(self, message: Message, *earlier: Message | None) -> frozenset[str]:

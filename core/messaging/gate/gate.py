@@ -27,7 +27,7 @@ from core.messaging.gate.replies import (
     limit_notice,
     offer_text,
 )
-from core.messaging.gate.second_opinion import SecondOpinion, is_in_doubt
+from core.messaging.gate.second_opinion import Opinion, SecondOpinion, is_in_doubt
 from core.messaging.policy.command_table import get_command, is_ask_command
 from core.messaging.policy.permissions import ChatPolicy, Permissions, disabled_reason
 from core.observability.logs import get_logger
@@ -160,8 +160,7 @@ class Gate:
         self, message: Message, decision: GateDecision, doubt: Doubt, recent_messages: Sequence[HistoryMessage]
     ) -> GateDecision:
         """Let the model decide about a message in doubt; the learned decision counts where it cannot."""
-        source = self._second_opinion
-        opinion = await source.ask(message, doubt.assessment.passages, recent_messages) if source else None
+        opinion = await self._ask_model(message, doubt, recent_messages)
         if opinion is None:
             return _skip(doubt.learned_reason) if doubt.learned_reason else decision
         if opinion.should_speak:
@@ -174,6 +173,19 @@ class Gate:
                 opinion=opinion.reason,
             )
         )
+
+    async def _ask_model(
+        self, message: Message, doubt: Doubt, recent_messages: Sequence[HistoryMessage]
+    ) -> Opinion | None:
+        """Return what the model says, if one can; without its words where somebody in them was forgotten meanwhile."""
+        if self._second_opinion is None:
+            return None
+        author_ids = {other.author_id for other in recent_messages}
+        numbers = await self._history.get_numbers(message, author_ids, self._get_recent_s())
+        opinion = await self._second_opinion.ask(message, doubt.assessment.passages, recent_messages)
+        if opinion is None or await self._history.are_remembered(numbers):
+            return opinion
+        return replace(opinion, reason="answer" if opinion.should_speak else "silent")
 
     def release_cooldown(self, message: Message) -> None:
         """End the cooldown after an unprompted answer that was never posted."""
@@ -266,9 +278,11 @@ class Gate:
         return decision if not decision.should_speak or decision.wait_s else await self.recheck(message, decision)
 
     async def _get_recent_messages(self, message: Message) -> Sequence[HistoryMessage]:
-        return await self._history.get_recent_messages(
-            message, max(MAX_QUESTION_AGE_S + self._gate_settings.wait_s, self._gate_settings.cooldown_s)
-        )
+        return await self._history.get_recent_messages(message, self._get_recent_s())
+
+    def _get_recent_s(self) -> float:
+        """Return how many seconds back what people wrote is looked at."""
+        return max(MAX_QUESTION_AGE_S + self._gate_settings.wait_s, self._gate_settings.cooldown_s)
 
     async def _score(self, message: Message) -> GateDecision:
         assessment = await self._assess(message)

@@ -54,15 +54,19 @@ class Permissions:
 
     async def resolve_role(self, message: Message, adapter: Adapter | None) -> UserRole:
         """Return the author's role. If the platform does not answer, it makes nobody an administrator."""
+        try:
+            return await self.find_role(message, adapter)
+        except PlatformError as error:
+            _log.warning("administrator.check_failed", platform=message.key.platform, error=str(error))
+            return "everyone"
+
+    async def find_role(self, message: Message, adapter: Adapter | None) -> UserRole:
+        """Return the author's role. Raises `PlatformError` where the platform has to be asked, and does not say it."""
         role = self.cached_role(message)
         asks_platform = self._live.settings.administration.platform_admins
         if role != "everyone" or message.private or not asks_platform or adapter is None:
             return role
-        try:
-            return "admin" if await adapter.is_admin(message) else "everyone"
-        except PlatformError as error:
-            _log.warning("administrator.check_failed", platform=message.key.platform, error=str(error))
-            return "everyone"
+        return "admin" if await adapter.is_admin(message) else "everyone"
 
     def visible_sources(self, message: Message) -> frozenset[str] | None:
         """Return the sources that may be told of in the reply to a message; None while all are for everyone.

@@ -42,7 +42,7 @@ def submit_answers(deployment: Deployment) -> None:
         journal = await Journal.open(deployment.folder / "data" / "journal.db")
         for number, (question, answer) in enumerate([(QUESTION, ANSWER), ("Is \x1b[2Jthis?", "Nonsense.")]):
             message = Message(str(number), GROUP, "7", "Ben", answer, datetime.now(UTC))
-            await TaughtAnswerRepository(journal.database).submit(message, "42", question, answer, ())
+            await TaughtAnswerRepository(journal.database).submit(message, "42", question, answer, (), words_of=())
         await journal.close()
 
     asyncio.run(taught())

@@ -297,7 +297,9 @@ async def test_lessons_that_were_chosen_for_others_meanwhile_are_told_no_more(
         database = await Database.open(older.data_dir / "journal.db")
         repository = TaughtAnswerRepository(database)
         lesson = Message("9", ConversationKey("telegram", "-200"), "8", "Cleo", "", datetime.now(UTC))
-        number = await repository.submit(lesson, "7", "What has the launcher?", "It ships a numbat.", labels)
+        number = await repository.submit(
+            lesson, "7", "What has the launcher?", "It ships a numbat.", labels, words_of=()
+        )
         await repository.decide(number or 0, "approved", "telegram:1")
         await database.close()
         await other.refresh(["taught"])

@@ -6,6 +6,7 @@ import asyncio
 import time
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ import pytest
 from bots.forges.client import Identity
 from bots.forges.convert import to_message
 from bots.forges.render import MAX_CHARS
-from core.errors import CommentSuppressed
-from core.types import Citation, Reply
+from bots.forges.sink import ForgeSink
+from core.errors import CommentSuppressed, UsageError
+from core.types import Citation, ConversationKey, Message, Reply
 from tests.support.forge_helpers import PACE, ForgeBot
 from tests.support.peers.github import BOT, MAX_BODY_CHARS, REPOSITORY, GithubPeer, find_references
 from tests.support.sink_helpers import DeliveryLog
@@ -198,3 +200,29 @@ async def test_a_passage_that_is_refused_is_left_out(bot: ForgeBot, peer: Github
     text = "\n".join(note.text for note in peer.posts())
     assert "about the start" in text
     assert "casino" not in text
+
+
+@pytest.mark.parametrize("is_closed", [True, False], ids=["closed", "open"])
+async def test_a_comment_is_judged_after_the_forge_was_looked_at(
+    bot: ForgeBot, peer: GithubPeer, monkeypatch: pytest.MonkeyPatch, *, is_closed: bool
+) -> None:
+    """The forge takes its time, others' comments have their turns, and a source is closed meanwhile."""
+    delivery = DeliveryLog()
+    check_question = ForgeSink._check_question
+
+    async def check_late(sink: ForgeSink) -> None:
+        await check_question(sink)
+        delivery.are_rights_lost = is_closed
+
+    monkeypatch.setattr(ForgeSink, "_check_question", check_late)
+    await begin(bot, peer)
+    key = ConversationKey("github", REPOSITORY, "issues/1")
+    reference = {"project": REPOSITORY, "topic": "issues/1", "comment": 0}
+    asked = Message("issues/1", key, "1", "ann", "how?", datetime.now(UTC), addressed=True, reference=reference)
+    sink = bot.adapter.sink(asked, delivery)
+    with pytest.raises(UsageError) if is_closed else nullcontext():
+        await sink.finish(Reply("A secret."))
+    assert (peer.posts() == []) == is_closed
+    assert bot.hold
+    monkeypatch.undo()
+    bot.hold.set()

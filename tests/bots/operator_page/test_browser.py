@@ -96,7 +96,7 @@ async def test_what_strangers_wrote_does_nothing(browser: Browser, page: Page) -
     citation = Citation(1, EVIL, EVIL, EVIL, EVIL, "javascript:alert(5)")
     reply = Reply(f"{EVIL} [1] [press](https://a.example/)", (citation,), trace=TRACE)
     message = await answered(page.journal, make_message(500, EVIL, author=EVIL), reply)
-    await page.context.taught_answers.submit(message, "1", EVIL, EVIL, ())
+    await page.context.taught_answers.submit(message, "1", EVIL, EVIL, (), words_of=())
     get_logger("core.x").error(EVIL, value=EVIL)
     async with signed_in(browser, page) as (tab, page_errors):
         for path in (*PAGES, "/questions/14", "/questions/14/teach"):

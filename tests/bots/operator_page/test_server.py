@@ -442,7 +442,7 @@ class TestWhatStrangersWrote:
         trace = replace(TRACE, query=EVIL, agents=(EVIL,), scores={EVIL: 0.5}, passages=(passage,), degraded=(EVIL,))
         await answered(page.journal, message, Reply(f"{EVIL} [1]", (citation,), trace=trace, image_description=EVIL))
         await silenced(page.journal, replace(make_message(2, f"Why? {EVIL}"), author=EVIL))
-        await page.context.taught_answers.submit(message, "1", EVIL, EVIL, ())
+        await page.context.taught_answers.submit(message, "1", EVIL, EVIL, (), words_of=())
         get_logger("core.x").warning(EVIL, value=EVIL)
         async with browser(page, OWNER) as client:
             for path in (
@@ -532,7 +532,7 @@ class TestWhatStrangersWrote:
         )
         await page.journal.record_message(failed_message := make_message(2, "And this?"))
         await page.journal.mark_failed(failed_message, f"https://api.example/bot?token={SECRET} failed")
-        await page.context.taught_answers.submit(message, "1", "How?", f"With {SECRET}", ())
+        await page.context.taught_answers.submit(message, "1", "How?", f"With {SECRET}", (), words_of=())
         get_logger("core.x").warning("leak", value=SECRET)
         pages_text = ""
         async with browser(page, OWNER) as client:
@@ -605,7 +605,7 @@ class TestTeaching:
 
     async def test_a_reader_may_not(self, page: Page) -> None:
         await answered(page.journal, make_message(1, "Does it use Redis?"), NOTHING)
-        await page.context.taught_answers.submit(make_message(2, ""), "1", "How?", "So.", ())
+        await page.context.taught_answers.submit(make_message(2, ""), "1", "How?", "So.", (), words_of=())
         async with browser(page, READER) as client:
             assert "<textarea" not in await read(client, "/questions/1/teach")
             assert 'value="approve"' not in await read(client, "/taught")

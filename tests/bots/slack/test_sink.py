@@ -7,12 +7,13 @@ import gc
 import re
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 
 import pytest
 
 from bots.slack.adapter import SlackAdapter
 from bots.slack.render import MAX_CHARS
-from core.errors import MessageDeleted, PlatformError
+from core.errors import MessageDeleted, PlatformError, UsageError
 from core.ports import Sink
 from core.types import Citation, Reply
 from tests.support.peers.slack import BOT, SlackPeer
@@ -416,3 +417,37 @@ async def test_a_command_whose_answer_slack_refuses_is_answered_by_a_message(
     assert peer.responses == []
     assert [message.text for message in peer.messages("C1")] == ([f"> ann: What is it?\n\n{text}"] if is_public else [])
     assert peer.hidden == ([] if is_public else [("U1ANN", text)])
+
+
+@pytest.mark.parametrize("is_closed", [True, False], ids=["closed", "open"])
+async def test_a_part_that_waited_for_its_turn_is_judged_again(
+    peer: SlackPeer, ask: Ask, delivery_log: DeliveryLog, monkeypatch: pytest.MonkeyPatch, *, is_closed: bool
+) -> None:
+    """Other answers were posted in the channel before it, and a source was closed."""
+    text = "\n\n".join(f"Paragraph {number} " + "word " * 60 for number in range(60))
+    sink = await ask()
+    wait = sink._wait_for_slot  # type: ignore[attr-defined]
+
+    async def wait_longer() -> None:
+        await wait()
+        delivery_log.are_rights_lost = is_closed and bool(peer.messages("C1"))
+
+    monkeypatch.setattr(sink, "_wait_for_slot", wait_longer)
+    await sink.open()
+    with pytest.raises(UsageError) if is_closed else nullcontext():
+        await sink.finish(Reply(text))
+    assert (len(peer.messages("C1")) == 1) == is_closed
+
+
+async def test_the_end_of_an_answer_is_judged_when_it_is_shown(
+    peer: SlackPeer, ask: Ask, delivery_log: DeliveryLog
+) -> None:
+    """A state of it was being posted for a while, and a source was closed."""
+    sink = await ask()
+    await sink.open()
+    await sink.update("The **first**")
+    await peer.wait_for_reply("C1", 30)
+    delivery_log.are_rights_lost = True
+    with pytest.raises(UsageError):
+        await sink.finish(Reply("The **first** secret"))
+    assert "secret" not in peer.messages("C1")[0].text

@@ -295,7 +295,7 @@ async def test_a_posted_draft_keeps_what_it_lacks_and_own_words_lack_nothing(jou
     poor = replace(REPLY, is_extractive=True, found_nothing=True, nearest_pages=CITED)
     team = Team(journal, reply=poor, handoff={"when": ["nothing_found"], "people": ["telegram:7"]})
     first = await team.ask()
-    draft = await DraftRepository(journal.database).find(first)
+    draft = await DraftRepository(journal.database).find_waiting(first)
     assert draft
     assert (draft.reply.is_extractive, draft.reply.nearest_pages) == (True, CITED)
     await team.decide("edit", f"{first} Ask Carl.")

@@ -382,7 +382,7 @@ async def test_forgetting_takes_the_kept_answers_along(journal: Journal) -> None
     for scope in scopes:
         await cache.store(CacheKey(scope, MESSAGE.text, "how", ""), Reply("So."), {})
     await journal.erase_author(MESSAGE)
-    assert [len(await cache.find(CacheKey(scope, "How?", "how", ""))) for scope in scopes] == [0, 0, 1]
+    assert [len(await cache.find_replies(CacheKey(scope, "How?", "how", ""))) for scope in scopes] == [0, 0, 1]
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,7 @@ async def fill(database: Database) -> Journal:
     await usage.record(
         Question("How?", key=CHAT), "answered", {"docs": TokenUsage(10, 4, 0.5)}, datetime.now(UTC).date()
     )
-    assert await TaughtAnswerRepository(database).submit(MESSAGE, "43", "Who?", "We.", ()) == 1
+    assert await TaughtAnswerRepository(database).submit(MESSAGE, "43", "Who?", "We.", (), words_of=()) == 1
     return journal
 
 
@@ -219,7 +219,10 @@ class TestCopying:
         server_journal = Journal(database)
         assert not await server_journal.record_message(MESSAGE)
         assert await server_journal.record_message(replace(MESSAGE, id="4"))
-        assert await TaughtAnswerRepository(database).submit(replace(MESSAGE, id="4"), "", "Who?", "We.", ()) == 2
+        assert (
+            await TaughtAnswerRepository(database).submit(replace(MESSAGE, id="4"), "", "Who?", "We.", (), words_of=())
+            == 2
+        )
         with pytest.raises(UsageError, match="not empty"):
             await copy_database(file_journal.database, database)
         await file_journal.close()

@@ -327,7 +327,7 @@ async def submit_answers(journal: Journal, count: int = 1) -> None:
     for number in range(1, count + 1):
         message = replace(MESSAGE, id=f"l{number}", author="Ben", author_id="7")
         await TaughtAnswerRepository(journal.database).submit(
-            message, "42", f"Question {number}?", f"Answer {number}.", ()
+            message, "42", f"Question {number}?", f"Answer {number}.", (), words_of=()
         )
 
 
@@ -353,7 +353,7 @@ async def test_review_by_commands_needs_the_right_and_is_audited(journal: Journa
 
 async def test_who_looks_after_one_chat_reviews_what_was_taught_there(journal: Journal) -> None:
     other_chat_message = replace(MESSAGE, id="x", key=replace(MESSAGE.key, chat="elsewhere"))
-    await TaughtAnswerRepository(journal.database).submit(other_chat_message, "", "Secret?", "Yes.", ())
+    await TaughtAnswerRepository(journal.database).submit(other_chat_message, "", "Secret?", "Yes.", (), words_of=())
     owner = replace(MESSAGE, id="1", command="admins", text="add 5", author_id="9")
     order = replace(MESSAGE, id="2", command="faq", text="approve 1", author_id="5")
     adapter = await deliver(

@@ -193,7 +193,7 @@ async def test_every_repository_reads_what_0_2_0_wrote(old_journal: Path) -> Non
     assert feed is not None
     assert (feed.known_ids, feed.etag) == (("a", "b"), '"etag"')
     key = CacheKey('["telegram", "-100"]', "How do I install it?", "how do i install it", "install")
-    (entry,) = await AnswerCache(database, CacheSettings(hours=1e6), "made by").find(key)
+    (entry,) = await AnswerCache(database, CacheSettings(hours=1e6), "made by").find_replies(key)
     assert (entry.question, entry.versions) == (key.text, {"docs": "v1"})
     await journal.close()
 

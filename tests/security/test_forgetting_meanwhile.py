@@ -1,0 +1,240 @@
+"""Nothing is kept or told of a person who is forgotten while it is being made.
+
+Ann forgets what she said while a model, a platform or an embedding endpoint takes its time: after her words were read,
+and before what has them is written into the journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from core.messaging.feedback import rating_buttons
+from core.messaging.gate.second_opinion import Opinion
+from core.settings.messaging import JournalSettings
+from core.storage.chat_history import HistoryMessage
+from core.storage.tables import replies
+from core.types import DOWN, RATING_COMMAND, RETRY, ConversationKey, Message, Passage, Reply
+from knowledge.retrieval.library import KnowledgeLibrary
+from tests.support.fixtures import MemorySink
+from tests.support.forgetting import (
+    ANN,
+    ANN_ID,
+    BOB,
+    KEPT_IN_CHAT,
+    OWNER_ALONE,
+    SAID,
+    WORD,
+    find_columns,
+    opened,
+)
+from tests.support.recording_bot import Bot, RecordingAdapter, Sender
+
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
+QUESTION = f"How does the launcher start with {WORD}?"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def journal_settings(request: pytest.FixtureRequest) -> Any:
+    return JournalSettings() if request.param == "sqlite" else request.getfixturevalue("postgres_journal")
+
+
+async def forget_ann(bot: Bot) -> None:
+    """Let Ann say /forget in another thread."""
+    key = ConversationKey("telegram", ANN.chat, "elsewhere")
+    command = Message("forget", key, ANN_ID, "Ann", "", datetime.now(UTC), addressed=True, command="forget")
+    await bot.journal.record_message(command)
+    await bot.journal.erase_author(command)
+
+
+@dataclass
+class LateSink(MemorySink):
+    """Ann forgets while the platform takes an answer."""
+
+    bot: Any = None
+
+    async def finish(self, reply: Reply) -> None:
+        await forget_ann(self.bot)
+        self.replies.append(reply)
+
+
+def show_late(bot: Bot) -> LateSink:
+    """Let Ann forget while answers are shown from now on."""
+    sink = LateSink(bot=bot)
+    bot.adapters["telegram"] = adapter = RecordingAdapter()
+    adapter.sink = lambda *_: sink  # type: ignore[method-assign]
+    return sink
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"text": "and what about it?"},
+        {"text": "what does this mean?", "quoted": SAID},
+        {"text": "", "quoted": QUESTION, "quoted_authors": (ANN_ID,)},
+    ],
+    ids=["follow-up", "quotation", "quotation alone"],
+)
+async def test_an_answer_to_somebody_else_that_was_shown_meanwhile_is_not_kept(
+    tmp_path: Path, journal_settings: JournalSettings, asked: Mapping[str, Any]
+) -> None:
+    async with opened(tmp_path, journal_settings) as bot:
+        said = await bot.deliver(ANN, SAID)
+        sink = show_late(bot)
+        await bot.deliver(BOB, reply_to=said.id, **asked)
+        assert WORD in sink.replies[0].text, "what has begun is shown"
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+async def test_what_others_were_answered_meanwhile_without_her_words_is_kept(tmp_path: Path) -> None:
+    async with opened(tmp_path, JournalSettings()) as bot:
+        sink = show_late(bot)
+        asked = await bot.deliver(BOB, "How does the launcher start?")
+        shown = sink.replies[0].text
+        turns = await bot.journal.get_history(asked.key, 2)
+        assert [turn.text for turn in turns] == [asked.text, shown]
+
+
+async def test_a_question_that_was_edited_is_left_in_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is in the cache with the new words, which the message that came first does not have."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        sink = show_late(bot)
+        begin_answer = bot.journal.begin_answer
+
+        async def edit_and_begin(message: Message, labels: frozenset[str] | None = None) -> str:
+            assert await bot.journal.record_edit(replace(message, text=QUESTION))
+            return await begin_answer(message, labels)
+
+        monkeypatch.setattr(bot.journal, "begin_answer", edit_and_begin)
+        await bot.deliver(ANN, "How does the launcher start?")
+        assert sink.replies[0].citations
+        assert not await bot.journal.database.fetch_all(select(replies))
+
+
+async def test_a_question_without_words_of_its_own_is_left_in_no_cache(tmp_path: Path) -> None:
+    """What it replies to is asked."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        sink = show_late(bot)
+        await bot.deliver(ANN, "", quoted=QUESTION, reply_to="55")
+        assert sink.replies[0].citations
+        assert not await bot.journal.database.fetch_all(select(replies))
+
+
+async def test_no_further_part_brings_back_what_was_forgotten(
+    tmp_path: Path, journal_settings: JournalSettings
+) -> None:
+    async with opened(tmp_path, journal_settings) as bot:
+        await bot.deliver(ANN, SAID, addressed=False)
+        journal = bot.journal
+        key = ConversationKey("telegram", ANN.chat)
+        asked = Message("9999", key, BOB.author, "Bob", "and it?", datetime.now(UTC), addressed=True)
+        await journal.record_message(asked)
+        await journal.mark_delivery(asked, Reply(SAID), {})
+        await journal.mark_parts(asked, {1: "17"})
+        assert (await journal.get_delivery(asked))[1:3] == (Reply(SAID), {1: "17"})
+        await forget_ann(bot)
+        await journal.mark_parts(asked, {1: "17", 2: "18"})
+        assert await find_columns(journal.database, *KEPT_IN_CHAT) == set()
+        await journal.mark_delivered(asked, Reply(SAID))
+        assert await find_columns(journal.database, *KEPT_IN_CHAT) == set()
+
+
+async def test_a_list_of_questions_has_none_of_a_person_forgotten_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To find out which questions are alike may take an endpoint some seconds."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        asked = await bot.deliver(ANN, QUESTION)
+        key = ConversationKey("telegram", ANN.chat, rating_buttons.THREAD)
+        await bot.deliver(BOB, DOWN, RATING_COMMAND, reply_to=asked.id, key=key)
+        group = KnowledgeLibrary.group
+
+        async def group_and_forget(library: KnowledgeLibrary, texts: Sequence[str]) -> Sequence[Sequence[int]]:
+            groups = await group(library, texts)
+            await forget_ann(bot)
+            return groups
+
+        await bot.deliver(OWNER_ALONE, "", "digest")
+        assert WORD in bot.output()
+        monkeypatch.setattr(KnowledgeLibrary, "group", group_and_forget)
+        await bot.deliver(OWNER_ALONE, "", "digest")
+        shown_text = bot.output()
+        assert ("Reply(text=" in shown_text, WORD in shown_text) == (True, False)
+
+
+class AskedAdapter(RecordingAdapter):
+    """Ann forgets while the platform is asked who is an administrator."""
+
+    forget: Callable[[], Any]
+
+    async def is_admin(self, message: Message) -> bool:
+        await self.forget()
+        return True
+
+
+async def test_nothing_is_taught_of_a_person_forgotten_meanwhile(tmp_path: Path) -> None:
+    administration = {"owners": ["telegram:1"], "platform_admins": True}
+    async with opened(tmp_path, JournalSettings(), administration=administration, handoff={}) as bot:
+        asked = await bot.deliver(ANN, f"Where is the {WORD} of the zeppelin kept?", addressed=False)
+        bot.adapters["telegram"] = adapter = AskedAdapter()
+        adapter.forget = lambda: forget_ann(bot)
+        await bot.deliver(BOB, "It is in a box.", reply_to=asked.id, addressed=False)
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+@pytest.mark.parametrize(
+    ("asker", "text", "quoted"),
+    [(ANN, QUESTION, ""), (Sender(ANN.chat, "44"), "What does this mean?", SAID)],
+    ids=["hers", "about her words"],
+)
+async def test_no_question_is_asked_again_of_a_person_forgotten_meanwhile(
+    tmp_path: Path, asker: Sender, text: str, quoted: str
+) -> None:
+    """An administrator wants a better answer to it."""
+    administration = {"owners": ["telegram:1"], "platform_admins": True}
+    async with opened(tmp_path, JournalSettings(), administration=administration) as bot:
+        said = await bot.deliver(ANN, SAID)
+        asked = await bot.deliver(asker, text, reply_to=said.id if quoted else "", quoted=quoted)
+        bot.output()
+        bot.adapters["telegram"] = adapter = AskedAdapter()
+        adapter.forget = lambda: forget_ann(bot)
+        key = ConversationKey("telegram", ANN.chat, rating_buttons.THREAD)
+        await bot.deliver(BOB, RETRY, RATING_COMMAND, reply_to=asked.id, key=key)
+        assert WORD not in bot.output()
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+class LateOpinion:
+    """A model that repeats what was written before a message; meanwhile Ann forgets."""
+
+    def __init__(self, bot: Bot, *, should_speak: bool) -> None:
+        self._bot = bot
+        self._should_speak = should_speak
+
+    async def ask(
+        self, message: Message, passages: Sequence[Passage], recent_messages: Sequence[HistoryMessage]
+    ) -> Opinion:
+        text = " ".join(other.text for other in recent_messages)
+        assert WORD in text
+        await forget_ann(self._bot)
+        return Opinion(self._should_speak, text)
+
+
+@pytest.mark.parametrize("should_speak", [True, False], ids=["speaks", "silent"])
+async def test_no_opinion_has_words_of_a_person_forgotten_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, should_speak: bool
+) -> None:
+    async with opened(tmp_path, JournalSettings()) as bot:
+        gate = bot.processor._handler._gate
+        monkeypatch.setattr(gate, "_second_opinion", LateOpinion(bot, should_speak=should_speak))
+        await bot.deliver(ANN, f"The {WORD} is done.", addressed=False)
+        await bot.deliver(BOB, "How does the launcher start?", addressed=False)
+        assert ("Reply(text=" in bot.output()) == should_speak
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
