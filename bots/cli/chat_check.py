@@ -30,7 +30,7 @@ def _check_chat(chat: str, chat_settings: ChatSettings, name: str, settings: Set
         yield Finding("ok", path, f"{name}: {does}; it is outside of your network")
         return
     yield Finding("ok", path, f"{name}: {does}; no language model outside of your network reads this chat")
-    if others := list(_find_other_readers(chat_settings, settings)):
+    if others := list(_find_other_readers(chat, chat_settings, settings)):
         text = "questions of this chat still go to " + "; ".join(others)
         yield Finding("warning", path, text)
     moderation = settings.outgoing.moderation
@@ -40,10 +40,15 @@ def _check_chat(chat: str, chat_settings: ChatSettings, name: str, settings: Set
         yield Finding("warning", path, text)
 
 
-def _find_other_readers(chat_settings: ChatSettings, settings: Settings) -> Iterator[str]:
+def _find_other_readers(chat: str, chat_settings: ChatSettings, settings: Settings) -> Iterator[str]:
     embedding = settings.knowledge.embedding
     if embedding.provider == "openai" and not is_private_host(embedding.base_url):
         yield f"knowledge.embedding, {redact_url(embedding.base_url)} (its other providers run on this machine)"
     for name in chat_settings.sources or settings.sources:
         if isinstance(settings.sources[name], LiveSource):
             yield f"the live source {name} (leave it out in the chat's sources)"
+    team = settings.get_drafts_chat(chat) if settings.get_mode(chat, private=False) == "draft" else None
+    if team:
+        models = settings.with_models_of(team).models.model_copy(update={"sets": {}, "judge": None})
+        if not models.is_local():
+            yield f"the models of {team}, where its drafts are decided about (give that chat the same set)"

@@ -16,6 +16,7 @@ from core.storage.engine import Repository
 from core.storage.message_rows import to_message
 from core.storage.tables import bot_values, feedback, is_reply_in, messages, replies
 from core.types import ASK_COMMANDS, DOWN, UP, Message, SkipReason
+from core.types.messages import MAX_QUESTION_CHARS
 
 # People can rate a reply as soon as they see it, before the journal has closed its question.
 _VISIBLE_STATES = ("answered", "answering", "sending")
@@ -132,11 +133,10 @@ class FeedbackRepository(Repository):
 
     async def evict_cached_reply(self, question: Message) -> None:
         """Remove the cached reply to this question in this chat."""
-        await self._database.write(
-            delete(replies).where(
-                is_reply_in(question.key.platform, question.key.chat), replies.c.text == question.text
-            )
-        )
+        # One without words asked what it replies to.
+        text = question.text if question.text.strip() else question.quoted[:MAX_QUESTION_CHARS]
+        is_in_chat = is_reply_in(question.key.platform, question.key.chat)
+        await self._database.write(delete(replies).where(is_in_chat, replies.c.text == text))
 
     async def get_daily_ratings(self, since: datetime) -> Sequence[DailyRatings]:
         """Return the ratings since a time, by the day of their last change, oldest first."""

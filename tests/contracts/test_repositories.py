@@ -462,11 +462,12 @@ class TestFeedback:
         assert await repository.get_labelled_questions(("telegram", "-2")) == []
         assert await repository.erase_before(later()) == 2
 
-    async def test_a_bad_answer_is_not_given_again(self, database: Database) -> None:
+    @pytest.mark.parametrize("message", [MESSAGE, replace(MESSAGE, text=" ", quoted=MESSAGE.text)])
+    async def test_a_bad_answer_is_not_given_again(self, database: Database, message: Message) -> None:
         cache = AnswerCache(database, CacheSettings(), "x")
         key = CacheKey(to_scope(CHAT), MESSAGE.text, "how", "")
         await cache.store(key, REPLY, {})
-        await FeedbackRepository(database).evict_cached_reply(MESSAGE)
+        await FeedbackRepository(database).evict_cached_reply(message)
         assert await cache.find_replies(key) == []
 
 

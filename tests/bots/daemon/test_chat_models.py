@@ -271,3 +271,17 @@ def test_check_says_what_else_reads_a_chat_and_which_set_nobody_uses() -> None:
         "chat's sources)",
         "warning models.sets.spare: no chat uses it: name it in chats.CHAT.models",
     ]
+
+
+@pytest.mark.parametrize(("team_models", "is_warned"), [("", True), ("local", False), ("remote", True)])
+def test_check_says_that_drafts_go_where_another_model_reads(team_models: str, *, is_warned: bool) -> None:
+    local = {"base_url": "http://localhost:1/v1", "model": "m"}
+    remote = {"base_url": "https://api.example.org/v1", "model": "m"}
+    chats = {"slack:C1": {"models": "local", "mode": "draft", "drafts_to": "slack:C2"}}
+    if team_models:
+        chats["slack:C2"] = {"models": team_models}
+    models = {"main": remote, "sets": {"local": {"main": local}, "remote": {"main": remote}}}
+    settings = Settings.model_validate({"models": models, "chats": chats})
+    texts = [finding.text for finding in check_chat_models(settings) if "still go to" in finding.text]
+    expected = "questions of this chat still go to the models of slack:C2, where its drafts are decided about"
+    assert [text.partition(" (")[0] for text in texts] == [expected] * is_warned
