@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from string import ascii_lowercase
 
 from core.language.lexicon import get_words
@@ -32,13 +32,13 @@ def find_suspects(text: str) -> list[str]:
     return [word for word in words if word not in usual]
 
 
-def list_near_words(word: str) -> list[str]:
-    """Return everything that is one typing error away from a word in lower case.
+def iter_near_words(word: str) -> Iterator[str]:
+    """Yield everything that is one typing error away from a word in lower case, each once.
 
     Two neighbouring letters changed places, or one letter is missing, too many, or another one. The first letter is
     hardly ever wrong in another way; other names often differ in it (mamba, samba).
 
-    >>> "markdown" in list_near_words("markdwon")
+    >>> "markdown" in iter_near_words("markdwon")
     True
     """
     splits = [(word[:place], word[place:]) for place in range(len(word) + 1)]
@@ -46,7 +46,7 @@ def list_near_words(word: str) -> list[str]:
     shorter = [head + tail[1:] for head, tail in splits[1:] if tail]
     replaced = [head + letter + tail[1:] for head, tail in splits[1:] if tail for letter in ascii_lowercase]
     longer = [head + letter + tail for head, tail in splits[1:] for letter in ascii_lowercase]
-    return [near for near in dict.fromkeys((*swapped, *shorter, *replaced, *longer)) if near != word]
+    yield from (near for near in dict.fromkeys((*swapped, *shorter, *replaced, *longer)) if near != word)
 
 
 def replace_words(text: str, corrections: Mapping[str, str]) -> str:

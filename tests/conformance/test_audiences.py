@@ -146,7 +146,8 @@ async def test_what_is_tried_again_is_judged_again(
     await close_source(bot, "everyone")
     channel = bot.group()
     bot.script.midway = Gate()
-    bot.script.pieces = ["It begins"]
+    # What is shown of it before would get the fault that is meant for its first post.
+    bot.script.pieces = ["It begins"] if step == "finish" else []
     bot.script.says = lambda _: f"The {CLOSED} is a small animal."
     message = await bot.driver.say(channel, bot.to_bot(channel, "How?"))
     await bot.script.midway.reached.wait()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from core.errors import KimasError
 from core.language.english_words import is_english, prepare_english_words
-from core.language.spelling import MAX_SUSPECTS, find_suspects, list_near_words, replace_words
+from core.language.spelling import MAX_SUSPECTS, find_suspects, iter_near_words, replace_words
 from core.language.tokens import lexical_tokens
 from core.observability.logs import get_logger
 from core.ports import Library
@@ -50,7 +50,7 @@ async def _find_corrections(suspects: Sequence[str], library: Library) -> Mappin
     mistyped = [word for word in unknown if not is_english(word)]
     if not 0 < len(mistyped) <= MAX_SUSPECTS:
         return {}
-    near_words = {word: list_near_words(word) for word in mistyped}
+    near_words = {word: list(iter_near_words(word)) for word in mistyped}
     counts = await library.count_words([near for words in near_words.values() for near in words])
     corrections = {word: _choose(near, counts) for word, near in near_words.items()}
     return {word: near for word, near in corrections.items() if near}

@@ -95,11 +95,13 @@ def test_without_routing_every_agent_is_asked_and_the_table_says_why(deployment:
 
 def test_below_the_threshold_the_best_agent_is_searched_all_the_same(deployment: Deployment) -> None:
     high = ("--set", "knowledge.routing.threshold=0.9")
-    body = deployment.json("search", "default port of the server", "--explain", *high)
+    # Far from the least nearness of a quote: processors round vectors differently.
+    question = "listen on the default port"
+    body = deployment.json("search", question, "--explain", *high)
     assert len(body["agents"]) == 1
     assert body["passages"]
     assert [agent["name"] for agent in body["routing"]["agents"] if agent["asked"]] == [body["agents"][0]["name"]]
     assert all(agent["score"] < 0.9 for agent in body["routing"]["agents"])
-    answer_body = json.loads(deployment.call("ask", "default port of the server", "--json", *high).stdout)
+    answer_body = json.loads(deployment.call("ask", question, "--json", *high).stdout)
     assert answer_body["agents"] == [body["agents"][0]["name"]]
     assert "8000" in answer_body["answer"]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from core.language.spelling import MAX_WORD_LETTERS, find_suspects, list_near_words, replace_words
+from core.language.spelling import MAX_WORD_LETTERS, find_suspects, iter_near_words, replace_words
 
 
 @pytest.mark.parametrize("typed", ["markdwon", "markdonw", "mrkdown", "markdoown", "markdiwn", "amrkdown"])
 def test_the_word_that_was_meant_is_near(typed: str) -> None:
-    assert "markdown" in list_near_words(typed)
+    assert "markdown" in iter_near_words(typed)
 
 
 def test_two_errors_in_a_word_are_too_many() -> None:
-    assert "markdown" not in list_near_words("mrakdwon")
-    assert "samba" not in list_near_words("mamba"), "only its first letter differs"
-    near = list_near_words("ab")
+    assert "markdown" not in iter_near_words("mrakdwon")
+    assert "samba" not in iter_near_words("mamba"), "only its first letter differs"
+    near = list(iter_near_words("ab"))
     assert len(near) == len(set(near))
     assert "ab" not in near
 
