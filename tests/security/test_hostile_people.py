@@ -47,6 +47,7 @@ from tests.support.operator_page import (
     operator_page,
     read,
 )
+from tests.support.waiting import until
 from tests.support.wiring import make_processor
 
 CHAT = ConversationKey("test", "-100")
@@ -146,9 +147,7 @@ async def test_an_answer_is_stopped_from_no_other_chat_and_by_no_other_member(jo
     ):
         press = to_press(replace(BASE, id=f"p{number}", key=replace(CHAT, chat=chat), author_id=author), STOP, target)
         await processor.handler_for(adapter)(press)
-    async with asyncio.timeout(30):
-        while len([item for item in adapter.sinks.values() if item.failures]) < 5:
-            await asyncio.sleep(0.01)
+    await until(lambda: len([item for item in adapter.sinks.values() if item.failures]) >= 5)
     go_on.set()
     await processor.join()
     assert adapter.sinks["q"].replies, "it was written to its end"

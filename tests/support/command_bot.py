@@ -21,6 +21,7 @@ from core.storage.overrides import AuditEntry
 from core.types import Citation, ConversationKey, Message, Question, Reply, SourceState
 from core.types.replies import Trace
 from tests.support.fixtures import InMemoryLibrary, MemorySink, settings
+from tests.support.waiting import until
 from tests.support.wiring import make_processor, wire_dispatcher
 
 GROUP = ConversationKey("test", "room")
@@ -161,8 +162,7 @@ class Bot:
     async def deliver(self, message: Message) -> str:
         """Return what the bot said to a message: a reply, a failure, or nothing."""
         await self.processor.handler_for(self.adapter)(message)
-        while self.processor._tasks:
-            await asyncio.sleep(0.001)
+        await until(lambda: not self.processor._tasks)
         sink = self.adapter.sinks.get(message.id)
         return "" if sink is None else "".join([*(reply.text for reply in sink.replies), *sink.failures])
 

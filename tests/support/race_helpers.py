@@ -35,6 +35,7 @@ from core.types import Message, Passage, Question, Reply
 from tests.support.fixtures import InMemoryLibrary, parts, passage
 from tests.support.peers.language_model import BODY, split_pieces
 from tests.support.scripted import Body, ScriptedPeer
+from tests.support.waiting import until
 from tests.support.wiring import make_processor
 
 PRESET = Path(__file__).parents[2] / "config/presets/olympic-bot.yaml"
@@ -241,8 +242,7 @@ class Series:
             *(self._post_reply(name, at, post) for name, at in zip(COMPETITORS, drawn(number).competitors, strict=True))
         )
         # Who comes after us changes nothing any more.
-        while US not in self.network.below(post) and not competitors.done():
-            await asyncio.sleep(0.05)
+        await until(lambda: US in self.network.below(post) or competitors.done())
         if US in self.network.below(post):
             competitors.cancel()
         with suppress(asyncio.CancelledError):

@@ -13,6 +13,7 @@ from tests.support.bluesky_helpers import AT
 from tests.support.deployment import Deployment, make_repository
 from tests.support.peers.bluesky import BOT, BlueskyPeer
 from tests.support.peers.language_model import LanguageModelPeer
+from tests.support.waiting import until
 
 READY_S = 60
 QUESTION = f"{AT}How do I change the signing key?"
@@ -39,9 +40,7 @@ def deployment(tmp_path: Path, peer: BlueskyPeer, model: LanguageModelPeer) -> D
 
 
 async def wait_for_posts(peer: BlueskyPeer, count: int) -> None:
-    async with asyncio.timeout(READY_S):
-        while len(peer.posts()) < count:
-            await asyncio.sleep(0.01)
+    await until(lambda: len(peer.posts()) >= count)
 
 
 async def test_a_mention_becomes_a_cited_answer(deployment: Deployment, peer: BlueskyPeer) -> None:

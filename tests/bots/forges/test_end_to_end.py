@@ -13,6 +13,7 @@ import pytest
 from tests.support.deployment import Deployment, make_repository
 from tests.support.peers.github import REPOSITORY, GithubPeer
 from tests.support.peers.language_model import LanguageModelPeer
+from tests.support.waiting import until
 
 READY_S = 60
 QUESTION = "@kimas How do I change the signing key?"
@@ -41,9 +42,7 @@ def deployment(tmp_path: Path, peer: GithubPeer, model: LanguageModelPeer) -> De
 
 
 async def wait_for_posts(peer: GithubPeer, count: int) -> None:
-    async with asyncio.timeout(READY_S):
-        while len(peer.posts()) < count:
-            await asyncio.sleep(0.01)
+    await until(lambda: len(peer.posts()) >= count)
 
 
 async def test_an_issue_gets_a_cited_answer(deployment: Deployment, peer: GithubPeer) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.support.deployment import Deployment, make_repository
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.peers.mastodon import MastodonPeer
+from tests.support.waiting import until
 
 READY_S = 60
 QUESTION = "@kimas How do I change the signing key?"
@@ -38,9 +39,7 @@ def deployment(tmp_path: Path, peer: MastodonPeer, model: LanguageModelPeer) -> 
 
 
 async def wait_for_posts(peer: MastodonPeer, count: int) -> None:
-    async with asyncio.timeout(READY_S):
-        while len(peer.posts()) < count:
-            await asyncio.sleep(0.01)
+    await until(lambda: len(peer.posts()) >= count)
 
 
 async def test_a_mention_becomes_a_cited_answer(deployment: Deployment, peer: MastodonPeer) -> None:

@@ -17,8 +17,9 @@ from core.errors import MessageDeleted, PlatformError, StoreError
 from core.settings import Secret, TelegramSettings
 from core.types import Citation, ConversationKey, Message, Reply
 from tests.support.peers.telegram import TelegramPeer
-from tests.support.sink_helpers import DeliveryLog, until, update_until, update_until_stopped
+from tests.support.sink_helpers import DeliveryLog, update_until, update_until_stopped
 from tests.support.telegram_helpers import GROUP, PERSON, SINK_PACE, Offsets, convert
+from tests.support.waiting import until
 
 CITED = (Citation(1, "p1", "docs", "Install", "docs/install.md", "https://example.org/install"),)
 

@@ -33,6 +33,7 @@ from core.storage.usage import StatisticsRepository
 from core.types import DROP, POST, Button, Citation, ConversationKey, Message, Question, Reply, SkipReason, ThreadState
 from core.types.replies import Trace
 from tests.support.fixtures import settings
+from tests.support.waiting import until
 from tests.support.wiring import make_processor
 
 ASKED = ConversationKey("telegram", "-100")
@@ -374,8 +375,7 @@ async def test_an_announcement_that_waits_is_judged_again(journal: Journal, is_f
         if is_forgotten:
             forget = Message("forget", ASKED, ANN, "Ann", "", datetime.now(UTC), addressed=True, command="forget")
             await team.receive(forget)
-            while not team.texts():
-                await asyncio.sleep(0.01)
+            await until(team.texts)
         team.adapter.flood.set()
         await asking
     assert bool(team.posts(TEAM)) != is_forgotten
