@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import socket
-from collections.abc import AsyncIterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -42,18 +41,6 @@ def deployment(ingested: Deployment, tmp_path: Path) -> Deployment:
     folder = shutil.copytree(ingested.folder, tmp_path / "deployment")
     source = {**ingested.settings["sources"]["rocket"], "url": str(folder / "rocket")}
     return Deployment(folder, {"sources": {"rocket": source}})
-
-
-@pytest.fixture
-async def telegram() -> AsyncIterator[TelegramPeer]:
-    async with TelegramPeer() as peer:
-        yield peer
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[LanguageModelPeer]:
-    async with LanguageModelPeer(reply="Call `rotate_keys` [p1]; nobody is logged out [p1].") as peer:
-        yield peer
 
 
 @pytest.fixture

@@ -56,13 +56,6 @@ SLACK = SlackIdentity("U0BOT", "B0", "T0")
 TELEGRAM = TelegramIdentity(7, "bot", True)
 
 
-@pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    journal = await Journal.open(tmp_path / "journal.db")
-    yield journal
-    await journal.close()
-
-
 async def give(processor: Inbox, adapter: RecordingAdapter, *messages: Message) -> None:
     handler = processor.handler_for(adapter)
     for message in messages:

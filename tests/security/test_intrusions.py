@@ -36,13 +36,6 @@ from tests.support.wiring import make_processor
 HALL = ConversationKey("test", "hall")
 
 
-@pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    journal = await Journal.open(tmp_path / "journal.db")
-    yield journal
-    await journal.close()
-
-
 # --- what was taught ------------------------------------------------------------------------------------------------
 
 

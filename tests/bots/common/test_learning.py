@@ -51,13 +51,6 @@ PAIRS = [(QUESTION, ANSWER)]
 
 
 @pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    journal = await Journal.open(tmp_path / "journal.db")
-    yield journal
-    await journal.close()
-
-
-@pytest.fixture
 async def discord(journal: Journal, tmp_path: Path) -> AsyncIterator[DiscordPeer]:
     async with DiscordPeer() as peer, AsyncExitStack() as stack:
         # A busy machine is late with its acknowledgements; other tests look at those.

@@ -48,12 +48,6 @@ READY_S = 60.0
 
 
 @pytest.fixture
-async def model() -> AsyncIterator[LanguageModelPeer]:
-    async with LanguageModelPeer(reply="Call `rotate_keys` [p1]; nobody is logged out [p1].") as peer:
-        yield peer
-
-
-@pytest.fixture
 def deployment(tmp_path: Path, model: LanguageModelPeer) -> Deployment:
     sources = {"rocket": {"kind": "git", "url": str(make_repository(tmp_path / "rocket"))}}
     settings = {
@@ -387,13 +381,6 @@ async def accepted(peer: CallbackPeer, port: int, event: dict[str, Any]) -> None
             else:
                 assert status in (200, 202), status
                 return
-
-
-@pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    journal = await Journal.open(tmp_path / "journal.db")
-    yield journal
-    await journal.close()
 
 
 def pair(**extra_fields: Any) -> Settings:

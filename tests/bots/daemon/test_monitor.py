@@ -97,12 +97,6 @@ async def watcher(port: int) -> AsyncIterator[Watcher]:
 
 
 @pytest.fixture
-async def telegram() -> AsyncIterator[TelegramPeer]:
-    async with TelegramPeer() as peer:
-        yield peer
-
-
-@pytest.fixture
 async def model() -> AsyncIterator[LanguageModelPeer]:
     async with LanguageModelPeer(reply="Call `rotate_keys` [p1].") as peer:
         yield peer
@@ -335,13 +329,6 @@ async def monitor_and_watcher(tmp_path: Path) -> AsyncIterator[tuple[Monitor, Wa
         monitor = await stack.enter_async_context(open_monitor(configuration))
         port = configuration.metrics.port or 0
         yield monitor, await stack.enter_async_context(watcher(port))
-
-
-@pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    journal = await Journal.open(tmp_path / "journal.db")
-    yield journal
-    await journal.close()
 
 
 class FakeRefresher:

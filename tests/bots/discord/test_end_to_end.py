@@ -28,12 +28,6 @@ async def discord() -> AsyncIterator[DiscordPeer]:
 
 
 @pytest.fixture
-async def model() -> AsyncIterator[LanguageModelPeer]:
-    async with LanguageModelPeer(reply="Call `rotate_keys` [p1]; nobody is logged out [p1].") as peer:
-        yield peer
-
-
-@pytest.fixture
 def deployment(tmp_path: Path, discord: DiscordPeer, model: LanguageModelPeer) -> Deployment:
     repository = make_repository(tmp_path / "rocket")
     link = "https://example.org/rocket/blob/{commit}/{path}#L{start}-L{end}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -27,12 +26,6 @@ def ingested(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     deployment = Deployment(folder, {"sources": {"rocket": {"kind": "git", "url": str(repository), "link": link}}})
     assert deployment.json("ingest")["sources"][0]["added"] == 2
     return deployment
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[LanguageModelPeer]:
-    async with LanguageModelPeer(reply="Call `rotate_keys` [p1]; nobody is logged out [p1].") as peer:
-        yield peer
 
 
 @pytest.fixture

@@ -82,12 +82,6 @@ class Inbox:
 
 
 @pytest.fixture
-async def peer() -> AsyncIterator[TelegramPeer]:
-    async with TelegramPeer() as peer:
-        yield peer
-
-
-@pytest.fixture
 def offsets() -> Offsets:
     return Offsets()
 

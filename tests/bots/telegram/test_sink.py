@@ -25,12 +25,6 @@ CITED = (Citation(1, "p1", "docs", "Install", "docs/install.md", "https://exampl
 
 
 @pytest.fixture
-async def peer() -> AsyncIterator[TelegramPeer]:
-    async with TelegramPeer() as peer:
-        yield peer
-
-
-@pytest.fixture
 async def adapter(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[TelegramAdapter]:
     (tmp_path / "token").write_text(peer.token)
     telegram_settings = TelegramSettings(token=Secret(file=tmp_path / "token"), api_url=peer.api_url)

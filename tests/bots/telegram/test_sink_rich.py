@@ -24,12 +24,6 @@ Ask = Callable[..., TelegramSink]
 
 
 @pytest.fixture
-async def peer() -> AsyncIterator[TelegramPeer]:
-    async with TelegramPeer() as peer:
-        yield peer
-
-
-@pytest.fixture
 async def adapter(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[TelegramAdapter]:
     (tmp_path / "token").write_text(peer.token)
     settings = TelegramSettings(token=Secret(file=tmp_path / "token"), api_url=peer.api_url)
