@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.lab.screenshots.clients import DEMO
-from tests.support.deployment import ROOT, Deployment, commit, git, make_repository
+from tests.support.deployment import ROOT, Deployment, commit, git, make_rocket_deployment
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.peers.telegram import TelegramPeer
 from tests.support.posted import posted
@@ -27,13 +27,7 @@ READY_S = 60
 @pytest.fixture(scope="module")
 def ingested(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     """A deployment that knows its repository; made once, copied for every test."""
-    folder = tmp_path_factory.mktemp("ingested")
-    repository = make_repository(folder / "rocket")
-    link = "https://example.org/rocket/blob/{commit}/{path}#L{start}-L{end}"
-    source = {"kind": "git", "url": str(repository), "link": link}
-    deployment = Deployment(folder, {"sources": {"rocket": source}})
-    assert deployment.json("ingest")["sources"][0]["added"] == 2
-    return deployment
+    return make_rocket_deployment(tmp_path_factory.mktemp("ingested"))
 
 
 @pytest.fixture
