@@ -36,7 +36,7 @@ from tests.support.fixtures import InMemoryLibrary, parts, passage
 from tests.support.peers.language_model import BODY, split_pieces
 from tests.support.scripted import Body, ScriptedPeer
 from tests.support.waiting import until
-from tests.support.wiring import make_processor
+from tests.support.wiring import make_processor, running
 
 PRESET = Path(__file__).parents[2] / "config/presets/olympic-bot.yaml"
 # So many races that two of them are not yet a twentieth.
@@ -316,19 +316,11 @@ async def listening(
     adapter: Adapter, receive: MessageHandler, processor: Inbox, network: Network
 ) -> AsyncIterator[None]:
     """Have the adapter listen; what the bot has begun is brought to its end after it."""
-    await adapter.open()
-    task = asyncio.create_task(adapter.listen(receive))
-    try:
+    async with running(adapter, processor, receive, drain_s=0):
         async with asyncio.timeout(10):
             await network.ready()
         yield
-        assert not task.done(), task.exception()
         assert await processor.drain(10) == 0
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await processor.drain(0)
-        await adapter.close()
 
 
 async def _run_all(series: Series) -> None:

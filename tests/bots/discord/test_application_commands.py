@@ -70,9 +70,7 @@ async def start(peer: DiscordPeer, tmp_path: Path) -> AsyncIterator[Start]:
                 discord_helpers.PACE,
                 get_sources=AsyncMock(return_value=tuple(configuration.sources)),
             )
-            await adapter.open()
-            stack.push_async_callback(adapter.close)
-            dispatcher = listen(stack, adapter, configuration, journal, Script())
+            dispatcher = await listen(stack, adapter, configuration, journal, Script())
             await peer.connected()
             return dispatcher
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from tests.support import slack_helpers
 from tests.support.fixtures import settings
 from tests.support.peers.slack import SlackPeer
 from tests.support.waiting import until
-from tests.support.wiring import make_processor
+from tests.support.wiring import make_processor, running
 
 ANN = "U1ANN"
 BEN = "U2BEN"
@@ -62,7 +62,6 @@ async def opened(folder: Path, **changes: Any) -> AsyncIterator[Bot]:
             slack_helpers.PACE,
             is_for_asker=lambda channel: configuration.get_chat(f"slack:{channel}").answers == "asker",
         )
-        await adapter.open()
         script = Script()
         processor = make_processor(configuration, journal, script)
         bot = Bot(peer, journal, processor, script)
@@ -72,12 +71,8 @@ async def opened(folder: Path, **changes: Any) -> AsyncIterator[Bot]:
             await handle(message)
             bot.seen.append(message.id)
 
-        listen_task = asyncio.create_task(adapter.listen(receive))
-        yield bot
-        listen_task.cancel()
-        await asyncio.gather(listen_task, return_exceptions=True)
-        await processor.drain(30)
-        await adapter.close()
+        async with running(adapter, processor, receive):
+            yield bot
     await journal.close()
 
 
@@ -203,13 +198,12 @@ async def test_no_command_lets_the_bot_speak_unasked_there(tmp_path: Path, mode:
 async def test_the_daemon_asks_the_settings_in_force(tmp_path: Path) -> None:
     """The setting needs no restart, and `/settings` shows it."""
     journal = await Journal.open(tmp_path / "journal.db")
-    async with SlackPeer() as peer:
+    async with SlackPeer() as peer, AsyncExitStack() as stack:
         sections = {"slack": slack_helpers.settings(peer, tmp_path), "administration": {"owners": [f"slack:{ANN}"]}}
         live = make_live_settings(settings(**sections), journal.database)
         (adapter,) = make_adapters(live, journal)
-        await adapter.open()
         processor = make_inbox(journal, Script(), make_dispatcher(live, journal))
-        listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
+        await stack.enter_async_context(running(adapter, processor))
         reloaded = await live.reload(settings(**sections, chats={"slack:C1": {"answers": "asker"}}))
         assert reloaded.live == ["chats"]
         peer.say("C1", f"<@{peer.bot}> {SECRET}")
@@ -218,10 +212,6 @@ async def test_the_daemon_asks_the_settings_in_force(tmp_path: Path) -> None:
         peer.command("settings", user=ANN)
         await peer.wait_until(lambda: bool(peer.views.all), 30)
         assert "answers in this chat are for the asker alone" in str(peer.views.all[-1])
-        listen_task.cancel()
-        await asyncio.gather(listen_task, return_exceptions=True)
-        await processor.drain(30)
-        await adapter.close()
     await journal.close()
 
 
