@@ -80,6 +80,12 @@ class JournalledBot(ABC):
         await self.adapter.close()
         await self.journal.close()
 
+    async def restart(self, **changes: object) -> None:
+        """Stop, and start with other settings."""
+        await self.stop()
+        self.changes = {**self.changes, **changes}
+        await self.start()
+
     async def _answer(self, question: Question, sink: Sink) -> Reply:
         self.questions.append(question)
         await sink.open()
