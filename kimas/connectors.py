@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from knowledge.connectors.confluence import open_confluence
-from knowledge.connectors.discord import open_discord
-from knowledge.connectors.discourse import open_discourse
-from knowledge.connectors.google_drive import open_google_drive
-from knowledge.connectors.notion import open_notion
-from knowledge.connectors.slack import open_slack
+from core.settings.connectors import (
+    ConfluenceOptions,
+    DiscordOptions,
+    DiscourseOptions,
+    GoogleDriveOptions,
+    NotionOptions,
+    SlackOptions,
+)
+from knowledge.connectors.confluence import Confluence
+from knowledge.connectors.discord import DiscordChannels
+from knowledge.connectors.discourse import Discourse
+from knowledge.connectors.google_drive import GoogleDrive
+from knowledge.connectors.notion import Notion
+from knowledge.connectors.slack import SlackChannels
+from knowledge.connectors.source import connector
 
-__all__ = ["open_confluence", "open_discord", "open_discourse", "open_google_drive", "open_notion", "open_slack"]
+open_confluence = connector(ConfluenceOptions, Confluence)
+open_discord = connector(DiscordOptions, DiscordChannels)
+open_discourse = connector(DiscourseOptions, Discourse)
+open_google_drive = connector(GoogleDriveOptions, GoogleDrive)
+open_notion = connector(NotionOptions, Notion)
+open_slack = connector(SlackOptions, SlackChannels)

@@ -5,12 +5,13 @@ import gc
 import os
 import shutil
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from core.storage.messages import Journal
 from knowledge.embedding import batches, local
 from tests.support.authorities import share_authorities
 from tests.support.deployment import logging_as_it_was
@@ -70,6 +71,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def _logging_as_it_was() -> Iterator[None]:
     with logging_as_it_was():
         yield
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    """An empty journal."""
+    journal = await Journal.open(tmp_path / "journal.db")
+    yield journal
+    await journal.close()
 
 
 @pytest.fixture

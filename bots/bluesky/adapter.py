@@ -20,9 +20,7 @@ from bots.common.connection import NotAllowed, Refused, TokenRefused, Unreachabl
 from bots.common.events import IgnoredEvent
 from bots.common.json_client import TooLarge
 from bots.common.positions import PositionStore
-from bots.common.reply_sink import SilentSink
 from core.errors import MessageDeleted
-from core.messaging.feedback.rating_buttons import read_reaction
 from core.observability.logs import get_logger
 from core.ports import ConnectionStatus, Delivery, MessageHandler, Sink
 from core.runtime.tasks import task_group
@@ -104,18 +102,13 @@ class BlueskyAdapter(ClientAdapter[BlueskyClient]):
                 posts = NewItems(f"{self._me.did}:{feed}", self._positions, fetch, is_feed=True)
                 tasks.create_task(self._follow(kind, posts, partial(self._handle_post, receive, feed)))
 
-    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
-        """Return a sink that answers this message; `previous_reply_id` is that of a reply sent before a crash."""
-        if read_reaction(message):
-            return SilentSink()
-        # Another bot's reply is none of ours.
-        own_reply_id = previous_reply_id if message.bot in ("", self._me.did) else ""
+    def _make_sink(self, message: Message, delivery: Delivery, previous_reply_id: str) -> Sink:
         return BlueskySink(
             self._get_client(),
             self._me,
             message,
             delivery,
-            previous_reply_id=own_reply_id,
+            previous_reply_id=previous_reply_id,
             intervals=self._intervals,
         )
 

@@ -11,9 +11,11 @@ from typing import Generic, Protocol, TypeVar
 from bots.common.connection import Intervals, RetryLoop, TokenRefused
 from bots.common.dry_run import make_read_only
 from bots.common.events import IgnoredEvent, record_ignored
+from bots.common.reply_sink import SilentSink
 from core.errors import PlatformError
+from core.messaging.feedback.rating_buttons import read_reaction
 from core.observability.logs import get_logger
-from core.ports import Adapter, ConnectionStatus, MessageHandler
+from core.ports import Adapter, ConnectionStatus, Delivery, MessageHandler, Sink
 from core.settings import Secret
 from core.types import Message
 
@@ -69,6 +71,18 @@ class ClientAdapter(Adapter, Generic[ClientType]):
         self._client = None
         if client is not None:
             await client.close()
+
+    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
+        """Return a sink that answers this message; `previous_reply_id` is that of a reply sent before a crash."""
+        if read_reaction(message):
+            return SilentSink()
+        # Another bot's reply cannot be edited, and its id may be that of a message of ours.
+        is_other_bots = self.bot_id and message.bot not in ("", self.bot_id)
+        return self._make_sink(message, delivery, "" if is_other_bots else previous_reply_id)
+
+    @abstractmethod
+    def _make_sink(self, message: Message, delivery: Delivery, previous_reply_id: str) -> Sink:
+        """Return a sink that answers this message, or goes on with our reply to it."""
 
     @abstractmethod
     async def _connect(self) -> ClientType:

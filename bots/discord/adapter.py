@@ -15,7 +15,6 @@ from weakref import WeakValueDictionary
 from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.connection import RetryLater, TokenRefused
 from bots.common.positions import PositionStore
-from bots.common.reply_sink import SilentSink
 from bots.common.settings_menu import MENU_FIELD
 from bots.discord.application_commands import build_message_commands, build_slash_commands, has_ephemeral_reply
 from bots.discord.connection import INTERRUPTED, DiscordIntervals, GatewayRefused, IntentRefused, hint
@@ -35,7 +34,7 @@ from bots.discord.settings_menu import DiscordMenuSink, from_menu_choice, is_men
 from bots.discord.sink import ChannelTarget, DiscordSink, InteractionTarget
 from core.errors import PlatformError
 from core.messaging.feedback.handoff import mentioned_users
-from core.messaging.feedback.rating_buttons import is_press, read_reaction
+from core.messaging.feedback.rating_buttons import is_press
 from core.messaging.policy.command_table import COMMANDS, is_ask_command
 from core.observability.logs import get_logger
 from core.ports import Delivery, MessageHandler, Sink
@@ -186,22 +185,22 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
             tasks.create_task(reader.run(events, receive))
             await self._run_sessions(client, on_event)
 
-    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
-        """Return a sink that answers this message; `previous_reply_id` is that of a reply sent before a crash."""
+    def _make_sink(self, message: Message, delivery: Delivery, previous_reply_id: str) -> Sink:
         client = self._get_client()
-        if read_reaction(message):
-            return SilentSink()
         if is_press(message):
             return DiscordRatingSink(client, message, self._intervals)
         if MENU_FIELD in message.reference:
             return DiscordMenuSink(client, message, self._intervals)
-        # Another bot's reply cannot be edited, nor its slash command answered by us.
-        is_own_message = message.bot in ("", self._me.id)
-        own_reply_id = previous_reply_id if is_own_message else ""
         make_sink = partial(
-            DiscordSink, message=message, delivery=delivery, previous_reply_id=own_reply_id, intervals=self._intervals
+            DiscordSink,
+            message=message,
+            delivery=delivery,
+            previous_reply_id=previous_reply_id,
+            intervals=self._intervals,
         )
         if "interaction" in message.reference:
+            # Nor can we answer another bot's slash command.
+            is_own_message = message.bot in ("", self._me.id)
             return self._make_interaction_sink(client, message, make_sink, is_own_message=is_own_message)
         # In a private chat it is clear what is answered; only servers need the reply.
         question_id = "" if message.private else str(message.reference["message"])

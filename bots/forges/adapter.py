@@ -13,7 +13,6 @@ from bots.common.caches import BoundedDict
 from bots.common.connection import NotAllowed, Refused, TokenRefused
 from bots.common.dry_run import make_read_only
 from bots.common.events import IgnoredEvent
-from bots.common.reply_sink import SilentSink
 from bots.forges.accounts import NOBODY, Accounts, AccountStore, OldMessage
 from bots.forges.client import (
     COMMENT_PREFIX,
@@ -45,7 +44,6 @@ from bots.forges.sink import ForgeSink
 from bots.forges.transport import ForgeTransport
 from bots.forges.webhooks import WebhookServer
 from core.errors import KimasError, MessageDeleted, PlatformError
-from core.messaging.feedback.rating_buttons import read_reaction
 from core.observability.logs import get_logger
 from core.ports import Delivery, MessageHandler, Sink
 from core.runtime.tasks import wait_for
@@ -248,12 +246,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
                 self._failures[project.label] = error
         self._note_failures(failures)
 
-    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
-        """Return a sink that answers this message; `previous_reply_id` is that of a reply sent before a crash."""
-        if read_reaction(message):
-            return SilentSink()
-        # Another account's comment cannot be edited.
-        own_reply_id = previous_reply_id if message.bot in ("", self._me.login) else ""
+    def _make_sink(self, message: Message, delivery: Delivery, previous_reply_id: str) -> Sink:
         return ForgeSink(
             self._client_at(message.reference["topic"]),
             self._me,
@@ -261,7 +254,7 @@ class ForgeAdapter(ClientAdapter[ForgeClient]):
             message,
             delivery,
             check_project=self._check_project,
-            previous_reply_id=own_reply_id,
+            previous_reply_id=previous_reply_id,
             intervals=self._intervals,
         )
 

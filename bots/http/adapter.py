@@ -82,8 +82,7 @@ class HttpAdapter(ClientAdapter[CallbackClient]):
             _log.info("http.listening", host=self._settings.host, port=port)
             await asyncio.Event().wait()
 
-    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
-        """Return a sink that answers this message; `previous_reply_id` is that of a reply sent before a crash."""
+    def _make_sink(self, message: Message, delivery: Delivery, previous_reply_id: str) -> Sink:
         if is_press(message):
             return HttpRatingSink(self._get_client(), message, delivery, self._intervals)
         context = HttpSinkContext(self._get_client(), self._deletions, self._intervals, self._settings.partials)

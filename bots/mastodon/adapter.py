@@ -14,13 +14,11 @@ from bots.common.connection import TokenRefused
 from bots.common.events import IgnoredEvent
 from bots.common.json_client import TooLarge
 from bots.common.positions import PositionStore
-from bots.common.reply_sink import SilentSink
 from bots.mastodon.client import PAGE_SIZE, Identity, MastodonClient
 from bots.mastodon.connection import MastodonIntervals
 from bots.mastodon.convert import mentions_bot, to_mention, to_message, to_post, to_rating, with_edit
 from bots.mastodon.sink import MastodonSink
 from core.errors import MessageDeleted, PlatformError
-from core.messaging.feedback.rating_buttons import read_reaction
 from core.observability.logs import get_logger
 from core.ports import ConnectionStatus, Delivery, MessageHandler, Sink
 from core.runtime.tasks import task_group
@@ -97,18 +95,13 @@ class MastodonAdapter(ClientAdapter[MastodonClient]):
                     name = "hashtag" if kind == "tag" else kind
                     tasks.create_task(self._follow(name, {kind: value}, timeline, receive))
 
-    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
-        """Return a sink that answers this message; `previous_reply_id` is that of a reply sent before a crash."""
-        if read_reaction(message):
-            return SilentSink()
-        # Another bot's reply cannot be edited.
-        own_reply_id = previous_reply_id if message.bot in ("", self._me.id) else ""
+    def _make_sink(self, message: Message, delivery: Delivery, previous_reply_id: str) -> Sink:
         return MastodonSink(
             self._get_client(),
             self._me,
             message,
             delivery,
-            previous_reply_id=own_reply_id,
+            previous_reply_id=previous_reply_id,
             intervals=self._intervals,
         )
 

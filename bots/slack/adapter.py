@@ -39,7 +39,7 @@ from bots.slack.sink import SlackSink, SlackSinkContext
 from bots.slack.status import MissingCapabilities
 from bots.slack.thread_cache import MAX_ENTRIES, HasAnswered, ThreadCache, ThreadMessage
 from core.errors import PlatformError, PlatformUnavailable
-from core.messaging.feedback.rating_buttons import is_press, read_reaction
+from core.messaging.feedback.rating_buttons import is_press
 from core.messaging.policy.command_table import is_ask_command
 from core.observability.logs import get_logger
 from core.ports import Delivery, MessageHandler, Sink
@@ -152,18 +152,15 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
             _log.info("slack.listening", host=settings.host, port=self.port, path=settings.path)
             await asyncio.Event().wait()
 
-    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
-        """Return a sink that answers this message; `previous_reply_id` is the timestamp of an earlier reply."""
+    def _make_sink(self, message: Message, delivery: Delivery, previous_reply_id: str) -> Sink:
         client = self._get_client()
         if sink := self._make_note_sink(client, message, delivery):
             return sink
-        # Another bot's reply cannot be edited.
-        own_reply_ts = previous_reply_id if message.bot in ("", self._me.user_id) else ""
         if FOR_ASKER in message.reference and "response_url" not in message.reference:
             is_deleted = partial(self._thread_cache.is_deleted, message.key.chat, str(message.reference["ts"]))
-            return AskerSink(client, message, delivery, own_reply_ts, self._intervals, is_deleted=is_deleted)
+            return AskerSink(client, message, delivery, previous_reply_id, self._intervals, is_deleted=is_deleted)
         if "response_url" in message.reference:
-            return CommandSink(client, message, delivery, own_reply_ts, self._intervals)
+            return CommandSink(client, message, delivery, previous_reply_id, self._intervals)
         context = SlackSinkContext(
             client,
             self._thread_cache,
@@ -174,11 +171,11 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
             self._open_questions,
             self._untitled_threads,
         )
-        return SlackSink(context, message, delivery, own_reply_ts)
+        return SlackSink(context, message, delivery, previous_reply_id)
 
     def _make_note_sink(self, client: SlackClient, message: Message, delivery: Delivery) -> Sink | None:
         """Return a sink for forms and pages; None for messages of a conversation."""
-        if read_reaction(message) or message.origin.purpose == "prompts":
+        if message.origin.purpose == "prompts":
             return SilentSink()
         if message.origin.purpose == "home":
             return HomeSink(client, self._members, message)

@@ -24,7 +24,7 @@ from bots.telegram.settings_menu import TelegramMenuSink, show_menu
 from bots.telegram.sink import TelegramSink
 from core.catalogue import languages, messages_for
 from core.errors import PlatformError
-from core.messaging.feedback.rating_buttons import is_press, read_reaction
+from core.messaging.feedback.rating_buttons import is_press
 from core.messaging.policy.command_table import COMMANDS
 from core.observability.logs import get_logger
 from core.ports import Delivery, MessageHandler, Sink
@@ -106,10 +106,7 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
             if delivery_error is not None:
                 await retry_loop.wait(delivery_error)
 
-    def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
-        """Return a sink that answers this message; `previous_reply_id` is that of a reply sent before a crash."""
-        if read_reaction(message):
-            return SilentSink()
+    def _make_sink(self, message: Message, delivery: Delivery, previous_reply_id: str) -> Sink:
         if is_press(message):
             if "query" not in message.reference:
                 # A draft was stopped.
@@ -117,13 +114,10 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
             return TelegramRatingSink(self._get_client(), message)
         if MENU_FIELD in message.reference:
             return TelegramMenuSink(self._get_client(), message)
-        # Another bot's reply cannot be edited, and its id may be that of a message of ours.
-        is_own_message = message.bot in ("", str(self._me.id))
-        own_reply_id = previous_reply_id if is_own_message else ""
         draft = int(message.reference["chat_id"]), int(message.reference["message_id"])
         self._draft_questions[draft] = message.id
         return TelegramSink(
-            self._get_client(), message, delivery, own_reply_id, self._intervals, capabilities=self._capabilities
+            self._get_client(), message, delivery, previous_reply_id, self._intervals, capabilities=self._capabilities
         )
 
     async def is_admin(self, message: Message) -> bool:

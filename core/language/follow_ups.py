@@ -76,13 +76,12 @@ def names_own_subject(text: str) -> bool:
     return not depends_on_history(text) and _count_subjects(_clean(text)) >= 2
 
 
-def expand_with_history(question: str, history: Sequence[Turn], author_id: str = "") -> str:
-    """Complete a question with the subject of the asker's last question; unchanged when it names its own.
+def expand_with_history(question: str, history: Sequence[Turn]) -> str:
+    """Complete a question with the subject of the last question before it; unchanged when it names its own.
 
     The answers add nothing: they are about much besides the subject.
     """
-    turns = get_author_turns(history, author_id)
-    user_texts = [turn.text for turn in turns if turn.role == "user"]
+    user_texts = [turn.text for turn in history if turn.role == "user"]
     if not user_texts or not depends_on_history(question):
         return question
     question_lower = simplify(question).lower()

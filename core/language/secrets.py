@@ -68,10 +68,10 @@ class Masker:
 
     def mask(self, line: str) -> str:
         """Return a line with marks such as `[email 1]` for what is secret or personal."""
-        line = _URL_PASSWORD.sub(self._replace_value("secret"), line)
+        line = _URL_PASSWORD.sub(self._replace_value, line)
         line = _KEY.sub(self._replace("key"), line)
         for pattern in (_BEARER, _ASSIGNMENT, _CHINESE_ASSIGNMENT):
-            line = pattern.sub(self._replace_value("secret"), line)
+            line = pattern.sub(self._replace_value, line)
         line = _EMAIL.sub(self._replace("email"), line)
         line = _CARD.sub(self._replace("card", _is_card), line)
         line = _PHONE.sub(self._replace("phone", _is_phone), line)
@@ -82,9 +82,9 @@ class Masker:
     def _replace(self, kind: str, is_one: Callable[[str], bool] = bool) -> Callable[[re.Match[str]], str]:
         return lambda match: self._get_mark(kind, match[0]) if is_one(match[0]) else match[0]
 
-    def _replace_value(self, kind: str) -> Callable[[re.Match[str]], str]:
+    def _replace_value(self, match: re.Match[str]) -> str:
         # The value is the last group.
-        return lambda match: f"{match[1]}{self._get_mark(kind, match[match.re.groups])}"
+        return f"{match[1]}{self._get_mark('secret', match[match.re.groups])}"
 
     def _get_mark(self, kind: str, value: str) -> str:
         marks = self._marks.setdefault(kind, {})

@@ -9,15 +9,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from typing import Any
 
 from core.errors import SourceError
-from core.settings.connectors import ConfluenceOptions, parse_options
+from core.settings.connectors import ConfluenceOptions
 from knowledge.connectors.api import ConnectorApi, open_api
-from knowledge.connectors.source import ConnectorSource, Content, Item, ItemPage, is_of_part
+from knowledge.connectors.source import Content, Item, ItemPage, is_of_part
 from knowledge.formats.confluence import read_storage
-from knowledge.parsing.parser import Parser
 from knowledge.sources.forge.api import StatusError
 from knowledge.web.addresses import redact_url
 from knowledge.web.values import as_mappings, dig, to_line, to_text
@@ -142,11 +140,3 @@ def _find_skip_reason(page: Mapping[str, Any]) -> str:
 def _is_open(page: Any) -> bool:
     readers = [dig(page, "restrictions", "read", "restrictions", kind, "results") for kind in ("user", "group")]
     return readers == [[], []]
-
-
-def open_confluence(
-    name: str, options: Mapping[str, Any], data_dir: Path, parser: Parser | None = None
-) -> ConnectorSource:
-    """Return the source of some spaces. Raises `SourceError` for options that are not right."""
-    parsed_options = parse_options(ConfluenceOptions, options)
-    return ConnectorSource(name, Confluence(parsed_options), parsed_options, data_dir, parser)

@@ -9,11 +9,10 @@ import re
 import time
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from typing import Any
 
 from core.errors import SourceError
-from core.settings.connectors import DiscordOptions, parse_options
+from core.settings.connectors import DiscordOptions
 from knowledge.connectors.api import ConnectorApi, open_api
 from knowledge.connectors.channels import (
     DAY_S,
@@ -25,8 +24,7 @@ from knowledge.connectors.channels import (
     find_missing_consent,
     make_content,
 )
-from knowledge.connectors.source import GONE_STATUSES, ConnectorSource, Content, Item, ItemPage, is_of_part
-from knowledge.parsing.parser import Parser
+from knowledge.connectors.source import GONE_STATUSES, Content, Item, ItemPage, is_of_part
 from knowledge.sources.forge.api import StatusError, parse_timestamp
 from knowledge.web.client import make_user_agent
 from knowledge.web.values import as_mappings, dig, get_int, to_line, to_text
@@ -271,11 +269,3 @@ def _read_text(message: Mapping[str, Any]) -> str:
     """Return the text of a message as its readers see it, without the names of people."""
     text = _PERSON.sub("@somebody", to_text(message.get("content")))
     return _EMOJI.sub(r":\1:", _CHANNEL.sub("", text))
-
-
-def open_discord(
-    name: str, options: Mapping[str, Any], data_dir: Path, parser: Parser | None = None
-) -> ConnectorSource:
-    """Return the source of some channels. Raises `SourceError` for options that are not right."""
-    parsed_options = parse_options(DiscordOptions, options)
-    return ConnectorSource(name, DiscordChannels(parsed_options), parsed_options, data_dir, parser)

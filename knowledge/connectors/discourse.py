@@ -8,15 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from typing import Any
 
 from core.errors import SourceError
-from core.settings.connectors import DiscourseOptions, parse_options
+from core.settings.connectors import DiscourseOptions
 from knowledge.connectors.api import ConnectorApi, open_api
-from knowledge.connectors.source import ConnectorSource, Content, Item, ItemPage, is_of_part
+from knowledge.connectors.source import Content, Item, ItemPage, is_of_part
 from knowledge.formats.discourse import Post, write_topic
-from knowledge.parsing.parser import Parser
 from knowledge.sources.forge.api import StatusError, parse_timestamp
 from knowledge.web.addresses import redact_url
 from knowledge.web.values import as_mappings, dig, get_int, to_line, to_text
@@ -129,11 +127,3 @@ def _to_post(post: Mapping[str, Any]) -> Post:
         is_solution=post.get("accepted_answer") is True and get_int(post, "post_number") > 1,
         is_html=not raw,
     )
-
-
-def open_discourse(
-    name: str, options: Mapping[str, Any], data_dir: Path, parser: Parser | None = None
-) -> ConnectorSource:
-    """Return the source of a forum. Raises `SourceError` for options that are not right."""
-    parsed_options = parse_options(DiscourseOptions, options)
-    return ConnectorSource(name, Discourse(parsed_options), parsed_options, data_dir, parser)

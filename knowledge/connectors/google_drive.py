@@ -12,19 +12,17 @@ import re
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import jwt
 
 from core.errors import SourceError
-from core.settings.connectors import GoogleDriveOptions, is_private_enough, parse_options
+from core.settings.connectors import GoogleDriveOptions, is_private_enough
 from knowledge.connectors.api import TIMEOUT_S, ConnectorApi, open_api
-from knowledge.connectors.source import GONE_STATUSES, ConnectorSource, Content, Item, ItemPage
+from knowledge.connectors.source import GONE_STATUSES, Content, Item, ItemPage
 from knowledge.formats.google_drive import write_file
 from knowledge.parsing.limits import FormatError
-from knowledge.parsing.parser import Parser
 from knowledge.sources.forge.api import StatusError, to_url
 from knowledge.web.addresses import redact_url
 from knowledge.web.client import Request, WebClient, read_json
@@ -236,11 +234,3 @@ def _to_item(file: Mapping[str, Any]) -> Item:
     mark = " ".join(to_line(file.get(key)) for key in ("modifiedTime", "md5Checksum", "mimeType", "name"))
     is_open = dig(file, "capabilities", "canDownload") is True
     return Item(f"files/{file['id']}", mark, "" if is_open else "its owner does not let readers download it")
-
-
-def open_google_drive(
-    name: str, options: Mapping[str, Any], data_dir: Path, parser: Parser | None = None
-) -> ConnectorSource:
-    """Return the source of some folders. Raises `SourceError` for options that are not right."""
-    parsed_options = parse_options(GoogleDriveOptions, options)
-    return ConnectorSource(name, GoogleDrive(parsed_options), parsed_options, data_dir, parser)

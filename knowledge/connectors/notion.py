@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from core.errors import SourceError
-from core.settings.connectors import NotionOptions, parse_options
+from core.settings.connectors import NotionOptions
 from knowledge.connectors.api import ConnectorApi, open_api
-from knowledge.connectors.source import ConnectorSource, Content, Item, ItemPage
+from knowledge.connectors.source import Content, Item, ItemPage
 from knowledge.formats.notion import get_plain_text, join_texts, write_page
-from knowledge.parsing.parser import Parser
 from knowledge.sources.forge.api import StatusError, parse_timestamp, to_url
 from knowledge.web.addresses import redact_url
 from knowledge.web.values import as_mappings, dig, to_line
@@ -158,9 +156,3 @@ def _read_property(value: Any) -> str:
     parts = content if isinstance(content, list) else [content]
     texts = (get_plain_text(part) or dig(part, "name") or dig(part, "start") or part for part in parts)
     return to_line(", ".join("yes" if text is True else str(text) for text in texts if not isinstance(text, Mapping)))
-
-
-def open_notion(name: str, options: Mapping[str, Any], data_dir: Path, parser: Parser | None = None) -> ConnectorSource:
-    """Return the source of an integration. Raises `SourceError` for options that are not right."""
-    parsed_options = parse_options(NotionOptions, options)
-    return ConnectorSource(name, Notion(parsed_options), parsed_options, data_dir, parser)

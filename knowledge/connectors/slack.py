@@ -10,11 +10,10 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from typing import Any
 
 from core.errors import SourceError, is_refusal
-from core.settings.connectors import SlackOptions, parse_options
+from core.settings.connectors import SlackOptions
 from knowledge.connectors.api import ConnectorApi, open_api
 from knowledge.connectors.channels import (
     DAY_S,
@@ -26,8 +25,7 @@ from knowledge.connectors.channels import (
     find_missing_consent,
     make_content,
 )
-from knowledge.connectors.source import ConnectorSource, Content, Item, ItemPage
-from knowledge.parsing.parser import Parser
+from knowledge.connectors.source import Content, Item, ItemPage
 from knowledge.sources.forge.api import StatusError, to_url
 from knowledge.web.values import as_mappings, dig, get_int, to_line, to_text
 
@@ -206,9 +204,3 @@ def _write_reference(match: re.Match[str]) -> str:
     if target.startswith("mailto:"):
         return "(an address)"
     return f"{label} ({target})" if label and label != target else target
-
-
-def open_slack(name: str, options: Mapping[str, Any], data_dir: Path, parser: Parser | None = None) -> ConnectorSource:
-    """Return the source of some channels. Raises `SourceError` for options that are not right."""
-    parsed_options = parse_options(SlackOptions, options)
-    return ConnectorSource(name, SlackChannels(parsed_options), parsed_options, data_dir, parser)

@@ -7,14 +7,13 @@ import re
 import shutil
 import signal
 import socket
-from collections.abc import AsyncIterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.lab.screenshots.clients import DEMO
-from tests.support.deployment import ROOT, Deployment, commit, git, make_repository
+from tests.support.deployment import ROOT, Deployment, commit, git, make_rocket_deployment
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.peers.telegram import TelegramPeer
 from tests.support.posted import posted
@@ -28,13 +27,7 @@ READY_S = 60
 @pytest.fixture(scope="module")
 def ingested(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     """A deployment that knows its repository; made once, copied for every test."""
-    folder = tmp_path_factory.mktemp("ingested")
-    repository = make_repository(folder / "rocket")
-    link = "https://example.org/rocket/blob/{commit}/{path}#L{start}-L{end}"
-    source = {"kind": "git", "url": str(repository), "link": link}
-    deployment = Deployment(folder, {"sources": {"rocket": source}})
-    assert deployment.json("ingest")["sources"][0]["added"] == 2
-    return deployment
+    return make_rocket_deployment(tmp_path_factory.mktemp("ingested"))
 
 
 @pytest.fixture
@@ -42,18 +35,6 @@ def deployment(ingested: Deployment, tmp_path: Path) -> Deployment:
     folder = shutil.copytree(ingested.folder, tmp_path / "deployment")
     source = {**ingested.settings["sources"]["rocket"], "url": str(folder / "rocket")}
     return Deployment(folder, {"sources": {"rocket": source}})
-
-
-@pytest.fixture
-async def telegram() -> AsyncIterator[TelegramPeer]:
-    async with TelegramPeer() as peer:
-        yield peer
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[LanguageModelPeer]:
-    async with LanguageModelPeer(reply="Call `rotate_keys` [p1]; nobody is logged out [p1].") as peer:
-        yield peer
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from core.catalogue import messages_for
 from tests.conformance.bot import Bot, Entry, Gate
 from tests.conformance.platforms import ANN, BEN, OTHER_ANN, ROBOT, Channel, Person, until
@@ -27,13 +29,15 @@ from tests.conformance.scenarios import (
 DISCORD_CHECKS_COMMANDS = "Discord offers and takes registered commands only"
 
 
+# The second one ends as what the bot notes of an emoji below an answer.
+@pytest.mark.parametrize("question", ["How do I install it?", "Sign on"])
 @runs_in_terminal
-async def test_a_private_question_is_answered(bot: Bot) -> None:
+async def test_a_private_question_is_answered(bot: Bot, question: str) -> None:
     channel = bot.private()
-    entry = await bot.ask(channel, "How do I install it?")
+    entry = await bot.ask(channel, question)
     assert entry.state == "answered"
-    assert bot.texts(channel) == ["Answer to: How do I install it?"]
-    assert bot.script.question_texts == ["How do I install it?"]
+    assert bot.texts(channel) == [f"Answer to: {question}"]
+    assert bot.script.question_texts == [question]
 
 
 @cannot(console="what is printed replies to nothing: it stands below")

@@ -17,6 +17,7 @@ from core.runtime.budget import Budget
 from core.settings import BudgetSettings, ModelsSettings
 from core.types import ResponseSchema, Turn
 from tests.support.peers.language_model import LanguageModelPeer
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
@@ -37,9 +38,7 @@ class Harness:
 
     async def idle(self, but: int = 0) -> None:
         """Wait until no request is open any more, but for so many."""
-        async with asyncio.timeout(30):
-            while sum(peer.active for peer in self.peers) != but:
-                await asyncio.sleep(0.005)
+        await until(lambda: sum(peer.active for peer in self.peers) == but)
 
 
 @pytest.fixture(params=["one endpoint", "the second endpoint"])

@@ -17,6 +17,7 @@ from core.settings import SourceSettings
 from knowledge.live import LiveRetriever, is_live, open_live_source
 from knowledge.live.search import LiveSources
 from tests.support.peers.web import KEY, Hit, Page, WebPeer
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
@@ -164,9 +165,7 @@ async def test_a_cancelled_search_leaves_the_source_usable(service: Service) -> 
     service.web.failure_mode = "slow"
     source = service.open(timeout_s=30)
     search_task = asyncio.create_task(source.search("rocket"))
-    async with asyncio.timeout(60):
-        while not service.web.requests:
-            await asyncio.sleep(0.01)
+    await until(lambda: service.web.requests)
     search_task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await search_task

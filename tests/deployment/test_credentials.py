@@ -18,6 +18,7 @@ import pytest
 from tests.support.deployment import README, Deployment
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.peers.telegram import TelegramPeer
+from tests.support.waiting import until
 
 GROUP = -100
 
@@ -76,9 +77,7 @@ async def test_a_daemon_answers_with_the_credentials_of_its_unit(tmp_path: Path)
                 stderr=log,
             )
         try:
-            async with asyncio.timeout(120):
-                while '"source.refreshed"' not in deployment.log():
-                    await asyncio.sleep(0.1)
+            await until(lambda: '"source.refreshed"' in deployment.log(), 120)
             telegram.say(GROUP, "@kimas_bot How do I install Rocket?")
             answer = await telegram.wait_for_reply(GROUP, 240, containing="reply of the peer")
             process.terminate()

@@ -47,19 +47,13 @@ from tests.support.operator_page import (
     operator_page,
     read,
 )
+from tests.support.waiting import until
 from tests.support.wiring import make_processor
 
 CHAT = ConversationKey("test", "-100")
 BASE = Message("1", CHAT, BOSS, "Boss", "", datetime(2026, 1, 2, tzinfo=UTC))
 SLACK = SlackIdentity("U0BOT", "B0", "T0")
 TELEGRAM = TelegramIdentity(7, "bot", True)
-
-
-@pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    journal = await Journal.open(tmp_path / "journal.db")
-    yield journal
-    await journal.close()
 
 
 async def give(processor: Inbox, adapter: RecordingAdapter, *messages: Message) -> None:
@@ -146,9 +140,7 @@ async def test_an_answer_is_stopped_from_no_other_chat_and_by_no_other_member(jo
     ):
         press = to_press(replace(BASE, id=f"p{number}", key=replace(CHAT, chat=chat), author_id=author), STOP, target)
         await processor.handler_for(adapter)(press)
-    async with asyncio.timeout(30):
-        while len([item for item in adapter.sinks.values() if item.failures]) < 5:
-            await asyncio.sleep(0.01)
+    await until(lambda: len([item for item in adapter.sinks.values() if item.failures]) >= 5)
     go_on.set()
     await processor.join()
     assert adapter.sinks["q"].replies, "it was written to its end"

@@ -20,6 +20,7 @@ from tests.support.deployment import README, Deployment, make_repository
 from tests.support.peers.forge import PROJECT, REPOSITORY, ForgePeer, Ticket
 from tests.support.peers.telegram import TelegramPeer
 from tests.support.peers.web import Page, WebPeer
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.serial, pytest.mark.timeout(300)]
 GROUP = -100200300
@@ -139,7 +140,5 @@ async def ask(telegram: TelegramPeer, number: int) -> float:
     """Ask in a group of its own, and return after how many seconds the whole answer is there."""
     started_at = time.perf_counter()
     telegram.say(GROUP - number, "@kimas_bot How do I change the signing key?")
-    async with asyncio.timeout(60):
-        while not any("rotate_keys" in message.text for message in telegram.messages(GROUP - number)):
-            await asyncio.sleep(0.02)
+    await until(lambda: any("rotate_keys" in message.text for message in telegram.messages(GROUP - number)))
     return time.perf_counter() - started_at

@@ -30,16 +30,10 @@ from tests.support import command_bot
 from tests.support.command_bot import ADMIN, ANN, BOSS, Bot, says
 from tests.support.feedback_chat import HELPER, MESSAGE, TRUSTED, RecordingAdapter, deliver, make_escalate_command
 from tests.support.fixtures import settings
+from tests.support.waiting import until
 from tests.support.wiring import make_processor
 
 HALL = ConversationKey("test", "hall")
-
-
-@pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    journal = await Journal.open(tmp_path / "journal.db")
-    yield journal
-    await journal.close()
 
 
 # --- what was taught ------------------------------------------------------------------------------------------------
@@ -300,8 +294,7 @@ async def test_commands_of_a_chat_count_in_the_order_they_were_given(journal: Jo
     bot = Bot.of(journal, SlowAdapter(), administration={"platform_admins": True})
     for message in (says("mode", "auto", person=BOSS), says("mode", "off", person=BOSS)):
         await bot.processor.handler_for(bot.adapter)(message)
-    while bot.processor._tasks:
-        await asyncio.sleep(0.001)
+    await until(lambda: not bot.processor._tasks)
     assert bot.dispatcher.context.overrides.mode("test:room") == "off"
 
 
@@ -319,9 +312,7 @@ async def test_a_command_waits_for_no_answer(journal: Journal) -> None:
     pause = says("pause")
     await processor.handler_for(bot.adapter)(pause)
     sinks = bot.adapter.sinks
-    async with asyncio.timeout(60):
-        while pause.id not in sinks or not sinks[pause.id].replies:
-            await asyncio.sleep(0.005)
+    await until(lambda: pause.id in sinks and sinks[pause.id].replies)
     assert "until /resume" in sinks[pause.id].replies[0].text
     assert bot.dispatcher.context.overrides.paused_until("test:room")
     assert not sinks[question.id].replies
@@ -354,8 +345,7 @@ async def test_what_a_command_sets_is_not_undone_by_an_older_reading(tmp_path: P
         overrides = RuntimeOverrides(database)
         LateDatabase.waiting = 0
         older = asyncio.create_task(overrides.load())
-        while LateDatabase.waiting < 1:
-            await asyncio.sleep(0.001)
+        await until(lambda: LateDatabase.waiting >= 1)
         change = asyncio.create_task(overrides.change(says("pause"), "test:room", "pause", "until /resume"))
         await asyncio.sleep(0.2)
         LateDatabase.late.set()

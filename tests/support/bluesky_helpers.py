@@ -45,12 +45,6 @@ class BlueskyBot(JournalledBot):
     async def until_listening(self) -> None:
         await self.peer.until_polled()
 
-    async def restart(self, **changes: object) -> None:
-        """Stop, and start with other settings."""
-        await self.stop()
-        self.changes = {**self.changes, **changes}
-        await self.start()
-
     async def ask(self, text: str = f"{AT}how do I install it?", name: str = "ann", **fields: Any) -> Post:
         """Let somebody ask, and return the bot's first post that answers."""
         question = self.peer.say(self.peer.account(name), text, **fields)

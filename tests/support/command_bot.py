@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -14,13 +13,14 @@ from sqlalchemy import text
 from core.errors import PlatformError, StoreError, UsageError
 from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.inbox import Inbox
-from core.ports import Adapter, Delivery, MessageHandler, Sink
+from core.ports import Delivery, Sink
 from core.settings import Settings
 from core.storage.messages import Journal
 from core.storage.overrides import AuditEntry
 from core.types import Citation, ConversationKey, Message, Question, Reply, SourceState
 from core.types.replies import Trace
-from tests.support.fixtures import InMemoryLibrary, MemorySink, settings
+from tests.support.fixtures import IdleAdapter, InMemoryLibrary, MemorySink, settings
+from tests.support.waiting import until
 from tests.support.wiring import make_processor, wire_dispatcher
 
 GROUP = ConversationKey("test", "room")
@@ -86,7 +86,7 @@ class FolderRefresher:
 
 
 @dataclass
-class RecordingAdapter(Adapter):
+class RecordingAdapter(IdleAdapter):
     """An adapter that knows who administers the chat, unless it cannot be reached."""
 
     name: str = "test"
@@ -94,18 +94,9 @@ class RecordingAdapter(Adapter):
     looked_up: list[str] = field(default_factory=list)
     unreachable: bool = False
 
-    async def open(self) -> None:
-        return None
-
-    async def listen(self, receive: MessageHandler) -> None:
-        await asyncio.Event().wait()
-
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         self.sinks[message.id] = MemorySink()
         return self.sinks[message.id]
-
-    async def close(self) -> None:
-        return None
 
     async def is_admin(self, message: Message) -> bool:
         self.looked_up.append(message.author_id)
@@ -161,8 +152,7 @@ class Bot:
     async def deliver(self, message: Message) -> str:
         """Return what the bot said to a message: a reply, a failure, or nothing."""
         await self.processor.handler_for(self.adapter)(message)
-        while self.processor._tasks:
-            await asyncio.sleep(0.001)
+        await until(lambda: not self.processor._tasks)
         sink = self.adapter.sinks.get(message.id)
         return "" if sink is None else "".join([*(reply.text for reply in sink.replies), *sink.failures])
 

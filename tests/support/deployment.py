@@ -166,3 +166,14 @@ class Deployment:
 
     def log(self) -> str:
         return (self.folder / "daemon.log").read_text("utf-8")
+
+
+def make_rocket_deployment(folder: Path, **sections: Any) -> Deployment:
+    """Return a deployment that has read its repository, with further sections of the configuration."""
+    repository = make_repository(folder / "rocket")
+    link = "https://example.org/rocket/blob/{commit}/{path}#L{start}-L{end}"
+    deployment = Deployment(
+        folder, {"sources": {"rocket": {"kind": "git", "url": str(repository), "link": link}}, **sections}
+    )
+    assert deployment.json("ingest")["sources"][0]["added"] == 2
+    return deployment

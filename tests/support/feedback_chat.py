@@ -12,11 +12,11 @@ from core.messaging.feedback.rating_buttons import (
     read_button,
     to_press,
 )
-from core.ports import Adapter, AnswerFunction, Delivery, MessageHandler, Sink
+from core.ports import AnswerFunction, Delivery, Sink
 from core.storage.messages import Journal
 from core.types import Citation, ConversationKey, Message, Question, Reply
 from core.types.replies import Trace
-from tests.support.fixtures import MemorySink, settings
+from tests.support.fixtures import IdleAdapter, MemorySink, settings
 from tests.support.wiring import make_processor
 
 CHAT = ConversationKey("test", "room")
@@ -32,7 +32,7 @@ class Deaf(MemorySink):
 
 
 @dataclass
-class RecordingAdapter(Adapter):
+class RecordingAdapter(IdleAdapter):
     """An adapter that remembers what its sinks were made for."""
 
     name: str = "test"
@@ -41,19 +41,10 @@ class RecordingAdapter(Adapter):
     deaf: bool = False
     hold: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def open(self) -> None:
-        return None
-
-    async def listen(self, receive: MessageHandler) -> None:
-        await asyncio.Event().wait()
-
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         self.sinks[message.id] = Deaf() if self.deaf else MemorySink()
         self.made_for[message.id] = message
         return self.sinks[message.id]
-
-    async def close(self) -> None:
-        return None
 
     def get_reply(self, number: str) -> str:
         sink = self.sinks[number]

@@ -14,7 +14,7 @@ from core.errors import ServiceError
 from core.language.keywords import content_words
 from core.language.tokens import lexical_tokens, query_tokens
 from core.llm.prompts import Prompts
-from core.ports import ChatModel, WordMatch
+from core.ports import Adapter, ChatModel, MessageHandler, WordMatch
 from core.settings import Settings
 from core.types import AgentScore, Passage, Reply
 
@@ -132,6 +132,19 @@ class OrderKeeper:
     async def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
         await asyncio.sleep(self.delay_s)
         return sorted(passages, key=lambda item: -item.score)
+
+
+class IdleAdapter(Adapter):
+    """An adapter to which nothing arrives."""
+
+    async def open(self) -> None:
+        return None
+
+    async def listen(self, receive: MessageHandler) -> None:
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        return None
 
 
 @dataclass

@@ -175,7 +175,7 @@ OTHER_FUNCTIONS: Mapping[str, Function] = {
     "looks_like_arguments": lambda text: [looks_like_arguments(command, text) for command in COMMANDS],
     "redact": make_redactor(["a secret of ours"]),
     "parse_yaml": lambda text: parse_yaml(text.encode("utf-8", "surrogatepass"), Path("kimas.yaml")),
-    "expand_with_history": lambda text: expand_with_history("And then?", [Turn("user", text, "Ann", "1")], "1"),
+    "expand_with_history": lambda text: expand_with_history("And then?", [Turn("user", text)]),
     "parse_entries": lambda text: parse_entries(text.encode("utf-8", "surrogatepass"), 50),
     "read_page": lambda text: read_page(text.encode("utf-8", "surrogatepass"), "https://example.org/a"),
     "parse_page_rules": lambda text: parse_page_rules([text], "kimas"),

@@ -20,7 +20,7 @@ from core.storage.messages import Journal
 from core.types import Citation, Question, Reply
 from tests.support.fixtures import settings
 from tests.support.peers.callback import SECRET, CallbackPeer
-from tests.support.wiring import make_processor
+from tests.support.wiring import make_processor, running
 
 QUICK = HttpIntervals(partial_s=0.01, retry_s=0.01, max_retry_s=0.05, retry_timeout_s=30, shutdown_grace_s=0.5)
 CITED = (Citation(1, "p", "docs", "Install", "install.md", "https://example.org/install"),)
@@ -88,19 +88,11 @@ async def open_harness(
     try:
         async with peer or CallbackPeer() as network:
             adapter = HttpAdapter(http_settings(network, folder, **(http or {})), QUICK)
-            await adapter.open()
             processor = make_processor(configuration or settings(**changes), journal, answer, library)
-            await processor.resume(adapter)
-            listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
-            try:
+            async with running(adapter, processor, drain_s=0):
                 async with asyncio.timeout(30):
                     await adapter.ready.wait()
                 yield Harness(network, adapter, processor, journal)
-            finally:
-                listen_task.cancel()
-                await asyncio.gather(listen_task, return_exceptions=True)
-                await processor.drain(0)
-                await adapter.close()
             assert network.violations == []
     finally:
         await journal.close()

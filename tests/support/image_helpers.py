@@ -23,7 +23,7 @@ from knowledge.formats.attached import AttachedFileReader
 from knowledge.parsing.parser import ThreadParser
 from tests.support.fixtures import InMemoryLibrary, parts, settings
 from tests.support.scripted import ScriptedPeer
-from tests.support.wiring import make_processor
+from tests.support.wiring import make_processor, running
 
 IMAGE_DESCRIPTION = "ModuleNotFoundError: No module named 'kimas'"
 
@@ -80,15 +80,9 @@ async def open_harness(
             return await AnswerService(deps).answer(question, sink)
 
         processor = make_processor(configuration, journal, answered, InMemoryLibrary())
-        await adapter.open()
-        listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
         try:
-            yield Harness(model, journal, processor)
-            assert not listen_task.done(), listen_task.exception()
+            async with running(adapter, processor, drain_s=0):
+                yield Harness(model, journal, processor)
         finally:
-            listen_task.cancel()
-            await asyncio.gather(listen_task, return_exceptions=True)
-            await processor.drain(0)
-            await adapter.close()
             await journal.close()
             await models.close()

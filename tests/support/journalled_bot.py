@@ -18,6 +18,7 @@ from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.types import Citation, Question, Reply
 from tests.support.fixtures import settings as make_settings
+from tests.support.waiting import until
 from tests.support.wiring import make_processor
 
 
@@ -79,6 +80,12 @@ class JournalledBot(ABC):
         await self.adapter.close()
         await self.journal.close()
 
+    async def restart(self, **changes: object) -> None:
+        """Stop, and start with other settings."""
+        await self.stop()
+        self.changes = {**self.changes, **changes}
+        await self.start()
+
     async def _answer(self, question: Question, sink: Sink) -> Reply:
         self.questions.append(question)
         await sink.open()
@@ -108,9 +115,7 @@ class JournalledBot(ABC):
 
     async def skipped(self, reason: str) -> None:
         """Wait until the adapter has ignored something for this reason."""
-        async with asyncio.timeout(30):
-            while not any(reason in name for name in self.adapter.skipped):
-                await asyncio.sleep(0.005)
+        await until(lambda: any(reason in name for name in self.adapter.skipped))
 
     async def list_messages(self) -> set[str]:
         """Return the ids of the messages in the journal."""

@@ -40,12 +40,6 @@ class MastodonBot(JournalledBot):
     async def until_listening(self) -> None:
         await self.peer.until_streaming()
 
-    async def restart(self, **changes: object) -> None:
-        """Stop, and start with other settings."""
-        await self.stop()
-        self.changes = {**self.changes, **changes}
-        await self.start()
-
     async def ask(self, text: str = "@kimas how do I install it?", name: str = "ann", **fields: object) -> Status:
         """Let somebody ask, and return the bot's first status that answers."""
         domain = str(fields.pop("domain", ""))

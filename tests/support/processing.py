@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from sqlalchemy import text
 
 from core.messaging.inbox import Inbox
-from core.ports import Adapter, AnswerFunction, Delivery, MessageHandler, Sink
+from core.ports import AnswerFunction, Delivery, Sink
 from core.storage.messages import Journal
 from core.types import ConversationKey, Message, Question, Reply
-from tests.support.fixtures import InMemoryLibrary, MemorySink, settings
+from tests.support.fixtures import IdleAdapter, InMemoryLibrary, MemorySink, settings
 from tests.support.wiring import make_processor
 
 CHAT = ConversationKey("test", "room")
@@ -20,7 +20,7 @@ MESSAGE = Message("1", CHAT, "42", "Ann", "How?", datetime(2026, 1, 2, tzinfo=UT
 
 
 @dataclass
-class RecordingAdapter(Adapter):
+class RecordingAdapter(IdleAdapter):
     """An adapter that remembers its sinks by message id."""
 
     name: str = "test"
@@ -28,20 +28,11 @@ class RecordingAdapter(Adapter):
     previous: dict[str, str] = field(default_factory=dict)
     deliveries: dict[str, Delivery] = field(default_factory=dict)
 
-    async def open(self) -> None:
-        return None
-
-    async def listen(self, receive: MessageHandler) -> None:
-        await asyncio.Event().wait()
-
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         self.sinks[message.id] = MemorySink()
         self.previous[message.id] = previous_reply_id
         self.deliveries[message.id] = delivery
         return self.sinks[message.id]
-
-    async def close(self) -> None:
-        return None
 
 
 async def echo(question: Question, sink: Sink) -> Reply:

@@ -35,7 +35,8 @@ from core.types import Message, Passage, Question, Reply
 from tests.support.fixtures import InMemoryLibrary, parts, passage
 from tests.support.peers.language_model import BODY, split_pieces
 from tests.support.scripted import Body, ScriptedPeer
-from tests.support.wiring import make_processor
+from tests.support.waiting import until
+from tests.support.wiring import make_processor, running
 
 PRESET = Path(__file__).parents[2] / "config/presets/olympic-bot.yaml"
 # So many races that two of them are not yet a twentieth.
@@ -241,8 +242,7 @@ class Series:
             *(self._post_reply(name, at, post) for name, at in zip(COMPETITORS, drawn(number).competitors, strict=True))
         )
         # Who comes after us changes nothing any more.
-        while US not in self.network.below(post) and not competitors.done():
-            await asyncio.sleep(0.05)
+        await until(lambda: US in self.network.below(post) or competitors.done())
         if US in self.network.below(post):
             competitors.cancel()
         with suppress(asyncio.CancelledError):
@@ -316,19 +316,11 @@ async def listening(
     adapter: Adapter, receive: MessageHandler, processor: Inbox, network: Network
 ) -> AsyncIterator[None]:
     """Have the adapter listen; what the bot has begun is brought to its end after it."""
-    await adapter.open()
-    task = asyncio.create_task(adapter.listen(receive))
-    try:
+    async with running(adapter, processor, receive, drain_s=0):
         async with asyncio.timeout(10):
             await network.ready()
         yield
-        assert not task.done(), task.exception()
         assert await processor.drain(10) == 0
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await processor.drain(0)
-        await adapter.close()
 
 
 async def _run_all(series: Series) -> None:

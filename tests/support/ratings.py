@@ -10,34 +10,25 @@ from itertools import count
 
 from core.messaging.feedback.rating_buttons import to_press
 from core.messaging.inbox import Inbox
-from core.ports import Adapter, AnswerFunction, Delivery, MessageHandler, Sink
+from core.ports import AnswerFunction, Delivery, Sink
 from core.storage.messages import Journal
 from core.types import Citation, ConversationKey, Message, Question, Reply
-from tests.support.fixtures import MemorySink, settings
+from tests.support.fixtures import IdleAdapter, MemorySink, settings
 from tests.support.wiring import make_processor
 
 _NUMBERS = count(1)
 
 
 @dataclass
-class Quiet(Adapter):
+class Quiet(IdleAdapter):
     """An adapter; nobody reads along."""
 
     name: str = "test"
     sinks: list[MemorySink] = field(default_factory=list)
 
-    async def open(self) -> None:
-        return None
-
-    async def listen(self, receive: MessageHandler) -> None:
-        await asyncio.Event().wait()
-
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         self.sinks.append(MemorySink())
         return self.sinks[-1]
-
-    async def close(self) -> None:
-        return None
 
 
 async def answer_with_its_words(question: Question, sink: Sink) -> Reply:

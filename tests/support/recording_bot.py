@@ -14,13 +14,13 @@ from typing import Any
 from bots.daemon.bootstrap import App, make_dispatcher, make_inbox, make_live_settings, open_app, take_up_knowledge
 from core.errors import ConfigurationError
 from core.messaging.inbox import Inbox
-from core.ports import Adapter, Delivery, MessageHandler, Sink
+from core.ports import Delivery, Sink
 from core.settings import Settings
 from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings
 from core.types import ConversationKey, Message
 from core.types.forms import SettingsForm
-from tests.support.fixtures import MemorySink
+from tests.support.fixtures import IdleAdapter, MemorySink
 from tests.support.knowledge import WordEmbedder
 from tests.support.peers.web import WebPeer
 from tests.support.scripted import Body, ScriptedPeer
@@ -35,7 +35,7 @@ def repeat(body: Body) -> str:
 
 
 @dataclass
-class RecordingAdapter(Adapter):
+class RecordingAdapter(IdleAdapter):
     """An adapter that remembers all that it was to show."""
 
     name: str = "telegram"
@@ -44,15 +44,6 @@ class RecordingAdapter(Adapter):
     prompts: list[str] = field(default_factory=list)
     # What the platform refuses further replies with.
     sink_error: Exception | None = None
-
-    async def open(self) -> None:
-        return None
-
-    async def listen(self, receive: MessageHandler) -> None:
-        return None
-
-    async def close(self) -> None:
-        return None
 
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         self.sinks.append(MemorySink(error=self.sink_error))

@@ -53,13 +53,6 @@ class DeliveryLog:
         self.events.append(reply_id)
 
 
-async def until(true: Callable[[], object]) -> None:
-    """Wait until something is true. Raises `TimeoutError` where it never is."""
-    async with asyncio.timeout(LONGEST_S):
-        while not true():
-            await asyncio.sleep(0.005)
-
-
 async def update_until_stopped(sink: Sink, text: str = "some words") -> None:
     """Go on writing until the sink raises what made it impossible to show what was written before."""
     async with asyncio.timeout(LONGEST_S):

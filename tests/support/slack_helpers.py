@@ -13,6 +13,7 @@ from core.errors import StoreError
 from core.settings import Secret, SlackSettings
 from core.types import ConversationKey, Message
 from tests.support.peers.slack import SlackPeer
+from tests.support.waiting import until
 
 # Short pauses, so that tests are fast, and long limits, so that none of them is a matter of how fast the machine is.
 PACE = SlackIntervals(
@@ -73,9 +74,7 @@ class Inbox:
             self.messages.append(message)
 
     async def until(self, count: int, timeout: float = 30) -> Message:
-        async with asyncio.timeout(timeout):
-            while len(self.messages) < count:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(self.messages) >= count)
         return self.messages[count - 1]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from bots.daemon.bootstrap import make_dispatcher, make_inbox, make_live_settings
 from core.messaging.commands.dispatcher import CommandDispatcher
 from core.messaging.inbox import Inbox
-from core.ports import Adapter, AnswerFunction, Library
+from core.ports import Adapter, AnswerFunction, Library, MessageHandler
 from core.settings import Settings
 from core.storage.messages import Journal
 
@@ -30,18 +31,32 @@ def make_processor(
     return make_inbox(journal, answer, dispatcher or wire_dispatcher(settings, journal), library=library)
 
 
-def listen(
-    stack: AsyncExitStack, adapter: Adapter, settings: Settings, journal: Journal, answer: AnswerFunction
-) -> CommandDispatcher:
-    """Let an open adapter listen until the stack is closed; return the dispatcher of its commands."""
-    dispatcher = wire_dispatcher(settings, journal)
-    processor = make_processor(settings, journal, answer, dispatcher=dispatcher)
-    listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
+@asynccontextmanager
+async def running(
+    adapter: Adapter, processor: Inbox, receive: MessageHandler | None = None, *, drain_s: float = 30
+) -> AsyncIterator[None]:
+    """Have an adapter listen for a processor, as the daemon does; what has begun at the end gets so many seconds.
 
-    async def stop() -> None:
+    `receive` takes what arrives, in place of the processor.
+    """
+    await adapter.open()
+    await processor.resume(adapter)
+    listen_task = asyncio.create_task(adapter.listen(receive or processor.handler_for(adapter)))
+    try:
+        yield
+        assert not listen_task.done(), listen_task.exception()
+    finally:
         listen_task.cancel()
         await asyncio.gather(listen_task, return_exceptions=True)
-        await processor.drain(30)
+        await processor.drain(drain_s)
+        await adapter.close()
 
-    stack.push_async_callback(stop)
+
+async def listen(
+    stack: AsyncExitStack, adapter: Adapter, settings: Settings, journal: Journal, answer: AnswerFunction
+) -> CommandDispatcher:
+    """Let an adapter listen until the stack is closed; return the dispatcher of its commands."""
+    dispatcher = wire_dispatcher(settings, journal)
+    processor = make_processor(settings, journal, answer, dispatcher=dispatcher)
+    await stack.enter_async_context(running(adapter, processor))
     return dispatcher

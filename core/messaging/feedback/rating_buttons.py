@@ -103,10 +103,10 @@ def to_reaction(message: Message, emoji: str, reply_id: str, *, is_removed: bool
     return to_press(message, f"{choice} {_REMOVED if is_removed else _ADDED}", reply_id) if choice else None
 
 
-def read_reaction(press: Message) -> tuple[str, bool] | None:
-    """Return the choice of a reaction, and whether it is to hold from now on; None for the press of a button."""
-    choice, _, state = press.text.partition(" ")
-    return (choice, state == _ADDED) if state in (_ADDED, _REMOVED) else None
+def read_reaction(message: Message) -> tuple[str, bool] | None:
+    """Return the choice of a reaction, and whether it is to hold from now on; None for any other message."""
+    choice, _, state = message.text.partition(" ")
+    return (choice, state == _ADDED) if is_press(message) and state in (_ADDED, _REMOVED) else None
 
 
 def is_press(message: Message) -> bool:

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +37,6 @@ SOURCES = "\n\n- [1] [Install](<https://example.org/install>)"
 @pytest.fixture(autouse=True)
 def tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     set_tokens(monkeypatch)
-
-
-@pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    journal = await Journal.open(tmp_path / "journal.db")
-    yield journal
-    await journal.close()
 
 
 async def test_an_answer_has_its_sources_in_the_text_and_as_a_field() -> None:

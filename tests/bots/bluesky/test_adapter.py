@@ -23,6 +23,7 @@ from tests.support.bluesky_helpers import AT, PACE, BlueskyBot, settings
 from tests.support.free_ports import free_port
 from tests.support.journalled_bot import MemoryPositions
 from tests.support.peers.bluesky import BOT, BlueskyPeer, make_cid, make_error
+from tests.support.waiting import until
 
 LOGIN = "POST createSession"
 
@@ -39,9 +40,7 @@ async def test_what_came_while_the_server_was_away_is_answered_once_and_in_order
 ) -> None:
     await bot.ask()
     await peer.away()
-    async with asyncio.timeout(30):
-        while bot.adapter.connection.is_connected:
-            await asyncio.sleep(0.01)
+    await until(lambda: not bot.adapter.connection.is_connected)
     questions = [peer.say(peer.account("ann"), f"{AT}question {number}?") for number in range(3)]
     await peer.listen()
     questions.append(peer.say(peer.account("ann"), f"{AT}question 3?"))
@@ -229,9 +228,7 @@ async def test_a_redirect_that_comes_later_is_told_and_gets_nothing(
     async with BlueskyPeer() as other:
         peer.redirects_to = other.url
         question = peer.say(peer.account("ann"), f"{AT}how?")
-        async with asyncio.timeout(30):
-            while "bluesky.url redirects to 127.0.0.1" not in caplog.text:
-                await asyncio.sleep(0.01)
+        await until(lambda: "bluesky.url redirects to 127.0.0.1" in caplog.text)
         peer.redirects_to = ""
         assert await bot.outcome(question) == ("answered", "")
         assert other.calls == []
@@ -413,9 +410,7 @@ async def test_a_post_that_comes_by_another_feed_after_a_restart_has_one_comment
     bot.says = "Another comment."
     await bot.restart(auto_comment={"chats": ["bluesky:list/two"], "needs_citation": False})
     await peer.until_polled("GET getListFeed")
-    async with asyncio.timeout(30):
-        while len(bot.questions) < 2:
-            await asyncio.sleep(0.01)
+    await until(lambda: len(bot.questions) >= 2)
     await bot.restart()
     assert [comment.text for comment in peer.posts()] == ["Use pip."]
 
@@ -476,9 +471,7 @@ async def test_never_a_third_bot_below_a_post(bot: BlueskyBot, peer: BlueskyPeer
     await peer.until_polled("GET getTimeline")
     bot.hold = asyncio.Event()
     post = peer.say(ann, "The final was won by Brazil")
-    async with asyncio.timeout(30):
-        while not bot.questions:
-            await asyncio.sleep(0.01)
+    await until(lambda: bot.questions)
     # They were faster than the answer; people do not count, nor do bots deeper in the thread.
     for number in range(others):
         robot = peer.say(peer.account(f"robot{number}", bot=True), "Hooray", reply_to=post)
@@ -529,8 +522,7 @@ async def test_a_thread_that_cannot_be_read_holds_up_nobody_else(
 async def test_a_not_found_without_a_name_is_no_deletion(bot: BlueskyBot, peer: BlueskyPeer) -> None:
     bot.hold = asyncio.Event()
     question = peer.say(peer.account("ann"), f"{AT}how?")
-    while not bot.questions:
-        await asyncio.sleep(0.01)
+    await until(lambda: bot.questions)
     peer.fail("GET getPostThread", 404, error="")
     bot.hold.set()
     assert await bot.outcome(question) == ("answered", "")

@@ -4,51 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.bluesky_helpers import AT
-from tests.support.deployment import Deployment, make_repository
+from tests.support.deployment import Deployment, make_rocket_deployment
 from tests.support.peers.bluesky import BOT, BlueskyPeer
 from tests.support.peers.language_model import LanguageModelPeer
+from tests.support.waiting import until
 
 READY_S = 60
 QUESTION = f"{AT}How do I change the signing key?"
 
 
 @pytest.fixture
-async def model() -> AsyncIterator[LanguageModelPeer]:
-    async with LanguageModelPeer(reply="Call `rotate_keys` [p1]; nobody is logged out [p1].") as peer:
-        yield peer
-
-
-@pytest.fixture
 def deployment(tmp_path: Path, peer: BlueskyPeer, model: LanguageModelPeer) -> Deployment:
-    repository = make_repository(tmp_path / "rocket")
-    link = "https://example.org/rocket/blob/{commit}/{path}#L{start}-L{end}"
-    settings = {
-        "sources": {"rocket": {"kind": "git", "url": str(repository), "link": link}},
-        "bluesky": {"app_password": {"env": "BOT_TOKEN"}, "handle": BOT.handle, "url": peer.url},
-        "models": {"main": {"base_url": model.base_url, "model": "peer"}},
-    }
-    result = Deployment(tmp_path, settings, {"BOT_TOKEN": peer.password})
-    assert result.json("ingest")["sources"][0]["added"] == 2
-    return result
-
-
-async def wait_for_posts(peer: BlueskyPeer, count: int) -> None:
-    async with asyncio.timeout(READY_S):
-        while len(peer.posts()) < count:
-            await asyncio.sleep(0.01)
+    section = {"app_password": {"env": "BOT_TOKEN"}, "handle": BOT.handle, "url": peer.url}
+    models = {"main": {"base_url": model.base_url, "model": "peer"}}
+    deployment = make_rocket_deployment(tmp_path, bluesky=section, models=models)
+    deployment.environment["BOT_TOKEN"] = peer.password
+    return deployment
 
 
 async def test_a_mention_becomes_a_cited_answer(deployment: Deployment, peer: BlueskyPeer) -> None:
     async with deployment.daemon() as process:
         await peer.until_polled(timeout_s=READY_S)
         question = peer.say(peer.account("ann"), QUESTION)
-        await wait_for_posts(peer, 1)
+        await until(peer.posts)
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 60) == 0
     [reply] = peer.posts()
@@ -89,7 +72,7 @@ async def test_killed_around_each_call_of_an_answer_there_is_one(
         await process.wait()
     second = peer.say(peer.account("ben"), QUESTION)
     async with deployment.daemon():
-        await wait_for_posts(peer, 4)
+        await until(lambda: len(peer.posts()) >= 4)
         # Whatever is posted twice is posted by now.
         await peer.until_polled(timeout_s=READY_S)
     assert sorted(post.root for post in peer.posts()) == sorted([first, first, second, second])

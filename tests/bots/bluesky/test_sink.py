@@ -16,6 +16,7 @@ from core.types import Citation, ConversationKey, Message, Reply
 from tests.support.bluesky_helpers import AT, BlueskyBot
 from tests.support.peers.bluesky import BOT, BlueskyPeer, count_graphemes
 from tests.support.sink_helpers import DeliveryLog
+from tests.support.waiting import until
 
 GUIDE = Citation(1, "a", "docs", "The guide", "guide.md", "https://example.org/guide?a=1&b=(2)")
 FAMILY = "👨‍👩‍👧‍👦"
@@ -197,9 +198,7 @@ async def test_a_question_that_cannot_be_answered_any_more_gets_no_answer(
     bot.hold = asyncio.Event()
     ann = peer.account("ann")
     question = peer.say(ann, f"{AT}how?")
-    async with asyncio.timeout(30):
-        while not bot.questions:
-            await asyncio.sleep(0.01)
+    await until(lambda: bot.questions)
     reason = "of somebody who blocks the bot, or whom it blocks"
     match how:
         case "deleted":
@@ -223,9 +222,7 @@ async def test_a_rate_limit_is_waited_for_in_silence(
 ) -> None:
     bot.hold = asyncio.Event()
     question = peer.say(peer.account("ann"), f"{AT}how do I install it?")
-    async with asyncio.timeout(30):
-        while not bot.questions:
-            await asyncio.sleep(0.01)
+    await until(lambda: bot.questions)
     if header == "reset":
         peer.calls_left = 0
         peer.reset_s = 3.0
@@ -264,9 +261,7 @@ async def test_a_call_mentions_who_is_configured_and_nobody_else(bot: BlueskyBot
     answer = await bot.ask(f"{AT}does @somebody.bsky.example know?")
     assert answer.mentioned() == []
     peer.say(peer.account("ann"), f"{AT}/escalate", reply_to=answer.uri)
-    async with asyncio.timeout(30):
-        while not any(post.mentioned() for post in peer.posts()):
-            await asyncio.sleep(0.01)
+    await until(lambda: any(post.mentioned() for post in peer.posts()))
     assert [did for post in peer.posts() for did in post.mentioned()] == [helper.did]
     call = next(post for post in peer.posts() if post.mentioned())
     assert call.text.startswith(f"@{helper.handle} ")

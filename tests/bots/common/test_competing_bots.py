@@ -23,7 +23,7 @@ from tests.support import discord_helpers, slack_helpers
 from tests.support.fixtures import InMemoryLibrary, settings
 from tests.support.peers.discord import Author, DiscordPeer
 from tests.support.peers.slack import SlackPeer
-from tests.support.wiring import make_processor
+from tests.support.wiring import make_processor, running
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
@@ -86,16 +86,10 @@ async def board(folder: Path, adapter: Adapter, chat: str, **changes: object) ->
     # Longer than usual, for a machine that has much to do.
     configuration = settings(auto_comment={"chats": [chat], "deadline_s": 60, **changes})
     processor = make_processor(configuration, journal, writing.answer, InMemoryLibrary())
-    await adapter.open()
-    listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
     try:
-        yield Board(journal, writing)
-        assert not listen_task.done(), listen_task.exception()
+        async with running(adapter, processor, drain_s=0):
+            yield Board(journal, writing)
     finally:
-        listen_task.cancel()
-        await asyncio.gather(listen_task, return_exceptions=True)
-        await processor.drain(0)
-        await adapter.close()
         await journal.close()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from tests.support.peers.callback import SECRET, CallbackPeer
 from tests.support.peers.discord import DiscordPeer
 from tests.support.peers.slack import SlackPeer
 from tests.support.peers.telegram import TelegramPeer
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
@@ -45,12 +46,6 @@ def log() -> Iterator[io.StringIO]:
 def states(folder: Path, name: str) -> list[tuple[str, str, str]]:
     with closing(sqlite3.connect(folder / "data" / name)) as journal:
         return list(journal.execute("SELECT platform, text, state FROM messages ORDER BY number"))
-
-
-async def until(true: Callable[[], object], timeout: float = 30) -> None:
-    async with asyncio.timeout(timeout):
-        while not true():
-            await asyncio.sleep(0.02)
 
 
 async def test_nothing_is_shown_anywhere_and_nothing_counts_as_answered(

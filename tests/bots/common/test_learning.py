@@ -38,7 +38,7 @@ from tests.support.feedback_chat import MESSAGE
 from tests.support.fixtures import settings
 from tests.support.peers.discord import Author, DiscordPeer
 from tests.support.peers.slack import SlackPeer
-from tests.support.wiring import make_processor
+from tests.support.wiring import make_processor, running
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
@@ -48,13 +48,6 @@ TRUSTED = {"trusted": [f"discord:{CLEO.id}", "slack:U3CLEO"]}
 QUESTION = "Which port does the server use?"
 ANSWER = "It listens on 8000."
 PAIRS = [(QUESTION, ANSWER)]
-
-
-@pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    journal = await Journal.open(tmp_path / "journal.db")
-    yield journal
-    await journal.close()
 
 
 @pytest.fixture
@@ -83,17 +76,8 @@ async def slack(journal: Journal, tmp_path: Path, request: pytest.FixtureRequest
 
 
 async def start_listening(adapter: Adapter, journal: Journal, stack: AsyncExitStack) -> None:
-    await adapter.open()
-    stack.push_async_callback(adapter.close)
-    processor = make_processor(settings(handoff=TRUSTED, administration={"platform_admins": True}), journal, Script())
-    task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
-
-    async def stop() -> None:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await processor.drain(30)
-
-    stack.push_async_callback(stop)
+    configuration = settings(handoff=TRUSTED, administration={"platform_admins": True})
+    await stack.enter_async_context(running(adapter, make_processor(configuration, journal, Script())))
 
 
 async def list_taught_answers(journal: Journal) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -38,18 +38,13 @@ from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.peers.slack import SlackPeer
 from tests.support.peers.telegram import TelegramPeer
 from tests.support.plain_bot import QUESTION, Plain, message
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
 GROUP = -1001
 ANN = 5
 READY_S = 60.0
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[LanguageModelPeer]:
-    async with LanguageModelPeer(reply="Call `rotate_keys` [p1]; nobody is logged out [p1].") as peer:
-        yield peer
 
 
 @pytest.fixture
@@ -87,12 +82,6 @@ def telegram(deployment: Deployment, first: TelegramPeer, second: TelegramPeer) 
 def rows(deployment: Deployment, columns: str, where: str = "1") -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(deployment.folder / "data" / "journal.db")) as database:
         return database.execute(f"select {columns} from messages where {where} order by number").fetchall()  # noqa: S608
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(READY_S):
-        while not true():
-            await asyncio.sleep(0.05)
 
 
 async def wait_until_finished(deployment: Deployment, count: int) -> None:
@@ -392,13 +381,6 @@ async def accepted(peer: CallbackPeer, port: int, event: dict[str, Any]) -> None
             else:
                 assert status in (200, 202), status
                 return
-
-
-@pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    journal = await Journal.open(tmp_path / "journal.db")
-    yield journal
-    await journal.close()
 
 
 def pair(**extra_fields: Any) -> Settings:

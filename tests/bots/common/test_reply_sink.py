@@ -8,7 +8,8 @@ import pytest
 
 from bots.common.reply_sink import LivePreview
 from core.errors import ClaimLost
-from tests.support.sink_helpers import DeliveryLog, until
+from tests.support.sink_helpers import DeliveryLog
+from tests.support.waiting import until
 
 
 async def test_who_lost_the_message_changes_nothing_of_what_another_daemon_wrote() -> None:

@@ -76,9 +76,7 @@ class TelegramClient(Client):
         self.peer = await stack.enter_async_context(telegram.TelegramPeer())
         self.peer.press_s = 60
         self.peer.chat(-100).administrators = [self.author(ADMIN)]
-        adapter = TelegramAdapter(telegram_settings(self.peer, folder), Offsets(), SINK_PACE)
-        await adapter.open()
-        return adapter
+        return TelegramAdapter(telegram_settings(self.peer, folder), Offsets(), SINK_PACE)
 
     def author(self, person: int) -> telegram.Author:
         return telegram.Author(person, f"Person {person}", f"person_{person}")
@@ -107,10 +105,8 @@ class DiscordClient(Client):
         self.channel_id = self.peer.channel("general")
         self.chat = f"discord:{self.channel_id}"
         self.owner = f"discord:{OWNER}"
-        adapter = DiscordAdapter(discord_helpers.settings(self.peer, folder), discord_helpers.Positions(),
+        return DiscordAdapter(discord_helpers.settings(self.peer, folder), discord_helpers.Positions(),
                                  discord_helpers.PACE)  # fmt: skip
-        await adapter.open()
-        return adapter
 
     def author(self, person: int) -> discord.Author:
         return discord.Author(str(person), f"person_{person}")
@@ -164,12 +160,11 @@ async def bot(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[B
     async with AsyncExitStack() as stack:
         client: Client = request.param()
         adapter = await client.open(stack, tmp_path)
-        stack.push_async_callback(adapter.close)
         journal = await Journal.open(tmp_path / "journal.db")
         stack.push_async_callback(journal.close)
         administration = {"owners": [client.owner], "platform_admins": True}
         configuration = settings(administration=administration, sources=SOURCES)
-        dispatcher = listen(stack, adapter, configuration, journal, Script())
+        dispatcher = await listen(stack, adapter, configuration, journal, Script())
         await client.ready()
         yield Bot(client, dispatcher)
 

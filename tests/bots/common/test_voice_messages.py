@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 from collections.abc import AsyncIterator
@@ -27,6 +26,7 @@ from tests.support.peers.discord import DiscordPeer
 from tests.support.peers.slack import SlackPeer
 from tests.support.peers.telegram import Author, TelegramPeer
 from tests.support.peers.transcription import OGG, TranscriptionPeer, make_wav
+from tests.support.waiting import until
 
 GROUP = -100
 TEAM = -200
@@ -256,9 +256,7 @@ async def test_what_was_written_down_before_a_kill_is_not_sent_again(tmp_path: P
         async with open_harness(tmp_path, adapter, sees=False, transcription=transcription) as harness:
             harness.model.hanging.add("write")
             peer.say(ANN, "", **voice(peer))
-            async with asyncio.timeout(30):
-                while not harness.model.sent("write"):
-                    await asyncio.sleep(0.01)
+            await until(lambda: harness.model.sent("write"))
             assert (await harness.outcomes())[0][0] == "answering"
             # What a kill at this moment leaves: the journal with its log, as they are on the disk.
             killed = tmp_path / "killed"

@@ -20,6 +20,7 @@ from core.storage.engine import Database
 from core.storage.overrides import LiveSettings
 from knowledge.ports import Store
 from tests.support.knowledge import WordEmbedder
+from tests.support.waiting import until
 
 SOON_S = 20
 
@@ -71,8 +72,7 @@ async def test_a_refresh_that_ends_during_a_take_up_is_known_afterwards(
         async with scheduler.run(), asyncio.timeout(SOON_S):
             newer = make_settings(tmp_path, "fruit", "tools", "boats")
             await take_up_knowledge(app, scheduler, live, newer, live.audiences)
-            while app.library.passage_count < 4:
-                await asyncio.sleep(0.02)
+            await until(lambda: app.library.passage_count >= 4)
 
 
 async def test_what_cannot_be_taken_up_deletes_nothing(

@@ -53,6 +53,7 @@ from tests.support.peers.slack import SlackPeer
 from tests.support.peers.telegram import TelegramPeer
 from tests.support.peers.web import Page, WebPeer
 from tests.support.telegram_helpers import PACE as TELEGRAM_PACE, settings as telegram_settings
+from tests.support.waiting import until
 from tests.support.wiring import make_processor
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
@@ -86,12 +87,6 @@ class Item:
 def rss(*items: Item) -> Page:
     entries = "".join(item.xml() for item in items)
     return Page(f"<?xml version='1.0'?><rss version='2.0'><channel><title>Games</title>{entries}</channel></rss>")
-
-
-async def until(true: Callable[[], object], timeout: float = 30) -> None:
-    async with asyncio.timeout(timeout):
-        while not true():
-            await asyncio.sleep(0.01)
 
 
 @dataclass
@@ -167,13 +162,6 @@ async def web() -> AsyncIterator[WebPeer]:
         peer.tagged = True
         peer.pages["/feed"] = rss(Item(1), Item(0))
         yield peer
-
-
-@pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    journal = await Journal.open(tmp_path / "journal.db")
-    yield journal
-    await journal.close()
 
 
 @pytest.fixture

@@ -86,13 +86,6 @@ def make_reporter(journal: Journal, adapter: Any, receiver: Any, **values: Any) 
 
 
 @pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    journal = await Journal.open(tmp_path / "journal.db")
-    yield journal
-    await journal.close()
-
-
-@pytest.fixture
 async def recorder() -> Recorder:
     recorder: Any = Recorder()
     import asyncio

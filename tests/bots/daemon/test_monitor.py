@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +45,7 @@ from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.peers.slack import SlackPeer
 from tests.support.peers.telegram import TelegramPeer
 from tests.support.peers.web import Page, WebPeer
+from tests.support.waiting import until
 from tests.support.wiring import make_processor
 
 GROUP = -100200300
@@ -93,12 +94,6 @@ class Watcher:
 async def watcher(port: int) -> AsyncIterator[Watcher]:
     async with aiohttp.ClientSession() as session:
         yield Watcher(port, session)
-
-
-@pytest.fixture
-async def telegram() -> AsyncIterator[TelegramPeer]:
-    async with TelegramPeer() as peer:
-        yield peer
 
 
 @pytest.fixture
@@ -336,13 +331,6 @@ async def monitor_and_watcher(tmp_path: Path) -> AsyncIterator[tuple[Monitor, Wa
         yield monitor, await stack.enter_async_context(watcher(port))
 
 
-@pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    journal = await Journal.open(tmp_path / "journal.db")
-    yield journal
-    await journal.close()
-
-
 class FakeRefresher:
     """A refresher whose record can be lost."""
 
@@ -460,12 +448,6 @@ async def test_a_loop_that_stood_still_is_not_well(journal: Journal) -> None:
     assert monitor.get_problems() == []
     monitor.lag = Stalled()
     assert monitor.get_problems() == ["the event loop stood still for 6.2 s within the last minute"]
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SOON_S):
-        while not true():
-            await asyncio.sleep(0.01)
 
 
 async def test_discord_tells_whether_its_gateway_is_there(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from bots.daemon.operator_page import prepared
 from core.settings.loader import load_settings
 from tests.support.operator_page import NOTHING, answered, make_message, operator_page
+from tests.support.waiting import until
 
 MODEL = {"provider": "openai", "base_url": "http://127.0.0.1:1/v1", "model": "m", "dimension": 3}
 
@@ -22,8 +22,6 @@ async def test_questions_without_an_answer_are_judged_before_somebody_looks(tmp_
     async with operator_page(tmp_path, os.environ, settings=settings) as page:
         await answered(page.journal, make_message(1, "Can sessions be kept in Redis?"), NOTHING)
         async with prepared(page.context):
-            async with asyncio.timeout(30):
-                while is_local and not page.context.judge._known:
-                    await asyncio.sleep(0.01)
+            await until(lambda: page.context.judge._known or not is_local)
     # What is sent to an endpoint has its price.
     assert bool(page.context.judge._known) is is_local

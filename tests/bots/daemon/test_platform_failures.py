@@ -28,12 +28,6 @@ SOON_S = 90
 
 
 @pytest.fixture
-async def telegram() -> AsyncIterator[TelegramPeer]:
-    async with TelegramPeer() as peer:
-        yield peer
-
-
-@pytest.fixture
 async def slack() -> AsyncIterator[SlackPeer]:
     async with SlackPeer() as peer:
         yield peer

@@ -25,6 +25,7 @@ from core.storage.messages import Journal
 from tests.support.deployment import README, Deployment
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.peers.telegram import TelegramPeer
+from tests.support.waiting import until
 
 GROUP = -100200300
 SOON_S = 60
@@ -37,18 +38,6 @@ def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "docs" / "rocket.md").write_text(README, "utf-8")
     Deployment(folder, {"sources": {"rocket": {"kind": "files", "path": "docs"}}}).call("ingest")
     return folder
-
-
-@pytest.fixture
-async def telegram() -> AsyncIterator[TelegramPeer]:
-    async with TelegramPeer() as peer:
-        yield peer
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[LanguageModelPeer]:
-    async with LanguageModelPeer(reply="Call `rotate_keys` [p1]; nobody is logged out [p1].") as peer:
-        yield peer
 
 
 @pytest.fixture
@@ -84,9 +73,7 @@ async def daemon(deployment: Deployment) -> AsyncIterator[asyncio.Task[int]]:
 
 async def model_request(model: LanguageModelPeer) -> None:
     """Wait until the model works on an answer."""
-    async with asyncio.timeout(SOON_S):
-        while not model.requests:
-            await asyncio.sleep(0.02)
+    await until(lambda: model.requests)
 
 
 def terminate(number: int = signal.SIGTERM) -> None:
@@ -119,9 +106,7 @@ async def test_it_waits_for_the_server_of_the_passage_store(
     ports = {"http_port": unused_tcp_port_factory(), "grpc_port": unused_tcp_port_factory()}
     deployment.settings["knowledge"] = {"store": {"provider": "weaviate", "weaviate": ports}}
     async with daemon(deployment) as daemon_task:
-        async with asyncio.timeout(SOON_S):
-            while caplog.text.count("store.unreachable") < 2:
-                await asyncio.sleep(0.02)
+        await until(lambda: caplog.text.count("store.unreachable") >= 2)
         assert not daemon_task.done()
         terminate()
         assert await asyncio.wait_for(daemon_task, 30) == 0

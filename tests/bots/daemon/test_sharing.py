@@ -36,6 +36,7 @@ from core.types import ConversationKey, Message, Origin
 from tests.lab.benchmarks.daemons import Fleet, Shape, run
 from tests.support.fixtures import settings
 from tests.support.peers.postgresql import PostgresServer
+from tests.support.waiting import until
 from tests.support.wiring import wire_dispatcher
 
 SMALL = Shape(60, 12, 6, workers=16, model_s=0.3, lease_s=3, kill_after_s=3)
@@ -63,8 +64,7 @@ async def test_a_daemon_whose_lease_ran_out_begins_nothing_again(
         fleet = Fleet(tmp_path, ALONE, postgres_server)
         await fleet.open(stack)
         await fleet.ask()
-        while len(fleet.model.requests) < ALONE.messages:
-            await asyncio.sleep(0.05)
+        await until(lambda: len(fleet.model.requests) >= ALONE.messages)
         # It is renewed sooner or later, and the daemon looks for work more often.
         for _ in range(10):
             expiry = sql.SQL("UPDATE leases SET expires_at = now() - interval '1 hour'")
@@ -129,9 +129,7 @@ async def test_a_reload_reaches_the_daemon_that_did_not_get_it(tmp_path: Path, p
             files = yaml.safe_load(deployment.config.read_text())
             deployment.config.write_text(yaml.safe_dump({**files, "gate": {"mode": "off"}}))
         fleet.telegram.say(1001, "/reload")
-        async with asyncio.timeout(60):
-            while not any('"configuration.reloaded"' in item.log() for item in fleet.deployments):
-                await asyncio.sleep(0.1)
+        await until(lambda: any('"configuration.reloaded"' in item.log() for item in fleet.deployments))
         followed = [line for item in fleet.deployments for line in item.log().splitlines() if "configuration.r" in line]
         assert [json.loads(line)["live"] for line in followed] == [["gate"]]
 

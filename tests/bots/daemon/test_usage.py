@@ -20,6 +20,7 @@ from core.types import ConversationKey, Message, SkipReason, skip
 from tests.support.deployment import README, Deployment
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.peers.telegram import TelegramPeer
+from tests.support.waiting import until
 
 GROUP = -100200300
 SOON_S = 60
@@ -28,9 +29,7 @@ QUESTION_TEXT = "@kimas_bot How do I change the signing key?"
 
 async def wait_for_text(telegram: TelegramPeer, words: str, times: int = 1) -> None:
     """Wait until the bot has said something so many times."""
-    async with asyncio.timeout(SOON_S):
-        while sum(words in message.text for message in telegram.messages(GROUP)) < times:
-            await asyncio.sleep(0.02)
+    await until(lambda: sum(words in message.text for message in telegram.messages(GROUP)) >= times)
 
 
 async def seed_old_chatter(path: Path) -> None:

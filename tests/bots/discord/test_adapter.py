@@ -20,7 +20,7 @@ from core.types import Message
 from tests.support.discord_helpers import PACE, Inbox, Positions, listening, settings
 from tests.support.peers.discord import PRIVATE, Author, DiscordPeer
 from tests.support.peers.discord_gateway import HEARTBEAT, INVALID, RECONNECT
-from tests.support.sink_helpers import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
@@ -32,6 +31,7 @@ from tests.conformance.bot import Script
 from tests.support import discord_helpers
 from tests.support.fixtures import settings
 from tests.support.peers.discord import EPHEMERAL, Author, DiscordPeer, Interaction
+from tests.support.waiting import until
 from tests.support.wiring import listen
 
 ANN = Author("1001")
@@ -70,9 +70,7 @@ async def start(peer: DiscordPeer, tmp_path: Path) -> AsyncIterator[Start]:
                 discord_helpers.PACE,
                 get_sources=AsyncMock(return_value=tuple(configuration.sources)),
             )
-            await adapter.open()
-            stack.push_async_callback(adapter.close)
-            dispatcher = listen(stack, adapter, configuration, journal, Script())
+            dispatcher = await listen(stack, adapter, configuration, journal, Script())
             await peer.connected()
             return dispatcher
 
@@ -204,9 +202,7 @@ async def test_a_hidden_answer_never_goes_into_the_channel(peer: DiscordPeer, st
     await peer.command(channel_id, "status", OWNER)
     await peer.wait_until(lambda: bool(peer.get_calls("POST /interactions/{}/{}/callback")), 30)
     await peer.command(channel_id, "mode", OWNER, mode="off")
-    async with asyncio.timeout(30):
-        while dispatcher.context.overrides.mode(f"discord:{channel_id}") != "off":
-            await asyncio.sleep(0.01)
+    await until(lambda: dispatcher.context.overrides.mode(f"discord:{channel_id}") == "off")
     assert peer.get_calls("POST /channels/{}/messages") == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from tests.conformance.bot import Script
 from tests.support import discord_helpers
 from tests.support.fixtures import settings
 from tests.support.peers.discord import EPHEMERAL, Author, DiscordPeer
-from tests.support.wiring import make_processor
+from tests.support.wiring import make_processor, running
 
 ANN = Author("1001", "ann")
 BEN = Author("1002", "ben")
@@ -31,15 +30,9 @@ async def opened(folder: Path, channel_id: str, peer: DiscordPeer, script: Scrip
         discord_helpers.PACE,
         is_for_asker=lambda channel: configuration.get_chat(f"discord:{channel}").answers == "asker",
     )
-    await adapter.open()
-    processor = make_processor(configuration, journal, script)
-    listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
-    await peer.connected()
-    yield
-    listen_task.cancel()
-    await asyncio.gather(listen_task, return_exceptions=True)
-    await processor.drain(30)
-    await adapter.close()
+    async with running(adapter, make_processor(configuration, journal, script)):
+        await peer.connected()
+        yield
     await journal.close()
 
 

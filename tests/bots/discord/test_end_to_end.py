@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.deployment import Deployment, make_repository
+from tests.support.deployment import Deployment, make_rocket_deployment
 from tests.support.peers.discord import DiscordPeer
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.posted import posted
@@ -28,24 +28,12 @@ async def discord() -> AsyncIterator[DiscordPeer]:
 
 
 @pytest.fixture
-async def model() -> AsyncIterator[LanguageModelPeer]:
-    async with LanguageModelPeer(reply="Call `rotate_keys` [p1]; nobody is logged out [p1].") as peer:
-        yield peer
-
-
-@pytest.fixture
 def deployment(tmp_path: Path, discord: DiscordPeer, model: LanguageModelPeer) -> Deployment:
-    repository = make_repository(tmp_path / "rocket")
-    link = "https://example.org/rocket/blob/{commit}/{path}#L{start}-L{end}"
-    sources = {"rocket": {"kind": "git", "url": str(repository), "link": link}}
-    settings = {
-        "sources": sources,
-        "discord": {"token": {"env": "BOT_TOKEN"}, "api_url": discord.api_url},
-        "models": {"main": {"base_url": model.base_url, "model": "peer"}},
-    }
-    result = Deployment(tmp_path, settings, {"BOT_TOKEN": discord.token})
-    assert result.json("ingest")["sources"][0]["added"] == 2
-    return result
+    section = {"token": {"env": "BOT_TOKEN"}, "api_url": discord.api_url}
+    models = {"main": {"base_url": model.base_url, "model": "peer"}}
+    deployment = make_rocket_deployment(tmp_path, discord=section, models=models)
+    deployment.environment["BOT_TOKEN"] = discord.token
+    return deployment
 
 
 async def wait_for_answers(discord: DiscordPeer, channel_id: str, count: int) -> None:

@@ -118,16 +118,3 @@ def test_hostile_text_takes_no_time(text: str) -> None:
     parts = render(text)
     assert all(utf16_length(part) <= 2000 for part in parts)
     assert time.thread_time() - started_at < 5
-
-
-@pytest.mark.parametrize(
-    ("line", "parts"),
-    [
-        ("Aaaa bbb. Cccc dddd eeee", ["Aaaa bbb.", "Cccc dddd eeee"]),
-        ("第一句话。第二句话是这样的，还没完呢", ["第一句话。", "第二句话是这样的，还没完呢"]),
-        ("先用 `a。b c` 然后再等一会儿吧", ["先用 `a。b c`", "然后再等一会儿吧"]),
-        ("A. bbbb cccc dddd eeee", ["A. bbbb cccc", "dddd eeee"]),
-    ],
-)
-def test_a_line_is_split_after_a_sentence_unless_that_wastes_too_much(line: str, parts: list[str]) -> None:
-    assert [part.strip() for part in split_message(line, 16)] == parts

@@ -18,7 +18,8 @@ from core.errors import MessageDeleted, PlatformError, StoreError
 from core.types import Citation, Message, Reply
 from tests.support.discord_helpers import PACE, Inbox, Positions, listening, settings
 from tests.support.peers.discord import DiscordPeer, Interaction
-from tests.support.sink_helpers import DeliveryLog, until, update_until, update_until_stopped
+from tests.support.sink_helpers import DeliveryLog, update_until, update_until_stopped
+from tests.support.waiting import until
 
 SEND = "POST /channels/{}/messages"
 EDIT = "PATCH /channels/{}/messages/{}"

@@ -16,6 +16,7 @@ from core.storage.tables import cursors, feedback, messages, taught_answers
 from tests.support.forge_helpers import ForgeBot, settings
 from tests.support.peers.github import REPOSITORY, GithubPeer, Note
 from tests.support.peers.gitlab import GitlabPeer
+from tests.support.waiting import until
 
 ANSWERED = ("answered", "")
 OTHER_NUMBER = 77
@@ -253,9 +254,7 @@ async def test_another_project_under_the_name_is_not_read_nor_written_in(bot: Fo
     assert (await bot.outcome(f"issues/{waiting}"))[0] == "silent"
     unread = forge.open("A question", "@kimas how?")
     await forge.until_polled(0)
-    async with asyncio.timeout(30):
-        while f"{REPOSITORY}+{OTHER_NUMBER}" not in bot.adapter.connection.warning:
-            await asyncio.sleep(0.01)
+    await until(lambda: f"{REPOSITORY}+{OTHER_NUMBER}" in bot.adapter.connection.warning)
     assert f"issues/{unread}" not in await bot.list_messages()
     assert len(forge.posts()) == 1
 

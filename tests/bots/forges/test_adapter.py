@@ -16,6 +16,7 @@ from core.errors import PlatformError
 from tests.support.forge_helpers import PACE, ForgeBot, settings
 from tests.support.journalled_bot import MemoryPositions
 from tests.support.peers.github import BOT, REPOSITORY, GithubPeer
+from tests.support.waiting import until
 
 AUTO = {"gate": {"mode": "auto", "wait_s": 0, "threshold": 0}}
 
@@ -359,9 +360,7 @@ async def test_a_repository_that_is_gone_does_not_hold_up_others(peer: GithubPee
         await bot.ask()
         assert "example/moved is not there, has moved" in bot.adapter.connection.warning
         peer.repositories["example/moved"].moved_to = ""
-        async with asyncio.timeout(30):
-            while bot.adapter.connection.warning:
-                await asyncio.sleep(0.01)
+        await until(lambda: not bot.adapter.connection.warning)
 
 
 async def test_an_outage_is_waited_out(bot: ForgeBot, peer: GithubPeer) -> None:

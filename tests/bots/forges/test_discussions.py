@@ -16,6 +16,7 @@ from core.storage.tables import messages
 from tests.support.forge_helpers import ForgeBot, settings
 from tests.support.peers.discussions import Discussions, Remark
 from tests.support.peers.github import BOT, GithubPeer
+from tests.support.waiting import until
 
 POST = "mutation AddComment"
 LOOK = "query ChangedDiscussions"
@@ -50,9 +51,7 @@ async def ask(bot: ForgeBot, author: str = "ann") -> tuple[int, Remark]:
 
 async def until_looked(peer: GithubPeer, times: int = 2) -> None:
     count = peer.calls.count(LOOK) + times
-    async with asyncio.timeout(30):
-        while peer.calls.count(LOOK) < count:
-            await asyncio.sleep(0.005)
+    await until(lambda: peer.calls.count(LOOK) >= count)
 
 
 async def test_a_discussion_a_comment_and_a_nested_reply_are_answered(bot: ForgeBot, talks: Discussions) -> None:
@@ -165,9 +164,7 @@ async def test_an_answer_chosen_meanwhile_keeps_the_bot_silent(
         number, answer = await ask(bot)
         bot.hold = asyncio.Event()
         follow_up = talks.comment(number, "And how do I install it on Windows?", top=answer)
-        async with asyncio.timeout(30):
-            while len(bot.questions) < 2:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(bot.questions) >= 2)
         talks.talks[number].is_answered = True
         bot.hold.set()
         assert (await bot.outcome(name(follow_up)))[0] == "silent"
@@ -236,9 +233,7 @@ async def test_a_question_that_is_deleted_meanwhile_gets_no_answer(
     number, _ = await ask(bot)
     bot.hold = asyncio.Event()
     remark = talks.comment(number, "@kimas and why?", "ben")
-    async with asyncio.timeout(30):
-        while len(bot.questions) < 2:
-            await asyncio.sleep(0.005)
+    await until(lambda: len(bot.questions) >= 2)
     if has_replies:
         talks.comment(number, "I wonder, too.", "cat", remark)
     talks.remove(number, remark)

@@ -20,6 +20,7 @@ from core.types import Citation, ConversationKey, Message, Reply
 from tests.support.forge_helpers import PACE, ForgeBot
 from tests.support.peers.github import BOT, MAX_BODY_CHARS, REPOSITORY, GithubPeer, find_references
 from tests.support.sink_helpers import DeliveryLog
+from tests.support.waiting import until
 
 POST = "POST issues/{}/comments"
 ME = Identity(BOT, "github.com")
@@ -29,9 +30,7 @@ async def begin(bot: ForgeBot, peer: GithubPeer) -> tuple[int, str]:
     """Let somebody ask, and return the issue and its id once the answer is being written."""
     bot.hold = asyncio.Event()
     number = peer.open("A question", "@kimas how?")
-    async with asyncio.timeout(30):
-        while not bot.questions:
-            await asyncio.sleep(0.005)
+    await until(lambda: bot.questions)
     return number, f"issues/{number}"
 
 
@@ -138,9 +137,7 @@ async def test_a_question_that_is_deleted_meanwhile_gets_no_answer(
         bot.hold.clear()
         comment = peer.comment(number, "@kimas and why?")
         message = str(comment)
-        async with asyncio.timeout(30):
-            while len(bot.questions) < 2:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(bot.questions) >= 2)
         del peer.handbook.notes[comment]
     else:
         del peer.handbook.issues[number]

@@ -21,6 +21,7 @@ from core.storage.tables import messages
 from tests.support.fixtures import settings as make_settings
 from tests.support.forge_helpers import ForgeBot
 from tests.support.peers.github import REPOSITORY, GithubPeer
+from tests.support.waiting import until
 
 SECRET = "a-secret-of-the-webhook"
 
@@ -203,7 +204,5 @@ async def test_an_event_lends_nobody_a_name_or_a_repository(bot: ForgeBot, peer:
     peer.handbook.number = 77
     number = peer.open("A question", "@kimas how?")
     assert await send(bot, body, sign(body)) == 202
-    async with asyncio.timeout(30):
-        while "another one has the name" not in bot.adapter.connection.warning:
-            await asyncio.sleep(0.01)
+    await until(lambda: "another one has the name" in bot.adapter.connection.warning)
     assert f"issues/{number}" not in await bot.list_messages()

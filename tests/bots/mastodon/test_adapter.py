@@ -17,6 +17,7 @@ from core.types import Message
 from tests.support.journalled_bot import MemoryPositions
 from tests.support.mastodon_helpers import PACE, MastodonBot, settings
 from tests.support.peers.mastodon import BOT, MastodonPeer
+from tests.support.waiting import until
 
 
 async def test_what_came_while_the_stream_was_down_is_answered_once_and_in_order(
@@ -117,9 +118,7 @@ async def test_a_stream_that_is_dead_is_opened_anew(
 
 async def test_a_server_that_is_away_is_waited_for(bot: MastodonBot, peer: MastodonPeer) -> None:
     await peer.away()
-    async with asyncio.timeout(30):
-        while bot.adapter.connection.is_connected:
-            await asyncio.sleep(0.01)
+    await until(lambda: not bot.adapter.connection.is_connected)
     await peer.listen()
     await bot.ask()
     assert bot.adapter.connection.is_connected
@@ -151,9 +150,7 @@ async def test_a_redirect_that_comes_later_is_told_and_gets_nothing(
         peer.redirects_to = other.url
         peer.drop_streams()
         question = await peer.say(peer.account("ann"), "@kimas how do I install it?")
-        async with asyncio.timeout(30):
-            while "mastodon.url redirects to 127.0.0.1" not in caplog.text:
-                await asyncio.sleep(0.01)
+        await until(lambda: "mastodon.url redirects to 127.0.0.1" in caplog.text)
         peer.redirects_to = ""
         assert await bot.outcome(question) == ("answered", "")
         assert other.calls == []
@@ -381,9 +378,7 @@ async def test_mentions_and_timelines_have_names(peer: MastodonPeer, tmp_path: P
     ):
         await peer.say(peer.account(name), text)
     await peer.say(peer.account("ann"), "@kimas in private?", visibility="direct")
-    async with asyncio.timeout(30):
-        while len(received) < 6:
-            await asyncio.sleep(0.005)
+    await until(lambda: len(received) >= 6)
     listening.cancel()
     await adapter.close()
     assert {message.key.chat: message.chat_title for message in received} == {
@@ -420,9 +415,7 @@ async def test_never_a_third_bot_below_a_post(bot: MastodonBot, peer: MastodonPe
     await bot.restart(auto_comment={"chats": ["mastodon:home"], "needs_citation": False})
     bot.hold = asyncio.Event()
     post = await peer.say(peer.account("ann"), "The final was won by Brazil")
-    async with asyncio.timeout(30):
-        while not bot.questions:
-            await asyncio.sleep(0.01)
+    await until(lambda: bot.questions)
     for number in range(others):
         robot = peer.account(f"robot{number}", "bots.example", bot=True)
         await peer.say(robot, "Wow", reply_to=post)

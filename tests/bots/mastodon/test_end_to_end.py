@@ -4,50 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.deployment import Deployment, make_repository
+from tests.support.deployment import Deployment, make_rocket_deployment
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.peers.mastodon import MastodonPeer
+from tests.support.waiting import until
 
 READY_S = 60
 QUESTION = "@kimas How do I change the signing key?"
 
 
 @pytest.fixture
-async def model() -> AsyncIterator[LanguageModelPeer]:
-    async with LanguageModelPeer(reply="Call `rotate_keys` [p1]; nobody is logged out [p1].") as peer:
-        yield peer
-
-
-@pytest.fixture
 def deployment(tmp_path: Path, peer: MastodonPeer, model: LanguageModelPeer) -> Deployment:
-    repository = make_repository(tmp_path / "rocket")
-    link = "https://example.org/rocket/blob/{commit}/{path}#L{start}-L{end}"
-    settings = {
-        "sources": {"rocket": {"kind": "git", "url": str(repository), "link": link}},
-        "mastodon": {"token": {"env": "BOT_TOKEN"}, "url": peer.url},
-        "models": {"main": {"base_url": model.base_url, "model": "peer"}},
-    }
-    result = Deployment(tmp_path, settings, {"BOT_TOKEN": peer.token})
-    assert result.json("ingest")["sources"][0]["added"] == 2
-    return result
-
-
-async def wait_for_posts(peer: MastodonPeer, count: int) -> None:
-    async with asyncio.timeout(READY_S):
-        while len(peer.posts()) < count:
-            await asyncio.sleep(0.01)
+    section = {"token": {"env": "BOT_TOKEN"}, "url": peer.url}
+    models = {"main": {"base_url": model.base_url, "model": "peer"}}
+    deployment = make_rocket_deployment(tmp_path, mastodon=section, models=models)
+    deployment.environment["BOT_TOKEN"] = peer.token
+    return deployment
 
 
 async def test_a_mention_becomes_a_cited_answer(deployment: Deployment, peer: MastodonPeer) -> None:
     async with deployment.daemon() as process:
         await peer.until_streaming(timeout_s=READY_S)
         question = await peer.say(peer.account("ann", "b.example"), QUESTION)
-        await wait_for_posts(peer, 1)
+        await until(peer.posts)
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 60) == 0
     [reply] = peer.posts()
@@ -80,7 +63,7 @@ async def test_killed_while_it_posts_there_is_one_answer(
         peer.keys.clear()
     second = await peer.say(peer.account("ben"), QUESTION)
     async with deployment.daemon():
-        await wait_for_posts(peer, 2)
+        await until(lambda: len(peer.posts()) >= 2)
         # Whatever is posted twice is posted by now.
         await peer.until_streaming(timeout_s=READY_S)
     assert sorted(status.reply_to for status in peer.posts()) == [first, second]

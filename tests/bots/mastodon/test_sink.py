@@ -15,6 +15,7 @@ from core.types import Citation, ConversationKey, Message, Reply
 from tests.support.mastodon_helpers import MastodonBot
 from tests.support.peers.mastodon import MastodonPeer, count
 from tests.support.sink_helpers import DeliveryLog
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize(
@@ -232,9 +233,7 @@ async def test_a_rate_limit_is_waited_for_in_silence(
 ) -> None:
     bot.hold = asyncio.Event()
     question = await peer.say(peer.account("ann"), "@kimas how do I install it?")
-    async with asyncio.timeout(30):
-        while not bot.questions:
-            await asyncio.sleep(0.01)
+    await until(lambda: bot.questions)
     if header == "reset":
         peer.calls_left = 0
         peer.reset_s = 3.0
@@ -294,9 +293,7 @@ async def test_a_call_mentions_who_is_configured_and_nobody_else(bot: MastodonBo
     answer = await bot.ask("@kimas does @somebody know?")
     assert [account.acct for account in answer.mentions] == ["ann"]
     await peer.say(peer.account("ann"), "@kimas /escalate", reply_to=answer.id)
-    async with asyncio.timeout(30):
-        while not any("helper@b.example" in [account.acct for account in post.mentions] for post in peer.posts()):
-            await asyncio.sleep(0.01)
+    await until(lambda: any("helper@b.example" in [account.acct for account in post.mentions] for post in peer.posts()))
     assert "somebody" not in [account.acct for post in peer.posts() for account in post.mentions]
 
 

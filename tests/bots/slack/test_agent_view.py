@@ -48,13 +48,6 @@ def agent(peer: SlackPeer) -> SlackPeer:
     return peer
 
 
-@pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    journal = await Journal.open(tmp_path / "journal.db")
-    yield journal
-    await journal.close()
-
-
 async def answer(question: Question, sink: Sink) -> Reply:
     await sink.open()
     reply = Reply(f"Answer to: {question.text}")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ from tests.conformance.bot import Gate, Script
 from tests.support import slack_helpers
 from tests.support.fixtures import settings
 from tests.support.peers.slack import SlackPeer
-from tests.support.wiring import make_processor
+from tests.support.waiting import until
+from tests.support.wiring import make_processor, running
 
 ANN = "U1ANN"
 BEN = "U2BEN"
@@ -45,14 +46,9 @@ class Bot:
     async def ask(self, text: str, *, user: str = ANN, thread: str = "") -> str:
         """Mention the bot, and wait until it has done with it."""
         ts = self.peer.say("C1", f"<@{self.peer.bot}> {text}", user=user, thread=thread)
-        await self.until(lambda: ts in self.seen)
+        await until(lambda: ts in self.seen)
         await self.processor.join()
         return ts
-
-    async def until(self, is_true: Callable[[], bool]) -> None:
-        async with asyncio.timeout(30):
-            while not is_true():
-                await asyncio.sleep(0.01)
 
 
 @asynccontextmanager
@@ -66,7 +62,6 @@ async def opened(folder: Path, **changes: Any) -> AsyncIterator[Bot]:
             slack_helpers.PACE,
             is_for_asker=lambda channel: configuration.get_chat(f"slack:{channel}").answers == "asker",
         )
-        await adapter.open()
         script = Script()
         processor = make_processor(configuration, journal, script)
         bot = Bot(peer, journal, processor, script)
@@ -76,12 +71,8 @@ async def opened(folder: Path, **changes: Any) -> AsyncIterator[Bot]:
             await handle(message)
             bot.seen.append(message.id)
 
-        listen_task = asyncio.create_task(adapter.listen(receive))
-        yield bot
-        listen_task.cancel()
-        await asyncio.gather(listen_task, return_exceptions=True)
-        await processor.drain(30)
-        await adapter.close()
+        async with running(adapter, processor, receive):
+            yield bot
     await journal.close()
 
 
@@ -116,7 +107,7 @@ async def test_nobody_else_is_answered_from_what_one_asker_was_told(tmp_path: Pa
         # What everybody reads in the thread is no secret.
         assert "Answer to" not in str(bot.script.questions[-1].history)
         bot.peer.command(f"why https://x.slack.com/archives/C1/p{ts.replace('.', '')}", user=BEN, channel="C1")
-        await bot.until(lambda: bool(bot.peer.responses))
+        await until(lambda: bool(bot.peer.responses))
         assert "I know nothing about that message" in bot.peer.responses[-1]["text"]
         await bot.ask("And what else?", thread=root)
         assert "Answer to" in str(bot.script.questions[-1].history)
@@ -125,7 +116,7 @@ async def test_nobody_else_is_answered_from_what_one_asker_was_told(tmp_path: Pa
 async def test_what_nobody_asked_the_bot_is_not_answered_and_the_journal_says_why(tmp_path: Path) -> None:
     async with opened(tmp_path) as bot:
         ts = bot.peer.say("C1", "How do I install the package with pip?")
-        await bot.until(lambda: ts in bot.seen)
+        await until(lambda: ts in bot.seen)
         await bot.processor.join()
         assert bot.peer.hidden == []
         rows = await bot.journal.database.fetch_all(select(messages.c.reason))
@@ -144,7 +135,7 @@ async def test_an_asker_who_left_is_a_failure_and_nobody_reads_the_answer(tmp_pa
 async def test_a_command_is_answered_for_the_askers_eyes_alone(tmp_path: Path) -> None:
     async with opened(tmp_path) as bot:
         bot.peer.command(f"ask {SECRET}", user=ANN, channel="C1")
-        await bot.until(lambda: bool(bot.peer.responses))
+        await until(lambda: bool(bot.peer.responses))
         assert [response["response_type"] for response in bot.peer.responses] == ["ephemeral"]
         # Others did not see the question either: it is not repeated for them.
         assert bot.peer.responses[0]["text"].startswith("Answer to")
@@ -166,7 +157,7 @@ async def test_a_question_that_was_deleted_meanwhile_is_not_answered(tmp_path: P
         bot.peer.delete("C1", ts)
         # Events arrive in order: when the bot has this one, it knows of the deletion.
         later_ts = bot.peer.say("C1", "Never mind")
-        await bot.until(lambda: later_ts in bot.seen)
+        await until(lambda: later_ts in bot.seen)
         bot.script.before.open.set()
         await bot.processor.join()
         assert bot.peer.hidden == []
@@ -180,11 +171,11 @@ async def test_people_are_called_only_by_the_asker_and_a_second_answer_is_not_of
         assert bot.peer.messages("C1") == []
         (button,) = [item for item in make_rating_buttons(ts) if ":down:" in item.data]
         bot.peer.press("C1", button.data, user=ANN, ephemeral=True)
-        await bot.until(lambda: bool(bot.peer.responses))
+        await until(lambda: bool(bot.peer.responses))
         assert "thumb:wrong:" in str(bot.peer.responses)
         assert "thumb:again:" not in str(bot.peer.responses)
         bot.peer.command("escalate", user=ANN, channel="C1")
-        await bot.until(lambda: bool(bot.peer.messages("C1")))
+        await until(lambda: bool(bot.peer.messages("C1")))
         (call,) = bot.peer.messages("C1")
         assert f"<@{BEN}>" in call.text
 
@@ -194,7 +185,7 @@ async def test_no_command_lets_the_bot_speak_unasked_there(tmp_path: Path, mode:
     changes = {"gate": {"drafts_to": "slack:C9"}, "administration": {"owners": [f"slack:{ANN}"]}}
     async with opened(tmp_path, **changes) as bot:
         bot.peer.command(f"mode {mode}", user=ANN, channel="C1")
-        await bot.until(lambda: bool(bot.peer.responses))
+        await until(lambda: bool(bot.peer.responses))
         assert bot.peer.responses[-1]["text"] == ENGLISH.mode_for_asker.replace("<", "&lt;").replace(">", "&gt;")
         # Given before answers were for the asker alone.
         given = insert(overrides).values(scope="slack:C1", name="mode", value=mode)
@@ -207,13 +198,12 @@ async def test_no_command_lets_the_bot_speak_unasked_there(tmp_path: Path, mode:
 async def test_the_daemon_asks_the_settings_in_force(tmp_path: Path) -> None:
     """The setting needs no restart, and `/settings` shows it."""
     journal = await Journal.open(tmp_path / "journal.db")
-    async with SlackPeer() as peer:
+    async with SlackPeer() as peer, AsyncExitStack() as stack:
         sections = {"slack": slack_helpers.settings(peer, tmp_path), "administration": {"owners": [f"slack:{ANN}"]}}
         live = make_live_settings(settings(**sections), journal.database)
         (adapter,) = make_adapters(live, journal)
-        await adapter.open()
         processor = make_inbox(journal, Script(), make_dispatcher(live, journal))
-        listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
+        await stack.enter_async_context(running(adapter, processor))
         reloaded = await live.reload(settings(**sections, chats={"slack:C1": {"answers": "asker"}}))
         assert reloaded.live == ["chats"]
         peer.say("C1", f"<@{peer.bot}> {SECRET}")
@@ -222,10 +212,6 @@ async def test_the_daemon_asks_the_settings_in_force(tmp_path: Path) -> None:
         peer.command("settings", user=ANN)
         await peer.wait_until(lambda: bool(peer.views.all), 30)
         assert "answers in this chat are for the asker alone" in str(peer.views.all[-1])
-        listen_task.cancel()
-        await asyncio.gather(listen_task, return_exceptions=True)
-        await processor.drain(30)
-        await adapter.close()
     await journal.close()
 
 

@@ -46,10 +46,8 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
             stack.push_async_callback(journal.close)
             threads = slack_helpers.Threads()
             adapter = SlackAdapter(slack_helpers.settings(peer, tmp_path), threads.answered_in, slack_helpers.PACE)
-            await adapter.open()
-            stack.push_async_callback(adapter.close)
             configuration = settings(administration={"owners": [f"slack:{OWNER}"], **administration})
-            return listen(stack, adapter, configuration, journal, Script())
+            return await listen(stack, adapter, configuration, journal, Script())
 
         yield started
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.deployment import Deployment, make_repository
+from tests.support.deployment import Deployment, make_rocket_deployment
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.peers.slack import SlackPeer
 from tests.support.posted import posted
@@ -21,18 +20,7 @@ QUESTION = "<@UBOT> How do I change the signing key?"
 
 @pytest.fixture(scope="module")
 def ingested(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    folder = tmp_path_factory.mktemp("slack")
-    repository = make_repository(folder / "rocket")
-    link = "https://example.org/rocket/blob/{commit}/{path}#L{start}-L{end}"
-    deployment = Deployment(folder, {"sources": {"rocket": {"kind": "git", "url": str(repository), "link": link}}})
-    assert deployment.json("ingest")["sources"][0]["added"] == 2
-    return deployment
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[LanguageModelPeer]:
-    async with LanguageModelPeer(reply="Call `rotate_keys` [p1]; nobody is logged out [p1].") as peer:
-        yield peer
+    return make_rocket_deployment(tmp_path_factory.mktemp("slack"))
 
 
 @pytest.fixture

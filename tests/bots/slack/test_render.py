@@ -159,16 +159,3 @@ def test_a_part_is_no_longer_than_an_edit_may_be() -> None:
     parts = render("word " * 5000)
     assert len(parts) > 1
     assert max(map(len, parts)) <= MAX_CHARS < 4000
-
-
-@pytest.mark.parametrize(
-    ("line", "parts"),
-    [
-        ("Aaaa bbb. Cccc dddd eeee", ["Aaaa bbb.", "Cccc dddd eeee"]),
-        ("第一句话。第二句话是这样的，还没完呢", ["第一句话。", "第二句话是这样的，还没完呢"]),
-        ("先用 `a。b c` 然后再等一会儿吧", ["先用 `a。b c`", "然后再等一会儿吧"]),
-        ("A. bbbb cccc dddd eeee", ["A. bbbb cccc", "dddd eeee"]),
-    ],
-)
-def test_a_line_is_split_after_a_sentence_unless_that_wastes_too_much(line: str, parts: list[str]) -> None:
-    assert [part.strip() for part in split_message(line, 16)] == parts

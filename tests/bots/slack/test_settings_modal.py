@@ -28,7 +28,7 @@ from tests.support.fixtures import settings
 from tests.support.peers.slack import SlackPeer
 from tests.support.peers.slack_events import Envelope
 from tests.support.peers.slack_views import View
-from tests.support.wiring import make_processor, wire_dispatcher
+from tests.support.wiring import make_processor, running, wire_dispatcher
 
 ANN = "U1ANN"
 LENA = "U2LENA"
@@ -116,19 +116,10 @@ async def start(peer: SlackPeer, tmp_path: Path) -> AsyncIterator[Start]:
             slack_settings = slack_helpers.settings(peer, tmp_path, http=http)
             threads = slack_helpers.Threads()
             adapter = SlackAdapter(slack_settings, threads.answered_in, pace, read_only=mute)
-            await adapter.open()
-            stack.push_async_callback(adapter.close)
             configuration = settings(administration={"owners": [f"slack:{OWNER}"]}, **{"sources": SOURCES, **changes})
             dispatcher = wire_dispatcher(configuration, journal)
             processor = make_processor(configuration, journal, script or Script(), dispatcher=dispatcher)
-            listen_task = asyncio.create_task(adapter.listen(processor.handler_for(adapter)))
-
-            async def stop() -> None:
-                listen_task.cancel()
-                await asyncio.gather(listen_task, return_exceptions=True)
-                await processor.drain(30)
-
-            stack.push_async_callback(stop)
+            await stack.enter_async_context(running(adapter, processor))
             if http:
                 await peer.wait_until(lambda: bool(adapter.port), 30)
                 peer.deliveries.target = f"http://127.0.0.1:{adapter.port}{slack_settings.path}"

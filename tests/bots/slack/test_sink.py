@@ -17,8 +17,9 @@ from core.errors import MessageDeleted, PlatformError, UsageError
 from core.ports import Sink
 from core.types import Citation, Reply
 from tests.support.peers.slack import BOT, SlackPeer
-from tests.support.sink_helpers import DeliveryLog, until
+from tests.support.sink_helpers import DeliveryLog
 from tests.support.slack_helpers import PACE, Inbox
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 

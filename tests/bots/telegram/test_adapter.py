@@ -25,8 +25,8 @@ from core.errors import PlatformError, StoreError
 from core.settings import Secret, TelegramSettings
 from core.types import Message
 from tests.support.peers.telegram import TelegramPeer
-from tests.support.sink_helpers import until
 from tests.support.telegram_helpers import PACE, Offsets, settings
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
@@ -79,12 +79,6 @@ class Inbox:
             while len(self.messages) < count:
                 self.arrived.clear()
                 await self.arrived.wait()
-
-
-@pytest.fixture
-async def peer() -> AsyncIterator[TelegramPeer]:
-    async with TelegramPeer() as peer:
-        yield peer
 
 
 @pytest.fixture

@@ -53,10 +53,8 @@ async def start(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[Start]:
             adapter = TelegramAdapter(
                 telegram_settings(peer, tmp_path), JournalPositions(journal, "telegram"), TELEGRAM_PACE
             )
-            await adapter.open()
-            stack.push_async_callback(adapter.close)
             configuration = settings(administration={"owners": [f"telegram:{OWNER.id}"], **administration})
-            return listen(stack, adapter, configuration, journal, Script())
+            return await listen(stack, adapter, configuration, journal, Script())
 
         yield started
 

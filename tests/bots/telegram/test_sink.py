@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -17,26 +17,11 @@ from core.errors import MessageDeleted, PlatformError, StoreError
 from core.settings import Secret, TelegramSettings
 from core.types import Citation, ConversationKey, Message, Reply
 from tests.support.peers.telegram import TelegramPeer
-from tests.support.sink_helpers import DeliveryLog, until, update_until, update_until_stopped
+from tests.support.sink_helpers import DeliveryLog, update_until, update_until_stopped
 from tests.support.telegram_helpers import GROUP, PERSON, SINK_PACE, Offsets, convert
+from tests.support.waiting import until
 
 CITED = (Citation(1, "p1", "docs", "Install", "docs/install.md", "https://example.org/install"),)
-
-
-@pytest.fixture
-async def peer() -> AsyncIterator[TelegramPeer]:
-    async with TelegramPeer() as peer:
-        yield peer
-
-
-@pytest.fixture
-async def adapter(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[TelegramAdapter]:
-    (tmp_path / "token").write_text(peer.token)
-    telegram_settings = TelegramSettings(token=Secret(file=tmp_path / "token"), api_url=peer.api_url)
-    adapter = TelegramAdapter(telegram_settings, Offsets(), SINK_PACE)
-    await adapter.open()
-    yield adapter
-    await adapter.close()
 
 
 @pytest.fixture

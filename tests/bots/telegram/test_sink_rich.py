@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,22 +21,6 @@ CITED = (Citation(1, "p1", "docs", "Install", "docs/install.md", "https://exampl
 PLAIN_TEXT = "Sizes\n\nname  | size\nsmall | 1 [1]\n\nx_1^2\n\nSources\n[1] Install"
 PLAIN = "Sizes\n\nname  | size\n------+------\nsmall | 1 [1]\n\nx_1^2\n\nSources\n[1] Install"
 Ask = Callable[..., TelegramSink]
-
-
-@pytest.fixture
-async def peer() -> AsyncIterator[TelegramPeer]:
-    async with TelegramPeer() as peer:
-        yield peer
-
-
-@pytest.fixture
-async def adapter(peer: TelegramPeer, tmp_path: Path) -> AsyncIterator[TelegramAdapter]:
-    (tmp_path / "token").write_text(peer.token)
-    settings = TelegramSettings(token=Secret(file=tmp_path / "token"), api_url=peer.api_url)
-    adapter = TelegramAdapter(settings, Offsets(), SINK_PACE)
-    await adapter.open()
-    yield adapter
-    await adapter.close()
 
 
 @pytest.fixture

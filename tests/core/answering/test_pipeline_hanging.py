@@ -20,6 +20,7 @@ from core.types import AgentScore, Passage, Question, Reply, Turn
 from tests.support.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, OrderKeeper, parts, passage, settings
 from tests.support.images import png
 from tests.support.scripted import LIGHT, ScriptedPeer, left_behind, models
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
@@ -261,16 +262,12 @@ async def test_an_answer_given_up_leaves_nothing_behind(peer: ScriptedPeer) -> N
     peer.hanging = {"rewrite", "context", "write"}
     chat_model = models(peer)
     task = asyncio.create_task(answer(FOLLOW_UP, MemorySink(), parts(Stuck((INSTALL, MEMORY)), chat_model)))
-    async with asyncio.timeout(60):
-        while "write" not in peer.agents:
-            await asyncio.sleep(0.02)
+    await until(lambda: "write" in peer.agents)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert left_behind() == []
-    async with asyncio.timeout(60):
-        while peer.active:
-            await asyncio.sleep(0.02)
+    await until(lambda: not peer.active)
     await chat_model.close()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import get_args
 
@@ -94,12 +93,6 @@ QUESTIONS = (
     "",
     "?",
 )
-
-
-@pytest.fixture
-async def peer() -> AsyncIterator[ScriptedPeer]:
-    async with ScriptedPeer() as model_peer:
-        yield model_peer
 
 
 def named_settings(**changes: object) -> Settings:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.language.follow_ups import depends_on_history, expand_with_history
+from core.language.follow_ups import depends_on_history, expand_with_history, get_author_turns
 from core.types import Turn
 
 HISTORY = (
@@ -32,7 +32,7 @@ def test_what_somebody_else_asked_is_not_carried_over() -> None:
         Turn("user", "Where are the Kubernetes manifests?", "Bob", "2"),
         Turn("assistant", "In deploy."),
     )
-    query = expand_with_history("How do I delete it?", history, "1")
+    query = expand_with_history("How do I delete it?", get_author_turns(history, "1"))
     assert "kubernetes" not in query
     assert "vector" in query
 

@@ -28,6 +28,7 @@ from core.llm.sse import (
     parse_embeddings,
 )
 from tests.support.peers.language_model import Body, LanguageModelPeer
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
@@ -356,9 +357,7 @@ async def test_who_stops_listening_closes_the_connection() -> None:
         pieces = endpoint.stream(ASK)
         await anext(pieces)
         await pieces.aclose()
-        async with asyncio.timeout(30):
-            while peer.active:
-                await asyncio.sleep(0.01)
+        await until(lambda: not peer.active)
         assert not peer.active
         await endpoint.close()
 

@@ -22,6 +22,7 @@ from core.settings.answering import CircuitSettings
 from core.settings.loader import get_secret_values
 from core.types import Turn
 from tests.support.peers.language_model import LanguageModelPeer
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
@@ -83,9 +84,7 @@ async def until_it_breaks(models: RoleChatModel, time_budget: Budget) -> tuple[s
 
 async def idle(peers: Iterable[LanguageModelPeer]) -> None:
     """Wait until no request is open any more."""
-    async with asyncio.timeout(30):
-        while any(peer.active for peer in peers):
-            await asyncio.sleep(0.005)
+    await until(lambda: not any(peer.active for peer in peers))
 
 
 def misbehave(peer: LanguageModelPeer, **failure_mode: object) -> None:

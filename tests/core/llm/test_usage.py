@@ -26,6 +26,7 @@ from tests.support.answering import GROUP, no_versions, today
 from tests.support.fixtures import MemorySink, parts, settings
 from tests.support.peers.language_model import BODY, split_pieces
 from tests.support.scripted import Body, ScriptedPeer, get_agent, models
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 NUMBER = web.RequestKey("number", int)
@@ -118,8 +119,7 @@ async def test_a_stream_that_nobody_reads_to_its_end_is_estimated(peer: BillingP
     peer.tokens_per_s = 200
     budget = Budget(BudgetSettings())
     task = asyncio.create_task(read(model, budget))
-    while not peer.billed or peer.bill[1] < 5:
-        await asyncio.sleep(0.01)
+    await until(lambda: peer.billed and peer.bill[1] >= 5)
     await asyncio.sleep(0.1)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

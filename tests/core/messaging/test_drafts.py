@@ -21,7 +21,7 @@ from core.messaging.drafts import MAX_HOURS
 from core.messaging.feedback.rating_buttons import get_rating_buttons, to_press, to_reaction
 from core.messaging.inbox import Inbox
 from core.observability.metrics import DaemonStatus, PrometheusMetrics
-from core.ports import Adapter, Delivery, MessageHandler, Sink
+from core.ports import Delivery, Sink
 from core.settings import Settings
 from core.storage.chat_history import ChatHistory
 from core.storage.drafts import DraftRepository
@@ -32,7 +32,8 @@ from core.storage.tables import DRAFTED, feedback, messages
 from core.storage.usage import StatisticsRepository
 from core.types import DROP, POST, Button, Citation, ConversationKey, Message, Question, Reply, SkipReason, ThreadState
 from core.types.replies import Trace
-from tests.support.fixtures import settings
+from tests.support.fixtures import IdleAdapter, settings
+from tests.support.waiting import until
 from tests.support.wiring import make_processor
 
 ASKED = ConversationKey("telegram", "-100")
@@ -89,7 +90,7 @@ class PostingSink(Sink):
 
 
 @dataclass
-class PostingAdapter(Adapter):
+class PostingAdapter(IdleAdapter):
     """An adapter that posts, and tells the journal of it as all do."""
 
     name: str = "telegram"
@@ -100,17 +101,8 @@ class PostingAdapter(Adapter):
     flood: asyncio.Event | None = None
     is_waiting: bool = False
 
-    async def open(self) -> None:
-        return None
-
-    async def listen(self, receive: MessageHandler) -> None:
-        return None
-
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         return PostingSink(self, message, delivery)
-
-    async def close(self) -> None:
-        return None
 
 
 REPLY = Reply("With pip [1].", CITED, trace=Trace("install", "single", ("docs",), {}))
@@ -374,8 +366,7 @@ async def test_an_announcement_that_waits_is_judged_again(journal: Journal, is_f
         if is_forgotten:
             forget = Message("forget", ASKED, ANN, "Ann", "", datetime.now(UTC), addressed=True, command="forget")
             await team.receive(forget)
-            while not team.texts():
-                await asyncio.sleep(0.01)
+            await until(team.texts)
         team.adapter.flood.set()
         await asking
     assert bool(team.posts(TEAM)) != is_forgotten

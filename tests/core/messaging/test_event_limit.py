@@ -60,6 +60,8 @@ async def test_a_reaction_to_what_is_not_ours_is_not_kept() -> None:
         reaction = to_reaction(PRESSED, "👍", reply_id)
         assert reaction is not None
         assert await limit.admits(reaction) == is_kept
+    command = replace(TYPED, command="escalate", text="log on", reply_to="8")
+    assert await limit.admits(command), "words may end as the note of a reaction does"
 
 
 async def test_settled_events_are_deleted_and_nothing_else(journal: Journal) -> None:

@@ -18,13 +18,13 @@ from core.errors import PlatformError, ServiceError
 from core.messaging.feedback.handoff import make_handoff
 from core.messaging.inbox import Inbox
 from core.messaging.redelivery import Conversation, Undelivered, redelivery_time_s
-from core.ports import Adapter, ConnectionStatus, Delivery, MessageHandler, Sink
+from core.ports import ConnectionStatus, Delivery, Sink
 from core.settings import Settings
 from core.settings.audience import Audiences
 from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.types import Citation, ConversationKey, Message, Origin, Question, Reply, SkipReason
-from tests.support.fixtures import settings
+from tests.support.fixtures import IdleAdapter, settings
 from tests.support.wiring import make_processor
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
@@ -39,7 +39,7 @@ def question(number: str = "1", **changes: object) -> Message:
 
 
 @dataclass
-class Platform(Adapter):
+class Platform(IdleAdapter):
     """A platform that is away for some posts."""
 
     name: str = "test"
@@ -49,17 +49,8 @@ class Platform(Adapter):
     # What happens between the first part of an answer and the second one.
     between: Callable[[], Awaitable[object]] | None = None
 
-    async def open(self) -> None:
-        return None
-
-    async def listen(self, receive: MessageHandler) -> None:
-        await asyncio.Event().wait()
-
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         return PlatformSink(self, delivery)
-
-    async def close(self) -> None:
-        return None
 
 
 @dataclass

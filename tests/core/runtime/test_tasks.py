@@ -9,6 +9,7 @@ import pytest
 
 from core.errors import UsageError
 from core.runtime.tasks import CpuTurnstile, raise_if_stopped, task_group, to_stoppable_thread
+from tests.support.waiting import until
 
 
 async def test_the_first_failure_of_a_group_leaves_as_itself() -> None:
@@ -94,8 +95,7 @@ async def test_longer_steps_run_one_at_a_time_even_if_nobody_waits() -> None:
         return number
 
     steps = [asyncio.create_task(turns.run_in_thread(work, number)) for number in range(4)]
-    while not at_work:
-        await asyncio.sleep(0.01)
+    await until(lambda: at_work)
     steps[0].cancel()
     steps[2].cancel()
     await asyncio.wait({steps[0], steps[2]}, timeout=60)

@@ -23,6 +23,7 @@ from core.storage.tables import messages
 from core.types import ConversationKey, Message, Question, Reply
 from tests.support.fixtures import settings
 from tests.support.processing import RecordingAdapter
+from tests.support.waiting import until
 from tests.support.wiring import make_processor
 
 NOW = datetime.now(UTC)
@@ -66,8 +67,7 @@ async def test_what_a_full_disk_holds_up_goes_on_by_itself_once_there_is_room(di
     adapter = RecordingAdapter()
     receive = processor.handler_for(adapter)
     await receive(MESSAGE)
-    while not answers:
-        await asyncio.sleep(0.1)
+    await until(lambda: answers)
     await asyncio.sleep(60)
     # Not confirmed, so that the platform delivers it again.
     with pytest.raises(JournalError, match="full"):

@@ -25,6 +25,7 @@ from core.storage.tables import leases
 from core.storage.usage import TokenUsage, UsageRepository
 from core.types import ConversationKey, Message, Question, Reply
 from tests.support.fixtures import settings
+from tests.support.waiting import until
 from tests.support.wiring import wire_dispatcher
 
 CHAT = ConversationKey("telegram", "1", "")
@@ -270,19 +271,16 @@ class TestLeases:
             await asyncio.Event().wait()
 
         leading = asyncio.create_task(first.leases.lead("bot:1", lambda: work("first")))
-        while not led:
-            await asyncio.sleep(0.01)
+        await until(lambda: led)
         lead_task = asyncio.create_task(second.leases.lead("bot:1", lambda: work("second")))
         # Nobody renews the first one's leases.
         started_at = asyncio.get_running_loop().time()
-        while len(led) < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(led) >= 2)
         assert asyncio.get_running_loop().time() - started_at < LEASE_S + 0.3
         assert led == ["first", "second"]
         # The first one notices when it comes back to renew them.
         renewing = asyncio.create_task(first.leases.run())
-        while "bot:1" in first.leases._lost_events:
-            await asyncio.sleep(0.01)
+        await until(lambda: "bot:1" not in first.leases._lost_events)
         for task in (leading, lead_task, renewing):
             task.cancel()
         await asyncio.gather(leading, lead_task, renewing, return_exceptions=True)

@@ -5,7 +5,6 @@ import logging
 import os
 import signal
 import sqlite3
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,13 +25,6 @@ from core.types import Citation, Message, Question, Reply, SkipReason, Turn, ski
 from tests.support import forked
 from tests.support.fixtures import settings
 from tests.support.journal import CHAT, MESSAGE
-
-
-@pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    journal = await Journal.open(tmp_path / "journal.db")
-    yield journal
-    await journal.close()
 
 
 async def test_who_writes_at_the_same_time_takes_turns(journal: Journal) -> None:

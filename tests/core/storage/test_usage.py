@@ -28,6 +28,7 @@ from tests.support.answering import GROUP, OTHER, answering, today
 from tests.support.deployment import Deployment
 from tests.support.fixtures import MemorySink, settings
 from tests.support.scripted import ScriptedPeer, models
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
@@ -396,9 +397,7 @@ async def test_an_answer_that_is_given_up_frees_its_place(
     line = answering(database, model, limits={"daily_tokens": 5000})
     peer.hanging = {"write"}
     stuck = asyncio.create_task(line.answer(HOW, MemorySink()))
-    async with asyncio.timeout(60):
-        while not peer.requests:
-            await asyncio.sleep(0.01)
+    await until(lambda: peer.requests)
     with pytest.raises(UsageError, match="in a moment"):
         await line.answer(HOW, MemorySink())
     stuck.cancel()

@@ -15,6 +15,7 @@ from knowledge.ingestion.sync import BATCH_PASSAGES, SyncOptions, refresh
 from knowledge.ports import PassageRow, Store
 from knowledge.stores.sqlite.store import open_sqlite
 from tests.support.knowledge import DictSource, WordEmbedder
+from tests.support.waiting import until
 
 DOCUMENTS = 180
 PARTS = 14
@@ -72,13 +73,9 @@ async def test_more_passages_than_a_batch_are_replaced_in_one_commit(store: Stor
             await asyncio.sleep(0.01)
 
     polling = asyncio.create_task(poll())
-    async with asyncio.timeout(60):
-        while not states:
-            await asyncio.sleep(0.01)
+    await until(lambda: states)
     second = await refresh(edition("banana"), store, SyncOptions(50))
-    async with asyncio.timeout(60):
-        while states[-1:] != [("banana",)]:
-            await asyncio.sleep(0.05)
+    await until(lambda: states[-1:] == [("banana",)])
     polling.cancel()
     assert second.updated == DOCUMENTS
     assert set(states) == {("apple",), ("banana",)}, "never both"

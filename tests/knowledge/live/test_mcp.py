@@ -17,6 +17,7 @@ from core.errors import SourceError
 from core.settings import SourceSettings
 from knowledge.live import LiveRetriever, open_live_source
 from tests.support.mcp_server import HITS, SCHEMA, WRITES, ToolServer, offer_by_name, text
+from tests.support.waiting import until
 
 SECRET = "key-that-nobody-may-read"
 
@@ -187,9 +188,7 @@ async def test_a_call_that_takes_too_long_is_cancelled(server: ToolServer, is_le
     server.results["search"] = "never"
     with pytest.raises(SourceError, match="did not answer within 1 s"):
         await source.search("start")
-    async with asyncio.timeout(60):
-        while not server.cancelled:
-            await asyncio.sleep(0.01)
+    await until(lambda: server.cancelled)
     server.results["search"] = hits
     assert await source.search("port")
     await source.close()
@@ -255,9 +254,7 @@ async def test_a_program_ends_with_the_source_and_its_children(tmp_path: Path) -
     pids = (tmp_path / "pids").read_text().split()
     assert len(pids) == 2
     await source.close()
-    async with asyncio.timeout(60):
-        while any(map(is_running, pids)):
-            await asyncio.sleep(0.01)
+    await until(lambda: not any(map(is_running, pids)))
 
 
 async def test_a_program_that_has_ended_is_started_again(tmp_path: Path) -> None:

@@ -177,12 +177,12 @@ import asyncio, psutil
 from core.settings import ParsingSettings
 from knowledge.parsing.pool import WorkerPool
 from tests.support.work import sleep, spin
+from tests.support.waiting import until
 
 async def main():
     async with WorkerPool(ParsingSettings(workers=1)) as pool:
         task = asyncio.create_task(pool.run({work}))
-        while not psutil.Process().children():
-            await asyncio.sleep(0.05)
+        await until(lambda: psutil.Process().children())
         await asyncio.sleep(1)
         print(*(child.pid for child in psutil.Process().children()), flush=True)
         await asyncio.sleep(60)

@@ -20,6 +20,7 @@ from knowledge.ports import PassageRow, Store, Vectors
 from knowledge.retrieval.library import KnowledgeLibrary
 from tests.support.fixtures import MemorySink, OrderKeeper
 from tests.support.knowledge import DictSource, WordEmbedder, read_and_fill, settings
+from tests.support.waiting import until
 
 FRUIT = {f"fruit{n}.md": f"The apple and the pear are sweet fruit, number {n}." for n in range(12)}
 TOOLS = {f"tool{n}.md": f"A hammer or a saw is a sharp tool, number {n}." for n in range(12)}
@@ -419,8 +420,7 @@ async def test_of_reloads_at_once_the_newest_counts(filled_store: Store, embedde
     watched_library.ready.clear()
     library = KnowledgeLibrary(settings(agents={"cook": {"sources": ["fruit"]}}), watched_library, embedder)  # type: ignore[arg-type]
     old_load = asyncio.create_task(library.load())
-    while not watched_library.read:
-        await asyncio.sleep(0.001)
+    await until(lambda: watched_library.read)
     await read_and_fill(DictSource("fruit", {}), filled_store, embedder, SyncOptions(200))
     new = asyncio.create_task(library.reload())
     await asyncio.sleep(0.01)

@@ -35,6 +35,7 @@ from tests.lab.benchmarks.load_platforms import (
     Slack,
     Telegram,
 )
+from tests.lab.comparison.workload import SUBJECTS
 from tests.support.deployment import ROOT, Deployment
 from tests.support.forked import ForkedProcess
 from tests.support.free_ports import free_port
@@ -45,45 +46,6 @@ TTFT_S = 0.3
 RATE = 50.0
 QUESTIONS = 0.1
 UNASKED = 0.3
-SUBJECTS = (
-    "the daily limit of tokens",
-    "quiet hours of comments",
-    "the cooldown of the gate",
-    "a standing query",
-    "the signing secret of the HTTP network",
-    "the scopes of a Slack app",
-    "the token of a Telegram bot",
-    "the message content intent on Discord",
-    "Socket Mode",
-    "the privacy mode of a bot in groups",
-    "a git source",
-    "a website source",
-    "a FAQ file",
-    "the rerank model",
-    "fallback endpoints",
-    "the vision model",
-    "a persona",
-    "the deadline of an answer",
-    "shares of the budget",
-    "search strategies",
-    "routing between agents",
-    "the weights of the gate",
-    "thresholds of a chat",
-    "feedback with thumbs",
-    "the hand-off to people",
-    "learning answers for the FAQ",
-    "delegated admins",
-    "the audit of changes",
-    "the store on Weaviate",
-    "evaluation of retrieval",
-    "metrics and health",
-    "the systemd service",
-    "retention in the journal",
-    "earlier answers given again",
-    "rewriting of questions",
-    "a remote RAG service",
-    "pictures that are attached",
-)
 CHATTER = (
     "good morning everybody",
     "I had lunch already",

@@ -14,19 +14,8 @@ from bots.bluesky.client import BlueskyClient
 from bots.bluesky.connection import BlueskyIntervals
 from bots.bluesky.session import SessionFile
 from bots.bluesky.sink import make_key
-from tests.lab.independent.steps import (
-    ANSWER,
-    FOLLOW_UP,
-    QUESTION,
-    SECOND_ANSWER,
-    Bot,
-    Json,
-    call,
-    is_cited,
-    parse_arguments,
-    run_bot,
-    wait_for,
-)
+from tests.lab.independent import steps
+from tests.lab.independent.steps import Bot, Json, call, wait_for
 
 POSTS = "app.bsky.feed.post"
 SECTION = """
@@ -112,19 +101,19 @@ def _now() -> str:
 
 def converse(account: Person, ada: Person, ben: Person, bot: Bot) -> None:
     """Mention the bot, follow up, give a command, like an answer, and write posts that may be commented on."""
-    question = ada.ask(account, QUESTION)
-    reply = wait_for(lambda: ada.find(account, question, ANSWER), "a mention is answered")
-    wait_for(lambda: is_cited(_read_thread(ada, account, question)), "with citations")
+    question = ada.ask(account, steps.QUESTION)
+    reply = wait_for(lambda: ada.find(account, question, steps.ANSWER), "a mention is answered")
+    wait_for(lambda: steps.is_cited(_read_thread(ada, account, question)), "with citations")
     parent = {"uri": reply["post"]["uri"], "cid": reply["post"]["cid"]}
-    follow_up = ada.create(POSTS, text=FOLLOW_UP, reply={"root": question, "parent": parent})
-    wait_for(lambda: ada.find(account, follow_up, SECOND_ANSWER), "so is a reply to the answer")
+    follow_up = ada.create(POSTS, text=steps.FOLLOW_UP, reply={"root": question, "parent": parent})
+    wait_for(lambda: ada.find(account, follow_up, steps.SECOND_ANSWER), "so is a reply to the answer")
     command = ada.ask(account, "/help")
     wait_for(lambda: ada.find(account, command, "sources"), "a command is answered")
     ada.create("app.bsky.feed.like", subject=parent)
     wait_for(lambda: bot.count_ratings() == (1, 0), "a like is counted")
-    closed = ada.ask_closed(account, QUESTION)
-    post = ada.create(POSTS, text=f"Today we learn this: {QUESTION}")
-    other = ben.create(POSTS, text=f"Today we learn this: {QUESTION}")
+    closed = ada.ask_closed(account, steps.QUESTION)
+    post = ada.create(POSTS, text=f"Today we learn this: {steps.QUESTION}")
+    other = ben.create(POSTS, text=f"Today we learn this: {steps.QUESTION}")
     wait_for(lambda: ada.find(account, post, "keys"), "a follower's post gets a comment")
     wait_for(lambda: bot.has_logged("post.commented"), "and no other one")
     if ben.find(account, other, "") or ada.find(account, closed, ""):
@@ -155,7 +144,7 @@ async def post_twice(server: str, account: Person, password: str) -> bool:
 
 def main() -> None:
     """Run a bot with two documents, and talk to it."""
-    arguments = parse_arguments("the dev-env of atproto", "http://localhost:2583")
+    arguments = steps.parse_arguments("the dev-env of atproto", "http://localhost:2583")
     server = arguments.server
     account, ada, ben = (Person(server, name) for name in ("kimas", "ada", "ben"))
     label = {"$type": "com.atproto.label.defs#selfLabels", "values": [{"val": "bot"}]}
@@ -168,7 +157,7 @@ def main() -> None:
     password = str(account.call("com.atproto.server.createAppPassword", {"name": "kimas"})["password"])
     wait_for(lambda: asyncio.run(post_twice(server, account, password)), "what is posted twice is there once")
     section = SECTION.format(server=server, handle=account.handle)
-    with run_bot(section, {"password": password}, arguments.model) as bot:
+    with steps.run_bot(section, {"password": password}, arguments.model) as bot:
         wait_for(lambda: bot.has_logged("bluesky.open"), "and is connected")
         print(bot.run("check", "--live"))
         converse(account, ada, ben, bot)

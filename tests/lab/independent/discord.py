@@ -9,20 +9,8 @@ import secrets
 import urllib.parse
 from typing import Any
 
-from tests.lab.independent.steps import (
-    ANSWER,
-    FOLLOW_UP,
-    QUESTION,
-    SECOND_ANSWER,
-    Bot,
-    Json,
-    call,
-    is_cited,
-    parse_arguments,
-    run_bot,
-    wait_for,
-    wait_until_streamed,
-)
+from tests.lab.independent import steps
+from tests.lab.independent.steps import Bot, Json, call, wait_for, wait_until_streamed
 
 DISCORD = """
 discord:
@@ -120,20 +108,20 @@ def get_buttons(message: Json) -> list[Json]:
 
 def converse(guild: Guild, bot: Bot, *, is_streamed: bool) -> None:
     """Mention the bot, follow up, give a command, rate."""
-    question_id = guild.write(f"<@{guild.application}> {QUESTION}")
+    question_id = guild.write(f"<@{guild.application}> {steps.QUESTION}")
     if is_streamed:
         wait_until_streamed(
             lambda: (guild.find("", reply_to=question_id) or {"content": ""})["content"], "written down"
         )
-    wait_for(lambda: guild.find(ANSWER, reply_to=question_id), "a mention is answered by a reply")
-    wait_for(lambda: is_cited((guild.find(ANSWER) or {})["content"]), "with citations")
+    wait_for(lambda: guild.find(steps.ANSWER, reply_to=question_id), "a mention is answered by a reply")
+    wait_for(lambda: steps.is_cited((guild.find(steps.ANSWER) or {})["content"]), "with citations")
     answer = wait_for(
-        lambda: (message := guild.find(ANSWER)) and get_buttons(message) and message, "and thumbs below it"
+        lambda: (message := guild.find(steps.ANSWER)) and get_buttons(message) and message, "and thumbs below it"
     )
-    follow_up = guild.write(FOLLOW_UP, reply_to=answer["id"])
-    wait_for(lambda: guild.find(SECOND_ANSWER, reply_to=follow_up), "so is a follow-up that replies to the bot")
+    follow_up = guild.write(steps.FOLLOW_UP, reply_to=answer["id"])
+    wait_for(lambda: guild.find(steps.SECOND_ANSWER, reply_to=follow_up), "so is a follow-up that replies to the bot")
     guild.ask_by_command("What if I lose a key?")
-    wait_for(lambda: guild.find(SECOND_ANSWER, reply_to="-"), "a slash command is answered")
+    wait_for(lambda: guild.find(steps.SECOND_ANSWER, reply_to="-"), "a slash command is answered")
     rate(guild, bot, answer)
 
 
@@ -151,9 +139,9 @@ def rate(guild: Guild, bot: Bot, answer: Json) -> None:
 
 def main() -> None:
     """Make people, a server and a bot with two documents, and talk to it."""
-    arguments = parse_arguments("Spacebar", "http://127.0.0.1:3001")
+    arguments = steps.parse_arguments("Spacebar", "http://127.0.0.1:3001")
     guild = Guild(arguments.server)
-    with run_bot(DISCORD.format(server=arguments.server), {"token": guild.token}, arguments.model) as bot:
+    with steps.run_bot(DISCORD.format(server=arguments.server), {"token": guild.token}, arguments.model) as bot:
         wait_for(lambda: bot.has_logged("discord.connected"), "and is connected")
         converse(guild, bot, is_streamed=bool(arguments.model))
 

@@ -5,19 +5,8 @@ See `tests/lab/independent/README.md`. Usage: `python -m tests.lab.independent.m
 
 from __future__ import annotations
 
-from tests.lab.independent.steps import (
-    ANSWER,
-    FOLLOW_UP,
-    QUESTION,
-    SECOND_ANSWER,
-    Bot,
-    Json,
-    call,
-    is_cited,
-    parse_arguments,
-    run_bot,
-    wait_for,
-)
+from tests.lab.independent import steps
+from tests.lab.independent.steps import Bot, Json, call, wait_for
 
 # As in the server's own demonstration.
 SECRETS = {"token": "alan_token"}
@@ -59,14 +48,14 @@ class Server:
 
 def converse(server: Server, bot: Bot) -> None:
     """Mention the bot in public and in private, follow up, give a command, rate."""
-    question = server.say(QUESTION, spoiler_text="keys")
-    reply = wait_for(lambda: server.find(question, ANSWER), "a mention is answered")
-    wait_for(lambda: is_cited(reply["content"]), "with citations")
+    question = server.say(steps.QUESTION, spoiler_text="keys")
+    reply = wait_for(lambda: server.find(question, steps.ANSWER), "a mention is answered")
+    wait_for(lambda: steps.is_cited(reply["content"]), "with citations")
     wait_for(lambda: (reply["visibility"], reply["spoiler_text"]) == ("unlisted", "keys"), "no wider than the question")
-    follow_up = server.say(FOLLOW_UP, reply_to=str(reply["id"]))
-    wait_for(lambda: server.find(follow_up, SECOND_ANSWER), "so is a reply to the answer")
-    private = server.say(QUESTION, visibility="direct")
-    private_reply = wait_for(lambda: server.find(private, ANSWER), "a private mention is answered")
+    follow_up = server.say(steps.FOLLOW_UP, reply_to=str(reply["id"]))
+    wait_for(lambda: server.find(follow_up, steps.SECOND_ANSWER), "so is a reply to the answer")
+    private = server.say(steps.QUESTION, visibility="direct")
+    private_reply = wait_for(lambda: server.find(private, steps.ANSWER), "a private mention is answered")
     wait_for(lambda: private_reply["visibility"] == "direct", "in private")
     command = server.say("/help")
     wait_for(lambda: server.find(command, "sources"), "a command is answered")
@@ -76,8 +65,8 @@ def converse(server: Server, bot: Bot) -> None:
 
 def main() -> None:
     """Run a bot with two documents, and talk to it."""
-    arguments = parse_arguments("mastodon-mock", "http://127.0.0.1:3002")
-    with run_bot(SECTION.format(server=arguments.server), SECRETS, arguments.model) as bot:
+    arguments = steps.parse_arguments("mastodon-mock", "http://127.0.0.1:3002")
+    with steps.run_bot(SECTION.format(server=arguments.server), SECRETS, arguments.model) as bot:
         wait_for(lambda: bot.has_logged("mastodon.open"), "and is connected")
         print(bot.run("check", "--live"))
         converse(Server(arguments.server), bot)

@@ -16,19 +16,8 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import quote
 
-from tests.lab.independent.steps import (
-    ANSWER,
-    FOLLOW_UP,
-    QUESTION,
-    SECOND_ANSWER,
-    Bot,
-    Json,
-    call,
-    is_cited,
-    parse_arguments,
-    run_bot,
-    wait_for,
-)
+from tests.lab.independent import steps
+from tests.lab.independent.steps import ANSWER, Bot, Json, call, wait_for
 from tests.support.free_ports import free_port
 
 PROGRAM = Path(__file__).parents[3] / "config/examples/matrix.py"
@@ -97,23 +86,23 @@ def converse(account: Person, ada: Person, bot: Bot) -> None:
     ben.call("POST", f"join/{quote(room)}", {})
     mention = {"m.mentions": {"user_ids": [account.id]}}
     ada.say(room, "Nice weather.")
-    question = ada.say(room, f"kimas: {QUESTION}", **mention)
+    question = ada.say(room, f"kimas: {steps.QUESTION}", **mention)
     reply = wait_for(lambda: ada.find(room, account, question, ANSWER), "a mention is answered")
     content = reply["content"]
-    wait_for(lambda: is_cited(content["body"]), "with citations")
+    wait_for(lambda: steps.is_cited(content["body"]), "with citations")
     wait_for(lambda: "<code>" in content["formatted_body"], "as HTML")
     wait_for(lambda: content["m.mentions"] == {"user_ids": [ada.id]}, "which mentions who asked")
-    follow_up = ada.say(room, FOLLOW_UP, **{"m.relates_to": {"m.in_reply_to": {"event_id": reply["event_id"]}}})
-    wait_for(lambda: ada.find(room, account, follow_up, SECOND_ANSWER), "so is a reply to the answer")
+    follow_up = ada.say(room, steps.FOLLOW_UP, **{"m.relates_to": {"m.in_reply_to": {"event_id": reply["event_id"]}}})
+    wait_for(lambda: ada.find(room, account, follow_up, steps.SECOND_ANSWER), "so is a reply to the answer")
     top = ben.say(room, "Something else.")
     thread = {"rel_type": "m.thread", "event_id": top}
-    in_thread = ben.say(room, QUESTION, **mention, **{"m.relates_to": thread})
+    in_thread = ben.say(room, steps.QUESTION, **mention, **{"m.relates_to": thread})
     answer = wait_for(lambda: ben.find(room, account, in_thread, ANSWER), "a question in a thread is answered")
     wait_for(lambda: answer["content"]["m.relates_to"]["event_id"] == top, "in the thread")
     command = ada.say(room, "kimas: /help")
     wait_for(lambda: ada.find(room, account, command, "sources"), "a command is answered")
     private_room = ben.make_room(account, preset="trusted_private_chat", is_direct=True)
-    private = ben.say(private_room, QUESTION)
+    private = ben.say(private_room, steps.QUESTION)
     wait_for(lambda: ben.find(private_room, account, private, ANSWER), "who is alone with the bot needs no mention")
 
 
@@ -153,7 +142,7 @@ def run_bridge(server: str, account: Person, kimas_port: int, port: int, folder:
 
 def ask_while_away(ada: Person, account: Person, room: str) -> str:
     """Ask, and then say so much that a server does not send it all by itself."""
-    question = ada.say(room, f"kimas: {QUESTION}", **{"m.mentions": {"user_ids": [account.id]}})
+    question = ada.say(room, f"kimas: {steps.QUESTION}", **{"m.mentions": {"user_ids": [account.id]}})
     for number in range(120):
         ada.say(room, f"Message {number}")
     return question
@@ -161,13 +150,13 @@ def ask_while_away(ada: Person, account: Person, room: str) -> str:
 
 def main() -> None:
     """Run a bot with two documents and a bridge, and talk to it."""
-    arguments = parse_arguments("a Matrix server with open registration", "http://127.0.0.1:8008")
+    arguments = steps.parse_arguments("a Matrix server with open registration", "http://127.0.0.1:8008")
     server = arguments.server
     account, ada = Person(server, "kimas"), Person(server, "ada")
     account.call("PUT", f"profile/{quote(account.id)}/displayname", {"displayname": "kimas"})
     port, callback = free_port(), free_port()
     section = SECTION.format(port=port, callback=callback)
-    with tempfile.TemporaryDirectory() as name, run_bot(section, {"secret": SECRET}, arguments.model) as bot:
+    with tempfile.TemporaryDirectory() as name, steps.run_bot(section, {"secret": SECRET}, arguments.model) as bot:
         folder = Path(name)
         with run_bridge(server, account, port, callback, folder):
             converse(account, ada, bot)

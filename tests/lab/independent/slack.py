@@ -8,20 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from tests.lab.independent.steps import (
-    ANSWER,
-    FOLLOW_UP,
-    QUESTION,
-    SECOND_ANSWER,
-    Bot,
-    Json,
-    call,
-    is_cited,
-    parse_arguments,
-    run_bot,
-    wait_for,
-    wait_until_streamed,
-)
+from tests.lab.independent import steps
+from tests.lab.independent.steps import Bot, Json, call, wait_for, wait_until_streamed
 
 # As in local-slack's own example of a configuration.
 SECRETS = {"bot": "xoxb-test-token", "app": "xapp-test-token", "secret": "test-signing-secret"}
@@ -90,18 +78,18 @@ def find_thumbs_up(message: Json) -> Json | None:
 
 def converse(server: Server, bot: Bot, *, is_streamed: bool) -> None:
     """Mention the bot, follow up, give a command, rate."""
-    question_ts = server.act("message", text=f"<@{BOT}> {QUESTION}")["message"]["ts"]
+    question_ts = server.act("message", text=f"<@{BOT}> {steps.QUESTION}")["message"]["ts"]
     find = partial(server.find, thread_ts=question_ts)
     if is_streamed:
         wait_until_streamed(lambda: (find("") or {"text": ""})["text"], "written down")
-    wait_for(lambda: find(ANSWER), "a mention is answered in a thread")
-    wait_for(lambda: is_cited((find(ANSWER) or {})["text"]), "with citations")
-    thumbs_up = wait_for(lambda: find_thumbs_up(find(ANSWER) or {}), "with thumbs below the answer")
-    server.act("message", text=FOLLOW_UP, thread_ts=question_ts)
-    wait_for(lambda: find(SECOND_ANSWER), "so is a follow-up in the thread, without a mention")
+    wait_for(lambda: find(steps.ANSWER), "a mention is answered in a thread")
+    wait_for(lambda: steps.is_cited((find(steps.ANSWER) or {})["text"]), "with citations")
+    thumbs_up = wait_for(lambda: find_thumbs_up(find(steps.ANSWER) or {}), "with thumbs below the answer")
+    server.act("message", text=steps.FOLLOW_UP, thread_ts=question_ts)
+    wait_for(lambda: find(steps.SECOND_ANSWER), "so is a follow-up in the thread, without a mention")
     server.act("command", command="/kimas", text="help")
     wait_for(lambda: server.find("sources", is_hidden=True), "a slash command is answered, to one person only")
-    rate(server, bot, (find(ANSWER) or {})["ts"], thumbs_up)
+    rate(server, bot, (find(steps.ANSWER) or {})["ts"], thumbs_up)
 
 
 def rate(server: Server, bot: Bot, answer_ts: str, thumbs_up: Json) -> None:
@@ -117,13 +105,13 @@ def rate(server: Server, bot: Bot, answer_ts: str, thumbs_up: Json) -> None:
 
 def main() -> None:
     """Run a bot with two documents, and talk to it."""
-    arguments = parse_arguments("local-slack", "http://127.0.0.1:3000")
+    arguments = steps.parse_arguments("local-slack", "http://127.0.0.1:3000")
     server = Server(arguments.server)
     is_socket_mode = server.get_mode() == "socket"
     print(f"events arrive {'through Socket Mode' if is_socket_mode else 'over signed HTTP'}")
     section = (SOCKET_MODE if is_socket_mode else OVER_HTTP).format(server=arguments.server)
     connections = server.count_connections()
-    with run_bot(section, SECRETS, arguments.model) as bot:
+    with steps.run_bot(section, SECRETS, arguments.model) as bot:
         if is_socket_mode:
             wait_for(lambda: server.count_connections() > connections, "and is connected")
         else:

@@ -8,18 +8,8 @@ from __future__ import annotations
 import urllib.parse
 from functools import partial
 
-from tests.lab.independent.steps import (
-    ANSWER,
-    FOLLOW_UP,
-    QUESTION,
-    SECOND_ANSWER,
-    Json,
-    call,
-    is_cited,
-    parse_arguments,
-    run_bot,
-    wait_for,
-)
+from tests.lab.independent import steps
+from tests.lab.independent.steps import Json, call, wait_for
 
 TOKEN = "123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11"
 CHAT = 100
@@ -62,20 +52,20 @@ def converse(server: Server) -> None:
     """Ask, follow up and give a command."""
     last = max((message["message_id"] for message in server.list_shown()), default=0)
     find = partial(server.find, after=last)
-    server.send("sendMessage", text=QUESTION)
-    wait_for(lambda: find(ANSWER), "a question is answered")
-    wait_for(lambda: is_cited((find(ANSWER) or {})["text"]), "with citations")
-    wait_for(lambda: get_buttons(find(ANSWER) or {}), "with thumbs below the answer")
-    server.send("sendMessage", text=FOLLOW_UP)
-    wait_for(lambda: find(SECOND_ANSWER), "so is a follow-up")
+    server.send("sendMessage", text=steps.QUESTION)
+    wait_for(lambda: find(steps.ANSWER), "a question is answered")
+    wait_for(lambda: steps.is_cited((find(steps.ANSWER) or {})["text"]), "with citations")
+    wait_for(lambda: get_buttons(find(steps.ANSWER) or {}), "with thumbs below the answer")
+    server.send("sendMessage", text=steps.FOLLOW_UP)
+    wait_for(lambda: find(steps.SECOND_ANSWER), "so is a follow-up")
     server.send("sendCommand", command="/help")
     wait_for(lambda: find("/sources"), "a command is answered")
 
 
 def main() -> None:
     """Run a bot with two documents, and talk to it."""
-    arguments = parse_arguments("telegram-bot-api-mock", "http://127.0.0.1:9321")
-    with run_bot(TELEGRAM.format(server=arguments.server), {"token": TOKEN}, arguments.model):
+    arguments = steps.parse_arguments("telegram-bot-api-mock", "http://127.0.0.1:9321")
+    with steps.run_bot(TELEGRAM.format(server=arguments.server), {"token": TOKEN}, arguments.model):
         converse(Server(arguments.server))
 
 

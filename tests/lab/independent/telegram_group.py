@@ -11,21 +11,8 @@ import time
 from functools import partial
 from typing import Any
 
-from tests.lab.independent.steps import (
-    ANSWER,
-    FOLLOW_UP,
-    QUESTION,
-    SECOND_ANSWER,
-    TIMEOUT_S,
-    Bot,
-    Json,
-    call,
-    is_cited,
-    parse_arguments,
-    run_bot,
-    wait_for,
-    wait_until_streamed,
-)
+from tests.lab.independent import steps
+from tests.lab.independent.steps import Bot, Json, call, wait_for, wait_until_streamed
 
 # The token is the one in the server's own example of a configuration.
 TOKEN = "123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11"
@@ -91,7 +78,7 @@ class Group:
 
     async def wait_for_answer(self) -> str:
         """Return the bot's first answer with a citation."""
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(steps.TIMEOUT_S):
             while (answer := self.find("[1]")) is None:
                 await asyncio.sleep(0.1)
         return str(answer["text"])
@@ -129,17 +116,17 @@ def get_buttons(message: Json) -> list[Json]:
 
 def converse(group: Group, bot: Bot, *, is_streamed: bool) -> None:
     """Mention the bot, follow up, give a command, rate."""
-    group.write(f"@{USERNAME} {QUESTION}", "mention")
+    group.write(f"@{USERNAME} {steps.QUESTION}", "mention")
     if is_streamed:
         wait_until_streamed(lambda: (group.find("") or {"text": ""})["text"], "written down")
-    wait_for(lambda: group.find(ANSWER), "a mention is answered")
-    wait_for(lambda: is_cited((group.find(ANSWER) or {})["text"]), "with citations")
+    wait_for(lambda: group.find(steps.ANSWER), "a mention is answered")
+    wait_for(lambda: steps.is_cited((group.find(steps.ANSWER) or {})["text"]), "with citations")
     answer = wait_for(
-        lambda: (message := group.find(ANSWER)) and get_buttons(message) and message, "and thumbs below it"
+        lambda: (message := group.find(steps.ANSWER)) and get_buttons(message) and message, "and thumbs below it"
     )
     find = partial(group.find, after=answer["message_id"])
-    group.write(FOLLOW_UP, reply_to_message=answer)
-    wait_for(lambda: find(SECOND_ANSWER), "so is a follow-up that replies to the bot")
+    group.write(steps.FOLLOW_UP, reply_to_message=answer)
+    wait_for(lambda: find(steps.SECOND_ANSWER), "so is a follow-up that replies to the bot")
     group.write(f"/help@{USERNAME}", "bot_command")
     wait_for(lambda: find("/sources"), "a slash command is answered")
     rate(group, bot, answer)
@@ -157,9 +144,9 @@ def rate(group: Group, bot: Bot, answer: Json) -> None:
 
 def main() -> None:
     """Make a group with a bot with two documents, and talk to it."""
-    arguments = parse_arguments("telegram-mock-ai", "http://127.0.0.1:8081", admin=ADMIN)
+    arguments = steps.parse_arguments("telegram-mock-ai", "http://127.0.0.1:8081", admin=ADMIN)
     group = Group(arguments.server, arguments.admin)
-    with run_bot(TELEGRAM.format(server=arguments.server), {"token": TOKEN}, arguments.model) as bot:
+    with steps.run_bot(TELEGRAM.format(server=arguments.server), {"token": TOKEN}, arguments.model) as bot:
         converse(group, bot, is_streamed=bool(arguments.model))
 
 

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from tests.support.peers.slack import SlackPeer
-from tests.support.sink_helpers import until
+from tests.support.waiting import until
 
 MISSING = "no such thing"
 

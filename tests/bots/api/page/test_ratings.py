@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -29,13 +28,6 @@ SINCE = datetime.now(UTC) - timedelta(days=1)
 def with_page(**changes: Any) -> Settings:
     page = {"enabled": True, **changes.pop("page", {})}
     return settings(api={"port": 0, "page": page}, **changes)
-
-
-@pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    journal = await Journal.open(tmp_path / "journal.db")
-    yield journal
-    await journal.close()
 
 
 async def post(api: Api, path: str, body: object, **headers: str) -> tuple[int, Any]:

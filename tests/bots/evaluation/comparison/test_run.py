@@ -28,6 +28,7 @@ from tests.support.deployment import Deployment
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.scripted import Body, ScriptedPeer
 from tests.support.terminal import open_kimas
+from tests.support.waiting import until
 
 ANSWER = re.compile(r'<answer id="(\w)">\n(.*?)\n</answer>', re.DOTALL)
 SYSTEMS = ("single", "parallel", "simple", "react")
@@ -266,8 +267,7 @@ async def test_ctrl_c_says_how_to_go_on(
         settings = load_settings([_deployment(tmp_path, writer, judge).config], (), {})
         options: dict[str, Any] = {"as_json": True, "plot": None, "systems": "single,simple"}
         run = asyncio.create_task(compare(settings, data, corpus, **options, is_fresh=False, is_confirmed=True))
-        while not judge.requests:
-            await asyncio.sleep(0.05)
+        await until(lambda: judge.requests)
         # This is what `asyncio.run` does at Ctrl-C.
         run.cancel()
         with pytest.raises(asyncio.CancelledError):

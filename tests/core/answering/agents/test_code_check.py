@@ -25,12 +25,6 @@ TRUE_CODE = "from rocket.server import Server, rotate_keys\nimport rocket\n\nSer
 NOTE = "*Not in the code that I know, so please check: {}*"
 
 
-@pytest.fixture
-async def peer() -> AsyncIterator[ScriptedPeer]:
-    async with ScriptedPeer() as model_peer:
-        yield model_peer
-
-
 @asynccontextmanager
 async def opened_app(peer: ScriptedPeer, folder: Path, files: Mapping[str, str]) -> AsyncIterator[App]:
     source = {"kind": "git", "url": str(make_repository(folder / "rocket", files))}

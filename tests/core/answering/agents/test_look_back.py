@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from core.answering.agents.look_back import look_back
@@ -23,12 +21,6 @@ PASSAGES = [
 ]
 # Its first mark is in doubt, its second is not.
 ANSWER = "A failed job is tried again, with a pause [{short}]. The log of a job is written to standard error [{log}]."
-
-
-@pytest.fixture
-async def peer() -> AsyncIterator[ScriptedPeer]:
-    async with ScriptedPeer() as model_peer:
-        yield model_peer
 
 
 async def ask(

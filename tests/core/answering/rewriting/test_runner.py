@@ -30,6 +30,7 @@ from core.types import Passage, Question
 from tests.support.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, parts, passage, settings
 from tests.support.peers.language_model import BODY, Refusal
 from tests.support.scripted import Body, ScriptedPeer, models
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
@@ -640,8 +641,7 @@ async def test_a_question_cannot_close_its_fence(peer: RewritePeer) -> None:
 async def test_a_cancelled_answer_leaves_no_search_behind(peer: RewritePeer) -> None:
     peer.hanging.add("hyde")
     look_up_task = asyncio.create_task(look_up(agent("hyde"), peer, SplitLibrary(SHELF, slow_queries={QUERY})))
-    while "hyde" not in peer.rewrites:
-        await asyncio.sleep(0.01)
+    await until(lambda: "hyde" in peer.rewrites)
     look_up_task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await look_up_task

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from io import StringIO
 from pathlib import Path
 
@@ -35,12 +34,6 @@ PLANNED = {
         }
     ),
 }
-
-
-@pytest.fixture
-async def peer() -> AsyncIterator[ScriptedPeer]:
-    async with ScriptedPeer() as model_peer:
-        yield model_peer
 
 
 def allowing(*names: str, **changes: object) -> Settings:

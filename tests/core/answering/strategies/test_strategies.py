@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -35,12 +35,6 @@ FOLLOW_UP = Question(
 )
 VECTOR = passage("vector", "The vector database keeps embeddings on disk.")
 SHELF = (INSTALL, MEMORY, VECTOR)
-
-
-@pytest.fixture
-async def peer() -> AsyncIterator[ScriptedPeer]:
-    async with ScriptedPeer() as model_peer:
-        yield model_peer
 
 
 def allowing(*names: str, **changes: object) -> Settings:

@@ -13,12 +13,12 @@ from sqlalchemy import text
 from core.errors import ConfigurationError, MessageDeleted, PlatformError, ServiceError, UsageError
 from core.messaging.auto_comment.commenter import find_word, in_quiet_hours, is_post, reject_reason
 from core.messaging.inbox import Inbox
-from core.ports import Adapter, AnswerFunction, Delivery, MessageHandler, Sink
+from core.ports import AnswerFunction, Delivery, Sink
 from core.settings.messaging import AutoCommentSettings
 from core.storage.messages import Journal
 from core.types import AgentScore, Citation, ConversationKey, Message, Question, Reply, SkipReason, skip
 from core.types.replies import Trace
-from tests.support.fixtures import InMemoryLibrary, settings
+from tests.support.fixtures import IdleAdapter, InMemoryLibrary, settings
 from tests.support.wiring import make_processor
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
@@ -55,7 +55,7 @@ def competitor(number: str, parent: Message, **changes: Any) -> Message:
 
 
 @dataclass
-class Board(Adapter):
+class Board(IdleAdapter):
     """An adapter and a `Sink` for posts: remembers all that is shown, tells the journal like the real ones."""
 
     name: str = "test"
@@ -67,18 +67,9 @@ class Board(Adapter):
     while_posting: Callable[[], Awaitable[None]] | None = None
     after_post: Callable[[], Awaitable[None]] | None = None
 
-    async def listen(self, receive: MessageHandler) -> None:
-        await asyncio.Event().wait()
-
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         self.messages.append(message)
         return BoardSink(self, delivery, previous_reply_id)
-
-    async def open(self) -> None:
-        return None
-
-    async def close(self) -> None:
-        return None
 
 
 @dataclass

@@ -56,6 +56,7 @@ from tests.support.command_bot import (
     says,
 )
 from tests.support.fixtures import INSTALL, MEMORY, InMemoryLibrary, passage, settings
+from tests.support.waiting import until
 from tests.support.wiring import make_processor, wire_dispatcher
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
@@ -591,9 +592,7 @@ async def test_commands_do_not_wait_behind_answers(journal: Journal) -> None:
     await bot.processor.handler_for(bot.adapter)(says("", "How?"))
     message = says("pause")
     await bot.processor.handler_for(bot.adapter)(message)
-    async with asyncio.timeout(60):
-        while not (message.id in bot.adapter.sinks and bot.adapter.sinks[message.id].replies):
-            await asyncio.sleep(0.01)
+    await until(lambda: message.id in bot.adapter.sinks and bot.adapter.sinks[message.id].replies)
     going.set()
     assert await bot.processor.drain(60) == 0
 

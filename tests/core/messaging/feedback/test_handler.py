@@ -30,6 +30,7 @@ from core.types.replies import Trace
 from tests.support.feedback_chat import CHAT, MESSAGE, Deaf, RecordingAdapter, answer_with_citation, deliver, make_press
 from tests.support.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, parts, settings
 from tests.support.scripted import ScriptedPeer, models
+from tests.support.waiting import until
 from tests.support.wiring import make_processor
 
 
@@ -154,9 +155,7 @@ async def test_a_press_neither_waits_for_an_answer_nor_counts_as_something_said(
     receive = processor.handler_for(adapter)
     await receive(replace(MESSAGE, id="2", text="Slow?"))
     await receive(make_press("up", "a"))
-    async with asyncio.timeout(60):
-        while "a" not in adapter.sinks or not adapter.sinks["a"].replies:
-            await asyncio.sleep(0.01)
+    await until(lambda: "a" in adapter.sinks and adapter.sinks["a"].replies)
     assert not adapter.sinks["2"].replies
     event.set()
     assert await processor.drain(60) == 0

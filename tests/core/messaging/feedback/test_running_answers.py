@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -31,6 +31,7 @@ from tests.support.answering import answering
 from tests.support.feedback_chat import MESSAGE, RecordingAdapter, make_press
 from tests.support.fixtures import InMemoryLibrary, MemorySink, parts, settings
 from tests.support.scripted import ScriptedPeer, models
+from tests.support.waiting import until
 from tests.support.wiring import make_processor
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
@@ -54,14 +55,9 @@ class Scene:
     adapter: Group
     processor: Inbox
 
-    async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(60):
-            while not condition():
-                await asyncio.sleep(0.01)
-
     async def press(self, number: str, person: str = "42", choice: str = STOP) -> str:
         await self.processor.handler_for(self.adapter)(make_press(choice, number, person))
-        await self.until(lambda: self.get_reply(number))
+        await until(lambda: self.get_reply(number))
         return self.get_reply(number)
 
     def get_reply(self, number: str) -> str:
@@ -71,7 +67,7 @@ class Scene:
 
     async def writing(self, words: str = "more to say") -> None:
         """Wait until something of the answer is shown."""
-        await self.until(lambda: "1" in self.adapter.sinks and words in "".join(self.adapter.sinks["1"].updates))
+        await until(lambda: "1" in self.adapter.sinks and words in "".join(self.adapter.sinks["1"].updates))
 
     async def row(self, number: str) -> Any:
         async with self.journal.database.connect() as connection:
@@ -98,8 +94,8 @@ async def test_what_is_written_stays_and_says_that_it_was_stopped(journal: Journ
         await bot.writing()
         assert bot.peer.active == 1
         assert await bot.press("2") == ENGLISH.stopping
-        await bot.until(lambda: bot.get_reply("1"))
-        await bot.until(lambda: not bot.peer.active)
+        await until(lambda: bot.get_reply("1"))
+        await until(lambda: not bot.peer.active)
         [reply] = bot.adapter.sinks["1"].replies
         assert reply.text.startswith("Use pip to install the package [1].")
         assert reply.text.endswith(f" …\n\n{ENGLISH.answer_stopped}")
@@ -121,7 +117,7 @@ async def test_what_was_used_until_then_is_counted(journal: Journal) -> None:
     async with scene(journal) as bot:
         await bot.writing()
         await bot.press("2")
-        await bot.until(lambda: bot.get_reply("1"))
+        await until(lambda: bot.get_reply("1"))
     usage = await UsageRepository(journal.database).get_agent_usage(datetime.now().astimezone().date())
     assert [(item.agent, item.answers) for item in usage] == [("summarizer", 1)]
     assert usage[0].usage.prompt_tokens > 100
@@ -131,9 +127,9 @@ async def test_what_was_used_until_then_is_counted(journal: Journal) -> None:
 async def test_what_is_stopped_before_its_first_word_says_just_that(journal: Journal) -> None:
     async with scene(journal, message=replace(MESSAGE, text="怎么安装 package?")) as bot:
         bot.peer.hanging = {"write"}
-        await bot.until(lambda: bot.peer.active)
+        await until(lambda: bot.peer.active)
         assert await bot.press("2") == CHINESE.stopping
-        await bot.until(lambda: bot.get_reply("1"))
+        await until(lambda: bot.get_reply("1"))
         [reply] = bot.adapter.sinks["1"].replies
         assert (reply.text, reply.citations, reply.is_stopped) == (CHINESE.answer_stopped, (), True)
         assert reply.shortfall is None
@@ -160,7 +156,7 @@ async def test_only_who_asked_and_administrators_stop_an_answer(journal: Journal
         assert not bot.get_reply("1")
         assert bot.peer.active == 1
         assert await bot.press("4", "eve") == ENGLISH.stopping
-        await bot.until(lambda: bot.get_reply("1"))
+        await until(lambda: bot.get_reply("1"))
         assert await bot.press("5") == ENGLISH.nothing_to_stop
     assert [(await bot.row(number)).detail for number in "2345"] == ["feedback", "feedback", "stopped", "feedback"]
 
@@ -169,7 +165,7 @@ async def test_a_stop_is_no_rating_and_needs_no_thumbs(journal: Journal) -> None
     async with scene(journal, feedback={"thumbs": False}) as bot:
         await bot.writing()
         assert await bot.press("2") == ENGLISH.stopping
-        await bot.until(lambda: bot.get_reply("1"))
+        await until(lambda: bot.get_reply("1"))
     async with journal.database.connect() as connection:
         assert (await connection.execute(sql("SELECT * FROM feedback"))).all() == []
         assert (await connection.execute(sql("SELECT * FROM replies"))).all() == [], "it is not given to others"
@@ -179,11 +175,11 @@ async def test_a_stopped_second_try_does_not_say_the_first_answer_stands(journal
     async with scene(journal, feedback={"strategy": "single"}) as bot:
         await bot.writing()
         await bot.press("2")
-        await bot.until(lambda: bot.get_reply("1"))
+        await until(lambda: bot.get_reply("1"))
         assert await bot.press("3", choice=RETRY) == ENGLISH.retrying
-        await bot.until(lambda: bot.peer.active == 1)
+        await until(lambda: bot.peer.active == 1)
         await bot.processor.handler_for(bot.adapter)(make_press(STOP, "4", question_id="1~2"))
-        await bot.until(lambda: bot.get_reply("1~2"))
+        await until(lambda: bot.get_reply("1~2"))
         assert bot.get_reply("4") == ENGLISH.stopping
         assert bot.get_reply("1~2").endswith(ENGLISH.answer_stopped)
 

@@ -25,6 +25,7 @@ from tests.support import discord_helpers
 from tests.support.fixtures import InMemoryLibrary, settings
 from tests.support.peers.discord import Author, DiscordPeer
 from tests.support.plain_bot import Plain, message
+from tests.support.waiting import until
 from tests.support.wiring import make_processor
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
@@ -75,9 +76,7 @@ class Channel:
 
     async def over(self) -> None:
         """Wait until nobody is known to type in the channel any more."""
-        async with asyncio.timeout(30):
-            while self.adapter.is_typing(ConversationKey("discord", self.id)):
-                await asyncio.sleep(0.005)
+        await until(lambda: not self.adapter.is_typing(ConversationKey("discord", self.id)))
 
 
 async def answer(question: Question, sink: Sink) -> Reply:

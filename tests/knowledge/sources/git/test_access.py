@@ -25,6 +25,7 @@ from knowledge.sources.git.source import GitRepository
 from tests.support.free_ports import free_port
 from tests.support.git_repositories import commit, get_clone, git, processes
 from tests.support.peers.git_server import GitServer
+from tests.support.waiting import until
 
 TOKEN = "t0ken-that-nobody-else-learns"
 SSHD = shutil.which("sshd", path=os.environ["PATH"] + ":/usr/sbin:/usr/local/sbin")
@@ -97,9 +98,7 @@ async def test_a_token_stands_in_no_command_line(tmp_path: Path, monkeypatch: py
         silent_socket.listen()
         url = f"http://127.0.0.1:{silent_socket.getsockname()[1]}/r.git"
         task = asyncio.create_task(with_token(url, tmp_path).listing())
-        async with asyncio.timeout(60):
-            while "git-remote-http" not in processes() or url not in processes():
-                await asyncio.sleep(0.02)
+        await until(lambda: "git-remote-http" in processes() and url in processes())
         assert TOKEN not in processes()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -26,6 +26,7 @@ from knowledge.sources.git.clone import clone_name
 from knowledge.sources.git.source import is_local
 from tests.support.deployment import logging_as_it_was
 from tests.support.git_repositories import commit, get_clone, git, processes, read
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -333,9 +334,7 @@ async def test_a_silent_server_is_given_up_and_git_is_killed(silent_url: str, tm
 
 async def test_a_cancelled_listing_kills_git(silent_url: str, tmp_path: Path) -> None:
     task = asyncio.create_task(source(silent_url, tmp_path).listing())
-    async with asyncio.timeout(60):
-        while "git-remote-http" not in processes() or silent_url not in processes():
-            await asyncio.sleep(0.02)
+    await until(lambda: "git-remote-http" in processes() and silent_url in processes())
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -344,9 +343,7 @@ async def test_a_cancelled_listing_kills_git(silent_url: str, tmp_path: Path) ->
 
 async def gone(url: str) -> None:
     """Wait until no process is left that was started with this address: a killed one takes a moment to end."""
-    async with asyncio.timeout(60):
-        while url in processes():
-            await asyncio.sleep(0.02)
+    await until(lambda: url not in processes())
 
 
 async def test_another_address_makes_another_clone(repository: Path, tmp_path: Path) -> None:
