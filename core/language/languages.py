@@ -119,8 +119,10 @@ def detect_language(text: str) -> str:
     return ""
 
 
-def identify_language(text: str) -> str:
+def identify_language(text: str, min_words: int = MIN_COMMON_WORDS) -> str:
     """Return the code of the language that a text is in by its script or its common words; "" when they do not tell.
+
+    It needs so many words of one language, and fewer of every other.
 
     >>> [identify_language(text) for text in ("Wie installiere ich das Paket?", "怎么安装？", "pip 3.1")]
     ['de', 'zh', '']
@@ -129,7 +131,7 @@ def identify_language(text: str) -> str:
     if script_code := detect_language(text):
         return script_code
     first, second = _count_common_words(strip_code_and_links(text)).most_common(2)
-    return first[0] if first[1] >= MIN_COMMON_WORDS and first[1] > second[1] else ""
+    return first[0] if first[1] >= min_words and first[1] > second[1] else ""
 
 
 def identify_document_language(text: str, *, is_prose: bool) -> str:

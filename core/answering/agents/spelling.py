@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from core.errors import KimasError
-from core.language.english_words import is_english, prepare_english_words
+from core.language.english_words import is_english, may_be_english, prepare_english_words
 from core.language.spelling import MAX_SUSPECTS, find_suspects, iter_near_words, replace_words
 from core.language.tokens import lexical_tokens
 from core.observability.logs import get_logger
@@ -23,12 +23,13 @@ MIN_PASSAGES = 2
 async def correct_spelling(query: str, library: Library, budget: Budget) -> str:
     """Return a query with the words of the passages in place of those that were mistyped.
 
-    The query itself where every word is known, and where the store cannot count words, is too slow or fails.
+    The query itself where every word is known or its language is not English, and where the store cannot count words,
+    is too slow or fails.
     """
     suspects = find_suspects(query)
     if not suspects:
         return query
-    corrections = await budget.run_stage(STAGE, capture_error(_find_corrections(suspects, library)), dict)
+    corrections = await budget.run_stage(STAGE, capture_error(_find_corrections(query, suspects, library)), dict)
     if isinstance(corrections, KimasError):
         _log.warning("question.spelling_unknown", error=str(corrections))
         budget.degrade(STAGE, "failed")
@@ -39,16 +40,18 @@ async def correct_spelling(query: str, library: Library, budget: Budget) -> str:
     return replace_words(query, corrections)
 
 
-async def _find_corrections(suspects: Sequence[str], library: Library) -> Mapping[str, str]:
+async def _find_corrections(query: str, suspects: Sequence[str], library: Library) -> Mapping[str, str]:
     weights = await library.term_weights(" ".join(suspects))
     if not weights:
         return {}
     # A word whose every form is unknown: of a known one, passages have at least a part.
     unknown = [word for word in suspects if not any(weights.get(token, 1.0) for token in lexical_tokens(word).split())]
-    if unknown:
-        await prepare_english_words()
+    if not unknown:
+        return {}
+    await prepare_english_words()
     mistyped = [word for word in unknown if not is_english(word)]
-    if not 0 < len(mistyped) <= MAX_SUSPECTS:
+    # The dictionary knows English alone: a word of another language would be taken for a typing error.
+    if not 0 < len(mistyped) <= MAX_SUSPECTS or not may_be_english(query):
         return {}
     near_words = {word: list(iter_near_words(word)) for word in mistyped}
     counts = await library.count_words([near for words in near_words.values() for near in words])

@@ -72,6 +72,29 @@ async def test_what_is_known_code_or_far_from_every_word_stays(text: str, librar
     assert await correct(text, library) == text
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Wie stelle ich eine Datei wieder her?",
+        "Wie schließe ich Ordner aus?",
+        "Ordner ausschließen",
+        "Server startet nicht",
+        "Installation unter Windows starten",
+        "Comment exclure des dossiers ?",
+        "¿Cómo restauro los archivos?",
+        "Jak obnovím soubor server ze zálohy?",
+        "Как восстановить server из архива?",
+    ],
+)
+async def test_words_of_other_languages_are_no_typing_errors(text: str, store: Store, embedder: WordEmbedder) -> None:
+    pages = {f"{number}.md": "The date, the order, a soubot; exclude, started, restaura." for number in range(3)}
+    await read_and_fill(DictSource("fruit", pages), store, embedder, SyncOptions(200))
+    library = KnowledgeLibrary(settings(), store, embedder)
+    await library.load()
+    assert await correct("ordre of the soubto", library) == "order of the soubot"
+    assert await correct(text, library) == text
+
+
 async def test_the_most_frequent_neighbour_is_meant_and_no_typing_error_of_a_page(
     store: Store, embedder: WordEmbedder
 ) -> None:
