@@ -54,6 +54,8 @@ _NO_TEXT = re.compile(
     r"|\{(?:[:#.]|[a-z-]+=)[^{}\n]{0,200}\}|::[a-z][\w-]{0,50}(?:\{[^{}\n]{0,200}\})?"
     r"|(?:<<<|-{2,}8<-{2,})[ \t][^\n]*)[ \t]*(?:\n|$)"
 )
+# What kramdown makes a table of contents of.
+_CONTENTS = re.compile(r"^\{:[ ]?toc\b[^{}\n]{0,100}\}\Z", re.MULTILINE)
 _NO_TEXT_SIGNS = tuple("(+%[*{<-:")
 _LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^\n]+)", re.MULTILINE)
 _BULLET = re.compile(r"[ \t]+[-*+][ \t]+\S")
@@ -235,6 +237,8 @@ class _Reader:
 
     def _read_paragraph(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
         content = inner[0].content
+        if content.endswith("}") and _CONTENTS.search(content):
+            return ()
         if content.startswith("\\[") and content.endswith("\\]") and is_formula(content[2:-2]):
             return self._make("code", token, content[2:-2].strip(), language="math")
         start, end = self._get_lines(token)
@@ -277,10 +281,13 @@ class _Reader:
 
     def _read_list(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
         level = int(token.attrGet("start") or 1) if token.type.startswith("ordered") else 0
-        return self._make("list", token, children=self._read_tokens(inner), level=level)
+        items = self._read_tokens(inner)
+        return self._make("list", token, children=items, level=level) if items else []
 
     def _read_item(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
-        return [make_item(self._read_tokens(inner), *self._get_lines(token))]
+        blocks = self._read_tokens(inner)
+        is_contents = not blocks and any(_CONTENTS.search(part.content) for part in inner if part.type == "inline")
+        return [] if is_contents else [make_item(blocks, *self._get_lines(token))]
 
     def _read_quote(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
         alert = _ALERT.match(inner[1].content) if len(inner) > 1 and inner[1].type == "inline" else None
@@ -316,11 +323,20 @@ class _Reader:
     def _read_definitions(self, inner: Sequence[Token]) -> list[Block]:
         blocks: list[Block] = []
         term = ""
+        is_new = True
         for token, body in _iter_groups(inner):
             if token.type == "dt_open":
                 term = self._clean(body[0].content)
+                is_new = True
             elif token.type == "dd_open":
-                blocks += self._make("definition", token, term, children=self._read_tokens(body))
+                children = self._read_tokens(body)
+                if is_new:
+                    blocks += self._make("definition", token, term, children=children)
+                else:
+                    last = blocks.pop()
+                    end_line = self._get_lines(token)[1]
+                    blocks.append(replace(last, children=(*last.children, *children), end_line=end_line))
+                is_new = False
         return blocks
 
     def _read_fence(self, token: Token, group: str) -> Sequence[Block]:
@@ -502,7 +518,7 @@ def _find_label(info: str, *, is_tab: bool) -> str:
     named = _TITLE_ATTRIBUTE.search(info) or (is_tab and re.search(r"\[([^\[\]]{1,200})\]", info))
     label = named[1] if named else info.partition(" ")[2].strip() if is_tab else ""
     # The name of a file may have signs that would be markup.
-    return label if to_plain(label) == label else write_code(label)
+    return label if to_plain(label) == label and "<" not in label else write_code(label)
 
 
 def _get_title(name: str) -> str:

@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Callable, Mapping
 
-from core.markup.inline import name_label, name_picture, strip_tags
+from core.markup.inline import move_signs, name_label, name_picture, strip_tags
 from knowledge.formats.inline import escape, make_code, make_link
 
 # What an attribute may hold: those that name each other would double it with every line.
@@ -34,7 +34,7 @@ _MARKS = re.compile(
     | "`(?P<quotation>[^`\n]{1,300})`" | '`(?P<single>[^`\n]{1,300})`'
     | `(?:link|xref|https?):[^\s\[\]`]{1,300}\[`?(?P<code_title>[^\]\n`]{1,300})`?\]`
     | ``(?P<code>[^\n]{1,300}?)`` | (?<![\w`])`(?P<constrained_code>(?!\s)[^`]{1,300}(?<!\s))`(?![\w`])
-    | \$\$(?P<dollars>[^\n]{1,300}?)\$\$ | \+\+\+(?P<raw>[^\n]{1,300}?)\+\+\+ | \+\+(?P<plain>[^\n]{1,300}?)\+\+
+    | \$\$(?P<dollars>[^\n]{1,300}?)\$\$ | \+\+\+(?P<raw>[^\n]{0,300}?)\+\+\+ | \+\+(?P<plain>[^\n]{1,300}?)\+\+
     | (?<![\w+])\+(?P<constrained_plain>(?!\s)[^+\n]{1,300}(?<!\s))\+(?![\w+])
     | <<(?P<page>[^<>,\n]{1,200})(?:,(?P<page_title>(?:[^<>]|<(?!<)|>(?!>)){0,300}))?>>
     | (?:link:(?P<link>[^\s\[\]]{1,500})|(?P<address>(?:https?|mailto):[^\s\[\]<>]{1,500}))
@@ -44,7 +44,7 @@ _MARKS = re.compile(
     | (?<!\w)menu:(?P<menu>[^\s\[\]:][^\[\]\n]{0,200})\[(?P<menu_items>[^\[\]\n]{0,300})\]
     | (?P<macro>(?<!\w)[a-z][a-z0-9_-]{1,30}(?<!\wfootnote)|footnote):
       (?:(?<=xref:):)?(?P<target>(?![\s:])[^\s\[\]]{0,300})
-      \[(?P<attributes>(?:\\\]|[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]{0,100}\]){0,200}\]){0,500})\]
+      \[(?P<attributes>(?:\\\]|[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]{0,100}\]){0,200}\]){0,1000})\]
     | \(\(\((?P<hidden>[^()\n]{1,200})\)\)\) | \(\((?P<term>[^()\n]{1,200})\)\)
     | (?<=\#\#)\[(?P<apart>\.[\w.-]{1,60})\](?=\#\#)
     | \[\[[^\[\]\n]{1,100}\]\] | \[\#[\w-]{1,100}\] | (?<!\w)\[[.\w%=" -]{1,60}\](?=[#*_`])
@@ -180,6 +180,8 @@ def _write_mark(match: re.Match[str], depth: int) -> str:
     if name in ("raw", "hidden", "apart", ""):
         # What has a style of its own is a box of its own.
         return _write_html(content) if name == "raw" else " " if name == "apart" else ""
+    if name in ("upper", "lower"):
+        content = move_signs(content, "sup" if name == "upper" else "sub")
     inner = write_inline(content, depth + 1) if depth < _MAX_DEPTH else escape(content)
     mark = "**" if name in _BOLD else "*" if name in _ITALIC else ""
     quotes = {"quotation": "“”", "single": "‘’"}.get(name, "")
