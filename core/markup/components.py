@@ -100,6 +100,13 @@ _TAG_OR_END = re.compile(r"[^\S\n]*+(?:<|\{[{%]|\n|\Z)")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 # What Markdown reads up to their end.
 _RAW_TAGS = frozenset(("pre", "script", "style", "textarea"))
+# What holds blocks, or stands between them.
+_BLOCK_TAGS = frozenset(
+    """
+    address article aside blockquote br center dd details div dl dt figcaption figure footer h1 h2 h3 h4 h5 h6 header hr
+    li main nav ol p section summary table tbody td tfoot th thead tr ul
+    """.split()  # noqa: SIM905 (one word a line would hide the code)
+)
 _MIXED = re.compile(r"\smarkdown(?:=[\"']?(?:1|span|block)\b|[\s>])")
 _LINE_END = re.compile(r"[ \t]*+$", re.MULTILINE)
 _SCRIPTS = frozenset(("script", "style"))
@@ -324,7 +331,13 @@ class _Rewriter:
             return end
         if name.lower() == "pre":
             self._begin_preformatted(token)
-        if rest is not None and self._mixes_markdown(rest) and (not self._line.strip() or token["close"]):
+        is_plain = name in _BLOCK_TAGS and "{" not in (rest[0] if rest else "")
+        if (
+            rest is not None
+            and is_plain
+            and self._mixes_markdown(name, rest)
+            and (not self._line.strip() or token["close"])
+        ):
             # So the text in it is Markdown, and what is below it.
             self._emit(f"{self.text[token.start() : rest.end()]}\n\n")
             self.number -= 2
@@ -342,10 +355,12 @@ class _Rewriter:
         self._skip(rest[0])
         return rest.end()
 
-    def _mixes_markdown(self, rest: re.Match[str]) -> bool:
-        """Return whether a tag holds Markdown for kramdown or Python-Markdown, or stands in a page that has such."""
+    def _mixes_markdown(self, name: str, rest: re.Match[str]) -> bool:
+        """Return whether a tag holds Markdown: in MDX, for kramdown or Python-Markdown, or in a page that has such."""
         self._has_mixed |= _MIXED.search(rest[0]) is not None
-        return self._has_mixed and _LINE_END.match(self.text, rest.end()) is not None
+        # Of MDX, a paragraph of HTML mostly has links of HTML.
+        is_mixed = self._has_mixed or (self.is_mdx and name not in ("blockquote", "p"))
+        return is_mixed and _LINE_END.match(self.text, rest.end()) is not None
 
     def _emit_component(self, position: int, name: str, is_closing: bool, attributes: str) -> None:
         """Emit a component with what its attributes hold: a table, or its items, each as a card."""

@@ -296,7 +296,8 @@ def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:
             if tag[1] and not open_code_tags:
                 pieces[code_start:] = [write_code(code) for code in ["".join(pieces[code_start:])] if code.strip()]
         else:
-            pieces.append(_write_in_code(token) if open_code_tags else _write_token(token))
+            before = tokens[number - 1].markup if number else ""
+            pieces.append(_write_in_code(token) if open_code_tags else _write_token(token, before))
     return "".join(pieces)
 
 
@@ -334,8 +335,11 @@ def _write_in_code(token: Token) -> str:
     return token.content if token.type in _CODE_TEXTS else _write_token(token)
 
 
-def _write_token(token: Token) -> str:
-    """Return a token as Markdown; pictures and the marks of footnotes are no text."""
+def _write_token(token: Token, before: str = "") -> str:
+    """Return a token as Markdown; pictures and the marks of footnotes are no text. `before` is the mark before it."""
+    if before == "\\-" and token.content.startswith("--"):
+        # Dashes below each other's escape are a line of AsciiDoc, and no long one.
+        return token.content
     if token.type == "code_inline":
         return write_code(_LANGUAGE.sub("", token.content))
     if token.type == "html_inline":

@@ -18,12 +18,14 @@ from core.markup.block_parser import make_parser
 from core.markup.collector import ADMONITIONS, VERSIONS, BlockCollector, make_item
 from core.markup.components import read_source
 from core.markup.document import Block, BlockKind, to_plain
-from core.markup.hidden_code import strip_hidden, strip_twoslash
+from core.markup.hidden_code import fill_snippets, strip_hidden, strip_twoslash
 from core.markup.inline import clean_inline, is_formula, strip_permalink, to_title, write_code, write_short_codes
 from core.markup.tables import find_piped_rows, join_texts, split_grid, split_piped_rows
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
+# Where front matter is.
+MAX_HEAD_CHARS = 2_000
 Reader = Callable[[str], tuple[Block, ...]]
 
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:.+-]*)\}[ \t]*(.*)$")
@@ -65,6 +67,13 @@ _HIDDEN_RUST = re.compile(r"[ \t]*#(?:[ \t]|$)")
 _INCLUDE = re.compile(r"^[ \t]*\{\{#[a-z_]*include [^{}\n]{1,500}\}\}[ \t]*$", re.MULTILINE)
 _HIDDEN_INPUT = re.compile(r"\b(?:remove-(?:input|cell)|hide-code)\b")
 _LANGUAGE = re.compile(r"\{?[ ]?\.?([\w+#-]+)(?![\w+#-]*=)")
+# Code of Twoslash that other code of the page shows.
+_SNIPPET = re.compile(r"(?:[\w+#-]{1,20}[ ]+)?twoslash[ ]+include[ ]+([\w-]{1,60})")
+# What runs the cells of a page of MyST-NB.
+_KERNEL = re.compile(
+    r"^kernelspec:[ ]{0,8}\n(?:[ ]{1,8}[^\n]{0,200}\n){0,10}?[ ]{1,8}(?:language|name):[ ]{1,8}[\"']?([A-Za-z]+)",
+    re.MULTILINE,
+)
 _CODE_DIRECTIVES = frozenset(
     ("code", "code-block", "code-cell", "sourcecode", "prompt", "parsed-literal", "doctest", "terminal", "testcode")
 )
@@ -126,7 +135,9 @@ def read_markdown(
     source = read_source(text, is_mdx=is_mdx)
     has_indented_code = has_indented_code and not source.is_mdx
     body = "\n".join(source.lines)
-    reader = _Reader(make_parser(body, has_indented_code=has_indented_code), read_rst)
+    kernel = _KERNEL.search(text[:MAX_HEAD_CHARS])
+    parser = make_parser(body, has_indented_code=has_indented_code)
+    reader = _Reader(parser, read_rst, kernel[1].lower() if kernel else "")
     blocks = reader.read_document(source.lines, source.numbers, names)
     top_headings = [block for block in blocks if block.kind == "heading" and block.level == 1]
     is_only_title = len(top_headings) == 1 and top_headings[0] is blocks[0]
@@ -141,8 +152,9 @@ def read_markdown(
 class _Reader:
     """Reads a document, and what its directives hold: links of both may refer to the same names."""
 
-    def __init__(self, parser: MarkdownIt, read_rst: Reader | None) -> None:
+    def __init__(self, parser: MarkdownIt, read_rst: Reader | None, kernel: str) -> None:
         self._parser = parser
+        self._kernel = kernel
         self._read_rst = read_rst
         self._readers: dict[str, Callable[[Token, Sequence[Token]], Sequence[Block]]] = {
             "heading": self._read_heading,
@@ -267,7 +279,7 @@ class _Reader:
         numbers = [min(start + number, end) for number in range(size, len(lines))]
         blocks[:1] = [replace(block, end_line=min(start + size - 1, end)) for block in blocks]
         margin = len(lines[size]) - len(lines[size].lstrip())
-        return [*blocks, *self.read([line[margin:] or line.strip() for line in lines[size:]], numbers)]
+        return [*blocks, *self.read([_strip_margin(line, margin) for line in lines[size:]], numbers)]
 
     def _read_piped_rows(self, lines: list[str], start: int, end: int) -> list[Block]:
         """Return what stands above rows between pipes, and the table that they are for whoever reads them."""
@@ -349,7 +361,7 @@ class _Reader:
         info = token.info.strip()
         if token.type == "indented":
             return self._read_indented(token.markup, info, lines, numbers)
-        if info.startswith(("{=", "twoslash include")) or _HIDDEN_CHUNK.match(info):
+        if info.startswith("{=") or _HIDDEN_CHUNK.match(info) or self._keep_snippet(info, token.content):
             # What only one of several formats of Pandoc takes as it is, or what no reader sees.
             return self.read(lines, numbers) if info.startswith("{=html") else ()
         if directive := _DIRECTIVE.match(info):
@@ -358,6 +370,8 @@ class _Reader:
             return self._read_container(info, lines, numbers)
         language = _LANGUAGE.match(info)
         code = _INCLUDE.sub("", token.content)
+        if "twoslash" in info:
+            code = fill_snippets(code, self._environment.get("snippets", {}))
         code = _strip_blank_lines(_show_rust(code) if language and language[1] == "rust" else code)
         code = strip_twoslash(code).strip("\n") if " twoslash" in info else code
         # Its lines are counted from its first one that is not blank.
@@ -367,6 +381,12 @@ class _Reader:
         if not code:
             return ()
         return [Block("tab", label, (block,), start_line=start, end_line=end)] if label else [block]
+
+    def _keep_snippet(self, info: str, code: str) -> bool:
+        """Keep code that is there for other code of the page: true if it is such."""
+        if snippet := _SNIPPET.match(info):
+            self._environment.setdefault("snippets", {})[snippet[1]] = code.rstrip("\n")
+        return snippet is not None
 
     def _read_indented(self, mark: str, info: str, lines: list[str], numbers: list[int]) -> Sequence[Block]:
         quoted = _QUOTED.search(info)
@@ -422,7 +442,8 @@ class _Reader:
             code = "\n".join(line[: len(line) - len(line.lstrip())] + to_plain(self._clean(line)) for line in body)
             code = _strip_blank_lines(code)
         if name in _CODE_DIRECTIVES or name in _CELLS:
-            language = name if name in _CELLS else argument.partition(" ")[0].lower()
+            default = self._kernel if name == "code-cell" else ""
+            language = name if name in _CELLS else argument.partition(" ")[0].lower() or default
             options_of_cell = _CELL_OPTIONS.match(code) if name in _CELLS else None
             if options_of_cell:
                 code = "" if _HIDDEN_CELL.search(options_of_cell[0]) else code[options_of_cell.end() :].strip("\n")
@@ -484,6 +505,11 @@ class _Reader:
         title = self._clean(title)
         caption = Block("paragraph", f"{title}:", start_line=numbers[0], end_line=numbers[0])
         return [caption, table] if title else [table]
+
+
+def _strip_margin(line: str, margin: int) -> str:
+    """Return a line without a margin; of one that has less, without what it has."""
+    return line[min(margin, len(line) - len(line.lstrip())) :]
 
 
 def _read_fields(text: str) -> list[tuple[str, str]]:

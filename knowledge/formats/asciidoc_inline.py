@@ -18,6 +18,7 @@ _MAX_MARGIN = 40
 _PLUS = "\ue000"
 _PLUSES = re.compile(r"(?<=\w)\+\+(?!\w)")
 _REFERENCE = re.compile(r"(?<!\\)\{([\w-]{1,100})\}")
+_ESCAPED_END = re.compile(r"\\?(\{[\w-]{1,100})\\\}")
 _COUNTER = re.compile(r"(?<!\\)\{(?P<kind>counter2?|set):[ ]?(?P<name>[\w-]{1,100})(?::(?P<value>[^{}\n]{0,100}))?\}")
 _MAX_DIGITS = 9
 _CHARACTERS = {
@@ -169,6 +170,7 @@ def _write_mark(match: re.Match[str], depth: int) -> str:
     content = match[name] if name else ""
     if name in ("literal", "code", "code_title", "constrained_code"):
         if name == "constrained_code":
+            content = _ESCAPED_END.sub(r"\1}", content)
             content = resolve_quotes(resolve_macros(_ESCAPED_IN_CODE.sub("", content))).strip("+") or content
         return make_code(_CHARACTER.sub(lambda match: html.unescape(match[0]), content))
     if name in ("attributes", "link_title", "page", "page_title", "bare_address", "unknown_title", "menu_items"):
@@ -196,7 +198,8 @@ def _write_link(match: re.Match[str], depth: int) -> str:
     if match["page"]:
         return _write_title(match["page_title"] or _name_page(match["page"]), depth)
     if match["menu"]:
-        return escape(" → ".join(filter(None, [match["menu"], *map(str.strip, match["menu_items"].split(">"))])))
+        items = html.unescape(match["menu_items"]).split(">")
+        return escape(" → ".join(filter(None, [html.unescape(match["menu"]), *map(str.strip, items)])))
     if match["macro"]:
         return (
             _write_picture(match)
@@ -234,6 +237,7 @@ def _write_html(text: str) -> str:
 
 def _write_passed(substitutions: str, text: str, depth: int) -> str:
     """Return what the pass macro hands on: as HTML, unless its signs are to be escaped; in it, marks may be read."""
+    text = text.replace("\\]", "]")
     if not _READ_ON.search(substitutions):
         return _write_html(text)
     return _write_title(text if _ESCAPING.search(substitutions) else strip_tags(text), depth)

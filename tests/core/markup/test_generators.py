@@ -89,3 +89,50 @@ def test_a_fragment_of_mdx_is_nothing_itself(text: str, is_mdx: bool, expected: 
 )
 def test_marks_of_generators(text: str, expected: str) -> None:
     assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<div>\n- a\n- b\n</div>", "- a\n- b"),
+        ("Text\n\n<br />\n:::info\nNote\n:::", "Text\n\n> **Info**\n>\n> Note"),
+        ("<details>\n<summary>More</summary>\n1. a\n</details>", "**More**\n\n1. a"),
+        ('<blockquote>\nBy\n<a href="https://x.org">him</a>\n</blockquote>', "> By [him](https://x.org)"),
+    ],
+)
+def test_mdx_reads_markdown_between_tags(text: str, expected: str) -> None:
+    assert read(text, is_mdx=True) == expected
+
+
+def test_twoslash_shows_code_that_stands_elsewhere_on_the_page() -> None:
+    snippet = "```twoslash include main\na\n// - 1\nb\n```\n\n"
+    assert read(f"{snippet}```ts twoslash\n// @include: main-1\nc\n```") == "```ts\na\nc\n```"
+    assert read(f"{snippet}```ts twoslash\n// @include: main\n```") == "```ts\na\nb\n```"
+    hidden = "```twoslash include cut\na\n// ---cut---\nb\n```\n\n"
+    assert read(f"{hidden}```ts twoslash\n// @include: cut\n```") == "```ts\nb\n```"
+    assert read("```ts twoslash\n// @include: missing\nc\n```") == "```ts\nc\n```"
+
+
+@pytest.mark.parametrize(
+    ("head", "language"),
+    [
+        ("---\nkernelspec:\n  display_name: Python 3\n  name: python3\n---\n", "python"),
+        ("---\njupytext:\n  a: b\nkernelspec:\n  language: julia\n---\n", "julia"),
+        ("", ""),
+    ],
+)
+def test_cells_have_the_language_of_their_kernel(head: str, language: str) -> None:
+    assert read(f"{head}\n```{{code-cell}}\nx = 1\n```\n") == f"```{language}\nx = 1\n```"
+    assert read(f"{head}\n```{{code-cell}} ipython3\nx = 1\n```\n") == "```ipython3\nx = 1\n```"
+
+
+@pytest.mark.parametrize("below", ["7. Then this.", "![a](b.png)"])
+def test_lines_with_less_of_a_margin_are_not_cut(below: str) -> None:
+    text = f"1. One\n       - inner\n   {below}"
+    assert "inner" in read(text)
+    assert below[3:].strip(").") in read(text) or below.startswith("!")
+    assert "b.png" not in read(text)
+
+
+def test_a_line_of_dashes_that_is_escaped_is_no_long_dash() -> None:
+    assert read("a\n\n\\----\n\na --- b") == "a\n\n\\----\n\na — b"

@@ -349,6 +349,9 @@ def test_code_keeps_the_language_that_stands_second(style: str) -> None:
         ("[source,asciidoc]\nimage::b.png[]", "```asciidoc\nimage::b.png[]\n```"),
         ("a +++b+++ ++++++ c +++d+++", "a b c d"),
         ("2^63^-1, H~2~O, 4^th^", "2⁶³-1, H₂O, 4th"),
+        ("`a/\\{id\\}/b` and `\\{id}`", "`a/{id}/b` and `{id}`"),
+        ("menu:Admin[Workflow &amp; Tags > All]", "Admin → Workflow & Tags → All"),
+        ("pass:[[x-\\]+a+]", "[x-]+a+"),
     ],
 )
 def test_what_stands_around_the_text_is_none(text: str, expected: str) -> None:
