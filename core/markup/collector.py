@@ -8,7 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from core.markup.document import Block, BlockKind
-from core.markup.inline import HIDDEN_TAGS, HTML_TAGS, WEB, strip_permalink, write_code, write_link, write_short_codes
+from core.markup.inline import (
+    HIDDEN_TAGS,
+    HTML_TAGS,
+    WEB,
+    move_signs,
+    strip_permalink,
+    write_code,
+    write_link,
+    write_short_codes,
+)
 from core.markup.tables import join_texts
 
 # Python refuses to read a number of thousands of digits.
@@ -20,6 +29,7 @@ _MARKUP = re.compile(
     re.DOTALL,
 )
 _ATTRIBUTE = re.compile(r"(?<![\w-])([\w-]++)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]++))")
+_TAG_START = re.compile(r"<(?=[A-Za-z/!])")
 _BLANKS = re.compile(r"\s+")
 _DASH = re.compile(r"^[-–—][ ](?=\S)")
 _CODE_TAGS = frozenset(("code", "kbd", "samp", "tt"))
@@ -79,6 +89,7 @@ class BlockCollector:
         self._links: list[tuple[int, str]] = []
         # Where each tag of code that is open begins.
         self._code_starts: list[int] = []
+        self._moved_start = 0
         self._line = 0
 
     @property
@@ -126,6 +137,7 @@ class BlockCollector:
             self._code += data
         else:
             # Only a tag makes another line.
+            data = data if self._code_starts else _TAG_START.sub("\\<", data)
             self._text += _BLANKS.sub(" ", data)
 
     def _open(self, tag: str, attributes: Mapping[str, str], is_closed: bool) -> None:
@@ -139,6 +151,7 @@ class BlockCollector:
         elif tag in _INLINE_TAGS:
             if tag in _CODE_TAGS:
                 self._code_starts.append(len(self._text))
+            self._moved_start = len(self._text)
             if tag == "a":
                 self._links.append((len(self._text), attributes.get("href", "")))
         else:
@@ -188,6 +201,8 @@ class BlockCollector:
                 self.add(Block("code", code, start_line=self._line, end_line=self._line))
         elif tag in _CODE_TAGS:
             self._end_code()
+        elif tag in ("sup", "sub"):
+            self._text = self._text[: self._moved_start] + move_signs(self._text[self._moved_start :], tag)
         elif tag == "a" and self._links:
             start, address = self._links.pop()
             text = self._text[start:].strip()

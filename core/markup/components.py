@@ -10,8 +10,9 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import takewhile
 from textwrap import dedent
+
+from core.markup.front_matter import read_front_matter
 
 # Nobody writes inline code, or a tag of a template, that is longer.
 MAX_SPAN_CHARS = 2000
@@ -39,6 +40,7 @@ _TOKEN = re.compile(
     # A name alone is a value, which is filled in later.
     r"|(?P<helper>\{\{(?!\{|-?[ ]*[.$\"']?[\w.-]{1,80}[\"']?[ ]*-?(?:\||\}))"
     r"(?P<call>-?[ ]*[A-Za-z_][\w.]{0,80}\()?(?P<words>[^{}\n]{1,500})\}\})"
+    r"|(?P<fragment></?>)"
     r"|<(?P<close>/?)(?P<tag>[A-Za-z][\w.:-]*+)(?=[\s/>])"
     r"|(?P<expression>\\?\{)",
     re.MULTILINE,
@@ -94,15 +96,22 @@ _CODE_STRING = re.compile(r"\s*\{\s*`((?:[^`\\]|\\.){0,20000})`\s*\}\s*(?=</)", 
 _CODE_LANGUAGE = re.compile(r"\blanguage-([\w+#-]+)|\blang(?:uage)?=[{\"'`]*([\w+#-]+)")
 _STRING = re.compile(r"\{\s*(?:\"([^\"]*)\"|'([^']*)'|`([^`]*)`)\s*\}")
 _NAME = re.compile(r"\{{1,3}\s*\.?(?:[A-Za-z_$][\w$]*\.)*([A-Za-z_$][\w$]*)\s*\}{1,3}")
-_FRONT_KEY = re.compile(r"[A-Za-z_][\w -]*+[ \t]*+[:=]|#")
-# Hugo reads keys in any case.
-_FRONT_TITLE = re.compile(r"title[ \t]*[:=][ \t]*(.*)", re.IGNORECASE)
-_YAML_BLOCKS = frozenset((">", ">-", ">+", "|", "|-", "|+"))
-_YAML_KEY = re.compile(r"[ \t]+(?:[\w-]+:(?:[ \t]|$)|- )")
 _TAG_OR_END = re.compile(r"[^\S\n]*+(?:<|\{[{%]|\n|\Z)")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 # What Markdown reads up to their end.
 _RAW_TAGS = frozenset(("pre", "script", "style", "textarea"))
+# What holds blocks, or stands between them.
+_BLOCK_TAGS = frozenset(
+    """
+    address article aside blockquote br center dd details div dl dt figcaption figure footer h1 h2 h3 h4 h5 h6 header hr
+    li main nav ol p section summary table tbody td tfoot th thead tr ul
+    """.split()  # noqa: SIM905 (one word a line would hide the code)
+)
+_MIXED = re.compile(r"\smarkdown(?:=[\"']?(?:1|span|block)\b|[\s>])")
+_LINE_END = re.compile(r"[ \t]*+$", re.MULTILINE)
+_SCRIPTS = frozenset(("script", "style"))
+# What stands behind the tag that ends a block, and is none of it.
+_STRAY_END = re.compile(r"[ \t]*+[.,;:][ \t]*+$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +135,7 @@ def read_source(text: str, *, is_mdx: bool = False) -> MarkdownSource:
     lines = text.split("\n")
     if _MDX_BLOCK in text:
         lines = list(_unwrap_mdx(lines))
-    first_line, title, title_line = _read_front_matter(lines)
+    first_line, title, title_line = read_front_matter(lines)
     body = "\n".join(lines[first_line - 1 :])
     rewriter = _Rewriter(body, first_line, is_mdx=is_mdx)
     rewriter.run()
@@ -148,38 +157,6 @@ def _unwrap_mdx(lines: Iterable[str]) -> Iterator[str]:
             yield line
             continue
         yield ""
-
-
-def read_title(text: str) -> str:
-    """Return the title that the front matter of a document gives, or an empty string."""
-    return _read_front_matter(text.split("\n"))[1]
-
-
-def _read_front_matter(lines: list[str]) -> tuple[int, str, int]:
-    """Return the number of the first line after front matter, and the title that it gives with its line."""
-    # Hugo takes blank lines before it.
-    start = next((number for number, line in enumerate(lines) if line.strip()), 0)
-    fence = lines[start].rstrip()
-    if fence not in ("---", "+++") or len(lines) < start + 3 or not _FRONT_KEY.match(lines[start + 1]):
-        return 1, "", 0
-    title = ""
-    title_line = 0
-    for number, line in enumerate(lines[start + 1 :], start + 2):
-        if line.rstrip() == fence or (fence == "---" and line.rstrip() == "..."):
-            return number + 1, title, title_line
-        if match := _FRONT_TITLE.match(line):
-            title = _join_title(match[1].strip(), (lines[below] for below in range(number, len(lines))))
-            title_line = number
-    return 1, "", 0
-
-
-def _join_title(text: str, following: Iterable[str]) -> str:
-    """Return a title of YAML with the lines below it that are part of it, which are indented."""
-    lines = list(takewhile(lambda line: line[:1] in (" ", "\t") and line.strip(), following))
-    if not text and any(_YAML_KEY.match(line) for line in lines):
-        # It has the title in several languages, or other parts.
-        return ""
-    return " ".join(["" if text in _YAML_BLOCKS else text, *map(str.strip, lines)]).strip().strip("\"'")
 
 
 def _show(attributes: str) -> dict[str, str]:
@@ -240,6 +217,7 @@ class _Rewriter:
     _closed: frozenset[str] = frozenset()
     _unclosed: set[str] = field(default_factory=set)
     _is_preformatted: bool = False
+    _has_mixed: bool = False
     # Of the tabs of Docusaurus that were opened last: their labels by their names.
     _tab_labels: dict[str, str] = field(default_factory=dict)
 
@@ -307,6 +285,9 @@ class _Rewriter:
             self._skip(token[0])
         elif token["template"]:
             return self._rewrite_template(token)
+        elif token["fragment"]:
+            # In MDX it holds others, and is nothing itself.
+            self._emit("" if self.is_mdx else token[0])
         else:
             return self._rewrite_tag(token) if token["tag"] else self._rewrite_script(token)
         return token.end()
@@ -344,8 +325,24 @@ class _Rewriter:
             code = _CODE_STRING.match(self.text, rest.end()) if is_component and "code" in name.lower() else None
             starts_block = is_component and self._is_at_start() and (code or self._ends_line(rest.end()))
             self.has_components |= bool(starts_block) or "={" in rest[0]
+        if name.lower() in _SCRIPTS and not token["close"] and (end := self._find_script_end(token)):
+            # What is in it looks like Markdown, or like a module.
+            self._skip(self.text[token.start() : end])
+            return end
         if name.lower() == "pre":
             self._begin_preformatted(token)
+        is_plain = name in _BLOCK_TAGS and "{" not in (rest[0] if rest else "")
+        if (
+            rest is not None
+            and is_plain
+            and self._mixes_markdown(name, rest)
+            and (not self._line.strip() or token["close"])
+        ):
+            # So the text in it is Markdown, and what is below it.
+            self._emit(f"{self.text[token.start() : rest.end()]}\n\n")
+            self.number -= 2
+            self._line_number = self.number
+            return rest.end()
         if rest is None or not self.is_mdx or name.lower() in _RAW_TAGS:
             self._emit(token[0])
             return token.end()
@@ -357,6 +354,13 @@ class _Rewriter:
         self._emit_component(rest.end(), name, bool(token["close"]), rest[0])
         self._skip(rest[0])
         return rest.end()
+
+    def _mixes_markdown(self, name: str, rest: re.Match[str]) -> bool:
+        """Return whether a tag holds Markdown: in MDX, for kramdown or Python-Markdown, or in a page that has such."""
+        self._has_mixed |= _MIXED.search(rest[0]) is not None
+        # Of MDX, a paragraph of HTML mostly has links of HTML.
+        is_mixed = self._has_mixed or (self.is_mdx and name not in ("blockquote", "p"))
+        return is_mixed and _LINE_END.match(self.text, rest.end()) is not None
 
     def _emit_component(self, position: int, name: str, is_closing: bool, attributes: str) -> None:
         """Emit a component with what its attributes hold: a table, or its items, each as a card."""
@@ -437,9 +441,11 @@ class _Rewriter:
         attributes["end"] = "" if name in self._closed else "1"
         if name in self._closed and "=" not in arguments and "/" not in label and not label.endswith((".md", ".html")):
             attributes["title"] = label
-        self._emit_tag(token.end(), name, bool(token["end"]), attributes)
+        stray = _STRAY_END.match(self.text, token.end()) if token["end"] and not self._line.strip() else None
+        end = stray.end() if stray else token.end()
+        self._emit_tag(end, name, bool(token["end"]), attributes)
         self._skip(token[0])
-        return token.end()
+        return end
 
     def _rewrite_helper(self, token: re.Match[str]) -> int:
         """Emit the words that are handed to a preprocessor, such as mdman; what it, or a function, makes is not known.
@@ -452,6 +458,17 @@ class _Rewriter:
         if starts_block and self._line.strip():
             self._end_line()
         return token.end()
+
+    def _find_script_end(self, token: re.Match[str]) -> int:
+        """Return where a script ends that begins a line, or 0 where it has no end, or may be code."""
+        name = token["tag"].lower()
+        may_be_code = not self.is_mdx and self._line.startswith("    ")
+        if name in self._unclosed or may_be_code or self._line.strip():
+            return 0
+        closing = f"</{name}>"
+        end = self.text.find(closing, token.end())
+        self._unclosed |= {name} if end < 0 else set()
+        return end + len(closing) if end >= 0 else 0
 
     def _begin_preformatted(self, token: re.Match[str]) -> None:
         """Begin a block with what is preformatted, or end it: in other HTML, it would end at a blank line within."""

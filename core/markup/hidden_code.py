@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 _FLAG = re.compile(r"(?<![ \t])[ \t]*#[ \t]*doctest:[ \t]*[+-][A-Z_]+[^\n]*")
 _BLANK_LINE = re.compile(r"^[ \t]*<BLANKLINE>[ \t]*$", re.MULTILINE)
@@ -23,7 +24,34 @@ _MARK = re.compile(
 # Those of Twoslash, which checks more code than a page shows.
 _CUT_BEFORE = re.compile(r"[ \t]*//[ \t]*---cut(?:-before)?---[ \t]*")
 _CUT_AFTER = re.compile(r"[ \t]*//[ \t]*---cut-after---[ \t]*")
+_INCLUDE = re.compile(r"^[ \t]*//[ \t]*@include:[ \t]*([\w-]{1,60})[ \t]*$", re.MULTILINE)
+_PART = re.compile(r"[ \t]*//[ \t]*-[ \t]+[\w-]+[ \t]*$")
+MAX_SNIPPET_CHARS = 20_000
 _TWOSLASH = re.compile(r"^[ \t]*//[ \t]*(?:@(?!filename)\w+(?::[^\n]*)?|\^[?|][^\n]*)$\n?", re.MULTILINE)
+
+
+def fill_snippets(code: str, snippets: Mapping[str, str]) -> str:
+    """Return code with the snippets that its lines include, and without the names of their parts.
+
+    A line names one by its name, or with a part of it behind a hyphen: so the snippet is shown up to that part.
+
+    >>> fill_snippets("// @include: a-1\\nz", {"a": "x\\n// - 1\\ny"})
+    'x\\nz'
+    """
+    if "@include" not in code:
+        return code
+    return _INCLUDE.sub(lambda match: _find_snippet(match[1], snippets), code)
+
+
+def _find_snippet(name: str, snippets: Mapping[str, str]) -> str:
+    whole, _, part = name.partition("-")
+    text = snippets.get(name, snippets.get(whole, ""))
+    lines = text.split("\n")
+    mark = f"// - {part}"
+    end = (
+        next((number for number, line in enumerate(lines) if line.strip() == mark), len(lines)) if part else len(lines)
+    )
+    return "\n".join(line for line in lines[:end] if not _PART.match(line))[:MAX_SNIPPET_CHARS]
 
 
 def strip_twoslash(code: str) -> str:

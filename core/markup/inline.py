@@ -21,7 +21,7 @@ MAX_ADDRESS_CHARS = 250
 # Only these begin markup that is changed: most paragraphs have none of them.
 # Code, also between two ticks each, within which one is a sign of the code.
 _CODE = r"(?<!`)``(?:[^`]|(?<!`)`(?!`)){1,300}``(?!`)|`+[^`]*`+"
-_CHANGED_MARKUP = re.compile(r"[\[<\\&{$\u00a0]|---|==|\+\+|[ ]{2}\n|:[a-z0-9_+-]{1,80}:")
+_CHANGED_MARKUP = re.compile(r"[\[<\\&{$\u00a0]|\w[\^~][\dn]|---|==|\+\+|[ ]{2}\n|:[a-z0-9_+-]{1,80}:")
 _ONE_LINK = r"\[[^\[\]\n]{1,300}\]\([^()\s]{0,500}\)"
 # A link, or the way to a page: links with signs between them, and its own name at the end.
 ONLY_LINK = re.compile(
@@ -118,7 +118,7 @@ _ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*\{(?::[ ]?|[ ]?(?:[#.]|data-|[a-z-]{1
 # Attributes of a part of a text, which is in brackets where it is nothing else.
 _PART_ATTRIBUTES = re.compile(
     rf"({_CODE})"
-    r"(?:\{(?:[#.]|[a-z-]{1,20}=[\"'])[^{}\n]{0,200}\})?"
+    r"(?:\{(?:[#.]|[a-z-]{1,20}=[\"'\w])[^{}\n]{0,200}\})?"
     r"|(?<![\w\]\\!])\[([^\[\]\n]{0,300})\]\{(?:[#.]|[a-z-]{1,20}=)[^{}\n]{0,200}\}"
     r"|(?<=[)*_>])\{(?:[#.][a-z]|:[ ]?|[ ]?(?:target|rel|class|width|height)=|[ ]?[a-z-]{1,20}=[\"'])[^{}\n]{0,200}\}"
     # Of a picture they may say what it shows, in many words and lines.
@@ -137,6 +137,13 @@ _AFTER_PICTURE = re.compile(r"[ \t]*[^\s\[|]")
 # How much of a line beside a picture is looked at.
 _MAX_MARGIN = 40
 _CODE_TEXTS = frozenset(("text", "text_special", "code_inline"))
+# Of signs that stand above or below the line: of a power, a formula, or a remark.
+_MOVED = re.compile(
+    rf"({_CODE})|<(sup|sub)>(?:\[([\d+=()n-]{{1,9}})\]\(#[^()\s]{{1,100}}\)|([\d+=()n-]{{1,9}}))</\2>"
+    r"|(?<=\w)\^([\d+n-]{1,5})\^(?!\^)|(?<![\w/])([A-Za-z]{1,5})~(\d{1,3})~(?!~)"
+)
+_RAISED = str.maketrans("0123456789+-−=()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁼⁽⁾ⁿ")
+_LOWERED = str.maketrans("0123456789+-−=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎")
 _SIGNS = frozenset(("strong_open", "strong_close", "em_open", "em_close", "s_open", "s_close"))
 _LINE_BREAKS = {"softbreak": " ", "hardbreak": "\n"}
 # Lines of Chinese and Japanese are joined without a blank.
@@ -151,6 +158,18 @@ def join_lines(text: str) -> str:
 
 def _join_wide_lines(text: str) -> str:
     return text if text.isascii() or "\n" not in text else _WIDE_LINE_BREAK.sub("", text)
+
+
+def move_signs(text: str, tag: str) -> str:
+    """Return numbers with the signs of them that stand above the line (of a tag `sup`) or below it (`sub`).
+
+    Words stay as they are, as does what other tags hold.
+
+    >>> f"2{move_signs('63', 'sup')} and H{move_signs('2', 'sub')}O, 4{move_signs('th', 'sup')}"
+    '2⁶³ and H₂O, 4th'
+    """
+    signs = {"sup": _RAISED, "sub": _LOWERED}.get(tag, {})
+    return text.translate(signs) if text.isascii() and all(ord(sign) in signs for sign in text) else text
 
 
 def strip_tags(text: str, replacement: str = "") -> str:
@@ -182,6 +201,8 @@ def clean_inline(
         text = _NAMED_LINK.sub(lambda match: _write_named_link(match, references), text)
     if "\\(" in text or "$" in text:
         text = _FORMULA.sub(_write_formula, text)
+    if "<su" in text or "^" in text or "~" in text:
+        text = _MOVED.sub(_write_moved, text)
     if ":" in text and "[" in text:
         text = _TEXT_DIRECTIVE.sub(r"\1\2", text)
     if "[[" in text or "==" in text or "++" in text:
@@ -219,6 +240,12 @@ def is_formula(text: str) -> bool:
 def _write_formula(match: re.Match[str]) -> str:
     formula = next(filter(None, match.group("bracketed", "display", "formula")), "")
     return write_code(" ".join(formula.split())) if is_formula(formula) else match[0]
+
+
+def _write_moved(match: re.Match[str]) -> str:
+    number = match[3] or match[4]
+    above = match[5] or (number if match[2] == "sup" else "")
+    return match[1] or (match[6] or "") + move_signs(above or number or match[7], "sup" if above else "sub")
 
 
 def _write_named_link(match: re.Match[str], references: Mapping[str, Any]) -> str:
@@ -269,7 +296,8 @@ def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:
             if tag[1] and not open_code_tags:
                 pieces[code_start:] = [write_code(code) for code in ["".join(pieces[code_start:])] if code.strip()]
         else:
-            pieces.append(_write_in_code(token) if open_code_tags else _write_token(token))
+            before = tokens[number - 1].markup if number else ""
+            pieces.append(_write_in_code(token) if open_code_tags else _write_token(token, before))
     return "".join(pieces)
 
 
@@ -307,8 +335,11 @@ def _write_in_code(token: Token) -> str:
     return token.content if token.type in _CODE_TEXTS else _write_token(token)
 
 
-def _write_token(token: Token) -> str:
-    """Return a token as Markdown; pictures and the marks of footnotes are no text."""
+def _write_token(token: Token, before: str = "") -> str:
+    """Return a token as Markdown; pictures and the marks of footnotes are no text. `before` is the mark before it."""
+    if before == "\\-" and token.content.startswith("--"):
+        # Dashes below each other's escape are a line of AsciiDoc, and no long one.
+        return token.content
     if token.type == "code_inline":
         return write_code(_LANGUAGE.sub("", token.content))
     if token.type == "html_inline":
@@ -404,4 +435,5 @@ def write_role(match: re.Match[str], labels: Mapping[str, str] = MappingProxyTyp
         return write_code(name)
     if _CODE_ROLES.fullmatch(role):
         return f"`{name[1:].rpartition('.')[2] if SHORT_NAME.match(name) else name.lstrip('!')}`"
+    name = move_signs(name, role)
     return NUMBER_ROLES.get(role, "") + name if name[:1].isdecimal() else name.strip("~!")

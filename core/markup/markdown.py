@@ -18,12 +18,14 @@ from core.markup.block_parser import make_parser
 from core.markup.collector import ADMONITIONS, VERSIONS, BlockCollector, make_item
 from core.markup.components import read_source
 from core.markup.document import Block, BlockKind, to_plain
-from core.markup.hidden_code import strip_hidden, strip_twoslash
+from core.markup.hidden_code import fill_snippets, strip_hidden, strip_twoslash
 from core.markup.inline import clean_inline, is_formula, strip_permalink, to_title, write_code, write_short_codes
 from core.markup.tables import find_piped_rows, join_texts, split_grid, split_piped_rows
 
 # Directives within directives that are read; nobody writes that many.
 MAX_DEPTH = 8
+# Where front matter is.
+MAX_HEAD_CHARS = 2_000
 Reader = Callable[[str], tuple[Block, ...]]
 
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:.+-]*)\}[ \t]*(.*)$")
@@ -54,6 +56,8 @@ _NO_TEXT = re.compile(
     r"|\{(?:[:#.]|[a-z-]+=)[^{}\n]{0,200}\}|::[a-z][\w-]{0,50}(?:\{[^{}\n]{0,200}\})?"
     r"|(?:<<<|-{2,}8<-{2,})[ \t][^\n]*)[ \t]*(?:\n|$)"
 )
+# What kramdown makes a table of contents of.
+_CONTENTS = re.compile(r"^\{:[ ]?toc\b[^{}\n]{0,100}\}\Z", re.MULTILINE)
 _NO_TEXT_SIGNS = tuple("(+%[*{<-:")
 _LABEL = re.compile(r"^\(([^()\n]{1,200})\)=[ \t]*\n(?:[ \t]*\n)?#{1,6}[ \t]+([^\n]+)", re.MULTILINE)
 _BULLET = re.compile(r"[ \t]+[-*+][ \t]+\S")
@@ -63,6 +67,13 @@ _HIDDEN_RUST = re.compile(r"[ \t]*#(?:[ \t]|$)")
 _INCLUDE = re.compile(r"^[ \t]*\{\{#[a-z_]*include [^{}\n]{1,500}\}\}[ \t]*$", re.MULTILINE)
 _HIDDEN_INPUT = re.compile(r"\b(?:remove-(?:input|cell)|hide-code)\b")
 _LANGUAGE = re.compile(r"\{?[ ]?\.?([\w+#-]+)(?![\w+#-]*=)")
+# Code of Twoslash that other code of the page shows.
+_SNIPPET = re.compile(r"(?:[\w+#-]{1,20}[ ]+)?twoslash[ ]+include[ ]+([\w-]{1,60})")
+# What runs the cells of a page of MyST-NB.
+_KERNEL = re.compile(
+    r"^kernelspec:[ ]{0,8}\n(?:[ ]{1,8}[^\n]{0,200}\n){0,10}?[ ]{1,8}(?:language|name):[ ]{1,8}[\"']?([A-Za-z]+)",
+    re.MULTILINE,
+)
 _CODE_DIRECTIVES = frozenset(
     ("code", "code-block", "code-cell", "sourcecode", "prompt", "parsed-literal", "doctest", "terminal", "testcode")
 )
@@ -124,7 +135,9 @@ def read_markdown(
     source = read_source(text, is_mdx=is_mdx)
     has_indented_code = has_indented_code and not source.is_mdx
     body = "\n".join(source.lines)
-    reader = _Reader(make_parser(body, has_indented_code=has_indented_code), read_rst)
+    kernel = _KERNEL.search(text[:MAX_HEAD_CHARS])
+    parser = make_parser(body, has_indented_code=has_indented_code)
+    reader = _Reader(parser, read_rst, kernel[1].lower() if kernel else "")
     blocks = reader.read_document(source.lines, source.numbers, names)
     top_headings = [block for block in blocks if block.kind == "heading" and block.level == 1]
     is_only_title = len(top_headings) == 1 and top_headings[0] is blocks[0]
@@ -139,8 +152,9 @@ def read_markdown(
 class _Reader:
     """Reads a document, and what its directives hold: links of both may refer to the same names."""
 
-    def __init__(self, parser: MarkdownIt, read_rst: Reader | None) -> None:
+    def __init__(self, parser: MarkdownIt, read_rst: Reader | None, kernel: str) -> None:
         self._parser = parser
+        self._kernel = kernel
         self._read_rst = read_rst
         self._readers: dict[str, Callable[[Token, Sequence[Token]], Sequence[Block]]] = {
             "heading": self._read_heading,
@@ -235,6 +249,8 @@ class _Reader:
 
     def _read_paragraph(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
         content = inner[0].content
+        if content.endswith("}") and _CONTENTS.search(content):
+            return ()
         if content.startswith("\\[") and content.endswith("\\]") and is_formula(content[2:-2]):
             return self._make("code", token, content[2:-2].strip(), language="math")
         start, end = self._get_lines(token)
@@ -263,7 +279,7 @@ class _Reader:
         numbers = [min(start + number, end) for number in range(size, len(lines))]
         blocks[:1] = [replace(block, end_line=min(start + size - 1, end)) for block in blocks]
         margin = len(lines[size]) - len(lines[size].lstrip())
-        return [*blocks, *self.read([line[margin:] or line.strip() for line in lines[size:]], numbers)]
+        return [*blocks, *self.read([_strip_margin(line, margin) for line in lines[size:]], numbers)]
 
     def _read_piped_rows(self, lines: list[str], start: int, end: int) -> list[Block]:
         """Return what stands above rows between pipes, and the table that they are for whoever reads them."""
@@ -277,10 +293,13 @@ class _Reader:
 
     def _read_list(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
         level = int(token.attrGet("start") or 1) if token.type.startswith("ordered") else 0
-        return self._make("list", token, children=self._read_tokens(inner), level=level)
+        items = self._read_tokens(inner)
+        return self._make("list", token, children=items, level=level) if items else []
 
     def _read_item(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
-        return [make_item(self._read_tokens(inner), *self._get_lines(token))]
+        blocks = self._read_tokens(inner)
+        is_contents = not blocks and any(_CONTENTS.search(part.content) for part in inner if part.type == "inline")
+        return [] if is_contents else [make_item(blocks, *self._get_lines(token))]
 
     def _read_quote(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
         alert = _ALERT.match(inner[1].content) if len(inner) > 1 and inner[1].type == "inline" else None
@@ -316,11 +335,20 @@ class _Reader:
     def _read_definitions(self, inner: Sequence[Token]) -> list[Block]:
         blocks: list[Block] = []
         term = ""
+        is_new = True
         for token, body in _iter_groups(inner):
             if token.type == "dt_open":
                 term = self._clean(body[0].content)
+                is_new = True
             elif token.type == "dd_open":
-                blocks += self._make("definition", token, term, children=self._read_tokens(body))
+                children = self._read_tokens(body)
+                if is_new:
+                    blocks += self._make("definition", token, term, children=children)
+                else:
+                    last = blocks.pop()
+                    end_line = self._get_lines(token)[1]
+                    blocks.append(replace(last, children=(*last.children, *children), end_line=end_line))
+                is_new = False
         return blocks
 
     def _read_fence(self, token: Token, group: str) -> Sequence[Block]:
@@ -333,7 +361,7 @@ class _Reader:
         info = token.info.strip()
         if token.type == "indented":
             return self._read_indented(token.markup, info, lines, numbers)
-        if info.startswith(("{=", "twoslash include")) or _HIDDEN_CHUNK.match(info):
+        if info.startswith("{=") or _HIDDEN_CHUNK.match(info) or self._keep_snippet(info, token.content):
             # What only one of several formats of Pandoc takes as it is, or what no reader sees.
             return self.read(lines, numbers) if info.startswith("{=html") else ()
         if directive := _DIRECTIVE.match(info):
@@ -342,6 +370,8 @@ class _Reader:
             return self._read_container(info, lines, numbers)
         language = _LANGUAGE.match(info)
         code = _INCLUDE.sub("", token.content)
+        if "twoslash" in info:
+            code = fill_snippets(code, self._environment.get("snippets", {}))
         code = _strip_blank_lines(_show_rust(code) if language and language[1] == "rust" else code)
         code = strip_twoslash(code).strip("\n") if " twoslash" in info else code
         # Its lines are counted from its first one that is not blank.
@@ -351,6 +381,12 @@ class _Reader:
         if not code:
             return ()
         return [Block("tab", label, (block,), start_line=start, end_line=end)] if label else [block]
+
+    def _keep_snippet(self, info: str, code: str) -> bool:
+        """Keep code that is there for other code of the page: true if it is such."""
+        if snippet := _SNIPPET.match(info):
+            self._environment.setdefault("snippets", {})[snippet[1]] = code.rstrip("\n")
+        return snippet is not None
 
     def _read_indented(self, mark: str, info: str, lines: list[str], numbers: list[int]) -> Sequence[Block]:
         quoted = _QUOTED.search(info)
@@ -406,7 +442,8 @@ class _Reader:
             code = "\n".join(line[: len(line) - len(line.lstrip())] + to_plain(self._clean(line)) for line in body)
             code = _strip_blank_lines(code)
         if name in _CODE_DIRECTIVES or name in _CELLS:
-            language = name if name in _CELLS else argument.partition(" ")[0].lower()
+            default = self._kernel if name == "code-cell" else ""
+            language = name if name in _CELLS else argument.partition(" ")[0].lower() or default
             options_of_cell = _CELL_OPTIONS.match(code) if name in _CELLS else None
             if options_of_cell:
                 code = "" if _HIDDEN_CELL.search(options_of_cell[0]) else code[options_of_cell.end() :].strip("\n")
@@ -470,6 +507,11 @@ class _Reader:
         return [caption, table] if title else [table]
 
 
+def _strip_margin(line: str, margin: int) -> str:
+    """Return a line without a margin; of one that has less, without what it has."""
+    return line[min(margin, len(line) - len(line.lstrip())) :]
+
+
 def _read_fields(text: str) -> list[tuple[str, str]]:
     """Return the names and the texts of MyST's fields, where a text has nothing else; an icon begins none."""
     parts = _FIELD.split(text) if text.startswith(":") else [text]
@@ -502,7 +544,7 @@ def _find_label(info: str, *, is_tab: bool) -> str:
     named = _TITLE_ATTRIBUTE.search(info) or (is_tab and re.search(r"\[([^\[\]]{1,200})\]", info))
     label = named[1] if named else info.partition(" ")[2].strip() if is_tab else ""
     # The name of a file may have signs that would be markup.
-    return label if to_plain(label) == label else write_code(label)
+    return label if to_plain(label) == label and "<" not in label else write_code(label)
 
 
 def _get_title(name: str) -> str:

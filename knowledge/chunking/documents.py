@@ -16,6 +16,7 @@ from pathlib import PurePosixPath
 from core.language.tokens import estimate_tokens, measure_tokens
 from core.markup.document import Block, to_plain
 from core.markup.inline import name_label
+from core.markup.markdown import read_markdown
 from core.markup.tables import name_cells
 from core.markup.writer import holds_code, write_markdown, write_title
 from knowledge.chunking.lines import (
@@ -180,7 +181,13 @@ def _divide(block: Block, tokens: int, around: tuple[Block, ...] = ()) -> Iterat
         for number, row in enumerate(block.rows, first_line):
             line = min(number, block.end_line)
             part = replace(block, rows=(row,), start_line=line, end_line=line)
-            if is_long := estimate_tokens(write_markdown([part])) > 2 * tokens and not holds_code(row):
+            is_long = estimate_tokens(write_markdown([part])) > 2 * tokens
+            if is_long and holds_code(row):
+                # Its code is cut as code.
+                for inner in read_markdown(write_markdown([part])):
+                    yield from _divide(_set_lines(inner, line), tokens, around[:-1])
+                continue
+            if is_long:
                 # It is cut between sentences, of which none needs the marks of a row.
                 part = replace(part, kind="paragraph", text=name_cells(row, block.header), header=(), rows=())
             yield _Unit(part, around[:-1] if is_long else around)
@@ -188,6 +195,11 @@ def _divide(block: Block, tokens: int, around: tuple[Block, ...] = ()) -> Iterat
         yield _Unit(Block("paragraph", block.text, start_line=block.start_line, end_line=block.start_line), around)
     for child in block.children:
         yield from _divide(child, tokens, around)
+
+
+def _set_lines(block: Block, line: int) -> Block:
+    children = tuple(_set_lines(child, line) for child in block.children)
+    return replace(block, children=children, start_line=line, end_line=line)
 
 
 def _cut_code(block: Block, tokens: int) -> Iterator[Block]:

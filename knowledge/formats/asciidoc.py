@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from core.markup.document import Block, BlockKind, to_plain
+from core.markup.front_matter import read_front_matter
 from core.markup.inline import join_lines
 from core.markup.tables import join_texts
 from core.markup.writer import MAX_HEADING_LEVEL
@@ -36,6 +37,7 @@ from knowledge.formats.asciidoc_lines import (
     set_attribute,
 )
 from knowledge.formats.asciidoc_table import read_cells
+from knowledge.formats.inline import escape
 from knowledge.parsing.limits import map_parser_errors
 
 _ATTRIBUTES = {"backend": "html5", "backend-html5": "", "basebackend": "html", "basebackend-html": "", "safe-mode": ""}
@@ -46,6 +48,8 @@ _ANCHOR = re.compile(r"\[\[[^\[\]]*\]\]$")
 _RULE = re.compile(r"(?:'{3,}|<{3,}|-{3}|\*{3}|(?:- ){2}-|(?:\* ){2}\*)$")
 _DELIMITER = re.compile(r"(?:-{4,}|\.{4,}|={4,}|\*{4,}|_{4,}|\+{4,}|/{4,}|--|[|,:!]={3,}|(```)[\w+#.,-]*)[ \t]*$")
 _MACRO = re.compile(r"(?:(?:image|audio|video)::[^\s\[][^\[]*|(?!(?:xref|link)::)[a-z][\w-]*::[^\s\[]*)\[.*\]$")
+# What is no text within one: a plus that attaches something to no item, a comment, a picture that should stand apart.
+_NO_TEXT = re.compile(r"\+$|//|(?:image|video|audio|include)::[^\s\[][^\[]*\[[^\[\]]*\]$")
 # A link without a text of its own.
 _BARE_REFERENCE = re.compile(r"<<([^<>,\n]{1,300}),?>>|xref:([^\s\[\]]{1,300})\[\]")
 _ADMONITION = re.compile(r"(NOTE|TIP|IMPORTANT|WARNING|CAUTION):[ \t]+(.*)$")
@@ -97,9 +101,15 @@ def read_asciidoc(text: str, names: Mapping[str, str] = MappingProxyType({})) ->
     """
     values = {name.strip("{}").lower(): value for name, value in names.items() if name.startswith("{")}
     attributes = _ATTRIBUTES | values
-    lines = list(choose_lines(text.splitlines(), dict(attributes)))
+    all_lines = text.splitlines() or [""]
+    # That of Jekyll or Hugo.
+    first_line, title, title_line = read_front_matter(all_lines)
+    lines = list(choose_lines([""] * (first_line - 1) + all_lines[first_line - 1 :], dict(attributes)))
     titles = {**names, **find_titles(line.text for line in lines)}
-    return tuple(_Reader(lines, attributes, titles, 0).read())
+    blocks = _Reader(lines, attributes, titles, 0).read()
+    has_title = not title or any(block.kind == "heading" and block.level == 1 for block in blocks)
+    heading = Block("heading", escape(title), level=1, start_line=title_line, end_line=title_line)
+    return (*(() if has_title else (heading,)), *blocks)
 
 
 class _Reader:
@@ -325,8 +335,7 @@ class _Reader:
         end = start + 1
         while end < len(self._lines) and not self._ends_paragraph(self._lines[end].text):
             end += 1
-        # A plus that attaches something to no item is no text either.
-        lines = [line for line in self._lines[start:end] if line.text != "+" and not line.text.startswith("//")]
+        lines = self._lines[start:end]
         caption = self._caption(style)
         self._number = end
         if style.name in _SILENT_STYLES:
@@ -335,7 +344,11 @@ class _Reader:
         if is_literal:
             lines = [line._replace(text=resolve_code(line.text, self._attributes)) for line in lines]
         if is_literal or style.name in _CODE_STYLES:
+            lines = [line for line in lines if line.text != "+" and not line.text.startswith("//")]
             self._blocks += self._read_code(lines, style, "", caption)
+            return
+        lines = [line for line in lines if not _NO_TEXT.match(line.text)]
+        if not lines:
             return
         if line.startswith("> ") and not style.name:
             self._blocks += [*caption, self._read_quotation(lines)]
@@ -408,7 +421,7 @@ class _Reader:
             line = self._lines[self._number].text
             if line == "+" or _get_marker(line) or self._ends_paragraph(line):
                 break
-            if not line.startswith("//"):
+            if not _NO_TEXT.match(line):
                 texts.append(line)
             self._number += 1
         return _join_lines(texts)

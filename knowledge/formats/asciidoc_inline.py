@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Callable, Mapping
 
-from core.markup.inline import name_label, name_picture, strip_tags
+from core.markup.inline import move_signs, name_label, name_picture, strip_tags
 from knowledge.formats.inline import escape, make_code, make_link
 
 # What an attribute may hold: those that name each other would double it with every line.
@@ -18,6 +18,7 @@ _MAX_MARGIN = 40
 _PLUS = "\ue000"
 _PLUSES = re.compile(r"(?<=\w)\+\+(?!\w)")
 _REFERENCE = re.compile(r"(?<!\\)\{([\w-]{1,100})\}")
+_ESCAPED_END = re.compile(r"\\?(\{[\w-]{1,100})\\\}")
 _COUNTER = re.compile(r"(?<!\\)\{(?P<kind>counter2?|set):[ ]?(?P<name>[\w-]{1,100})(?::(?P<value>[^{}\n]{0,100}))?\}")
 _MAX_DIGITS = 9
 _CHARACTERS = {
@@ -34,7 +35,7 @@ _MARKS = re.compile(
     | "`(?P<quotation>[^`\n]{1,300})`" | '`(?P<single>[^`\n]{1,300})`'
     | `(?:link|xref|https?):[^\s\[\]`]{1,300}\[`?(?P<code_title>[^\]\n`]{1,300})`?\]`
     | ``(?P<code>[^\n]{1,300}?)`` | (?<![\w`])`(?P<constrained_code>(?!\s)[^`]{1,300}(?<!\s))`(?![\w`])
-    | \$\$(?P<dollars>[^\n]{1,300}?)\$\$ | \+\+\+(?P<raw>[^\n]{1,300}?)\+\+\+ | \+\+(?P<plain>[^\n]{1,300}?)\+\+
+    | \$\$(?P<dollars>[^\n]{1,300}?)\$\$ | \+\+\+(?P<raw>[^\n]{0,300}?)\+\+\+ | \+\+(?P<plain>[^\n]{1,300}?)\+\+
     | (?<![\w+])\+(?P<constrained_plain>(?!\s)[^+\n]{1,300}(?<!\s))\+(?![\w+])
     | <<(?P<page>[^<>,\n]{1,200})(?:,(?P<page_title>(?:[^<>]|<(?!<)|>(?!>)){0,300}))?>>
     | (?:link:(?P<link>[^\s\[\]]{1,500})|(?P<address>(?:https?|mailto):[^\s\[\]<>]{1,500}))
@@ -44,7 +45,7 @@ _MARKS = re.compile(
     | (?<!\w)menu:(?P<menu>[^\s\[\]:][^\[\]\n]{0,200})\[(?P<menu_items>[^\[\]\n]{0,300})\]
     | (?P<macro>(?<!\w)[a-z][a-z0-9_-]{1,30}(?<!\wfootnote)|footnote):
       (?:(?<=xref:):)?(?P<target>(?![\s:])[^\s\[\]]{0,300})
-      \[(?P<attributes>(?:\\\]|[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]{0,100}\]){0,200}\]){0,500})\]
+      \[(?P<attributes>(?:\\\]|[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]{0,100}\]){0,200}\]){0,1000})\]
     | \(\(\((?P<hidden>[^()\n]{1,200})\)\)\) | \(\((?P<term>[^()\n]{1,200})\)\)
     | (?<=\#\#)\[(?P<apart>\.[\w.-]{1,60})\](?=\#\#)
     | \[\[[^\[\]\n]{1,100}\]\] | \[\#[\w-]{1,100}\] | (?<!\w)\[[.\w%=" -]{1,60}\](?=[#*_`])
@@ -169,6 +170,7 @@ def _write_mark(match: re.Match[str], depth: int) -> str:
     content = match[name] if name else ""
     if name in ("literal", "code", "code_title", "constrained_code"):
         if name == "constrained_code":
+            content = _ESCAPED_END.sub(r"\1}", content)
             content = resolve_quotes(resolve_macros(_ESCAPED_IN_CODE.sub("", content))).strip("+") or content
         return make_code(_CHARACTER.sub(lambda match: html.unescape(match[0]), content))
     if name in ("attributes", "link_title", "page", "page_title", "bare_address", "unknown_title", "menu_items"):
@@ -180,6 +182,8 @@ def _write_mark(match: re.Match[str], depth: int) -> str:
     if name in ("raw", "hidden", "apart", ""):
         # What has a style of its own is a box of its own.
         return _write_html(content) if name == "raw" else " " if name == "apart" else ""
+    if name in ("upper", "lower"):
+        content = move_signs(content, "sup" if name == "upper" else "sub")
     inner = write_inline(content, depth + 1) if depth < _MAX_DEPTH else escape(content)
     mark = "**" if name in _BOLD else "*" if name in _ITALIC else ""
     quotes = {"quotation": "“”", "single": "‘’"}.get(name, "")
@@ -194,7 +198,8 @@ def _write_link(match: re.Match[str], depth: int) -> str:
     if match["page"]:
         return _write_title(match["page_title"] or _name_page(match["page"]), depth)
     if match["menu"]:
-        return escape(" → ".join(filter(None, [match["menu"], *map(str.strip, match["menu_items"].split(">"))])))
+        items = html.unescape(match["menu_items"]).split(">")
+        return escape(" → ".join(filter(None, [html.unescape(match["menu"]), *map(str.strip, items)])))
     if match["macro"]:
         return (
             _write_picture(match)
@@ -232,6 +237,7 @@ def _write_html(text: str) -> str:
 
 def _write_passed(substitutions: str, text: str, depth: int) -> str:
     """Return what the pass macro hands on: as HTML, unless its signs are to be escaped; in it, marks may be read."""
+    text = text.replace("\\]", "]")
     if not _READ_ON.search(substitutions):
         return _write_html(text)
     return _write_title(text if _ESCAPING.search(substitutions) else strip_tags(text), depth)

@@ -30,7 +30,7 @@ _MAX_TARGET_CHARS = 500
 KINDS = frozenset(("asciidoc", "markdown", "rst"))
 # What a document that includes others has somewhere.
 _MARK = re.compile(
-    r"include|\{[!*]|\{[{%].{0,3}(?:read-?[fF]ile|code_?sample|snippet)|--8<--|<<<[ \t]"
+    r"include|@\[code|\{[!*]|\{[{%].{0,3}(?:read-?[fF]ile|code_?sample|snippet)|--8<--|<<<[ \t]"
     r"|\bfrom[ \t]+['\"][^'\"\n]{1,500}\.mdx?['\"]|\{\{#playground"
 )
 # The description of a component of Antora, and the values in it, which its pages name.
@@ -63,6 +63,10 @@ _VOCS = re.compile(
     r"([ \t]*)(?://|#|--|/\*|<!--)[ \t]*\[!include[ \t]+([^\s\]]{1,500})\][ \t]*+(?:(?:\*/|-->)[ \t]*+)?$"
 )
 _VITEPRESS = re.compile(r"([ \t]*)<<<[ \t]+([^\s{}\[\]#]{1,500})(?:#([\w.-]{1,100}))?(?:[ \t]*[{\[].*)?$")
+# VuePress: `@[code{2-5} js](../a.js)`.
+_VUEPRESS = re.compile(
+    r"([ \t]*)@\[code(?:\{([\d,-]{1,100})\})?(?:[ ]([\w+#-]{1,30}))?[^\[\]\n]{0,100}\]\(([^\s()]{1,500})\)[ \t]*$"
+)
 _VITEPRESS_TEXT = re.compile(
     r"([ \t]*)<!--[ \t]*@include:[ \t]*([^\s{}#]{1,500})(?:#([\w.-]{1,100}))?"
     r"(?:\{(\d{0,7})(,?)(\d{0,7})\})?[ \t]*-->[ \t]*$"
@@ -81,7 +85,7 @@ _HOOK_INCLUDE = re.compile(
 _MARKDOWN_INCLUDE = re.compile(r"([ \t]*)\{!>?[ \t]*([^\s{}!]{1,300})[ \t]*!\}[ \t]*$")
 _TEXT_SUFFIXES = (".md", ".mdx", ".markdown", ".txt")
 _INCLUDE_FOLDERS = ("snippets", "includes", "_includes", "examples")
-_ROOT = re.compile(r"(?:@site|[@~])?/")
+_ROOT = re.compile(r"(?:@site/|[@~]/|/|@(?=\w))")
 _MDX_IMPORT = re.compile(
     r"(?:^|;[ \t]*)import\s+([A-Z]\w*)[ \t]+from[ \t]+['\"]([^'\"\n]{1,500}\.mdx?)['\"]", re.MULTILINE
 )
@@ -324,6 +328,9 @@ def _match_vite(line: str) -> _Directive | None:
     """Match a line for which Vocs or VitePress shows a file, or the part of one."""
     if match := _VOCS.match(line):
         return _Directive(match[2], indent=match[1])
+    if match := _VUEPRESS.match(line):
+        options = {"lines": match[2], "language": match[3]}
+        return _Directive(match[4], 1, match[1], True, {name: value for name, value in options.items() if value})
     if match := _VITEPRESS.match(line):
         return _Directive(f"{match[2]}:{match[3] or ''}", indent=match[1], is_code=True)
     if match := _VITEPRESS_TEXT.match(line):
@@ -417,8 +424,8 @@ def find_candidates(target: str, path: str, page: str, kind: str) -> Iterator[st
     target = target.strip()
     if "\0" in target or "://" in target or len(target) > _MAX_TARGET_CHARS:
         return
-    if kind == "asciidoc" and (antora_path := _resolve_antora(target, path)):
-        yield antora_path
+    if kind == "asciidoc" and (antora_paths := _resolve_antora(target, path)):
+        yield from antora_paths
         return
     folders = [folder, posixpath.dirname(page)]
     root = _ROOT.match(target)
@@ -436,15 +443,17 @@ def find_candidates(target: str, path: str, page: str, kind: str) -> Iterator[st
             yield candidate
 
 
-def _resolve_antora(target: str, path: str) -> str:
-    """Return the path of a file of one of Antora's families, as `ROOT:partial$a.adoc`, seen from a page."""
+def _resolve_antora(target: str, path: str) -> list[str]:
+    """Return where a file of one of Antora's families, as `ROOT:partial$a.adoc`, can be, seen from a page."""
     family = re.match(r"(?:([\w-]+):)?(partial|example|page|attachment)\$(.+)$", target)
     place = re.match(r"(.*?)modules/([^/]+)/", path)
     if family is None or place is None:
-        return ""
-    folder = f"{place[1]}modules/{family[1] or place[2]}/{family[2]}s"
-    candidate = posixpath.normpath(f"{folder}/{family[3]}")
-    return candidate if candidate.startswith(f"{folder}/") else ""
+        return []
+    module = f"{place[1]}modules/{family[1] or place[2]}"
+    # The second one is where Antora looked for partials first.
+    folders = [f"{module}/{family[2]}s", *([f"{module}/pages/_partials"] if family[2] == "partial" else [])]
+    paths = [(folder, posixpath.normpath(f"{folder}/{family[3]}")) for folder in folders]
+    return [path for folder, path in paths if path.startswith(f"{folder}/")]
 
 
 def _shift_headings(lines: Sequence[str], offset: str) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from core.formatting import replace_lone_surrogates
-from core.markup.components import read_title
+from core.markup.front_matter import read_title
 from core.markup.inline import normalize_label, to_title
 from knowledge.formats.asciidoc_inline import MAX_VALUE_CHARS, resolve_attributes
 from knowledge.formats.asciidoc_lines import find_titles

@@ -17,7 +17,7 @@ from docutils.parsers.rst import Directive, Parser, directives, roles, states
 from docutils.parsers.rst.directives.tables import CSVTable
 from docutils.utils import new_document
 
-from core.markup.inline import NUMBER_ROLES, SHORT_NAME, is_formula
+from core.markup.inline import NUMBER_ROLES, SHORT_NAME, is_formula, move_signs
 from knowledge.formats.rst_names import (
     ADMONITIONS,
     CODE_ROLES,
@@ -37,6 +37,7 @@ _OPTION = re.compile(r":(?!:)([^:\n]+):(?:[ ]+(.*))?$")
 _PYTHON_CLASS = re.compile(r"[\w.]*[A-Z.(]")
 _HIDDEN_INPUT = (":hide-code:", ":hide-input:")
 # A formula as an extension of Sphinx reads it, and what only one has. The backslashes of others are those of an escape.
+_MOVED_ROLES = {"sup": "sup", "superscript": "sup", "sub": "sub", "subscript": "sub"}
 _DOLLARS = re.compile(r"(``[^`]*``|`[^`]*`)|(?<![\\$\w])\${1,2}(?![\s$])([^$`]{1,300})(?<![\s\\])\${1,2}(?![$\w({])")
 _TEX = re.compile(r"\\[A-Za-z]{2}|\\\{")
 _TARGET = re.compile(r"(.+)<[^<>]*>", re.DOTALL)
@@ -152,6 +153,8 @@ def _read_role(
         return [(nodes.strong if name == "strong" else nodes.emphasis)("", content)], []
     if name in ("guilabel", "menuselection"):
         title = title.replace("&&", "\0").replace("&", "").replace("\0", "&").replace("-->", "→")
+    if name in _MOVED_ROLES:
+        title = move_signs(title, _MOVED_ROLES[name])
     prefix = NUMBER_ROLES.get(name, "") if title[:1].isdecimal() else ""
     shown = nodes.inline("", prefix + title.lstrip("~"))
     if not target:

@@ -60,8 +60,13 @@ _GENERATED = (
     "venv/",
 )
 # The theme of a site, whose pages are elsewhere; taken where an include glob names the folder.
-_THEMES = ("_static", "_templates", "_layouts", "_themes")
-_HUGO_THEME = ("**/layouts/_*/**/*.html", "**/layouts/partials/**/*.html", "**/layouts/shortcodes/**/*.html")
+_THEMES = ("_static", "_templates", "_autoapi_templates", "_layouts", "_themes")
+_THEME_PARTS = (
+    "**/_includes/**/*.html",
+    "**/layouts/_*/**/*.html",
+    "**/layouts/partials/**/*.html",
+    "**/layouts/shortcodes/**/*.html",
+)
 _KINDS = {
     "markdown": ".md .markdown .mdx .mdown .qmd .rmd",
     "rst": ".rst .rest",
@@ -187,7 +192,7 @@ class PathFilter:
         self._generated = _compile_globs(name, "exclude", _INSTALLED + menus + (_GENERATED if uses_defaults else ()))
         names_hidden = any(part.startswith(".") for part in named)
         self._hidden = _compile_globs(name, "exclude", () if names_hidden else (".*",))
-        themes = [*(set(_THEMES) - named), *(() if "layouts" in named else _HUGO_THEME)]
+        themes = [*(set(_THEMES) - named), *(() if {"layouts", "_includes"} & named else _THEME_PARTS)]
         self._themes = _compile_globs(name, "exclude", sorted(themes))
         self._included_suffixes = {PurePosixPath(pattern).suffix.lower() for pattern in settings.include} - {""}
         self._settings = settings

@@ -543,3 +543,13 @@ def test_a_plain_text_with_directives_of_sphinx_is_read_as_such() -> None:
     assert [piece.text for piece in chunk(Document("a.txt", myst, "text"))] == ["**`a.b`**: The mode"]
     assert [piece.text for piece in chunk(Document("a.txt", ".. note:: Read\n", "text"))] == ["> **Note**\n>\n> Read"]
     assert [piece.text for piece in chunk(Document("a.txt", "Text.. so: [a]{b}", "text"))] == ["Text.. so: [a]{b}"]
+
+
+def test_long_code_in_a_cell_is_cut_as_code() -> None:
+    code = "\n".join(f"line {number} of an example that is long" for number in range(60))
+    text = f'[cols="1a,1a"]\n|===\n| Old | New\n\n|\n[source,xml]\n----\n{code}\n----\n| Shorter\n|===\n'
+    passages = chunk(Document("a.adoc", text, "asciidoc"), 200)
+    assert len(passages) > 2
+    assert all(passage.text.count("```") % 2 == 0 for passage in passages)
+    assert all("```xml" in passage.text for passage in passages if "line " in passage.text)
+    assert sum(passage.text.count("line ") for passage in passages) == 60

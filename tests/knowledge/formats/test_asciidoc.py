@@ -127,7 +127,7 @@ def test_attributes_conditions_and_headings(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("*b* _i_ `c` #m# **un**con __i__t H~2~O x^2^", "**b** *i* `c` m **un**con *i*t H2O x2"),
+        ("*b* _i_ `c` #m# **un**con __i__t H~2~O x^2^", "**b** *i* `c` m **un**con *i*t H₂O x²"),
         ("+7 days+ `+{x}+` `a*b*` 2 * 3 f(*args) a_b_c", "7 days `{x}` `a*b*` 2 * 3 f(\\*args) a_b_c"),
         ("kbd:[Ctrl+C] btn:[Stop] menu:File[Open > Recent]", "`Ctrl+C` **Stop** File → Open → Recent"),
         ("xref:a/b.adoc#c[The page] xref:ROOT:a_b.adoc[] <<x,there>> <<y>> xref:a:safe/index.adoc[]",
@@ -152,7 +152,7 @@ def test_attributes_conditions_and_headings(text: str, expected: str) -> None:
         ("a footnote:[See pass:c,macros[xref:s.adoc#n[the *one*]].] pass:[*b*]", "a (See the **one**.) \\*b\\*"),
         ("pass:q[<u>under *me*</u>] +++<u>a</u>+++ pass:m[<i>b</i>]", "under **me** a b"),
         ("the page{empty}footnote:[A note.], a wordfootnote:[*B*]", "the page (A note.), a word (**B**)"),
-        ("Search<<n, ^[1]^>>, <<r, ^1^>>, https://a.b[it^], xref:a.adoc[2^n^]", "Search[1], 1, [it](https://a.b), 2n"),
+        ("Search<<n, ^[1]^>>, <<r, ^1^>>, https://a.b[it^], xref:a.adoc[2^n^]", "Search[1], ¹, [it](https://a.b), 2ⁿ"),
         ("pass:c,q[<u>*a*</u>]", "\\<u>**a**\\</u>"),
     ],
 )  # fmt: skip
@@ -336,3 +336,23 @@ def test_a_condition_may_end_in_blanks() -> None:
 @pytest.mark.parametrize("style", ["[,yaml]", "[source,yaml]", "[source]\n[,yaml]", "[,yaml,lines=1]"])
 def test_code_keeps_the_language_that_stands_second(style: str) -> None:
     assert write_markdown(read_asciidoc(f"{style}\n----\na: b\n----")) == "```yaml\na: b\n```"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("---\nlayout: a\ntitle: The page\n---\n:toc:\n\nText", "# The page\n\nText"),
+        ("---\nlayout: a\n---\n= Page\n\nText", "# Page\n\nText"),
+        ("One\n\n---\n\nTwo", "One\n\n---\n\nTwo"),
+        ("* a\nimage::b.png[c, role=center]\n* d", "- a\n- d"),
+        ("One\nimage::b.png[]\ntwo", "One two"),
+        ("[source,asciidoc]\nimage::b.png[]", "```asciidoc\nimage::b.png[]\n```"),
+        ("a +++b+++ ++++++ c +++d+++", "a b c d"),
+        ("2^63^-1, H~2~O, 4^th^", "2⁶³-1, H₂O, 4th"),
+        ("`a/\\{id\\}/b` and `\\{id}`", "`a/{id}/b` and `{id}`"),
+        ("menu:Admin[Workflow &amp; Tags > All]", "Admin → Workflow & Tags → All"),
+        ("pass:[[x-\\]+a+]", "[x-]+a+"),
+    ],
+)
+def test_what_stands_around_the_text_is_none(text: str, expected: str) -> None:
+    assert read(text) == expected

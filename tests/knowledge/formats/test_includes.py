@@ -24,6 +24,7 @@ FILES = {
     "docs/snippets/note.md": "A note.",
     "m/modules/ROOT/partials/p.adoc": "Partial.",
     "m/modules/other/examples/e.java": "int x;",
+    "m/modules/other/pages/_partials/old.adoc": "Old.",
 }
 
 
@@ -96,6 +97,11 @@ def test_restructuredtext(text: str, expected: str) -> None:
         ("```python\n{!> ../docs/deep/b.rst !}\n```\n{!part.md!}", "```python\nDeep.\n```\nOne.\n\nTwo."),
         ('{% include part.html content="Mind it." %}', '{% include part.html content="Mind it." %}'),
         ('{{< readFile "deep/b.rst" >}}', "```\nDeep.\n```"),
+        ("@[code{1,3} js](@docs/app.js)", "```js\nlet a;\nlet b;\n```"),
+        (
+            "- @[code](./app.js)\n  @[code](./app.js)",
+            "- @[code](./app.js)\n  ```javascript\n  let a;\n  let b;\n  let c;\n  ```",
+        ),
         ('{{< include "missing.md" >}} {{< readfile a.b.c >}}', '{{< include "missing.md" >}} {{< readfile a.b.c >}}'),
         ('--8<-- "https://a.example/x.md"', '--8<-- "https://a.example/x.md"'),
     ],
@@ -123,6 +129,7 @@ def test_families_of_antora() -> None:
     expected = "Partial.\nint x;\ninclude::partial$../pages/x.adoc[]"
     assert expand("m/modules/ROOT/pages/sub/a.adoc", "asciidoc", text) == expected
     assert expand("m/modules/ROOT/pages/a.adoc", "asciidoc", "include::{partialsdir}/p.adoc[]") == "Partial."
+    assert expand("m/modules/ROOT/pages/a.adoc", "asciidoc", "include::other:partial$old.adoc[]") == "Old."
 
 
 def test_attributes_of_an_antora_component() -> None:

@@ -283,3 +283,8 @@ def test_included_markdown_is_read_as_such() -> None:
 )
 def test_code_that_is_run_is_shown_as_code(text: str, expected: str) -> None:
     assert read(text) == expected
+
+
+def test_numbers_above_and_below_the_line_keep_their_meaning() -> None:
+    text = r"2\ :sup:`63`, H\ :sub:`2`\ O, 4\ :superscript:`th`"
+    assert write_markdown(read_rst(text)) == "2⁶³, H₂O, 4th"

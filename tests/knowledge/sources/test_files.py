@@ -138,11 +138,13 @@ async def test_a_hidden_name_is_taken_where_a_glob_names_what_is_hidden(tmp_path
 
 async def test_the_theme_of_a_site_is_skipped_unless_a_glob_names_it(tmp_path: Path) -> None:
     fill(tmp_path, "docs/a.md", "docs/_templates/a.html", "docs/_layouts/a.html", "docs/_static/js/a.js")
+    fill(tmp_path, "docs/_includes/nav/a.html", "docs/_includes/b.md", "docs/_autoapi_templates/python/a.rst")
     listing = await listed(tmp_path, include=["docs/"])
-    assert (set(listing.fingerprints), listing.skipped) == ({"docs/a.md"}, {"theme": 3})
+    assert (set(listing.fingerprints), listing.skipped) == ({"docs/a.md", "docs/_includes/b.md"}, {"theme": 5})
     listing = await listed(tmp_path, include=["docs/", "docs/_layouts/*.html"])
-    assert (set(listing.fingerprints), listing.skipped) == ({"docs/a.md", "docs/_layouts/a.html"}, {"theme": 2})
-    assert (await listed(tmp_path)).skipped == {"theme": 3}
+    assert "docs/_layouts/a.html" in listing.fingerprints
+    assert listing.skipped == {"theme": 4}
+    assert (await listed(tmp_path)).skipped == {"theme": 5}
 
 
 async def test_the_templates_of_hugo_are_skipped_unless_a_glob_names_them(tmp_path: Path) -> None:

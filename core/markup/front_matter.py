@@ -1,0 +1,45 @@
+"""The front matter of a document: what stands between two marks above it, and the title that it gives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import takewhile
+
+_FRONT_KEY = re.compile(r"[A-Za-z_][\w -]*+[ \t]*+[:=]|#")
+# Hugo reads keys in any case.
+_FRONT_TITLE = re.compile(r"title[ \t]*[:=][ \t]*(.*)", re.IGNORECASE)
+_YAML_BLOCKS = frozenset((">", ">-", ">+", "|", "|-", "|+"))
+_YAML_KEY = re.compile(r"[ \t]+(?:[\w-]+:(?:[ \t]|$)|- )")
+
+
+def read_title(text: str) -> str:
+    """Return the title that the front matter of a document gives, or an empty string."""
+    return read_front_matter(text.split("\n"))[1]
+
+
+def read_front_matter(lines: list[str]) -> tuple[int, str, int]:
+    """Return the number of the first line after front matter, and the title that it gives with its line."""
+    # Hugo takes blank lines before it.
+    start = next((number for number, line in enumerate(lines) if line.strip()), 0)
+    fence = lines[start].rstrip()
+    if fence not in ("---", "+++") or len(lines) < start + 3 or not _FRONT_KEY.match(lines[start + 1]):
+        return 1, "", 0
+    title = ""
+    title_line = 0
+    for number, line in enumerate(lines[start + 1 :], start + 2):
+        if line.rstrip() == fence or (fence == "---" and line.rstrip() == "..."):
+            return number + 1, title, title_line
+        if match := _FRONT_TITLE.match(line):
+            title = _join_title(match[1].strip(), (lines[below] for below in range(number, len(lines))))
+            title_line = number
+    return 1, "", 0
+
+
+def _join_title(text: str, following: Iterable[str]) -> str:
+    """Return a title of YAML with the lines below it that are part of it, which are indented."""
+    lines = list(takewhile(lambda line: line[:1] in (" ", "\t") and line.strip(), following))
+    if not text and any(_YAML_KEY.match(line) for line in lines):
+        # It has the title in several languages, or other parts.
+        return ""
+    return " ".join(["" if text in _YAML_BLOCKS else text, *map(str.strip, lines)]).strip().strip("\"'")

@@ -1,0 +1,138 @@
+"""What generators of sites make of Markdown that it does not say: their marks are no text, and hide none."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.markup.markdown import read_markdown
+from core.markup.writer import write_markdown
+
+
+def read(text: str, *, is_mdx: bool = False) -> str:
+    return write_markdown(read_markdown(text, is_mdx=is_mdx))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2<sup>63</sup>-1, 2^10^, 10<sup>-n</sup>", "2⁶³-1, 2¹⁰, 10⁻ⁿ"),
+        ("H<sub>2</sub>O and CO~2~, 4<sup>th</sup>", "H₂O and CO₂, 4th"),
+        ("H{sub}`2`O, 4{sup}`th`", "H₂O, 4th"),
+        ("in any case<sup>[1](#note)</sup>", "in any case¹"),
+        ("`2<sup>8</sup>` and ~/a~1~b", "`2<sup>8</sup>` and ~/a~1~b"),
+        ("<p>2<sup>63</sup> or <sup>a</sup></p>", "2⁶³ or a"),
+        ("<p>a <code>2<sup>8</sup></code></p>", "a `2⁸`"),
+    ],
+)
+def test_what_stands_above_or_below_the_line_keeps_its_meaning(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<script>\nimport A from 'a'\n\nimport { b } from 'b'\n</script>\n\n<A :b='c'>\n\n# Hi\n\n</A>", "# Hi"),
+        ("<style>\n.a { color: red }\n\n.b {}\n</style>\nText", "Text"),
+        ("<script>\n\nText", ""),
+        ("Write `<script>` here, or <script>a</script>b", "Write `<script>` here, or b"),
+        ("    <script>\n    a\n    </script>", "```\n<script>\na\n</script>\n```"),
+    ],
+)
+def test_a_script_ends_where_its_tag_does(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            '<div markdown="1">\nOne\n{: .label }\n\nTwo\n{: .label }\n</div>\n```js\nx\n```',
+            "One\n\nTwo\n\n```js\nx\n```",
+        ),
+        ("<details markdown>\n<summary>More</summary>\n- a\n- b\n</details>", "**More**\n\n- a\n- b"),
+        ('<div class="markdown">\n*a*\n</div>', "*a*"),
+        ("1. TOC\n{:toc}\n\nText", "Text"),
+        ("- Contents\n{: toc levels=2}", ""),
+    ],
+)
+def test_kramdown_and_python_markdown_read_markdown_in_html(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+def test_lines_below_html_with_markdown_are_those_of_the_document() -> None:
+    blocks = read_markdown('<div markdown="1">\nOne\n</div>\n\nTwo')
+    assert [(block.text, block.start_line) for block in blocks] == [("One", 2), ("Two", 5)]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_mdx", "expected"),
+    [
+        ("<>![Menu](a.png)</>", True, ""),
+        ("<>\n\nText\n\n</>", True, "Text"),
+        ("a <> b", False, "a <> b"),
+        ("`a <> b`", True, "`a <> b`"),
+    ],
+)
+def test_a_fragment_of_mdx_is_nothing_itself(text: str, is_mdx: bool, expected: str) -> None:
+    assert read(text, is_mdx=is_mdx) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{{% alert title='Note' %}}\nOne\n{{% /alert %}}.\n\nTwo", "> **Note**\n>\n> One\n\nTwo"),
+        ("<p>in the form &lt;name&gt;, not <code>&lt;b&gt;</code></p>", "in the form \\<name>, not `<b>`"),
+        ("Term\n: one\n: two\n\nOther\n: three", "**Term**: one\n\ntwo\n\n**Other**: three"),
+        ("Inline `code`{l=python} and `more`{.js}", "Inline `code` and `more`"),
+        ('```xml title="a/<name>.xml"\nx\n```', "**`a/<name>.xml`**\n\n```xml\nx\n```"),
+    ],
+)
+def test_marks_of_generators(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<div>\n- a\n- b\n</div>", "- a\n- b"),
+        ("Text\n\n<br />\n:::info\nNote\n:::", "Text\n\n> **Info**\n>\n> Note"),
+        ("<details>\n<summary>More</summary>\n1. a\n</details>", "**More**\n\n1. a"),
+        ('<blockquote>\nBy\n<a href="https://x.org">him</a>\n</blockquote>', "> By [him](https://x.org)"),
+    ],
+)
+def test_mdx_reads_markdown_between_tags(text: str, expected: str) -> None:
+    assert read(text, is_mdx=True) == expected
+
+
+def test_twoslash_shows_code_that_stands_elsewhere_on_the_page() -> None:
+    snippet = "```twoslash include main\na\n// - 1\nb\n```\n\n"
+    assert read(f"{snippet}```ts twoslash\n// @include: main-1\nc\n```") == "```ts\na\nc\n```"
+    assert read(f"{snippet}```ts twoslash\n// @include: main\n```") == "```ts\na\nb\n```"
+    hidden = "```twoslash include cut\na\n// ---cut---\nb\n```\n\n"
+    assert read(f"{hidden}```ts twoslash\n// @include: cut\n```") == "```ts\nb\n```"
+    assert read("```ts twoslash\n// @include: missing\nc\n```") == "```ts\nc\n```"
+
+
+@pytest.mark.parametrize(
+    ("head", "language"),
+    [
+        ("---\nkernelspec:\n  display_name: Python 3\n  name: python3\n---\n", "python"),
+        ("---\njupytext:\n  a: b\nkernelspec:\n  language: julia\n---\n", "julia"),
+        ("", ""),
+    ],
+)
+def test_cells_have_the_language_of_their_kernel(head: str, language: str) -> None:
+    assert read(f"{head}\n```{{code-cell}}\nx = 1\n```\n") == f"```{language}\nx = 1\n```"
+    assert read(f"{head}\n```{{code-cell}} ipython3\nx = 1\n```\n") == "```ipython3\nx = 1\n```"
+
+
+@pytest.mark.parametrize("below", ["7. Then this.", "![a](b.png)"])
+def test_lines_with_less_of_a_margin_are_not_cut(below: str) -> None:
+    text = f"1. One\n       - inner\n   {below}"
+    assert "inner" in read(text)
+    assert below[3:].strip(").") in read(text) or below.startswith("!")
+    assert "b.png" not in read(text)
+
+
+def test_a_line_of_dashes_that_is_escaped_is_no_long_dash() -> None:
+    assert read("a\n\n\\----\n\na --- b") == "a\n\n\\----\n\na — b"
