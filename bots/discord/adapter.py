@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.connection import RetryLater, TokenRefused
+from bots.common.judged_client import judge_calls
 from bots.common.positions import PositionStore
 from bots.common.reply_sink import SilentSink
 from bots.common.settings_menu import MENU_FIELD
@@ -195,6 +196,7 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
             return DiscordRatingSink(client, message, self._intervals)
         if MENU_FIELD in message.reference:
             return DiscordMenuSink(client, message, self._intervals)
+        client = judge_calls(client, delivery)
         # Another bot's reply cannot be edited, nor its slash command answered by us.
         is_own_message = message.bot in ("", self._me.id)
         own_reply_id = previous_reply_id if is_own_message else ""
