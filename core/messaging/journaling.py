@@ -168,6 +168,7 @@ class RecordedSink:
 
     async def update(self, text: str) -> None:
         """Show the reply so far."""
+        await self._delivery.require_rights()
         await self._sink.update(text)
 
     async def finish(self, reply: Reply) -> None:
