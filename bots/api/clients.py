@@ -60,7 +60,8 @@ class ClientAnswers:
 
         async def may_tell() -> bool:
             await self._live.load()
-            return visible_labels <= self._permissions.visible_labels(message)
+            has_models = self._permissions.get_chat_settings(message).models == chat_settings.models
+            return has_models and visible_labels <= self._permissions.visible_labels(message)
 
         chat_settings = self._permissions.get_chat_settings(message)
         asked = Question(

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from core.errors import KimasError
 from core.observability.logs import get_logger
 from core.ports import AnswerFunction
+from core.runtime.leaving import judge_requests_by
 from core.types import Question, Reply
 
 _log = get_logger(__name__)
@@ -93,6 +94,7 @@ class RunningAnswers:
         return running, asyncio.create_task(self._write(question, running)), 0
 
     async def _write(self, question: Question, running: RunningAnswer) -> Reply:
+        judge_requests_by(running.require_rights)
         try:
             reply = await self._answer(question, running)
         except KimasError:

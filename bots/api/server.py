@@ -22,7 +22,15 @@ from bots.api.page.server import PageServer
 from bots.api.rejections import Rejected, to_rejection
 from bots.api.requests import InvalidRequest, read_chat_request, read_files, read_json, read_text
 from bots.api.running import RunningAnswer, RunningAnswers
-from bots.api.streaming import CORS_HEADERS, STREAM_HEADERS, read_body, send, stream_text, wait_for_reply
+from bots.api.streaming import (
+    CORS_HEADERS,
+    STREAM_HEADERS,
+    read_body,
+    send,
+    send_words,
+    stream_text,
+    wait_for_reply,
+)
 from bots.common.reply_json import reply_as_json
 from bots.common.web_server import refuse_other_hosts, serve_application
 from core.answering.context import AnswerDependencies
@@ -244,7 +252,8 @@ class ApiServer:
                 await send(response, completion.make_chunk({"role": "assistant", "content": ""}))
                 sent_text = await stream_text(request, response, completion.make_part, running, task)
                 if rest := to_markdown(task.result(), sent_text):
-                    await send(response, completion.make_chunk({"content": rest}))
+                    await send_words(running, response, completion.make_chunk({"content": rest}))
+                await running.require_rights()
                 await _send_end(response, completion, task.result(), with_usage=chat_request.has_usage_chunk)
             except KimasError as error:
                 # The status is sent already: what ends without its last line is no complete answer.
@@ -265,8 +274,8 @@ class ApiServer:
 
     async def _wait_for_reply(self, request: web.Request, body: bytes, question: Question) -> Reply:
         """Return the whole answer; give up when the client has gone. Raises `Rejected`, `KimasError`."""
-        async with self._join(request, body, question) as (_, task):
-            return await wait_for_reply(request, task)
+        async with self._join(request, body, question) as (running, task):
+            return await wait_for_reply(request, running, task)
 
 
 def _to_response(error: Rejected) -> web.Response:

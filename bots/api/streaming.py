@@ -51,18 +51,29 @@ async def read_body(request: web.Request) -> bytes:
         raise Rejected(408, "slow", f"the body did not arrive within {READ_TIMEOUT_S:g} s") from error
 
 
-async def wait_for_reply(request: web.Request, task: asyncio.Task[Reply]) -> Reply:
-    """Return the whole answer; give up when the client has gone. Raises `Rejected`, `KimasError`."""
+async def wait_for_reply(request: web.Request, running: RunningAnswer, task: asyncio.Task[Reply]) -> Reply:
+    """Return the whole answer, to be sent at once; give up when the client has gone.
+
+    Raises `Rejected`, `KimasError`.
+    """
     while not task.done():
         await asyncio.wait((task,), timeout=LOOK_S)
         if has_gone(request):
             raise Rejected(499, "client_gone", "the client closed the connection")
-    return task.result()
+    reply = task.result()
+    await running.require_rights()
+    return reply
 
 
 async def send(response: web.StreamResponse, value: Mapping[str, Any]) -> None:
     """Send one event."""
     await response.write(f"data: {json.dumps(value, ensure_ascii=False)}\n\n".encode())
+
+
+async def send_words(running: RunningAnswer, response: web.StreamResponse, value: Mapping[str, Any]) -> None:
+    """Send words of an answer as an event. Raises `KimasError` where a source was closed since, as by a slow client."""
+    await running.require_rights()
+    await send(response, value)
 
 
 def has_gone(request: web.Request) -> bool:
@@ -79,7 +90,7 @@ async def stream_text(
 ) -> str:
     """Send an answer as it grows, until it is whole or failed, and a comment where nothing comes. Return what was sent.
 
-    Raises `ConnectionError` when the client has gone.
+    Raises `ConnectionError` when the client has gone, `KimasError` where it may not be told any more.
     """
     sent_text = ""
     sent_at = time.monotonic()
@@ -91,7 +102,7 @@ async def stream_text(
             raise ConnectionError("the client closed the connection")
         text = get_settled(running.text)
         if len(text) > len(sent_text) and text.startswith(sent_text):
-            await send(response, make_part(text[len(sent_text) :]))
+            await send_words(running, response, make_part(text[len(sent_text) :]))
             sent_text = text
             sent_at = time.monotonic()
         elif time.monotonic() - sent_at >= KEEP_ALIVE_S:

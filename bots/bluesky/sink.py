@@ -17,6 +17,7 @@ from bots.bluesky.connection import BlueskyIntervals
 from bots.bluesky.convert import count_other_bots, get_closed_reason
 from bots.bluesky.render import MAX_CHARS, count_chars, make_mention, render, to_plain, to_post
 from bots.common.json_client import TooLarge
+from bots.common.judged_client import judge_calls
 from bots.common.social_thread import MAX_POSTS, SocialThreadSink, require_few_bots
 from core.errors import CommentSuppressed, MessageDeleted
 from core.language.languages import identify_language
@@ -68,7 +69,7 @@ class BlueskySink(SocialThreadSink):
             question_id=str(reference["uri"]),
             previous_reply_id=previous_reply_id,
         )
-        self._client = client
+        self._client = judge_calls(client, delivery)
         self._me = me
         self._root = Ref(str(reference.get("root_uri", "")), str(reference.get("root_cid", "")))
         self._refs = {self._question_id: Ref(self._question_id, str(reference.get("cid", "")))}

@@ -44,7 +44,7 @@ async def audit(settings: Settings, limit: int, *, as_json: bool) -> int:
     from core.storage.overrides import Audit
 
     async with open_existing_database(settings) as database:
-        entries = await Audit(database).get_newest(limit) if database else ()
+        entries = await Audit(database).get_newest(limit, chat=None) if database else ()
     if as_json:
         print_json({"entries": [_audit_entry_as_json(entry) for entry in entries]})
         return 0
@@ -90,7 +90,7 @@ async def feedback(settings: Settings, days: int, *, as_json: bool, labels: bool
         if database:
             repository = FeedbackRepository(database)
             daily_ratings = await repository.get_daily_ratings(_start_of_period(days))
-            questions = await repository.get_labelled_questions()
+            questions = await repository.get_labelled_questions(None)
     if labels:
         for question in questions:
             question_chat = f"{question.platform}:{question.chat}"
@@ -129,7 +129,7 @@ async def review_answer(settings: Settings, number: int, state: ReviewState, *, 
         if database is None:
             raise UsageError("nobody has taught anything yet")
         repository = TaughtAnswerRepository(database)
-        if number not in {answer.number for answer in await repository.list_answers(None)}:
+        if number not in {answer.number for answer in await repository.list_answers(None, reader=None)}:
             raise UsageError(f"There is no answer {number}. `kimas faq list --state all` shows those that there are.")
         answer = await repository.decide(number, state, OPERATOR)
     if as_json:
@@ -160,7 +160,7 @@ async def release_answers(
         if database is None:
             raise UsageError("nobody has taught anything yet")
         repository = TaughtAnswerRepository(database)
-        known_numbers = {answer.number for answer in await repository.list_answers(None)}
+        known_numbers = {answer.number for answer in await repository.list_answers(None, reader=None)}
         if unknown := sorted(set(numbers) - known_numbers):
             raise UsageError(f"There is no answer {unknown[0]}: `kimas faq list --state all` shows all.")
         count = await repository.set_closed_sources(None if all_unknown else numbers, closed_sources)
@@ -183,7 +183,7 @@ async def _read_taught_answers(settings: Settings, state: ReviewState | None) ->
     from core.storage.lessons import TaughtAnswerRepository
 
     async with open_existing_database(settings) as database:
-        return await TaughtAnswerRepository(database).list_answers(state) if database else ()
+        return await TaughtAnswerRepository(database).list_answers(state, reader=None) if database else ()
 
 
 def _start_of_period(days: int) -> datetime:

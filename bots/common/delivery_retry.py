@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 
 from bots.common.connection import Intervals, RetryLater, Unreachable
-from core.errors import PlatformError, PlatformUnavailable
+from core.errors import PlatformError, PlatformUnavailable, UsageError
 from core.observability.logs import get_logger
 from core.ports import Delivery
 
@@ -16,7 +16,7 @@ FindPost = Callable[[], Awaitable[str]]
 
 
 class DeliveryRetry:
-    """Retries the calls that deliver one reply. Before each try, the `delivery` says whether it may be shown now.
+    """Retries the calls that deliver one reply: those of a client that asks first (`bots.common.judged_client`).
 
     `recover` handles errors that a pause does not cure: it changes something and returns, so that the call is made
     again, or raises the error. `is_posting` is true while a first part is being posted.
@@ -56,7 +56,6 @@ class DeliveryRetry:
             wait_s = self._not_before - loop.time()
             if self._rate_limit_error is not None and wait_s > 0:
                 await self._pause(wait_s, deadline, self._rate_limit_error)
-            await self._delivery.require_rights()
             failure_count += 1
             try:
                 await call()
@@ -111,7 +110,7 @@ class DeliveryRetry:
             except Unreachable:
                 self._is_in_doubt = True
                 raise
-            except PlatformError:
+            except (PlatformError, UsageError):
                 await delivery.mark_rejected()
                 raise
         await delivery.mark_posted(reply_id)

@@ -337,7 +337,6 @@ class LivePreview:
             if self.changed.is_set():
                 self.changed.clear()
                 await self._delivery.require_claim()
-                await self._delivery.require_rights()
                 await wait_for(self.closed, await show())
                 continue
             shows_typing = typing_indicator is not None and not self.text

@@ -87,7 +87,7 @@ class GapReporter:
         labels = live.audiences.visible_labels(asker)
         texts = messages_for(live.settings.alerts.language)
         is_owner = asker.is_private and asker.role == "owner"
-        question_filter = QuestionFilter(until - WEEK, until=until, is_public=not is_owner)
+        question_filter = QuestionFilter(until - WEEK, None, until=until, is_public=not is_owner)
         library = self.library
         if live.audiences.has_closed_sources:
             library = library.restricted_to(live.audiences.visible_sources(asker))

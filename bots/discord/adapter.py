@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 from bots.common.adapter import ClientAdapter, read_secret
 from bots.common.connection import RetryLater, TokenRefused
+from bots.common.judged_client import judge_calls
 from bots.common.positions import PositionStore
 from bots.common.settings_menu import MENU_FIELD
 from bots.discord.application_commands import build_message_commands, build_slash_commands, has_ephemeral_reply
@@ -191,6 +192,7 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
             return DiscordRatingSink(client, message, self._intervals)
         if MENU_FIELD in message.reference:
             return DiscordMenuSink(client, message, self._intervals)
+        client = judge_calls(client, delivery)
         make_sink = partial(
             DiscordSink,
             message=message,

@@ -112,7 +112,7 @@ async def _read_gate_cases(settings: Settings, data: Path | None, split: Split) 
     from core.storage.feedback import FeedbackRepository
 
     async with open_existing_database(settings) as database:
-        questions = await FeedbackRepository(database).get_labelled_questions() if database else ()
+        questions = await FeedbackRepository(database).get_labelled_questions(None) if database else ()
     if not questions:
         raise UsageError("nobody has rated anything yet: give a file of labelled messages")
     return [GateCase(f"{item.platform}:{item.chat}:{item.id}", item.text, item.is_good) for item in questions]

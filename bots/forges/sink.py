@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from bots.common.connection import Unreachable
+from bots.common.judged_client import judge_calls
 from bots.common.reply_sink import ReplySink, cut_reply
 from bots.forges.client import ForgeClient, Identity, remove_number
 from bots.forges.connection import ForgeIntervals
@@ -40,7 +41,7 @@ class ForgeSink(ReplySink):
         intervals: ForgeIntervals,
     ) -> None:
         super().__init__(message.key.platform, message, delivery, intervals)
-        self._client = client
+        self._client = judge_calls(client, delivery)
         self._me = me
         self._settings = settings
         self._check_project = check_project

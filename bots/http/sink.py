@@ -9,6 +9,7 @@ from typing import Any, Literal
 from bots.common.caches import BoundedDict
 from bots.common.connection import RetryLater, Unreachable
 from bots.common.delivery_retry import DeliveryRetry
+from bots.common.judged_client import judge_calls
 from bots.common.reply_sink import FinalTextSink, LivePreview, cut_reply
 from bots.http.client import CallbackClient, HttpIntervals, make_idempotency_key
 from bots.http.signing import EventKey
@@ -47,7 +48,7 @@ class HttpSink:
     def __init__(
         self, context: HttpSinkContext, message: Message, delivery: Delivery, previous_reply_id: str = ""
     ) -> None:
-        self._client = context.client
+        self._client = judge_calls(context.client, delivery)
         self._intervals = context.intervals
         self._deletions = context.deletions
         self._delivery = delivery
@@ -165,7 +166,7 @@ class HttpRatingSink(FinalTextSink):
     """Answers one event of the kind `feedback`."""
 
     def __init__(self, client: CallbackClient, message: Message, delivery: Delivery, intervals: HttpIntervals) -> None:
-        self._client = client
+        self._client = judge_calls(client, delivery)
         self._message = message
         self._retry = DeliveryRetry("http", delivery, intervals)
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 
 from bots.common.connection import Refused, Unreachable
+from bots.common.judged_client import judge_calls
 from bots.common.social_thread import MAX_POSTS, SocialThreadSink, require_few_bots
 from bots.mastodon.client import Identity, MastodonClient, Post
 from bots.mastodon.connection import MastodonIntervals
@@ -48,7 +49,7 @@ class MastodonSink(SocialThreadSink):
             question_id=str(reference["status"]),
             previous_reply_id=previous_reply_id,
         )
-        self._client = client
+        self._client = judge_calls(client, delivery)
         self._me = me
         self._visibility = _REPLY_VISIBILITIES.get(str(reference["visibility"]), DIRECT)
         # A warning that fills a status would leave no room for the answer.

@@ -60,7 +60,7 @@ async def show_questions(request: web.Request) -> web.StreamResponse:
     since = now - timedelta(days=days)
     chats = _find_chats(request, texts["platform"], texts["chat"])
     outcome = to_outcome(query.get("outcome", ""))
-    question_filter = QuestionFilter(since, outcome, texts["platform"], chats, texts["text"])
+    question_filter = QuestionFilter(since, None, outcome, texts["platform"], chats, texts["text"])
     before_number = int(query["before"]) if re.fullmatch("[0-9]{1,9}", query.get("before", "")) else None
     rows, counts = await asyncio.gather(
         reports.list_questions(question_filter, PAGE_SIZE + 1, before_number),
@@ -180,7 +180,7 @@ async def download_patch(request: web.Request) -> web.StreamResponse:
 async def find_context_gaps(context: PageContext, days: int = DEFAULT_GAP_DAYS) -> GapReport:
     """Return the gaps of so many days. What is judged and embedded for it is not judged and embedded again."""
     period = timedelta(days=days)
-    question_filter = QuestionFilter(datetime.now(UTC) - period)
+    question_filter = QuestionFilter(datetime.now(UTC) - period, None)
     return await find_gaps(context.reports, context.library, question_filter, period, judge=context.judge)
 
 

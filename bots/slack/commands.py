@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bots.common.connection import Refused, Unreachable
 from bots.common.delivery_retry import DeliveryRetry
 from bots.common.events import IgnoredEvent
+from bots.common.judged_client import judge_calls
 from bots.common.reply_sink import FinalTextSink, cut_reply, get_texts
 from bots.slack.connection import SlackIntervals
 from bots.slack.convert import Identity, find_authors, is_own, to_interaction
@@ -89,7 +90,7 @@ class CommandSink(FinalTextSink):
         previous_reply_id: str,
         intervals: SlackIntervals,
     ) -> None:
-        self._client = client
+        self._client = judge_calls(client, delivery)
         self._delivery = delivery
         self._message = message
         self._url = str(message.reference.get("response_url", ""))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bots.common.delivery_retry import DeliveryRetry
 from bots.common.events import IgnoredEvent
+from bots.common.judged_client import judge_calls
 from bots.common.reply_sink import FinalTextSink
 from bots.slack.connection import SlackIntervals
 from bots.slack.convert import Identity, to_interaction
@@ -123,7 +124,7 @@ class SlackRatingSink(FinalTextSink):
     """
 
     def __init__(self, client: SlackClient, message: Message, delivery: Delivery, intervals: SlackIntervals) -> None:
-        self._client = client
+        self._client = judge_calls(client, delivery)
         self._reference = message.reference
         self._buttons = get_buttons(message)
         self._retry = DeliveryRetry("slack", delivery, intervals)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from bots.common.connection import NotEditable, Refused, RetryLater, Unreachable
+from bots.common.judged_client import judge_calls
 from bots.common.markdown import EMPTY_REPLY
 from bots.common.reply_sink import ReplySink
 from bots.slack.agent_view import AgentSession
@@ -64,7 +65,7 @@ class SlackSink(ReplySink):
     def __init__(self, context: SlackSinkContext, message: Message, delivery: Delivery, previous_reply_id: str) -> None:
         super().__init__("slack", message, delivery, context.intervals)
         self._context = context
-        self._client = context.client
+        self._client = judge_calls(context.client, delivery)
         self._intervals = context.intervals
         self._channel = str(message.reference["channel"])
         self._ts = str(message.reference["ts"])
@@ -108,8 +109,6 @@ class SlackSink(ReplySink):
         )
         if await wait_for(self._preview.closed, self._context.rate_limiter.reserve(limit_name, interval_s)):
             return 0
-        # Others' answers may have had their turns for a while.
-        await self._delivery.require_rights()
         if self._is_streaming:
             await self._try_show(self._extend_stream)
         if not self._is_streaming:

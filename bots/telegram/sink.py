@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from bots.common.connection import NotAllowed, NotEditable, Refused, RetryLater, Unreachable
+from bots.common.judged_client import judge_calls
 from bots.common.reply_sink import ReplySink
 from bots.telegram.connection import (
     ChatMigrated,
@@ -58,7 +59,7 @@ class TelegramSink(ReplySink):
         capabilities: ServerCapabilities,
     ) -> None:
         super().__init__("telegram", message, delivery, intervals)
-        self._client = client
+        self._client = judge_calls(client, delivery)
         self._intervals = intervals
         self._capabilities = capabilities
         # Further messages of an earlier try would stand below the whole answer.

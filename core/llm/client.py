@@ -28,6 +28,7 @@ from core.llm.sse import (
     parse_transcript,
 )
 from core.observability.logs import get_logger
+from core.runtime.leaving import require_leave
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -257,6 +258,7 @@ class OpenAIClient:
         import httpx2
         import openai
 
+        await require_leave()
         # Not the typed methods: they validate the whole prompt, and hand on whatever a proxy answers in place of JSON.
         post = partial(client.post, path, cast_to=httpx2.Response, body=body, stream=True, **upload)
         sent_at = time.monotonic()

@@ -27,7 +27,7 @@ from core.messaging.feedback.rating_buttons import is_press
 from core.messaging.gate.gate import Gate, GateDecision
 from core.messaging.gate.human_activity import wait_while_typing
 from core.messaging.gate.replies import with_attachments
-from core.messaging.journaling import JournaledDelivery, RecordedSink, RightsChanged, describe_error
+from core.messaging.journaling import JournaledDelivery, RecordedSink, RightsChanged, apologizing, describe_error
 from core.messaging.policy.command_table import RIGHTS_COMMANDS, is_ask_command
 from core.messaging.policy.permissions import PermissionDenied
 from core.messaging.quotations import watch_delivery, watch_history, with_history
@@ -37,9 +37,11 @@ from core.messaging.voices import add_transcript, as_written, asks, find_speech,
 from core.observability.logs import get_logger
 from core.observability.tracing import annotate
 from core.ports import Adapter, AnswerFunction, Sink
+from core.runtime.leaving import judge_requests_by
 from core.settings import Settings
 from core.settings.audience import OWNERS
 from core.storage.messages import Journal
+from core.storage.tables import may_be_shown
 from core.types import (
     NOTICE_PURPOSES,
     RETELLING_COMMANDS,
@@ -171,6 +173,9 @@ class Handler:
         visible_labels = self._permissions.visible_labels(message)
         delivery = await JournaledDelivery.open(self._journal, message, previous_reply_id, visible_labels)
         self._watch_rights(adapter, message, delivery)
+        if is_ask_command(message.command):
+            # A command may change what it could be told of itself.
+            judge_requests_by(delivery.require_rights)
         return delivery
 
     def _watch_rights(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
@@ -183,7 +188,8 @@ class Handler:
             delivery.check_rights = partial(self._require_alert, adapter, message)
         elif message.origin.purpose not in NOTICE_PURPOSES:
             delivery.visible_labels = self._permissions.visible_labels(message)
-            delivery.check_rights = partial(self._check_rights, adapter, message, delivery.visible_labels, delivery)
+            models = self._permissions.get_chat_settings(message).models
+            delivery.check_rights = partial(self._check_rights, adapter, message, delivery, models)
 
     async def _require_draft_notice(self, adapter: Adapter, message: Message) -> None:
         """Raise `RightsChanged` where a draft waits no more, or its team may not see all that it was made from."""
@@ -205,9 +211,10 @@ class Handler:
 
     async def _require_readers(self, adapter: Adapter, message: Message) -> None:
         """Raise `RightsChanged` where those who read a notice now may not see all that it was made from."""
+        labels = await self._journal.get_told_labels(message)
         message = await self._permissions.as_read_now(adapter, message)
         await self._gate.chat_policy.refresh()
-        if not await self._journal.may_tell(message, self._permissions.visible_labels(message)):
+        if not may_be_shown(labels, self._permissions.visible_labels(message)):
             raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
 
     async def _require_alert(self, adapter: Adapter, message: Message) -> None:
@@ -220,15 +227,20 @@ class Handler:
             raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
 
     async def _check_rights(
-        self, adapter: Adapter, message: Message, visible_labels: frozenset[str], delivery: JournaledDelivery
+        self, adapter: Adapter, message: Message, delivery: JournaledDelivery, models: str | None
     ) -> None:
-        """Judge a message again before its answer is shown.
+        """Judge a message again before its answer is shown, and before words of it leave for a model.
 
         Raises `RightsChanged` where the bot may not speak any more, where less may be told of than at the beginning (a
-        role was lost, a source was closed, or guests have joined), and where an answer is for its asker or a team now.
+        role was lost, a source was closed, or guests have joined), where an answer is for its asker or a team now, and
+        where its chat has other `models`.
         """
+        visible_labels = delivery.visible_labels
+        if not is_ask_command(message.command):
+            await self._require_role(adapter, message, delivery)
         message = await self._permissions.as_read_now(adapter, message)
         await self._gate.chat_policy.refresh()
+        # From here on nothing is waited for: all of it holds at one moment.
         policy = self._gate.chat_policy
         # Comments have chats of their own.
         is_comment = self._commenter.should_handle(message)
@@ -237,11 +249,10 @@ class Handler:
         texts = messages_for(self._permissions.get_language(message))
         if block or not visible_labels <= self._permissions.visible_labels(message):
             raise RightsChanged(texts.rights_changed, block)
-        if not is_ask_command(message.command):
-            await self._require_role(adapter, message, delivery)
+        if not is_ask_command(message.command) or is_comment or delivery.is_notice:
             return
-        if is_comment or delivery.is_notice:
-            return
+        if models != self._permissions.get_chat_settings(message).models:
+            raise RightsChanged(texts.rights_changed)
         if self._permissions.hides_answer(message):
             raise RightsChanged(texts.ask_by_command)
         if not (delivery.is_draft or delivery.is_approved) and self._drafts.takes(message):
@@ -255,6 +266,7 @@ class Handler:
         reply = delivery.final_reply
         if reply is None or reply.failure or message.command in RIGHTS_COMMANDS:
             return
+        await self._gate.chat_policy.refresh()
         if refusal := await self._dispatcher.find_refusal(message, adapter):
             raise RightsChanged(refusal)
 
@@ -465,10 +477,10 @@ class Handler:
                 self._release_cooldown(message, decision)
             case RightsChanged():
                 # What is visible already is replaced by the reason.
-                delivery.check_rights = None
                 self._release_cooldown(message, decision, delivery)
                 if delivery.is_visible or not (error.block or is_unprompted):
-                    await self._report_error(message, sink, error, is_unprompted=is_unprompted)
+                    with apologizing():
+                        await self._report_error(message, sink, error, is_unprompted=is_unprompted)
                 else:
                     await self._journal.mark_skipped(message, error.block or skip(SkipReason.RIGHTS_CHANGED))
             case PlatformUnavailable():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import replace
 
 from core.catalogue import messages_for
@@ -21,6 +22,9 @@ _log = get_logger(__name__)
 # A stop must not take long. Unless the connection is broken, the outcome is known by then.
 POSTING_GRACE_S = 5.0
 
+# Whether the current task says that nothing may be said. What shows a state of the answer is another task.
+_is_apologizing: ContextVar[bool] = ContextVar("is_apologizing", default=False)
+
 BOT_REMOVED_REASON = "the bot that received it is no longer configured"
 
 
@@ -30,6 +34,16 @@ class RightsChanged(UsageError):
     def __init__(self, text: str, block: Skip | None = None) -> None:
         super().__init__(text)
         self.block = block
+
+
+@contextmanager
+def apologizing() -> Iterator[None]:
+    """Let what is shown in the block, which says that the answer may not be shown, be shown all the same."""
+    token = _is_apologizing.set(True)
+    try:
+        yield
+    finally:
+        _is_apologizing.reset(token)
 
 
 class JournaledDelivery:
@@ -73,7 +87,7 @@ class JournaledDelivery:
 
     @classmethod
     async def open(
-        cls, journal: Journal, message: Message, previous_reply_id: str, visible_labels: frozenset[str] | None = None
+        cls, journal: Journal, message: Message, previous_reply_id: str, visible_labels: frozenset[str] | None
     ) -> JournaledDelivery:
         """Return the delivery of a message's reply, with what the journal knows of it.
 
@@ -89,10 +103,11 @@ class JournaledDelivery:
 
     async def require_rights(self) -> None:
         """Raise `RightsChanged` if the reply may not be shown any more, `MessageDeleted` if its asker was forgotten."""
-        if self.check_rights:
-            await self.check_rights()
-        if self.final_reply is not None and await self._journal.find_unfinished(self._message) is None:
+        if await self._journal.is_forgotten(self._message, is_final=self.final_reply is not None):
             raise MessageDeleted(SkipReason.DRAFT_FORGOTTEN.text)
+        # Last: what it compares at its end is in memory, so that nothing changes between it and the words.
+        if self.check_rights and not _is_apologizing.get():
+            await self.check_rights()
 
     async def require_claim(self) -> None:
         """Raise `ClaimLost` where another daemon has taken the message over."""
@@ -106,17 +121,12 @@ class JournaledDelivery:
 
     async def mark_part(self, number: int, part_id: str) -> None:
         """Record that a further part is posted under an id; "": that it is about to be posted."""
-        if not part_id:
-            await self.require_rights()
         self.parts[number] = part_id
         if self.final_reply is not None:
             await self._journal.mark_parts(self._message, self.parts)
 
     async def mark_posting(self) -> None:
         """Record that the first part is about to be posted."""
-        if self.final_reply is not None:
-            # A state of an answer in progress was looked at when it came.
-            await self.require_rights()
         self._idle.clear()
         self.is_visible = True
         await self._journal.mark_posting(self._message)

@@ -13,14 +13,14 @@ from core.settings import AnswerSettings
 from core.settings.audience import ALL_OPEN
 from core.storage.chat_history import ChatHistory
 from core.storage.messages import Journal, StoredPart
-from core.types import Message, Turn
+from core.types import NOTICE_PURPOSES, Message, SkipReason, Turn, skip
 from core.types.messages import MAX_QUESTION_CHARS
 
 MAX_QUOTED_CHARS = 1000
 
 
 async def get_quoted_turns(
-    journal: Journal, message: Message, history: Sequence[Turn], visible_labels: frozenset[str] | None = None
+    journal: Journal, message: Message, history: Sequence[Turn], visible_labels: frozenset[str] | None
 ) -> Sequence[Turn]:
     """Return the quoted message as conversation turns. They have no author, so they count as the asker's.
 
@@ -84,10 +84,12 @@ def _require(delivery: JournaledDelivery, message: Message, is_left: Callable[[]
     require_rights = delivery.check_rights
 
     async def check() -> None:
+        if not await is_left():
+            # A notice of the bot's own is left out: nobody asked for it.
+            block = skip(SkipReason.DRAFT_FORGOTTEN) if message.origin.purpose in NOTICE_PURPOSES else None
+            raise RightsChanged(messages_for(message.language).rights_changed, block)
         if require_rights:
             await require_rights()
-        if not await is_left():
-            raise RightsChanged(messages_for(message.language).rights_changed)
 
     delivery.check_rights = check
 

@@ -36,7 +36,7 @@ class CacheKey:
     text: str
     normalized: str
     canonical_form: str
-    visible_sources: frozenset[str] | None = None
+    visible_sources: frozenset[str] | None
     persona: str = ""
     language: str = ""
 

@@ -151,7 +151,7 @@ class ChatHistory(Repository):
         return len(await self._database.fetch_all(query))
 
     async def get_earlier_answers(
-        self, message: Message, seconds: float, visible_labels: frozenset[str] | None = None
+        self, message: Message, seconds: float, visible_labels: frozenset[str] | None
     ) -> Sequence[EarlierAnswer]:
         """Return the questions that the bot answered in the chat in the last seconds, newest first.
 

@@ -147,7 +147,7 @@ class FeedbackRepository(Repository):
             by_day.setdefault(row.at.astimezone().date(), []).append(row)
         return [_to_daily_ratings(day, day_rows) for day, day_rows in by_day.items()]
 
-    async def get_labelled_questions(self, chat: tuple[str, str] | None = None) -> Sequence[LabelledQuestion]:
+    async def get_labelled_questions(self, chat: tuple[str, str] | None) -> Sequence[LabelledQuestion]:
         """Return the rated questions in the order they were asked, with the majority's rating.
 
         All, or those of one chat (its platform and its id), without ties and questions whose text was removed. Where

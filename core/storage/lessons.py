@@ -93,11 +93,11 @@ class TaughtAnswerRepository(Repository):
         return int(result.inserted_primary_key[0]) if result.inserted_primary_key else None
 
     async def list_answers(
-        self, state: ReviewState | None = None, limit: int | None = None, *, reader: Message | None = None
+        self, state: ReviewState | None = None, limit: int | None = None, *, reader: Message | None
     ) -> Sequence[TaughtAnswer]:
         """Return the answers in a state, or all, oldest first.
 
-        With a `reader`, only those of its chat that may be told of where that message was written.
+        With a `reader` other than None, only those of its chat that may be told of where that message was written.
         """
         query = select(taught_answers).order_by(taught_answers.c.number).limit(limit)
         if state:

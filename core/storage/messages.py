@@ -173,7 +173,7 @@ class Journal:
         return result.rowcount > 0
 
     @uncancellable
-    async def begin_answer(self, message: Message, visible_labels: frozenset[str] | None = None) -> str:
+    async def begin_answer(self, message: Message, visible_labels: frozenset[str] | None) -> str:
         """Record that the answer starts; return the text with all edits so far. Later edits are rejected.
 
         Raises `MessageDeleted` where its author was forgotten meanwhile.
@@ -289,7 +289,7 @@ class Journal:
         await self._update_row(message, state=DRAFTED, delivery=to_delivery(reply, {}), settled_at=datetime.now(UTC))
 
     async def get_delivery(
-        self, message: Message, visible_labels: frozenset[str] | None = None
+        self, message: Message, visible_labels: frozenset[str] | None
     ) -> tuple[bool, Reply | None, dict[int, str], datetime | None]:
         """Return whether the first part is being posted (or was when the last run ended), what `mark_delivery`
         recorded, and when a team let it be posted, if it was a draft.
@@ -314,11 +314,19 @@ class Journal:
         row = await self.database.fetch_first(select(messages.c[column]).filter_by(**identity_values(message)))
         return row is None or bool(row[0])
 
-    async def may_tell(self, message: Message, visible_labels: frozenset[str]) -> bool:
-        """Return whether those who see these sources see all that a message could tell of when it was begun."""
+    async def get_told_labels(self, message: Message) -> Sequence[str] | None:
+        """Return the labels of what a message could tell of when it was begun, for `may_be_shown`."""
         query = select(messages.c.visible_sources).filter_by(**identity_values(message))
         row = await self.database.fetch_first(query)
-        return row is None or may_be_shown(row.visible_sources, visible_labels)
+        return () if row is None else row.visible_sources
+
+    async def is_forgotten(self, message: Message, *, is_final: bool) -> bool:
+        """Return whether a message was dropped with its author; if its reply `is_final`, whether it is finished."""
+        query = select(messages.c.state, IS_DROPPED.label("is_dropped")).filter_by(**self._own_values(message))
+        row = await self.database.fetch_first(query)
+        if row is None:
+            return is_final
+        return row.is_dropped or (is_final and row.state not in UNFINISHED_STATES)
 
     async def restart_begun(self, platform: str) -> int:
         """Reset answers of which nothing was posted, so edits count again; return how many were being posted."""
@@ -344,8 +352,8 @@ class Journal:
         limit: int,
         max_age_s: float | None = None,
         *,
-        visible_labels: frozenset[str] | None = None,
-        is_private: bool = True,
+        visible_labels: frozenset[str] | None,
+        is_private: bool,
     ) -> Sequence[Turn]:
         """Return the last `limit` turns of questions answered within `max_age_s` (None: at any time), oldest first.
 
@@ -376,7 +384,7 @@ class Journal:
         return [row.text for row in rows]
 
     async def get_answer_by_reply(
-        self, message: Message, visible_labels: frozenset[str] | None = None
+        self, message: Message, visible_labels: frozenset[str] | None
     ) -> Sequence[Turn] | None:
         """Return the question and answer whose reply this message replies to, or None when it is no answer of ours.
 

@@ -118,7 +118,7 @@ class Audit:
                 oldest = datetime.now(UTC) - timedelta(days=min(keep_days, MAX_DAYS))
                 await connection.execute(delete(audit).where(audit.c.at < oldest))
 
-    async def get_newest(self, limit: int, *, chat: tuple[str, str] | None = None) -> Sequence[AuditEntry]:
+    async def get_newest(self, limit: int, *, chat: tuple[str, str] | None) -> Sequence[AuditEntry]:
         """Return the newest entries, newest first: all, or those given in one chat (its platform and its id)."""
         columns = audit.c
         query = select(*(columns[name] for name in AuditEntry.__slots__)).order_by(columns.number.desc()).limit(limit)

@@ -40,11 +40,12 @@ class QuestionFilter:
     """
 
     since: datetime
+    # None: whoever may read all of them.
+    reader: Message | None
     outcome: Outcome = "questions"
     platform: str = ""
     chats: Collection[str] = ()
     text: str = ""
-    reader: Message | None = None
     is_public: bool = False
     until: datetime | None = None
 

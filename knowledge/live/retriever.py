@@ -12,6 +12,7 @@ from datetime import date
 from pathlib import Path
 
 from core.errors import SourceError
+from core.runtime.leaving import require_leave
 from core.runtime.locks import blocking_file_lock
 from core.settings import LiveSource
 from core.types import Passage
@@ -150,6 +151,7 @@ class LiveRetriever:
         requests. Raises `SourceError` when nothing can be reached, refuses, or answers with something else than what
         is expected, when the key is missing, and when the requests of the day are used up.
         """
+        await require_leave()
         return await self._cache.get_or_fetch(query, self._search_uncached)
 
     def get_factor(self, passage: Passage) -> float:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from core.errors import ServiceError, SourceError
 from core.evidence.ranking import fuse, logistic
 from core.llm.refusals import read_refusal
+from core.runtime.leaving import require_leave
 from core.settings.knowledge import RerankerSettings
 from core.types import Passage
 from knowledge.web.addresses import redact_url
@@ -50,6 +51,7 @@ class ApiReranker:
             return fused_passages
         try:
             key = await resolve_secret(self._settings.api_key)
+            await require_leave()
             response = await self._client.fetch(self._make_request(query, candidates, key))
             if response.status >= 400:
                 raise SourceError(f"{redact_url(response.url)} answered with {self._describe_refusal(response, key)}")

@@ -11,6 +11,7 @@ import numpy as np
 from core.errors import EmbeddingError
 from core.language.glossary import prepare_glossary
 from core.observability.logs import get_logger
+from core.runtime.leaving import judge_requests_by, require_leave
 from knowledge.ports import Embedder, Vectors
 
 _log = get_logger(__name__)
@@ -41,6 +42,7 @@ class QueryEmbedder:
             return None
         try:
             async with asyncio.timeout(self._timeout_s):
+                await require_leave()
                 return await self._embed_cached(query)
         except (EmbeddingError, TimeoutError) as error:
             # The next question must not wait for it again.
@@ -68,6 +70,8 @@ class QueryEmbedder:
         return await asyncio.shield(task)
 
     async def _embed_query(self, query: str) -> Vectors:
+        # It is for all callers, each of whom was judged; what became of the first does not matter to the others.
+        judge_requests_by(None)
         vector: Vectors = (await self._embedder.embed([query], "query"))[0]
         if not np.isfinite(vector).all():
             raise EmbeddingError("the query's vector is no number")

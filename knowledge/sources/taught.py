@@ -51,7 +51,9 @@ class TaughtAnswers:
         try:
             # Looking makes nothing: before the first question there is no database.
             async with open_existing_database(self._journal, self._data_dir) as database:
-                answers = await TaughtAnswerRepository(database).list_answers("approved") if database else ()
+                answers = (
+                    await TaughtAnswerRepository(database).list_answers("approved", reader=None) if database else ()
+                )
         except StoreError as error:
             raise SourceError(f"source {self.name}: {error}") from error
         return {

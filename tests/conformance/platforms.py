@@ -27,6 +27,7 @@ from core.messaging.feedback.handoff import ASK_ABOUT_THIS, ASK_SHORTCUT_ID
 from core.storage.messages import Journal
 from core.types import ConversationKey
 from tests.support import bluesky_helpers, discord_helpers, forge_helpers, mastodon_helpers, slack_helpers
+from tests.support.journal import read_history
 from tests.support.peers import bluesky, discord, github, gitlab, mastodon, slack, telegram
 from tests.support.telegram_helpers import settings as telegram_settings
 
@@ -543,7 +544,7 @@ class Slack(Driver):
 
     def adapter(self, journal: Journal, folder: Path) -> SlackAdapter:
         async def answered_in(key: ConversationKey) -> bool:
-            return bool(await journal.get_history(key, 1))
+            return bool(await read_history(journal, key, 1))
 
         return SlackAdapter(
             slack_helpers.settings(self.peer, folder),

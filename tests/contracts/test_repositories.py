@@ -53,6 +53,7 @@ from core.types import (
     skip,
 )
 from core.types.replies import Trace, TracedPassage
+from tests.support.journal import read_history
 
 # What SQLite and PostgreSQL both have, with one meaning.
 PORTABLE_FUNCTIONS = {"now", "avg", "coalesce", "count", "lower", "max", "substr", "sum"}
@@ -113,7 +114,7 @@ async def record_answer(
 ) -> Message:
     """Journal a message with its answer."""
     await journal.record_message(message)
-    await journal.begin_answer(message)
+    await journal.begin_answer(message, None)
     await journal.mark_posting(message)
     await journal.mark_posted(message, reply_id)
     await journal.mark_answered(message, reply)
@@ -156,7 +157,7 @@ class TestMessages:
         await journal.record_message(MESSAGE)
         assert await journal.record_edit(replace(MESSAGE, text="Why?"))
         assert not await journal.record_edit(replace(MESSAGE, text="Mine?", author_id="somebody else"))
-        assert await journal.begin_answer(MESSAGE) == "Why?"
+        assert await journal.begin_answer(MESSAGE, None) == "Why?"
         assert not await journal.record_edit(replace(MESSAGE, text="Who?"))
 
     async def test_a_crash_while_posting_closes_the_message(self, journal: Journal) -> None:
@@ -168,9 +169,9 @@ class TestMessages:
     async def test_answers_become_history(self, journal: Journal) -> None:
         await record_answer(journal)
         turns = (Turn("user", MESSAGE.text, "Ann", "42"), Turn("assistant", REPLY.text))
-        assert tuple(await journal.get_history(CHAT, 9)) == turns
-        assert await journal.get_history(replace(CHAT, thread="8"), 9) == []
-        assert await journal.get_answer_by_reply(replace(MESSAGE, id="3", reply_to="2")) == turns
+        assert tuple(await read_history(journal, CHAT, 9)) == turns
+        assert await read_history(journal, replace(CHAT, thread="8"), 9) == []
+        assert await journal.get_answer_by_reply(replace(MESSAGE, id="3", reply_to="2"), None) == turns
 
     async def test_a_cursor_moves(self, journal: Journal) -> None:
         assert await journal.get_cursor("telegram:9") is None
@@ -186,13 +187,13 @@ class TestMessages:
         await journal.record_message(replace(MESSAGE, id="4"))
         assert await journal.erase_expired(None, later()) == 1
         assert await journal.erase_expired(later(), later()) == 1
-        assert await journal.get_history(CHAT, 9) == []
+        assert await read_history(journal, CHAT, 9) == []
         assert [message.id for message, _ in await journal.get_pending("telegram")] == ["4"]
 
     async def test_an_author_is_forgotten_with_all_that_was_kept(self, journal: Journal, database: Database) -> None:
         await record_answer(journal)
         cache = AnswerCache(database, CacheSettings(), "x")
-        key = CacheKey(to_scope(CHAT), MESSAGE.text, "how", "")
+        key = CacheKey(to_scope(CHAT), MESSAGE.text, "how", "", None)
         await cache.store(key, REPLY, {})
         feedback = FeedbackRepository(database)
         taught_answers = TaughtAnswerRepository(database)
@@ -201,10 +202,10 @@ class TestMessages:
         forget = replace(MESSAGE, id="5", command="forget")
         await journal.record_message(forget)
         assert await journal.erase_author(forget) == 1
-        assert await journal.get_history(CHAT, 9) == []
+        assert await read_history(journal, CHAT, 9) == []
         assert await cache.find_replies(key) == []
         assert (await feedback.get_rating(MESSAGE, "1")).up == 0
-        assert await taught_answers.list_answers() == []
+        assert await taught_answers.list_answers(reader=None) == []
 
     async def test_answers_to_others_lose_the_traces_that_hold_the_words(
         self, journal: Journal, database: Database
@@ -267,7 +268,7 @@ class TestMessages:
         await taught_answers.submit(replace(MESSAGE, author_id="43"), "44", "Who?", "Me.", (), words_of=())
         await taught_answers.decide(1, "approved", namesake.author)
         await journal.erase_author(replace(namesake, id="9"))
-        assert (await taught_answers.list_answers())[0].reviewer == namesake.author
+        assert (await taught_answers.list_answers(reader=None))[0].reviewer == namesake.author
 
     @pytest.mark.parametrize("reviewer", ["telegram:42", "Ann"])
     async def test_who_reviewed_an_answer_is_forgotten(
@@ -278,9 +279,9 @@ class TestMessages:
         await taught_answers.submit(replace(MESSAGE, author_id="43"), "44", "Who?", "Me.", (), words_of=())
         await taught_answers.decide(1, "approved", reviewer)
         await journal.erase_author(replace(MESSAGE, id="9", author_id="45"))
-        assert (await taught_answers.list_answers())[0].reviewer == reviewer
+        assert (await taught_answers.list_answers(reader=None))[0].reviewer == reviewer
         await journal.erase_author(replace(MESSAGE, id="9"))
-        assert (await taught_answers.list_answers())[0].reviewer == ""
+        assert (await taught_answers.list_answers(reader=None))[0].reviewer == ""
 
     async def test_a_person_is_erased_in_all_chats_of_a_platform(self, journal: Journal, database: Database) -> None:
         other_chat = replace(CHAT, chat="-2")
@@ -290,7 +291,7 @@ class TestMessages:
         await record_answer(journal, replace(MESSAGE, id="20", author_id="43", text="Why?"), reply_id="r20")
         await journal.record_message(replace(MESSAGE, id="21"))
         cache = AnswerCache(database, CacheSettings(), "x")
-        keys = [CacheKey(to_scope(key), MESSAGE.text, "how", "") for key in (CHAT, other_chat, other_platform)]
+        keys = [CacheKey(to_scope(key), MESSAGE.text, "how", "", None) for key in (CHAT, other_chat, other_platform)]
         for cache_key in (*keys, replace(keys[0], text="Why?", normalized="why")):
             await cache.store(cache_key, REPLY, {})
         feedback = FeedbackRepository(database)
@@ -303,9 +304,12 @@ class TestMessages:
         assert await count_on_platform(database, "telegram", "42") == expected
         assert await erase_on_platform(database, "telegram", "42", today()) == expected
         assert await erase_on_platform(database, "telegram", "42", today()) == PersonalRecords(0, 1)
-        assert [turn.text for turn in await journal.get_history(CHAT, 9)] == ["Why?", REPLY.text]
-        assert await journal.get_history(other_chat, 9) == []
-        assert len(await journal.get_history(other_platform, 9)) == 2
+        assert [turn.text for turn in await read_history(journal, CHAT, 9)] == [
+            "Why?",
+            REPLY.text,
+        ]
+        assert await read_history(journal, other_chat, 9) == []
+        assert len(await read_history(journal, other_platform, 9)) == 2
         assert [len(await cache.find_replies(cache_key)) for cache_key in keys] == [0, 0, 1]
         assert len(await cache.find_replies(replace(keys[0], text="Why?", normalized="why"))) == 1
         assert (await feedback.get_rating(replace(MESSAGE, author_id="43"), "20")).up == 0
@@ -320,7 +324,7 @@ class TestChatHistory:
         await journal.record_message(MESSAGE)
         await journal.record_message(second)
         await journal.record_message(replace(second, id="3", is_by_bot=True))
-        await journal.begin_answer(second)
+        await journal.begin_answer(second, None)
         (first,) = await history.get_recent_messages(second, 600)
         assert (first.id, first.author, first.text, first.is_later) == ("1", "Ann", MESSAGE.text, False)
         (other,) = await history.get_recent_messages(MESSAGE, 600)
@@ -343,7 +347,7 @@ class TestChatHistory:
         assert not await history.has_answered(CHAT, "9")
         await record_answer(journal)
         assert await history.has_answered(CHAT, "9")
-        (earlier_answer,) = await history.get_earlier_answers(next_message, 600)
+        (earlier_answer,) = await history.get_earlier_answers(next_message, 600, None)
         assert (earlier_answer.question, earlier_answer.reply) == (MESSAGE.text, REPLY.text)
         assert await history.get_posting_bot(next_message) == "9"
         (answer,) = await history.get_bot_answers(next_message, 600)
@@ -412,7 +416,7 @@ class TestMessageLookup:
 
 
 class TestAnswerCache:
-    KEY = CacheKey(to_scope(CHAT), "How?", "how", "install")
+    KEY = CacheKey(to_scope(CHAT), "How?", "how", "install", None)
 
     async def test_a_reply_is_found_by_its_words_and_by_its_sense(self, database: Database) -> None:
         cache = AnswerCache(database, CacheSettings(similarity=0.9), "x")
@@ -465,7 +469,7 @@ class TestFeedback:
     @pytest.mark.parametrize("message", [MESSAGE, replace(MESSAGE, text=" ", quoted=MESSAGE.text)])
     async def test_a_bad_answer_is_not_given_again(self, database: Database, message: Message) -> None:
         cache = AnswerCache(database, CacheSettings(), "x")
-        key = CacheKey(to_scope(CHAT), MESSAGE.text, "how", "")
+        key = CacheKey(to_scope(CHAT), MESSAGE.text, "how", "", None)
         await cache.store(key, REPLY, {})
         await FeedbackRepository(database).evict_cached_reply(message)
         assert await cache.find_replies(key) == []
@@ -477,7 +481,7 @@ class TestTaughtAnswers:
         number = await repository.submit(MESSAGE, "43", " Who\nmade it? ", " We did. ", (), words_of=())
         assert number == 1
         assert await repository.submit(MESSAGE, "43", "Who?", "Others.", (), words_of=()) is None
-        (answer,) = await repository.list_answers("pending")
+        (answer,) = await repository.list_answers("pending", reader=None)
         assert (answer.question, answer.answer, answer.teacher, answer.at.tzinfo) == (
             "Who made it?",
             "We did.",
@@ -486,7 +490,7 @@ class TestTaughtAnswers:
         )
         decided = await repository.decide(1, "approved", "Boss")
         assert (decided.state, decided.reviewer, decided.reviewed_at is None) == ("approved", "Boss", False)
-        assert await repository.list_answers("pending") == []
+        assert await repository.list_answers("pending", reader=None) == []
         assert await repository.erase_before(later()) == 0, "what is approved stays"
         assert (await repository.edit(1, "Nobody.", ())).state == "pending"
         assert await repository.erase_before(later()) == 1
@@ -617,11 +621,11 @@ class TestOverrides:
     async def test_the_audit_forgets_what_is_too_old(self, database: Database) -> None:
         entry = replace(new_entry(MESSAGE, "refused", "no right to"), at=later(-5))
         await Audit(database).record(entry)
-        assert await Audit(database).get_newest(9) == [entry]
+        assert await Audit(database).get_newest(9, chat=None) == [entry]
         assert await Audit(database).get_newest(9, chat=("telegram", "-2")) == []
         fresh = new_entry(MESSAGE, "failed", "the disk is full")
         await Audit(database, lambda: 3).record(fresh)
-        assert await Audit(database).get_newest(9) == [fresh]
+        assert await Audit(database).get_newest(9, chat=None) == [fresh]
 
 
 class TestChatTitles:
@@ -726,7 +730,7 @@ class TestReports:
         await self.fill(journal)
         reports = ReportRepository(database)
         rows_by_id = {
-            outcome: [row.number for row in await reports.list_questions(QuestionFilter(later(-1), outcome), 9)]
+            outcome: [row.number for row in await reports.list_questions(QuestionFilter(later(-1), None, outcome), 9)]
             for outcome in OUTCOMES
         }
         assert rows_by_id == {
@@ -738,9 +742,9 @@ class TestReports:
             "silent": [4, 3],
             "all": [7, 6, 5, 4, 3, 2, 1],
         }
-        newest = await reports.list_questions(QuestionFilter(later(-1), "unanswered"), 2)
+        newest = await reports.list_questions(QuestionFilter(later(-1), None, "unanswered"), 2)
         assert [row.number for row in newest] == [5, 3]
-        assert await reports.list_questions(QuestionFilter(later(1)), 9) == []
+        assert await reports.list_questions(QuestionFilter(later(1), None), 9) == []
         counts = await reports.count_states(later(-1))
         assert counts == {"answered": 2, "weak": 1, "silent": 2, "failed": 1, "received": 1}
 
@@ -748,7 +752,7 @@ class TestReports:
         await self.fill(journal)
         feedback = FeedbackRepository(database)
         await feedback.rate(replace(MESSAGE, id="p1", author_id="43"), "1", DOWN, "wrong")
-        unanswered = QuestionFilter(later(-1), "unanswered")
+        unanswered = QuestionFilter(later(-1), None, "unanswered")
         assert [row.number for row in await ReportRepository(database).list_questions(unanswered, 9)] == [5, 3, 2, 1]
         await feedback.rate(replace(MESSAGE, id="p2", author_id="43"), "1", UP, "")
         assert [row.number for row in await ReportRepository(database).list_questions(unanswered, 9)] == [5, 3, 2]
@@ -758,7 +762,7 @@ class TestReports:
         reports = ReportRepository(database)
         since = later(-1)
         numbers = [
-            [row.number for row in await reports.list_questions(QuestionFilter(since, **expected), 9)]
+            [row.number for row in await reports.list_questions(QuestionFilter(since, None, **expected), 9)]
             for expected in (
                 {"text": "redis"},
                 {"text": "0%"},
@@ -769,10 +773,10 @@ class TestReports:
             )
         ]
         assert numbers == [[3, 2], [3], [3], [5], [], [5]]
-        first = await reports.list_questions(QuestionFilter(since), 2)
+        first = await reports.list_questions(QuestionFilter(since, None), 2)
         assert [row.number for row in first] == [6, 5]
-        assert [row.number for row in await reports.list_questions(QuestionFilter(since), 2, before=5)] == [3, 2]
-        (row,) = await reports.list_questions(QuestionFilter(since), 1, before=2)
+        assert [row.number for row in await reports.list_questions(QuestionFilter(since, None), 2, before=5)] == [3, 2]
+        (row,) = await reports.list_questions(QuestionFilter(since, None), 1, before=2)
         assert (row.author, row.text, row.state, row.detail) == ("Ann", "How is it installed?", "answered", "")
 
     async def test_one_question_with_all_that_is_known(self, journal: Journal, database: Database) -> None:
@@ -846,6 +850,6 @@ async def test_comments_below_a_post(journal: Journal, database: Database) -> No
     assert await repository.count_recent_comments(post, []) == 0
     await record_answer(journal, post)
     await repository.set_thread(post, "60")
-    assert await journal.get_history(replace(CHAT, thread="60"), 9)
+    assert await read_history(journal, replace(CHAT, thread="60"), 9)
     assert await repository.count_recent_comments(post, []) == 1
     assert await repository.count_recent_comments(post, ["50"]) == 0

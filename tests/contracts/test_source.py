@@ -140,7 +140,7 @@ class World:
         database = await Database.open(self.taught)
         try:
             taught_answers = TaughtAnswerRepository(database)
-            answers_by_question = {answer.question: answer for answer in await taught_answers.list_answers()}
+            answers_by_question = {answer.question: answer for answer in await taught_answers.list_answers(reader=None)}
             for name, taught_answer in answers_by_question.items():
                 if name in entries and taught_answer.answer == entries[name]:
                     continue

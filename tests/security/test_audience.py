@@ -38,6 +38,7 @@ from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.types import DOWN, RATING_COMMAND, RETRY, ConversationKey, Message, Origin, Question, Reply
 from tests.support.fixtures import MemorySink
+from tests.support.journal import read_history
 from tests.support.knowledge import WordEmbedder
 from tests.support.peers.web import Hit, WebPeer
 from tests.support.recording_bot import MEMBER, Bot, RecordingAdapter, Sender, repeat
@@ -573,7 +574,7 @@ async def test_a_restored_answer_of_a_source_that_is_gone_is_not_told(
     async with opened(tmp_path / "here", ingested, None, sources=sources, agents=agents) as bot:
         asked = await bot.deliver(group, "How do I start the launcher?")
         await backup(bot.app.settings, tmp_path / "backup.zip", as_json=True)
-        assert await bot.journal.get_history(asked.key, 9)
+        assert await read_history(bot.journal, asked.key, 9)
         there = bot.app.settings.model_copy(update={"data_dir": tmp_path / "there" / "data"})
     kept = {name: source for name, source in there.sources.items() if name == "docs" or not is_gone}
     there = there.model_copy(update={"sources": kept, "agents": {name: there.agents[name] for name in kept}})
@@ -582,7 +583,7 @@ async def test_a_restored_answer_of_a_source_that_is_gone_is_not_told(
     live = make_live_settings(there, journal.database)
     await live.load()
     labels = Permissions(live).visible_labels(asked)
-    assert bool(await journal.get_history(asked.key, 9, visible_labels=labels)) != is_gone
+    assert bool(await journal.get_history(asked.key, 9, visible_labels=labels, is_private=True)) != is_gone
     await journal.close()
 
 
@@ -608,7 +609,7 @@ async def test_an_answer_of_the_last_run_is_delivered_only_where_allowed(
         message = Message("5", ConversationKey("telegram", PUBLIC), MEMBER, "Ann", QUESTION, datetime.now(UTC))
         message = replace(message, addressed=True)
         await bot.journal.record_message(message)
-        await bot.journal.begin_answer(message)
+        await bot.journal.begin_answer(message, None)
         await bot.journal.mark_posted(message, "6")
         await bot.journal.mark_delivery(message, Reply("It is numbat, as of yesterday."), {})
         await bot.processor.resume(bot.adapter(sender.platform))

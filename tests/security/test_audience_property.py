@@ -1,20 +1,24 @@
 """Whatever people, owners and configurations do in whatever order: no closed word reaches who may not see it.
 
 A state machine over people, roles, chats, sources, lessons, closings, reloads, renamings, moves and forgettings, on the
-bot as the daemon wires it. What reaches its model counts as told; its answers have the closed words that it was told,
-and are cached.
-`KIMAS_AUDIENCE_STEPS=10000` makes it long.
+bot as the daemon wires it, with the sinks of real platforms. What reaches its model counts as told; its answers have
+the closed words and the sentences of people that it was told, and are cached.
+
+Each change can happen in the middle of any step as well (`tests/support/interleaving.py`), and several messages are
+answered at once. Words are judged at the moment when they leave. After a forgetting, no byte below the data directory
+has what the person said. `KIMAS_AUDIENCE_STEPS=10000` makes it long.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shutil
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,126 +26,78 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings as hypothesis_settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from bots.daemon.bootstrap import make_live_settings, open_app
+from bots.daemon import gap_report
+from bots.daemon.alerts import AlertSender
+from bots.daemon.gap_report import GapReporter
+from core.formatting import INDEFINITELY
 from core.llm import repetition
 from core.messaging.feedback import rating_buttons
-from core.settings import Settings
+from core.runtime.clock import ClockWatch
+from core.storage.drafts import DraftRepository
 from core.storage.lessons import TaughtAnswerRepository
-from core.storage.messages import Journal
+from core.storage.moved_chats import record_move
+from core.storage.overrides import override_key
+from core.storage.reports import ReportRepository
 from core.types import DOWN, RATING_COMMAND, RETRY, ConversationKey, Message
-from knowledge.parsing.parser import ThreadParser
-from tests.support.knowledge import WordEmbedder
-from tests.support.recording_bot import Bot, Sender
-from tests.support.scripted import Body, ScriptedPeer
+from tests.support.audience_truth import (
+    AUDIENCES,
+    IN_PRIVATE,
+    MEMBER,
+    MOVED_PUBLIC,
+    NAMES,
+    OWNER,
+    PLACES,
+    PUBLIC,
+    QUESTION,
+    TEAM,
+    Configuration,
+    Truth,
+    format_said,
+)
+from tests.support.interleaving import (
+    PLACE,
+    POINTS,
+    Interruption,
+    Interruptions,
+    Watch,
+    interrupt,
+    watch_models,
+)
+from tests.support.recording_bot import Sender
+from tests.support.watched_bot import open_watched_bot, write_documents
 
 STEPS = int(os.environ.get("KIMAS_AUDIENCE_STEPS", "0"))
 STEPS_PER_RUN = 30
+# Where one of them was answered before, the answer is in the cache.
+QUESTIONS = (QUESTION, "Which release date has the launcher?", "Is the release date of the launcher known?")
 # Each takes about 3 s of processor time; `KIMAS_AUDIENCE_STEPS` asks for more.
 RUNS_IN_BRIEF = 4
-OWNER = "1"
-MEMBER = "42"
-PUBLIC = "-100"
-TEAM = "-200"
-MOVED_TEAM = "-250"
-CHOICE = '{"strategy": "single", "query": ""}'
-QUESTION = "When is the release date of the launcher?"
-# In the closed folder; nobody says them.
-CLOSED_WORDS = ("numbat", "bilby", "dunnart", "quoll")
-NAMES = ("quokka", "wombat")
-PLACES = (
-    Sender(PUBLIC, MEMBER),
-    Sender(PUBLIC, OWNER),
-    Sender(TEAM, MEMBER),
-    Sender(TEAM, OWNER),
-    Sender(MOVED_TEAM, MEMBER),
-    Sender(MEMBER, MEMBER, is_private=True),
-    Sender("43", "43", is_private=True),
-    Sender(OWNER, OWNER, is_private=True),
-    Sender("C9", MEMBER, platform="slack"),
-)
-IN_PRIVATE = PLACES[7]
-# A word of a lesson, too.
-_SECRET = re.compile("|".join((*CLOSED_WORDS, *NAMES, r"kultarr\d+")))
-AUDIENCES = ((f"telegram:{TEAM}", "owners"), ("owners",), (f"telegram:{MOVED_TEAM}",), ("admins",), ("everyone",))
 COMMANDS = ("sources", "help", "status", "faq", "stats", "audit", "settings", "digest", "nothing", "reload", "escalate")
+CHANGES = ("close", "shut", "rename", "forget", "demote", "mute", "local", "reject", "move")
+# Those after which less may be told of, and what a source is opened to after these.
+CLOSINGS = ("close", "shut", "rename", "local")
+OPENINGS = (("everyone",), AUDIENCES[0], ("everyone",), AUDIENCES[5], ("admins",))
 Result = TypeVar("Result")
 
 
-def tell(body: Body) -> str:
-    """Answer with the closed words that were told."""
-    told = sorted(set(_SECRET.findall(str(body["messages"]).lower())))
-    return f"The release date of the launcher is {' '.join(told)} [p1][p2][p3]."
+@dataclass(frozen=True)
+class Plan:
+    """A change in the middle of a step: where, after how many times there, which, and of what."""
+
+    point: str
+    count: int
+    change: str
+    pick: int
 
 
-@dataclass
-class Configuration:
-    """What the file says."""
-
-    audience: tuple[str, ...] = AUDIENCES[0]
-    name: str = NAMES[0]
-    # Of the source of taught answers.
-    lessons: tuple[str, ...] = AUDIENCES[0]
-
-    def make_settings(self, folder: Path, documents: Path, model: ScriptedPeer) -> Settings:
-        closed = {"audience": self.audience}
-        return Settings.model_validate(
-            {
-                "data_dir": str(folder / "data"),
-                "sources": {
-                    "docs": {"kind": "files", "path": str(documents / "docs")},
-                    self.name: {"kind": "files", "path": str(documents / "team"), **closed},
-                    "taught": {"kind": "learned"},
-                    "taught-team": {"kind": "learned", "audience": self.lessons},
-                },
-                "agents": {
-                    "manual": {"sources": ["docs", "taught"], "description": "The launcher, for everyone"},
-                    "quoll": {"sources": [self.name], "description": "release date of the launcher"},
-                    "lessons": {"sources": ["taught-team"]},
-                },
-                "knowledge": {"routing": {"threshold": 0}, "parsing": {"workers": 1}},
-                "models": {"main": {"base_url": model.base_url, "model": "peer"}},
-                "telegram": {"token": {"env": "TELEGRAM"}},
-                "slack": {"bot_token": {"env": "SLACK"}, "app_token": {"env": "SLACK_APP"}},
-                "administration": {"owners": [f"telegram:{OWNER}"]},
-                "handoff": {"people": ["telegram:7"], "trusted": [f"telegram:{MEMBER}"]},
-                "gate": {"mode": "mention", "answers_in_10_min": 200, "wait_s": 0, "cooldown_s": 0},
-                "budget": {"deadline_s": 6000},
-                "cache": {"enabled": True},
-            }
-        )
-
-
-@dataclass
-class Truth:
-    """Who may see what, kept apart from the bot."""
-
-    # Of the configuration at the start, and of all that were loaded since.
-    audiences: list[tuple[str, ...]]
-    admins: set[str] = field(default_factory=set)
-    # The words of lessons: the chat in which people said them, and whether they may tell of the closed source.
-    lessons: dict[str, tuple[str, bool]] = field(default_factory=dict)
-
-    def sees(self, sender: Sender) -> bool:
-        """Return whether somebody may see the closed source where they write."""
-        return all(self._belongs(sender, audience) for audience in self.audiences)
-
-    def _belongs(self, sender: Sender, audience: tuple[str, ...]) -> bool:
-        if "everyone" in audience or f"{sender.platform}:{sender.chat}" in audience:
-            return True
-        if not sender.is_private or sender.platform != "telegram":
-            return False
-        return sender.author == OWNER or ("admins" in audience and sender.author in self.admins)
-
-    def find_leaks(self, sender: Sender, text: str) -> set[str]:
-        """Return the words in what was shown or asked for somebody that they may not see."""
-        text = text.lower()
-        is_insider = self.sees(sender)
-        words = set() if is_insider else {word for word in (*CLOSED_WORDS, *NAMES) if word in text}
-        chat = f"{sender.platform}:{sender.chat}"
-        for word, (origin, is_closed) in self.lessons.items():
-            if is_closed and word in text and not is_insider and origin != chat:
-                words.add(word)
-        return words
+SENDERS = st.sampled_from(PLACES)
+PLANS = st.builds(
+    Plan,
+    st.sampled_from(POINTS),
+    st.integers(0, 3) | st.integers(0, 25),
+    st.sampled_from(CHANGES),
+    st.integers(0, len(PLACES) - 1),
+)
 
 
 class AudienceMachine(RuleBasedStateMachine):
@@ -149,160 +105,298 @@ class AudienceMachine(RuleBasedStateMachine):
 
     documents: Path
     folders: Path
+    interruptions: Interruptions
+    watch: Watch
 
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.stack = AsyncExitStack()
-        self.configuration = Configuration()
-        self.truth = Truth([self.configuration.audience])
+        self.configuration = Configuration(OPENINGS[0])
+        self.truth = self.watch.judge = Truth([self.configuration.audience])
+        self.watch.leaks.clear()
+        self.interruptions.planned.clear()
         self.last_messages: dict[Sender, Message] = {}
         self.teachings = 0
+        self.sayings = 0
         self.folder = self.folders / str(len(list(self.folders.iterdir())))
         self.folder.mkdir()
 
-    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        return self.loop.run_until_complete(work)
+    def run(self, work: Coroutine[Any, Any, Result], plan: Plan | None = None) -> Result:
+        """Do something, with a change in the middle of it; then nothing may have leaked, and nobody be remembered."""
+        if plan:
+            change = partial(self._change, plan)
+            self.interruptions.planned.append(Interruption(plan.point, plan.count, change))
+        result = self.loop.run_until_complete(work)
+        has_happened = bool(plan) and not self.interruptions.planned
+        self.interruptions.planned.clear()
+        leaks = list(self.watch.leaks)
+        self.watch.leaks.clear()
+        assert not leaks, f"{leaks} with {plan}"
+        if self.truth.forgotten:
+            self.loop.run_until_complete(self.bot.journal.database.wipe())
+            left = find_bytes(self.folder / "data", sorted(self.truth.forgotten))
+            assert not left, f"{left} with {plan}"
+        if plan and has_happened and plan.change in CLOSINGS:
+            # What is closed stays closed until the next start: there would soon be nothing left to close.
+            self._reopen(OPENINGS[plan.pick % len(OPENINGS)])
+        return result
+
+    def _reopen(self, audience: tuple[str, ...]) -> None:
+        self.loop.run_until_complete(self.stack.aclose())
+        self.configuration = replace(self.configuration, audience=audience, local=frozenset())
+        self.loop.run_until_complete(self._open())
+        self.loop.run_until_complete(self.bot.app.refresh())
 
     @initialize()
     def start(self) -> None:
         self.run(self._open())
         self.run(self.bot.app.refresh())
-        self.ask(PLACES[2])
+        self.ask(PLACES[2], None)
 
     async def _open(self) -> None:
-        model = await self.stack.enter_async_context(ScriptedPeer(write=tell, talk=tell, choose=CHOICE))
-        settings = self.configuration.make_settings(self.folder, self.documents, model)
-        settings.data_dir.mkdir(exist_ok=True)
-        journal = await Journal.open(settings.data_dir / "journal.db")
-        self.stack.push_async_callback(journal.close)
-        live = make_live_settings(settings, journal.database)
-        app = await self.stack.enter_async_context(
-            open_app(settings, embedder=WordEmbedder(), database=journal.database, live=live, parser=ThreadParser())
-        )
-        await live.publish_audiences(settings)
-        self.bot = Bot(app, journal, None, model, live)
+        opened = open_watched_bot(self.folder, self.documents, self.configuration, self.interruptions, self.watch)
+        self.bot, self.models = await self.stack.enter_async_context(opened)
+        self.truth.own_model = self.models[1].base_url
+        self.truth.local.clear()
         self.truth.audiences = [self.configuration.audience]
 
     def teardown(self) -> None:
-        self.run(self.stack.aclose())
+        self.loop.run_until_complete(self.stack.aclose())
         self.loop.close()
         shutil.rmtree(self.folder)
 
     async def _deliver(self, sender: Sender, text: str = "", command: str = "", **changes: Any) -> Message:
-        message = await self.bot.deliver(sender, text, command, **changes)
-        shown_text = self.bot.output() + self.bot.get_requests()
-        leaks = self.truth.find_leaks(sender, shown_text)
-        assert not leaks, f"{sender} gets {leaks} by /{command} {text}"
-        return message
+        sender = self._at(sender)
+        PLACE.set(sender)
+        return await self.bot.deliver(sender, text, command, **changes)
 
-    @rule(sender=st.sampled_from(PLACES))
-    def ask(self, sender: Sender) -> None:
-        self.last_messages[sender] = self.run(self._deliver(sender, QUESTION))
+    def _at(self, sender: Sender) -> Sender:
+        """Return where somebody writes by now."""
+        return replace(sender, chat=MOVED_PUBLIC) if sender.chat == PUBLIC and self.truth.has_moved else sender
 
-    @rule(sender=st.sampled_from(PLACES), text=st.sampled_from(("And what else is known about it?", "who?")))
-    def go_on(self, sender: Sender, text: str) -> None:
-        self.run(self._deliver(sender, text))
+    async def _change(self, plan: Plan) -> None:
+        """Change something, at once; from then on it counts."""
+        place = self._at(PLACES[plan.pick])
+        audience = ("owners",) if plan.change == "shut" else AUDIENCES[plan.pick % len(AUDIENCES)]
+        match plan.change:
+            case "close" | "shut":
+                await self._reload(replace(self.configuration, audience=audience))
+                self.truth.audiences.append(audience)
+            case "rename":
+                await self._rename(audience)
+            case "forget":
+                await self._forget(place)
+            case "demote":
+                person = ("43", MEMBER)[plan.pick % 2]
+                await self._set(self._at(PLACES[1]), override_key("admin", person), None)
+                self.truth.admins.discard(person)
+            case "mute":
+                await self._set(place, "pause", INDEFINITELY)
+                self.truth.muted.add(f"{place.platform}:{place.chat}")
+            case "local":
+                local = self.configuration.local | {f"{place.platform}:{place.chat}"}
+                await self._reload(replace(self.configuration, local=local))
+                self.truth.local |= local
+            case "reject":
+                repository = TaughtAnswerRepository(self.bot.journal.database)
+                for answer in (await repository.list_answers(reader=None))[-1:]:
+                    await repository.decide(answer.number, "rejected", f"telegram:{OWNER}")
+            case "move" if not self.truth.has_moved:
+                await record_move(self.bot.journal.database, "telegram", PUBLIC, MOVED_PUBLIC)
+                self.truth.move()
 
-    @rule(sender=st.sampled_from(PLACES), text=st.sampled_from(("", "Is it this?")))
-    def quote(self, sender: Sender, text: str) -> None:
+    async def _reload(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        settings = configuration.make_settings(self.folder, self.documents, self.models)
+        self.bot.new_settings = settings
+        await self.bot.dispatcher.context.reload(settings)
+
+    async def _rename(self, audience: tuple[str, ...]) -> None:
+        """Who gives the source another name has closed it, whoever may see that one after the next start."""
+        (name,) = set(NAMES) - {self.configuration.name}
+        renamed = replace(self.configuration, audience=audience, name=name)
+        context = self.bot.dispatcher.context
+        # Taken up, the source of the new name would tell the same to its own readers.
+        context.take_up = None
+        try:
+            await context.reload(renamed.make_settings(self.folder, self.documents, self.models))
+        finally:
+            context.take_up = self.bot.take_up
+        self.truth.audiences.append(("owners",))
+
+    async def _set(self, place: Sender, name: str, value: str | None) -> None:
+        await self.bot.live.overrides.change(make_command(place), f"{place.platform}:{place.chat}", name, value)
+
+    async def _forget(self, place: Sender) -> None:
+        """Let somebody say /forget in another thread of a chat."""
+        command = make_command(place, "forget")
+        journal = self.bot.journal
+        await journal.record_message(command)
+        await journal.erase_author(command)
+        await journal.mark_answered(command, rating_buttons.Reply(""))
+        self.truth.forget(place)
+
+    @rule(sender=SENDERS, plan=PLANS)
+    def ask(self, sender: Sender, plan: Plan | None) -> None:
+        self.last_messages[sender] = self.run(self._deliver(sender, QUESTION), plan)
+
+    @rule(
+        sender=SENDERS,
+        question=st.sampled_from(QUESTIONS),
+        point=st.sampled_from(POINTS),
+        count=st.integers(0, 12),
+        change=st.sampled_from(("shut", "forget", "mute", "local")),
+    )
+    def ask_while_it_changes(self, sender: Sender, question: str, point: str, count: int, change: str) -> None:
+        """What changes is of the place where the answer is made."""
+        plan = Plan(point, count, change, PLACES.index(sender))
+        self.last_messages[sender] = self.run(self._deliver(sender, question), plan)
+
+    @rule(sender=SENDERS, text=st.sampled_from(("And what else is known about it?", "who?")), plan=PLANS)
+    def go_on(self, sender: Sender, text: str, plan: Plan | None) -> None:
+        self.run(self._deliver(sender, text), plan)
+
+    @rule(sender=SENDERS, plan=PLANS)
+    def say(self, sender: Sender, plan: Plan | None) -> None:
+        """Say a sentence with a word that nobody else says, and that comes back in answers."""
+        self.sayings += 1
+        word = f"potoroo{self.sayings}x"
+        self.truth.said[word] = self._at(sender)
+        self.last_messages[sender] = self.run(self._deliver(sender, format_said(word)), plan)
+
+    @rule(senders=st.lists(SENDERS, min_size=2, max_size=4), plan=PLANS)
+    def ask_together(self, senders: Sequence[Sender], plan: Plan | None) -> None:
+        async def ask_all() -> None:
+            async with asyncio.TaskGroup() as group:
+                for sender in senders:
+                    group.create_task(self._deliver(sender, QUESTION))
+
+        self.run(ask_all(), plan)
+
+    @rule(sender=SENDERS, text=st.sampled_from(("", "Is it this?")), plan=PLANS)
+    def quote(self, sender: Sender, text: str, plan: Plan | None) -> None:
         if last := self.last_messages.get(sender):
-            self.run(self._deliver(sender, text, reply_to=last.id, quoted="It"))
+            self.run(self._deliver(sender, text, reply_to=last.id, quoted="It"), plan)
 
-    @rule(sender=st.sampled_from(PLACES), choice=st.sampled_from((DOWN, RETRY)))
-    def press(self, sender: Sender, choice: str) -> None:
+    @rule(sender=SENDERS, choice=st.sampled_from((DOWN, RETRY)), plan=PLANS)
+    def press(self, sender: Sender, choice: str, plan: Plan | None) -> None:
         if last := self.last_messages.get(sender):
-            key = ConversationKey(sender.platform, sender.chat, rating_buttons.THREAD)
-            self.run(self._deliver(sender, choice, RATING_COMMAND, reply_to=last.id, key=key))
+            key = ConversationKey(sender.platform, self._at(sender).chat, rating_buttons.THREAD)
+            self.run(self._deliver(sender, choice, RATING_COMMAND, reply_to=last.id, key=key), plan)
 
-    @rule(sender=st.sampled_from(PLACES), other=st.sampled_from(PLACES))
-    def explain(self, sender: Sender, other: Sender) -> None:
+    @rule(sender=SENDERS, other=SENDERS, plan=PLANS)
+    def explain(self, sender: Sender, other: Sender, plan: Plan | None) -> None:
         last = self.last_messages.get(other)
-        self.run(self._deliver(sender, last.id if last else "", "why"))
+        self.run(self._deliver(sender, last.id if last else "", "why"), plan)
 
-    @rule(sender=st.sampled_from(PLACES), command=st.sampled_from(COMMANDS))
-    def command(self, sender: Sender, command: str) -> None:
-        self.run(self._deliver(sender, "", command))
+    @rule(sender=SENDERS, command=st.sampled_from(COMMANDS), plan=PLANS)
+    def command(self, sender: Sender, command: str, plan: Plan | None) -> None:
+        self.run(self._deliver(sender, "", command), plan)
 
-    @rule(sender=st.sampled_from(PLACES))
-    def switch(self, sender: Sender) -> None:
-        self.run(self._deliver(sender, f"on {self.configuration.name}x", "sources"))
+    @rule(sender=SENDERS, plan=PLANS)
+    def switch(self, sender: Sender, plan: Plan | None) -> None:
+        self.run(self._deliver(sender, f"on {self.configuration.name}x", "sources"), plan)
 
-    @rule(sender=st.sampled_from(PLACES[:7]))
-    def teach(self, sender: Sender) -> None:
+    @rule(sender=st.sampled_from(PLACES[:7]), plan=PLANS)
+    def teach(self, sender: Sender, plan: Plan | None) -> None:
         self.teachings += 1
         word = f"kultarr{self.teachings}"
-        self.truth.lessons[word] = (f"{sender.platform}:{sender.chat}", self.truth.sees(sender) and not self._is_open())
-        self.run(self._deliver(sender, f"How long is countdown {self.teachings}?", "learn", quoted=f"It takes {word}."))
+        is_closed = self.truth.sees(sender) and not self.truth.is_open
+        self.truth.lessons[word] = (f"{sender.platform}:{self._at(sender).chat}", is_closed)
+        question = f"How long is countdown {self.teachings}?"
+        self.run(self._deliver(sender, question, "learn", quoted=f"It takes {word}."), plan)
 
-    def _is_open(self) -> bool:
-        return all("everyone" in audience for audience in self.truth.audiences)
-
-    @rule(sender=st.sampled_from(PLACES))
-    def approve_and_refresh(self, sender: Sender) -> None:
+    @rule(sender=SENDERS, plan=PLANS)
+    def approve_and_refresh(self, sender: Sender, plan: Plan | None) -> None:
         self.run(self._approve())
         for number in range(1, self.teachings + 1):
-            self.run(self._deliver(sender, f"How long is countdown {number}?"))
+            self.run(self._deliver(sender, f"How long is countdown {number}?"), plan)
 
     async def _approve(self) -> None:
         repository = TaughtAnswerRepository(self.bot.journal.database)
-        for answer in await repository.list_answers("pending"):
+        for answer in await repository.list_answers("pending", reader=None):
             await self._deliver(IN_PRIVATE, f"approve {answer.number}", "faq")
         await self.bot.app.refresh(["taught", "taught-team"])
 
-    @rule(sender=st.sampled_from(PLACES), number=st.integers(1, 4))
-    def show_a_lesson(self, sender: Sender, number: int) -> None:
-        self.run(self._deliver(sender, f"list {number}", "faq"))
+    @rule(sender=SENDERS, number=st.integers(1, 4), plan=PLANS)
+    def show_a_lesson(self, sender: Sender, number: int, plan: Plan | None) -> None:
+        self.run(self._deliver(sender, f"list {number}", "faq"), plan)
 
-    @rule(action=st.sampled_from(("add", "remove")), person=st.sampled_from((MEMBER, "43")))
-    def appoint(self, action: str, person: str) -> None:
+    @rule(choice=st.sampled_from(("post", "drop")), plan=PLANS)
+    def decide_drafts(self, choice: str, plan: Plan | None) -> None:
+        """The team is told of drafts that it does not know yet, and decides about all of them."""
+
+        async def decide() -> None:
+            PLACE.set(Sender(TEAM, OWNER))
+            await self.bot.processor.drafts.sweep()
+            await self.bot.processor.join()
+            for draft in await DraftRepository(self.bot.journal.database).get_waiting():
+                await self._deliver(Sender(TEAM, OWNER), str(draft.number), choice)
+
+        self.run(decide(), plan)
+
+    @rule(plan=PLANS)
+    def report(self, plan: Plan | None) -> None:
+        """Post the weekly report and an alert to the team."""
+
+        async def post() -> None:
+            PLACE.set(Sender(TEAM, OWNER))
+            bot = self.bot
+            adapter = bot.adapters["telegram"]
+            sender = AlertSender(bot.live, bot.processor.handler_for, {adapter: asyncio.create_task(adapter.open())})
+            await asyncio.wait(sender.adapters.values())
+            library = bot.app.shared_library
+            reporter = GapReporter(sender, ReportRepository(bot.journal.database), library, ClockWatch())
+            await reporter.check()
+            await sender.report({f"source {self.configuration.name}": "It fails."}, datetime.now(UTC))
+            await bot.processor.join()
+
+        self.run(post(), plan)
+
+    @rule(action=st.sampled_from(("add", "remove")), person=st.sampled_from((MEMBER, "43")), plan=PLANS)
+    def appoint(self, action: str, person: str, plan: Plan | None) -> None:
         self.run(self._deliver(Sender(PUBLIC, OWNER), f"{action} {person}", "admins"))
         self.truth.admins = self.truth.admins | {person} if action == "add" else self.truth.admins - {person}
-        self.ask(Sender(person, person, is_private=True))
+        self.ask(Sender(person, person, is_private=True), plan)
 
-    @rule(audience=st.sampled_from(AUDIENCES), sender=st.sampled_from(PLACES))
-    def reload(self, audience: tuple[str, ...], sender: Sender) -> None:
+    @rule(change=st.sampled_from(CHANGES), pick=st.integers(0, len(PLACES) - 1), sender=SENDERS)
+    def change(self, change: str, pick: int, sender: Sender) -> None:
         """What is closed further is closed at once; what is opened is so after a restart."""
-        self.configuration.audience = audience
-        assert self.bot.model
-        self.bot.new_settings = self.configuration.make_settings(self.folder, self.documents, self.bot.model)
-        self.truth.audiences.append(audience)
-        self.bot.dispatcher.context.take_up = self.bot.take_up
-        self.run(self._deliver(IN_PRIVATE, "", "reload"))
-        self.ask(sender)
+        self.run(self._change(Plan("", 0, change, pick)))
+        self.ask(sender, None)
 
-    @rule(audience=st.sampled_from(AUDIENCES), sender=st.sampled_from(PLACES))
-    def rename(self, audience: tuple[str, ...], sender: Sender) -> None:
-        """Who gives the source another name has closed it, whoever may see that one after the next start."""
-        assert self.bot.model
-        (name,) = set(NAMES) - {self.configuration.name}
-        renamed = Configuration(audience, name, self.configuration.lessons)
-        self.bot.new_settings = renamed.make_settings(self.folder, self.documents, self.bot.model)
-        self.truth.audiences.append(("owners",))
-        # Taken up, the source of the new name would tell the same to its own readers.
-        self.bot.dispatcher.context.take_up = None
-        self.run(self._deliver(IN_PRIVATE, "", "reload"))
-        self.ask(sender)
+    @rule()
+    def unmute(self) -> None:
+        for chat in sorted(self.truth.muted):
+            place = Sender(chat.partition(":")[2], OWNER, chat.partition(":")[0])
+            self.run(self._set(place, "pause", None))
+        self.truth.muted.clear()
 
     @rule(
         audience=st.sampled_from(AUDIENCES),
         name=st.sampled_from(NAMES),
         lessons=st.sampled_from(AUDIENCES),
-        sender=st.sampled_from(PLACES),
+        sender=SENDERS,
     )
     def restart(self, audience: tuple[str, ...], name: str, lessons: tuple[str, ...], sender: Sender) -> None:
-        self.run(self.stack.aclose())
+        self.loop.run_until_complete(self.stack.aclose())
         self.configuration = Configuration(audience, name, lessons)
-        self.run(self._open())
+        self.loop.run_until_complete(self._open())
         # What is stored from before the refresh may be found, too.
-        self.go_on(sender, "And what else is known about it?")
-        self.ask(sender)
+        self.go_on(sender, "And what else is known about it?", None)
+        self.ask(sender, None)
         self.run(self.bot.app.refresh())
-        self.ask(sender)
+        self.ask(sender, None)
 
-    @rule(sender=st.sampled_from(PLACES))
-    def forget(self, sender: Sender) -> None:
-        self.run(self._deliver(sender, "", "forget"))
+    @rule(sender=SENDERS, plan=PLANS)
+    def forget(self, sender: Sender, plan: Plan | None) -> None:
+        self.run(self._give_forget(sender), plan)
+
+    async def _give_forget(self, sender: Sender) -> None:
+        place = self._at(sender)
+        await self._deliver(sender, "", "forget")
+        self.truth.forget(place)
 
     @invariant()
     def the_owner_sees_it_in_private(self) -> None:
@@ -310,14 +404,25 @@ class AudienceMachine(RuleBasedStateMachine):
         assert self.truth.sees(IN_PRIVATE)
 
 
+def make_command(place: Sender, command: str = "pause") -> Message:
+    """Return a command that is given in a thread of its own."""
+    key = ConversationKey(place.platform, place.chat, "elsewhere")
+    now = datetime.now(UTC)
+    message = Message(f"in between {now.timestamp()}", key, place.author, "Ann", "", now, command=command)
+    return replace(message, addressed=True, private=place.is_private)
+
+
+def find_bytes(folder: Path, words: Sequence[str]) -> list[str]:
+    """Return the files that have a word, in any encoding that a database may use."""
+    needles = [(word, word.encode(encoding)) for word in words for encoding in ("utf-8", "utf-16-le")]
+    files = [(path, path.read_bytes()) for path in folder.rglob("*") if path.is_file()]
+    return [f"{path.name} has {word}" for path, content in files for word, needle in needles if needle in content]
+
+
 @pytest.fixture
 def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("documents")
-    (folder / "docs").mkdir()
-    (folder / "docs" / "start.md").write_text("# Launcher\n\nIts release date is announced on the site.\n", "utf-8")
-    (folder / "team").mkdir()
-    text = "# bilby\n\nThe release date of the launcher is the first of May, numbat.\n"
-    (folder / "team" / "dunnart.md").write_text(text, "utf-8")
+    write_documents(folder)
     return folder
 
 
@@ -325,9 +430,21 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_no_closed_word_reaches_who_may_not_see_it(
     tmp_path: Path, documents: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    interruptions = Interruptions()
+    watch = Watch(Truth([]))
+    interrupt(monkeypatch, interruptions)
+    watch_models(monkeypatch, watch)
     monkeypatch.setattr(repetition, "ECHO_SHARE", 2.0)
-    monkeypatch.setattr(AudienceMachine, "documents", documents, raising=False)
-    monkeypatch.setattr(AudienceMachine, "folders", tmp_path, raising=False)
+    # The report is due at any time, and has all that was asked.
+    monkeypatch.setattr(gap_report, "_get_monday", lambda now: now.astimezone())
+    monkeypatch.setattr(gap_report, "DUE_AFTER", timedelta())
+    for name, value in {
+        "documents": documents,
+        "folders": tmp_path,
+        "interruptions": interruptions,
+        "watch": watch,
+    }.items():
+        monkeypatch.setattr(AudienceMachine, name, value, raising=False)
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         AudienceMachine,
         settings=hypothesis_settings(
@@ -341,3 +458,5 @@ def test_no_closed_word_reaches_who_may_not_see_it(
             suppress_health_check=list(HealthCheck),
         ),
     )
+    assert interruptions.happened
+    assert any("numbat" in text for text in watch.shown)

@@ -67,7 +67,7 @@ async def live_a_day(bot: Bot) -> None:
     key = ConversationKey("telegram", "-100", "ratings")
     await bot.deliver(ANN, UP, RATING_COMMAND, reply_to=said.id, key=key, id=f"reaction {ANN_ID} 1")
     repository = TaughtAnswerRepository(bot.journal.database)
-    for number in [answer.number for answer in await repository.list_answers("pending")]:
+    for number in [answer.number for answer in await repository.list_answers("pending", reader=None)]:
         await bot.deliver(OWNER, f"edit {number} {EDITED}", "faq")
     hint = await bot.deliver(ANN, f"Dora has a second {WORD}.", addressed=False)
     await bot.deliver(BOB, "Who has another one?", "learn", reply_to=hint.id, quoted=hint.text)
@@ -233,7 +233,7 @@ async def test_what_an_answer_that_waits_knows_of_somebodys_picture_goes(tmp_pat
         await bot.journal.mark_drafted(asked, Reply("A button does.", image_description=f"A letter. {SAID}"))
         await bot.deliver(ANN, "", "forget")
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
-        _, draft, *_ = await bot.journal.get_delivery(asked)
+        _, draft, *_ = await bot.journal.get_delivery(asked, None)
         assert draft == Reply("A button does.")
 
 
@@ -547,7 +547,7 @@ async def test_a_lesson_from_a_quotation_is_whose_words_it_has(tmp_path: Path, a
     async with opened(tmp_path, JournalSettings()) as bot:
         await bot.deliver(BOB, "Where is it?", "learn", reply_to="unseen", quoted=SAID, quoted_authors=authors)
         await bot.deliver(ANN, command="forget")
-        lessons = await TaughtAnswerRepository(bot.journal.database).list_answers()
+        lessons = await TaughtAnswerRepository(bot.journal.database).list_answers(reader=None)
         assert len(lessons) == len(authors) - 1
 
 

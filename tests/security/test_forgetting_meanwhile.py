@@ -34,6 +34,7 @@ from tests.support.forgetting import (
     find_columns,
     opened,
 )
+from tests.support.journal import read_history
 from tests.support.recording_bot import Bot, RecordingAdapter, Sender
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
@@ -98,7 +99,7 @@ async def test_what_others_were_answered_meanwhile_without_her_words_is_kept(tmp
         sink = show_late(bot)
         asked = await bot.deliver(BOB, "How does the launcher start?")
         shown = sink.replies[0].text
-        turns = await bot.journal.get_history(asked.key, 2)
+        turns = await read_history(bot.journal, asked.key, 2)
         assert [turn.text for turn in turns] == [asked.text, shown]
 
 
@@ -138,7 +139,7 @@ async def test_no_further_part_brings_back_what_was_forgotten(
         await journal.record_message(asked)
         await journal.mark_delivery(asked, Reply(SAID), {})
         await journal.mark_parts(asked, {1: "17"})
-        assert (await journal.get_delivery(asked))[1:3] == (Reply(SAID), {1: "17"})
+        assert (await journal.get_delivery(asked, None))[1:3] == (Reply(SAID), {1: "17"})
         await forget_ann(bot)
         await journal.mark_parts(asked, {1: "17", 2: "18"})
         assert await find_columns(journal.database, *KEPT_IN_CHAT) == set()

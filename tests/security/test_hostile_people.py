@@ -98,7 +98,7 @@ async def test_what_stands_behind_a_forged_entry_of_a_menu_changes_nothing(journ
     processor = make_processor(configured, journal, echo)
     if (message := to_menu_message(BASE, data)) is not None:
         await give(processor, adapter, message)
-    entries = await Audit(journal.database).get_newest(99)
+    entries = await Audit(journal.database).get_newest(99, chat=None)
     assert [entry for entry in entries if entry.outcome == "changed"] == []
 
 
@@ -108,7 +108,7 @@ async def test_an_entry_that_is_in_the_menu_changes_what_it_says(journal: Journa
     message = to_menu_message(BASE, "set:threshold 0.5")
     assert message is not None
     await give(processor, RecordingAdapter(), message)
-    assert [entry.outcome for entry in await Audit(journal.database).get_newest(99)] == ["changed"]
+    assert [entry.outcome for entry in await Audit(journal.database).get_newest(99, chat=None)] == ["changed"]
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ async def test_a_question_that_is_a_file_is_taught_as_nothing(page: Page) -> Non
         form.add_field("answer", "yes")
         async with client.post("/questions/1/teach", data=form, allow_redirects=False) as response:
             assert response.status == 422
-    assert await page.context.taught_answers.list_answers() == []
+    assert await page.context.taught_answers.list_answers(reader=None) == []
 
 
 async def test_a_reader_teaches_nothing_and_the_audit_has_the_attempt(page: Page) -> None:
@@ -353,8 +353,8 @@ async def test_a_reader_teaches_nothing_and_the_audit_has_the_attempt(page: Page
         for path, values in (("/questions/1/teach", form), ("/taught/1", {**form, "action": "approve"})):
             async with client.post(path, data=values, allow_redirects=False) as response:
                 assert response.status in (403, 404)
-    assert await page.context.taught_answers.list_answers() == []
-    assert [entry.outcome for entry in await page.context.audit.get_newest(9)] == ["refused"]
+    assert await page.context.taught_answers.list_answers(reader=None) == []
+    assert [entry.outcome for entry in await page.context.audit.get_newest(9, chat=None)] == ["refused"]
 
 
 async def test_what_an_owner_is_made_to_teach_is_kept_as_text_for_review(page: Page) -> None:
@@ -365,7 +365,7 @@ async def test_what_an_owner_is_made_to_teach_is_kept_as_text_for_review(page: P
         async with client.post("/questions/1/teach", data=form, allow_redirects=False) as response:
             assert (response.status, response.headers["Location"]) == (303, "/taught")
         page_text = await read(client, "/taught")
-    (answer,) = await page.context.taught_answers.list_answers()
+    (answer,) = await page.context.taught_answers.list_answers(reader=None)
     assert answer.state == "pending"
     assert "\x00" not in answer.answer + answer.question
     assert "\u202e" not in answer.answer + answer.question

@@ -83,7 +83,7 @@ async def test_lessons_from_a_lost_message_of_a_closed_thread_are_listed_there(
     learn = replace(inside, id="learn", command="learn", text="Whom do we lay off?", reply_to="777", quoted="A secret.")
     await bot.deliver(says("admins", f"add {ADMIN}"))
     await bot.deliver(learn)
-    [taught_answer] = await TaughtAnswerRepository(journal.database).list_answers()
+    [taught_answer] = await TaughtAnswerRepository(journal.database).list_answers(reader=None)
     for outside in (says("faq", person=ADMIN), says("faq"), says("faq", f"list {taught_answer.number}", person=ADMIN)):
         assert re.findall("secret|lay off", await bot.deliver(outside)) == []
     assert "A secret." in await bot.deliver(inside)
@@ -132,7 +132,7 @@ async def test_a_platform_administrator_teaches_all_chats_only_if_named_by_owner
         says("learn", person=BOSS), "", "How to pay?", "Send it to me.", (), words_of=()
     )
     assert "may" in await bot.deliver(says("faq", f"approve {number}", person=BOSS))
-    [taught_answer] = await TaughtAnswerRepository(journal.database).list_answers()
+    [taught_answer] = await TaughtAnswerRepository(journal.database).list_answers(reader=None)
     assert taught_answer.state == "pending"
     await bot.deliver(says("admins", f"add {ADMIN}"))
     assert (await bot.deliver(says("faq", f"approve {number}", person=ADMIN))).startswith("Approved.")
@@ -149,7 +149,7 @@ async def test_nothing_is_approved_unseen(journal: Journal) -> None:
     reply_text = await bot.deliver(says("faq", f"list {number}"))
     assert "Send me your password." in reply_text
     assert reply_text.count("```") == 2
-    [taught_answer] = await taught_answers.list_answers()
+    [taught_answer] = await taught_answers.list_answers(reader=None)
     assert len(taught_answer.question.splitlines()) == 1
     assert len(taught_answer.question) <= 500
     hall_number = await taught_answers.submit(
@@ -163,18 +163,18 @@ async def test_who_asked_what_was_learned_from_an_answer_can_have_it_forgotten(j
     answer = replace(MESSAGE, id="2", author_id="7", author="Eve", addressed=False, text="With pip.", reply_to="1")
     learn = replace(answer, id="3", addressed=True, command="learn", text="", reply_to="2")
     adapter = await deliver(journal, MESSAGE, answer, learn, handoff=TRUSTED)
-    assert [answer.question for answer in await TaughtAnswerRepository(journal.database).list_answers()] == [
+    assert [answer.question for answer in await TaughtAnswerRepository(journal.database).list_answers(reader=None)] == [
         MESSAGE.text
     ]
     await deliver(journal, replace(MESSAGE, id="4", command="forget", text=""), adapter=adapter)
-    assert await TaughtAnswerRepository(journal.database).list_answers() == []
+    assert await TaughtAnswerRepository(journal.database).list_answers(reader=None) == []
 
 
 async def test_two_quotations_that_reply_to_nothing_are_two_answers(journal: Journal) -> None:
     first = replace(MESSAGE, id="2", author_id="7", command="learn", text="How?", quoted="So.", reply_to="")
     second = replace(first, id="3", text="Why?", quoted="Because.")
     await deliver(journal, first, second, handoff=TRUSTED)
-    assert [answer.answer for answer in await TaughtAnswerRepository(journal.database).list_answers()] == [
+    assert [answer.answer for answer in await TaughtAnswerRepository(journal.database).list_answers(reader=None)] == [
         "So.",
         "Because.",
     ]
@@ -362,7 +362,7 @@ async def test_the_audit_tells_every_change_from_the_one_before(journal: Journal
     await asyncio.gather(
         *(overrides.change(command, "test:room", "threshold", value, before="start") for value in values)
     )
-    entries = list(await Audit(journal.database).get_newest(100))[::-1]
+    entries = list(await Audit(journal.database).get_newest(100, chat=None))[::-1]
     assert [entry.before for entry in entries] == ["start", *(entry.after for entry in entries[:-1])]
 
 
@@ -407,8 +407,8 @@ async def test_an_answer_in_a_closed_thread_is_quoted_to_nobody_outside(journal:
     await bot.deliver(
         replace(says("", person=BOSS), key=thread, text="How?", thread_state=ThreadState(is_restricted=True))
     )
-    assert list(await history.get_earlier_answers(says("", person=ANN), 3600)) == []
-    assert len(await history.get_earlier_answers(replace(says("", person=ANN), key=thread), 3600)) == 1
+    assert list(await history.get_earlier_answers(says("", person=ANN), 3600, None)) == []
+    assert len(await history.get_earlier_answers(replace(says("", person=ANN), key=thread), 3600, None)) == 1
 
 
 @pytest.mark.parametrize("was_private", [False, True])
@@ -423,11 +423,11 @@ async def test_who_replies_to_an_answer_from_elsewhere_has_it_taken_up_by_nobody
     await journal.mark_posted(asked, "77")
     await journal.mark_answered(asked, Reply("Dan."))
     inside = replace(asked, id="inside", reply_to="77")
-    turns = await journal.get_answer_by_reply(inside)
+    turns = await journal.get_answer_by_reply(inside, None)
     assert turns is not None
     assert [turn.text for turn in turns] == ["Whom do we lay off?", "Dan."]
     outside = replace(says("", person=ANN), id="outside", reply_to="77")
-    assert await journal.get_answer_by_reply(outside) == ()
+    assert await journal.get_answer_by_reply(outside, None) == ()
 
 
 async def test_no_command_takes_up_a_question_of_a_closed_thread_elsewhere(journal: Journal) -> None:

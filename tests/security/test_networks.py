@@ -133,7 +133,7 @@ async def test_a_namesake_of_a_trusted_person_teaches_nothing_by_answering(tmp_p
             # Nobody addressed the bot, so the question is open.
             question = await bot.deliver(in_network(name, "room", "7"), "How long is the countdown?", addressed=False)
             await bot.deliver(in_network(name, "room"), "It takes 9 s.", addressed=False, reply_to=question.id)
-            assert len(await repository.list_answers("pending")) == count
+            assert len(await repository.list_answers("pending", reader=None)) == count
 
 
 async def test_what_a_network_of_another_name_taught_is_not_told(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ async def test_what_a_network_of_another_name_taught_is_not_told(tmp_path: Path)
             in_network("shop", "room", OWNER), "How long is the countdown?", "learn", quoted=f"It takes {CLOSED_WORD}."
         )
         repository = TaughtAnswerRepository(bot.journal.database)
-        (answer,) = await repository.list_answers("pending")
+        (answer,) = await repository.list_answers("pending", reader=None)
         await bot.deliver(in_network("shop", "room", OWNER), f"approve {answer.number}", "faq")
         await bot.deliver(in_network("shop", "room", OWNER), f"add {MEMBER}", "admins")
         await bot.app.refresh()

@@ -9,10 +9,12 @@ import ast
 import inspect
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bots.bluesky.client import BlueskyClient
+from bots.common.judged_client import WORDLESS
 from bots.discord.adapter import load_client
 from bots.forges.client import ForgeClient
 from bots.http.client import CallbackClient
@@ -32,7 +34,7 @@ from core.storage.reports import ReportRepository
 
 ROOT = Path(__file__).parents[2]
 
-# Before each try to show them, `DeliveryRetry.run` or `LivePreview.run_updates` asks whether the words may be shown.
+# The sink's client asks before each call whether its words may be shown (`bots.common.judged_client`).
 EACH_TRY = "each try"
 # They were judged a moment ago, and are shown now or not at all: whoever waits is a person before a menu or a page.
 AT_ONCE = "at once"
@@ -48,10 +50,6 @@ CLIENTS: Mapping[str, type] = {
     "forges": ForgeClient,
     "http": CallbackClient,
 }
-# How the calls begin that bring no words to a platform.
-WORDLESS = ("get_", "list_", "find_", "is_", "read_", "download", "stream", "listen", "close", "delete", "remove_")
-WORDLESS += ("send_typing", "add_reaction", "defer", "try_empty", "forget_", "at", "parse_", "connect", "create")
-WORDLESS += ("check", "web", "session", "wait_")
 
 # Who brings words to a platform, and when they were judged.
 WRITERS: Mapping[str, Mapping[str, str]] = {
@@ -94,7 +92,6 @@ WRITERS: Mapping[str, Mapping[str, str]] = {
         "sink.py:SlackSink._extend_stream": EACH_TRY,
         "sink.py:SlackSink._open_stream": EACH_TRY,
         "sink.py:SlackSink._edit.update": EACH_TRY,
-        "sink.py:SlackSink._stop_stream": NO_WORDS,
         "sink.py:SlackSink._post_message.post": EACH_TRY,
         "status.py:StatusIndicator.clear": NO_WORDS,
         "status.py:StatusIndicator._try_show": NO_WORDS,
@@ -105,7 +102,6 @@ WRITERS: Mapping[str, Mapping[str, str]] = {
     },
     "bluesky": {"sink.py:BlueskySink._post": EACH_TRY},
     "forges": {
-        "sink.py:ForgeSink.finish": NO_WORDS,
         "sink.py:ForgeSink._show_first_part": EACH_TRY,
         "sink.py:ForgeSink._send_part": EACH_TRY,
     },
@@ -260,6 +256,94 @@ KEEPERS: Mapping[str, Mapping[str, str]] = {
     "record_answered": {"bots/api/page/ratings.py:VisitorRatings.rate": OPERATOR},
 }
 
+# Which words go to models and services, by the method that sends them: the objects that have it, and who calls it.
+SENDERS = {
+    "stream": "model",
+    "complete": "model",
+    "transcribe": "transcriber",
+    "judge": "moderator",
+    "embed": "embedder",
+    "fetch": "_client",
+    "send_request": "session",
+}
+RESTRICTED = "made from settings, passages and turns that its asker sees; asked again when it leaves (`require_leave`)"
+STORED = "no words of an answer: passages for the one endpoint that gets all of them, or where they are read"
+EVALUATED = "whoever runs the bot has it measured"
+PROMPTS: Mapping[str, Mapping[str, str]] = {
+    "stream": {
+        "bots/cli/model_trial.py:ModelTrial._write": EVALUATED,
+        "bots/evaluation/comparison/run.py:ErrorRecordingModel.stream": EVALUATED,
+        "core/answering/agents/context_manager.py:complete_question": RESTRICTED,
+        "core/answering/agents/history_selection.py:HistorySelector._read_reply": RESTRICTED,
+        "core/answering/agents/summarizer.py:stream_answer": RESTRICTED,
+        "core/answering/head_start.py:HeadStart._run": RESTRICTED,
+    },
+    "complete": {
+        "bots/cli/model_trial.py:ModelTrial._choose": EVALUATED,
+        "bots/cli/model_trial.py:ModelTrial.run": EVALUATED,
+        "bots/evaluation/comparison/run.py:ErrorRecordingModel.__init__": EVALUATED,
+        "bots/evaluation/judge.py:Judge.ask": EVALUATED,
+        "bots/evaluation/proposals.py:_write_question": EVALUATED,
+        "core/answering/agents/compression.py:_summarize_passages": RESTRICTED,
+        "core/answering/agents/look_back.py:find_support": RESTRICTED,
+        "core/answering/agents/vision.py:_describe": RESTRICTED,
+        # Rewrites, routers, rankings, and whether to speak.
+        "core/llm/structured_output.py:_request_decision": RESTRICTED,
+    },
+    "transcribe": {"core/answering/hearing.py:_fetch_and_transcribe": RESTRICTED},
+    "judge": {
+        "bots/cli/probes.py:_probe_moderation": EVALUATED,
+        "core/answering/withholding.py:OutgoingJudge._find_moderated_reason": RESTRICTED,
+    },
+    "embed": {
+        "bots/daemon/bootstrap.py:_open_store": STORED,
+        "bots/evaluation/retrieval.py:_search_candidates": EVALUATED,
+        "bots/evaluation/tuning_routing.py:compare_agents": EVALUATED,
+        "knowledge/embedding/centring.py:CentredEmbedder._find_centres": STORED,
+        "knowledge/embedding/centring.py:CentredEmbedder.embed": RESTRICTED,
+        "knowledge/ingestion/filling.py:embed_rows": STORED,
+        "knowledge/retrieval/agent_index.py:embed_mix_in": STORED,
+        "knowledge/retrieval/grouping.py:TextGrouper._embed": RESTRICTED,
+        "knowledge/retrieval/library.py:KnowledgeLibrary.route": RESTRICTED,
+        "knowledge/retrieval/library.py:KnowledgeLibrary.search": RESTRICTED,
+        "knowledge/retrieval/library.py:KnowledgeLibrary.similarity": RESTRICTED,
+        "knowledge/retrieval/query_embedder.py:QueryEmbedder._embed_query": RESTRICTED,
+        "knowledge/retrieval/score_explanation.py:explain_routing": EVALUATED,
+        "knowledge/retrieval/unfilled.py:UnfilledPassages._embed": STORED,
+    },
+    "fetch": {
+        "knowledge/live/http_api.py:HttpApi._fetch_page": RESTRICTED,
+        "knowledge/live/remote_rag.py:RemoteRag._call_base": RESTRICTED,
+        "knowledge/reranking/api.py:ApiReranker.rerank": RESTRICTED,
+        "knowledge/sources/forge/api.py:ForgeApi._send": STORED,
+        "knowledge/sources/website/rendering.py:_RequestGuard._fetch": STORED,
+    },
+    "send_request": {"knowledge/live/mcp/connection.py:Connection.call": RESTRICTED},
+}
+JUDGED = "judged right before (`RunningAnswer.require_rights`)"
+AFTERWARDS = "compared with what the client sees afterwards (`_run_tool`)"
+AS_OPENED = "made from what the client sees at that moment"
+HANDLERS: Mapping[str, str] = {
+    "bots/api/mcp/server.py:": NO_WORDS,
+    "bots/api/mcp/server.py:_ask": AFTERWARDS,
+    "bots/api/mcp/server.py:_run_tool": AFTERWARDS,
+    "bots/api/mcp/server.py:_search": AFTERWARDS,
+    "bots/api/mcp/server.py:make_server.call_tool": AFTERWARDS,
+    "bots/api/mcp/server.py:make_server.list_resources": AS_OPENED,
+    "bots/api/mcp/server.py:make_server.read_resource": AS_OPENED,
+    "bots/api/page/server.py:PageServer._answer": JUDGED,
+    "bots/api/page/server.py:PageServer._rate": NO_WORDS,
+    "bots/api/server.py:ApiServer._ask": JUDGED,
+    "bots/api/server.py:ApiServer._complete": JUDGED,
+    "bots/api/server.py:ApiServer._list_models": NO_WORDS,
+    "bots/api/server.py:ApiServer._show_model": NO_WORDS,
+    "bots/api/server.py:_send_end": JUDGED,
+    "bots/api/server.py:_to_response": NO_WORDS,
+    "bots/api/streaming.py:send": JUDGED,
+    "bots/api/streaming.py:send_words": JUDGED,
+    "bots/api/streaming.py:stream_text": JUDGED,
+}
+
 REPOSITORIES = (
     AnswerCache,
     ChatHistory,
@@ -287,6 +371,7 @@ WORDLESS_READERS = {
     "MessageLookup.get_language",
     "ReportRepository.find_remembered",
     "Journal.find_unfinished",
+    "Journal.get_told_labels",
     "Journal.get_cursor",
 }
 
@@ -302,6 +387,63 @@ def test_words_reach_a_platform_only_where_they_are_judged(platform: str) -> Non
         if name in writing and receiver.endswith(("client", "_get_client()"))
     }
     assert used == {*WRITERS[platform]}, "say when its words are judged, here and in docs/security.md"
+
+
+@pytest.mark.parametrize("platform", CLIENTS)
+def test_what_is_judged_before_each_try_is_judged_by_the_client_of_the_sink(platform: str) -> None:
+    judging = {
+        file.name for file in (ROOT / "bots" / platform).glob("*.py") if "judge_calls(" in file.read_text("utf-8")
+    }
+    files = {place.partition(":")[0] for place, check in WRITERS[platform].items() if check == EACH_TRY}
+    # Where a reply is posted on Discord is chosen by the adapter, which makes its client.
+    assert judging == ({"adapter.py"} if platform == "discord" else files)
+
+
+def test_words_reach_a_model_or_a_service_only_where_it_is_known_who_sees_them() -> None:
+    used = {
+        (function, name)
+        for package in ("bots", "core", "knowledge")
+        for function, receiver, name in list_calls(package)
+        if name in SENDERS and receiver.endswith(SENDERS[name])
+    }
+    assert used == {(function, name) for name in PROMPTS for function in PROMPTS[name]}, "say who sees what it sends"
+
+
+def test_each_request_of_an_answer_asks_whether_its_words_may_leave() -> None:
+    gates = {function for package in ("core", "knowledge") for function in list_names(package, "require_leave")}
+    assert gates == {
+        "core/llm/client.py:OpenAIClient._send",
+        "knowledge/live/retriever.py:LiveRetriever.search",
+        "knowledge/reranking/api.py:ApiReranker.rerank",
+        "knowledge/retrieval/query_embedder.py:QueryEmbedder.embed",
+    }
+    # Every other way of theirs to the network has no words of an answer.
+    posts = {function for function, receiver, name in list_calls("core/llm") if (receiver, name) == ("client", "post")}
+    assert posts == {"core/llm/client.py:OpenAIClient._send"}
+
+
+def test_programs_are_told_only_what_is_judged() -> None:
+    calls = {
+        function
+        for function, receiver, name in list_calls("bots/api")
+        if (receiver, name) in (("web", "json_response"), ("response", "write"), ("types", "TextContent"))
+        or name in ("CallToolResult", "ListResourcesResult", "ReadResourceResult")
+    }
+    assert calls | {*list_names("bots/api", "send"), *list_names("bots/api", "send_words")} == {*HANDLERS}
+
+
+def test_who_reads_is_said_by_every_reader() -> None:
+    """Whoever forgets it would read all."""
+    parameters = [
+        (repository.__name__, name, parameter)
+        for repository in REPOSITORIES
+        for name, method in inspect.getmembers(repository, inspect.iscoroutinefunction)
+        if name.startswith(READING)
+        for parameter in inspect.signature(method).parameters.values()
+        if parameter.name in ("visible_labels", "reader", "chat", "is_private")
+    ]
+    assert parameters
+    assert [each for each in parameters if each[2].default is not inspect.Parameter.empty] == []
 
 
 def test_kept_words_are_read_only_where_it_is_checked_who_may_see_them() -> None:
@@ -342,10 +484,19 @@ def list_calls(folder: str) -> Iterator[tuple[str, str, str]]:
             yield f"{path}:{function}", ast.unparse(node.value), node.attr
 
 
-def _walk(node: ast.AST, function: str = "") -> Iterator[tuple[str, ast.Attribute]]:
+def list_names(folder: str, name: str) -> Iterator[str]:
+    """Yield the functions that use a name, as file:function."""
+    for file in sorted((ROOT / folder).rglob("*.py")):
+        path = file.relative_to(ROOT).as_posix()
+        for function, node in _walk(ast.parse(file.read_text("utf-8")), kind=ast.Name):
+            if node.id == name:
+                yield f"{path}:{function}"
+
+
+def _walk(node: ast.AST, function: str = "", kind: type[ast.expr] = ast.Attribute) -> Iterator[tuple[str, Any]]:
     for child in ast.iter_child_nodes(node):
         is_named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         inner = f"{function}.{child.name}".removeprefix(".") if is_named else function
-        if isinstance(child, ast.Attribute):
+        if isinstance(child, kind):
             yield function, child
-        yield from _walk(child, inner)
+        yield from _walk(child, inner, kind)

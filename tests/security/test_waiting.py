@@ -89,7 +89,7 @@ async def test_who_is_no_owner_any_more_gets_no_reply_that_waited(
         given = Message("9", key, "1", "Ann", "", datetime.now(UTC), command=command, private=True, addressed=True)
         await bot.processor.handler_for(bot.adapter("telegram"))(given)
         async with asyncio.timeout(60):
-            while (await bot.journal.get_delivery(given))[1] is None:
+            while (await bot.journal.get_delivery(given, None))[1] is None:
                 await asyncio.sleep(0.01)
     async with open_bot(make_settings(tmp_path, administration={"owners": owners}), is_read=True) as bot:
         shown_text = await resume(bot)
@@ -111,7 +111,7 @@ async def test_who_is_no_administrator_any_more_gets_no_reply_that_waited(
         given = Message("given", key, "42", "Ann", "", datetime.now(UTC), command=command, addressed=True)
         await bot.processor.handler_for(bot.adapter("telegram"))(given)
         async with asyncio.timeout(60):
-            while (await bot.journal.get_delivery(given))[1] is None:
+            while (await bot.journal.get_delivery(given, None))[1] is None:
                 await asyncio.sleep(0.01)
     async with open_bot(make_settings(tmp_path), is_read=True) as bot:
         if not is_left:

@@ -163,4 +163,4 @@ class Bot:
         return str(row.state), str(row.reason)
 
     async def entries(self) -> list[AuditEntry]:
-        return list(await self.dispatcher.context.audit.get_newest(100))
+        return list(await self.dispatcher.context.audit.get_newest(100, chat=None))

@@ -204,7 +204,7 @@ NOTHING = Reply(
 
 async def answered(journal: Journal, message: Message, reply: Reply = ANSWERED_REPLY) -> Message:
     await journal.record_message(message)
-    await journal.begin_answer(message)
+    await journal.begin_answer(message, None)
     await journal.mark_answered(message, reply)
     return message
 

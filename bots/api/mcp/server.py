@@ -20,6 +20,7 @@ from bots.api.requests import read_text
 from bots.common.reply_json import reply_as_json
 from core.errors import KimasError, QuotaExceeded, UsageError
 from core.observability.logs import get_logger
+from core.runtime.leaving import judge_requests_by
 from core.version import get_version
 
 _log = get_logger(__name__)
@@ -139,10 +140,18 @@ async def _run_tool(
 ) -> types.CallToolResult:
     """Return the result of a tool. Raises `UsageError` where a source was closed meanwhile, and what the tool does."""
     knowledge = await open_knowledge()
-    result = await run_tool(knowledge, arguments)
-    # A search may wait for a service for seconds: what is closed by then is not told any more.
-    if not knowledge.deps.settings.sources.keys() <= (await open_knowledge()).deps.settings.sources.keys():
-        raise UsageError("a source was closed while it was searched: ask again")
+
+    async def require_rights() -> None:
+        # A search may wait for a service for seconds: what is closed by then is not told any more.
+        if not knowledge.deps.settings.sources.keys() <= (await open_knowledge()).deps.settings.sources.keys():
+            raise UsageError("a source was closed while it was searched: ask again")
+
+    judge_requests_by(require_rights)
+    try:
+        result = await run_tool(knowledge, arguments)
+    finally:
+        judge_requests_by(None)
+    await require_rights()
     return result
 
 

@@ -14,7 +14,15 @@ from bots.api.page.ratings import VERDICTS, VisitorRatings
 from bots.api.page.visitors import VisitorLimit, find_visitor
 from bots.api.rejections import Rejected, to_rejection
 from bots.api.requests import InvalidRequest, read_chat_request, read_json
-from bots.api.streaming import CORS_HEADERS, STREAM_HEADERS, read_body, send, stream_text, wait_for_reply
+from bots.api.streaming import (
+    CORS_HEADERS,
+    STREAM_HEADERS,
+    read_body,
+    send,
+    send_words,
+    stream_text,
+    wait_for_reply,
+)
 from core.errors import KimasError
 from core.observability.logs import get_logger
 from core.settings import PageSettings
@@ -83,13 +91,13 @@ class PageServer:
         question = Question(chat_request.question, chat_request.history)
         async with self._answers.join(PAGE_CLIENT, (question.text, question.history), question) as (running, task):
             if not chat_request.is_streaming:
-                return web.json_response(self._to_json(question.text, await wait_for_reply(request, task)))
+                return web.json_response(self._to_json(question.text, await wait_for_reply(request, running, task)))
             response = web.StreamResponse(headers=STREAM_HEADERS | request[CORS_HEADERS])
             try:
                 await response.prepare(request)
                 await response.write(b": begun\n\n")
                 await stream_text(request, response, lambda text: {"part": text}, running, task)
-                await send(response, self._to_json(question.text, task.result()))
+                await send_words(running, response, self._to_json(question.text, task.result()))
             except KimasError as error:
                 await send(response, to_rejection(error).to_json())
             except ConnectionError:

@@ -220,7 +220,7 @@ async def _list_readable(
     """Return the answers that may be told of in the reply: those of its chat, whose readers see what they tell of."""
     repository = TaughtAnswerRepository(context.journal.database)
     if can_see_all:
-        return await repository.list_answers(state)
+        return await repository.list_answers(state, reader=None)
     answers = await repository.list_answers(state, reader=request.message)
     may_read = context.permissions.may_read_lesson
     return [answer for answer in answers if may_read(answer.closed_sources, request.message)]

@@ -27,7 +27,7 @@ async def show_digest(context: CommandContext, request: CommandRequest) -> str:
     ratings = await reports.count_ratings(start, chat)
     platform, chat_id = chat or ("", "")
     reader = request.message if chat else None
-    question_filter = QuestionFilter(start, "unanswered", platform, (chat_id,) if chat_id else (), reader=reader)
+    question_filter = QuestionFilter(start, reader, "unanswered", platform, (chat_id,) if chat_id else ())
     visible_sources = context.permissions.visible_sources(request.message)
     library = context.library
     if library and visible_sources is not None:

@@ -273,7 +273,7 @@ async def test_a_change_says_whether_it_came_in_time(tmp_path: Path, capsys: pyt
         assert isinstance(question, Message)
         await journal.record_message(question)
         assert await journal.record_edit(replace(question, text="How?"))
-        assert await journal.begin_answer(question) == "How?"
+        assert await journal.begin_answer(question, None) == "How?"
         assert not await journal.record_edit(replace(question, text="Who?"))
         assert capsys.readouterr().out == f"{EDITED}\n{EDITED_LATE}\n"
         second = replace(

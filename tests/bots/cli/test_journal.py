@@ -34,7 +34,7 @@ def record_messages(deployment: Deployment) -> None:
             message = Message(number, key, author_id, "Ann", text, datetime.now(UTC))
             await journal.record_message(message)
             if is_answered:
-                await journal.begin_answer(message)
+                await journal.begin_answer(message, None)
                 await journal.mark_answered(message, Reply(f"You said: {text}"))
         await journal.close()
 

@@ -82,7 +82,8 @@ async def start_listening(adapter: Adapter, journal: Journal, stack: AsyncExitSt
 
 async def list_taught_answers(journal: Journal) -> list[tuple[str, str]]:
     return [
-        (answer.question, answer.answer) for answer in await TaughtAnswerRepository(journal.database).list_answers()
+        (answer.question, answer.answer)
+        for answer in await TaughtAnswerRepository(journal.database).list_answers(reader=None)
     ]
 
 

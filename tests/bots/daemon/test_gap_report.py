@@ -73,7 +73,7 @@ async def ask(
 ) -> None:
     message = Message(str(next(NUMBERS)), ConversationKey(*chat), "7", "Ann", text, at, addressed=True)
     await journal.record_message(message)
-    await journal.begin_answer(message)
+    await journal.begin_answer(message, None)
     await journal.mark_answered(message, NOTHING)
     values = {"received_at": at, **changes}
     await journal.database.write(update(messages).filter_by(id=message.id).values(values))

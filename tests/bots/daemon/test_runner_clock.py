@@ -116,7 +116,7 @@ class Limits:
 
     async def use_up(self) -> None:
         await self.journal.record_message(MESSAGE)
-        await self.journal.begin_answer(MESSAGE)
+        await self.journal.begin_answer(MESSAGE, None)
         await self.journal.mark_answered(MESSAGE, Reply("So."))
         origin = Origin(root_id="1", purpose="escalation")
         call = replace(MESSAGE, id="call", origin=origin, command=HANDOFF_COMMAND)

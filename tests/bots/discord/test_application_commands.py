@@ -155,7 +155,10 @@ async def test_the_handler_checks_whatever_the_menu_shows(peer: DiscordPeer, sta
         assert interaction.hidden
         assert interaction.response_message is not None
         assert interaction.response_message.content == "Only this bot's admins in this chat can do that."
-    assert [entry.outcome for entry in await dispatcher.context.audit.get_newest(9)] == ["refused", "refused"]
+    assert [entry.outcome for entry in await dispatcher.context.audit.get_newest(9, chat=None)] == [
+        "refused",
+        "refused",
+    ]
     private = peer.channel(private=True)
     interaction = await run_command(peer, private, "reload", ANN)
     assert interaction.response_message is not None

@@ -55,7 +55,7 @@ async def _fill(deployment: Deployment) -> None:
     ):
         message = _message(f"m{number}", text)
         await journal.record_message(message)
-        await journal.begin_answer(message)
+        await journal.begin_answer(message, None)
         await journal.mark_answered(message, reply)
     for message_id, text, chat in (("f", "Why did it fail?", "-1007"), ("o", "In another chat?", "-2")):
         message = _message(message_id, text, chat)

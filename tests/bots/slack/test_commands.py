@@ -138,7 +138,7 @@ async def test_words_in_a_message_are_no_command(peer: SlackPeer, start: Start) 
     peer.say("C1", "<@UBOT> /pause", user="U7", bot_id="B7")
     await send_command(peer, "status", OWNER)
     assert not dispatcher.context.overrides.paused_until("slack:C1")
-    assert await dispatcher.context.audit.get_newest(9) == []
+    assert await dispatcher.context.audit.get_newest(9, chat=None) == []
 
 
 class AdministratorClient:

@@ -72,7 +72,7 @@ class Bot:
 
     async def written(self) -> list[tuple[str, str, str, str]]:
         """Return the audit, oldest first: outcome, command, before and after."""
-        entries = await self.dispatcher.context.audit.get_newest(100)
+        entries = await self.dispatcher.context.audit.get_newest(100, chat=None)
         return [(entry.outcome, entry.command, entry.before, entry.after) for entry in reversed(entries)]
 
 

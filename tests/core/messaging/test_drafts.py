@@ -80,6 +80,8 @@ class PostingSink(Sink):
         if self.message.origin.purpose == "draft" and self.adapter.flood:
             self.adapter.is_waiting = True
             await self.adapter.flood.wait()
+        # As the client of a platform's sink does (`bots.common.judged_client`).
+        await self.delivery.require_rights()
         await self.delivery.mark_posting()
         post = Post(f"r{next(NUMBERS)}", self.message, reply, get_rating_buttons(self.message, reply))
         self.adapter.posts.append(post)
@@ -163,7 +165,7 @@ class Team:
 
     async def get_labels(self) -> list[tuple[str, bool]]:
         repository = FeedbackRepository(self.journal.database)
-        return [(label.text, label.is_good) for label in await repository.get_labelled_questions()]
+        return [(label.text, label.is_good) for label in await repository.get_labelled_questions(None)]
 
     async def get_reason(self, number: int) -> tuple[str, str]:
         query = select(messages.c.state, messages.c.reason).filter_by(number=number)
@@ -193,7 +195,7 @@ async def test_what_is_decided_twice_counts_once(journal: Journal) -> None:
     await asyncio.gather(*(team.decide(POST, number) for _ in range(3)))
     assert await team.decide(DROP, number) == ENGLISH.draft_unknown.format(number=number)
     assert len(team.posts()) == 1
-    entries = await Audit(journal.database).get_newest(10)
+    entries = await Audit(journal.database).get_newest(10, chat=None)
     assert [(entry.subject, entry.before, entry.after) for entry in entries] == [
         (f"draft {number}", "waiting", "posted")
     ]
@@ -227,7 +229,7 @@ async def test_a_reply_with_other_words_and_edit_post_these(journal: Journal) ->
     await team.decide("edit", f"{second} With apt, not as in [1].")
     assert team.texts() == ["Ask Carl.", "With apt, not as in [1]."]
     assert [post.reply.citations for post in team.posts()] == [(), CITED]
-    entries = await Audit(journal.database).get_newest(10)
+    entries = await Audit(journal.database).get_newest(10, chat=None)
     assert {(entry.subject, entry.after) for entry in entries} == {(f"draft {n}", "edited") for n in (first, second)}
     assert "Carl" not in repr(entries)
 
@@ -396,7 +398,7 @@ async def test_only_admins_of_the_teams_chat_decide_and_only_there(journal: Jour
     assert team.texts(TEAM)[-1] == ENGLISH.only_admins
     await team.say(str(number), ASKED, BOSS, command=POST)
     assert team.texts() == [ENGLISH.draft_unknown.format(number=number)]
-    outcomes = [(entry.outcome, entry.author_id) for entry in await Audit(journal.database).get_newest(10)]
+    outcomes = [(entry.outcome, entry.author_id) for entry in await Audit(journal.database).get_newest(10, chat=None)]
     assert outcomes == [("refused", "7")] * 2
 
 

@@ -38,7 +38,7 @@ async def ask(
     message = Message(str(next(NUMBERS)), KEY, "7", "Ann", text, NOW, addressed=is_addressed)
     await journal.record_message(message)
     if reply:
-        await journal.begin_answer(message)
+        await journal.begin_answer(message, None)
         await journal.mark_answered(message, reply)
     else:
         await journal.mark_skipped(message, skip(SkipReason.UNSURE, probability=0.3, threshold=0.5, explanation=""))
@@ -48,7 +48,7 @@ async def ask(
 
 
 async def find(journal: Journal, library: InMemoryLibrary | None = None, **conditions: object) -> GapReport:
-    question_filter = replace(QuestionFilter(NOW - WEEK), **conditions)  # type: ignore[arg-type]
+    question_filter = replace(QuestionFilter(NOW - WEEK, None), **conditions)  # type: ignore[arg-type]
     library = library or InMemoryLibrary((PROXY,))
     return await find_gaps(ReportRepository(journal.database), library, question_filter, WEEK)
 
@@ -193,7 +193,7 @@ async def test_chatter_and_what_may_not_be_seen_take_no_place(
     for text in ("lol same here", "secret which port?", "same problem here"):
         await ask(journal, text, 1)
     library = InMemoryLibrary((PROXY,))
-    question_filter = QuestionFilter(NOW - WEEK)
+    question_filter = QuestionFilter(NOW - WEEK, None)
     reports = ReportRepository(journal.database)
     report = await find_gaps(reports, library, question_filter, WEEK, lambda item: "secret" not in item.text)
     assert [len(gap.questions) for gap in report.gaps] == [2]
@@ -233,7 +233,7 @@ async def test_who_looks_often_judges_each_question_once(journal: Journal, monke
     async def look() -> list[str]:
         judged.clear()
         reports = ReportRepository(journal.database)
-        report = await find_gaps(reports, InMemoryLibrary(), QuestionFilter(NOW - WEEK), WEEK, judge=judge)
+        report = await find_gaps(reports, InMemoryLibrary(), QuestionFilter(NOW - WEEK, None), WEEK, judge=judge)
         assert len(report.gaps) == 1
         return sorted(judged)
 

@@ -19,6 +19,7 @@ from core.storage.tables import messages
 from core.types import Attachment, Message, Question, Reply, Turn
 from core.types.messages import MAX_QUESTION_CHARS
 from tests.support.fixtures import settings
+from tests.support.journal import read_history
 from tests.support.processing import (
     CHAT,
     MESSAGE,
@@ -230,7 +231,7 @@ async def test_an_edit_during_the_answer_comes_too_late_for_the_history(journal:
         return await echo(question, sink)
 
     await deliver(journal, meanwhile, MESSAGE)
-    assert (await journal.get_history(CHAT, 2))[0].text == "How?"
+    assert (await read_history(journal, CHAT, 2))[0].text == "How?"
 
 
 @pytest.mark.parametrize(("posted", "pending_id"), [("77", "77"), ("", "")])
@@ -439,8 +440,11 @@ async def test_forget_empties_what_its_sender_said_here(journal: Journal) -> Non
     forget = replace(MESSAGE, id="9", text="", command="forget")
     adapter = await deliver(journal, echo, forget)
     assert "2 messages of yours" in adapter.sinks["9"].replies[0].text
-    assert [turn.text for turn in await journal.get_history(CHAT, 10)] == ["Why?", "2: Why?"]
-    assert len(await journal.get_history(other_chat.key, 10)) == 2
+    assert [turn.text for turn in await read_history(journal, CHAT, 10)] == [
+        "Why?",
+        "2: Why?",
+    ]
+    assert len(await read_history(journal, other_chat.key, 10)) == 2
     async with journal.database.connect() as connection:
         query = text("SELECT author, author_id, text FROM messages WHERE chat = 'room'")
         values = {value for row in await connection.execute(query) for value in row}

@@ -48,7 +48,7 @@ async def test_who_did_not_ask_is_not_told_that_nothing_was_found(journal: Journ
         ]
         sink = adapter.sinks[message.id]
         assert (sink.opened, sink.updates, sink.replies, sink.failures) == (0, [], [], [])
-    recent = QuestionFilter(datetime.now(UTC) - timedelta(hours=1), outcome="unanswered")
+    recent = QuestionFilter(datetime.now(UTC) - timedelta(hours=1), None, outcome="unanswered")
     unanswered = await ReportRepository(journal.database).list_questions(recent, 9)
     assert [row.detail for row in unanswered] == ["no_answer", "no_answer"]
     proposed = await LabellingRepository(journal.database).get_unanswered_questions(None, 9)

@@ -389,7 +389,7 @@ class TestClaims:
             await dead.journal.record_message(replace(MESSAGE, id=str(number), key=replace(CHAT, chat=str(number))))
         assert len(await dead.claim()) == 4
         messages = [replace(MESSAGE, id=str(number), key=replace(CHAT, chat=str(number))) for number in range(1, 5)]
-        await dead.journal.begin_answer(messages[1])
+        await dead.journal.begin_answer(messages[1], None)
         await dead.journal.mark_posting(messages[2])
         await dead.journal.mark_posting(messages[3])
         await dead.journal.mark_posted(messages[3], "77")
@@ -409,11 +409,11 @@ class TestClaims:
         heir = await join()
         await late.journal.record_message(MESSAGE)
         assert await late.claim() == ["1"]
-        await late.journal.begin_answer(MESSAGE)
+        await late.journal.begin_answer(MESSAGE, None)
         await late.die()
         assert await heir.claim() == ["1"]
         for write in (
-            late.journal.begin_answer(MESSAGE),
+            late.journal.begin_answer(MESSAGE, None),
             late.journal.require_claim(MESSAGE),
             late.journal.mark_posting(MESSAGE),
             late.journal.mark_delivery(MESSAGE, Reply("So."), {}),
@@ -490,7 +490,7 @@ async def test_limits_count_the_answers_of_all_daemons(join: Join) -> None:
     settings: Any = Settings.model_validate({"limits": {"daily_tokens_per_chat": 500}})
     await first.journal.record_message(MESSAGE)
     await first.claim()
-    await first.journal.begin_answer(MESSAGE)
+    await first.journal.begin_answer(MESSAGE, None)
     question = Question("Why?", id="2", author_id="43", key=CHAT)
     limiter = QuotaLimiter(LiveSettings(settings), UsageRepository(second.database), TokenUsage(400, 100))
     with pytest.raises(QuotaExceeded):

@@ -24,7 +24,7 @@ from core.storage.usage import UsageRepository
 from core.types import Citation, Message, Question, Reply, SkipReason, Turn, skip
 from tests.support import forked
 from tests.support.fixtures import settings
-from tests.support.journal import CHAT, MESSAGE
+from tests.support.journal import CHAT, MESSAGE, read_history
 
 
 async def test_who_writes_at_the_same_time_takes_turns(journal: Journal) -> None:
@@ -65,10 +65,10 @@ async def test_a_posted_reply_is_remembered(journal: Journal) -> None:
     await journal.record_message(MESSAGE)
     await journal.mark_posting(MESSAGE)
     assert await journal.get_pending("telegram") == [(MESSAGE, "")]
-    assert (await journal.get_delivery(MESSAGE))[0], "nobody knows yet whether it was posted"
+    assert (await journal.get_delivery(MESSAGE, None))[0], "nobody knows yet whether it was posted"
     await journal.mark_posted(MESSAGE, "99")
     assert await journal.get_pending("telegram") == [(MESSAGE, "99")]
-    assert await journal.get_delivery(MESSAGE) == (False, None, {}, None)
+    assert await journal.get_delivery(MESSAGE, None) == (False, None, {}, None)
 
 
 async def test_a_reply_in_doubt_is_closed_and_not_repeated(journal: Journal) -> None:
@@ -90,7 +90,7 @@ async def test_each_bot_numbers_its_messages_for_itself(journal: Journal) -> Non
 
 async def test_a_refused_posting_leaves_no_doubt(journal: Journal) -> None:
     await journal.record_message(MESSAGE)
-    await journal.begin_answer(MESSAGE)
+    await journal.begin_answer(MESSAGE, None)
     await journal.mark_posting(MESSAGE)
     await journal.mark_rejected(MESSAGE)
     assert await journal.fail_uncertain("telegram") == 0
@@ -99,11 +99,11 @@ async def test_a_refused_posting_leaves_no_doubt(journal: Journal) -> None:
 
 async def test_edits_count_again_when_a_crash_made_the_answer_begin_anew(journal: Journal) -> None:
     await journal.record_message(MESSAGE)
-    await journal.begin_answer(MESSAGE)
+    await journal.begin_answer(MESSAGE, None)
     assert not await journal.record_edit(replace(MESSAGE, text="Why?"))
     assert await journal.restart_begun("telegram") == 0
     assert await journal.record_edit(replace(MESSAGE, text="Why?"))
-    assert await journal.begin_answer(MESSAGE) == "Why?"
+    assert await journal.begin_answer(MESSAGE, None) == "Why?"
 
 
 async def test_a_journal_of_another_version_is_refused_at_once(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ async def test_edits_count_until_the_answer_begins(journal: Journal) -> None:
     await journal.record_message(MESSAGE)
     edited_message = replace(MESSAGE, text="How exactly?")
     assert await journal.record_edit(edited_message)
-    assert await journal.begin_answer(MESSAGE) == "How exactly?"
+    assert await journal.begin_answer(MESSAGE, None) == "How exactly?"
     assert not await journal.record_edit(replace(MESSAGE, text="Never mind"))
     await journal.mark_posted(MESSAGE, "99")
     assert not await journal.record_edit(replace(MESSAGE, text="Never mind"))
@@ -135,14 +135,17 @@ async def test_a_conversation_is_the_answered_turns_of_one_thread(journal: Journ
     await journal.record_message(helped)
     await journal.mark_answered(helped, Reply("I am a bot"))
     await journal.record_message(replace(MESSAGE, id="9", text="pending"))
-    assert await journal.get_history(CHAT, 10) == [
+    assert await read_history(journal, CHAT, 10) == [
         Turn("user", "one", "Ann", "42"),
         Turn("assistant", "answer one"),
         Turn("user", "two", "Ann", "42"),
         Turn("assistant", "answer two"),
     ]
-    assert await journal.get_history(CHAT, 2) == [Turn("user", "two", "Ann", "42"), Turn("assistant", "answer two")]
-    assert await journal.get_history(CHAT, 0) == []
+    assert await read_history(journal, CHAT, 2) == [
+        Turn("user", "two", "Ann", "42"),
+        Turn("assistant", "answer two"),
+    ]
+    assert await read_history(journal, CHAT, 0) == []
 
 
 async def test_a_cursor_is_remembered(journal: Journal) -> None:
@@ -211,7 +214,7 @@ class TestForgetting:
         messages = {state: replace(MESSAGE, id=state, text=f"secret {state}", quoted="secret") for state in states}
         for message in messages.values():
             await journal.record_message(message)
-        await journal.begin_answer(messages["answering"])
+        await journal.begin_answer(messages["answering"], None)
         await journal.mark_posting(messages["sending"])
         await journal.mark_posted(messages["answered"], "99")
         citation = Citation(1, "p", "docs", "Title", "a.md", "")
@@ -237,8 +240,8 @@ class TestForgetting:
         assert erased_names == {"answered", "silent", "failed"}
         pending_messages = [message for message, _ in await journal.get_pending("telegram")]
         assert pending_messages == [messages[state] for state in ("received", "answering", "sending")]
-        assert await journal.get_history(CHAT, 9) == []
-        assert await journal.get_answer_by_reply(replace(MESSAGE, id="new", reply_to="99")) is None
+        assert await read_history(journal, CHAT, 9) == []
+        assert await journal.get_answer_by_reply(replace(MESSAGE, id="new", reply_to="99"), None) is None
         for message in messages.values():
             assert not await journal.record_message(message), "a message that comes again is not new"
 
@@ -295,7 +298,7 @@ class TestForgetting:
         today = datetime.now().astimezone().date()
         await usage_repository.record(Question("Why?", author_id="42"), "answered", {}, today - timedelta(days=3))
         cache = AnswerCache(journal.database, CacheSettings(), "x")
-        await cache.store(CacheKey("here", "Why?", "why", ""), Reply("So."), {})
+        await cache.store(CacheKey("here", "Why?", "why", "", None), Reply("So."), {})
         short_days = 0.2 / 86400
         brief = settings(
             journal={"keep_days": 1, "keep_unanswered_days": short_days},
@@ -372,9 +375,9 @@ async def test_forgetting_takes_the_kept_answers_along(journal: Journal) -> None
     other_chat = replace(CHAT, chat=f"{CHAT.chat}0")
     scopes = [to_scope(CHAT), to_scope(replace(CHAT, thread="5"), is_restricted_thread=True), to_scope(other_chat)]
     for scope in scopes:
-        await cache.store(CacheKey(scope, MESSAGE.text, "how", ""), Reply("So."), {})
+        await cache.store(CacheKey(scope, MESSAGE.text, "how", "", None), Reply("So."), {})
     await journal.erase_author(MESSAGE)
-    assert [len(await cache.find_replies(CacheKey(scope, "How?", "how", ""))) for scope in scopes] == [0, 0, 1]
+    assert [len(await cache.find_replies(CacheKey(scope, "How?", "how", "", None))) for scope in scopes] == [0, 0, 1]
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from sqlalchemy import select
 from core.storage.messages import Journal
 from core.storage.tables import messages
 from core.types import Attachment, ConversationKey, Message, Reply, Turn
+from tests.support.journal import read_history
 
 PHOTO = Attachment("picture", "shot.png", 70, {"file_id": "f"})
 MESSAGE = Message(
@@ -35,7 +36,10 @@ async def test_attachments_survive_a_restart_and_are_told_in_the_conversation(tm
         assert pending_message == MESSAGE
         await journal.mark_answered(MESSAGE, Reply("Install it.", image_description="No module\nnamed kimas"))
         turn = Turn("user", "Why?\n\nWhat is attached says:\n> No module\n> named kimas", "Ann", "42")
-        assert list(await journal.get_history(MESSAGE.key, 2)) == [turn, Turn("assistant", "Install it.")]
+        assert list(await read_history(journal, MESSAGE.key, 2)) == [
+            turn,
+            Turn("assistant", "Install it."),
+        ]
     finally:
         await journal.close()
 

@@ -76,10 +76,10 @@ async def test_a_rating_is_stored_like_those_of_platforms(journal: Journal) -> N
     assert question is not None
     assert (question.reply, question.state) == ("Install it with pip [1].", "answered")
     assert question.message.private, "nobody else has read it"
-    [unanswered] = await reports.list_questions(QuestionFilter(SINCE, "unanswered"), 9)
+    [unanswered] = await reports.list_questions(QuestionFilter(SINCE, None, "unanswered"), 9)
     assert unanswered.number == disliked.question, "the gap report knows it"
-    assert await reports.list_questions(QuestionFilter(SINCE, "unanswered", is_public=True), 9) == []
-    labelled = await FeedbackRepository(journal.database).get_labelled_questions()
+    assert await reports.list_questions(QuestionFilter(SINCE, None, "unanswered", is_public=True), 9) == []
+    labelled = await FeedbackRepository(journal.database).get_labelled_questions(None)
     assert sorted(item.is_good for item in labelled) == [False, True]
     assert liked.verdict == "up"
 

@@ -255,11 +255,11 @@ async def test_after_a_restart_a_posted_or_doubtful_comment_is_not_posted_again(
     posted_post, doubtful_post, begun_post, fresh_post = (post(number) for number in ("1", "2", "3", "4"))
     for item in (posted_post, doubtful_post, begun_post, fresh_post):
         await journal.record_message(item)
-    await journal.begin_answer(posted_post)
+    await journal.begin_answer(posted_post, None)
     await journal.mark_posting(posted_post)
     await journal.mark_posted(posted_post, "reply 9")
     await journal.mark_posting(doubtful_post)
-    await journal.begin_answer(begun_post)
+    await journal.begin_answer(begun_post, None)
     board = Board()
     processor = make_processor(with_comments(), journal, comment)
     await processor.resume(board)

@@ -990,10 +990,10 @@ async def test_the_audit_forgets_in_time(journal: Journal) -> None:
     old_entry = AuditEntry(datetime.now(UTC) - timedelta(days=11), "test", "room", "1", "changed", "mode off")
     await audit.record(old_entry)
     await audit.record(replace(old_entry, at=datetime.now(UTC)))
-    assert len(await audit.get_newest(10)) == 1
+    assert len(await audit.get_newest(10, chat=None)) == 1
     keep_days[0] = None
     await audit.record(old_entry)
-    assert len(await audit.get_newest(10)) == 2
+    assert len(await audit.get_newest(10, chat=None)) == 2
 
 
 async def test_no_secret_is_shown(journal: Journal, refresher: FolderRefresher, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from core.types import RATING_COMMAND, Message, Question, Reply, ReplyOptions, T
 from core.types.replies import Trace
 from tests.support.feedback_chat import CHAT, MESSAGE, Deaf, RecordingAdapter, answer_with_citation, deliver, make_press
 from tests.support.fixtures import INSTALL, MEMORY, InMemoryLibrary, MemorySink, parts, settings
+from tests.support.journal import read_history
 from tests.support.scripted import ScriptedPeer, models
 from tests.support.waiting import until
 from tests.support.wiring import make_processor
@@ -159,7 +160,7 @@ async def test_a_press_neither_waits_for_an_answer_nor_counts_as_something_said(
     assert not adapter.sinks["2"].replies
     event.set()
     assert await processor.drain(60) == 0
-    assert len(await journal.get_history(CHAT, 10)) == 4, "presses are no part of the conversation"
+    assert len(await read_history(journal, CHAT, 10)) == 4, "presses are no part of the conversation"
 
 
 async def test_typing_the_command_is_no_press(journal: Journal) -> None:
@@ -290,7 +291,7 @@ async def test_days_and_labels(journal: Journal) -> None:
     assert (day.up, day.down, dict(day.reasons)) == (2, 2, {"wrong": 2})
     assert [
         (labelled_question.text, labelled_question.is_good)
-        for labelled_question in await opinions.get_labelled_questions()
+        for labelled_question in await opinions.get_labelled_questions(None)
     ] == [
         (MESSAGE.text, True),
         ("And then?", False),

@@ -40,7 +40,7 @@ def reply(
 async def list_taught_answers(journal: Journal) -> list[tuple[str, str, str]]:
     return [
         (answer.question, answer.answer, answer.state)
-        for answer in await TaughtAnswerRepository(journal.database).list_answers()
+        for answer in await TaughtAnswerRepository(journal.database).list_answers(reader=None)
     ]
 
 
@@ -161,7 +161,7 @@ async def test_nobody_is_called_to_a_question_that_was_forgotten(journal: Journa
         assert not await journal.record_message(call)
     else:
         with pytest.raises(MessageDeleted):
-            await journal.begin_answer(call)
+            await journal.begin_answer(call, None)
     pending = [message.id for message, _ in await journal.get_pending("test")]
     assert pending == ["9", "10", "10~h"], "what was asked after the command is not forgotten"
     query = text("SELECT count(*) FROM messages WHERE text LIKE '%install%' OR quoted LIKE '%install%'")

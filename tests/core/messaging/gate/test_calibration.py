@@ -133,7 +133,10 @@ async def test_labels_of_one_chat(journal: Journal) -> None:
     await rate(journal, GROUP, QUESTIONS[:1], "up")
     await rate(journal, HALL, FOREIGN[:1], "down")
     opinions = FeedbackRepository(journal.database)
-    assert [labelled_question.chat for labelled_question in await opinions.get_labelled_questions()] == ["room", "hall"]
+    assert [labelled_question.chat for labelled_question in await opinions.get_labelled_questions(None)] == [
+        "room",
+        "hall",
+    ]
     assert [
         (labelled_question.text, labelled_question.is_good)
         for labelled_question in await opinions.get_labelled_questions(("test", "hall"))

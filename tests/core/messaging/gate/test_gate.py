@@ -104,7 +104,7 @@ class Group:
 
     async def answered(self, text: Message, reply: Reply | None = None) -> None:
         await self.journal.record_message(text)
-        await self.journal.begin_answer(text)
+        await self.journal.begin_answer(text, None)
         await self.journal.mark_answered(text, reply or Reply("Use pip [1].", CITED))
 
     async def earlier(self, text: Message, seconds: float) -> None:

@@ -242,7 +242,7 @@ async def test_the_call_counts_and_the_daily_limits_hold(
 
 async def test_why_says_in_one_line_what_the_model_judged(journal: Journal) -> None:
     await journal.record_message(message(1))
-    await journal.begin_answer(message(1))
+    await journal.begin_answer(message(1), None)
     trace = Trace(QUESTION, "single", ("docs",), {}, opinion="p1 says `how` @everyone")
     await journal.mark_answered(message(1), Reply("Use pip.", trace=trace))
     outcome = await MessageLookup(journal.database).get_outcome(message(1), "1")

@@ -33,6 +33,7 @@ from core.storage.usage import TokenUsage, UsageRepository
 from core.types import Attachment, ConversationKey, FeedEntry, Message, Origin, ThreadState, Turn
 from tests.support import forked
 from tests.support.data import OLD_JOURNAL
+from tests.support.journal import read_history
 
 CHAT = ConversationKey("telegram", "-100", "7")
 PRESS = Message("p3", CHAT, "43", "Ben", "", datetime(2026, 1, 2, tzinfo=UTC), bot="9", reply_to="2")
@@ -91,7 +92,7 @@ async def test_taught_answers_belong_to_the_thread_of_their_message(old_journal:
         assert await list_questions("slack", thread) == []
         assert await list_questions("telegram", thread) == ["From gone telegram?"]
         assert await list_questions("http", thread) == ["From gone http?"]
-    assert len(await repository.list_answers()) == 8, "an owner in private sees all"
+    assert len(await repository.list_answers(reader=None)) == 8, "an owner in private sees all"
     await database.close()
 
 
@@ -166,7 +167,7 @@ async def test_a_message_with_all_its_fields_comes_back_from_the_journal(tmp_pat
 async def test_every_repository_reads_what_0_2_0_wrote(old_journal: Path) -> None:
     journal = await Journal.open(old_journal)
     database = journal.database
-    turns = await journal.get_history(CHAT, 9)
+    turns = await read_history(journal, CHAT, 9)
     assert turns == [
         Turn("user", "How do I install it?", "Ann", "42"),
         Turn("assistant", "Run `pip install kimas` [1]."),
@@ -179,7 +180,7 @@ async def test_every_repository_reads_what_0_2_0_wrote(old_journal: Path) -> Non
     assert (usage.day, usage.answers, usage.usage) == ("2026-01-02", 1, TokenUsage(900, 40, 0.002))
     rating = await FeedbackRepository(database).get_rating(PRESS, "1")
     assert (rating.verdict, rating.up, rating.down) == ("up", 1, 1)
-    taught_answers = await TaughtAnswerRepository(database).list_answers()
+    taught_answers = await TaughtAnswerRepository(database).list_answers(reader=None)
     assert [(answer.number, answer.answer, answer.state) for answer in taught_answers[:2]] == [
         (1, "Nothing.", "approved"),
         (2, "We did.", "pending"),
@@ -192,7 +193,7 @@ async def test_every_repository_reads_what_0_2_0_wrote(old_journal: Path) -> Non
     feed = await FeedStateRepository(database).load("news")
     assert feed is not None
     assert (feed.known_ids, feed.etag) == (("a", "b"), '"etag"')
-    key = CacheKey('["telegram", "-100"]', "How do I install it?", "how do i install it", "install")
+    key = CacheKey('["telegram", "-100"]', "How do I install it?", "how do i install it", "install", None)
     (entry,) = await AnswerCache(database, CacheSettings(hours=1e6), "made by").find_replies(key)
     assert (entry.question, entry.versions) == (key.text, {"docs": "v1"})
     await journal.close()

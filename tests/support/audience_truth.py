@@ -1,0 +1,191 @@
+"""Who may see what, kept apart from the bot: the places, people and words of the state machine over audiences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from core.settings import Settings
+from tests.support.recording_bot import Sender
+from tests.support.scripted import Body, ScriptedPeer
+
+OWNER = "1"
+MEMBER = "42"
+PUBLIC = "-100"
+MOVED_PUBLIC = "-1009"
+TEAM = "-200"
+MOVED_TEAM = "-250"
+# Its answers are drafts, for the team.
+DRAFTED = "-300"
+ON_DISCORD = "900000000000000009"
+QUESTION = "When is the release date of the launcher?"
+# In the closed folder; nobody says them.
+CLOSED_WORDS = ("numbat", "bilby", "dunnart", "quoll")
+NAMES = ("quokka", "wombat")
+# In each answer, and nowhere else.
+ANSWERED = "bettong"
+PLACES = (
+    Sender(PUBLIC, MEMBER),
+    Sender(PUBLIC, OWNER),
+    Sender(TEAM, MEMBER),
+    Sender(TEAM, OWNER),
+    Sender(MOVED_TEAM, MEMBER),
+    Sender(MEMBER, MEMBER, is_private=True),
+    Sender("43", "43", is_private=True),
+    Sender(OWNER, OWNER, is_private=True),
+    Sender("C9", MEMBER, platform="slack"),
+    Sender(ON_DISCORD, MEMBER, platform="discord"),
+    Sender(DRAFTED, MEMBER),
+)
+IN_PRIVATE = PLACES[7]
+_SAID = "The key of the launcher is {word} today"
+# Words of lessons, too, and the sentences of people.
+_TOLD = re.compile("|".join((*CLOSED_WORDS, *NAMES, r"kultarr\d+", _SAID.lower().format(word=r"potoroo\d+x"))))
+AUDIENCES = (
+    (f"telegram:{TEAM}", "owners"),
+    ("owners",),
+    (f"telegram:{MOVED_TEAM}",),
+    ("admins",),
+    ("everyone",),
+    (f"discord:{ON_DISCORD}", "slack:C9", "admins"),
+)
+
+
+def format_said(word: str) -> str:
+    """Return what somebody says with a word of theirs."""
+    return f"{_SAID.format(word=word)}. Is that right?"
+
+
+def tell(body: Body) -> str:
+    """Answer with the closed words and the sentences that were told."""
+    told = sorted(set(_TOLD.findall(str(body["messages"]).lower())))
+    return f"The release date of the launcher, {ANSWERED}, is {' '.join(told)} [p1][p2][p3]."
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What the file says."""
+
+    audience: tuple[str, ...] = AUDIENCES[0]
+    name: str = NAMES[0]
+    # Of the source of taught answers.
+    lessons: tuple[str, ...] = AUDIENCES[0]
+    # The chats that only the second model may read.
+    local: frozenset[str] = frozenset()
+
+    def make_settings(self, folder: Path, documents: Path, models: Sequence[ScriptedPeer]) -> Settings:
+        closed = {"audience": self.audience}
+        general, own = ({"base_url": model.base_url, "model": "peer"} for model in models)
+        chats = {chat: {"models": "own"} for chat in self.local}
+        chats[f"telegram:{DRAFTED}"] = {**chats.get(f"telegram:{DRAFTED}", {}), "mode": "draft"}
+        return Settings.model_validate(
+            {
+                "data_dir": str(folder / "data"),
+                "sources": {
+                    "docs": {"kind": "files", "path": str(documents / "docs")},
+                    self.name: {"kind": "files", "path": str(documents / "team"), **closed},
+                    "taught": {"kind": "learned"},
+                    "taught-team": {"kind": "learned", "audience": self.lessons},
+                },
+                "agents": {
+                    "manual": {"sources": ["docs", "taught"], "description": "The launcher, for everyone"},
+                    "quoll": {"sources": [self.name], "description": "release date of the launcher"},
+                    "lessons": {"sources": ["taught-team"]},
+                },
+                "knowledge": {"routing": {"threshold": 0}, "parsing": {"workers": 1}},
+                "models": {"main": general, "sets": {"own": {"main": own}}},
+                "telegram": {"token": {"env": "TELEGRAM"}},
+                "slack": {"bot_token": {"env": "SLACK"}, "app_token": {"env": "SLACK_APP"}},
+                "discord": {"token": {"env": "DISCORD"}},
+                "administration": {"owners": [f"telegram:{OWNER}"]},
+                "alerts": {"chats": [f"telegram:{TEAM}"]},
+                "handoff": {"people": ["telegram:7"], "trusted": [f"telegram:{MEMBER}"]},
+                "gate": {
+                    "mode": "mention",
+                    "drafts_to": f"telegram:{TEAM}",
+                    "answers_in_10_min": 200,
+                    "wait_s": 0,
+                    "cooldown_s": 0,
+                },
+                "chats": chats,
+                "budget": {"deadline_s": 6000},
+                "cache": {"enabled": True},
+            }
+        )
+
+
+@dataclass
+class Truth:
+    """Who may see what. It implements `tests.support.interleaving.Judge`."""
+
+    # Of the configuration at the start, and of all that were loaded since.
+    audiences: list[tuple[str, ...]]
+    admins: set[str] = field(default_factory=set)
+    # The words of lessons: the chat in which people said them, and whether they may tell of the closed source.
+    lessons: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    # The words of people, where they said them; and those of who was forgotten there.
+    said: dict[str, Sender] = field(default_factory=dict)
+    forgotten: set[str] = field(default_factory=set)
+    muted: set[str] = field(default_factory=set)
+    local: set[str] = field(default_factory=set)
+    own_model: str = ""
+    has_moved: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the source is for everyone."""
+        return all("everyone" in audience for audience in self.audiences)
+
+    def sees(self, sender: Sender) -> bool:
+        """Return whether somebody may see the closed source where they write."""
+        return all(self._belongs(sender, audience) for audience in self.audiences)
+
+    def _belongs(self, sender: Sender, audience: tuple[str, ...]) -> bool:
+        if "everyone" in audience or f"{sender.platform}:{sender.chat}" in audience:
+            return True
+        if not sender.is_private or sender.platform != "telegram":
+            return False
+        return sender.author == OWNER or ("admins" in audience and sender.author in self.admins)
+
+    def forget(self, person: Sender) -> None:
+        """Note that somebody is forgotten in a chat."""
+        place = (person.platform, person.chat, person.author)
+        words = {word for word, said in self.said.items() if (said.platform, said.chat, said.author) == place}
+        self.forgotten |= words
+        for word in words:
+            del self.said[word]
+
+    def move(self) -> None:
+        """Note that the public group has another id."""
+        self.has_moved = True
+        # The configuration names the former id.
+        self.local.discard(f"telegram:{PUBLIC}")
+        self.muted.discard(f"telegram:{PUBLIC}")
+        for word, said in self.said.items():
+            if said.chat == PUBLIC:
+                self.said[word] = Sender(MOVED_PUBLIC, said.author)
+        for word, (chat, is_closed) in self.lessons.items():
+            if chat == f"telegram:{PUBLIC}":
+                self.lessons[word] = (f"telegram:{MOVED_PUBLIC}", is_closed)
+
+    def find_leaks(self, place: Sender, text: str) -> set[str]:
+        """Return the words in what was shown or asked for somebody that they may not see."""
+        text = text.lower()
+        is_insider = self.sees(place)
+        words = set() if is_insider else {word for word in (*CLOSED_WORDS, *NAMES) if word in text}
+        chat = f"{place.platform}:{place.chat}"
+        for word, (origin, is_closed) in self.lessons.items():
+            if is_closed and word in text and not is_insider and origin != chat:
+                words.add(word)
+        return words | {word for word in self.forgotten if word in text}
+
+    def find_unwanted(self, place: Sender, text: str) -> set[str]:
+        """Return the mark of an answer in a chat that is muted."""
+        return {ANSWERED} if ANSWERED in text and f"{place.platform}:{place.chat}" in self.muted else set()
+
+    def find_wrong_model(self, place: Sender, url: str) -> set[str]:
+        """Return the address of a model that reads nothing of a place any more."""
+        is_wrong = f"{place.platform}:{place.chat}" in self.local and not url.startswith(self.own_model)
+        return {url} if is_wrong else set()
