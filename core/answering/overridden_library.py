@@ -100,6 +100,10 @@ class OverriddenLibrary:
         """Return the weights of the wrapped library."""
         return await self._library.term_weights(query)
 
+    async def read_page(self, source: str, path: str) -> Sequence[Passage]:
+        """Return the passages of the wrapped library."""
+        return await self._library.read_page(source, path)
+
     async def count_words(self, words: Collection[str]) -> Mapping[str, int]:
         """Return the counts of the wrapped library."""
         return await self._library.count_words(words)

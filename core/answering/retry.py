@@ -45,6 +45,7 @@ class ExcludingLibrary:
         self.modules = library.modules
         self.term_weights = library.term_weights
         self.count_words = library.count_words
+        self.read_page = library.read_page
 
     def restricted_to(self, sources: Collection[str]) -> ExcludingLibrary:
         """Restrict the wrapped library."""

@@ -36,13 +36,14 @@ class Statement:
     """Prose in one line, or unchanged code with its language.
 
     `named_text` is a row of a table with the names of its columns, where there are any. A label names what follows it,
-    up to its code: that of a tab, or a line in bold.
+    up to its code: that of a tab, or a line in bold. `level` is that of a heading.
     """
 
     kind: StatementKind
     text: str
     language: str = ""
     named_text: str = ""
+    level: int = 0
 
     @property
     def quotation(self) -> str:
@@ -60,7 +61,7 @@ def read_statements(text: str, *, is_docstring: bool = False) -> tuple[Statement
 def _flatten(blocks: Sequence[Block]) -> Iterator[Statement]:
     for block in blocks:
         if block.kind == "heading":
-            yield Statement("heading", block.text)
+            yield Statement("heading", block.text, level=block.level)
         elif block.kind == "code":
             yield Statement("code", block.text, block.language)
         elif block.kind == "table":

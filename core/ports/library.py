@@ -85,6 +85,10 @@ class Library(Protocol):
         """
         ...
 
+    async def read_page(self, source: str, path: str) -> Sequence[Passage]:
+        """Return the passages of a stored document in order; none where it may not be shown. Raises `StoreError`."""
+        ...
+
     async def count_words(self, words: Collection[str]) -> Mapping[str, int]:
         """Return which of many words, in lower case and as written, stored passages have, and in how many of the best.
 

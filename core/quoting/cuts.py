@@ -1,4 +1,7 @@
-"""Cuts passages as a person would: a section with its heading, or of a long one the statements that belong together."""
+"""Cuts passages as a person would: a section with its heading, or of a long one the statements that belong together.
+
+What is quoted in the end is shown from the beginning of its section, which may stand in other passages of the page.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,12 @@ MIN_STATEMENT_CHARS = 20
 MAX_CODE_LINES = 30
 ELLIPSIS = "…"
 MIN_TOKENS = 3
+# What was read as blocks: only its passages continue one another.
+PAGE_KIND = "markdown"
+# So much of a page is shown. Of a section in which the cut begins later, half of it is the beginning.
+PAGE_CHARS = 1600
+# A section is looked for in so many passages before and after that of its cut.
+MAX_NEIGHBOURS = 6
 
 _CONFIGURATION_KINDS = frozenset({"text", "yaml", "toml", "ini"})
 # A template or an example of a file has its name and a further suffix.
@@ -45,12 +54,21 @@ class Cut:
         return "\n".join((self.heading, *(statement.quotation for statement in self.statements)))
 
 
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What stands below a heading, up to the next one. The level is 0 for what is above all headings of a passage."""
+
+    heading: str
+    level: int
+    statements: tuple[Statement, ...]
+
+
 def cut_passage(passage: Passage, position: int) -> list[Cut]:
     """Return the cuts of a passage: each of its sections, or one for each statement that a long section has."""
     return [
-        Cut(position, heading, tuple(statements))
-        for heading, section in _read_sections(passage)
-        for statements in _cut_section(list(_shorten(section)))
+        Cut(position, section.heading, tuple(statements))
+        for section in read_sections(passage)
+        for statements in _cut_section(section.statements)
         if _says_something(statements)
     ]
 
@@ -61,25 +79,30 @@ def _says_something(statements: Sequence[Statement]) -> bool:
     return statements[-1].kind == "code" or len(lexical_tokens(text).split()) >= MIN_TOKENS
 
 
-def _read_sections(passage: Passage) -> Iterator[tuple[str, list[Statement]]]:
-    """Yield the statements below each heading of a passage; code and settings are one statement."""
+def read_sections(passage: Passage) -> Iterator[Section]:
+    """Yield the sections of a passage; code and settings are one statement."""
     heading = passage.title.rpartition(" > ")[2]
     text = passage.text
     file = _CONFIGURATION_FILE.search(passage.path) if passage.kind in _CONFIGURATION_KINDS else None
     if file or passage.kind not in NON_CODE_KINDS:
-        yield heading, [Statement("code", text, language=file[1].lower() if file else passage.kind)]
+        code = Statement("code", text, language=file[1].lower() if file else passage.kind)
+        yield Section(heading, 0, tuple(_shorten([code])))
         return
     if passage.kind == "faq":
         heading, _, text = text.partition("\n\n")
-    section: list[Statement] = []
+    level = 0
+    statements: list[Statement] = []
     for statement in read_statements(text, is_docstring=passage.kind == "rst"):
         if statement.kind == "heading":
-            yield heading, section
+            if statements:
+                yield Section(heading, level, tuple(_shorten(statements)))
             heading = statement.text
-            section = []
+            level = statement.level
+            statements = []
         elif statement.kind != "break" and statement.language not in _DRAWINGS:
-            section.append(statement)
-    yield heading, section
+            statements.append(statement)
+    if statements:
+        yield Section(heading, level, tuple(_shorten(statements)))
 
 
 def _shorten(section: Iterable[Statement]) -> Iterator[Statement]:
@@ -143,3 +166,82 @@ def _find_end(section: Sequence[Statement], start: int) -> int:
         if length > (MAX_CHARS if belongs else TARGET_CHARS) and not is_code:
             return end
     return len(section)
+
+
+def complete(cut: Cut, passage: Passage, page: Sequence[Passage]) -> Cut:
+    """Return a cut of a passage with what belongs to it on its page, whose passages are in order.
+
+    A short page is shown whole. Otherwise the section is shown from its beginning, and with the sections below it, as
+    far as there is room; of a long one the beginning and the cut.
+    """
+    number = next((number for number, other in enumerate(page) if other.id == passage.id), None)
+    if number is None or passage.kind != PAGE_KIND:
+        return cut
+    start = max(0, number - MAX_NEIGHBOURS)
+    around = page[start : number + MAX_NEIGHBOURS + 1]
+    sections = list(read_sections(replace(around[0], text="\n\n".join(other.text for other in around))))
+    own = [
+        index
+        for index, section in enumerate(sections)
+        if section.heading == cut.heading and cut.statements[-1] in section.statements
+    ]
+    if not own:
+        return cut
+    if len(around) == len(page) and _measure_all(sections) <= PAGE_CHARS:
+        return _join(sections, cut.position)
+    section = sections[own[0]]
+    # What the first passage continues may be of any level.
+    is_known = bool(section.level) or not start
+    return _fit(section, _find_below(sections[own[0] :]) if is_known else [], cut)
+
+
+def _find_below(sections: Sequence[Section]) -> list[Section]:
+    """Return the sections below the first of these."""
+    end = 1
+    while end < len(sections) and sections[end].level > sections[0].level:
+        end += 1
+    return list(sections[1:end])
+
+
+def _fit(section: Section, below: Sequence[Section], cut: Cut) -> Cut:
+    """Return as much of a section as there is room for."""
+    statements = section.statements
+    end = statements.index(cut.statements[-1]) + 1
+    if _measure(statements[:end]) > PAGE_CHARS:
+        return replace(cut, statements=_skip_to(cut, statements, end))
+    while end < len(statements) and _measure(statements[: end + 1]) <= PAGE_CHARS:
+        end += 1
+    shown = [replace(section, statements=statements[:end])]
+    if end == len(statements):
+        for other in below:
+            if _measure_all([*shown, other]) > PAGE_CHARS:
+                break
+            shown.append(other)
+    return _join(shown, cut.position)
+
+
+def _skip_to(cut: Cut, statements: Sequence[Statement], end: int) -> tuple[Statement, ...]:
+    """Return the beginning of a section, and the cut that ends there."""
+    start = end
+    while start and statements[start - 1] in cut.statements:
+        start -= 1
+    head = 0
+    while head < start and _measure(statements[: head + 1]) <= PAGE_CHARS // 2:
+        head += 1
+    gap = [Statement("prose", ELLIPSIS)] if 0 < head < start else []
+    return (*statements[:head], *gap, *statements[start:end])
+
+
+def _join(sections: Sequence[Section], position: int) -> Cut:
+    statements = list(sections[0].statements)
+    for section in sections[1:]:
+        statements += [Statement("prose", f"**{section.heading}**"), *section.statements]
+    return Cut(position, sections[0].heading, tuple(statements))
+
+
+def _measure_all(sections: Iterable[Section]) -> int:
+    return sum(_measure(section.statements) for section in sections)
+
+
+def _measure(statements: Iterable[Statement]) -> int:
+    return sum(max(MIN_STATEMENT_CHARS, len(statement.quotation)) for statement in statements)

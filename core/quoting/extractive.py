@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from core.citations.markers import strip_markers, to_name
-from core.errors import ServiceError
+from core.errors import ServiceError, StoreError
 from core.evidence.ranking import NON_CODE_KINDS
 from core.evidence.rendering import passage_ref
 from core.formatting import shorten
@@ -17,7 +17,7 @@ from core.markup.statements import Statement
 from core.markup.writer import write_markdown
 from core.observability.logs import get_logger
 from core.ports import Library
-from core.quoting.cuts import Cut, cut_passage
+from core.quoting.cuts import Cut, complete, cut_passage
 from core.quoting.subject import Subject, tokenize
 from core.types import Passage
 
@@ -83,9 +83,39 @@ async def extract(
         return Extract()
     best_fit = max((cut.fit for cut in ranking), default=0.0)
     quotes = _select(ranking, min_fit) if best_fit >= min_fit else []
+    quotes = await _complete(quotes, passages, library)
     quoted_pages = {_get_page(passages[quote.position]) for quote in quotes}
     pages = _find_pages(ranking, passages, quoted_pages)
     return Extract("\n\n".join(_render(quote, passages[quote.position]) for quote in quotes), pages)
+
+
+async def _complete(quotes: Sequence[Cut], passages: Sequence[Passage], library: Library) -> list[Cut]:
+    """Return quotes with what belongs to them, without those that an earlier one holds already.
+
+    A further one of the same section stays as it was cut: its beginning has been shown.
+    """
+    completed: list[Cut] = []
+    sections = set[tuple[tuple[str, str], str]]()
+    for quote in quotes:
+        passage = passages[quote.position]
+        section = _get_page(passage), quote.heading
+        if any(set(quote.statements) <= set(other.statements) for other in completed):
+            continue
+        if section not in sections:
+            page = await _read_page(passage, library)
+            # A page of many long passages takes milliseconds to read.
+            quote = await asyncio.to_thread(complete, quote, passage, page)  # noqa: PLW2901
+        sections.add(section)
+        completed.append(quote)
+    return completed
+
+
+async def _read_page(passage: Passage, library: Library) -> Sequence[Passage]:
+    try:
+        return await library.read_page(passage.source, passage.path)
+    except StoreError as error:
+        _log.warning("extract.without_page", error=str(error))
+        return ()
 
 
 async def rank_cuts(question: str, passages: Sequence[Passage], library: Library, timeout_s: float) -> list[RankedCut]:

@@ -77,6 +77,16 @@ class ExpiryFilteringStore:
         """Return the rows of these paths of a source, which the manifest has named."""
         return await self._store.rows(source, paths)
 
+    async def read_page(self, source: str, path: str) -> Sequence[Passage]:
+        """Return the passages of a document in order; none of one that may not be shown, or whose results expire."""
+        if source in self._standing_sources:
+            return ()
+        rows = await self._store.rows(source, [path])
+        # As in a search: after the reading.
+        if await self._find_closed([source]) or path in await self._find_left_out(source, [path]):
+            return ()
+        return [row.passage for row in rows]
+
     async def search(
         self, tokens: str, vector: Vectors | None, sources: Collection[str], limit: int
     ) -> Sequence[Passage]:

@@ -327,6 +327,10 @@ class KnowledgeLibrary:
         unknown_weight = weights.pop(UNKNOWN_WORD, math.inf)
         return {token: weight if weight < unknown_weight else 0.0 for token, weight in weights.items()}
 
+    async def read_page(self, source: str, path: str) -> Sequence[Passage]:
+        """Return the passages of a stored document in order; none where it may not be shown. Raises `StoreError`."""
+        return await self._store.read_page(source, path) if source in self._get_stored_sources() else ()
+
     async def count_words(self, words: Collection[str]) -> Mapping[str, int]:
         """Return which of many words stored passages have, and in how many of those that were read for it."""
         return await count_known_words(words, self._store, self._get_stored_sources())

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.lab.quality.quoted_answers import split_quotes
 from tests.lab.screenshots.clients import DEMO
 from tests.support.deployment import ROOT, Deployment, commit, git, make_rocket_deployment
 from tests.support.peers.language_model import LanguageModelPeer
@@ -184,8 +185,6 @@ def test_the_demo_quotes_a_command_in_a_code_block(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path, {"sources": {"docs": {"kind": "files", "path": str(folder)}}})
     deployment.call("ingest")
     answer = deployment.json("ask", DEMO)["answer"]
-    # Each quote ends where the next begins; the last one before the note that no model wrote. Quoted code stays whole.
-    text = re.sub(r"```.*?```", lambda code: code[0].replace("\n\n", "\n"), answer, flags=re.DOTALL)
-    quotes = re.split(r"\n\n(?=> |\*)", text)[:-1]
+    quotes = split_quotes(answer)
     assert any(re.search(r"```\w+\n[^`]*kimas check", quote) for quote in quotes)
     assert all("check" in quote or "configuration" in quote for quote in quotes), "no irrelevant quote"

@@ -119,6 +119,9 @@ class InMemoryLibrary:
     async def term_weights(self, query: str) -> Mapping[str, float]:
         return {}
 
+    async def read_page(self, source: str, path: str) -> Sequence[Passage]:
+        return [item for item in self.passages if (item.source, item.path) == (source, path)]
+
     async def count_words(self, words: Collection[str]) -> Mapping[str, int]:
         return {}
 

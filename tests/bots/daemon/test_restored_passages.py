@@ -42,6 +42,9 @@ async def find(settings: Settings, *, is_refreshed: bool) -> set[str]:
             if is_refreshed:
                 await app.refresh()
             found = await app.store.search("launcher", None, ["docs"], 9)
+            # A quote is completed from its page: nothing else of it is told.
+            page = await app.library.read_page("docs", "a.md")
+            assert {passage.text for passage in page} <= {passage.text for passage in found}
             return {passage.text.strip() for passage in found}
 
 

@@ -587,3 +587,18 @@ async def test_a_word_that_no_passage_has_weighs_nothing(store: Store, embedder:
     passages = await library.search("cook", question, 3)
     assert "the command serve" in (await extract([question], passages, library, 0.5)).text
     assert (await extract(["Where do I buy a servr?"], passages, library, 0.5)).text == ""
+
+
+async def test_a_page_is_read_in_order_and_only_of_sources_that_may_be_asked(
+    filled_store: Store, embedder: WordEmbedder
+) -> None:
+    texts = {"guide.md": "# Pears\n\n" + "\n\n".join(f"Pear number {n} is sweet. " * 20 for n in range(5))}
+    await read_and_fill(DictSource("fruit", texts), filled_store, embedder, SyncOptions(50))
+    library = KnowledgeLibrary(settings(), filled_store, embedder)
+    await library.load()
+    page = await library.read_page("fruit", "guide.md")
+    assert len(page) > 4
+    assert [passage.start_line for passage in page] == sorted(passage.start_line for passage in page)
+    assert not await library.restricted_to(["tools"]).read_page("fruit", "guide.md")
+    assert not await library.read_page("fruit", "missing.md")
+    assert not await library.read_page("nothing", "guide.md")

@@ -121,6 +121,12 @@ async def world(tmp_path: Path, store: Store, embedder: WordEmbedder) -> AsyncIt
         yield world
 
 
+async def test_results_are_no_page_that_is_read_without_their_times(world: World) -> None:
+    await world.refresh()
+    path = next(iter(await world.open_filter().manifest("common")))
+    assert await world.open_filter().read_page("common", path) == ()
+
+
 async def documents(source: StandingQueries, listing: Listing) -> list[Document]:
     return [document async for document in source.documents(listing, listing.fingerprints)]
 

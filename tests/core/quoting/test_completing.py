@@ -1,0 +1,103 @@
+"""What of its page is shown with a cut: the section from its beginning, a short page whole, of a long one two parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from core.errors import StoreError
+from core.quoting.cuts import PAGE_CHARS
+from core.quoting.extractive import extract
+from core.types import Passage
+from tests.support.fixtures import InMemoryLibrary, passage
+
+FILLER = "Other things of tarn are told here, and they are long. "
+
+
+def make_page(*texts: str) -> list[Passage]:
+    """Return passages of one page, each below the last heading before it, as they are stored."""
+    title = "Guide"
+    page = []
+    for number, text in enumerate(texts):
+        if text.startswith("#"):
+            title = f"Guide > {text.partition(chr(10))[0].lstrip('# ')}"
+        page.append(replace(passage(f"tarn{number}", text, source="docs"), path="guide.md", title=title))
+    return page
+
+
+async def quote(question: str, page: Sequence[Passage], *found: int) -> str:
+    return (await extract([question], [page[number] for number in found], InMemoryLibrary(page), 0.3)).text
+
+
+async def test_a_section_is_shown_from_its_beginning_in_another_passage() -> None:
+    page = make_page(
+        f"# Tarn\n\n{FILLER * 30}",
+        "## Remove tarn\n\nStop the server first.",
+        "Then delete the folder of tarn.",
+        f"## Something else\n\n{FILLER * 30}",
+    )
+    assert await quote("How do I delete the tarn folder?", page, 2) == (
+        "> **Remove tarn**\n>\n> Stop the server first.\n>\n> Then delete the folder of tarn. [p1]"
+    )
+
+
+async def test_a_short_page_is_shown_whole() -> None:
+    page = make_page("# Remove tarn\n\nRemoves a table.", "## Example\n\n```sh\ntarn remove lake\n```")
+    text = await quote("tarn example of lake?", page, 1)
+    assert text.startswith("> **Remove tarn**\n>\n> Removes a table.\n>\n> **Example** [p1]")
+    assert "tarn remove lake" in text
+
+
+async def test_sections_below_the_one_that_is_shown_follow_it_and_others_do_not() -> None:
+    page = make_page(
+        f"# Tarn\n\n{FILLER * 30}",
+        "## Default server\n\nHow to set the default server of tarn.",
+        "### On Linux\n\nWrite it into `tarn.conf`.",
+        "## Colours\n\nThey can be chosen.",
+    )
+    text = await quote("default server of tarn", page, 1)
+    assert "**On Linux**" in text
+    assert "tarn.conf" in text
+    assert "Colours" not in text
+
+
+async def test_of_a_long_section_its_beginning_and_the_cut_are_shown() -> None:
+    page = make_page(
+        "# Limits\n\nThese are the limits of tarn.",
+        *[f"{FILLER * 9}" for _ in range(4)],
+        "A lake has at most seven boats.",
+    )
+    text = await quote("How many boats has a lake?", page, 5)
+    assert text.startswith("> **Limits**\n>\n> These are the limits of tarn.")
+    assert text.endswith("> …\n>\n> A lake has at most seven boats. [p1]")
+    assert len(text) < 2 * PAGE_CHARS
+
+
+async def test_a_second_quote_of_the_same_section_does_not_begin_again() -> None:
+    page = make_page(
+        "# Boats\n\nBoats of tarn are on lakes.",
+        *[f"{FILLER * 9}" for _ in range(4)],
+        "A lake has at most seven boats of tarn.",
+        f"{FILLER * 9}",
+        "Boats of tarn on a lake are blue.",
+    )
+    text = await quote("Boats of tarn on a lake?", page, 5, 7)
+    assert text.count("Boats of tarn are on lakes.") == 1
+
+
+async def test_without_the_page_the_cut_stays() -> None:
+    class BrokenLibrary(InMemoryLibrary):
+        async def read_page(self, source: str, path: str) -> Sequence[Passage]:
+            raise StoreError("the disk is full")
+
+    page = make_page("# Tarn\n\nTarn is small.", "## Remove tarn\n\nDelete the folder of tarn.")
+    found = await extract(["Delete the folder of tarn?"], [page[1]], BrokenLibrary(page), 0.3)
+    assert found.text == "> **Remove tarn**\n>\n> Delete the folder of tarn. [p1]"
+
+
+@pytest.mark.parametrize("kind", ["python", "text"])
+async def test_code_is_not_completed(kind: str) -> None:
+    page = [replace(item, kind=kind, path="tarn.yaml") for item in make_page("a: 1", "boats: 7")]
+    assert "a: 1" not in await quote("boats of the lake?", page, 1)
