@@ -406,6 +406,8 @@ class English(PlatformTexts):
     sources_added = "- reading now, in the background: {names}; `/sources` shows the progress"
     restart_replaced = "- restart needed, because another source had the name before: {names}"
     restart_secrets = "- restart needed for a new secret, to keep it out of the log: {names}"
+    kept_for_owners = "- for owners alone until a restart: {names}"
+    restart_unnamed = "- restart needed for more, which I name only in private: give `/reload` there"
     kept_closed = "- closed to some people until a restart: {names}"
 
     # /status, /stats, /audit

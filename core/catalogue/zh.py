@@ -367,6 +367,8 @@ class Chinese(ChinesePlatformTexts, English):
     sources_added = "- 正在后台读取：{names}；用 `/sources` 可以查看进展"
     restart_replaced = "- 这个名称之前属于另一个资料源，因此需要重启：{names}"
     restart_secrets = "- 有新的密钥，重启后才能在日志中隐去：{names}"
+    kept_for_owners = "- 重启前只对所有者公开：{names}"
+    restart_unnamed = "- 还有内容需要重启，我只在私聊里说明：请在私聊里使用 `/reload`"
     kept_closed = "- 重启前仍对部分人不公开：{names}"
 
     # /status, /stats, /audit

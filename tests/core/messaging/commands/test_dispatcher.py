@@ -1068,6 +1068,31 @@ async def test_the_reply_to_a_reload_that_closes_a_source_is_shown(journal: Jour
     assert "restart needed: `sources`" in await bot.deliver(says("reload"))
 
 
+async def test_a_source_that_comes_back_is_told_of_as_one_that_needs_a_restart(journal: Journal, disk: OnDisk) -> None:
+    async def take_up(*_: object) -> None:
+        pass
+
+    bot = await start_bot(journal, disk)
+    bot.dispatcher.context.take_up = take_up
+    faq = {"kind": "faq", "path": "faq.yaml"}
+    closed = {**faq, "audience": "admins"}
+    disk.write(sources={"docs": faq, "more": closed})
+    assert "restart" not in await bot.deliver(says("reload"))
+    disk.write(sources={"docs": faq})
+    assert "restart" not in await bot.deliver(says("reload"))
+    disk.write(sources={"docs": faq, "more": closed})
+    in_group = await bot.deliver(says("reload"))
+    assert "`more`" not in in_group
+    assert "restart needed for more, which I name only in private" in in_group
+    in_private = await bot.deliver(replace(says("reload"), private=True))
+    assert "for owners alone until a restart: `more`" in in_private
+    disk.write(sources={"docs": {**faq, "audience": "admins"}})
+    await bot.deliver(says("reload"))
+    disk.write(sources={"docs": faq})
+    in_private = await bot.deliver(replace(says("reload"), private=True))
+    assert "closed to some people until a restart: `docs`" in in_private
+
+
 async def test_a_faulty_file_changes_nothing_and_is_told(journal: Journal, disk: OnDisk) -> None:
     bot = await start_bot(journal, disk)
     disk.write(gate={"mode": "sometimes"}, administration={"owners": []})
