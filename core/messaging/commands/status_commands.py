@@ -29,7 +29,7 @@ async def show_status(context: CommandContext, request: CommandRequest) -> str:
     chat = request.chat_filter
     last_received = await repository.get_last_received(sorted(context.platforms))
     today_statistics = (await repository.get_daily_statistics(today(), chat)).get(today(), DailyStatistics())
-    pending_count = await repository.count_pending(chat)
+    pending_count = await repository.count_pending(chat, besides=request.message)
     texts = request.texts
     counts = today_statistics.states
     platforms = ", ".join(

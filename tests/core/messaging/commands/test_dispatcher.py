@@ -886,7 +886,7 @@ async def test_status_and_stats_count_what_happened(journal: Journal, refresher:
         Question("How?", key=GROUP, author_id=ANN), "answered", {"writer": TokenUsage(1000, 234, 0.25)}, today
     )
     chat_status = await bot.deliver(says("status"))
-    assert "Today in this chat: 1 answered, 1 silent, 0 failed, 1 pending" in chat_status
+    assert "Today in this chat: 1 answered, 1 silent, 0 failed, 0 pending" in chat_status
     assert "Tokens today: 1,234, cost: 0.2500" in chat_status
     assert re.search(r", running for \d+ s$", chat_status, re.MULTILINE)
     assert re.search(r"Platforms: test \(last message: (just now|\d+ s ago)\)", chat_status)
