@@ -133,7 +133,7 @@ def load_cli_settings(
 
 def make_settings_reloader(files: tuple[Path, ...], overrides: tuple[str, ...]) -> Callable[[], Awaitable[Settings]]:
     """Return a function that reads the settings again. It raises `ConfigurationError`."""
-    return partial(asyncio.to_thread, _make_loader(files, overrides))
+    return partial(asyncio.to_thread, _make_loader(files, overrides, require_sources=False))
 
 
 def _make_loader(

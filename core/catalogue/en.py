@@ -404,6 +404,7 @@ class English(PlatformTexts):
     changed_now = "- changed now: {names}"
     restart_needed = "- restart needed: {names}"
     sources_added = "- reading now, in the background: {names}; `/sources` shows the progress"
+    sources_missing = "- folder or file not found, so the refresh fails: {names}"
     restart_replaced = "- restart needed, because another source had the name before: {names}"
     restart_secrets = "- restart needed for a new secret, to keep it out of the log: {names}"
     kept_for_owners = "- for owners alone until a restart: {names}"

@@ -365,6 +365,7 @@ class Chinese(ChinesePlatformTexts, English):
     changed_now = "- 已生效：{names}"
     restart_needed = "- 需要重启：{names}"
     sources_added = "- 正在后台读取：{names}；用 `/sources` 可以查看进展"
+    sources_missing = "- 文件夹或文件目前不存在，因此无法更新：{names}"
     restart_replaced = "- 这个名称之前属于另一个资料源，因此需要重启：{names}"
     restart_secrets = "- 有新的密钥，重启后才能在日志中隐去：{names}"
     kept_for_owners = "- 重启前只对所有者公开：{names}"

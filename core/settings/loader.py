@@ -302,6 +302,14 @@ def get_secret_values(settings: Settings) -> tuple[str, ...]:
     return tuple(secret.value() for secret in settings.secrets().values() if not secret.missing_reason())
 
 
+def find_missing_sources(settings: Settings) -> tuple[str, ...]:
+    """Return the names of the sources that read a folder or file of this machine which does not exist now."""
+    sections = {name: source.model_dump(mode="json") for name, source in settings.sources.items()}
+    draft = _Draft(tuple(iter_setting_keys()), {}, {"sources": sections})
+    paths = (path for _, path, value in draft.leaves() if isinstance(value, str) and draft.is_missing_path(path, value))
+    return tuple(dict.fromkeys(str(path[1]) for path in paths))
+
+
 def parse_value(text: str) -> Any:
     """Parse the value of a variable or a `--set`: JSON, `[a, b]`, `null`; anything else is plain text.
 

@@ -166,6 +166,7 @@ def _format_reloaded(result: Reloaded, context: CommandContext, request: Command
     owners_alone = [name for name in result.kept_closed if frozenset({OWNERS}) in audiences.get(name, ())]
     parts = [
         (texts.sources_added, result.added),
+        (texts.sources_missing, result.missing),
         (texts.restart_replaced, result.replaced),
         (texts.restart_secrets, result.with_new_secrets),
         (texts.kept_for_owners, owners_alone),

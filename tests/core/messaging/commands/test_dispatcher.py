@@ -7,6 +7,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -1026,7 +1027,7 @@ class OnDisk:
         self.file.write_text(json.dumps(configuration_data))
 
     async def read(self) -> Settings:
-        return await asyncio.to_thread(load_settings, [self.file], (), {})
+        return await asyncio.to_thread(partial(load_settings, require_sources=False), [self.file], (), {})
 
 
 @pytest.fixture
@@ -1066,6 +1067,17 @@ async def test_the_reply_to_a_reload_that_closes_a_source_is_shown(journal: Jour
     bot = await start_bot(journal, disk)
     disk.write(sources={"docs": {"kind": "faq", "path": "faq.yaml", "audience": "admins"}})
     assert "restart needed: `sources`" in await bot.deliver(says("reload"))
+
+
+async def test_the_folder_of_a_source_that_is_away_holds_nothing_else_up(journal: Journal, disk: OnDisk) -> None:
+    bot = await start_bot(journal, disk)
+    faq = {"kind": "faq", "path": "faq.yaml"}
+    away = {"kind": "files", "path": "away"}
+    disk.write(gate={"mode": "off"}, sources={"docs": faq, "disk": away, "git": {"kind": "git", "url": "./gone"}})
+    output = await bot.deliver(replace(says("reload"), private=True))
+    assert "changed now: `gate`" in output
+    assert "folder or file not found, so the refresh fails: `disk`, `git`" in output
+    assert "`disk`" not in await bot.deliver(says("reload"))
 
 
 async def test_a_source_that_comes_back_is_told_of_as_one_that_needs_a_restart(journal: Journal, disk: OnDisk) -> None:
