@@ -314,6 +314,11 @@ def _require_text(mapping: Mapping[str, Any], name: str) -> str:
     return value
 
 
+def spell_command(usage: str) -> str:
+    """Return how a command is typed, as Markdown: behind the name of the app's own command."""
+    return f"`/kimas {usage}`"
+
+
 def parse_subcommand(text: str) -> tuple[str, str]:
     """Return the command that the text after `/kimas` names, and its arguments.
 

@@ -202,7 +202,7 @@ class English(PlatformTexts):
     just_now = "just now"
     ahead = "in {duration}"
     until = "until {moment} UTC"
-    until_resumed = "until /resume"
+    until_resumed = "until resumed"
     no_text = "(nothing)"
     no_cost = "none recorded"
     nothing = "nothing"
@@ -219,11 +219,11 @@ class English(PlatformTexts):
     only_admins = "Only this bot's admins in this chat can do that."
     only_reviewers = "Only the owners of this bot, and people they have named for this chat, may decide that."
     unknown_command = "I do not know `/{name}`. I understand: {commands}."
-    argument_missing = "`{name}` is missing. Write it as `{usage}`."
-    too_many_arguments = "Too many words after the command. Write it as `{usage}`."
-    choice_expected = "`{name}` must be one of {choices}. Write it as `{usage}`."
-    number_expected = "`{name}` must be a number{bounds}{choices}. Write it as `{usage}`."
-    whole_number_expected = "`{name}` must be a whole number{bounds}{choices}. Write it as `{usage}`."
+    argument_missing = "`{name}` is missing. Write it as {usage}."
+    too_many_arguments = "Too many words after the command. Write it as {usage}."
+    choice_expected = "`{name}` must be one of {choices}. Write it as {usage}."
+    number_expected = "`{name}` must be a number{bounds}{choices}. Write it as {usage}."
+    whole_number_expected = "`{name}` must be a whole number{bounds}{choices}. Write it as {usage}."
     bounds = " from {min} to {max}"
     or_choice = " or `{choice}`"
     unknown_source = "No source has that name. The sources are: {sources}."
@@ -453,7 +453,7 @@ class English(PlatformTexts):
 
     # What the menus and /help say about the commands and their arguments
     command_summaries: Mapping[str, str] = {
-        "ask": "Ask a question: /ask How do I install it?",
+        "ask": "Ask a question, such as: How do I install it?",
         "help": "What this bot knows and how to ask",
         "sources": "My sources, their size and age; owners can switch a source on or off, or change its weight",
         "why": "Explain my last answer here, or the message that you reply to",
@@ -487,7 +487,7 @@ class English(PlatformTexts):
         "why message": "The id or the link of another message in this chat",
         "escalate question": "The question; without it, the one that you reply to, or your last one",
         "refresh source": "The source; without it, all",
-        "pause minutes": "For how long; without it, until /resume",
+        "pause minutes": "For how long; without it, until resumed",
         "pause source": "The source to refresh only on request",
         "resume source": "The source; without it, this chat",
         "mode mode": "default goes back to the configuration",

@@ -11,6 +11,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from core.catalogue import ENGLISH, Messages
+from core.catalogue.command_spelling import Spell, spell_with_slash
 from core.errors import UsageError
 from core.llm.moderation import Moderator
 from core.messaging.policy.command_table import Command, UserRole
@@ -113,7 +114,7 @@ class CommandContext:
 class CommandRequest:
     """A command that its author may give: the message, the arguments by name, and the author's role.
 
-    `adapter` is what the message came through; None in the terminal.
+    `adapter` is what the message came through; None in the terminal. The commands in `texts` are spelled for it.
     """
 
     message: Message
@@ -122,6 +123,11 @@ class CommandRequest:
     role: UserRole
     adapter: Adapter | None = None
     texts: Messages = ENGLISH
+
+    @property
+    def spell(self) -> Spell:
+        """Returns how a command is given where this one was."""
+        return self.adapter.spell_command if self.adapter else spell_with_slash
 
     @property
     def chat(self) -> str:

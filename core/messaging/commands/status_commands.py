@@ -121,7 +121,7 @@ async def show_help(context: CommandContext, request: CommandRequest) -> str:
     adapter = request.adapter
     texts = request.texts
     settings = context.visible_settings(request)
-    spell = adapter.spell_command if adapter else "`/{}`".format
+    spell = request.spell
     if request.message.origin.purpose == "prompts":
         if adapter:
             await adapter.show_prompts(

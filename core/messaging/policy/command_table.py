@@ -6,12 +6,13 @@ command.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from core.answering.introduction import describe_agents
 from core.catalogue import ENGLISH, Messages
+from core.catalogue.command_spelling import Spell, spell_with_slash
 from core.errors import UsageError
 from core.formatting import NO_LIMIT
 from core.language.questions import ends_with_question_mark
@@ -240,7 +241,9 @@ def is_ask_command(message_command: str) -> bool:
     return message_command in ASK_COMMANDS
 
 
-def parse_arguments(command: Command, text: str, texts: Messages = ENGLISH) -> Mapping[str, str]:
+def parse_arguments(
+    command: Command, text: str, texts: Messages = ENGLISH, spell: Spell = spell_with_slash
+) -> Mapping[str, str]:
     """Return the values by the names of the arguments; arguments that were left out are absent.
 
     What follows a command without arguments is ignored. Raises `UsageError` that says how the command is written.
@@ -250,19 +253,20 @@ def parse_arguments(command: Command, text: str, texts: Messages = ENGLISH) -> M
     """
     values: dict[str, str] = {}
     rest = text.strip()
+    usage = spell(command.usage.removeprefix("/"))
     for index, argument in enumerate(command.arguments):
         if not rest:
             if argument.is_required:
-                raise UsageError(texts.argument_missing.format(name=argument.name, usage=command.usage))
+                raise UsageError(texts.argument_missing.format(name=argument.name, usage=usage))
             break
         if argument.is_alternative:
             continue
         word, *remainder = [rest] if argument.kind == "text" else rest.split(maxsplit=1)
         matched_argument = match_argument(command.arguments, index, word)
-        values[matched_argument.name] = parse_value(matched_argument, word, command.usage, texts)
+        values[matched_argument.name] = parse_value(matched_argument, word, usage, texts)
         rest = "".join(remainder)
     if rest and command.arguments:
-        raise UsageError(texts.too_many_arguments.format(usage=command.usage))
+        raise UsageError(texts.too_many_arguments.format(usage=usage))
     return values
 
 
@@ -282,7 +286,7 @@ def help_text(
     settings: Settings,
     role: UserRole = "everyone",
     texts: Messages = ENGLISH,
-    spell: Callable[[str], str] = "`/{}`".format,
+    spell: Spell = spell_with_slash,
 ) -> str:
     """Return the Markdown that `/help` and `/start` show to people of a role; `spell` says how a command is given."""
     commands = "\n".join(
@@ -311,7 +315,7 @@ def forget_text(message_count: int, texts: Messages = ENGLISH) -> str:
     return texts.forgotten.format(count=count)
 
 
-def unknown_command(name: str, texts: Messages = ENGLISH) -> str:
+def unknown_command(name: str, texts: Messages = ENGLISH, spell: Spell = spell_with_slash) -> str:
     """Return the hint for a command that does not exist."""
-    command_names = ", ".join(f"`/{command.name}`" for command in COMMANDS if command.required_role == "everyone")
+    command_names = ", ".join(spell(command.name) for command in COMMANDS if command.required_role == "everyone")
     return texts.unknown_command.format(name=name, commands=command_names)

@@ -372,12 +372,12 @@ async def test_a_handler_may_refuse_too_and_that_is_audited(journal: Journal) ->
 
 async def test_a_pause_silences_questions_and_leaves_commands(journal: Journal) -> None:
     bot = Bot.of(journal)
-    assert "until /resume" in await bot.deliver(says("pause"))
+    assert "until resumed" in await bot.deliver(says("pause"))
     message = says("", "How?", person=ANN)
     by_command = says("ask", "How?", person=ANN)
     assert await bot.deliver(message) == ""
     assert await bot.deliver(by_command) == ""
-    assert await bot.state(message) == ("silent", "test:room is paused until /resume (/pause)")
+    assert await bot.state(message) == ("silent", "test:room is paused by a command until resumed")
     assert "I am KIMAs" in await bot.deliver(says("help", person=ANN))
     assert (
         await bot.deliver(replace(says("", "How?", person=ANN), key=ConversationKey("test", "hall")))
@@ -402,7 +402,7 @@ async def test_a_pause_holds_for_comments_too(journal: Journal) -> None:
     post = replace(says("", "We have a release."), addressed=False, is_post=True)
     await bot.deliver(says("pause"))
     assert await bot.deliver(post) == ""
-    assert (await bot.state(post))[1] == "test:room is paused until /resume (/pause)"
+    assert (await bot.state(post))[1] == "test:room is paused by a command until resumed"
     await bot.deliver(says("resume"))
     assert await bot.deliver(replace(post, id="later", sent_at=datetime.now(UTC))) == "Answer to We have a release."
 
@@ -1007,6 +1007,35 @@ async def test_no_secret_is_shown(journal: Journal, refresher: FolderRefresher, 
     assert "hunter2" not in output
 
 
+class MentionedAdapter(RecordingAdapter):
+    """An adapter whose commands are given behind a mention."""
+
+    def spell_command(self, usage: str) -> str:
+        return f"`@bot /{usage}`"
+
+
+@pytest.mark.parametrize(
+    ("command", "argument_text", "expected"),
+    [
+        ("pause", "", "`@bot /resume` ends it"),
+        ("mode", "foo", "Write it as `@bot /mode [off|mention|auto|draft|default]`."),
+        ("mode", "draft", "Give `@bot /mode draft` in any other group."),
+        ("faq", "approve", "Write it as `@bot /faq approve NUMBER`."),
+        ("faq", "approve 7", "`@bot /faq list` shows those"),
+        ("sources", "scale", "Write it as `@bot /sources scale NAME`."),
+        ("settings", "", "`@bot /threshold VALUE`"),
+        ("frobnicate", "", "I understand: `@bot /ask`, `@bot /help`"),
+        ("learn", "", "Reply to the answer with `@bot /learn`"),
+    ],
+)
+async def test_commands_are_named_as_the_platform_expects(
+    journal: Journal, command: str, argument_text: str, expected: str
+) -> None:
+    bot = Bot.of(journal)
+    bot.adapter = MentionedAdapter()
+    assert expected in await bot.deliver(says(command, argument_text))
+
+
 # --- reload ---------------------------------------------------------------------------------------------------------
 
 
@@ -1181,7 +1210,7 @@ async def test_commands_answer_in_the_language_of_their_author(journal: Journal)
     assert await bot.deliver(says("resume")) == "I was not paused in this chat."
     await ask_in(bot, "怎么安装 Rocket？")
     assert await bot.deliver(says("resume")) == "我在本聊天里没有处于暂停状态。"
-    assert (await bot.deliver(says("pause"))).startswith("我在本聊天里保持沉默，直到 /resume 为止。")
+    assert (await bot.deliver(says("pause"))).startswith("我在本聊天里保持沉默，直到恢复为止。")
     assert await bot.deliver(says("resume")) == "我已在本聊天里恢复发言。"
     assert await bot.deliver(says("pause", "3 days")) == "参数太多。写法：`/pause [MINUTES|SOURCE]`。"
     assert (await bot.deliver(says("help"))).startswith("我是 KIMAs。我根据以下资料回答问题，并注明每句话的出处：")
