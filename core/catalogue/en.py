@@ -219,6 +219,7 @@ class English(PlatformTexts):
     only_admins = "Only this bot's admins in this chat can do that."
     only_reviewers = "Only the owners of this bot, and people they have named for this chat, may decide that."
     unknown_command = "I do not know `/{name}`. I understand: {commands}."
+    near_command = "I do not know `{name}`. Did you mean {command}? If it is a question, write {ask}."
     argument_missing = "`{name}` is missing. Write it as {usage}."
     too_many_arguments = "Too many words after the command. Write it as {usage}."
     choice_expected = "`{name}` must be one of {choices}. Write it as {usage}."

@@ -196,6 +196,7 @@ class Chinese(ChinesePlatformTexts, English):
     only_admins = "只有本机器人在这里的管理员可以这样做。"
     only_reviewers = "只有本机器人的所有者，以及他们为本聊天指定的人，可以决定这件事。"
     unknown_command = "我不认识 `/{name}`。我能听懂：{commands}。"
+    near_command = "我不认识 `{name}`。你是想用 {command} 吗？如果这是问题，请写 {ask}。"
     argument_missing = "缺少 `{name}`。写法：{usage}。"
     too_many_arguments = "参数太多。写法：{usage}。"
     choice_expected = "`{name}` 须为 {choices} 之一。写法：{usage}。"

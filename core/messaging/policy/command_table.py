@@ -16,6 +16,7 @@ from core.catalogue.command_spelling import Spell, spell_with_slash
 from core.errors import UsageError
 from core.formatting import NO_LIMIT
 from core.language.questions import ends_with_question_mark
+from core.language.spelling import MAX_WORD_LETTERS, iter_near_words
 from core.settings import Settings
 from core.settings.limits import DAILY_LIMITS
 from core.types import ASK_COMMANDS
@@ -236,6 +237,19 @@ def get_command(name: str, commands: Sequence[Command] = COMMANDS) -> Command | 
     return next((command for command in commands if command.name == name), None)
 
 
+def find_near_command(word: str) -> Command | None:
+    """Return the command whose name is one typing error away from a word, or None.
+
+    >>> find_near_command("statsu").name, find_near_command("status"), find_near_command("install")
+    ('status', None, None)
+    """
+    # Foreign text, and each of its letters makes 50 words. What has other signs, as a question mark, is meant so.
+    if len(word) > MAX_WORD_LETTERS or not word.isalpha() or get_command(word):
+        return None
+    near_words = set(iter_near_words(word))
+    return next((command for command in COMMANDS if command.name in near_words), None)
+
+
 def is_ask_command(message_command: str) -> bool:
     """Return whether a message with this command is a question: it has no command, or `/ask`."""
     return message_command in ASK_COMMANDS
@@ -316,6 +330,8 @@ def forget_text(message_count: int, texts: Messages = ENGLISH) -> str:
 
 
 def unknown_command(name: str, texts: Messages = ENGLISH, spell: Spell = spell_with_slash) -> str:
-    """Return the hint for a command that does not exist."""
+    """Return the hint for a command that does not exist; where the name was mistyped, only what was meant."""
+    if command := find_near_command(name):
+        return texts.near_command.format(name=name, command=spell(command.name), ask=spell(f"ask {name}"))
     command_names = ", ".join(spell(command.name) for command in COMMANDS if command.required_role == "everyone")
     return texts.unknown_command.format(name=name, commands=command_names)
