@@ -20,28 +20,33 @@ def get_env_path(config: Path) -> Path:
     return config.with_suffix(".env")
 
 
-def load_env_file(config: Path) -> None:
+def load_env_file(config: Path) -> Mapping[str, Path]:
     """Set the variables of a configuration's file, if there is one; what the environment has already stays.
 
-    Warns on standard error about a file that others may read. Raises `ConfigurationError` for one that is unusable.
+    Returns the file by the names that have its values. Warns on standard error about a file that others may read.
+    Raises `ConfigurationError` for one that is unusable.
     """
     file = get_env_path(config)
     try:
         text = file.read_text("utf-8")
         is_open = bool(file.stat().st_mode & _OTHERS)
     except (FileNotFoundError, NotADirectoryError):
-        return
+        return {}
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError([f"{file} cannot be read: {error}"]) from error
+    origins: dict[str, Path] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
         match = _LINE.fullmatch(line.strip())
         if match is None:
             raise ConfigurationError([f"{file}:{number}: must be NAME=VALUE"])
-        os.environ.setdefault(match[1], match[2])
+        # When it is read again, the environment has its values already.
+        if os.environ.setdefault(match[1], match[2]) == match[2]:
+            origins[match[1]] = file
     if is_open:
         sys.stderr.write(f"{file} holds secrets and others can read it: chmod 600 {file}\n")
+    return origins
 
 
 def read_env_names(file: Path) -> frozenset[str]:

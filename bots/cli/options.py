@@ -133,7 +133,7 @@ def load_cli_settings(
 
 def make_settings_reloader(files: tuple[Path, ...], overrides: tuple[str, ...]) -> Callable[[], Awaitable[Settings]]:
     """Return a function that reads the settings again. It raises `ConfigurationError`."""
-    return partial(asyncio.to_thread, _make_loader(files, overrides))
+    return partial(asyncio.to_thread, _make_loader(files, overrides, require_sources=False))
 
 
 def _make_loader(
@@ -152,10 +152,16 @@ def _make_loader(
 
     def load() -> Settings:
         chosen_files = config_files or find_default_files()
+        variable_files: dict[str, Path] = {}
         for file in chosen_files:
-            load_env_file(file)
+            # The first one to set a variable has set it.
+            variable_files = {**load_env_file(file), **variable_files}
         return load_settings(
-            chosen_files, config_overrides, require_sources=require_sources, unused_sections=unused_sections
+            chosen_files,
+            config_overrides,
+            require_sources=require_sources,
+            unused_sections=unused_sections,
+            variable_files=variable_files,
         )
 
     return load

@@ -80,7 +80,8 @@ class ReloadFollower:
         except KimasError as error:
             _log.error("configuration.not_reloaded", error=str(error))
         else:
-            _log.info("configuration.reloaded", live=list(reloaded.live), restart=list(reloaded.restart))
+            names = {"live": [*reloaded.live], "restart": [*reloaded.restart], "missing": [*reloaded.missing]}
+            _log.info("configuration.reloaded", **names)
 
 
 @asynccontextmanager

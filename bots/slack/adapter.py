@@ -18,7 +18,14 @@ from bots.slack.app_home import HomeSink
 from bots.slack.channel_directory import MOVE_EVENT, RENAME_EVENTS, ChannelDirectory
 from bots.slack.commands import ACKNOWLEDGEMENT, MESSAGE_ACTION, AskerSink, CommandSink, from_message_shortcut
 from bots.slack.connection import RateLimiter, SlackIntervals
-from bots.slack.convert import Identity, from_command, from_event, is_from_other_workspace, to_thread_messages
+from bots.slack.convert import (
+    Identity,
+    from_command,
+    from_event,
+    is_from_other_workspace,
+    spell_command,
+    to_thread_messages,
+)
 from bots.slack.feedback import (
     BLOCK_ACTIONS,
     REACTION_EVENTS,
@@ -125,7 +132,7 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
 
     def spell_command(self, usage: str) -> str:
         """Return how a command is typed in Slack: behind the name of the app's own command."""
-        return f"`/kimas {usage}`"
+        return spell_command(usage)
 
     async def _connect(self) -> SlackClient:
         return await connect(self._settings, self._intervals)

@@ -14,7 +14,7 @@ from bots.common.events import IgnoredEvent, MessageDeletion
 from bots.common.visible_text import join_paragraphs
 from bots.slack.thread_cache import ThreadMessage
 from bots.slack.visible_text import get_attached_text, get_own_text, get_shares, get_visible_text
-from core.messaging.policy.command_table import get_command, looks_like_arguments
+from core.messaging.policy.command_table import find_near_command, get_command, looks_like_arguments
 from core.types import Attachment, ConversationKey, Message, Origin, ThreadState
 from core.types.messages import PERSONAL_THREAD
 
@@ -314,16 +314,26 @@ def _require_text(mapping: Mapping[str, Any], name: str) -> str:
     return value
 
 
+def spell_command(usage: str) -> str:
+    """Return how a command is typed, as Markdown: behind the name of the app's own command."""
+    return f"`/kimas {usage}`"
+
+
 def parse_subcommand(text: str) -> tuple[str, str]:
     """Return the command that the text after `/kimas` names, and its arguments.
 
     A text that names none is a question, and so is one that merely begins with a command's name: `why does it fail?`.
+    One word that is nearly a name is taken for a command, whose author is asked what was meant: a question would be
+    answered before everybody.
     """
     if not text.strip():
         return "help", ""
     first, *arguments = text.split(maxsplit=1)
     argument_text = "".join(arguments)
-    command = get_command(first.lower().removeprefix("/"))
+    name = first.lower().removeprefix("/")
+    if not arguments and find_near_command(name):
+        return name, ""
+    command = get_command(name)
     if command is None or not (first.startswith("/") or looks_like_arguments(command, argument_text)):
         return "ask", text
     if command.name == "learn":

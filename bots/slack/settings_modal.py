@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bots.common.caches import BoundedDict
 from bots.common.events import IgnoredEvent
 from bots.common.reply_sink import FinalTextSink
-from bots.slack.convert import Identity, to_interaction
+from bots.slack.convert import Identity, spell_command, to_interaction
 from bots.slack.render import render
 from bots.slack.thread_cache import MAX_ENTRIES
 from core.catalogue import ENGLISH, Messages, messages_for
@@ -231,7 +231,7 @@ def _validate(change: FieldChange, texts: Messages) -> str:
     if not change.value or command is None:
         return texts.form_value_missing if command else texts.form_field_gone
     try:
-        parse_arguments(command, change.message.text, texts)
+        parse_arguments(command, change.message.text, texts, spell_command)
     except UsageError as error:
         return _strip_markup(str(error))
     return ""

@@ -202,7 +202,7 @@ class English(PlatformTexts):
     just_now = "just now"
     ahead = "in {duration}"
     until = "until {moment} UTC"
-    until_resumed = "until /resume"
+    until_resumed = "until resumed"
     no_text = "(nothing)"
     no_cost = "none recorded"
     nothing = "nothing"
@@ -219,11 +219,12 @@ class English(PlatformTexts):
     only_admins = "Only this bot's admins in this chat can do that."
     only_reviewers = "Only the owners of this bot, and people they have named for this chat, may decide that."
     unknown_command = "I do not know `/{name}`. I understand: {commands}."
-    argument_missing = "`{name}` is missing. Write it as `{usage}`."
-    too_many_arguments = "Too many words after the command. Write it as `{usage}`."
-    choice_expected = "`{name}` must be one of {choices}. Write it as `{usage}`."
-    number_expected = "`{name}` must be a number{bounds}{choices}. Write it as `{usage}`."
-    whole_number_expected = "`{name}` must be a whole number{bounds}{choices}. Write it as `{usage}`."
+    near_command = "I do not know `{name}`. Did you mean {command}? If it is a question, write {ask}."
+    argument_missing = "`{name}` is missing. Write it as {usage}."
+    too_many_arguments = "Too many words after the command. Write it as {usage}."
+    choice_expected = "`{name}` must be one of {choices}. Write it as {usage}."
+    number_expected = "`{name}` must be a number{bounds}{choices}. Write it as {usage}."
+    whole_number_expected = "`{name}` must be a whole number{bounds}{choices}. Write it as {usage}."
     bounds = " from {min} to {max}"
     or_choice = " or `{choice}`"
     unknown_source = "No source has that name. The sources are: {sources}."
@@ -404,8 +405,11 @@ class English(PlatformTexts):
     changed_now = "- changed now: {names}"
     restart_needed = "- restart needed: {names}"
     sources_added = "- reading now, in the background: {names}; `/sources` shows the progress"
+    sources_missing = "- folder or file not found, so the refresh fails: {names}"
     restart_replaced = "- restart needed, because another source had the name before: {names}"
     restart_secrets = "- restart needed for a new secret, to keep it out of the log: {names}"
+    kept_for_owners = "- for owners alone until a restart: {names}"
+    restart_unnamed = "- restart needed for more, which I name only in private: give `/reload` there"
     kept_closed = "- closed to some people until a restart: {names}"
 
     # /status, /stats, /audit
@@ -450,7 +454,7 @@ class English(PlatformTexts):
 
     # What the menus and /help say about the commands and their arguments
     command_summaries: Mapping[str, str] = {
-        "ask": "Ask a question: /ask How do I install it?",
+        "ask": "Ask a question, such as: How do I install it?",
         "help": "What this bot knows and how to ask",
         "sources": "My sources, their size and age; owners can switch a source on or off, or change its weight",
         "why": "Explain my last answer here, or the message that you reply to",
@@ -484,7 +488,7 @@ class English(PlatformTexts):
         "why message": "The id or the link of another message in this chat",
         "escalate question": "The question; without it, the one that you reply to, or your last one",
         "refresh source": "The source; without it, all",
-        "pause minutes": "For how long; without it, until /resume",
+        "pause minutes": "For how long; without it, until resumed",
         "pause source": "The source to refresh only on request",
         "resume source": "The source; without it, this chat",
         "mode mode": "default goes back to the configuration",

@@ -86,5 +86,5 @@ class PlatformTexts:
     )
     alert_silent = (
         "I have given no unprompted answer for {hours} hours, although people wrote {messages} messages; "
-        "before, it was {usual} such answers a day. Check the threshold, the sources and `/why`."
+        "before, it was {usual} such answers a day. Check the threshold and the sources, and ask the command `why`."
     )

@@ -182,7 +182,7 @@ class Chinese(ChinesePlatformTexts, English):
     just_now = "刚刚"
     ahead = "{duration}后"
     until = "到 {moment} UTC 为止"
-    until_resumed = "直到 /resume 为止"
+    until_resumed = "直到恢复为止"
     no_text = "（空）"
     no_cost = "无记录"
     nothing = "无"
@@ -196,11 +196,12 @@ class Chinese(ChinesePlatformTexts, English):
     only_admins = "只有本机器人在这里的管理员可以这样做。"
     only_reviewers = "只有本机器人的所有者，以及他们为本聊天指定的人，可以决定这件事。"
     unknown_command = "我不认识 `/{name}`。我能听懂：{commands}。"
-    argument_missing = "缺少 `{name}`。写法：`{usage}`。"
-    too_many_arguments = "参数太多。写法：`{usage}`。"
-    choice_expected = "`{name}` 须为 {choices} 之一。写法：`{usage}`。"
-    number_expected = "`{name}` 须为数字{bounds}{choices}。写法：`{usage}`。"
-    whole_number_expected = "`{name}` 须为整数{bounds}{choices}。写法：`{usage}`。"
+    near_command = "我不认识 `{name}`。你是想用 {command} 吗？如果这是问题，请写 {ask}。"
+    argument_missing = "缺少 `{name}`。写法：{usage}。"
+    too_many_arguments = "参数太多。写法：{usage}。"
+    choice_expected = "`{name}` 须为 {choices} 之一。写法：{usage}。"
+    number_expected = "`{name}` 须为数字{bounds}{choices}。写法：{usage}。"
+    whole_number_expected = "`{name}` 须为整数{bounds}{choices}。写法：{usage}。"
     bounds = "（{min} 到 {max}）"
     or_choice = "，或 `{choice}`"
     unknown_source = "没有这个名字的资料源。现有：{sources}。"
@@ -365,8 +366,11 @@ class Chinese(ChinesePlatformTexts, English):
     changed_now = "- 已生效：{names}"
     restart_needed = "- 需要重启：{names}"
     sources_added = "- 正在后台读取：{names}；用 `/sources` 可以查看进展"
+    sources_missing = "- 文件夹或文件目前不存在，因此无法更新：{names}"
     restart_replaced = "- 这个名称之前属于另一个资料源，因此需要重启：{names}"
     restart_secrets = "- 有新的密钥，重启后才能在日志中隐去：{names}"
+    kept_for_owners = "- 重启前只对所有者公开：{names}"
+    restart_unnamed = "- 还有内容需要重启，我只在私聊里说明：请在私聊里使用 `/reload`"
     kept_closed = "- 重启前仍对部分人不公开：{names}"
 
     # /status, /stats, /audit
@@ -408,7 +412,7 @@ class Chinese(ChinesePlatformTexts, English):
 
     # What the menus and /help say about the commands and their arguments
     command_summaries: Mapping[str, str] = {
-        "ask": "提问：/ask 怎么安装？",
+        "ask": "提问，例如：怎么安装？",
         "help": "这个机器人知道什么，怎样提问",
         "sources": "我知道哪些资料、有多少、多新；所有者可以启用、停用或调整权重",
         "why": "解释我在这里的上一个回答，或所回复的那条消息",
@@ -442,7 +446,7 @@ class Chinese(ChinesePlatformTexts, English):
         "why message": "本聊天里另一条消息的 ID 或链接",
         "escalate question": "问题；不写则指所回复的问题，或你的上一个问题",
         "refresh source": "资料源；不写则指全部",
-        "pause minutes": "多长时间；不写则直到 /resume",
+        "pause minutes": "多长时间；不写则直到恢复为止",
         "pause source": "不再按计划更新的资料源",
         "resume source": "资料源；不写则指本聊天",
         "mode mode": "default 恢复为配置中的值",

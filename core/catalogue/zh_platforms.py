@@ -75,5 +75,5 @@ class ChinesePlatformTexts:
     alert_budget = "每日限额 `{name}` 已用 {share}：{used} / {limit}。用完后我将停止回答，直到午夜。"
     alert_silent = (
         "我已经 {hours} 小时没有主动回答，期间群里有 {messages} 条消息；此前每天主动回答 {usual} 次。"
-        "请检查阈值、资料源和 `/why`。"
+        "请检查阈值和资料源，并用命令 `why` 查看原因。"
     )

@@ -15,7 +15,7 @@ SKIP_REASONS: Mapping[str, str] = {
     "CHAT_NOT_LISTED": "{chat} 不在 gate.chats 之中",
     "CHAT_OFF": "{chat} 已关闭（gate.mode）",
     "RIGHTS_CHANGED": "回答期间，可见范围已更改",
-    "PAUSED": "{chat} 已暂停，{until}（/pause）",
+    "PAUSED": "{chat} 已由命令暂停，{until}",
     "WRITTEN_BY_BOT": "由另一个机器人发出",
     "COMMAND_FOR_OTHER_BOT": "这是给另一个机器人的命令",
     "OTHER_BOT_ADDRESSED": "叫的是我们的另一个机器人",

@@ -10,6 +10,7 @@ from functools import partial
 
 from core.answering.withholding import guard_words
 from core.catalogue import messages_for
+from core.catalogue.command_spelling import spell_texts
 from core.errors import (
     AnswerWithheld,
     CommentSuppressed,
@@ -122,7 +123,7 @@ class Handler:
                     delivery.check_rights = None
                     await self._feedback.handle_press(adapter, message, delivery, self._enqueue)
                     return
-                decision = await self._gate.judge(message, is_resumed=delivery.is_resumed)
+                decision = await self._gate.judge(message, is_resumed=delivery.is_resumed, spell=adapter.spell_command)
                 await self._respond(adapter, message, decision, delivery)
             return
         async with turn():
@@ -152,7 +153,7 @@ class Handler:
         self._watch_rights(adapter, message, delivery)
         if labels <= delivery.visible_labels:
             return await self._gate.recheck(message, delayed_decision)
-        decision = await self._gate.judge(message)
+        decision = await self._gate.judge(message, spell=adapter.spell_command)
         return await self._gate.recheck(message, decision) if decision.wait_s else decision
 
     async def _with_readers_of_now(self, adapter: Adapter, message: Message) -> Message:
@@ -254,7 +255,7 @@ class Handler:
         if models != self._permissions.get_chat_settings(message).models:
             raise RightsChanged(texts.rights_changed)
         if self._permissions.hides_answer(message):
-            raise RightsChanged(texts.ask_by_command)
+            raise RightsChanged(spell_texts(texts, adapter.spell_command).ask_by_command)
         if not (delivery.is_draft or delivery.is_approved) and self._drafts.takes(message):
             raise RightsChanged(texts.rights_changed)
 
@@ -279,7 +280,7 @@ class Handler:
             return None
         if await self._try_capture_answer(adapter, message):
             return None
-        decision = await self._gate.judge(message, is_resumed=delivery.is_resumed)
+        decision = await self._gate.judge(message, is_resumed=delivery.is_resumed, spell=adapter.spell_command)
         if decision.wait_s:
             return decision
         await self._respond(adapter, message, decision, delivery)

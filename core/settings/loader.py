@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from functools import reduce
 from operator import getitem
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -56,15 +57,17 @@ def load_settings(
     require_secrets: bool = True,
     require_sources: bool = True,
     unused_sections: Collection[str] = (),
+    variable_files: Mapping[str, Path] = MappingProxyType({}),
 ) -> Settings:
     """Load and check the whole configuration.
 
     `overrides` are `path.to.key=value` texts. Paths in a file are relative to that file's folder, others to the current
     folder; in the result all are absolute. Without `require_secrets`, and in `unused_sections`, a missing secret is no
-    error until it is used; without `require_sources`, neither is a folder or file of a source that is missing. Raises
+    error until it is used; without `require_sources`, neither is a folder or file of a source that is missing.
+    `variable_files` has the files that set variables of the environment, by the variables' names. Raises
     `ConfigurationError` with one line per error.
     """
-    draft = _Draft(tuple(iter_setting_keys()))
+    draft = _Draft(tuple(iter_setting_keys()), variable_files)
     for rank, file in enumerate(files):
         draft.add_file(rank, file)
     draft.raise_errors()
@@ -104,6 +107,7 @@ class _Draft:
     """The configuration while it is built: raw data, the origin of each key, and the errors so far."""
 
     keys: tuple[SettingKey, ...]
+    variable_files: Mapping[str, Path]
     data: dict[str | int, Any] = field(default_factory=dict)
     origins: dict[KeyPath, _Layer] = field(default_factory=dict)
     errors: list[tuple[int, int, str]] = field(default_factory=list)
@@ -136,8 +140,13 @@ class _Draft:
             return False
         # A secret may be in the environment itself: then this variable is its source.
         value = {"env": name} if key.is_secret() else text if key.is_text() else parse_value(text)
-        self.merge(_nest_value(path, value), _Layer(rank, Path.cwd(), lambda _: (0, f"environment variable {name}")))
+        self.merge(_nest_value(path, value), _Layer(rank, Path.cwd(), lambda _: (0, self.describe_variable(name))))
         return True
+
+    def describe_variable(self, name: str) -> str:
+        """Return what an error calls a variable: with the file that has set it."""
+        file = self.variable_files.get(name)
+        return f"environment variable {name}" + (f", set by {file}" if file else "")
 
     def add_override(self, rank: int, override: str) -> None:
         """Merge a `path.to.key=value` of `--set`."""
@@ -167,12 +176,12 @@ class _Draft:
             if name not in secret_variables and not SECRET_ENV_NAME.fullmatch(name):
                 steps = name.removeprefix(ENV_PREFIX).split("__")
                 if problem := describe_former_key([step.lower() for step in steps]):
-                    self.errors.append((rank, 0, f"environment variable {name}: {problem}"))
+                    self.errors.append((rank, 0, f"{self.describe_variable(name)}: {problem}"))
                     continue
                 candidates = {_variable_name(key, steps) for key in self.keys}
                 nearest_name = get_close_matches(name, candidates, n=1, cutoff=0)[0]
                 self.errors.append(
-                    (rank, 0, f"environment variable {name}: names no setting; the nearest is {nearest_name}")
+                    (rank, 0, f"{self.describe_variable(name)}: names no setting; the nearest is {nearest_name}")
                 )
 
     def merge(self, values: Mapping[str | int, Any], layer: _Layer, parent: KeyPath = ()) -> None:
@@ -291,6 +300,14 @@ class _Draft:
 def get_secret_values(settings: Settings) -> tuple[str, ...]:
     """Return the values of all secrets that are set, for the log to redact."""
     return tuple(secret.value() for secret in settings.secrets().values() if not secret.missing_reason())
+
+
+def find_missing_sources(settings: Settings) -> tuple[str, ...]:
+    """Return the names of the sources that read a folder or file of this machine which does not exist now."""
+    sections = {name: source.model_dump(mode="json") for name, source in settings.sources.items()}
+    draft = _Draft(tuple(iter_setting_keys()), {}, {"sources": sections})
+    paths = (path for _, path, value in draft.leaves() if isinstance(value, str) and draft.is_missing_path(path, value))
+    return tuple(dict.fromkeys(str(path[1]) for path in paths))
 
 
 def parse_value(text: str) -> Any:

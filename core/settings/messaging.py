@@ -195,7 +195,7 @@ class ApiClientSettings(Section):
     """A program that asks."""
 
     token: Secret = Field(
-        examples=[{"env": "KIMAS_API_WEBUI"}],
+        examples=[{"env": "KIMAS_WEBUI_TOKEN"}],
         description="what the program sends as its API key, at least 16 characters; whoever has it may ask",
     )
 
@@ -227,7 +227,7 @@ class ApiSettings(LocalServerSection):
 
     clients: dict[Name, ApiClientSettings] = Field(
         default_factory=dict,
-        examples=[{"webui": {"token": {"env": "KIMAS_API_WEBUI"}}}],
+        examples=[{"webui": {"token": {"env": "KIMAS_WEBUI_TOKEN"}}}],
         description="the programs that may ask, by name",
     )
     allowed_origins: tuple[Origin, ...] = Field(

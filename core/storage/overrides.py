@@ -336,7 +336,8 @@ class Reloaded:
     """What a reload did: the sections that changed now, and those that need a restart.
 
     Of the sources: `added` are being read, which live ones are not, and `kept_closed` are still closed to some whom the
-    new settings let in. `replaced` and `with_new_secrets` are why the sources need a restart.
+    new settings let in. `replaced` and `with_new_secrets` are why the sources need a restart. `missing` read a folder
+    or file that does not exist now: whoever reloads looks.
     """
 
     live: Sequence[str]
@@ -345,6 +346,7 @@ class Reloaded:
     kept_closed: Sequence[str] = ()
     replaced: Sequence[str] = ()
     with_new_secrets: Sequence[str] = ()
+    missing: Sequence[str] = ()
 
 
 class LiveSettings:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import Column, ColumnElement, String, Table, case, cast, func, insert, select, update
+from sqlalchemy import Column, ColumnElement, String, Table, and_, case, cast, func, insert, select, update
 
 from core.runtime.tasks import uncancellable
 from core.storage.chat_history import is_user_message
 from core.storage.engine import Repository
-from core.storage.tables import DRAFTED, answers, chat_values, messages, spending
-from core.types import ASK_COMMANDS, Question
+from core.storage.tables import DRAFTED, answers, chat_values, identity_values, messages, spending
+from core.types import ASK_COMMANDS, Message, Question
 
 # The last two are no answers: a model was asked whether to speak, or whether it is there (`kimas check --live`).
 AnswerOutcome = Literal["answered", "failed", "cached", "second_opinion", "probe"]
@@ -313,10 +313,12 @@ class StatisticsRepository(Repository):
             cited.update({citation["source"] for citation in citations or ()})
         return {source: SourceHits(count, cited[source]) for source, count in sorted(shown.items())}
 
-    async def count_pending(self, chat: ChatFilter = None) -> int:
-        """Return how many messages wait for an answer or a decision."""
+    async def count_pending(self, chat: ChatFilter = None, *, besides: Message | None = None) -> int:
+        """Return how many messages wait for an answer or a decision, besides one: the command that asks."""
         query = select(func.count()).select_from(messages)
         query = query.where(messages.c.state.in_(PENDING_STATES), *_chat_conditions(messages, chat))
+        if besides:
+            query = query.where(~and_(*(messages.c[name] == value for name, value in identity_values(besides).items())))
         return int(await self._database.fetch_value(query))
 
     async def get_last_received(self, platforms: Sequence[str]) -> Mapping[str, datetime]:

@@ -20,7 +20,7 @@ class SkipReason(Enum):
     CHAT_NOT_LISTED = "switched_off", "{chat} is not among gate.chats"
     CHAT_OFF = "switched_off", "{chat} is switched off (gate.mode)"
     RIGHTS_CHANGED = "switched_off", "who may see what has changed while it was answered"
-    PAUSED = "paused", "{chat} is paused {until} (/pause)"
+    PAUSED = "paused", "{chat} is paused by a command {until}"
     WRITTEN_BY_BOT = "other_bot", "written by another bot"
     COMMAND_FOR_OTHER_BOT = "other_bot", "a command for another bot"
     OTHER_BOT_ADDRESSED = "other_bot", "another bot of ours was addressed"

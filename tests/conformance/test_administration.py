@@ -24,9 +24,9 @@ async def test_a_stranger_changes_nothing_and_is_told_so(bot: Bot) -> None:
 async def test_a_paused_bot_is_silent_for_everybody_and_says_why(bot: Bot) -> None:
     await owned(bot)
     channel = bot.group()
-    assert (await run_command(bot, channel, "pause")).startswith("I am silent in this chat until /resume.")
+    assert (await run_command(bot, channel, "pause")).startswith("I am silent in this chat until resumed.")
     entry = await bot.ask(channel, "How do I install it?", person=BEN)
-    assert (entry.state, "(/pause)" in entry.reason) == ("silent", True)
+    assert (entry.state, "paused by a command" in entry.reason) == ("silent", True)
     assert "I am KIMAs" in await run_command(bot, channel, "help")
     assert await run_command(bot, channel, "resume") == "I am speaking in this chat again."
     assert (await bot.ask(channel, "How do I install it?", person=BEN)).state == "answered"

@@ -569,6 +569,8 @@ class TestUsage:
         (other,) = (await repository.get_daily_statistics(today(), ("telegram", "-2"))).values()
         assert (other.states, other.tokens) == ({"received": 1}, 0)
         assert (await repository.count_pending(), await repository.count_pending(("telegram", "-100"))) == (1, 0)
+        assert await repository.count_pending(besides=replace(MESSAGE, id="3", key=replace(CHAT, chat="-2"))) == 0
+        assert await repository.count_pending(besides=MESSAGE) == 1
         received = await repository.get_last_received(["telegram", "slack"])
         assert list(received) == ["telegram"]
         assert abs(datetime.now(UTC) - received["telegram"]) < timedelta(minutes=10)

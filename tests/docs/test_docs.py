@@ -18,7 +18,7 @@ import click
 import pytest
 
 from core.errors import ConfigurationError
-from core.settings.loader import load_settings
+from core.settings.loader import SECRET_ENV_NAME, load_settings
 from core.settings.yaml_file import read_yaml
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +53,14 @@ def blocks(*languages: str) -> Iterator[Block]:
             body = re.sub(rf"^{match[1]}", "", match[3], flags=re.MULTILINE)
             if match[2] in languages:
                 yield Block(f"{page.relative_to(ROOT)}:{line}", match[2], body)
+
+
+def test_secrets_have_names_that_may_stay_in_the_environment() -> None:
+    """Who removes the section again would otherwise be refused: such a variable looks like a mistyped setting."""
+    texts = [*(page.read_text("utf-8") for page in PAGES), (ROOT / "config/default.yaml").read_text("utf-8")]
+    names = {name for text in texts for name in re.findall(r"\benv: (KIMAS_\w+)", text)}
+    assert "KIMAS_WEBUI_TOKEN" in names
+    assert [name for name in names if not SECRET_ENV_NAME.fullmatch(name)] == []
 
 
 def configurations() -> list[Block]:

@@ -313,7 +313,7 @@ async def test_a_command_waits_for_no_answer(journal: Journal) -> None:
     await processor.handler_for(bot.adapter)(pause)
     sinks = bot.adapter.sinks
     await until(lambda: pause.id in sinks and sinks[pause.id].replies)
-    assert "until /resume" in sinks[pause.id].replies[0].text
+    assert "until resumed" in sinks[pause.id].replies[0].text
     assert bot.dispatcher.context.overrides.paused_until("test:room")
     assert not sinks[question.id].replies
     hold.set()

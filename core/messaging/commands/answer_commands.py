@@ -193,7 +193,7 @@ async def review_faq(context: CommandContext, request: CommandRequest) -> str:
     if action != "list" and context.permissions.cached_role(request.message) == "everyone":
         raise PermissionDenied(texts.only_reviewers, ENGLISH.only_reviewers)
     if "number" not in request.arguments:
-        raise UsageError(texts.argument_missing.format(name="number", usage=f"/faq {action} NUMBER"))
+        raise UsageError(texts.argument_missing.format(name="number", usage=request.spell(f"faq {action} NUMBER")))
     number = int(float(request.arguments["number"]))
     can_see_all = request.can_see_all_chats if action == "list" else request.role == "owner"
     readable_answers = await _list_readable(context, request, can_see_all=can_see_all)

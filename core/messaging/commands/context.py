@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
 from core.catalogue import ENGLISH, Messages
+from core.catalogue.command_spelling import Spell, spell_with_slash
 from core.errors import UsageError
 from core.llm.moderation import Moderator
 from core.messaging.policy.command_table import Command, UserRole
 from core.messaging.policy.permissions import Permissions
 from core.ports import Adapter, Library, SourceRefresher
 from core.settings import Settings
+from core.settings.loader import find_missing_sources
 from core.storage.messages import Journal
 from core.storage.overrides import Audit, LiveSettings, Reloaded, RuntimeOverrides, TakeUp, get_chat_name
 from core.storage.usage import StatisticsRepository
@@ -78,7 +81,8 @@ class CommandContext:
     async def apply(self, new_settings: Settings) -> Reloaded:
         """Take up what can be taken up of new settings. Raises `KimasError`; then nothing has changed."""
         await self.live.publish_audiences(new_settings)
-        return await self.live.reload(new_settings, self.take_up)
+        reloaded = await self.live.reload(new_settings, self.take_up)
+        return replace(reloaded, missing=await asyncio.to_thread(find_missing_sources, new_settings))
 
     def visible_settings(self, request: CommandRequest) -> Settings:
         """Return the settings as those may see them who read the reply: where closed sources are, without them."""
@@ -110,7 +114,7 @@ class CommandContext:
 class CommandRequest:
     """A command that its author may give: the message, the arguments by name, and the author's role.
 
-    `adapter` is what the message came through; None in the terminal.
+    `adapter` is what the message came through; None in the terminal. The commands in `texts` are spelled for it.
     """
 
     message: Message
@@ -119,6 +123,11 @@ class CommandRequest:
     role: UserRole
     adapter: Adapter | None = None
     texts: Messages = ENGLISH
+
+    @property
+    def spell(self) -> Spell:
+        """Returns how a command is given where this one was."""
+        return self.adapter.spell_command if self.adapter else spell_with_slash
 
     @property
     def chat(self) -> str:

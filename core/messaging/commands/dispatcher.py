@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from core.catalogue import ENGLISH, Messages, messages_for
+from core.catalogue.command_spelling import spell_texts, spell_with_slash
 from core.messaging.commands import answer_commands, chat_commands, form, source_commands, status_commands
 from core.messaging.commands.context import CommandContext, CommandHandler, CommandRequest
 from core.messaging.commands.digest import show_digest
@@ -120,17 +121,19 @@ class CommandDispatcher:
         await self.context.live.load()
         conversation = self.context.session or self.context.journal
         language = self.context.permissions.get_chat_language(get_chat_name(message))
-        texts = messages_for(language or await MessageLookup(conversation.database).get_language(message))
+        spell = adapter.spell_command if adapter else spell_with_slash
+        language = language or await MessageLookup(conversation.database).get_language(message)
+        texts = spell_texts(messages_for(language), spell)
         command = get_command(message.command, self._commands)
         handler = self._handlers.get(message.command)
         if command is None or handler is None:
-            return unknown_command(message.command, texts)
+            return unknown_command(message.command, texts, spell)
         role = self.context.permissions.cached_role(message)
         if not has_role(role, command.required_role):
             role = await self.context.permissions.resolve_role(message, adapter)
         try:
             _require(role, command.required_role, texts)
-            arguments = parse_arguments(command, message.text, texts)
+            arguments = parse_arguments(command, message.text, texts, spell)
             if set(arguments.values()) & set(command.owner_only_values):
                 _require(role, "owner", texts)
             reply = await handler(CommandRequest(message, command, arguments, role, adapter, texts))

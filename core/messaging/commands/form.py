@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.catalogue import ENGLISH, Messages
+from core.catalogue.command_spelling import Spell, spell_with_slash
 from core.errors import PlatformError, UsageError
 from core.formatting import shorten
 from core.messaging.commands.context import CommandContext, CommandRequest
@@ -29,13 +30,13 @@ async def show_settings(context: CommandContext, request: CommandRequest) -> str
     """Show what the author may change in the chat: as a form, with nothing more to say, or in words."""
     form = build_form(context, request)
     if request.adapter is None:
-        return to_markdown(form, request.texts)
+        return to_markdown(form, request.texts, request.spell)
     try:
         is_shown = await request.adapter.show_form(request.message, form)
     except PlatformError as error:
         _log.warning("form.not_shown", error=str(error))
         raise UsageError(request.texts.form_failed.format(error=error)) from error
-    return "" if is_shown else to_markdown(form, request.texts)
+    return "" if is_shown else to_markdown(form, request.texts, request.spell)
 
 
 def build_form(context: CommandContext, request: CommandRequest) -> SettingsForm:
@@ -75,13 +76,13 @@ def build_form(context: CommandContext, request: CommandRequest) -> SettingsForm
     return SettingsForm(mode_fields, tuple(notes), texts.language)
 
 
-def to_markdown(form: SettingsForm, texts: Messages = ENGLISH) -> str:
+def to_markdown(form: SettingsForm, texts: Messages = ENGLISH, spell: Spell = spell_with_slash) -> str:
     """Return a form as Markdown, with the commands that fill it in."""
     lines = [
         texts.form_line.format(
             label=field.label,
             value=dict(field.choices).get(field.value, field.value),
-            command=_format_command(field, texts),
+            command=_format_command(field, texts, spell),
         )
         for field in form.fields
     ]
@@ -144,7 +145,7 @@ def _format_source(context: CommandContext, name: str, texts: Messages) -> str:
     return template.format(source=name, factor=f"{context.overrides.scale(name):g}")
 
 
-def _format_command(field: FormField, texts: Messages) -> str:
+def _format_command(field: FormField, texts: Messages, spell: Spell) -> str:
     values = "|".join(value for value, _ in field.choices) or texts.form_value
     hint = texts.form_hint.format(hint=field.hint) if field.hint else ""
-    return f"`/{field.command.replace(VALUE_PLACEHOLDER, values)}`{hint}"
+    return f"{spell(field.command.replace(VALUE_PLACEHOLDER, values))}{hint}"

@@ -14,6 +14,7 @@ from core.messaging.policy.command_table import CONFIGURED_VALUE
 from core.observability.logs import get_logger
 from core.ports import SourceRefresher
 from core.settings import Settings
+from core.settings.audience import OWNERS
 from core.settings.limits import AUTO, DAILY_LIMITS
 from core.storage.answer_cache import delete_replies
 from core.storage.overrides import GLOBAL_SCOPE, Reloaded, new_entry, override_key
@@ -146,31 +147,39 @@ async def reload(context: CommandContext, request: CommandRequest) -> str:
         raise
     subject = f"changed: {_format_names(result.live)}; restart needed: {_format_names(result.restart)}"
     await context.audit.record(new_entry(request.message, "changed", subject))
-    reply = request.texts.configuration_unchanged
-    if result.live or result.restart:
-        lines = "\n".join(_format_reloaded(result, context, request))
-        reply = f"{request.texts.configuration_reloaded}\n\n{lines}"
-    return (
-        f"{reply}\n\n{request.texts.reloaded_elsewhere}" if await context.live.overrides.has_other_daemons() else reply
-    )
+    texts = request.texts
+    is_changed = result.live or result.restart
+    # What still waits for a restart is told again until it had one.
+    paragraphs = [
+        texts.configuration_reloaded if is_changed else texts.configuration_unchanged,
+        "\n".join(_format_reloaded(result, context, request)),
+        texts.reloaded_elsewhere if await context.live.overrides.has_other_daemons() else "",
+    ]
+    return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
 
 
 def _format_reloaded(result: Reloaded, context: CommandContext, request: CommandRequest) -> Sequence[str]:
     """Return what became of a reload, one line each. In a group only sources are named that its members may see."""
     texts = request.texts
     sources = context.visible_settings(request).sources
+    audiences = context.live.audiences.by_source
+    owners_alone = [name for name in result.kept_closed if frozenset({OWNERS}) in audiences.get(name, ())]
     parts = [
         (texts.sources_added, result.added),
+        (texts.sources_missing, result.missing),
         (texts.restart_replaced, result.replaced),
         (texts.restart_secrets, result.with_new_secrets),
-        (texts.kept_closed, result.kept_closed),
+        (texts.kept_for_owners, owners_alone),
+        (texts.kept_closed, [name for name in result.kept_closed if name not in owners_alone]),
     ]
     named_parts = [
         (texts.changed_now, result.live),
         (texts.restart_needed, result.restart),
         *((text, [name for name in names if request.message.private or name in sources]) for text, names in parts),
     ]
-    return [text.format(names=_format_names(names)) for text, names in named_parts if names]
+    lines = [text.format(names=_format_names(names)) for text, names in named_parts if names]
+    is_named = request.message.private or sources.keys() >= set(result.kept_closed)
+    return lines if is_named else [*lines, texts.restart_unnamed]
 
 
 def _format_errors(errors: Sequence[str], request: CommandRequest) -> Sequence[str]:

@@ -29,7 +29,7 @@ async def show_status(context: CommandContext, request: CommandRequest) -> str:
     chat = request.chat_filter
     last_received = await repository.get_last_received(sorted(context.platforms))
     today_statistics = (await repository.get_daily_statistics(today(), chat)).get(today(), DailyStatistics())
-    pending_count = await repository.count_pending(chat)
+    pending_count = await repository.count_pending(chat, besides=request.message)
     texts = request.texts
     counts = today_statistics.states
     platforms = ", ".join(
@@ -121,7 +121,7 @@ async def show_help(context: CommandContext, request: CommandRequest) -> str:
     adapter = request.adapter
     texts = request.texts
     settings = context.visible_settings(request)
-    spell = adapter.spell_command if adapter else "`/{}`".format
+    spell = request.spell
     if request.message.origin.purpose == "prompts":
         if adapter:
             await adapter.show_prompts(

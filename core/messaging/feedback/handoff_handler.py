@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 
 from core.catalogue import Messages, messages_for
+from core.catalogue.command_spelling import spell_texts
 from core.errors import MessageDeleted, UsageError
 from core.language.questions import is_question
 from core.messaging.feedback.handler import StartAnswer
@@ -60,7 +61,8 @@ class HandoffHandler:
     async def answer(self, adapter: Adapter, message: Message, start_answer: StartAnswer) -> str:
         """Return the reply to a command. Raises `UsageError` for what cannot be done."""
         language = self._permissions.get_chat_language(get_chat_name(message))
-        texts = messages_for(language or await self._lookup.get_language(message))
+        language = language or await self._lookup.get_language(message)
+        texts = spell_texts(messages_for(language), adapter.spell_command)
         if message.command == LEARN:
             return await self._learn(adapter, message, texts)
         if message.command == ESCALATE:

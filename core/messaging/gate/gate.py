@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from core.catalogue import messages_for
+from core.catalogue.command_spelling import Spell, spell_texts, spell_with_slash
 from core.errors import KimasError
 from core.language.question_matching import canonical_form, normalize
 from core.language.questions import is_question, unanswerable_reason
@@ -101,8 +102,12 @@ class Gate:
     def _gate_settings(self) -> GateSettings:
         return self._live.settings.gate
 
-    async def judge(self, message: Message, *, is_resumed: bool = False) -> GateDecision:
+    async def judge(
+        self, message: Message, *, is_resumed: bool = False, spell: Spell = spell_with_slash
+    ) -> GateDecision:
         """Judge one message. `is_resumed` says that its answer began before a restart.
+
+        `spell` says how commands are given there.
 
         Raises `StoreError` when the journal cannot be read.
         """
@@ -120,7 +125,7 @@ class Gate:
             block = skip(SkipReason.NOT_ADDRESSED)
         if is_resumed or block:
             return GateDecision(block is None, block)
-        if decision := await self._judge_for_asker(message) or await self._judge_addressed(message):
+        if decision := await self._judge_for_asker(message, spell) or await self._judge_addressed(message):
             return decision
         return _skip(SkipReason.NOT_ADDRESSED) if self._is_mute(message) else await self._judge_unaddressed(message)
 
@@ -211,13 +216,13 @@ class Gate:
             return GateDecision(True)
         return await self._check_answer_loop(message, GateDecision(True))
 
-    async def _judge_for_asker(self, message: Message) -> GateDecision | None:
+    async def _judge_for_asker(self, message: Message, spell: Spell) -> GateDecision | None:
         """Judge what may only be answered to the asker, where it did not come in a way that allows that; else None."""
         if not self._permissions.hides_answer(message):
             return None
         if not message.addressed:
             return _skip(skip(SkipReason.FOR_ASKER_ONLY, chat=get_chat_name(message)))
-        texts = messages_for(self._permissions.get_language(message))
+        texts = spell_texts(messages_for(self._permissions.get_language(message)), spell)
         return await self._check_answer_loop(message, GateDecision(True, canned_reply=texts.ask_by_command))
 
     async def _judge_addressed(self, message: Message) -> GateDecision | None:

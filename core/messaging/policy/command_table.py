@@ -6,15 +6,17 @@ command.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from core.answering.introduction import describe_agents
 from core.catalogue import ENGLISH, Messages
+from core.catalogue.command_spelling import Spell, spell_with_slash
 from core.errors import UsageError
 from core.formatting import NO_LIMIT
 from core.language.questions import ends_with_question_mark
+from core.language.spelling import MAX_WORD_LETTERS, iter_near_words
 from core.settings import Settings
 from core.settings.limits import DAILY_LIMITS
 from core.types import ASK_COMMANDS
@@ -235,12 +237,27 @@ def get_command(name: str, commands: Sequence[Command] = COMMANDS) -> Command | 
     return next((command for command in commands if command.name == name), None)
 
 
+def find_near_command(word: str) -> Command | None:
+    """Return the command whose name is one typing error away from a word, or None.
+
+    >>> find_near_command("statsu").name, find_near_command("status"), find_near_command("install")
+    ('status', None, None)
+    """
+    # Foreign text, and each of its letters makes 50 words. What has other signs, as a question mark, is meant so.
+    if len(word) > MAX_WORD_LETTERS or not word.isalpha() or get_command(word):
+        return None
+    near_words = set(iter_near_words(word))
+    return next((command for command in COMMANDS if command.name in near_words), None)
+
+
 def is_ask_command(message_command: str) -> bool:
     """Return whether a message with this command is a question: it has no command, or `/ask`."""
     return message_command in ASK_COMMANDS
 
 
-def parse_arguments(command: Command, text: str, texts: Messages = ENGLISH) -> Mapping[str, str]:
+def parse_arguments(
+    command: Command, text: str, texts: Messages = ENGLISH, spell: Spell = spell_with_slash
+) -> Mapping[str, str]:
     """Return the values by the names of the arguments; arguments that were left out are absent.
 
     What follows a command without arguments is ignored. Raises `UsageError` that says how the command is written.
@@ -250,19 +267,20 @@ def parse_arguments(command: Command, text: str, texts: Messages = ENGLISH) -> M
     """
     values: dict[str, str] = {}
     rest = text.strip()
+    usage = spell(command.usage.removeprefix("/"))
     for index, argument in enumerate(command.arguments):
         if not rest:
             if argument.is_required:
-                raise UsageError(texts.argument_missing.format(name=argument.name, usage=command.usage))
+                raise UsageError(texts.argument_missing.format(name=argument.name, usage=usage))
             break
         if argument.is_alternative:
             continue
         word, *remainder = [rest] if argument.kind == "text" else rest.split(maxsplit=1)
         matched_argument = match_argument(command.arguments, index, word)
-        values[matched_argument.name] = parse_value(matched_argument, word, command.usage, texts)
+        values[matched_argument.name] = parse_value(matched_argument, word, usage, texts)
         rest = "".join(remainder)
     if rest and command.arguments:
-        raise UsageError(texts.too_many_arguments.format(usage=command.usage))
+        raise UsageError(texts.too_many_arguments.format(usage=usage))
     return values
 
 
@@ -282,7 +300,7 @@ def help_text(
     settings: Settings,
     role: UserRole = "everyone",
     texts: Messages = ENGLISH,
-    spell: Callable[[str], str] = "`/{}`".format,
+    spell: Spell = spell_with_slash,
 ) -> str:
     """Return the Markdown that `/help` and `/start` show to people of a role; `spell` says how a command is given."""
     commands = "\n".join(
@@ -311,7 +329,9 @@ def forget_text(message_count: int, texts: Messages = ENGLISH) -> str:
     return texts.forgotten.format(count=count)
 
 
-def unknown_command(name: str, texts: Messages = ENGLISH) -> str:
-    """Return the hint for a command that does not exist."""
-    command_names = ", ".join(f"`/{command.name}`" for command in COMMANDS if command.required_role == "everyone")
+def unknown_command(name: str, texts: Messages = ENGLISH, spell: Spell = spell_with_slash) -> str:
+    """Return the hint for a command that does not exist; where the name was mistyped, only what was meant."""
+    if command := find_near_command(name):
+        return texts.near_command.format(name=name, command=spell(command.name), ask=spell(f"ask {name}"))
+    command_names = ", ".join(spell(command.name) for command in COMMANDS if command.required_role == "everyone")
     return texts.unknown_command.format(name=name, commands=command_names)

@@ -299,14 +299,14 @@ def test_the_file_of_secrets_is_read(
         monkeypatch.setenv(name, "before")
     monkeypatch.delenv("KIMAS_TEST_A")
     config = tmp_path / "kimas.yaml"
-    load_env_file(config)
+    assert load_env_file(config) == {}
     (tmp_path / "kimas.env").write_text("# secrets\n\nKIMAS_TEST_A=one=two\n KIMAS_TEST_B=after \n", "utf-8")
     assert read_env_names(tmp_path / "kimas.env") == {"KIMAS_TEST_A", "KIMAS_TEST_B"}
-    load_env_file(config)
+    assert load_env_file(config) == {"KIMAS_TEST_A": tmp_path / "kimas.env"}
     assert (os.environ["KIMAS_TEST_A"], os.environ["KIMAS_TEST_B"]) == ("one=two", "before")
     assert "chmod 600" in capsys.readouterr().err
     (tmp_path / "kimas.env").chmod(0o600)
-    load_env_file(config)
+    assert load_env_file(config) == {"KIMAS_TEST_A": tmp_path / "kimas.env"}
     assert capsys.readouterr().err == ""
     (tmp_path / "kimas.env").write_text("KIMAS_TEST_A=1\nno line of it\n", "utf-8")
     with pytest.raises(ConfigurationError, match=r"kimas.env:2: must be NAME=VALUE"):

@@ -8,12 +8,14 @@ import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import click
 import pytest
 
+from bots.cli.options import make_settings_reloader
 from bots.cli.sources import format_duration
 from core.errors import ConfigurationError
 from core.runtime.locks import source_lock
-from core.settings.loader import load_settings
+from core.settings.loader import find_missing_sources, load_settings
 from core.storage.engine import Database
 from core.storage.refresh_state import RefreshStateRepository
 from tests.support.deployment import Deployment
@@ -191,3 +193,23 @@ def test_a_folder_that_is_not_mounted_costs_its_own_source_alone(tmp_path: Path)
     assert "error  sources.mounted: " in finding
     with pytest.raises(ConfigurationError, match="does not exist"):
         load_settings([deployment.config])
+
+
+async def test_the_daemon_reads_its_files_again_as_it_did_at_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = {name: {"kind": "files", "path": str(tmp_path / name)} for name in ("docs", "mounted")}
+    (tmp_path / "docs").mkdir()
+    deployment = Deployment(tmp_path, {"sources": sources})
+    with click.Context(click.Command("kimas"), obj=((), ())):
+        read_again = make_settings_reloader((deployment.config,), ())
+    settings = await read_again()
+    assert find_missing_sources(settings) == ("mounted",)
+    # What the environment has is in no other test's way.
+    monkeypatch.setenv("KIMAS_OTHER", "")
+    monkeypatch.delenv("KIMAS_OTHER")
+    env_file = deployment.config.with_suffix(".env")
+    await asyncio.to_thread(env_file.write_text, "KIMAS_OTHER=1\n", "utf-8")
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match=rf"KIMAS_OTHER, set by {env_file}: names no setting"):
+            await read_again()

@@ -175,7 +175,7 @@ async def test_what_silences_it_silences_it_here(configuration: Settings) -> Non
     lines = ["/pause", "How?", "/resume", "How?", "/mode off", "/ask How?", "/mode default", "How?"]
     async with Typed(configuration) as terminal_input:
         outputs = await terminal_input.type_lines(*lines)
-    assert outputs[1] == "(silent: console:terminal is paused until /resume (/pause))"
+    assert outputs[1] == "(silent: console:terminal is paused by a command until resumed)"
     assert outputs[5] == "(silent: console:terminal is switched off (gate.mode))"
     assert outputs[3] == outputs[7] == "Answer to: How?"
     assert len(terminal_input.history_lengths) == 2

@@ -195,7 +195,7 @@ async def test_a_reload_says_what_it_cannot_do_to_sources(
         assert "boats" not in reply.text
         assert "bollard" not in reply.text
         change(sources={"rocket": ROCKET, "boats": BOATS})
-        assert "closed to some people until a restart: boats" in await send_command(telegram, "/reload")
+        assert "for owners alone until a restart: boats" in await send_command(telegram, "/reload")
         telegram.say(STRANGER.id, MOORING, author=STRANGER)
         reply = await telegram.wait_for_reply(STRANGER.id, SOON_S, count=2)
         assert "bollard" not in reply.text

@@ -79,6 +79,11 @@ async def send_command(peer: SlackPeer, words: str, user: str, channel: str = "C
         ("settings of the cache?", "ask", "settings of the cache?"),
         ("admins add <@U42|ann>", "admins", "add <@U42|ann>"),
         ("ask\nHow?", "ask", "How?"),
+        ("Statsu", "statsu", ""),
+        ("/relaod", "relaod", ""),
+        ("statsu?", "ask", "statsu?"),
+        ("statsu of it", "ask", "statsu of it"),
+        ("installation", "ask", "installation"),
     ],
 )
 def test_what_stands_behind_the_command(words: str, command: str, arguments: str) -> None:
@@ -98,6 +103,16 @@ async def test_an_owner_is_answered_for_their_eyes_alone(peer: SlackPeer, start:
     assert (await send_command(peer, "admins add <@U42|ann>", OWNER))["text"].startswith(
         "`U42` is now an admin of this bot"
     )
+
+
+async def test_a_mistyped_command_is_no_question_before_everybody(peer: SlackPeer, start: Start) -> None:
+    await start()
+    answer = await send_command(peer, "statsu", OWNER)
+    assert answer["response_type"] == "ephemeral"
+    assert answer["text"] == (
+        "I do not know `statsu`. Did you mean `/kimas status`? If it is a question, write `/kimas ask statsu`."
+    )
+    assert "Write it as `/kimas mode [off|" in (await send_command(peer, "mode foo", OWNER))["text"]
 
 
 async def test_two_people_in_a_direct_chat_cannot_read_each_others_commands(peer: SlackPeer, start: Start) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import string
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ import pytest
 
 import core.catalogue as catalogue
 from core.catalogue import ENGLISH, Messages, languages, messages_for
+from core.catalogue.command_spelling import spell_texts
 from core.formatting import INDEFINITELY, format_until
 from core.language.languages import detect_language
 from core.messaging.commands.answer_commands import format_explanation
@@ -22,6 +24,7 @@ from core.messaging.policy.command_table import COMMANDS
 from core.storage.message_lookup import MessageOutcome
 from core.types import SkipReason, skip
 
+COMMAND_NAMES = [command.name for command in COMMANDS]
 TRANSLATIONS = [language for language in languages() if language != "en"]
 # What is the same in both, as nothing in it is a word.
 SAME_IN_CHINESE = {"everybody", "form_value"}
@@ -96,7 +99,7 @@ def test_every_silence_is_explained_in_the_language_of_whoever_asks() -> None:
     outcome = MessageOutcome("silent", str(pause_skip), "", (), trace)
     assert format_explanation(outcome) == f"Why I was silent: {pause_skip}."
     assert format_explanation(outcome, messages_for("zh")) == (
-        "我没有说话，原因是：slack:C1 已暂停，直到 /resume 为止（/pause）。"
+        "我没有说话，原因是：slack:C1 已由命令暂停，直到恢复为止。"
     )
     # The journal of an earlier version has only the text.
     earlier_outcome = replace(outcome, trace={})
@@ -160,3 +163,20 @@ def test_what_a_language_lacks_is_named(third_language: Path) -> None:
     assert {"resumed", "paused", "buttons.wrong"} <= set(found_problems)
     # Until it is translated, the English text is shown.
     assert messages_for("ja").paused == ENGLISH.paused
+
+
+@pytest.mark.parametrize("language", languages())
+def test_no_command_is_spelled_by_hand(language: str) -> None:
+    """Behind `/kimas` on Slack, behind a mention on networks: what people copy has to work there."""
+    texts = spell_texts(messages_for(language), "<{}>".format)
+    spelled_by_hand = re.compile(rf"/({'|'.join(COMMAND_NAMES)})\b")
+    assert {key: text for key, text in texts_by_key(texts).items() if spelled_by_hand.search(text)} == {}
+    assert messages_for(language).show_whole_answer != texts.show_whole_answer, "the catalogue itself stays"
+
+
+@pytest.mark.parametrize("language", languages())
+def test_menus_name_no_command(language: str) -> None:
+    """Nobody spells them there: a platform shows them beside the command, as plain text."""
+    texts = messages_for(language)
+    for text in (*texts.command_summaries.values(), *texts.argument_summaries.values(), *texts.skip_reasons.values()):
+        assert not re.search(rf"/({'|'.join(COMMAND_NAMES)})\b", text)

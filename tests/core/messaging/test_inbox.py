@@ -115,6 +115,7 @@ async def test_silence_has_a_recorded_reason(
         ("ask", "  ", "I answer questions"),
         ("ask", "How?", "0: How?"),
         ("frobnicate", "", "I do not know `/frobnicate`"),
+        ("hlep", "", "Did you mean `/help`?"),
     ],
 )
 async def test_commands(journal: Journal, command: str, text: str, expected_text: str) -> None:

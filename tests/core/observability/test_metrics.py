@@ -273,7 +273,7 @@ class TestSilences:
             ),
             (
                 skip(SkipReason.PAUSED, chat="telegram:-100", until="until 12:30"),
-                "telegram:-100 is paused until 12:30 (/pause)",
+                "telegram:-100 is paused by a command until 12:30",
                 "paused",
             ),
             (

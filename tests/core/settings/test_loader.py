@@ -339,6 +339,15 @@ class TestErrors:
             "environment variable KIMAS_SOURCES__A__PTH: names no setting; the nearest is KIMAS_SOURCES__A__PATH",
         ]
 
+    def test_a_variable_that_a_file_has_set_is_named_with_it(self) -> None:
+        environment = {"KIMAS_API_WEBUI": "x", "KIMAS_RUN__WORKERS": "many", "KIMAS_MODELS__MAIN__HEDGE_SHARE": "1"}
+        file = Path("/srv/kimas.env")
+        with pytest.raises(ConfigurationError) as error_info:
+            load_settings([], (), environment, variable_files=dict.fromkeys(environment, file))
+        assert len(error_info.value.errors) == len(environment)
+        for name, error in zip(sorted(environment), sorted(error_info.value.errors), strict=True):
+            assert error.startswith(f"environment variable {name}, set by {file}: ")
+
     def test_wrong_variable(self) -> None:
         assert find_problems(environment={"KIMAS_RUN__WORKERS": "many"}) == [
             "environment variable KIMAS_RUN__WORKERS: run.workers: must be an integer, not 'many'"

@@ -7,6 +7,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -371,12 +372,12 @@ async def test_a_handler_may_refuse_too_and_that_is_audited(journal: Journal) ->
 
 async def test_a_pause_silences_questions_and_leaves_commands(journal: Journal) -> None:
     bot = Bot.of(journal)
-    assert "until /resume" in await bot.deliver(says("pause"))
+    assert "until resumed" in await bot.deliver(says("pause"))
     message = says("", "How?", person=ANN)
     by_command = says("ask", "How?", person=ANN)
     assert await bot.deliver(message) == ""
     assert await bot.deliver(by_command) == ""
-    assert await bot.state(message) == ("silent", "test:room is paused until /resume (/pause)")
+    assert await bot.state(message) == ("silent", "test:room is paused by a command until resumed")
     assert "I am KIMAs" in await bot.deliver(says("help", person=ANN))
     assert (
         await bot.deliver(replace(says("", "How?", person=ANN), key=ConversationKey("test", "hall")))
@@ -401,7 +402,7 @@ async def test_a_pause_holds_for_comments_too(journal: Journal) -> None:
     post = replace(says("", "We have a release."), addressed=False, is_post=True)
     await bot.deliver(says("pause"))
     assert await bot.deliver(post) == ""
-    assert (await bot.state(post))[1] == "test:room is paused until /resume (/pause)"
+    assert (await bot.state(post))[1] == "test:room is paused by a command until resumed"
     await bot.deliver(says("resume"))
     assert await bot.deliver(replace(post, id="later", sent_at=datetime.now(UTC))) == "Answer to We have a release."
 
@@ -886,7 +887,7 @@ async def test_status_and_stats_count_what_happened(journal: Journal, refresher:
         Question("How?", key=GROUP, author_id=ANN), "answered", {"writer": TokenUsage(1000, 234, 0.25)}, today
     )
     chat_status = await bot.deliver(says("status"))
-    assert "Today in this chat: 1 answered, 1 silent, 0 failed, 1 pending" in chat_status
+    assert "Today in this chat: 1 answered, 1 silent, 0 failed, 0 pending" in chat_status
     assert "Tokens today: 1,234, cost: 0.2500" in chat_status
     assert re.search(r", running for \d+ s$", chat_status, re.MULTILINE)
     assert re.search(r"Platforms: test \(last message: (just now|\d+ s ago)\)", chat_status)
@@ -1006,6 +1007,35 @@ async def test_no_secret_is_shown(journal: Journal, refresher: FolderRefresher, 
     assert "hunter2" not in output
 
 
+class MentionedAdapter(RecordingAdapter):
+    """An adapter whose commands are given behind a mention."""
+
+    def spell_command(self, usage: str) -> str:
+        return f"`@bot /{usage}`"
+
+
+@pytest.mark.parametrize(
+    ("command", "argument_text", "expected"),
+    [
+        ("pause", "", "`@bot /resume` ends it"),
+        ("mode", "foo", "Write it as `@bot /mode [off|mention|auto|draft|default]`."),
+        ("mode", "draft", "Give `@bot /mode draft` in any other group."),
+        ("faq", "approve", "Write it as `@bot /faq approve NUMBER`."),
+        ("faq", "approve 7", "`@bot /faq list` shows those"),
+        ("sources", "scale", "Write it as `@bot /sources scale NAME`."),
+        ("settings", "", "`@bot /threshold VALUE`"),
+        ("frobnicate", "", "I understand: `@bot /ask`, `@bot /help`"),
+        ("learn", "", "Reply to the answer with `@bot /learn`"),
+    ],
+)
+async def test_commands_are_named_as_the_platform_expects(
+    journal: Journal, command: str, argument_text: str, expected: str
+) -> None:
+    bot = Bot.of(journal)
+    bot.adapter = MentionedAdapter()
+    assert expected in await bot.deliver(says(command, argument_text))
+
+
 # --- reload ---------------------------------------------------------------------------------------------------------
 
 
@@ -1026,7 +1056,7 @@ class OnDisk:
         self.file.write_text(json.dumps(configuration_data))
 
     async def read(self) -> Settings:
-        return await asyncio.to_thread(load_settings, [self.file], (), {})
+        return await asyncio.to_thread(partial(load_settings, require_sources=False), [self.file], (), {})
 
 
 @pytest.fixture
@@ -1066,6 +1096,42 @@ async def test_the_reply_to_a_reload_that_closes_a_source_is_shown(journal: Jour
     bot = await start_bot(journal, disk)
     disk.write(sources={"docs": {"kind": "faq", "path": "faq.yaml", "audience": "admins"}})
     assert "restart needed: `sources`" in await bot.deliver(says("reload"))
+
+
+async def test_the_folder_of_a_source_that_is_away_holds_nothing_else_up(journal: Journal, disk: OnDisk) -> None:
+    bot = await start_bot(journal, disk)
+    faq = {"kind": "faq", "path": "faq.yaml"}
+    away = {"kind": "files", "path": "away"}
+    disk.write(gate={"mode": "off"}, sources={"docs": faq, "disk": away, "git": {"kind": "git", "url": "./gone"}})
+    output = await bot.deliver(replace(says("reload"), private=True))
+    assert "changed now: `gate`" in output
+    assert "folder or file not found, so the refresh fails: `disk`, `git`" in output
+    assert "`disk`" not in await bot.deliver(says("reload"))
+
+
+async def test_a_source_that_comes_back_is_told_of_as_one_that_needs_a_restart(journal: Journal, disk: OnDisk) -> None:
+    async def take_up(*_: object) -> None:
+        pass
+
+    bot = await start_bot(journal, disk)
+    bot.dispatcher.context.take_up = take_up
+    faq = {"kind": "faq", "path": "faq.yaml"}
+    closed = {**faq, "audience": "admins"}
+    disk.write(sources={"docs": faq, "more": closed})
+    assert "restart" not in await bot.deliver(says("reload"))
+    disk.write(sources={"docs": faq})
+    assert "restart" not in await bot.deliver(says("reload"))
+    disk.write(sources={"docs": faq, "more": closed})
+    in_group = await bot.deliver(says("reload"))
+    assert "`more`" not in in_group
+    assert "restart needed for more, which I name only in private" in in_group
+    in_private = await bot.deliver(replace(says("reload"), private=True))
+    assert "for owners alone until a restart: `more`" in in_private
+    disk.write(sources={"docs": {**faq, "audience": "admins"}})
+    await bot.deliver(says("reload"))
+    disk.write(sources={"docs": faq})
+    in_private = await bot.deliver(replace(says("reload"), private=True))
+    assert "closed to some people until a restart: `docs`" in in_private
 
 
 async def test_a_faulty_file_changes_nothing_and_is_told(journal: Journal, disk: OnDisk) -> None:
@@ -1144,7 +1210,7 @@ async def test_commands_answer_in_the_language_of_their_author(journal: Journal)
     assert await bot.deliver(says("resume")) == "I was not paused in this chat."
     await ask_in(bot, "怎么安装 Rocket？")
     assert await bot.deliver(says("resume")) == "我在本聊天里没有处于暂停状态。"
-    assert (await bot.deliver(says("pause"))).startswith("我在本聊天里保持沉默，直到 /resume 为止。")
+    assert (await bot.deliver(says("pause"))).startswith("我在本聊天里保持沉默，直到恢复为止。")
     assert await bot.deliver(says("resume")) == "我已在本聊天里恢复发言。"
     assert await bot.deliver(says("pause", "3 days")) == "参数太多。写法：`/pause [MINUTES|SOURCE]`。"
     assert (await bot.deliver(says("help"))).startswith("我是 KIMAs。我根据以下资料回答问题，并注明每句话的出处：")
