@@ -88,7 +88,7 @@ def _ask(
         try:
             return examine(answer.strip())
         except (KimasError, ValueError, OSError, TimeoutError) as error:
-            _show_problem(str(error) or "no answer in time")
+            _show_problem(getattr(error, "strerror", None) or str(error) or "no answer in time")
         if keep and click.confirm("  Keep it anyway?", default=False):
             return keep(answer.strip())
 

@@ -20,6 +20,7 @@ from bots.common.diagnosis import Diagnosis, Scope
 from core.errors import ConfigurationError, PlatformError, SourceError
 from core.llm.client import OpenAIClient
 from core.settings import AdministrationSettings, BotSettings, PlatformSettings, Settings
+from core.settings.loader import validate
 
 MAX_SHOWN_MODELS = 20
 OLLAMA_URL = "http://localhost:11434/v1"
@@ -59,9 +60,13 @@ def check_token(value: str) -> str:
 
 def examine_owner(platform: str, value: str) -> str:
     """Return the id of a person of a platform; "" for an empty answer. Raises `ValueError`."""
-    if value:
-        AdministrationSettings.model_validate({"owners": [f"{platform}:{value}"]})
-    return value
+    person = value.removeprefix(f"{platform}:")
+    if person:
+        try:
+            AdministrationSettings.model_validate({"owners": [f"{platform}:{person}"]})
+        except ValueError:
+            raise ValueError(f"this is no {OWNER_IDS[platform]}") from None
+    return person
 
 
 def find_channel(platform: str, value: str) -> str:
@@ -76,7 +81,7 @@ def make_section(platform: str, api_url: str) -> PlatformSettings:
     """Return the settings of a platform's bot, whose secrets are in the environment."""
     section = {name: {"env": variable} for name, variable in TOKENS[platform].items()}
     values = section | ({"api_url": api_url} if api_url else {})
-    bot = BotSettings.model_validate({platform: values})
+    bot = validate(BotSettings, {platform: values})
     return next(settings for _, settings in bot.iter_platforms())
 
 
@@ -94,7 +99,7 @@ async def examine_source(location: str, taken_names: Collection[str]) -> Checked
     source = guess_source(location)
     name = make_name(location, taken_names)
     with tempfile.TemporaryDirectory(prefix="kimas-init-") as folder:
-        settings = Settings.model_validate({"data_dir": folder, "sources": {name: source}})
+        settings = validate(Settings, {"data_dir": folder, "sources": {name: source}})
         findings = await check(settings, live=True)
     source_findings = [finding for finding in findings if finding.subject == f"sources.{name}"]
     if errors := [finding.text for finding in source_findings if finding.level == "error"]:

@@ -15,9 +15,9 @@ from difflib import get_close_matches
 from functools import reduce
 from operator import getitem
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from core.errors import ConfigurationError
 from core.settings import ENV_VARIABLE_PATTERN, Secret, Settings
@@ -25,6 +25,8 @@ from core.settings.former_keys import describe_former_key
 from core.settings.schema import SettingKey, find_kind, iter_setting_keys
 from core.settings.validation_errors import describe_error, did_you_mean, error_path
 from core.settings.yaml_file import KeyPath, YamlFileError, read_yaml
+
+Model = TypeVar("Model", bound=BaseModel)
 
 ENV_PREFIX = "KIMAS_"
 TEST_ENV_PREFIX = "KIMAS_TEST_"
@@ -286,6 +288,18 @@ class _Draft:
                         path, describe_error(detail, path, self.data, self.keys), is_missing=detail["type"] == "missing"
                     )
             return None
+
+
+def validate(kind: type[Model], values: Mapping[str, Any]) -> Model:
+    """Return settings of values that are in no file. Raises `ConfigurationError` with a sentence per error."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        keys = list(iter_setting_keys())
+        details = [(detail, error_path(detail, values)) for detail in error.errors(include_url=False)]
+        raise ConfigurationError(
+            [": ".join((*map(str, path[-1:]), describe_error(detail, path, values, keys))) for detail, path in details]
+        ) from None
 
 
 def get_secret_values(settings: Settings) -> tuple[str, ...]:

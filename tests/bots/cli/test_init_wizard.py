@@ -17,6 +17,7 @@ from bots.cli import model_trial
 from bots.cli.env_file import load_env_file, read_env_names
 from bots.cli.init_template import Answers, render_config, write_config
 from bots.cli.init_wizard import _ask_model
+from bots.cli.setup_checks import OWNER_IDS, examine_owner, make_section
 from core.errors import ConfigurationError, UsageError
 from core.settings import FilesSource, GitSource, Settings
 from core.settings.loader import load_settings
@@ -124,12 +125,14 @@ async def test_discord_asks_for_a_channel_where_the_bot_may_write(folder: Path) 
         await user.read("the bot lacks Send Messages")
         await user.answer("Link of the channel", f"https://discord.com/channels/{peer.guild}/{channel_id}")
         await user.answer("Your own user id on Discord", "Ann")
-        await user.answer("Your own user id on Discord", "123456789012345678")
+        await user.read("  this is no user id on Discord (Settings, Advanced, Developer Mode")
+        await user.answer("Your own user id on Discord", "discord:123456789012345678")
         await user.answer("Source [.]:", str(repository))
         await user.read("ok: ")
         await user.answer("Another source (Enter: none):", "")
         await user.answer("Model", "none")
         assert await user.end() == 0
+    assert "pydantic" not in user.output
     settings = load_settings([folder / "discord.yaml"], (), {"KIMAS_DISCORD_TOKEN": "x", "KIMAS_PAGE_TOKEN": "a" * 32})
     assert settings.administration.owners == ("discord:123456789012345678",)
     assert settings.gate.chats == (f"discord:{channel_id}",)
@@ -172,6 +175,18 @@ async def test_what_is_not_known_yet_is_filled_in_later(folder: Path) -> None:
     settings = load_settings([folder / "kimas.yaml"], (), {}, require_secrets=False)
     assert settings.telegram is not None
     assert set(settings.sources) == {"bot", "rocket-md", "learned"}
+
+
+@pytest.mark.parametrize("platform", list(OWNER_IDS))
+@pytest.mark.parametrize("answer", ["ann", "@ann", "two words", "x" * 300])
+def test_who_is_nobody_reads_what_an_id_is(platform: str, answer: str) -> None:
+    with pytest.raises(ValueError, match=rf"^this is no {re.escape(OWNER_IDS[platform])}$"):
+        examine_owner(platform, answer)
+
+
+def test_settings_that_are_made_of_answers_are_refused_in_the_words_of_the_configuration() -> None:
+    with pytest.raises(ConfigurationError, match=r"^api_url: must match \S+ \(another API server"):
+        make_section("discord", "http://two words")
 
 
 @pytest.mark.parametrize("at", ["Platform", "Token, not shown", "Source [.]:"])
