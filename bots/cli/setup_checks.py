@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bots.cli.check import check
+from bots.cli.endpoints import find_address_fault
 from bots.cli.init_template import TOKENS
 from bots.cli.model_trial import CHECK_TIMEOUT_S
 from bots.cli.probes import diagnose
@@ -117,9 +118,9 @@ def make_name(location: str, taken_names: Collection[str]) -> str:
 
 
 async def list_models(address: str, key: str) -> Sequence[str]:
-    """Return the names of the models of an endpoint. Raises `KimasError`."""
-    if not address.startswith(("http://", "https://")):
-        raise ConfigurationError([f"an address begins with http:// or https://, for example http://{address}"])
+    """Return the names of the models of an endpoint. Raises `KimasError`, a `ConfigurationError` for no address."""
+    if fault := find_address_fault(address):
+        raise ConfigurationError([f"this {fault}"])
     client = OpenAIClient.open(address, key, CHECK_TIMEOUT_S)
     try:
         return await client.list_models()

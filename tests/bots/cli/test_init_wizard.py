@@ -46,6 +46,7 @@ def folder(tmp_path: Path) -> Path:
 async def test_telegram_from_an_empty_folder(folder: Path) -> None:
     async with TelegramPeer() as peer, LanguageModelPeer() as models, init(folder, "--api-url", peer.api_url) as user:
         models.models = ("qwen3:8b", "llama3.2")
+        models.api_key = "sk-a-key-for-tests"
         await user.answer("Platform (telegram, discord, slack, none) [telegram]:", "fax")
         await user.read("'fax' is not one of")
         await user.answer("[telegram]:", "")
@@ -67,15 +68,17 @@ async def test_telegram_from_an_empty_folder(folder: Path) -> None:
         await user.read("ok: ")
         await user.answer("Another source (Enter: none):", "")
         await user.answer("Model (none, ollama, other) [none]:", "other")
-        await user.answer("API key, not shown", "sk-a-key-for-tests")
         address = "Address of the endpoint (none: no model):"
         await user.answer(address, "localhost:1234")
         await user.read("begins with http:// or https://, for example http://localhost:1234")
-        await user.answer("Keep it anyway?", "")
         await user.answer(address, "http://127.0.0.1:9/v1")
         await user.read("the connection failed")
         await user.answer("Keep it anyway?", "")
         await user.answer(address, models.base_url)
+        await user.answer("API key, not shown (Enter: none):", "sk-wrong")
+        await user.read("Incorrect API key provided")
+        await user.answer("Keep it anyway?", "")
+        await user.answer("API key, not shown (Enter: none):", "sk-a-key-for-tests")
         await user.read("it has llama3.2, qwen3:8b")
         await user.answer("Model's name (none: no model):", "qwen3:7b")
         await user.read("has no model qwen3:7b; it has qwen3:8b")
@@ -83,6 +86,7 @@ async def test_telegram_from_an_empty_folder(folder: Path) -> None:
         assert list(folder.iterdir()) == [folder / "docs"], "nothing is written before the last answer"
         await user.answer("Model's name (none: no model):", "qwen3:8b")
         assert await user.end() == 0
+        assert user.output.count("Keep it anyway?") == 3
         assert "kimas check --live" in user.output
         assert peer.pending(), "the message that was found is still there for the daemon"
     for secret in (peer.token, "sk-a-key-for-tests", "43:wrong"):
@@ -222,8 +226,31 @@ async def name_a_model_that_is_away(user: Terminal) -> None:
     await user.answer("Source [.]:", "docs")
     await user.answer("Another source (Enter: none):", "")
     await user.answer("Model", "other")
-    await user.answer("API key, not shown", "")
     await user.answer("Address of the endpoint (none: no model):", "http://127.0.0.1:9/v1")
+
+
+@pytest.mark.parametrize(
+    ("pasted", "example"),
+    [
+        ("sk-wrong", "http://localhost:8000/v1"),
+        ("gsk_0123456789abcdefghij", "http://localhost:8000/v1"),
+        ("eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSM", "http://localhost:8000/v1"),
+        ("http://", "http://localhost:8000/v1"),
+        ("http://localhost:11434/v1/chat/completions", "http://localhost:11434/v1 is left"),
+    ],
+)
+async def test_what_is_no_address_is_not_kept_nor_repeated_where_it_may_be_a_key(pasted: str, example: str) -> None:
+    answers = Answers()
+    lines = f"other\n{pasted}\nhttp://127.0.0.1:9/v1\ny\n\nsk-0123456789abcdef\nnone\n"
+    with CliRunner().isolation(input=lines) as (output, *_):
+        await asyncio.to_thread(_ask_model, answers)
+        shown = output.getvalue().decode()
+    assert example in shown
+    assert shown.count("Keep it anyway?") == 1, "only the address that does not answer can be kept"
+    assert "it looks like a key" in shown
+    if not pasted.startswith("http"):
+        assert shown.count(pasted) == 1, "where it was typed"
+    assert answers.model == {}
 
 
 async def test_an_interrupt_at_a_model_that_does_not_answer_loses_nothing(folder: Path) -> None:
@@ -242,6 +269,7 @@ async def test_a_model_can_be_kept_although_it_does_not_answer(folder: Path) -> 
     async with init(folder) as user:
         await name_a_model_that_is_away(user)
         await user.answer("Keep it anyway?", "y")
+        await user.answer("API key, not shown (Enter: none):", "")
         await user.answer("Model's name (none: no model):", "later")
         await user.answer("Keep it anyway?", "y")
         assert await user.end() == 0
@@ -255,7 +283,7 @@ async def test_a_model_that_reads_slowly_gets_fewer_passages(monkeypatch: pytest
     answers = Answers()
     async with LanguageModelPeer(ttft_s=0.3) as models:
         models.models = ("small",)
-        with CliRunner().isolation(input=f"other\n\n{models.base_url}\nsmall\n") as (output, *_):
+        with CliRunner().isolation(input=f"other\n{models.base_url}\n\nsmall\n") as (output, *_):
             await asyncio.to_thread(_ask_model, answers)
             assert "it reads slowly here" in output.getvalue().decode()
     settings = Settings.model_validate(yaml.safe_load(render_config(answers)))
