@@ -205,7 +205,7 @@ class _Draft:
     def add_error(self, path: KeyPath, text: str, *, is_missing: bool = False) -> None:
         """Add an error at a path; with `is_missing` the key is absent."""
         layer = self.find_layer(path[:-1] if is_missing else path)
-        line, location = layer.locate(path) if layer else (0, "configuration")
+        line, location = layer.locate(path) if layer else (0, "")
         rank = layer.rank if layer else 0
         dotted = ".".join(str(step) for step in path)
         self.errors.append((rank, line, ": ".join(part for part in (location, dotted, text) if part)))
@@ -282,12 +282,19 @@ class _Draft:
         except ValidationError as error:
             for detail in error.errors(include_url=False):
                 path = error_path(detail, self.data)
+                text = describe_error(detail, path, self.data, self.keys)
                 # Errors of the whole model repeat earlier ones, with a less exact place.
                 if path or not self.errors:
-                    self.add_error(
-                        path, describe_error(detail, path, self.data, self.keys), is_missing=detail["type"] == "missing"
-                    )
+                    path, text = self.split_place(path, text)
+                    self.add_error(path, text, is_missing=detail["type"] == "missing")
             return None
+
+    def split_place(self, path: KeyPath, text: str) -> tuple[KeyPath, str]:
+        """Return the place of an error, and its text. Those of the whole model may begin with theirs."""
+        dotted, separator, rest = text.partition(": ")
+        place = tuple(dotted.split("."))
+        is_known = not path and bool(separator) and place[0] in self.data
+        return (place, rest) if is_known and self.find_layer(place) else (path, text)
 
 
 def validate(kind: type[Model], values: Mapping[str, Any]) -> Model:
