@@ -177,7 +177,9 @@ class TestSlack:
             peer.not_in.add("C2")
             _, channel, write, files = await self.check(peer, tmp_path, chats=["slack:C2"])
             assert (channel.level, write.level, files.level) == ("error", "error", "warning")
-            assert "write /invite @kimas there" in channel.text
+            assert channel.text == (
+                "channel C2: the bot is not in the channel; write /invite @kimas there (Slack: not_in_channel)"
+            )
             assert "the scope chat:write is missing, so the bot cannot answer" in write.text
             assert "Reinstall to Workspace" in files.text
 
