@@ -28,12 +28,14 @@ from bots.cli.setup_checks import (
     examine_source,
     find_channel,
     list_models,
+    list_remote_files,
     make_section,
 )
 from bots.cli.trial import list_files
 from bots.common.diagnosis import Diagnosis, FoundChat
 from core.errors import ConfigurationError, KimasError, ModelError, PlatformError, UsageError
 from core.language.secrets import mask_secrets
+from knowledge.sources.git.source import is_local
 
 Result = TypeVar("Result")
 
@@ -202,8 +204,13 @@ def _ask_sources(answers: Answers) -> None:
 
 
 def _ask_include(source: dict[str, Any]) -> None:
-    """Show what a repository on this machine holds, and let its part be chosen."""
-    files = list_files(Path(source["url"])) if source["kind"] == "git" else []
+    """Show what a repository holds, and let its part be chosen."""
+    if source["kind"] != "git":
+        return
+    is_here = is_local(source["url"])
+    files = list_files(Path(source["url"])) if is_here else asyncio.run(list_remote_files(source))
+    if not (files or is_here):
+        click.echo("  all of it is read, code and tests too: `include` in the configuration limits that")
     if len(files) < MANY_FILES:
         return
     kinds = Counter(file.suffix or "no suffix" for file in files).most_common(MAX_SHOWN_KINDS)

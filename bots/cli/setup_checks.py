@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bots.cli.check import check
@@ -20,10 +21,13 @@ from bots.cli.trial import guess_source
 from bots.common.diagnosis import Diagnosis, Scope
 from core.errors import ConfigurationError, PlatformError, SourceError
 from core.llm.client import OpenAIClient
-from core.settings import AdministrationSettings, BotSettings, PlatformSettings, Settings
+from core.settings import AdministrationSettings, BotSettings, GitSource, PlatformSettings, Settings
 from core.settings.loader import validate
+from knowledge.sources.git.source import GitRepository
 
 MAX_SHOWN_MODELS = 20
+# A host that cannot list a repository without its contents sends them, too.
+LISTING_TIMEOUT_S = 20.0
 OLLAMA_URL = "http://localhost:11434/v1"
 OWNER_IDS = {
     "telegram": "user id on Telegram (a number; @userinfobot tells it)",
@@ -106,6 +110,17 @@ async def examine_source(location: str, taken_names: Collection[str]) -> Checked
     if errors := [finding.text for finding in source_findings if finding.level == "error"]:
         raise SourceError("; ".join(errors))
     return CheckedSource(name, source, source_findings[-1].text)
+
+
+async def list_remote_files(settings: Mapping[str, Any]) -> list[Path]:
+    """Return the relative paths of the files of a remote repository; none where that takes too long, or fails."""
+    with tempfile.TemporaryDirectory(prefix="kimas-init-") as folder:
+        repository = GitRepository("source", GitSource.model_validate(settings), Path(folder))
+        try:
+            async with asyncio.timeout(LISTING_TIMEOUT_S):
+                return [Path(path) for path in await repository.list_remote_paths()]
+        except (SourceError, TimeoutError):
+            return []
 
 
 def make_name(location: str, taken_names: Collection[str]) -> str:

@@ -16,12 +16,12 @@ from click.testing import CliRunner
 from bots.cli import model_trial
 from bots.cli.env_file import load_env_file, read_env_names
 from bots.cli.init_template import Answers, render_config, write_config
-from bots.cli.init_wizard import _ask_model
+from bots.cli.init_wizard import _ask_include, _ask_model
 from bots.cli.setup_checks import OWNER_IDS, examine_owner, make_section
 from core.errors import ConfigurationError, UsageError
 from core.settings import FilesSource, GitSource, Settings
 from core.settings.loader import load_settings
-from tests.support.deployment import make_repository
+from tests.support.deployment import git, make_repository
 from tests.support.peers.discord import DiscordPeer
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.peers.slack import SlackPeer
@@ -306,6 +306,27 @@ async def test_a_large_repository_shows_what_it_holds_and_is_read_in_part(folder
     source = load_settings([folder / "kimas.yaml"], (), {}).sources["project"]
     assert isinstance(source, GitSource)
     assert source.include == ("/docs/**", "/*.rst")
+
+
+@pytest.mark.parametrize("can_filter", [True, False], ids=["lists alone", "sends all"])
+async def test_of_a_remote_repository_a_part_is_proposed_too(tmp_path: Path, can_filter: bool) -> None:
+    files = {f"docs/page-{number}.md": "# Page" for number in range(20)}
+    files |= {f"src/part_{number}.go": "package x" for number in range(20)} | {"README.md": "Project"}
+    repository = make_repository(tmp_path / "project", files)
+    git(repository, "config", "uploadpack.allowFilter", str(can_filter).lower())
+    source = {"kind": "git", "url": f"file://{repository}"}
+    with CliRunner().isolation(input="\n") as (output, *_):
+        await asyncio.to_thread(_ask_include, source)
+        assert "it holds 21 .md, 20 .go" in output.getvalue().decode()
+    assert source["include"] == ["/docs/**", "/*.md"]
+
+
+async def test_of_a_repository_that_cannot_be_listed_it_is_said_that_all_is_read(tmp_path: Path) -> None:
+    source = {"kind": "git", "url": f"file://{tmp_path}/gone"}
+    with CliRunner().isolation() as (output, *_):
+        await asyncio.to_thread(_ask_include, source)
+        assert "`include` in the configuration limits that" in output.getvalue().decode()
+    assert "include" not in source
 
 
 async def test_an_existing_file_is_left_alone(folder: Path) -> None:
