@@ -145,9 +145,22 @@ async def check(
         findings = [replace(finding, text=finding.text.removesuffix(f", {LIVE_ONLY_HINT}")) for finding in findings]
         all_probes = [*make_remote_probes(settings), *probes]
         results = await asyncio.gather(*(run_probe(probe, probe_timeout_s) for probe in all_probes))
-        findings += [finding for result in results for finding in result]
+        findings = _put_in_place(findings, [finding for result in results for finding in result])
     redact = make_redactor(await asyncio.to_thread(get_secret_values, settings))
     return [Finding(finding.level, finding.subject, redact(finding.text)) for finding in findings]
+
+
+def _put_in_place(findings: Sequence[Finding], live_findings: Sequence[Finding]) -> list[Finding]:
+    """Return both, without what is right by the look of it and fails live, or which the live result says as well."""
+    failing = {finding.subject for finding in live_findings if finding.level == "error"}
+    texts = {finding.subject: finding.text for finding in live_findings if finding.level == "ok"}
+    kept = [
+        finding
+        for finding in findings
+        if finding.level != "ok"
+        or not (finding.subject in failing or texts.get(finding.subject, "").startswith(finding.text))
+    ]
+    return [*kept, *live_findings]
 
 
 def _check_data_dir(folder: Path) -> Finding:

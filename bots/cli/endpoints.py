@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from bots.cli.console import Finding
 from core.errors import EndpointError, KimasError
+from core.language.secrets import mask_secrets
 from core.llm.client import OpenAIClient
 from core.runtime.tasks import capture_error
 from core.settings.answering import is_private_host
@@ -20,6 +21,10 @@ _CALLS = re.compile(
     r"(?<!/)/{1,9}(?:chat/completions|audio/transcriptions|completions|embeddings|responses|rerank|models|chat)/{0,9}$",
     re.IGNORECASE,
 )
+EXAMPLE_URL = "http://localhost:8000/v1"
+_HOST = re.compile(
+    r"(?:localhost|[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}|[\w-]{1,63}(?=:\d))(?::\d{1,5})?(?:/[\w./-]{0,200})?", re.ASCII
+)
 _RERANK_BASE = re.compile(r"(?:/+v\d\w*)?/*", re.IGNORECASE)
 # With these, the address or the model may be wrong; a key that is missing or refused says so itself.
 _UNEXPLAINED_STATUSES = frozenset({400, 404, 405, 422, None})
@@ -27,18 +32,38 @@ _UNEXPLAINED_STATUSES = frozenset({400, 404, 405, 422, None})
 
 def check_base_url(subject: str, model: str, base_url: str, *, has_key: bool) -> Finding:
     """Return what an address says without being asked."""
-    if not base_url.startswith(("http://", "https://")):
-        text = f"base_url {base_url} is no address: it begins with http:// or https://, for example http://{base_url}"
-        return Finding("error", subject, text)
-    if re.search(r"\s", base_url):
-        return Finding("error", subject, f"base_url {base_url} has a space in it")
-    if extra := _CALLS.search(urlsplit(base_url).path):
-        right_url = strip_call(base_url)
-        return Finding("error", subject, f"base_url has a path too much: leave out {extra[0]}; {right_url} is left")
+    if fault := find_address_fault(base_url):
+        return Finding("error", subject, f"base_url {fault}")
     if not (has_key or is_private_host(base_url)):
         text = f"{model} at {base_url}, without an api_key, for which endpoints outside of your network usually ask"
         return Finding("warning", subject, text)
     return Finding("ok", subject, f"{model} at {base_url}")
+
+
+def find_address_fault(base_url: str) -> str:
+    """Return why a text is no base address of an API, to follow a subject; "" for one that may be.
+
+    It repeats a text without http:// only where that is a host: what was pasted here by mistake may be a key.
+
+    >>> find_address_fault("localhost:1234")
+    'is no address: it begins with http:// or https://, for example http://localhost:1234'
+    """
+    if not base_url.startswith(("http://", "https://")):
+        is_host = _HOST.fullmatch(base_url) and mask_secrets(base_url) == base_url
+        example = f"http://{base_url}" if is_host else EXAMPLE_URL
+        return f"is no address: it begins with http:// or https://, for example {example}"
+    if re.search(r"\s", base_url):
+        return "has a space in it"
+    try:
+        parts = urlsplit(base_url)
+        has_host = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        has_host = False
+    if not has_host:
+        return f"is no address: it names a host, for example {EXAMPLE_URL}"
+    if extra := _CALLS.search(parts.path):
+        return f"has a path too much: leave out {extra[0]}; {strip_call(base_url)} is left"
+    return ""
 
 
 def strip_call(base_url: str) -> str:

@@ -28,16 +28,21 @@ from bots.cli.setup_checks import (
     examine_source,
     find_channel,
     list_models,
+    list_remote_files,
     make_section,
 )
 from bots.cli.trial import list_files
 from bots.common.diagnosis import Diagnosis, FoundChat
-from core.errors import KimasError, PlatformError, UsageError
+from core.errors import ConfigurationError, KimasError, ModelError, PlatformError, UsageError
+from core.language.secrets import mask_secrets
+from knowledge.sources.git.source import is_local
 
 Result = TypeVar("Result")
 
 GROUP_WAIT_S = 60.0
 NO_MODEL = "none"
+# Of an endpoint that wants a key.
+KEY_STATUSES = frozenset({400, 401, 403})
 # A folder with fewer files is read whole without a question.
 MANY_FILES = 30
 MAX_SHOWN_KINDS = 6
@@ -82,14 +87,18 @@ def _ask(
     hidden: bool = False,
     keep: Callable[[str], Result] | None = None,
 ) -> Result:
-    """Ask until an answer passes, or is kept (`keep`) although it does not; every refusal is shown with its reason."""
+    """Ask until an answer passes; every refusal is shown with its reason.
+
+    What a service refused may be kept nevertheless (`keep`), but not what no service would take.
+    """
     while True:
         answer: str = click.prompt(text, default=default, hide_input=hidden, show_default=bool(default) and not hidden)
         try:
             return examine(answer.strip())
         except (KimasError, ValueError, OSError, TimeoutError) as error:
-            _show_problem(str(error) or "no answer in time")
-        if keep and click.confirm("  Keep it anyway?", default=False):
+            _show_problem(getattr(error, "strerror", None) or str(error) or "no answer in time")
+            is_usable = not isinstance(error, ConfigurationError | ValueError)
+        if keep and is_usable and click.confirm("  Keep it anyway?", default=False):
             return keep(answer.strip())
 
 
@@ -195,8 +204,13 @@ def _ask_sources(answers: Answers) -> None:
 
 
 def _ask_include(source: dict[str, Any]) -> None:
-    """Show what a repository on this machine holds, and let its part be chosen."""
-    files = list_files(Path(source["url"])) if source["kind"] == "git" else []
+    """Show what a repository holds, and let its part be chosen."""
+    if source["kind"] != "git":
+        return
+    is_here = is_local(source["url"])
+    files = list_files(Path(source["url"])) if is_here else asyncio.run(list_remote_files(source))
+    if not (files or is_here):
+        click.echo("  all of it is read, code and tests too: `include` in the configuration limits that")
     if len(files) < MANY_FILES:
         return
     kinds = Counter(file.suffix or "no suffix" for file in files).most_common(MAX_SHOWN_KINDS)
@@ -226,21 +240,29 @@ def _ask_model(answers: Answers) -> None:
     choice = click.prompt("Model", type=click.Choice(["none", "ollama", "other"]), default="none")
     if choice == "none":
         return
-    key = _ask("API key, not shown (Enter: none)", str, hidden=True) if choice == "other" else ""
     base_url, names = _ask(
         "Address of the endpoint (none: no model)",
-        lambda address: _examine_address(address, key),
+        lambda address: _examine_address(address, may_need_key=choice == "other"),
         default=OLLAMA_URL if choice == "ollama" else None,
-        keep=lambda address: (address, ()),
+        keep=lambda address: (address, None),
     )
     if base_url == NO_MODEL:
         return
+    key = ""
+    if choice == "other":
+        is_reached = names is not None
+        key, names = _ask(
+            "API key, not shown (Enter: none)",
+            lambda value: _examine_key(value, base_url if is_reached else ""),
+            hidden=True,
+            keep=lambda value: (value, ()),
+        )
     if names:
         click.echo("  it has " + ", ".join(sorted(names)[:MAX_SHOWN_MODELS]))
     model, room = _ask(
         "Model's name (none: no model)",
         lambda name: _examine_model(name, base_url, key),
-        default=names[0] if len(names) == 1 else None,
+        default=names[0] if names and len(names) == 1 else None,
         keep=lambda name: (name, None),
     )
     if model == NO_MODEL:
@@ -250,17 +272,37 @@ def _ask_model(answers: Answers) -> None:
         answers.secrets[MODEL_KEY] = key
 
 
-def _examine_address(address: str, key: str) -> tuple[str, Sequence[str]]:
-    """Return the address of an endpoint with its models. Raises `KimasError`."""
+def _examine_address(address: str, *, may_need_key: bool) -> tuple[str, Sequence[str] | None]:
+    """Return the address of an endpoint with its models, empty where it shows none without a key.
+
+    Raises `KimasError`.
+    """
     if address == NO_MODEL:
         return address, ()
-    return address, asyncio.run(list_models(address, key))
+    try:
+        return address, asyncio.run(list_models(address, ""))
+    except ModelError as error:
+        # The key is asked for next.
+        if may_need_key and error.status in KEY_STATUSES:
+            return address, ()
+        raise
+
+
+def _examine_key(key: str, base_url: str) -> tuple[str, Sequence[str]]:
+    """Return a key with the models that it opens at an address; "": one that is not reached now.
+
+    Raises `KimasError`, `ValueError`.
+    """
+    check_token(key)
+    return key, asyncio.run(list_models(base_url, key)) if base_url else ()
 
 
 def _examine_model(name: str, base_url: str, key: str) -> tuple[str, int | None]:
     """Return the name of a model that answers, and its `context_tokens` where it reads slowly. Raises `ModelError`."""
     if name == NO_MODEL:
         return name, None
+    if mask_secrets(name) != name:
+        raise ValueError("this is no model's name: it looks like a key")
     room = asyncio.run(find_room(base_url, name, key))
     click.secho(f"  ok: {name} at {base_url} answers", fg="green")
     if room:

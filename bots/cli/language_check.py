@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from bots.cli.console import Finding
 from bots.common.open_storage import open_existing_database
 from core.errors import StoreError
-from core.language.languages import identify_languages, language_name
+from core.formatting import pluralize
+from core.language.languages import get_main_languages, identify_language, language_name
 from core.settings import Settings
 from knowledge.embedding import get_known_languages
 from knowledge.ingestion.schedule import LANGUAGES
@@ -44,12 +46,16 @@ async def check_languages(settings: Settings) -> list[Finding]:
         return [Finding("warning", "journal", str(error))]
     subject = "knowledge.embedding"
     findings = [Finding("warning", subject, text) for text in describe_unknown_languages(languages, known_languages)]
-    unknown_languages = _unknown(identify_languages(questions), known_languages)
+    counts = Counter(code for code in map(identify_language, questions) if code)
+    unknown_languages = _unknown(get_main_languages(counts), known_languages)
     has_translation = bool(settings.models.main or settings.models.light) and settings.context.translate
     if unknown_languages and not has_translation:
         hint = f"{WAY_OUT}; or configure a language model, which translates them"
         known = f"the embedding model knows only {_join(known_languages)}"
-        text = f"questions are in {_join(unknown_languages)}; {known}: {hint}"
+        count = sum(counts[code] for code in unknown_languages)
+        verb = "is" if count == 1 else "are"
+        asked = f"{count} of {pluralize(len(questions), 'recent question')} {verb} in {_join(unknown_languages)}"
+        text = f"{asked}; {known}: {hint}"
         findings.append(Finding("warning", subject, text))
     return findings
 

@@ -62,6 +62,8 @@ class ModelTrial:
         model = RoleChatModel.open_endpoint(self._endpoint)
         facts: list[str] = []
         try:
+            # What this process loads first is not the model's time.
+            await model.warm_up()
             if role == "main" or (role == "light" and models.main is None):
                 facts.append(await self._write(model))
             if role == "light" or (role == "main" and models.light is None):

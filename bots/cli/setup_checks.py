@@ -9,9 +9,11 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bots.cli.check import check
+from bots.cli.endpoints import find_address_fault
 from bots.cli.init_template import TOKENS
 from bots.cli.model_trial import CHECK_TIMEOUT_S
 from bots.cli.probes import diagnose
@@ -19,9 +21,13 @@ from bots.cli.trial import guess_source
 from bots.common.diagnosis import Diagnosis, Scope
 from core.errors import ConfigurationError, PlatformError, SourceError
 from core.llm.client import OpenAIClient
-from core.settings import AdministrationSettings, BotSettings, PlatformSettings, Settings
+from core.settings import AdministrationSettings, BotSettings, GitSource, PlatformSettings, Settings
+from core.settings.loader import validate
+from knowledge.sources.git.source import GitRepository
 
 MAX_SHOWN_MODELS = 20
+# A host that cannot list a repository without its contents sends them, too.
+LISTING_TIMEOUT_S = 20.0
 OLLAMA_URL = "http://localhost:11434/v1"
 OWNER_IDS = {
     "telegram": "user id on Telegram (a number; @userinfobot tells it)",
@@ -59,9 +65,13 @@ def check_token(value: str) -> str:
 
 def examine_owner(platform: str, value: str) -> str:
     """Return the id of a person of a platform; "" for an empty answer. Raises `ValueError`."""
-    if value:
-        AdministrationSettings.model_validate({"owners": [f"{platform}:{value}"]})
-    return value
+    person = value.removeprefix(f"{platform}:")
+    if person:
+        try:
+            AdministrationSettings.model_validate({"owners": [f"{platform}:{person}"]})
+        except ValueError:
+            raise ValueError(f"this is no {OWNER_IDS[platform]}") from None
+    return person
 
 
 def find_channel(platform: str, value: str) -> str:
@@ -76,7 +86,7 @@ def make_section(platform: str, api_url: str) -> PlatformSettings:
     """Return the settings of a platform's bot, whose secrets are in the environment."""
     section = {name: {"env": variable} for name, variable in TOKENS[platform].items()}
     values = section | ({"api_url": api_url} if api_url else {})
-    bot = BotSettings.model_validate({platform: values})
+    bot = validate(BotSettings, {platform: values})
     return next(settings for _, settings in bot.iter_platforms())
 
 
@@ -94,12 +104,23 @@ async def examine_source(location: str, taken_names: Collection[str]) -> Checked
     source = guess_source(location)
     name = make_name(location, taken_names)
     with tempfile.TemporaryDirectory(prefix="kimas-init-") as folder:
-        settings = Settings.model_validate({"data_dir": folder, "sources": {name: source}})
+        settings = validate(Settings, {"data_dir": folder, "sources": {name: source}})
         findings = await check(settings, live=True)
     source_findings = [finding for finding in findings if finding.subject == f"sources.{name}"]
     if errors := [finding.text for finding in source_findings if finding.level == "error"]:
         raise SourceError("; ".join(errors))
     return CheckedSource(name, source, source_findings[-1].text)
+
+
+async def list_remote_files(settings: Mapping[str, Any]) -> list[Path]:
+    """Return the relative paths of the files of a remote repository; none where that takes too long, or fails."""
+    with tempfile.TemporaryDirectory(prefix="kimas-init-") as folder:
+        repository = GitRepository("source", GitSource.model_validate(settings), Path(folder))
+        try:
+            async with asyncio.timeout(LISTING_TIMEOUT_S):
+                return [Path(path) for path in await repository.list_remote_paths()]
+        except (SourceError, TimeoutError):
+            return []
 
 
 def make_name(location: str, taken_names: Collection[str]) -> str:
@@ -112,9 +133,9 @@ def make_name(location: str, taken_names: Collection[str]) -> str:
 
 
 async def list_models(address: str, key: str) -> Sequence[str]:
-    """Return the names of the models of an endpoint. Raises `KimasError`."""
-    if not address.startswith(("http://", "https://")):
-        raise ConfigurationError([f"an address begins with http:// or https://, for example http://{address}"])
+    """Return the names of the models of an endpoint. Raises `KimasError`, a `ConfigurationError` for no address."""
+    if fault := find_address_fault(address):
+        raise ConfigurationError([f"this {fault}"])
     client = OpenAIClient.open(address, key, CHECK_TIMEOUT_S)
     try:
         return await client.list_models()

@@ -43,7 +43,7 @@ AUTOCOMPLETE_RESULT = 8
 
 # Discord's error codes, and what they mean.
 _ERROR_MAPPING: dict[int, tuple[type[PlatformError], str]] = {
-    10003: (MessageDeleted, "the channel of the question was deleted"),
+    10003: (MessageDeleted, "the channel does not exist, or was deleted"),
     10008: (MessageDeleted, "the reply was deleted while it was written"),
     10015: (InteractionExpired, "the slash command can no longer be answered by its token"),
     10062: (InteractionExpired, "the slash command was not acknowledged in time"),

@@ -82,12 +82,13 @@ class TriggerExpired(PlatformError):
     """A form can no longer be opened: the moment after the command is over, or was used for one already."""
 
 
+INVITE = "/invite it"
 _ERROR_MAPPING: tuple[tuple[tuple[str, ...], type[PlatformError], str], ...] = (
     (("message_not_found", "thread_not_found", "cannot_reply_to_message"), MessageDeleted, "the message was deleted"),
     (
         ("not_in_channel", "channel_not_found", "is_archived", "user_not_found"),
         NotAllowed,
-        "the bot is not in the channel; /invite it",
+        f"the bot is not in the channel; {INVITE}",
     ),
     (("user_not_in_channel",), NotAllowed, "the asker is not in the channel"),
     (

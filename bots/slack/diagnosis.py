@@ -5,7 +5,7 @@ from __future__ import annotations
 from bots.common.connection import NotAllowed
 from bots.common.diagnosis import Diagnosis, Problem, Scope
 from bots.slack.adapter import connect
-from bots.slack.connection import MethodUnavailable, SlackIntervals
+from bots.slack.connection import INVITE, MethodUnavailable, SlackIntervals
 from core.settings import SlackSettings
 
 # Scopes and what is missing without them. Without those of the first group nobody gets an answer.
@@ -36,7 +36,8 @@ async def diagnose(settings: SlackSettings, scope: Scope) -> Diagnosis:
             try:
                 await client.read_newest(channel)
             except NotAllowed as error:
-                problems.append(Problem(f"channel {channel}: write /invite @{me.name} there: {error}"))
+                text = str(error).replace(INVITE, f"write /invite @{me.name} there")
+                problems.append(Problem(f"channel {channel}: {text}"))
             except MethodUnavailable:
                 continue  # The scope that it lacks is named below.
     finally:

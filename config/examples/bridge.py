@@ -255,7 +255,7 @@ def main() -> None:
         environment.get("KIMAS_URL", "http://127.0.0.1:8088"),
         environment["KIMAS_HTTP_SECRET"],
     )
-    server = ThreadingHTTPServer(("127.0.0.1", int(environment.get("BRIDGE_PORT", "8090"))), make_handler(bridge))
+    server = ThreadingHTTPServer(("127.0.0.1", int(environment.get("BRIDGE_PORT", "8092"))), make_handler(bridge))
     print(f"bridge: callbacks at http://127.0.0.1:{server.server_port}", flush=True)  # noqa: T201
     threading.Thread(target=server.serve_forever, daemon=True).start()
     bridge.run()

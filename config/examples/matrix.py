@@ -521,7 +521,7 @@ async def main() -> None:
         app.router.add_post("/", make_handler(bridge, secret))
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", int(environment.get("BRIDGE_PORT", "8090"))).start()
+        await web.TCPSite(runner, "127.0.0.1", int(environment.get("BRIDGE_PORT", "8092"))).start()
         print(f"matrix: {me.id}, callbacks at http://127.0.0.1:{runner.addresses[0][1]}", flush=True)  # noqa: T201
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
         async with aiohttp.ClientSession(timeout=timeout) as session:

@@ -103,8 +103,8 @@ class English(PlatformTexts):
     minutes = "{minutes} min"
 
     # Feedback, another try, calling people, learning
-    rated_up = "Thank you, noted: 👍 {up} · 👎 {down}. Press again to undo."
-    rated_down = "Noted, thank you: 👍 {up} · 👎 {down}. Press again to undo."
+    rated_up = "Thank you, noted: 👍 {up} · 👎 {down}. The same again takes it back."
+    rated_down = "Noted, thank you: 👍 {up} · 👎 {down}. The same again takes it back."
     rating_removed = "Taken back: 👍 {up} · 👎 {down}."
     ask_reason = "What was wrong?"
     reason_noted = "Noted, thank you."

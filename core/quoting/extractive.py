@@ -90,24 +90,17 @@ async def extract(
 
 
 async def _complete(quotes: Sequence[Cut], passages: Sequence[Passage], library: Library) -> list[Cut]:
-    """Return quotes with what belongs to them, without those that an earlier one holds already.
+    """Return quotes, the first with what belongs to it, without those that it then holds already.
 
-    A further one of the same section stays as it was cut: its beginning has been shown.
+    Further ones stay as they were cut: with all that belongs to them, answers were longer and held no more facts.
     """
-    completed: list[Cut] = []
-    sections = set[tuple[tuple[str, str], str]]()
-    for quote in quotes:
-        passage = passages[quote.position]
-        section = _get_page(passage), quote.heading
-        if any(set(quote.statements) <= set(other.statements) for other in completed):
-            continue
-        if section not in sections:
-            page = await _read_page(passage, library)
-            # A page of many long passages takes milliseconds to read.
-            quote = await asyncio.to_thread(complete, quote, passage, page)  # noqa: PLW2901
-        sections.add(section)
-        completed.append(quote)
-    return completed
+    if not quotes:
+        return []
+    passage = passages[quotes[0].position]
+    page = await _read_page(passage, library)
+    # A page of many long passages takes milliseconds to read.
+    first = await asyncio.to_thread(complete, quotes[0], passage, page)
+    return [first, *(quote for quote in quotes[1:] if not set(quote.statements) <= set(first.statements))]
 
 
 async def _read_page(passage: Passage, library: Library) -> Sequence[Passage]:

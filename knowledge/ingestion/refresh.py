@@ -316,7 +316,7 @@ async def refresh_sources(
         try:
             report = await refresh_source(context, name, on_progress=on_progress, on_changed=on_changed)
         except (SourceError, EmbeddingError, StoreLocked) as error:
-            _log.error("source.failed", source=name, error=strip_source_prefix(name, str(error)))
+            # Whoever asked for the refresh shows them.
             failures[name] = error
         else:
             reports.append(report)

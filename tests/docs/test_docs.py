@@ -13,10 +13,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
+import yaml
 
+from bots.cli.init_template import PAGE_PORT
 from core.errors import ConfigurationError
 from core.settings.loader import SECRET_ENV_NAME, load_settings
 from core.settings.yaml_file import read_yaml
@@ -111,6 +114,31 @@ def test_configurations_load(block: Block, tmp_path: Path) -> None:
         files.append(tmp_path / "sources.yaml")
         files[-1].write_text("sources:\n" + placeholders, "utf-8")
     assert [error for error in find_problems(files) if "does not exist" not in error] == []
+
+
+def test_what_the_guide_starts_listens_on_a_port_of_its_own() -> None:
+    """Whoever follows several pages gets them all: `kimas init` writes the port of the operator's page."""
+    ports: dict[str, set[int]] = {"operator_page": {PAGE_PORT}, "a bridge": set()}
+    for section, values in sections():
+        if "port" in values:
+            ports.setdefault(section, set()).add(values["port"])
+        callback = str(values.get("callback_url"))
+        ports["a bridge"] |= {int(port) for port in re.findall(r"127\.0\.0\.1:(\d+)", callback)}
+    for example in (ROOT / "config" / "examples").glob("*.py"):
+        ports["a bridge"] |= {int(port) for port in re.findall(r'"BRIDGE_PORT", "(\d+)"', example.read_text("utf-8"))}
+    assert ports["a bridge"]
+    assert ports["api"]
+    numbers = [port for section_ports in ports.values() for port in section_ports]
+    assert len({*numbers}) == len(numbers), ports
+
+
+def sections() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the top-level sections of the configurations in the guide."""
+    for block in configurations():
+        data = yaml.safe_load(block.text)
+        for name, values in data.items() if isinstance(data, dict) else ():
+            if isinstance(values, dict):
+                yield name, values
 
 
 @pytest.mark.parametrize("command", commands(), ids=lambda command: f"{command.location} {command.text}")

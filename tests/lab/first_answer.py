@@ -175,8 +175,8 @@ async def _set_up(terminal: Terminal, group: Group, docs: Path, model_url: str) 
     await terminal.answer("Another source", "")
     await terminal.answer("Model (", "other" if model_url else "")
     if model_url:
-        await terminal.answer("API key", "")
         await terminal.answer("Address of the endpoint", model_url)
+        await terminal.answer("API key", "")
         await terminal.answer("Model's name", "")
 
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 import shutil
+import tempfile
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -36,6 +37,7 @@ _log = get_logger(__name__)
 # What git says where --depth is not supported.
 _SHALLOW_PROBLEM = re.compile(r"shallow|depth", re.IGNORECASE)
 _NON_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]+")
+_MAX_LISTING_BYTES = 16 << 20
 # Raise it when the rules for what can be used change.
 _FORMAT = 1
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
@@ -109,6 +111,24 @@ class GitClone:
                 raise SourceError(f"source {self.name}: {self._display_url} is being changed. Try again.")
             commits.append(output.split()[0].decode())
         return commits[0]
+
+    async def list_remote_paths(self) -> Sequence[str]:
+        """Return the paths of the first branch's files; nothing of it is kept, nor read where the host can list alone.
+
+        Raises `SourceError`.
+        """
+        branch = self._branches[0]
+        reference = _to_reference(branch)
+        options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--depth=1", "--filter=blob:none")
+        with tempfile.TemporaryDirectory(prefix="kimas-listing-") as folder:
+            git = Git(Path(folder), self._timeout, self._access)
+            try:
+                await git.run("init", "--quiet", "--bare")
+                await git.run("fetch", *options, "--", self._url, f"+{branch or 'HEAD'}:{reference}")
+                output = await git.run_bounded(_MAX_LISTING_BYTES, "ls-tree", "-r", "-z", "--name-only", reference)
+            except GitError as error:
+                raise self._unreachable_error(error, "listed") from error
+        return [path for path in (output or b"").decode("utf-8", "replace").split("\0") if path]
 
     @asynccontextmanager
     async def _exclusive_access(self) -> AsyncIterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -214,6 +214,13 @@ class GitRepository:
             # The next listing is to notice what is wrong.
             await self._check_cache.clear()
             raise self._read_error(error) from error
+
+    async def list_remote_paths(self) -> Sequence[str]:
+        """Return the paths of all files of a remote's first branch, keeping nothing; none for a local repository.
+
+        Raises `SourceError`.
+        """
+        return await self._clone.list_remote_paths() if self._clone else ()
 
     async def latest_commit(self) -> str:
         """Return the commit that the first branch is at, changing nothing; a remote is asked. Raises `SourceError`."""

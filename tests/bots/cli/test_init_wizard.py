@@ -16,11 +16,12 @@ from click.testing import CliRunner
 from bots.cli import model_trial
 from bots.cli.env_file import load_env_file, read_env_names
 from bots.cli.init_template import Answers, render_config, write_config
-from bots.cli.init_wizard import _ask_model
+from bots.cli.init_wizard import _ask_include, _ask_model
+from bots.cli.setup_checks import OWNER_IDS, examine_owner, make_section
 from core.errors import ConfigurationError, UsageError
 from core.settings import FilesSource, GitSource, Settings
 from core.settings.loader import load_settings
-from tests.support.deployment import make_repository
+from tests.support.deployment import git, make_repository
 from tests.support.peers.discord import DiscordPeer
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.peers.slack import SlackPeer
@@ -45,6 +46,7 @@ def folder(tmp_path: Path) -> Path:
 async def test_telegram_from_an_empty_folder(folder: Path) -> None:
     async with TelegramPeer() as peer, LanguageModelPeer() as models, init(folder, "--api-url", peer.api_url) as user:
         models.models = ("qwen3:8b", "llama3.2")
+        models.api_key = "sk-a-key-for-tests"
         await user.answer("Platform (telegram, discord, slack, none) [telegram]:", "fax")
         await user.read("'fax' is not one of")
         await user.answer("[telegram]:", "")
@@ -66,15 +68,17 @@ async def test_telegram_from_an_empty_folder(folder: Path) -> None:
         await user.read("ok: ")
         await user.answer("Another source (Enter: none):", "")
         await user.answer("Model (none, ollama, other) [none]:", "other")
-        await user.answer("API key, not shown", "sk-a-key-for-tests")
         address = "Address of the endpoint (none: no model):"
         await user.answer(address, "localhost:1234")
         await user.read("begins with http:// or https://, for example http://localhost:1234")
-        await user.answer("Keep it anyway?", "")
         await user.answer(address, "http://127.0.0.1:9/v1")
         await user.read("the connection failed")
         await user.answer("Keep it anyway?", "")
         await user.answer(address, models.base_url)
+        await user.answer("API key, not shown (Enter: none):", "sk-wrong")
+        await user.read("Incorrect API key provided")
+        await user.answer("Keep it anyway?", "")
+        await user.answer("API key, not shown (Enter: none):", "sk-a-key-for-tests")
         await user.read("it has llama3.2, qwen3:8b")
         await user.answer("Model's name (none: no model):", "qwen3:7b")
         await user.read("has no model qwen3:7b; it has qwen3:8b")
@@ -82,6 +86,7 @@ async def test_telegram_from_an_empty_folder(folder: Path) -> None:
         assert list(folder.iterdir()) == [folder / "docs"], "nothing is written before the last answer"
         await user.answer("Model's name (none: no model):", "qwen3:8b")
         assert await user.end() == 0
+        assert user.output.count("Keep it anyway?") == 3
         assert "kimas check --live" in user.output
         assert peer.pending(), "the message that was found is still there for the daemon"
     for secret in (peer.token, "sk-a-key-for-tests", "43:wrong"):
@@ -122,14 +127,18 @@ async def test_discord_asks_for_a_channel_where_the_bot_may_write(folder: Path) 
         await user.read("this is no link of a channel")
         await user.answer("Link of the channel", f"https://discord.com/channels/{peer.guild}/{closed_channel}")
         await user.read("the bot lacks Send Messages")
+        await user.answer("Link of the channel", "https://discord.com/channels/1/123456789012345678")
+        await user.read("the channel does not exist, or was deleted (Discord: Unknown Channel)")
         await user.answer("Link of the channel", f"https://discord.com/channels/{peer.guild}/{channel_id}")
         await user.answer("Your own user id on Discord", "Ann")
-        await user.answer("Your own user id on Discord", "123456789012345678")
+        await user.read("  this is no user id on Discord (Settings, Advanced, Developer Mode")
+        await user.answer("Your own user id on Discord", "discord:123456789012345678")
         await user.answer("Source [.]:", str(repository))
         await user.read("ok: ")
         await user.answer("Another source (Enter: none):", "")
         await user.answer("Model", "none")
         assert await user.end() == 0
+    assert "pydantic" not in user.output
     settings = load_settings([folder / "discord.yaml"], (), {"KIMAS_DISCORD_TOKEN": "x", "KIMAS_PAGE_TOKEN": "a" * 32})
     assert settings.administration.owners == ("discord:123456789012345678",)
     assert settings.gate.chats == (f"discord:{channel_id}",)
@@ -174,6 +183,18 @@ async def test_what_is_not_known_yet_is_filled_in_later(folder: Path) -> None:
     assert set(settings.sources) == {"bot", "rocket-md", "learned"}
 
 
+@pytest.mark.parametrize("platform", list(OWNER_IDS))
+@pytest.mark.parametrize("answer", ["ann", "@ann", "two words", "x" * 300])
+def test_who_is_nobody_reads_what_an_id_is(platform: str, answer: str) -> None:
+    with pytest.raises(ValueError, match=rf"^this is no {re.escape(OWNER_IDS[platform])}$"):
+        examine_owner(platform, answer)
+
+
+def test_settings_that_are_made_of_answers_are_refused_in_the_words_of_the_configuration() -> None:
+    with pytest.raises(ConfigurationError, match=r"^api_url: must match \S+ \(another API server"):
+        make_section("discord", "http://two words")
+
+
 @pytest.mark.parametrize("at", ["Platform", "Token, not shown", "Source [.]:"])
 async def test_an_interrupt_leaves_nothing(folder: Path, at: str) -> None:
     async with init(folder) as user:
@@ -205,8 +226,31 @@ async def name_a_model_that_is_away(user: Terminal) -> None:
     await user.answer("Source [.]:", "docs")
     await user.answer("Another source (Enter: none):", "")
     await user.answer("Model", "other")
-    await user.answer("API key, not shown", "")
     await user.answer("Address of the endpoint (none: no model):", "http://127.0.0.1:9/v1")
+
+
+@pytest.mark.parametrize(
+    ("pasted", "example"),
+    [
+        ("sk-wrong", "http://localhost:8000/v1"),
+        ("gsk_0123456789abcdefghij", "http://localhost:8000/v1"),
+        ("eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSM", "http://localhost:8000/v1"),
+        ("http://", "http://localhost:8000/v1"),
+        ("http://localhost:11434/v1/chat/completions", "http://localhost:11434/v1 is left"),
+    ],
+)
+async def test_what_is_no_address_is_not_kept_nor_repeated_where_it_may_be_a_key(pasted: str, example: str) -> None:
+    answers = Answers()
+    lines = f"other\n{pasted}\nhttp://127.0.0.1:9/v1\ny\n\nsk-0123456789abcdef\nnone\n"
+    with CliRunner().isolation(input=lines) as (output, *_):
+        await asyncio.to_thread(_ask_model, answers)
+        shown = output.getvalue().decode()
+    assert example in shown
+    assert shown.count("Keep it anyway?") == 1, "only the address that does not answer can be kept"
+    assert "it looks like a key" in shown
+    if not pasted.startswith("http"):
+        assert shown.count(pasted) == 1, "where it was typed"
+    assert answers.model == {}
 
 
 async def test_an_interrupt_at_a_model_that_does_not_answer_loses_nothing(folder: Path) -> None:
@@ -225,6 +269,7 @@ async def test_a_model_can_be_kept_although_it_does_not_answer(folder: Path) -> 
     async with init(folder) as user:
         await name_a_model_that_is_away(user)
         await user.answer("Keep it anyway?", "y")
+        await user.answer("API key, not shown (Enter: none):", "")
         await user.answer("Model's name (none: no model):", "later")
         await user.answer("Keep it anyway?", "y")
         assert await user.end() == 0
@@ -238,7 +283,7 @@ async def test_a_model_that_reads_slowly_gets_fewer_passages(monkeypatch: pytest
     answers = Answers()
     async with LanguageModelPeer(ttft_s=0.3) as models:
         models.models = ("small",)
-        with CliRunner().isolation(input=f"other\n\n{models.base_url}\nsmall\n") as (output, *_):
+        with CliRunner().isolation(input=f"other\n{models.base_url}\n\nsmall\n") as (output, *_):
             await asyncio.to_thread(_ask_model, answers)
             assert "it reads slowly here" in output.getvalue().decode()
     settings = Settings.model_validate(yaml.safe_load(render_config(answers)))
@@ -261,6 +306,27 @@ async def test_a_large_repository_shows_what_it_holds_and_is_read_in_part(folder
     source = load_settings([folder / "kimas.yaml"], (), {}).sources["project"]
     assert isinstance(source, GitSource)
     assert source.include == ("/docs/**", "/*.rst")
+
+
+@pytest.mark.parametrize("can_filter", [True, False], ids=["lists alone", "sends all"])
+async def test_of_a_remote_repository_a_part_is_proposed_too(tmp_path: Path, can_filter: bool) -> None:
+    files = {f"docs/page-{number}.md": "# Page" for number in range(20)}
+    files |= {f"src/part_{number}.go": "package x" for number in range(20)} | {"README.md": "Project"}
+    repository = make_repository(tmp_path / "project", files)
+    git(repository, "config", "uploadpack.allowFilter", str(can_filter).lower())
+    source = {"kind": "git", "url": f"file://{repository}"}
+    with CliRunner().isolation(input="\n") as (output, *_):
+        await asyncio.to_thread(_ask_include, source)
+        assert "it holds 21 .md, 20 .go" in output.getvalue().decode()
+    assert source["include"] == ["/docs/**", "/*.md"]
+
+
+async def test_of_a_repository_that_cannot_be_listed_it_is_said_that_all_is_read(tmp_path: Path) -> None:
+    source = {"kind": "git", "url": f"file://{tmp_path}/gone"}
+    with CliRunner().isolation() as (output, *_):
+        await asyncio.to_thread(_ask_include, source)
+        assert "`include` in the configuration limits that" in output.getvalue().decode()
+    assert "include" not in source
 
 
 async def test_an_existing_file_is_left_alone(folder: Path) -> None:

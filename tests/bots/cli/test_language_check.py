@@ -70,7 +70,7 @@ async def test_questions_in_an_unknown_language_are_named_without_a_model(tmp_pa
     await journal.close()
     [finding] = await check_languages(settings)
     assert (finding.level, finding.subject) == ("warning", "knowledge.embedding")
-    assert "questions are in Russian" in finding.text
+    assert "2 of 3 recent questions are in Russian" in finding.text
     assert "language model, which translates them" in finding.text
     with_model = {"main": {"base_url": "http://127.0.0.1:9/v1", "model": "m"}}
     assert await check_languages(Settings.model_validate({"data_dir": tmp_path, "models": with_model})) == []

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from bots.cli import model_trial
 from bots.cli.check import check
 from bots.cli.console import Finding
 from bots.cli.model_trial import ANSWER, find_room
 from bots.cli.probes import make_probes
 from core.errors import ModelError
 from core.language.tokens import estimate_tokens
+from core.llm.client import OpenAIClient
 from core.settings import Settings
 from tests.support.provider import DONE, Answer, Response, event, replaying
 
@@ -35,7 +39,7 @@ async def run_trial(folder: Path, written: Answer, chosen: Answer, **fields: Any
         endpoint = {"base_url": provider.base_url, "model": "m", **fields}
         settings = Settings.model_validate({"data_dir": folder, "models": {"main": endpoint}})
         findings = await check(settings, live=True, probes=make_probes(settings))
-    return [finding for finding in findings if finding.subject == "models.main"][1:]
+    return [finding for finding in findings if finding.subject == "models.main"]
 
 
 async def test_a_model_that_is_fit_for_both(tmp_path: Path) -> None:
@@ -58,6 +62,22 @@ async def test_the_models_of_a_set_are_tried_for_what_they_do_there(tmp_path: Pa
         for path in ("models.main", "models.light", "models.sets.light.main")
     }
     assert list(does.values()) == [(True, False), (False, True), (True, True)]
+
+
+async def test_what_this_process_loads_is_not_the_model_s_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = OpenAIClient._load
+    loading_s = [0.0]
+
+    def load_slowly(client: OpenAIClient) -> object:
+        loading_s.append(500.0)
+        return load(client)
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + sum(loading_s))
+    monkeypatch.setattr(OpenAIClient, "_load", load_slowly)
+    monkeypatch.setattr(model_trial, "time", clock)
+    (finding,) = await run_trial(tmp_path, CITED, choose())
+    assert sum(loading_s) == 500
+    assert "first token after 0" in finding.text
 
 
 @pytest.mark.parametrize(

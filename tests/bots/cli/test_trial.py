@@ -84,6 +84,7 @@ def test_a_source_that_fails_is_named_once(folder: Path) -> None:
     result = call("ask", "--source", "https://127.0.0.1:9/none", "Where?")
     assert (result.exit_code, "is a private address" in result.output) == (2, True)
     assert "source source" not in result.output + result.stderr
+    assert result.output.count("is a private address") == 1, "neither in the log"
 
 
 @pytest.mark.parametrize("word", ["/quit", "exit"])

@@ -72,7 +72,7 @@ async def test_an_answer_is_rated_changed_taken_back_and_made_once_more(deployme
         await session.type_line(QUESTION)
         lines = ("/good", "/bad", "/bad", "/bad outdated")
         assert [await session.type_line(line) for line in lines] == [
-            ENGLISH.rated_up.format(up=1, down=0),
+            "Thank you, noted: 👍 1 · 👎 0. The same again takes it back.",
             ENGLISH.rated_down.format(up=0, down=1),
             ENGLISH.rating_removed.format(up=0, down=0),
             ENGLISH.reason_noted,

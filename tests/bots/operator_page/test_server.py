@@ -434,6 +434,19 @@ class TestWhatIsShown:
         assert "operator_page.unreadable" in str(page.log_buffer.lines_after())
 
 
+@pytest.mark.parametrize(
+    ("degraded", "label"), [(("write",), "Quoted: its model failed"), ((), "Answered, quoted")], ids=["failed", "none"]
+)
+async def test_an_answer_that_is_quoted_says_whether_a_model_failed(
+    page: Page, degraded: tuple[str, ...], label: str
+) -> None:
+    citation = Citation(1, "1", "docs", "a.md", "A", "https://docs.example/a")
+    reply = Reply("So. [1]", (citation,), is_extractive=True, trace=replace(TRACE, degraded=degraded))
+    await answered(page.journal, make_message(1, "How?"), reply)
+    async with browser(page, READER) as client:
+        assert label in await read(client, "/")
+
+
 class TestWhatStrangersWrote:
     async def test_it_is_only_text_on_every_page(self, page: Page) -> None:
         message = replace(make_message(1, f"How? {EVIL}"), author=EVIL, quoted=EVIL)

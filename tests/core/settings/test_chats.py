@@ -73,6 +73,17 @@ def test_what_is_no_chat_is_refused_in_every_list(path: str, entry: str) -> None
         configured(path, entry)
 
 
+@pytest.mark.parametrize("path", [*CHAT_LISTS, *PEOPLE_LISTS])
+@pytest.mark.parametrize(
+    "entry", ["https://discord.com/channels/1/2", "http://a.example/C1", "https://x.slack.com/archives/C0123456789"]
+)
+def test_a_link_is_refused_in_every_list(path: str, entry: str) -> None:
+    with pytest.raises(
+        ValidationError, match=r"is a link, and no (?:chat|person): write platform:id, such as telegram:"
+    ):
+        configured(path, entry)
+
+
 @pytest.mark.parametrize("path", CHAT_LISTS)
 @pytest.mark.parametrize(
     "entry",

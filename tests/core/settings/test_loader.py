@@ -214,6 +214,16 @@ class TestErrors:
         )
         assert second.startswith(f"{file}:1: knowledge.store.weaviate.tenant: must match ^[A-Za-z0-9_-]{{0,64}}$ (")
 
+    def test_what_the_whole_makes_wrong_has_the_line_of_its_place(self, tmp_path: Path) -> None:
+        text = "gate:\n  chats: [slack:C1]\nslack: {bot_token: {env: A}, app_token: {env: B}}\nsources:\n"
+        file = write(tmp_path, f"{text}  faq:\n    kind: faq\n    path: .\n    audience: [slack:C9]\n")
+        environment = {"A": "xoxb-1", "B": "xapp-1"}
+        [problem] = find_problems(file, environment=environment)
+        assert problem.startswith(f"{file}:8: sources.faq.audience: the bot does not answer in 'slack:C9'")
+        override = 'sources.faq.audience=["slack:C8"]'
+        [problem] = find_problems(file, overrides=(override,), environment=environment)
+        assert problem.startswith("--set: sources.faq.audience: the bot does not answer in 'slack:C8'")
+
     def test_an_unknown_key_is_compared_with_those_of_its_kind_only(self, tmp_path: Path) -> None:
         file = write(tmp_path, "sources: {a: {kind: git, url: 'https://h/r', pth: x, git: y}}\n")
         first, second = find_problems(file)

