@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
@@ -36,14 +36,15 @@ class Statement:
     """Prose in one line, or unchanged code with its language.
 
     `named_text` is a row of a table with the names of its columns, where there are any. A label names what follows it,
-    up to its code: that of a tab, or a line in bold. `level` is that of a heading.
+    up to its code: that of a tab, or a line in bold. `level` is that of a heading, or the number of an item in an
+    ordered list (0 for bullets).
     """
 
     kind: StatementKind
     text: str
     language: str = ""
     named_text: str = ""
-    level: int = 0
+    level: int = field(default=0, compare=False)
 
     @property
     def quotation(self) -> str:
@@ -70,14 +71,17 @@ def _flatten(blocks: Sequence[Block]) -> Iterator[Statement]:
             yield Statement("break", "")
         elif block.kind == "paragraph":
             yield from _read_prose(block.text, is_item=False)
+        elif block.kind == "list" and block.level:
+            for number, item in enumerate(block.children, block.level):
+                yield from _flatten_container(item, number)
         else:
             yield from _flatten_container(block)
 
 
-def _flatten_container(block: Block) -> Iterator[Statement]:
+def _flatten_container(block: Block, number: int = 0) -> Iterator[Statement]:
     children = block.children
     if block.kind == "item":
-        yield from _read_prose(block.text, is_item=True)
+        yield from _read_prose(block.text, is_item=True, number=number)
     elif block.kind == "definition":
         first = children[0] if children and children[0].kind == "paragraph" else None
         title = f"{write_term(block.text)} {first.text}" if first else write_title(block.text)
@@ -98,7 +102,7 @@ def _read_rows(table: Block) -> Iterator[Statement]:
         yield Statement("row", join_cells(cells), named_text=name_cells(cells, columns))
 
 
-def _read_prose(text: str, *, is_item: bool) -> Iterator[Statement]:
+def _read_prose(text: str, *, is_item: bool, number: int = 0) -> Iterator[Statement]:
     """Yield what a paragraph states: a table of contents, the signature of a function and a bare name state nothing."""
     line = " ".join(text.split())
     label = _LABEL.fullmatch(line)
@@ -112,4 +116,4 @@ def _read_prose(text: str, *, is_item: bool) -> Iterator[Statement]:
     if not is_item and (is_signature or _BARE_NAME.fullmatch(prose)):
         yield Statement("break", "")
     else:
-        yield Statement("item" if is_item else "prose", prose)
+        yield Statement("item" if is_item else "prose", prose, level=number)

@@ -185,7 +185,8 @@ def _render(cut: Cut, passage: Passage) -> str:
             is_listed = statement.kind in ("item", "row")
             is_apart = quotation and not (is_listed and previous == statement.kind)
             text = strip_markers(statement.quotation)
-            quotation += [*([""] if is_apart else []), f"- {text}" if is_listed else text]
+            mark = f"{statement.level}. " if statement.kind == "item" and statement.level else "- "
+            quotation += [*([""] if is_apart else []), mark + text if is_listed else text]
         previous = statement.kind if statement else ""
     mark = f"[{passage_ref(cut.position)}]"
     if not parts[0].startswith(">"):

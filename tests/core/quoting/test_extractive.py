@@ -75,6 +75,14 @@ async def test_a_list_stands_below_what_announces_it() -> None:
     )
 
 
+async def test_steps_keep_their_numbers() -> None:
+    text = "A backup of tarn has these steps:\n\n3. Stop the server.\n   - With its command.\n4. Go back to step 3."
+    assert await quote("tarn backup?", text) == (
+        "> A backup of tarn has these steps:\n>\n> 3. Stop the server.\n> - With its command.\n"
+        "> 4. Go back to step 3. [p1]"
+    )
+
+
 async def test_an_item_of_a_long_list_stands_below_what_announces_it() -> None:
     items = "\n".join(
         f"- the folder number {number}, which is the one for files of kind {number}" for number in range(30)
