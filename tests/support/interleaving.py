@@ -85,12 +85,13 @@ class Interruptions:
                 due.append(interruption)
         for interruption in due:
             self._is_changing = True
+            # Counted now: an answer that ends because of the change ends the request in which it happens, too.
+            self.happened += 1
             try:
                 async with asyncio.timeout(LONGEST_S):
                     await interruption.change()
             finally:
                 self._is_changing = False
-            self.happened += 1
         return bool(due)
 
 

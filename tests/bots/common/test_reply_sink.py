@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from bots.common.judged_client import judge_calls
 from bots.common.reply_sink import LivePreview
 from core.errors import ClaimLost
 from tests.support.sink_helpers import DeliveryLog
@@ -42,8 +43,14 @@ async def test_a_state_that_waited_is_not_shown_where_it_may_not_be_any_more() -
     shown: list[str] = []
     paused = asyncio.Event()
 
+    class Client:
+        async def edit(self) -> None:
+            shown.append(preview.text)
+
+    client = judge_calls(Client(), delivery)
+
     async def show() -> float:
-        shown.append(preview.text)
+        await client.edit()
         paused.set()
         return 0.05
 

@@ -77,6 +77,8 @@ class PlatformSink:
         if self.platform.between:
             await self.platform.between()
             await self.delivery.mark_part(1, "")
+            # As the client of a sink does before each call.
+            await self.delivery.require_rights()
             self.platform.posts.append(f"more: {reply.text}")
             await self.delivery.mark_part(1, "reply 2")
 
