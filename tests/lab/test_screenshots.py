@@ -54,7 +54,7 @@ def test_a_picture_needs_nothing_from_elsewhere_and_suits_dark_pages(name: str) 
     text = (PICTURES / f"{name}.svg").read_text("utf-8")
     root = ElementTree.fromstring(text)  # noqa: S314  our own picture
     assert "prefers-color-scheme:dark" in text
-    assert text.count("http") == 1, "the name of the format, and no address"
+    assert _get_tags(text).count("http") == 1, "the name of the format, and no address"
     assert len(text) < 20_000
     words = " ".join(root.itertext())
     assert "You" in words
@@ -193,7 +193,12 @@ def test_the_demo_is_the_same_in_the_picture_and_in_the_text() -> None:
     picture = (PICTURES / "ask.svg").read_text("utf-8")
     assert strip_markup(output[0]) in strip_markup("".join(ElementTree.fromstring(picture).itertext()))  # noqa: S314  our own picture
     assert "font-face" not in picture
-    assert picture.count("http") == 1
+    assert _get_tags(picture).count("http") == 1
+
+
+def _get_tags(picture: str) -> str:
+    """Return a picture without its words, which may name addresses."""
+    return "".join(re.findall(r"<[^<>]*>", picture))
 
 
 def strip_markup(text: str) -> str:

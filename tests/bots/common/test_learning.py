@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -21,6 +22,7 @@ from bots.slack.adapter import SlackAdapter
 from bots.slack.commands import from_message_shortcut
 from bots.slack.convert import Identity as SlackIdentity, parse_subcommand
 from core.catalogue import ENGLISH
+from core.catalogue.command_spelling import spell_texts
 from core.messaging.feedback.handoff import (
     ASK_ABOUT_THIS,
     ASK_SHORTCUT_ID,
@@ -48,6 +50,9 @@ TRUSTED = {"trusted": [f"discord:{CLEO.id}", "slack:U3CLEO"]}
 QUESTION = "Which port does the server use?"
 ANSWER = "It listens on 8000."
 PAIRS = [(QUESTION, ANSWER)]
+SLACK_TEXTS = spell_texts(ENGLISH, "`/kimas {}`".format)
+# Discord shows a command as a link, with what is written behind it.
+_LINKED_COMMAND = re.compile(r"</(\w+):\d+>(?: `([^`]*)`)?")
 
 
 @pytest.fixture
@@ -100,7 +105,11 @@ async def choose_entry(
     await peer.wait_until(lambda: command.response_message is not None and bool(command.response_message.content), 30)
     assert command.response_message is not None
     assert command.hidden
-    return command.response_message.content
+    return _LINKED_COMMAND.sub(_to_text, command.response_message.content)
+
+
+def _to_text(match: re.Match[str]) -> str:
+    return f"`/{' '.join(filter(None, match.groups()))}`"
 
 
 async def next_response(peer: SlackPeer) -> str:
@@ -199,9 +208,9 @@ async def test_slack_learns_by_the_link_of_a_message(slack: SlackPeer, journal: 
     answer_message = slack.say("C1", ANSWER, user="U2BEN")
     await wait_until_journaled(journal, answer_message)
     for words, message in (
-        (f"learn {QUESTION}", ENGLISH.learn_usage),
-        (f"learn {slack.link('C1', answer_message)}", ENGLISH.learn_question_missing),
-        (f"learn {slack.link('C1', answer_message)} {QUESTION}", ENGLISH.answer_submitted.format(number=1)),
+        (f"learn {QUESTION}", SLACK_TEXTS.learn_usage),
+        (f"learn {slack.link('C1', answer_message)}", SLACK_TEXTS.learn_question_missing),
+        (f"learn {slack.link('C1', answer_message)} {QUESTION}", SLACK_TEXTS.answer_submitted.format(number=1)),
     ):
         slack.command(words, user="U3CLEO")
         assert await next_response(slack) == message

@@ -64,7 +64,7 @@ async def test_a_mention_is_told_to_ask_by_command(tmp_path: Path) -> None:
             await peer.say(channel_id, f"<@{peer.me.id}> {QUESTION}", author=ANN)
             await peer.wait_until(lambda: bool(peer.messages(channel_id)), 30)
             (message,) = peer.messages(channel_id)
-            assert "Please ask with the command `/ask`" in message.content
+            assert "Please ask with the command </ask:" in message.content
             assert script.questions == []
 
 
