@@ -587,17 +587,18 @@ def test_mdx_is_read_without_its_script() -> None:
         (
             '<Types name="Run" type={{ "id": {"description": "", "type": "string"},\n'
             "  size: { text: 'How big', type: 'int' } }} />",
-            "**Run**\n\n**id**: string\n\n**size**: How big",
+            "**Run**\n\n**id**: string\n\n**size**: How big (`int`)",
         ),
         (
             "<Props data={{ 'aria-label': { type: 'string', description: 'What is read' } }} />",
-            "**aria-label**: What is read",
+            "**aria-label**: What is read (`string`)",
         ),
         (
             "<Types type={{\n  on: { type: 'bool', description: 'Is on' },\n  hours: {\n"
             "    type: '{ start: string; }[]',\n    description: \"It's (9-12)\",\n  },\n"
             '  "data": { "description": "More", "type": "{ [key]: any } | null" } }} />',
-            "**on**: Is on\n\n**hours**: It's (9-12)\n\n**data**: More",
+            "**on**: Is on (`bool`)\n\n**hours**: It's (9-12) (`{ start: string; }[]`)\n\n"
+            "**data**: More (`{ [key]: any } | null`)",
         ),
         ("<Page operations={[{'path': '/v1/a/{id}', 'method': 'get'}]} />\n\nText.", "**/v1/a/{id}**: get\n\nText."),
         ("Of type:\n\n---type-table---\n../types/a.ts#Filter\n---end---\n\nText.", "Of type:\n\nText."),
