@@ -160,8 +160,11 @@ def renew_marks(text: str) -> str:
 
 
 def _renew_mark(match: re.Match[str]) -> str:
-    opening, closing = {"double": "“”", "single": "‘’", "code": "``"}.get(match.lastgroup or "", ("", ""))
-    return f"{opening}{match[match.lastgroup or 0]}{closing}"
+    if match["double"]:
+        return f"“{match['double']}”"
+    if match["single"]:
+        return f"‘{match['single']}’"
+    return f"`{match['code']}`" if match["code"] else match[0]
 
 
 def write_inline(text: str, depth: int = 0) -> str:
