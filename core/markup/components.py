@@ -382,9 +382,9 @@ class _Rewriter:
         for key, text in objects:
             item = _show(text)
             # As of what describes the fields of something: the name of the field, and its type.
-            item |= (
-                {"title": item["title"] or key, "text": item["text"] or item["type"]} if key and item["type"] else {}
-            )
+            if key and item["type"]:
+                item["title"] = item["title"] or key
+                item["text"] = f"{item['text']} (`{item['type']}`)" if item["text"] else item["type"]
             if item["title"] or item["text"]:
                 self._emit_tag(position, "card", False, item | {"type": "", "end": "1"})
 

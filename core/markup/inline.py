@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, MutableMapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -90,6 +91,13 @@ _SHORT_CODE = re.compile(
     r"|(?<![\w:/\\]):(?:(?P<icon>(?:material|fontawesome|octicons|simple)-[a-z0-9-]{1,80})"
     r"|(?P<emoji>[a-z0-9_+-]{1,60})):(?![\w:])(?:\{[^{}\n]{0,200}\})?(?(icon)[ ]?)"
 )
+# The mark of a footnote; titles show none, and the note itself begins with one.
+_NOTE_MARK = re.compile(r"^[ \t>]*+(?:#[^\n]*|\[\^[^\]\s]{1,100}\]:)|(\[\^[^\]\s]{1,100}\])")
+_ANY_MARK = re.compile(r"\[\^[^\]\s]{1,100}\]")
+_NOTE = "footnote_reference"
+_SHORT_NOTE = [f"{_NOTE}_open", "paragraph_open", "inline", "paragraph_close", f"{_NOTE}_close"]
+MAX_NOTE_CHARS = 300
+MAX_NOTE_MARKS = 5
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:\s[^<>]*+)?/?>")
 _TAG_NAME = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]*)")
 # A browser shows none of their text: in some it is for one that is too old.
@@ -144,7 +152,7 @@ _MOVED = re.compile(
 )
 _RAISED = str.maketrans("0123456789+-−=()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻⁼⁽⁾ⁿ")
 _LOWERED = str.maketrans("0123456789+-−=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎")
-_SIGNS = frozenset(("strong_open", "strong_close", "em_open", "em_close", "s_open", "s_close"))
+_SIGNS = frozenset(("strong_open", "strong_close", "em_open", "em_close", "s_open", "s_close", "footnote_ref"))
 _LINE_BREAKS = {"softbreak": " ", "hardbreak": "\n"}
 # Lines of Chinese and Japanese are joined without a blank.
 _WIDE = rf"[{HAN}{KANA}，。！？；：、（）「」『』《》【】”“]"
@@ -182,7 +190,8 @@ def clean_inline(
 ) -> str:
     """Return inline Markdown with only what a chat renders; with `marks_ways`, what only leads elsewhere has an arrow.
 
-    `environment` holds the links that names refer to, and as `labels` the titles of parts of the document.
+    `environment` holds the links that names refer to, and as `labels` the titles of parts of the document, and what
+    stands for the marks of footnotes.
     """
     text = text.strip()
     if len(text) > MAX_INLINE_CHARS or not _CHANGED_MARKUP.search(text):
@@ -209,8 +218,39 @@ def clean_inline(
         text = _WIKI.sub(_write_wiki, text)
     tokens: list[Token] = []
     parser.inline.parse(text, parser, environment, tokens)
+    for token in tokens if "[^" in text else ():
+        if token.type == "footnote_ref" and (note := labels.get(f"[^{token.meta['label']}]")):
+            token.markup = f" ({note})"
     written = "\n".join(" ".join(line.split()) for line in _write(tokens, labels).split("\n") if line.strip())
     return WAY + written if is_way and written else written
+
+
+def clean_title(parser: MarkdownIt, text: str, environment: MutableMapping[str, Any]) -> str:
+    """Return a heading as inline Markdown, without the marks of footnotes that stand elsewhere instead."""
+    labels = environment.get("labels", {})
+    bare = _ANY_MARK.sub(lambda mark: "" if mark[0] in labels else mark[0], text)
+    return strip_permalink(clean_inline(parser, bare, environment, marks_ways=False))
+
+
+def take_notes(tokens: Sequence[Token], lines: Sequence[str]) -> tuple[Sequence[Token], dict[str, str]]:
+    """Return the tokens of lines without their short footnotes that are marked in few places, and these by their marks.
+
+    They can stand where their marks are.
+    """
+    marks = Counter(mark for line in lines if "[^" in line for mark in _NOTE_MARK.findall(line))
+    if not marks:
+        return tokens, {}
+    others: list[Token] = []
+    notes: dict[str, str] = {}
+    for number, token in enumerate(tokens):
+        others.append(token)
+        types = [each.type for each in tokens[max(0, number - 4) : number + 1]]
+        if types == _SHORT_NOTE and len(tokens[number - 2].content) <= MAX_NOTE_CHARS:
+            mark = f"[^{tokens[number - 4].meta['label']}]"
+            if 0 < marks[mark] <= MAX_NOTE_MARKS:
+                notes[mark] = tokens[number - 2].content
+                del others[-len(types) :]
+    return others, notes
 
 
 def write_short_codes(text: str) -> str:
@@ -336,7 +376,10 @@ def _write_in_code(token: Token) -> str:
 
 
 def _write_token(token: Token, before: str = "") -> str:
-    """Return a token as Markdown; pictures and the marks of footnotes are no text. `before` is the mark before it."""
+    """Return a token as Markdown; pictures, and marks of notes that stay apart, are no text.
+
+    `before` is the mark before it.
+    """
     if before == "\\-" and token.content.startswith("--"):
         # Dashes below each other's escape are a line of AsciiDoc, and no long one.
         return token.content

@@ -19,7 +19,15 @@ from core.markup.collector import ADMONITIONS, VERSIONS, BlockCollector, make_it
 from core.markup.components import read_source
 from core.markup.document import Block, BlockKind, to_plain
 from core.markup.hidden_code import fill_snippets, strip_hidden, strip_twoslash
-from core.markup.inline import clean_inline, is_formula, strip_permalink, to_title, write_code, write_short_codes
+from core.markup.inline import (
+    clean_inline,
+    clean_title,
+    is_formula,
+    take_notes,
+    to_title,
+    write_code,
+    write_short_codes,
+)
 from core.markup.tables import find_piped_rows, join_texts, split_grid, split_piped_rows
 
 # Directives within directives that are read; nobody writes that many.
@@ -193,7 +201,9 @@ class _Reader:
         outer_lines, outer_numbers = self._lines, self._numbers
         self._lines, self._numbers = lines, numbers
         self._depth += 1
-        blocks = self._read_tokens(self._parser.parse("\n".join(lines), self._environment), group)
+        tokens, notes = take_notes(self._parser.parse("\n".join(lines), self._environment), lines)
+        self._environment["labels"] |= {mark: self._clean(note) for mark, note in notes.items()}
+        blocks = self._read_tokens(tokens, group)
         self._depth -= 1
         self._lines, self._numbers = outer_lines, outer_numbers
         return blocks
@@ -236,8 +246,7 @@ class _Reader:
         return [Block(kind, text, start_line=start, end_line=end, **fields)]
 
     def _read_heading(self, token: Token, inner: Sequence[Token]) -> Sequence[Block]:
-        content = _HEADING_MARK.sub("", inner[0].content)
-        text = strip_permalink(self._clean(content, marks_ways=False))
+        text = clean_title(self._parser, _HEADING_MARK.sub("", inner[0].content), self._environment)
         return self._make("heading", token, text, level=int(token.tag[1:])) if text else ()
 
     def _read_indented_code(self, token: Token, _: Sequence[Token]) -> Sequence[Block]:

@@ -18,7 +18,7 @@ from core.markup.document import Block, to_plain
 from core.markup.inline import name_label
 from core.markup.markdown import read_markdown
 from core.markup.tables import name_cells
-from core.markup.writer import holds_code, write_markdown, write_title
+from core.markup.writer import MAX_HEADING_LEVEL, holds_code, write_markdown, write_title
 from knowledge.chunking.lines import (
     HARD_MAX,
     LineRange,
@@ -96,14 +96,25 @@ def _name_page(path: str) -> str:
 
 
 def _attach_headings(pieces: Sequence[Piece], blocks: Sequence[Block]) -> Iterator[Piece]:
-    """Yield pieces, of which none holds the headings of the next one alone."""
+    """Yield pieces, of which none ends in the headings of the next one."""
     start = 0
     for piece, following in zip_longest(pieces, pieces[1:]):
         start = start or piece.span.start
-        is_heading = all(block.kind == "heading" for block in blocks[start - 1 : piece.span.end])
-        if following is None or following.path != piece.path or not is_heading:
-            yield Piece(LineRange(start, piece.span.end), piece.path)
-            start = 0
+        end = piece.span.end if following is None else _find_text_end(blocks, start, piece.span.end)
+        if following is None or (end < start and following.path != piece.path):
+            end = piece.span.end
+        if end >= start:
+            yield Piece(LineRange(start, end), piece.path)
+        start = 0 if end == piece.span.end else end + 1
+
+
+def _find_text_end(blocks: Sequence[Block], start: int, end: int) -> int:
+    """Return the number of the last block of a piece that is no heading of what follows `end`; below `start`: none."""
+    level = MAX_HEADING_LEVEL + 1 if blocks[end].kind != "heading" else blocks[end].level
+    while end >= start and blocks[end - 1].kind == "heading" and blocks[end - 1].level < level:
+        end -= 1
+        level = blocks[end].level
+    return end
 
 
 def _find_title_level(blocks: Sequence[Block]) -> int:

@@ -18,6 +18,7 @@ from core.markup.tables import join_texts
 from core.markup.writer import MAX_HEADING_LEVEL
 from knowledge.formats.asciidoc_inline import (
     MAX_VALUE_CHARS,
+    renew_marks,
     resolve_attributes,
     resolve_code,
     resolve_counters,
@@ -46,7 +47,7 @@ _MAX_DEPTH = 12
 _UNDERLINE = re.compile(r"([=\-~^+])\1{2,}$")
 _ANCHOR = re.compile(r"\[\[[^\[\]]*\]\]$")
 _RULE = re.compile(r"(?:'{3,}|<{3,}|-{3}|\*{3}|(?:- ){2}-|(?:\* ){2}\*)$")
-_DELIMITER = re.compile(r"(?:-{4,}|\.{4,}|={4,}|\*{4,}|_{4,}|\+{4,}|/{4,}|--|[|,:!]={3,}|(```)[\w+#.,-]*)[ \t]*$")
+_DELIMITER = re.compile(r"(?:-{4,}|\.{4,}|={4,}|\*{4,}|_{4,}|\+{4,}|/{4,}|--|\"{2}|[|,:!]={3,}|(```)[\w+#.,-]*)[ \t]*$")
 _MACRO = re.compile(r"(?:(?:image|audio|video)::[^\s\[][^\[]*|(?!(?:xref|link)::)[a-z][\w-]*::[^\s\[]*)\[.*\]$")
 # What is no text within one: a plus that attaches something to no item, a comment, a picture that should stand apart.
 _NO_TEXT = re.compile(r"\+$|//|(?:image|video|audio|include)::[^\s\[][^\[]*\[[^\[\]]*\]$")
@@ -234,7 +235,8 @@ class _Reader:
 
     def _inline(self, text: str) -> str:
         named = resolve_counters(_BARE_REFERENCE.sub(self._name, text), self._attributes)
-        return write_inline(resolve_attributes(named, self._attributes))
+        resolved = resolve_attributes(named, self._attributes)
+        return write_inline(renew_marks(resolved) if "compat-mode" in self._attributes else resolved)
 
     def _name(self, reference: re.Match[str]) -> str:
         """Return a reference with the title of what it leads to."""
@@ -271,7 +273,7 @@ class _Reader:
             return [*caption, *self._read_table(lines, style, mark[0], first_line, last_line)]
         if style.name in _CODE_STYLES or language or mark[0] in ".`" or mark.startswith("----"):
             return self._read_code(lines, style, language, caption)
-        kind = {"*": "sidebar", "_": "quote"}.get(mark[0], "")
+        kind = {"*": "sidebar", "_": "quote", '"': "quote"}.get(mark[0], "")
         return self._wrap(kind, style, self._read_inside(lines), first_line, last_line)
 
     def _wrap(self, kind: str, style: _Style, children: list[Block], start: int, end: int) -> list[Block]:

@@ -16,6 +16,7 @@ _MAX_DEPTH = 4
 _MAX_MARGIN = 40
 # What stands for a plus that is text until the marks are read; no text has it.
 _PLUS = "\ue000"
+_WITHIN_PLUSES = re.compile(r"\A(\+{1,2})([^+](?:.*[^+])?)\1\Z", re.DOTALL)
 _PLUSES = re.compile(r"(?<=\w)\+\+(?!\w)")
 _REFERENCE = re.compile(r"(?<!\\)\{([\w-]{1,100})\}")
 _ESCAPED_END = re.compile(r"\\?(\{[\w-]{1,100})\\\}")
@@ -31,7 +32,7 @@ _CHARACTERS = {
 _MARKS = re.compile(
     r"""
       \\(?P<escaped>\*\*|__|[*_`#+^~{<\[]|(?:https?|[a-z]+):)
-    | `(?P<pluses>\+{1,2})(?P<literal>[^\n]{1,300}?)(?P=pluses)`
+    | `(?P<pluses>\+{1,2})(?P<literal>(?!\s)[^\n]{1,300}?)(?P=pluses)`
     | "`(?P<quotation>[^`\n]{1,300})`" | '`(?P<single>[^`\n]{1,300})`'
     | `(?:link|xref|https?):[^\s\[\]`]{1,300}\[`?(?P<code_title>[^\]\n`]{1,300})`?\]`
     | ``(?P<code>[^\n]{1,300}?)`` | (?<![\w`])`(?P<constrained_code>(?!\s)[^`]{1,300}(?<!\s))`(?![\w`])
@@ -56,6 +57,11 @@ _MARKS = re.compile(
     | \^(?P<upper>[^\s^]{1,60})\^ | (?<!~)~(?P<lower>[^\s~]{1,60})~(?!~)
     """,
     re.VERBOSE,
+)
+# Those of the first AsciiDoc, with code that has none.
+_OLD_MARKS = re.compile(
+    r"(?<![\w`])(?:``(?P<double>[^`'\n]{1,300})''|`(?P<single>(?!\s)[^`'\n]{1,300})'(?![\w'])|`[^`\n]{1,300}`)"
+    r"|(?<![\w+])\+(?P<code>(?!\s)[^`+\n]{1,300}(?<!\s))\+(?![\w+])"
 )
 _SYMBOLS = {"`'": "’", "(C)": "©", "(R)": "®", "(TM)": "™"}
 _SYMBOL = re.compile(r"(?<=\w)`'|\\?\((?:C|R|TM)\)")
@@ -148,6 +154,19 @@ def split_attributes(text: str) -> list[str]:
     return parts
 
 
+def renew_marks(text: str) -> str:
+    """Return a text of the compatible mode, whose quotes and code have marks of their own, with those of today."""
+    return _OLD_MARKS.sub(_renew_mark, text)
+
+
+def _renew_mark(match: re.Match[str]) -> str:
+    if match["double"]:
+        return f"“{match['double']}”"
+    if match["single"]:
+        return f"‘{match['single']}’"
+    return f"`{match['code']}`" if match["code"] else match[0]
+
+
 def write_inline(text: str, depth: int = 0) -> str:
     """Return a text, whose attributes are resolved, as inline Markdown."""
     pieces = list[str]()
@@ -171,7 +190,8 @@ def _write_mark(match: re.Match[str], depth: int) -> str:
     if name in ("literal", "code", "code_title", "constrained_code"):
         if name == "constrained_code":
             content = _ESCAPED_END.sub(r"\1}", content)
-            content = resolve_quotes(resolve_macros(_ESCAPED_IN_CODE.sub("", content))).strip("+") or content
+            content = resolve_quotes(resolve_macros(_ESCAPED_IN_CODE.sub("", content)))
+            content = _WITHIN_PLUSES.sub(r"\2", content)
         return make_code(_CHARACTER.sub(lambda match: html.unescape(match[0]), content))
     if name in ("attributes", "link_title", "page", "page_title", "bare_address", "unknown_title", "menu_items"):
         return _write_link(match, depth)

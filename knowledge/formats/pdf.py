@@ -18,11 +18,15 @@ from knowledge.parsing.limits import FormatError, ParseLimits, map_parser_errors
 _DIVIDED = re.compile(r"(?<![^\W\d_])([^\W\d_]+)[-\u00ad\u2010]\n([^\W\d_]+)")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _NUMBER = re.compile(r"\d+")
+# Of a font of icons: no text has them.
+_ICON = re.compile(r"[\ue000-\uf8ff]")
 # From a title to its page, as in a table of contents.
 _LEADER = re.compile(r"(?<![. ])[ ]?(?>\.(?:[ ]?\.){4,})[ ]?(?:\d{1,5}|[ivxlc]{1,8})$", re.MULTILINE)
 _BLANK = re.compile(r"\n[ \t]*\n\s*")
 # Where running heads and page numbers are: so many lines at the top of a page, and at its foot.
 EDGE_LINES = 2
+# Parts of a word are often words as well, if they are shorter.
+MIN_PART_CHARS = 4
 # What so many pages have there is no text of its own.
 MIN_REPEATS = 3
 MAX_BOOKMARKS = 5_000
@@ -46,7 +50,7 @@ def read_pdf(data: bytes) -> str:
     texts = ["\n".join(lines).strip() for lines in pages]
     if not any(texts):
         raise FormatError("it holds no text: a scan needs text recognition first")
-    words = {word.lower() for text in texts for word in _WORD.findall(text)}
+    words = {word.lower() for text in texts for word in _WORD.findall(_DIVIDED.sub(" ", text))}
     texts = [_join_words(text, words) for text in texts]
     return write_markdown(list(_make_blocks(texts, _read_bookmarks(document))))
 
@@ -58,7 +62,7 @@ def _extract(page: Any) -> str:
         text = page.extract_text() or ""
     except (PyPdfError, *_DAMAGES):
         text = ""
-    return _LEADER.sub("", "\n".join(line.strip() for line in text.split("\n"))).strip()
+    return _LEADER.sub("", "\n".join(line.strip() for line in _ICON.sub("", text).split("\n"))).strip()
 
 
 def _strip_edges(pages: Sequence[list[str]]) -> list[list[str]]:
@@ -96,13 +100,19 @@ def _strip_page(lines: list[str], page: int, repeated: set[tuple[str, int]]) -> 
 
 
 def _join_words(text: str, words: set[str]) -> str:
-    """Join words that were divided at the end of a line; those keep their hyphen that have it elsewhere."""
+    """Join words that were divided at the end of a line.
+
+    Those keep their hyphen that have it elsewhere, and those that are two words elsewhere, but never one.
+    """
 
     def join(match: re.Match[str]) -> str:
         first, rest = match.groups()
-        if f"{first}-{rest}".lower() in words and f"{first}{rest}".lower() not in words:
+        are_words = min(len(first), len(rest)) >= MIN_PART_CHARS and {first.lower(), rest.lower()} <= words
+        # A soft one is none where nothing is divided.
+        has_hyphen = (are_words and "\u00ad" not in match[0]) or f"{first}-{rest}".lower() in words
+        if (has_hyphen and f"{first}{rest}".lower() not in words) or not rest[0].islower():
             return f"{first}-{rest}"
-        return f"{first}{rest}" if rest[0].islower() else f"{first}-{rest}"
+        return f"{first}{rest}"
 
     return _DIVIDED.sub(join, text)
 

@@ -63,6 +63,9 @@ _ASCIIDOC_CONDITION = re.compile(r"if(?:n?def::[^\[\]]*\[\]|eval::.*)")
 _SUFFIX = re.compile(r"\.(?:md|mdx|rst|txt|adoc|asciidoc|html)$")
 # A file that is there for the attributes of others, by the custom of those who write AsciiDoc.
 _ATTRIBUTES_FILE = re.compile(r"(?:^|[/_-])attr(?:s|ibutes?)(?=[/._-])[^/]*(?:/[^/]*)?\.(?:adoc|asciidoc)$")
+# The same in YAML, which an extension of Antora gives to all of a site.
+_YAML_ATTRIBUTES = re.compile(r"(?:.*[_-])?attr(?:s|ibutes?)")
+_YAML_ENTRY = re.compile(r"^([ ]*)[\"']?([a-zA-Z][\w-]*)[\"']?:[ \t]+(\S.*)$", re.MULTILINE)
 _ANTORA_PLACE = re.compile(r"(?:(.*)/)?modules/([^/]+)/(?:pages|partials|examples)/(.*)")
 
 
@@ -89,12 +92,11 @@ def get_outline_kind(path: str, kind: str) -> str:
         return ""
     # The files that set what all pages below them may name.
     name, suffix = posixpath.splitext(posixpath.basename(path))
-    if (name, suffix) == ("conf", ".py"):
-        return "sphinx"
-    if (name, suffix) == ("_config", ".yml"):
-        return "jekyll"
-    is_antora = suffix in (".yml", ".yaml") and (name == "antora" or "playbook" in name)
-    return "antora" if is_antora else ""
+    if suffix == ".py" or name == "_config":
+        return {"conf.py": "sphinx", "_config.yml": "jekyll"}.get(name + suffix, "")
+    if name == "antora" or "playbook" in name:
+        return "antora"
+    return "attributes" if _YAML_ATTRIBUTES.fullmatch(name.lower()) else ""
 
 
 def read_outline(kind: str, text: str) -> Outline:
@@ -103,6 +105,7 @@ def read_outline(kind: str, text: str) -> Outline:
     readers = {
         "antora": lambda: Outline(values=read_component_attributes(text)),
         "asciidoc": lambda: _read_asciidoc(text),
+        "attributes": lambda: Outline(values=_read_yaml_attributes(text)),
         "example": lambda: _read_example(text),
         "jekyll": lambda: Outline(values=_read_jekyll_values(text)),
         "markdown": lambda: _read_markdown(text),
@@ -133,7 +136,9 @@ class Names:
         # Attributes of AsciiDoc that files for them give to whoever includes these.
         self._shared: dict[str, str] = {}
         for path, outline in outlines.items():
-            if get_outline_kind(path, "") and outline.values:
+            settings_kind = get_outline_kind(path, "")
+            is_shared = settings_kind == "attributes" or _ATTRIBUTES_FILE.search(path.lower())
+            if settings_kind and outline.values and not is_shared:
                 folder = posixpath.dirname(path)
                 self._values[folder] = {**self._values.get(folder, {}), **outline.values}
             name = posixpath.basename(path).lower()
@@ -141,7 +146,7 @@ class Names:
             for label, title in {**outline.labels, **own_label}.items():
                 # Which of two titles is meant, nobody knows.
                 self._labels[label] = title if self._labels.get(label, title) == title else ""
-            for attribute, value in outline.values.items() if _ATTRIBUTES_FILE.search(path.lower()) else ():
+            for attribute, value in outline.values.items() if is_shared else ():
                 self._shared[attribute] = value if self._shared.get(attribute, value) == value else ""
             for alias in filter(None, map(str.strip, outline.values.get("page-aliases", "").split(","))):
                 self._pages.setdefault(_find_asciidoc_path(path, alias), outline)
@@ -271,6 +276,15 @@ def _read_asciidoc(text: str) -> Outline:
     title = heading[1] if heading else ""
     start = include[1] if include and not heading else ""
     return Outline(title, labels, attributes, references, start, has_includes=include is not None)
+
+
+def _read_yaml_attributes(text: str) -> dict[str, str]:
+    """Return the values of a file of attributes: those below `attributes`, else those that have the first indent."""
+    if values := read_component_attributes(text):
+        return values
+    entries = _YAML_ENTRY.findall(text)
+    pairs = ((name.lower(), read_value(value)) for indent, name, value in entries if indent == entries[0][0])
+    return {name: value for name, value in pairs if len(value) < MAX_VALUE_CHARS}
 
 
 def _iter_shown_lines(text: str) -> Iterator[str]:

@@ -587,17 +587,18 @@ def test_mdx_is_read_without_its_script() -> None:
         (
             '<Types name="Run" type={{ "id": {"description": "", "type": "string"},\n'
             "  size: { text: 'How big', type: 'int' } }} />",
-            "**Run**\n\n**id**: string\n\n**size**: How big",
+            "**Run**\n\n**id**: string\n\n**size**: How big (`int`)",
         ),
         (
             "<Props data={{ 'aria-label': { type: 'string', description: 'What is read' } }} />",
-            "**aria-label**: What is read",
+            "**aria-label**: What is read (`string`)",
         ),
         (
             "<Types type={{\n  on: { type: 'bool', description: 'Is on' },\n  hours: {\n"
             "    type: '{ start: string; }[]',\n    description: \"It's (9-12)\",\n  },\n"
             '  "data": { "description": "More", "type": "{ [key]: any } | null" } }} />',
-            "**on**: Is on\n\n**hours**: It's (9-12)\n\n**data**: More",
+            "**on**: Is on (`bool`)\n\n**hours**: It's (9-12) (`{ start: string; }[]`)\n\n"
+            "**data**: More (`{ [key]: any } | null`)",
         ),
         ("<Page operations={[{'path': '/v1/a/{id}', 'method': 'get'}]} />\n\nText.", "**/v1/a/{id}**: get\n\nText."),
         ("Of type:\n\n---type-table---\n../types/a.ts#Filter\n---end---\n\nText.", "Of type:\n\nText."),
@@ -1279,3 +1280,34 @@ def test_a_row_of_pictures_is_none() -> None:
 )
 def test_tags_of_templates_within_lists(text: str, expected: str) -> None:
     assert write_markdown(read_markdown(text)) == expected
+
+
+NOTES = """\
+# Broker[^1]
+
+| Name | Text |
+|---|---|
+| a | Shown below[^1] |
+
+It runs[^b], as `[^1]` in [^long] and [^none].
+
+[^1]: By *default*, it is | shown.
+[^b]: Twice.
+[^long]: One.
+
+    Two.
+[^unused]: Never.
+"""
+
+
+def test_a_short_footnote_stands_where_its_mark_is() -> None:
+    assert read(NOTES) == (
+        "# Broker\n\n| Name | Text |\n|---|---|\n| a | Shown below (By *default*, it is \\| shown.) |\n\n"
+        "It runs (Twice.), as `[^1]` in and .\n\nOne.\n\nTwo.\n\nNever."
+    )
+
+
+def test_a_footnote_of_many_marks_stays_apart() -> None:
+    assert read("a[^1] " * 6 + "\n\n[^1]: Text.") == "a a a a a a\n\nText."
+    assert read("a[^1].\n\n[^1]: " + "Text. " * 60).startswith("a.\n\nText.")
+    assert read("# Only a title[^1]\n\n[^1]: Text.") == "# Only a title\n\nText."

@@ -502,6 +502,15 @@ def test_a_heading_in_a_quotation_names_nothing_outside_of_it() -> None:
     assert [piece.title for piece in chunk(Document("docs/a.md", note, "markdown"), 5)][-1] == "Guide > New"
 
 
+def test_a_passage_does_not_end_in_the_heading_of_the_next_one() -> None:
+    page = "### Page 2\n\n#### On it\n\n" + "Text of a page.  \n" * 60
+    text = f"# Guide\n\n## Start\n\nFirst.\n\n{page}\n\n## End\n\n### Empty\n\n### Last\n\nText."
+    texts = [piece.text.strip() for piece in chunk(Document("docs/a.md", text, "markdown"), 100)]
+    assert texts[0].endswith("First.")
+    assert texts[1].startswith("### Page 2\n\n#### On it\n\nText")
+    assert not any(text.rpartition("\n")[2].startswith("#") for text in texts)
+
+
 def test_a_rule_between_passages_belongs_to_none() -> None:
     words = "word " * 40
     text = f"# Guide\n\nOne.\n\n---\n\nTwo {words}\n\n---\n\n## Next\n\n---\n\nThree {words}\n\n---\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pypdf
 import pytest
 
 from knowledge.formats.pdf import read_pdf
@@ -68,6 +69,10 @@ def test_text_at_the_edge_of_a_page_stays() -> None:
         ("The con-\nfiguration is here.", "The configuration is here."),
         ("Une op\xe9ra-\ntion de s\xe9-\ncurit\xe9.", "Une op\xe9ration de s\xe9curit\xe9."),
         ("A well-known name is well-\nknown.", "A well-known name is well-known."),
+        ("A comma-\nseparated list: some comma is separated.", "A comma-separated list: some comma is separated."),
+        ("It is over-\nloaded when loaded over and over.", "It is over-loaded when loaded over and over."),
+        ("Overloaded: it is over-\nloaded when loaded over.", "Overloaded: it is overloaded when loaded over."),
+        ("For-\nmat it with a mat for it.", "Format it with a mat for it."),
         ("Use X-\nRay, or 10-\n20 of it.", "Use X-Ray, or 10-\n20 of it."),
         ("# install\n=====\nName\n-----", "\\# install\n\\=====\nName\n\\-----"),
         ("1. First\n> quoted\n* sign", "1\\. First\n\\> quoted\n\\* sign"),
@@ -76,6 +81,11 @@ def test_text_at_the_edge_of_a_page_stays() -> None:
 )
 def test_text_is_read_as_it_stands(text: str, expected: str) -> None:
     assert read_pages(text) == [expected]
+
+
+def test_signs_of_a_font_of_icons_are_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pypdf.PageObject, "extract_text", lambda page: "Start it.\n\uf0eb\n\uf0eb Hint: stop it.")
+    assert read_pages("") == ["Start it.\n\nHint: stop it."]
 
 
 def test_bookmarks_head_their_text() -> None:

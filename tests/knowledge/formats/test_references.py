@@ -228,6 +228,8 @@ SHARED = {
     ),
     "doc/other/version-attrs.adoc": ":two: 2\n",
     "doc/_attributes/common.adoc": ":sign: +\n",
+    "site-attributes.yml": "# all\n    run-it: 'docker run {name}' # soft\n    ports:\n      tcp: 1\n    two: 3\n",
+    "attributes.yaml": "asciidoc:\n  attributes:\n    web: a.example\nother: x\n",
     "doc/page.adoc": ":own: 1\n\nText.\n",
 }
 
@@ -238,6 +240,8 @@ SHARED = {
         ("{name} is {full}{sign}.", "Rocket is the Rocket+."),
         (":name: Mine\n\n{name} is {full}.", "Mine is the Rocket."),
         ("{two}, {some}, {own}", "two, some, own"),
+        ("{web}, {other}, {tcp}", "a.example, other, tcp"),
+        ("[subs=attributes]\n----\n{run-it} {port}\n----", "```\ndocker run Rocket {port}\n```"),
     ],
 )
 def test_files_of_attributes_give_them_to_each_page(text: str, expected: str) -> None:
