@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -73,6 +74,7 @@ COPIED_WORDS = 3
 _COPY_COLUMNS = (
     "number",
     "received_at",
+    "settled_at",
     "text",
     "reply_to",
     "quoted",
@@ -349,8 +351,7 @@ class _Said:
         """Return whether models wrote words of the person into the trace of an answer that came soon after them."""
         added_words = _to_words(_get_written_text(trace)) - _to_words(asked) if trace else set[str]()
         return bool(added_words) and any(
-            said_at <= row.received_at <= said_at + CONVERSATION_TIME and not added_words.isdisjoint(words)
-            for said_at, words in self.times
+            _is_told_in(row, said_at) and not added_words.isdisjoint(words) for said_at, words in self.times
         )
 
 
@@ -373,7 +374,7 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
         others = (
             select(*(columns[name] for name in _COPY_COLUMNS))
             .filter_by(platform=place["platform"], chat=chat)
-            .where(columns.author_id != author_id, columns.received_at >= said.since)
+            .where(columns.author_id != author_id, _is_made_since(said.since))
         )
         rows = (await connection.execute(others)).all()
         copies = await asyncio.to_thread(_find_all_copies, said, rows)
@@ -392,7 +393,7 @@ async def _erase_retold(connection: AsyncConnection, platform: str, said_in: Map
     for place in (await connection.execute(query)).all():
         for said in (said for chat, said in said_in.items() if (platform, chat) != (place.platform, place.chat)):
             told = select(*(columns[name] for name in _COPY_COLUMNS)).filter_by(**place._asdict())
-            told = told.where(columns.received_at >= said.since).order_by(columns.received_at)
+            told = told.where(_is_made_since(said.since)).order_by(columns.received_at)
             rows = (await connection.execute(told)).all()
             for number, values in (await asyncio.to_thread(_find_all_retold, said, rows)).items():
                 await connection.execute(update(messages).filter_by(number=number).values(values))
@@ -426,14 +427,26 @@ def _find_all_retold(said: _Said, rows: Sequence[Row[*tuple[Any, ...]]]) -> Mapp
 
     What nobody asked about there has the same words by chance: so has what came long after.
     """
+    quoted_at = [row.received_at for row in rows if said.quotes(row)]
     found = dict[int, dict[str, Any]]()
-    until = None
     for row in rows:
-        if said.quotes(row):
-            until = row.received_at + CONVERSATION_TIME
-        if until and row.received_at <= until and (values := said.find_retold(row)):
+        # The first quotation that is not too old for it.
+        index = bisect_left(quoted_at, row.received_at - CONVERSATION_TIME)
+        is_told = index < len(quoted_at) and _is_told_in(row, quoted_at[index])
+        if is_told and (values := said.find_retold(row)):
             found[row.number] = values
     return found
+
+
+def _is_made_since(since: datetime) -> ColumnElement[bool]:
+    """Return the condition that a message was answered after a time, or is not yet: it may have come long before."""
+    return or_(messages.c.settled_at >= since, messages.c.settled_at.is_(None))
+
+
+def _is_told_in(row: Row[*tuple[Any, ...]], said_at: datetime) -> bool:
+    """Return whether a message's answer may have what was said at a time: one that waits may know what came later."""
+    is_known = row.settled_at is None or said_at <= row.settled_at
+    return is_known and row.received_at <= said_at + CONVERSATION_TIME
 
 
 def _find_quoted_words(row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
