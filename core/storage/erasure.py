@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Row, Text, and_, case, cast, delete, func, null, or_, select, tuple_, update
 
+from core.catalogue import ENGLISH
 from core.language.tokens import lexical_tokens
 from core.runtime.tasks import uncancellable
 from core.storage.moved_chats import list_places
@@ -46,6 +47,11 @@ _ERASED_REASON = case(
     *((messages.c.reason.startswith(part, autoescape=True), part.rstrip(" :(")) for part in _CONSTANT_PARTS),
     else_=messages.c.reason,
 )
+# What is typed behind a slash may be any word. With none, the message would count as a question.
+UNKNOWN_COMMAND = "unknown"
+HAS_KNOWN_COMMAND = messages.c.command.in_(
+    ("", HANDOFF_COMMAND, RATING_COMMAND, UNKNOWN_COMMAND, *ENGLISH.command_summaries)
+)
 ERASED_VALUES: Mapping[str, Any] = {
     **dict.fromkeys(PERSONAL_COLUMNS, ""),
     **dict.fromkeys(("retry_reason", "language"), ""),
@@ -55,6 +61,7 @@ ERASED_VALUES: Mapping[str, Any] = {
     "delivery": null(),
     "reference": {},
     "reason": _ERASED_REASON,
+    "command": case((HAS_KNOWN_COMMAND, messages.c.command), else_=UNKNOWN_COMMAND),
     # What one person gives on Slack is handled in order: such a thread has their name.
     "thread": case((messages.c.thread.startswith(PERSONAL_THREAD), PERSONAL_THREAD), else_=messages.c.thread),
 }

@@ -1,14 +1,16 @@
-"""What the rows of others have of a person goes with them, whenever it was asked and whoever brought it."""
+"""What the rows of others have of a person goes with them, whenever it was asked; and what was typed as a command."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
+from core.catalogue import ENGLISH
+from core.messaging.policy.command_table import COMMANDS
 from core.settings.messaging import JournalSettings
 from core.storage.tables import messages
 from core.types import ConversationKey, Message, Reply
@@ -39,3 +41,32 @@ async def test_an_answer_that_was_asked_for_before_somebody_wrote_goes(tmp_path:
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
         replies = select(messages.c.reply).filter_by(id=completed.id)
         assert await bot.journal.database.fetch_value(replies) == "By a button."
+
+
+async def test_a_word_that_was_typed_as_a_command_goes(tmp_path: Path) -> None:
+    """A command that there is stays, for the statistics; an unknown one must not become a question."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        database = bot.journal.database
+        await bot.deliver(ANN, "", WORD)
+        await bot.deliver(ANN, "", "status")
+        await bot.deliver(ANN, "", "forget")
+        assert await find_columns(database, *KEPT_IN_CHAT) == set()
+        commands = [row.command for row in await database.fetch_all(select(messages.c.command))]
+        assert commands == ["unknown", "status", "forget"]
+
+
+@pytest.mark.parametrize("is_of_earlier_version", [False, True])
+async def test_a_word_that_was_typed_as_a_command_expires(tmp_path: Path, *, is_of_earlier_version: bool) -> None:
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(ANN, "", WORD)
+        later = datetime.now(UTC) + timedelta(days=1)
+        if is_of_earlier_version:
+            await bot.journal.erase_expired(later, later)
+            await bot.journal.database.write(update(messages).values(command=WORD))
+        assert await bot.journal.erase_expired(later, later) == 1
+        assert await bot.journal.erase_expired(later, later) == 0
+        assert await find_columns(bot.journal.database) == set()
+
+
+def test_the_commands_that_stay_are_all_that_there_are() -> None:
+    assert {command.name for command in COMMANDS} == set(ENGLISH.command_summaries)
