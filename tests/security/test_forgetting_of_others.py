@@ -12,10 +12,12 @@ from sqlalchemy import select, update
 from core.catalogue import ENGLISH
 from core.messaging.policy.command_table import COMMANDS
 from core.settings.messaging import JournalSettings
+from core.storage.lessons import TaughtAnswerRepository
 from core.storage.tables import messages
 from core.types import ConversationKey, Message, Reply
 from core.types.replies import SearchRound, Trace
-from tests.support.forgetting import ANN, KEPT_IN_CHAT, OWNER_ALONE, SAID, WORD, find_columns, opened
+from tests.support.forgetting import ANN, ANN_ID, BOB, KEPT_IN_CHAT, OWNER_ALONE, SAID, WORD, find_columns, opened
+from tests.support.recording_bot import Sender
 
 pytestmark = pytest.mark.usefixtures("time_lapse")
 
@@ -70,3 +72,33 @@ async def test_a_word_that_was_typed_as_a_command_expires(tmp_path: Path, *, is_
 
 def test_the_commands_that_stay_are_all_that_there_are() -> None:
     assert {command.name for command in COMMANDS} == set(ENGLISH.command_summaries)
+
+
+@pytest.mark.parametrize("is_question", [False, True], ids=["the answer", "the question"])
+@pytest.mark.parametrize("authors", [(ANN_ID,), (ANN_ID, "47")], ids=["hers", "of several"])
+async def test_a_lesson_from_a_forward_is_whose_words_it_has(
+    tmp_path: Path, authors: tuple[str, ...], *, is_question: bool
+) -> None:
+    """The bot has seen the forward, and the platform says from whom it is."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        values = {"addressed": False, "is_forwarded": True, "quoted_authors": authors}
+        forward = await bot.deliver(Sender("-100", "45"), f"Who has the key, {WORD}?", **values)
+        answer = await bot.deliver(Sender("-100", "46"), "Carl has it.", addressed=False, reply_to=forward.id)
+        learned = answer if is_question else forward
+        await bot.deliver(BOB, "" if is_question else "Who has it?", "learn", reply_to=learned.id, quoted=learned.text)
+        repository = TaughtAnswerRepository(bot.journal.database)
+        assert len(await repository.list_answers(reader=None)) == 1
+        await bot.deliver(ANN, "", "forget")
+        assert len(await repository.list_answers(reader=None)) == len(authors) - 1
+
+
+async def test_the_answer_of_an_expert_to_a_forwarded_question_goes_with_who_asked(tmp_path: Path) -> None:
+    async with opened(tmp_path, JournalSettings()) as bot:
+        values = {"addressed": False, "is_forwarded": True, "quoted_authors": (ANN_ID,)}
+        forward = await bot.deliver(Sender("-100", "45"), f"Who has the key, {WORD}?", **values)
+        await bot.deliver(Sender("-100", "46"), "", "escalate", reply_to=forward.id)
+        await bot.deliver(BOB, "Carl has it.", addressed=False, reply_to=forward.id)
+        repository = TaughtAnswerRepository(bot.journal.database)
+        assert len(await repository.list_answers(reader=None)) == 1
+        await bot.deliver(ANN, "", "forget")
+        assert not await repository.list_answers(reader=None)
