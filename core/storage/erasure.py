@@ -179,6 +179,7 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
     # Before the drafts: what was asked about them is known by their words.
     await _erase_copies(connection, place, author_id)
     await _erase_drafts(connection, by_person)
+    await _erase_calls(connection, place, author_id)
     # Earlier versions kept the reviewer's name: it is that of the messages, as long as these are there.
     names = select(messages.c.author).filter_by(platform=place["platform"], author_id=author_id)
     is_reviewer = or_(
@@ -228,6 +229,17 @@ async def _erase_drafts(connection: AsyncConnection, by_person: Mapping[str, str
     await connection.execute(update(messages).filter_by(**by_person).where(_IS_TO_BE_DROPPED).values(_DROPPED_VALUES))
 
 
+async def _erase_calls(connection: AsyncConnection, place: Mapping[str, str], author_id: str) -> None:
+    """Erase a person's id where they were called to questions of others; a call that is not posted yet stays."""
+    columns = messages.c
+    calls = select(columns.number, columns.mentioned_users).filter_by(**place)
+    calls = calls.where(_lists(columns.mentioned_users, author_id), columns.state.in_(FINISHED_STATES))
+    for row in (await connection.execute(calls)).all():
+        others = [person for person in row.mentioned_users if person != author_id]
+        values = {"mentioned_users": others or null()}
+        await connection.execute(update(messages).filter_by(number=row.number).values(values))
+
+
 async def _erase_cached(connection: AsyncConnection, by_person: Mapping[str, str]) -> None:
     """Erase cached answers to a person's questions: they hold the question too. It is also what a reply quoted.
 
@@ -247,7 +259,12 @@ async def _erase_cached(connection: AsyncConnection, by_person: Mapping[str, str
 
 def _brings(author_id: str) -> ColumnElement[bool]:
     """Return the condition that a message of somebody else brings words or files of a person."""
-    return cast(messages.c.quoted_authors, Text).contains(json.dumps(author_id), autoescape=True)
+    return _lists(messages.c.quoted_authors, author_id)
+
+
+def _lists(ids: ColumnElement[Any], author_id: str) -> ColumnElement[bool]:
+    """Return the condition that a column with a list of ids has that of a person."""
+    return cast(ids, Text).contains(json.dumps(author_id), autoescape=True)
 
 
 @dataclass(slots=True)

@@ -102,3 +102,21 @@ async def test_the_answer_of_an_expert_to_a_forwarded_question_goes_with_who_ask
         assert len(await repository.list_answers(reader=None)) == 1
         await bot.deliver(ANN, "", "forget")
         assert not await repository.list_answers(reader=None)
+
+
+@pytest.mark.parametrize("others", [(), ("47",)], ids=["alone", "with others"])
+async def test_who_was_called_to_a_question_is_erased_and_it_can_still_be_answered(
+    tmp_path: Path, others: tuple[str, ...]
+) -> None:
+    people = {"people": [f"telegram:{person}" for person in (ANN_ID, *others)], "trusted": ["telegram:43"]}
+    async with opened(tmp_path, JournalSettings(), handoff=people) as bot:
+        database = bot.journal.database
+        await bot.deliver(Sender("-100", "45"), "Who has the key?", "escalate")
+        call = select(messages.c.mentioned_users).filter_by(purpose="escalation")
+        assert await database.fetch_value(call) == [ANN_ID, *others]
+        await database.write(update(messages).filter_by(purpose="escalation").values(reply_id="the call"))
+        await bot.deliver(ANN, "", "forget")
+        assert await find_columns(database, *KEPT_IN_CHAT) == set()
+        assert tuple(await database.fetch_value(call) or ()) == others
+        await bot.deliver(BOB, "Carl has it.", reply_to="the call")
+        assert len(await TaughtAnswerRepository(database).list_answers(reader=None)) == 1

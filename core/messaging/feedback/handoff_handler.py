@@ -201,7 +201,8 @@ class HandoffHandler:
         A reply that addresses the bot is no answer to a person, except below an handoff.
         """
         for stored_message in await self._lookup.find_replied_to(reply):
-            if reply.addressed and not mentioned_users(stored_message.message):
+            # Who was called there may be forgotten by now.
+            if reply.addressed and stored_message.message.origin.purpose != "escalation":
                 continue
             question_id = stored_message.message.question_id
             stored_question = await self._lookup.get_message(reply, question_id) or stored_message
