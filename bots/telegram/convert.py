@@ -21,7 +21,7 @@ from core.messaging.policy import command_table as commands
 from core.types import Attachment, AttachmentKind, ConversationKey, Message, Origin
 
 if TYPE_CHECKING:
-    from aiogram.types import Message as TelegramMessage, MessageEntity, Update
+    from aiogram.types import Chat, Message as TelegramMessage, MessageEntity, MessageOriginUnion, Update, User
 
 
 Other = TypeVar("Other")
@@ -254,11 +254,17 @@ def _get_author(event: TelegramMessage) -> tuple[str, str]:
 def _find_origins(event: TelegramMessage, replied_message: TelegramMessage | None) -> list[str]:
     """Return the ids of those whose words a message quotes or forwards, as far as Telegram names them."""
     origins = [event.forward_origin, event.external_reply.origin if event.external_reply is not None else None]
-    names = ("sender_user", "sender_chat", "chat")
-    senders = [getattr(origin, name, None) for origin in origins for name in names]
+    senders = [sender for origin in origins for sender in _get_senders(origin)]
     if replied_message is not None:
-        senders.append(replied_message.sender_chat or replied_message.from_user)
-    return [str(sender.id) for sender in senders if sender is not None]
+        # Who forwarded it said nothing of it: they stand for somebody whom Telegram does not name.
+        forwarder = replied_message.sender_chat or replied_message.from_user
+        senders += _get_senders(replied_message.forward_origin) or ([forwarder] if forwarder is not None else [])
+    return [str(sender.id) for sender in senders]
+
+
+def _get_senders(origin: MessageOriginUnion | None) -> list[User | Chat]:
+    senders = [getattr(origin, name, None) for name in ("sender_user", "sender_chat", "chat")]
+    return [sender for sender in senders if sender is not None]
 
 
 def _get_replied_message(event: TelegramMessage) -> TelegramMessage | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Row, Text, and_, case, cast, delete, func, null, or_, select, tuple_, update
 
+from core.catalogue import ENGLISH
 from core.language.tokens import lexical_tokens
 from core.runtime.tasks import uncancellable
 from core.storage.moved_chats import list_places
@@ -45,6 +47,11 @@ _ERASED_REASON = case(
     *((messages.c.reason.startswith(part, autoescape=True), part.rstrip(" :(")) for part in _CONSTANT_PARTS),
     else_=messages.c.reason,
 )
+# What is typed behind a slash may be any word. With none, the message would count as a question.
+UNKNOWN_COMMAND = "unknown"
+HAS_KNOWN_COMMAND = messages.c.command.in_(
+    ("", HANDOFF_COMMAND, RATING_COMMAND, UNKNOWN_COMMAND, *ENGLISH.command_summaries)
+)
 ERASED_VALUES: Mapping[str, Any] = {
     **dict.fromkeys(PERSONAL_COLUMNS, ""),
     **dict.fromkeys(("retry_reason", "language"), ""),
@@ -54,6 +61,7 @@ ERASED_VALUES: Mapping[str, Any] = {
     "delivery": null(),
     "reference": {},
     "reason": _ERASED_REASON,
+    "command": case((HAS_KNOWN_COMMAND, messages.c.command), else_=UNKNOWN_COMMAND),
     # What one person gives on Slack is handled in order: such a thread has their name.
     "thread": case((messages.c.thread.startswith(PERSONAL_THREAD), PERSONAL_THREAD), else_=messages.c.thread),
 }
@@ -73,6 +81,7 @@ COPIED_WORDS = 3
 _COPY_COLUMNS = (
     "number",
     "received_at",
+    "settled_at",
     "text",
     "reply_to",
     "quoted",
@@ -170,6 +179,7 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
     # Before the drafts: what was asked about them is known by their words.
     await _erase_copies(connection, place, author_id)
     await _erase_drafts(connection, by_person)
+    await _erase_calls(connection, place, author_id)
     # Earlier versions kept the reviewer's name: it is that of the messages, as long as these are there.
     names = select(messages.c.author).filter_by(platform=place["platform"], author_id=author_id)
     is_reviewer = or_(
@@ -219,6 +229,17 @@ async def _erase_drafts(connection: AsyncConnection, by_person: Mapping[str, str
     await connection.execute(update(messages).filter_by(**by_person).where(_IS_TO_BE_DROPPED).values(_DROPPED_VALUES))
 
 
+async def _erase_calls(connection: AsyncConnection, place: Mapping[str, str], author_id: str) -> None:
+    """Erase a person's id where they were called to questions of others; a call that is not posted yet stays."""
+    columns = messages.c
+    calls = select(columns.number, columns.mentioned_users).filter_by(**place)
+    calls = calls.where(_lists(columns.mentioned_users, author_id), columns.state.in_(FINISHED_STATES))
+    for row in (await connection.execute(calls)).all():
+        others = [person for person in row.mentioned_users if person != author_id]
+        values = {"mentioned_users": others or null()}
+        await connection.execute(update(messages).filter_by(number=row.number).values(values))
+
+
 async def _erase_cached(connection: AsyncConnection, by_person: Mapping[str, str]) -> None:
     """Erase cached answers to a person's questions: they hold the question too. It is also what a reply quoted.
 
@@ -238,7 +259,12 @@ async def _erase_cached(connection: AsyncConnection, by_person: Mapping[str, str
 
 def _brings(author_id: str) -> ColumnElement[bool]:
     """Return the condition that a message of somebody else brings words or files of a person."""
-    return cast(messages.c.quoted_authors, Text).contains(json.dumps(author_id), autoescape=True)
+    return _lists(messages.c.quoted_authors, author_id)
+
+
+def _lists(ids: ColumnElement[Any], author_id: str) -> ColumnElement[bool]:
+    """Return the condition that a column with a list of ids has that of a person."""
+    return cast(ids, Text).contains(json.dumps(author_id), autoescape=True)
 
 
 @dataclass(slots=True)
@@ -349,8 +375,7 @@ class _Said:
         """Return whether models wrote words of the person into the trace of an answer that came soon after them."""
         added_words = _to_words(_get_written_text(trace)) - _to_words(asked) if trace else set[str]()
         return bool(added_words) and any(
-            said_at <= row.received_at <= said_at + CONVERSATION_TIME and not added_words.isdisjoint(words)
-            for said_at, words in self.times
+            _is_told_in(row, said_at) and not added_words.isdisjoint(words) for said_at, words in self.times
         )
 
 
@@ -373,7 +398,7 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
         others = (
             select(*(columns[name] for name in _COPY_COLUMNS))
             .filter_by(platform=place["platform"], chat=chat)
-            .where(columns.author_id != author_id, columns.received_at >= said.since)
+            .where(columns.author_id != author_id, _is_made_since(said.since))
         )
         rows = (await connection.execute(others)).all()
         copies = await asyncio.to_thread(_find_all_copies, said, rows)
@@ -392,7 +417,7 @@ async def _erase_retold(connection: AsyncConnection, platform: str, said_in: Map
     for place in (await connection.execute(query)).all():
         for said in (said for chat, said in said_in.items() if (platform, chat) != (place.platform, place.chat)):
             told = select(*(columns[name] for name in _COPY_COLUMNS)).filter_by(**place._asdict())
-            told = told.where(columns.received_at >= said.since).order_by(columns.received_at)
+            told = told.where(_is_made_since(said.since)).order_by(columns.received_at)
             rows = (await connection.execute(told)).all()
             for number, values in (await asyncio.to_thread(_find_all_retold, said, rows)).items():
                 await connection.execute(update(messages).filter_by(number=number).values(values))
@@ -426,14 +451,26 @@ def _find_all_retold(said: _Said, rows: Sequence[Row[*tuple[Any, ...]]]) -> Mapp
 
     What nobody asked about there has the same words by chance: so has what came long after.
     """
+    quoted_at = [row.received_at for row in rows if said.quotes(row)]
     found = dict[int, dict[str, Any]]()
-    until = None
     for row in rows:
-        if said.quotes(row):
-            until = row.received_at + CONVERSATION_TIME
-        if until and row.received_at <= until and (values := said.find_retold(row)):
+        # The first quotation that is not too old for it.
+        index = bisect_left(quoted_at, row.received_at - CONVERSATION_TIME)
+        is_told = index < len(quoted_at) and _is_told_in(row, quoted_at[index])
+        if is_told and (values := said.find_retold(row)):
             found[row.number] = values
     return found
+
+
+def _is_made_since(since: datetime) -> ColumnElement[bool]:
+    """Return the condition that a message was answered after a time, or is not yet: it may have come long before."""
+    return or_(messages.c.settled_at >= since, messages.c.settled_at.is_(None))
+
+
+def _is_told_in(row: Row[*tuple[Any, ...]], said_at: datetime) -> bool:
+    """Return whether a message's answer may have what was said at a time: one that waits may know what came later."""
+    is_known = row.settled_at is None or said_at <= row.settled_at
+    return is_known and row.received_at <= said_at + CONVERSATION_TIME
 
 
 def _find_quoted_words(row: Row[*tuple[Any, ...]]) -> dict[str, Any]:

@@ -25,7 +25,14 @@ from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.runtime.tasks import iter_retry_delays, uncancellable, wait_for
 from core.storage.chat_history import has_question, is_readable_from
 from core.storage.engine import Database
-from core.storage.erasure import ERASED_VALUES, FINISHED_STATES, IS_DROPPED, PERSONAL_COLUMNS, erase_in_chat
+from core.storage.erasure import (
+    ERASED_VALUES,
+    FINISHED_STATES,
+    HAS_KNOWN_COMMAND,
+    IS_DROPPED,
+    PERSONAL_COLUMNS,
+    erase_in_chat,
+)
 from core.storage.message_rows import (
     get_skip_values,
     read_attachments,
@@ -430,7 +437,9 @@ class Journal:
             if before
         ]
         has_content = or_(*(columns[name] != "" for name in PERSONAL_COLUMNS))
-        query = select(columns.number).where(or_(*expiries), has_content).limit(ERASE_BATCH_SIZE) if expiries else None
+        # Earlier versions left what was typed as a command.
+        is_left = or_(has_content, ~HAS_KNOWN_COMMAND)
+        query = select(columns.number).where(or_(*expiries), is_left).limit(ERASE_BATCH_SIZE) if expiries else None
         while query is not None:
             # In small steps: new messages wait while a transaction writes.
             batch_count = await self._erase(query)

@@ -79,6 +79,14 @@ def with_author_of_quotation(message: Message) -> Message:
     return message
 
 
+def with_author_of_words(message: Message) -> Message:
+    """Return a message as one of whose words it has: a forward is of whom it is forwarded from, if that is one person.
+
+    What stands beside a quotation is its sender's.
+    """
+    return with_author_of_quotation(message) if message.is_forwarded and not message.quoted else message
+
+
 def resolve_target(message: Message) -> Message:
     """Return a command as a reply to the message whose link or id it begins with; what follows is its text.
 

@@ -18,6 +18,7 @@ from core.messaging.feedback.handoff import (
     mentioned_users,
     resolve_target,
     with_author_of_quotation,
+    with_author_of_words,
 )
 from core.messaging.policy.permissions import Permissions
 from core.observability.logs import get_logger
@@ -111,9 +112,10 @@ class HandoffHandler:
         if question is None or question.author_id == message.author_id or not await self._is_trusted(adapter, message):
             return False
         closed_sources = await self._read_closed_labels(message, question)
+        asker_id = with_author_of_words(question).author_id
         try:
             number = await self._taught_answers.submit(
-                message, question.author_id, question.text, message.text, closed_sources, words_of=[question, message]
+                message, asker_id, question.text, message.text, closed_sources, words_of=[question, message]
             )
         except MessageDeleted:
             return True
@@ -165,13 +167,16 @@ class HandoffHandler:
         if not question:
             raise UsageError(texts.learn_question_missing)
         # A quotation from elsewhere replies to nothing here.
-        taught_message = answer_message or with_author_of_quotation(replace(message, id=message.reply_to or message.id))
+        if answer_message:
+            taught_message = with_author_of_words(answer_message)
+        else:
+            taught_message = with_author_of_quotation(replace(message, id=message.reply_to or message.id))
         if message.thread_state.is_restricted:
             # So was the question that stands behind the command, whatever place the answer comes from.
             taught_message = replace(
                 taught_message, key=message.key, thread_state=replace(taught_message.thread_state, is_restricted=True)
             )
-        asker_id = question_message.author_id if question_message else ""
+        asker_id = with_author_of_words(question_message).author_id if question_message else ""
         closed_sources = await self._read_closed_labels(message, answer_message, question_message)
         words_of = [each for each in (answer_message, question_message) if each]
         number = await self._taught_answers.submit(
@@ -196,7 +201,8 @@ class HandoffHandler:
         A reply that addresses the bot is no answer to a person, except below an handoff.
         """
         for stored_message in await self._lookup.find_replied_to(reply):
-            if reply.addressed and not mentioned_users(stored_message.message):
+            # Who was called there may be forgotten by now.
+            if reply.addressed and stored_message.message.origin.purpose != "escalation":
                 continue
             question_id = stored_message.message.question_id
             stored_question = await self._lookup.get_message(reply, question_id) or stored_message

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from bots.common.events import IgnoredEvent
+from bots.slack.commands import from_message_shortcut
 from bots.slack.convert import Identity, from_event, to_thread_messages
 from bots.slack.visible_text import get_visible_text
+from core.messaging.feedback.handoff import ASK_SHORTCUT_ID, SHORTCUT_ID
 from core.types import Message
 
 ME = Identity("UBOT", "kimas", "T1", "Rocket", "BOWN")
@@ -156,6 +158,25 @@ def test_the_files_of_a_shared_message_come_with_it() -> None:
     file = {"id": "F1", "name": "a.png", "title": "The error", "mimetype": "image/png", "size": 9}
     [attachment] = message(attachments=[{**SHARE, "files": [file]}]).attachments
     assert (attachment.kind, attachment.name, attachment.reference) == ("picture", "The error", {"file": "F1"})
+
+
+@pytest.mark.parametrize(("shortcut", "authors"), [(ASK_SHORTCUT_ID, ("U2", "U3")), (SHORTCUT_ID, ("U2",))])
+def test_a_shortcut_on_a_shared_message_says_whose_words_it_brings(shortcut: str, authors: tuple[str, ...]) -> None:
+    """What was shared is asked about, and teaches nothing."""
+    command = from_message_shortcut(
+        {
+            "callback_id": shortcut,
+            "trigger_id": "1",
+            "channel": {"id": "C1"},
+            "user": {"id": "U1", "name": "ann"},
+            "response_url": "https://a.example",
+            "message_ts": "1.2",
+            "message": {"ts": "1.2", "user": "U2", "text": "Look.", "attachments": [{**SHARE, "author_id": "U3"}]},
+        },
+        ME,
+    )
+    assert isinstance(command, Message)
+    assert (SHARE["text"] in command.quoted, command.quoted_authors) == (len(authors) > 1, authors)
 
 
 def test_a_preview_of_a_link_is_quoted_but_the_words_remain_ones_own() -> None:

@@ -135,6 +135,21 @@ def test_a_message_says_whose_words_it_brings() -> None:
     assert (own.quoted_authors, own.quotes_bot, own.addressed) == ((), True, False)
 
 
+def test_a_reply_to_a_forward_brings_the_words_of_whom_it_was_forwarded_from() -> None:
+    """Who forwarded it stands for somebody who is hidden."""
+    cleo = {"id": 9, "is_bot": False, "first_name": "Cleo"}
+    named = [
+        {"type": "user", "sender_user": {"id": user_id, "is_bot": False, "first_name": "A"}} for user_id in (8, 42)
+    ]
+    hidden = {"type": "hidden_user", "sender_user_name": "Eve"}
+    found = []
+    for origin in (*named, hidden):
+        forward = event(**{"from": cleo, "text": "run this", "forward_origin": {**origin, "date": 1_760_000_000}})
+        reply = message(text="why?", reply_to_message=forward)
+        found.append((reply.quoted_authors, reply.quotes_bot))
+    assert found == [(("8",), False), ((), True), (("9",), False)]
+
+
 PARAGRAPH = {"type": "paragraph", "text": ["see ", {"type": "url", "text": "this", "url": "https://a.example"}]}
 EMOJI = {"type": "custom_emoji", "custom_emoji_id": "1", "alternative_text": "👍"}
 RICH = [

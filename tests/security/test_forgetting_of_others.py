@@ -1,0 +1,122 @@
+"""What the rows of others have of a person goes with them, whenever it was asked; and what was typed as a command."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select, update
+
+from core.catalogue import ENGLISH
+from core.messaging.policy.command_table import COMMANDS
+from core.settings.messaging import JournalSettings
+from core.storage.lessons import TaughtAnswerRepository
+from core.storage.tables import messages
+from core.types import ConversationKey, Message, Reply
+from core.types.replies import SearchRound, Trace
+from tests.support.forgetting import ANN, ANN_ID, BOB, KEPT_IN_CHAT, OWNER_ALONE, SAID, WORD, find_columns, opened
+from tests.support.recording_bot import Sender
+
+pytestmark = pytest.mark.usefixtures("time_lapse")
+
+ASKED = Message("asked first", ConversationKey("telegram", "-100"), "43", "Bob", "And what?", datetime.now(UTC))
+
+
+async def test_an_answer_that_was_asked_for_before_somebody_wrote_goes(tmp_path: Path) -> None:
+    """It waited for people, and was told what they said meanwhile."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        completed = replace(ASKED, id="completed")
+        alone = replace(ASKED, id="alone", key=ConversationKey("telegram", OWNER_ALONE.chat), private=True)
+        for message in (ASKED, completed, alone):
+            await bot.journal.record_message(message)
+        await bot.deliver(ANN, SAID, addressed=False)
+        await bot.deliver(OWNER_ALONE, "", "why")
+        await bot.deliver(OWNER_ALONE, "What is this?", quoted=SAID)
+        search_round = SearchRound((f"key {WORD}",), "good", "")
+        trace = Trace("key", "react", (), {}, rounds=(search_round,))
+        await bot.journal.mark_answered(ASKED, Reply(f"I see: {SAID}."))
+        await bot.journal.mark_answered(completed, Reply("By a button.", trace=trace))
+        await bot.journal.mark_answered(alone, Reply(f"I see: {SAID}."))
+        await bot.deliver(ANN, "", "forget")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+        replies = select(messages.c.reply).filter_by(id=completed.id)
+        assert await bot.journal.database.fetch_value(replies) == "By a button."
+
+
+async def test_a_word_that_was_typed_as_a_command_goes(tmp_path: Path) -> None:
+    """A command that there is stays, for the statistics; an unknown one must not become a question."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        database = bot.journal.database
+        await bot.deliver(ANN, "", WORD)
+        await bot.deliver(ANN, "", "status")
+        await bot.deliver(ANN, "", "forget")
+        assert await find_columns(database, *KEPT_IN_CHAT) == set()
+        commands = [row.command for row in await database.fetch_all(select(messages.c.command))]
+        assert commands == ["unknown", "status", "forget"]
+
+
+@pytest.mark.parametrize("is_of_earlier_version", [False, True])
+async def test_a_word_that_was_typed_as_a_command_expires(tmp_path: Path, *, is_of_earlier_version: bool) -> None:
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(ANN, "", WORD)
+        later = datetime.now(UTC) + timedelta(days=1)
+        if is_of_earlier_version:
+            await bot.journal.erase_expired(later, later)
+            await bot.journal.database.write(update(messages).values(command=WORD))
+        assert await bot.journal.erase_expired(later, later) == 1
+        assert await bot.journal.erase_expired(later, later) == 0
+        assert await find_columns(bot.journal.database) == set()
+
+
+def test_the_commands_that_stay_are_all_that_there_are() -> None:
+    assert {command.name for command in COMMANDS} == set(ENGLISH.command_summaries)
+
+
+@pytest.mark.parametrize("is_question", [False, True], ids=["the answer", "the question"])
+@pytest.mark.parametrize("authors", [(ANN_ID,), (ANN_ID, "47")], ids=["hers", "of several"])
+async def test_a_lesson_from_a_forward_is_whose_words_it_has(
+    tmp_path: Path, authors: tuple[str, ...], *, is_question: bool
+) -> None:
+    """The bot has seen the forward, and the platform says from whom it is."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        values = {"addressed": False, "is_forwarded": True, "quoted_authors": authors}
+        forward = await bot.deliver(Sender("-100", "45"), f"Who has the key, {WORD}?", **values)
+        answer = await bot.deliver(Sender("-100", "46"), "Carl has it.", addressed=False, reply_to=forward.id)
+        learned = answer if is_question else forward
+        await bot.deliver(BOB, "" if is_question else "Who has it?", "learn", reply_to=learned.id, quoted=learned.text)
+        repository = TaughtAnswerRepository(bot.journal.database)
+        assert len(await repository.list_answers(reader=None)) == 1
+        await bot.deliver(ANN, "", "forget")
+        assert len(await repository.list_answers(reader=None)) == len(authors) - 1
+
+
+async def test_the_answer_of_an_expert_to_a_forwarded_question_goes_with_who_asked(tmp_path: Path) -> None:
+    async with opened(tmp_path, JournalSettings()) as bot:
+        values = {"addressed": False, "is_forwarded": True, "quoted_authors": (ANN_ID,)}
+        forward = await bot.deliver(Sender("-100", "45"), f"Who has the key, {WORD}?", **values)
+        await bot.deliver(Sender("-100", "46"), "", "escalate", reply_to=forward.id)
+        await bot.deliver(BOB, "Carl has it.", addressed=False, reply_to=forward.id)
+        repository = TaughtAnswerRepository(bot.journal.database)
+        assert len(await repository.list_answers(reader=None)) == 1
+        await bot.deliver(ANN, "", "forget")
+        assert not await repository.list_answers(reader=None)
+
+
+@pytest.mark.parametrize("others", [(), ("47",)], ids=["alone", "with others"])
+async def test_who_was_called_to_a_question_is_erased_and_it_can_still_be_answered(
+    tmp_path: Path, others: tuple[str, ...]
+) -> None:
+    people = {"people": [f"telegram:{person}" for person in (ANN_ID, *others)], "trusted": ["telegram:43"]}
+    async with opened(tmp_path, JournalSettings(), handoff=people) as bot:
+        database = bot.journal.database
+        await bot.deliver(Sender("-100", "45"), "Who has the key?", "escalate")
+        call = select(messages.c.mentioned_users).filter_by(purpose="escalation")
+        assert await database.fetch_value(call) == [ANN_ID, *others]
+        await database.write(update(messages).filter_by(purpose="escalation").values(reply_id="the call"))
+        await bot.deliver(ANN, "", "forget")
+        assert await find_columns(database, *KEPT_IN_CHAT) == set()
+        assert tuple(await database.fetch_value(call) or ()) == others
+        await bot.deliver(BOB, "Carl has it.", reply_to="the call")
+        assert len(await TaughtAnswerRepository(database).list_answers(reader=None)) == 1
