@@ -469,8 +469,9 @@ def _is_made_since(since: datetime) -> ColumnElement[bool]:
 
 def _is_told_in(row: Row[*tuple[Any, ...]], said_at: datetime) -> bool:
     """Return whether a message's answer may have what was said at a time: one that waits may know what came later."""
-    is_known = row.settled_at is None or said_at <= row.settled_at
-    return is_known and row.received_at <= said_at + CONVERSATION_TIME
+    received_at: datetime = row.received_at
+    settled_at: datetime | None = row.settled_at
+    return received_at <= said_at + CONVERSATION_TIME and (settled_at is None or said_at <= settled_at)
 
 
 def _find_quoted_words(row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
