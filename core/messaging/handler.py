@@ -123,7 +123,7 @@ class Handler:
                     delivery.check_rights = None
                     await self._feedback.handle_press(adapter, message, delivery, self._enqueue)
                     return
-                decision = await self._gate.judge(message, is_resumed=delivery.is_resumed, spell=adapter.spell_command)
+                decision = await self._judge(adapter, message, delivery)
                 await self._respond(adapter, message, decision, delivery)
             return
         async with turn():
@@ -138,8 +138,12 @@ class Handler:
             adapter, message, delayed_decision.wait_s, self._wait_for_humans
         ):
             async with turn(), self._worker_slots:
-                decision = await self._judge_after_wait(adapter, message, delayed_decision, delivery)
+                decision = await _or_silence(self._judge_after_wait(adapter, message, delayed_decision, delivery))
                 await self._respond(adapter, message, decision, delivery)
+
+    async def _judge(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> GateDecision:
+        judging = self._gate.judge(message, is_resumed=delivery.is_resumed, spell=adapter.spell_command)
+        return await _or_silence(judging)
 
     async def _judge_after_wait(
         self, adapter: Adapter, message: Message, delayed_decision: GateDecision, delivery: JournaledDelivery
@@ -280,7 +284,7 @@ class Handler:
             return None
         if await self._try_capture_answer(adapter, message):
             return None
-        decision = await self._gate.judge(message, is_resumed=delivery.is_resumed, spell=adapter.spell_command)
+        decision = await self._judge(adapter, message, delivery)
         if decision.wait_s:
             return decision
         await self._respond(adapter, message, decision, delivery)
@@ -530,3 +534,13 @@ class Handler:
         """End the cooldown that an unprompted answer began, unless people see something of it."""
         if decision.is_unprompted and not (delivery and delivery.is_visible):
             self._gate.release_cooldown(message)
+
+
+async def _or_silence(judging: Awaitable[GateDecision]) -> GateDecision:
+    """Return what the gate decides; silence where the words that a model was to judge may not leave any more."""
+    try:
+        return await judging
+    except MessageDeleted as error:
+        return GateDecision(False, to_skip(error))
+    except RightsChanged as error:
+        return GateDecision(False, error.block or skip(SkipReason.RIGHTS_CHANGED))

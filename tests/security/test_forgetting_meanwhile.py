@@ -6,9 +6,9 @@ and before what has them is written into the journal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from sqlalchemy import select
 
 from core.messaging.feedback import rating_buttons
 from core.messaging.gate.second_opinion import Opinion
+from core.runtime.leaving import require_leave
 from core.settings.messaging import JournalSettings
 from core.storage.chat_history import HistoryMessage
-from core.storage.tables import replies
+from core.storage.tables import messages, replies
 from core.types import DOWN, RATING_COMMAND, RETRY, ConversationKey, Message, Passage, Reply
 from knowledge.retrieval.library import KnowledgeLibrary
 from tests.support.fixtures import MemorySink
@@ -239,3 +240,38 @@ async def test_no_opinion_has_words_of_a_person_forgotten_meanwhile(
         await bot.deliver(BOB, "How does the launcher start?", addressed=False)
         assert ("Reply(text=" in bot.output()) == should_speak
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+class LateLook:
+    """A model that is asked after something has happened."""
+
+    def __init__(self, happen: Callable[[], Awaitable[None]]) -> None:
+        self._happen = happen
+
+    async def ask(self, *_: object) -> Opinion:
+        await self._happen()
+        await require_leave()
+        return Opinion(True, "It knows.")
+
+
+async def pause(bot: Bot) -> None:
+    """Let an owner pause the bot in the group."""
+    command = Message("pause", ConversationKey("telegram", ANN.chat), "1", "Olga", "60", datetime.now(UTC))
+    until = (datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)).isoformat()
+    await bot.dispatcher.context.overrides.change(command, f"telegram:{ANN.chat}", "pause", until)
+
+
+@pytest.mark.parametrize(
+    ("happen", "reason"), [(pause, "PAUSED"), (forget_ann, "")], ids=["the bot is paused", "its asker is forgotten"]
+)
+async def test_a_message_that_a_model_may_not_judge_any_more_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happen: Callable[[Bot], Awaitable[None]], reason: str
+) -> None:
+    """What is left unfinished is erased by nothing: not with its author, nor after the time for which it is kept."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        opinion = LateLook(lambda: happen(bot))
+        monkeypatch.setattr(bot.processor._handler._gate, "_second_opinion", opinion)
+        asked = await bot.deliver(ANN, QUESTION, addressed=False)
+        assert "Reply(text=" not in bot.output()
+        [row] = await bot.journal.database.fetch_all(select(messages).filter_by(id=asked.id))
+        assert (row.state, (row.trace or {}).get("skip", "")) == ("silent", reason)
