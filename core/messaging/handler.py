@@ -186,46 +186,48 @@ class Handler:
     def _watch_rights(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
         """Let what is shown from now on be compared with what may be told of now."""
         if message.origin.purpose == "draft":
-            delivery.check_rights = partial(self._require_draft_notice, adapter, message)
+            delivery.check_rights = partial(self._require_draft_notice, adapter, message, delivery)
         elif message.origin.purpose == "report":
-            delivery.check_rights = partial(self._require_report, adapter, message)
+            delivery.check_rights = partial(self._require_report, adapter, message, delivery)
         elif message.origin.purpose == "alert":
-            delivery.check_rights = partial(self._require_alert, adapter, message)
+            delivery.check_rights = partial(self._require_alert, adapter, message, delivery)
         elif message.origin.purpose not in NOTICE_PURPOSES:
             delivery.visible_labels = self._permissions.visible_labels(message)
             models = self._permissions.get_chat_settings(message).models
             delivery.check_rights = partial(self._check_rights, adapter, message, delivery, models)
 
-    async def _require_draft_notice(self, adapter: Adapter, message: Message) -> None:
+    async def _require_draft_notice(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
         """Raise `RightsChanged` where a draft waits no more, or its team may not see all that it was made from."""
         await self._drafts.require_notice(message)
-        await self._require_readers(adapter, message)
+        await self._require_readers(adapter, message, delivery)
 
-    async def _require_report(self, adapter: Adapter, message: Message) -> None:
+    async def _require_report(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
         """Raise `RightsChanged` where a report may not be posted any more.
 
         Somebody whose question it has was forgotten, a source was closed, or the chat is told no more, as that of
         somebody who is no owner any more.
         """
-        if not await self._journal.has_left(message, "text"):
+        if not await self._journal.has_left(message, ["text"]):
             raise RightsChanged("", skip(SkipReason.DRAFT_FORGOTTEN))
-        await self._require_readers(adapter, message)
+        await self._require_readers(adapter, message, delivery)
         is_told = self._permissions.gets_alerts(message)
         if not is_told or (message.origin.root_id == OWNERS and not self._permissions.is_told_to_owner(message)):
             raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
 
-    async def _require_readers(self, adapter: Adapter, message: Message) -> None:
+    async def _require_readers(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
         """Raise `RightsChanged` where those who read a notice now may not see all that it was made from."""
         labels = await self._journal.get_told_labels(message)
         message = await self._permissions.as_read_now(adapter, message)
         await self._gate.chat_policy.refresh()
+        await delivery.require_left()
         if not may_be_shown(labels, self._permissions.visible_labels(message)):
             raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
 
-    async def _require_alert(self, adapter: Adapter, message: Message) -> None:
+    async def _require_alert(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
         """Raise `RightsChanged` where a chat gets no alerts any more, or may not see the source that this one names."""
         label = message.origin.root_id
         message = await self._permissions.as_read_now(adapter, message)
+        await delivery.require_left()
         if not self._permissions.gets_alerts(message):
             raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
         if label and not await self._permissions.may_tell_of(label, message):
@@ -245,6 +247,7 @@ class Handler:
             await self._require_role(adapter, message, delivery)
         message = await self._permissions.as_read_now(adapter, message)
         await self._gate.chat_policy.refresh()
+        await delivery.require_left()
         # From here on nothing is waited for: all of it holds at one moment.
         policy = self._gate.chat_policy
         # Comments have chats of their own.
@@ -331,7 +334,7 @@ class Handler:
         )
         try:
             if reply := delivery.final_reply:
-                watch_delivery(self._journal, message, delivery)
+                watch_delivery(delivery)
                 await (sink.deliver(reply) if reply.failure else self._guard(message, sink).finish(reply))
             else:
                 reply = await self._reply(adapter, message, sink, delivery, decision)
@@ -403,8 +406,8 @@ class Handler:
         text, history = await with_history(
             self._journal, message, text, self._settings.answer, visible_labels, is_spoken=voice is not None
         )
-        await watch_history(self._journal, message, history, self._settings.answer, delivery)
-        question = self._make_question(message, add_transcript(text, voice), history)
+        watch_history(message, history, delivery)
+        question = self._make_question(message, add_transcript(text, voice), history.turns)
         question = replace(question, visible_sources=searched_sources, is_unprompted=is_unprompted)
         question = with_attachments(question, message, adapter, voice)
         question = with_speech(question, message, voice, adapter, self._journal)

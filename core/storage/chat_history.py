@@ -128,9 +128,7 @@ class ChatHistory(Repository):
 
     async def are_remembered(self, numbers: Collection[int]) -> bool:
         """Return whether all of these messages are there with their authors: none of them was forgotten."""
-        is_left = and_(messages.c.number.in_(numbers), messages.c.author_id != "")
-        count = await self._database.fetch_value(select(func.count()).select_from(messages).where(is_left))
-        return bool(count == len(numbers))
+        return len(await self._database.fetch_all(select_remembered(numbers))) == len(numbers)
 
     async def count_answers_to(self, message: Message, seconds: float) -> int:
         """Return how many answers the message's author got in the chat in the last seconds.
@@ -291,6 +289,11 @@ def is_readable_from(message: Message, table: Table = messages) -> ColumnElement
     columns = table.c
     is_open = or_(columns.thread == message.key.thread, ~columns.in_restricted_thread)
     return is_open if message.private or "private" not in columns else and_(is_open, ~columns.private)
+
+
+def select_remembered(numbers: Collection[int]) -> Select[Any]:
+    """Return a query of those of some messages that have their authors: who was forgotten is in none."""
+    return select(messages.c.number).where(messages.c.number.in_(numbers), messages.c.author_id != "")
 
 
 def _select_newest(message: Message, *column_names: str) -> Select[Any]:
