@@ -14,6 +14,7 @@ from core.formatting import replace_lone_surrogates
 from core.observability.logs import get_logger, log_context
 from core.observability.tracing import make_trace_id, trace_context
 from core.ports import Adapter, Sink
+from core.runtime.leaving import get_told_numbers
 from core.storage.messages import Journal, StoredPart
 from core.types import NOTICE_PURPOSES, Message, Reply, Skip, SkipReason, skip
 
@@ -115,7 +116,8 @@ class JournaledDelivery:
 
     async def require_left(self) -> None:
         """Raise `RightsChanged` if somebody else whose words the reply was made from was forgotten."""
-        if await self._journal.has_left(self._message, self.brought_parts, self.conversation):
+        others = {*self.conversation, *get_told_numbers()}
+        if await self._journal.has_left(self._message, self.brought_parts, others):
             return
         # A notice of the bot's own is left out: nobody asked for it.
         block = skip(SkipReason.DRAFT_FORGOTTEN) if self._message.origin.purpose in NOTICE_PURPOSES else None

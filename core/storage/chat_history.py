@@ -26,6 +26,7 @@ from core.types import ASK_COMMANDS, HANDOFF_COMMAND, PAGE_PURPOSES, RATING_COMM
 MAX_SCANNED_ROWS = 20_000
 MAX_MESSAGES = 200
 _COLUMN_NAMES = (
+    "number",
     "id",
     "thread",
     "author_id",
@@ -46,7 +47,8 @@ class HistoryMessage:
     """One message of the chat.
 
     `thread` is "" for the chat itself. `has_unprompted_answer` is true if the bot answers or answered it unprompted;
-    `is_later` if it came after the message in question. `age_s` is its age in seconds.
+    `is_later` if it came after the message in question. `age_s` is its age in seconds, `number` its number in the
+    journal.
     """
 
     id: str
@@ -58,6 +60,7 @@ class HistoryMessage:
     has_unprompted_answer: bool
     is_later: bool
     age_s: float
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +120,6 @@ class ChatHistory(Repository):
             if index != own_index and not row.is_by_bot
         ]
         return recent_messages[::-1]
-
-    async def get_numbers(self, message: Message, author_ids: Collection[str], seconds: float) -> Sequence[int]:
-        """Return the numbers of what these people wrote in the chat in the last seconds."""
-        columns = messages.c
-        query = _select_newest(message, "number").where(
-            columns.author_id.in_(author_ids), within_last(columns.received_at, seconds)
-        )
-        return [row.number for row in await self._database.fetch_all(query)]
 
     async def are_remembered(self, numbers: Collection[int]) -> bool:
         """Return whether all of these messages are there with their authors: none of them was forgotten."""
@@ -321,6 +316,7 @@ def _to_history_message(row: Row[Any], *, is_later: bool) -> HistoryMessage:
         has_unprompted_answer=row.state in _ANSWERING_STATES and not row.addressed,
         is_later=is_later,
         age_s=_age_s(row.received_at),
+        number=row.number,
     )
 
 

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from bots.daemon.bootstrap import make_inbox
 from bots.daemon.posting import start_post
+from core.llm import failover
 from core.messaging.feedback import rating_buttons
 from core.messaging.gate.second_opinion import Opinion
 from core.messaging.journaling import RecordedSink
@@ -392,3 +394,25 @@ async def test_a_message_that_a_model_may_not_judge_any_more_is_finished(
         assert "Reply(text=" not in bot.output()
         [row] = await bot.journal.database.fetch_all(select(messages).filter_by(id=asked.id))
         assert (row.state, (row.trace or {}).get("skip", "")) == ("silent", reason)
+
+
+async def test_a_model_that_is_asked_again_is_told_nothing_of_a_person_forgotten_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An endpoint is overloaded, and Ann forgets before it is asked again whether to speak."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        library, service = bot.app.shared_library, bot.app.answer_service
+        bot.processor = make_inbox(bot.journal, bot.app.answer, bot.dispatcher, library=library, service=service)
+        await bot.deliver(ANN, f"The key of the launcher is {WORD} today.", addressed=False)
+        assert bot.model
+        bot.model.requests.clear()
+        bot.model.failing.add("second_opinion")
+
+        async def forget_and_recover(*_: object) -> bool:
+            await forget_ann(bot)
+            bot.model.failing.clear()
+            return True
+
+        monkeypatch.setattr(failover, "_wait_before_retry", forget_and_recover)
+        await bot.deliver(BOB, "How does the launcher start?", addressed=False)
+        assert [WORD in str(body).lower() for body in bot.model.requests] == [True], "the first request alone has it"

@@ -361,7 +361,6 @@ READING = ("get_", "find_", "list_", "begin_answer")
 # They return ids, numbers, times or labels.
 WORDLESS_READERS = {
     "ChatHistory.get_bot_answers",
-    "ChatHistory.get_numbers",
     "ChatHistory.get_posting_bot",
     "ChatHistory.get_replied_author",
     "DraftRepository.get_notices",
