@@ -257,10 +257,12 @@ class Handler:
         texts = messages_for(self._permissions.get_language(message))
         if block or not visible_labels <= self._permissions.visible_labels(message):
             raise RightsChanged(texts.rights_changed, block)
-        if not is_ask_command(message.command) or is_comment or delivery.is_notice:
+        if not is_ask_command(message.command) or delivery.is_notice:
             return
         if models != self._permissions.get_chat_settings(message).models:
             raise RightsChanged(texts.rights_changed)
+        if is_comment:
+            return
         if self._permissions.hides_answer(message):
             raise RightsChanged(spell_texts(texts, adapter.spell_command).ask_by_command)
         if not (delivery.is_draft or delivery.is_approved) and self._drafts.takes(message):
