@@ -21,6 +21,11 @@ def judge_requests_by(require_rights: RequireRights | None) -> None:
     _require_rights.set(require_rights)
 
 
+def get_judge() -> RequireRights | None:
+    """Return what is asked before each request that the current task makes."""
+    return _require_rights.get()
+
+
 @contextmanager
 def telling_of(numbers: Collection[int]) -> Iterator[None]:
     """Say that requests in the block have words of these messages, by their numbers in the journal."""
