@@ -113,7 +113,7 @@ class Drafts:
 
     def make_sink(self, question: Message, delivery: JournaledDelivery, opinion: str) -> DraftSink:
         """Return the sink of an answer that becomes a draft; `opinion` is why a model decided to speak."""
-        return DraftSink(delivery, partial(self._keep, question, opinion))
+        return DraftSink(delivery, partial(self._keep, question, delivery, opinion))
 
     async def sweep(self) -> None:
         """Close what waited too long; tell the team what it does not know yet: drafts, answers of people, failures.
@@ -211,12 +211,14 @@ class Drafts:
             self.journal.count(draft.question, "silent", reason)
         return is_dropped
 
-    async def _keep(self, question: Message, opinion: str, reply: Reply) -> None:
+    async def _keep(self, question: Message, delivery: JournaledDelivery, opinion: str, reply: Reply) -> None:
         reply = replace(reply, trace=replace(reply.trace, opinion=opinion))
-        await self.journal.mark_drafted(question, reply)
+        await self.journal.mark_drafted(question, reply, delivery.brought_parts, delivery.conversation)
         if draft := await self._repository.find_of(question):
             _log.info("message.drafted", number=draft.number, citations=len(reply.citations))
             await self._announce(draft)
+        else:
+            await delivery.require_left()
 
     async def _announce(self, draft: Draft) -> None:
         texts = self._get_texts(draft)

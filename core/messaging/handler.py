@@ -123,7 +123,7 @@ class Handler:
                     delivery.check_rights = None
                     await self._feedback.handle_press(adapter, message, delivery, self._enqueue)
                     return
-                decision = await self._gate.judge(message, is_resumed=delivery.is_resumed, spell=adapter.spell_command)
+                decision = await self._judge(adapter, message, delivery)
                 await self._respond(adapter, message, decision, delivery)
             return
         async with turn():
@@ -138,8 +138,12 @@ class Handler:
             adapter, message, delayed_decision.wait_s, self._wait_for_humans
         ):
             async with turn(), self._worker_slots:
-                decision = await self._judge_after_wait(adapter, message, delayed_decision, delivery)
+                decision = await _or_silence(self._judge_after_wait(adapter, message, delayed_decision, delivery))
                 await self._respond(adapter, message, decision, delivery)
+
+    async def _judge(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> GateDecision:
+        judging = self._gate.judge(message, is_resumed=delivery.is_resumed, spell=adapter.spell_command)
+        return await _or_silence(judging)
 
     async def _judge_after_wait(
         self, adapter: Adapter, message: Message, delayed_decision: GateDecision, delivery: JournaledDelivery
@@ -182,46 +186,48 @@ class Handler:
     def _watch_rights(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
         """Let what is shown from now on be compared with what may be told of now."""
         if message.origin.purpose == "draft":
-            delivery.check_rights = partial(self._require_draft_notice, adapter, message)
+            delivery.check_rights = partial(self._require_draft_notice, adapter, message, delivery)
         elif message.origin.purpose == "report":
-            delivery.check_rights = partial(self._require_report, adapter, message)
+            delivery.check_rights = partial(self._require_report, adapter, message, delivery)
         elif message.origin.purpose == "alert":
-            delivery.check_rights = partial(self._require_alert, adapter, message)
+            delivery.check_rights = partial(self._require_alert, adapter, message, delivery)
         elif message.origin.purpose not in NOTICE_PURPOSES:
             delivery.visible_labels = self._permissions.visible_labels(message)
             models = self._permissions.get_chat_settings(message).models
             delivery.check_rights = partial(self._check_rights, adapter, message, delivery, models)
 
-    async def _require_draft_notice(self, adapter: Adapter, message: Message) -> None:
+    async def _require_draft_notice(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
         """Raise `RightsChanged` where a draft waits no more, or its team may not see all that it was made from."""
         await self._drafts.require_notice(message)
-        await self._require_readers(adapter, message)
+        await self._require_readers(adapter, message, delivery)
 
-    async def _require_report(self, adapter: Adapter, message: Message) -> None:
+    async def _require_report(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
         """Raise `RightsChanged` where a report may not be posted any more.
 
         Somebody whose question it has was forgotten, a source was closed, or the chat is told no more, as that of
         somebody who is no owner any more.
         """
-        if not await self._journal.has_left(message, "text"):
+        if not await self._journal.has_left(message, ["text"]):
             raise RightsChanged("", skip(SkipReason.DRAFT_FORGOTTEN))
-        await self._require_readers(adapter, message)
+        await self._require_readers(adapter, message, delivery)
         is_told = self._permissions.gets_alerts(message)
         if not is_told or (message.origin.root_id == OWNERS and not self._permissions.is_told_to_owner(message)):
             raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
 
-    async def _require_readers(self, adapter: Adapter, message: Message) -> None:
+    async def _require_readers(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
         """Raise `RightsChanged` where those who read a notice now may not see all that it was made from."""
         labels = await self._journal.get_told_labels(message)
         message = await self._permissions.as_read_now(adapter, message)
         await self._gate.chat_policy.refresh()
+        await delivery.require_left()
         if not may_be_shown(labels, self._permissions.visible_labels(message)):
             raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
 
-    async def _require_alert(self, adapter: Adapter, message: Message) -> None:
+    async def _require_alert(self, adapter: Adapter, message: Message, delivery: JournaledDelivery) -> None:
         """Raise `RightsChanged` where a chat gets no alerts any more, or may not see the source that this one names."""
         label = message.origin.root_id
         message = await self._permissions.as_read_now(adapter, message)
+        await delivery.require_left()
         if not self._permissions.gets_alerts(message):
             raise RightsChanged("", skip(SkipReason.RIGHTS_CHANGED))
         if label and not await self._permissions.may_tell_of(label, message):
@@ -241,6 +247,7 @@ class Handler:
             await self._require_role(adapter, message, delivery)
         message = await self._permissions.as_read_now(adapter, message)
         await self._gate.chat_policy.refresh()
+        await delivery.require_left()
         # From here on nothing is waited for: all of it holds at one moment.
         policy = self._gate.chat_policy
         # Comments have chats of their own.
@@ -250,10 +257,12 @@ class Handler:
         texts = messages_for(self._permissions.get_language(message))
         if block or not visible_labels <= self._permissions.visible_labels(message):
             raise RightsChanged(texts.rights_changed, block)
-        if not is_ask_command(message.command) or is_comment or delivery.is_notice:
+        if not is_ask_command(message.command) or delivery.is_notice:
             return
         if models != self._permissions.get_chat_settings(message).models:
             raise RightsChanged(texts.rights_changed)
+        if is_comment:
+            return
         if self._permissions.hides_answer(message):
             raise RightsChanged(spell_texts(texts, adapter.spell_command).ask_by_command)
         if not (delivery.is_draft or delivery.is_approved) and self._drafts.takes(message):
@@ -280,7 +289,7 @@ class Handler:
             return None
         if await self._try_capture_answer(adapter, message):
             return None
-        decision = await self._gate.judge(message, is_resumed=delivery.is_resumed, spell=adapter.spell_command)
+        decision = await self._judge(adapter, message, delivery)
         if decision.wait_s:
             return decision
         await self._respond(adapter, message, decision, delivery)
@@ -327,7 +336,7 @@ class Handler:
         )
         try:
             if reply := delivery.final_reply:
-                watch_delivery(self._journal, message, delivery)
+                watch_delivery(delivery)
                 await (sink.deliver(reply) if reply.failure else self._guard(message, sink).finish(reply))
             else:
                 reply = await self._reply(adapter, message, sink, delivery, decision)
@@ -399,8 +408,8 @@ class Handler:
         text, history = await with_history(
             self._journal, message, text, self._settings.answer, visible_labels, is_spoken=voice is not None
         )
-        await watch_history(self._journal, message, history, self._settings.answer, delivery)
-        question = self._make_question(message, add_transcript(text, voice), history)
+        watch_history(message, history, delivery)
+        question = self._make_question(message, add_transcript(text, voice), history.turns)
         question = replace(question, visible_sources=searched_sources, is_unprompted=is_unprompted)
         question = with_attachments(question, message, adapter, voice)
         question = with_speech(question, message, voice, adapter, self._journal)
@@ -530,3 +539,13 @@ class Handler:
         """End the cooldown that an unprompted answer began, unless people see something of it."""
         if decision.is_unprompted and not (delivery and delivery.is_visible):
             self._gate.release_cooldown(message)
+
+
+async def _or_silence(judging: Awaitable[GateDecision]) -> GateDecision:
+    """Return what the gate decides; silence where the words that a model was to judge may not leave any more."""
+    try:
+        return await judging
+    except MessageDeleted as error:
+        return GateDecision(False, to_skip(error))
+    except RightsChanged as error:
+        return GateDecision(False, error.block or skip(SkipReason.RIGHTS_CHANGED))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
@@ -14,8 +14,9 @@ from core.formatting import replace_lone_surrogates
 from core.observability.logs import get_logger, log_context
 from core.observability.tracing import make_trace_id, trace_context
 from core.ports import Adapter, Sink
-from core.storage.messages import Journal
-from core.types import Message, Reply, Skip, SkipReason
+from core.runtime.leaving import get_told_numbers
+from core.storage.messages import Journal, StoredPart
+from core.types import NOTICE_PURPOSES, Message, Reply, Skip, SkipReason, skip
 
 _log = get_logger(__name__)
 
@@ -49,8 +50,10 @@ def apologizing() -> Iterator[None]:
 class JournaledDelivery:
     """Implements `core.ports.Delivery`: records in the journal how the posting of a reply's first part goes.
 
-    `check_rights` is asked before anything of the reply is shown; it raises `RightsChanged`. `visible_labels` are those
-    of the sources that could be told of when the reply was begun.
+    `check_rights` is asked before anything of the reply is shown; it raises `RightsChanged`. It calls `require_left`
+    once it has waited for the platform. `visible_labels` are those of the sources that could be told of when the reply
+    was begun. Of what may be somebody else's, it is made from `brought_parts` of its question, and from the messages
+    whose numbers are its `conversation`.
 
     `is_visible` says whether people can see anything of the reply, as far as is known. `is_in_doubt` is whether the
     last run ended while it posted the reply; `final_reply` is the reply that is to be delivered, once it is known.
@@ -67,6 +70,8 @@ class JournaledDelivery:
         self.is_visible = False
         self.is_in_doubt = False
         self.check_rights: Callable[[], Awaitable[None]] | None = None
+        self.brought_parts: tuple[StoredPart, ...] = ()
+        self.conversation: Collection[int] = ()
         self.visible_labels = frozenset[str]()
         self.final_reply: Reply | None = None
         self.parts: dict[int, str] = {}
@@ -108,6 +113,15 @@ class JournaledDelivery:
         # Last: what it compares at its end is in memory, so that nothing changes between it and the words.
         if self.check_rights and not _is_apologizing.get():
             await self.check_rights()
+
+    async def require_left(self) -> None:
+        """Raise `RightsChanged` if somebody else whose words the reply was made from was forgotten."""
+        others = {*self.conversation, *get_told_numbers()}
+        if await self._journal.has_left(self._message, self.brought_parts, others):
+            return
+        # A notice of the bot's own is left out: nobody asked for it.
+        block = skip(SkipReason.DRAFT_FORGOTTEN) if self._message.origin.purpose in NOTICE_PURPOSES else None
+        raise RightsChanged(messages_for(self._message.language).rights_changed, block)
 
     async def require_claim(self) -> None:
         """Raise `ClaimLost` where another daemon has taken the message over."""

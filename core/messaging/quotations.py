@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from core.catalogue import messages_for
 from core.errors import UsageError
 from core.language.follow_ups import get_author_turns
-from core.messaging.journaling import JournaledDelivery, RightsChanged
+from core.messaging.journaling import JournaledDelivery
 from core.settings import AnswerSettings
 from core.settings.audience import ALL_OPEN
-from core.storage.chat_history import ChatHistory
+from core.storage.message_rows import History
 from core.storage.messages import Journal, StoredPart
-from core.types import NOTICE_PURPOSES, Message, SkipReason, Turn, skip
+from core.types import Message, Turn
 from core.types.messages import MAX_QUESTION_CHARS
 
 MAX_QUOTED_CHARS = 1000
@@ -51,18 +51,10 @@ def _truncate(text: str) -> str:
     return text if len(text) <= MAX_QUOTED_CHARS else f"{text[:MAX_QUOTED_CHARS]} …"
 
 
-async def watch_history(
-    journal: Journal, message: Message, history: Sequence[Turn], limits: AnswerSettings, delivery: JournaledDelivery
-) -> None:
+def watch_history(message: Message, history: History, delivery: JournaledDelivery) -> None:
     """Let an answer not be shown once somebody else whose words are in its conversation was forgotten."""
-    for column in _list_brought(message):
-        _require(delivery, message, partial(journal.has_left, message, column))
-    author_ids = {turn.author_id for turn in history} - {"", message.author_id}
-    if not author_ids:
-        return
-    chat_history = ChatHistory(journal.database)
-    numbers = await chat_history.get_numbers(message, author_ids, 3600 * limits.history_hours)
-    _require(delivery, message, partial(chat_history.are_remembered, numbers))
+    delivery.brought_parts = tuple(_list_brought(message))
+    delivery.conversation = [number for number, author_id in history.authors.items() if author_id != message.author_id]
 
 
 def _list_brought(message: Message) -> Iterator[StoredPart]:
@@ -75,23 +67,9 @@ def _list_brought(message: Message) -> Iterator[StoredPart]:
         yield "text"
 
 
-def watch_delivery(journal: Journal, message: Message, delivery: JournaledDelivery) -> None:
+def watch_delivery(delivery: JournaledDelivery) -> None:
     """Let a recorded answer not be shown once somebody whose words it has was forgotten."""
-    _require(delivery, message, partial(journal.has_left, message, "delivery"))
-
-
-def _require(delivery: JournaledDelivery, message: Message, is_left: Callable[[], Awaitable[bool]]) -> None:
-    require_rights = delivery.check_rights
-
-    async def check() -> None:
-        if not await is_left():
-            # A notice of the bot's own is left out: nobody asked for it.
-            block = skip(SkipReason.DRAFT_FORGOTTEN) if message.origin.purpose in NOTICE_PURPOSES else None
-            raise RightsChanged(messages_for(message.language).rights_changed, block)
-        if require_rights:
-            await require_rights()
-
-    delivery.check_rights = check
+    delivery.brought_parts = ("delivery",)
 
 
 async def with_history(
@@ -102,7 +80,7 @@ async def with_history(
     visible_labels: frozenset[str] | None,
     *,
     is_spoken: bool = False,
-) -> tuple[str, Sequence[Turn]]:
+) -> tuple[str, History]:
     """Return the text of a question, and the conversation before it, with what the message replies to.
 
     A message without words asks what it replies to, unless they are spoken. Answers from sources without
@@ -119,4 +97,5 @@ async def with_history(
         return message.quoted[:MAX_QUESTION_CHARS], history
     if not message.quoted:
         return text, history
-    return text, [*history, *await get_quoted_turns(journal, message, history, visible_labels)]
+    quoted_turns = await get_quoted_turns(journal, message, history.turns, visible_labels)
+    return text, replace(history, turns=[*history.turns, *quoted_turns])

@@ -26,6 +26,7 @@ from core.types import ASK_COMMANDS, HANDOFF_COMMAND, PAGE_PURPOSES, RATING_COMM
 MAX_SCANNED_ROWS = 20_000
 MAX_MESSAGES = 200
 _COLUMN_NAMES = (
+    "number",
     "id",
     "thread",
     "author_id",
@@ -46,7 +47,8 @@ class HistoryMessage:
     """One message of the chat.
 
     `thread` is "" for the chat itself. `has_unprompted_answer` is true if the bot answers or answered it unprompted;
-    `is_later` if it came after the message in question. `age_s` is its age in seconds.
+    `is_later` if it came after the message in question. `age_s` is its age in seconds, `number` its number in the
+    journal.
     """
 
     id: str
@@ -58,6 +60,7 @@ class HistoryMessage:
     has_unprompted_answer: bool
     is_later: bool
     age_s: float
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,19 +121,9 @@ class ChatHistory(Repository):
         ]
         return recent_messages[::-1]
 
-    async def get_numbers(self, message: Message, author_ids: Collection[str], seconds: float) -> Sequence[int]:
-        """Return the numbers of what these people wrote in the chat in the last seconds."""
-        columns = messages.c
-        query = _select_newest(message, "number").where(
-            columns.author_id.in_(author_ids), within_last(columns.received_at, seconds)
-        )
-        return [row.number for row in await self._database.fetch_all(query)]
-
     async def are_remembered(self, numbers: Collection[int]) -> bool:
         """Return whether all of these messages are there with their authors: none of them was forgotten."""
-        is_left = and_(messages.c.number.in_(numbers), messages.c.author_id != "")
-        count = await self._database.fetch_value(select(func.count()).select_from(messages).where(is_left))
-        return bool(count == len(numbers))
+        return len(await self._database.fetch_all(select_remembered(numbers))) == len(numbers)
 
     async def count_answers_to(self, message: Message, seconds: float) -> int:
         """Return how many answers the message's author got in the chat in the last seconds.
@@ -293,6 +286,11 @@ def is_readable_from(message: Message, table: Table = messages) -> ColumnElement
     return is_open if message.private or "private" not in columns else and_(is_open, ~columns.private)
 
 
+def select_remembered(numbers: Collection[int]) -> Select[Any]:
+    """Return a query of those of some messages that have their authors: who was forgotten is in none."""
+    return select(messages.c.number).where(messages.c.number.in_(numbers), messages.c.author_id != "")
+
+
 def _select_newest(message: Message, *column_names: str) -> Select[Any]:
     columns = messages.c
     newest_number = select(func.max(columns.number)).scalar_subquery()
@@ -318,6 +316,7 @@ def _to_history_message(row: Row[Any], *, is_later: bool) -> HistoryMessage:
         has_unprompted_answer=row.state in _ANSWERING_STATES and not row.addressed,
         is_later=is_later,
         age_s=_age_s(row.received_at),
+        number=row.number,
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Row as ResultRow, null
 
+from core.formatting import with_description
 from core.storage.details import get_detail
 from core.storage.tables import chat_values
 from core.types import (
@@ -21,6 +22,7 @@ from core.types import (
     Reply,
     Skip,
     ThreadState,
+    Turn,
 )
 from core.types.replies import trace_from_json
 
@@ -45,6 +47,14 @@ _MESSAGE_COLUMNS = (
     "parent_id",
     "language",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Turns of a conversation, oldest first, and who asked the questions in it, by the numbers of their messages."""
+
+    turns: Sequence[Turn]
+    authors: Mapping[int, str]
 
 
 def to_message(row: ResultRow[Any]) -> Message:
@@ -142,3 +152,9 @@ def to_reply_values(reply: Reply) -> dict[str, Any]:
         "image_description": reply.image_description,
         "detail": get_detail(reply),
     }
+
+
+def to_turns(row: ResultRow[Any]) -> tuple[Turn, Turn]:
+    """Return a question and its answer as turns."""
+    text = with_description(row.text, row.image_description or "")
+    return Turn("user", text, row.author, row.author_id), Turn("assistant", row.reply)

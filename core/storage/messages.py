@@ -7,23 +7,22 @@ next start.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import Row as ResultRow, Select, and_, case, delete, exists, insert, null, or_, select, update
+from sqlalchemy import Select, and_, case, delete, exists, insert, null, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import ClaimLost, JournalError, MessageDeleted
-from core.formatting import with_description
 from core.observability.logs import get_logger
 from core.observability.metrics import MetricsRecorder, ProcessingOutcome
 from core.runtime.tasks import iter_retry_delays, uncancellable, wait_for
-from core.storage.chat_history import has_question, is_readable_from
+from core.storage.chat_history import has_question, is_readable_from, select_remembered
 from core.storage.engine import Database
 from core.storage.erasure import (
     ERASED_VALUES,
@@ -34,6 +33,7 @@ from core.storage.erasure import (
     erase_in_chat,
 )
 from core.storage.message_rows import (
+    History,
     get_skip_values,
     read_attachments,
     read_delivery,
@@ -43,6 +43,7 @@ from core.storage.message_rows import (
     to_message_values,
     to_parts,
     to_reply_values,
+    to_turns,
 )
 from core.storage.tables import (
     CLOCK_TOLERANCE,
@@ -81,7 +82,7 @@ MAX_KNOWN_TITLES = 10_000
 StoredPart = Literal["text", "quoted", "attachments", "delivery"]
 # Returns the columns of a message to be changed; it gets the reply that is recorded there.
 MakeValues = Callable[[Mapping[str, Any] | None], Mapping[str, Any]]
-_TURN_COLUMNS = ("text", "author", "author_id", "reply", "image_description", "visible_sources")
+_TURN_COLUMNS = ("number", "text", "author", "author_id", "reply", "image_description", "visible_sources")
 
 
 class Journal:
@@ -291,9 +292,15 @@ class Journal:
             message, lambda delivery: {"delivery": {**delivery, "parts": parts_by_number} if delivery else None}
         )
 
-    async def mark_drafted(self, message: Message, reply: Reply) -> None:
-        """Record that the reply waits until a team has decided about it."""
-        await self._update_row(message, state=DRAFTED, delivery=to_delivery(reply, {}), settled_at=datetime.now(UTC))
+    async def mark_drafted(
+        self, message: Message, reply: Reply, parts: Collection[StoredPart] = (), others: Collection[int] = ()
+    ) -> None:
+        """Record that the reply waits until a team has decided about it.
+
+        Not where somebody in what it was made from was forgotten meanwhile, as `has_left` says.
+        """
+        values = {"state": DRAFTED, "delivery": to_delivery(reply, {}), "settled_at": datetime.now(UTC)}
+        await self._change_row(message, lambda _: values, parts, others)
 
     async def get_delivery(
         self, message: Message, visible_labels: frozenset[str] | None
@@ -316,10 +323,15 @@ class Journal:
             row.settled_at,
         )
 
-    async def has_left(self, message: Message, column: StoredPart) -> bool:
-        """Return whether a message still has a part that it had: nobody in it was forgotten."""
-        row = await self.database.fetch_first(select(messages.c[column]).filter_by(**identity_values(message)))
-        return row is None or bool(row[0])
+    async def has_left(self, message: Message, parts: Collection[StoredPart], others: Collection[int] = ()) -> bool:
+        """Return whether a message still has some parts that it had, and others, by their numbers, their authors.
+
+        So nobody in them was forgotten.
+        """
+        if others and len(await self.database.fetch_all(select_remembered(others))) < len(others):
+            return False
+        row = await self.database.fetch_first(_select_parts(message, parts)) if parts else None
+        return row is None or all(row)
 
     async def get_told_labels(self, message: Message) -> Sequence[str] | None:
         """Return the labels of what a message could tell of when it was begun, for `may_be_shown`."""
@@ -361,7 +373,7 @@ class Journal:
         *,
         visible_labels: frozenset[str] | None,
         is_private: bool,
-    ) -> Sequence[Turn]:
+    ) -> History:
         """Return the last `limit` turns of questions answered within `max_age_s` (None: at any time), oldest first.
 
         Answers that could be made from sources without `visible_labels` are left out; so is what was said in private,
@@ -380,8 +392,9 @@ class Journal:
             query = query.where(messages.c.settled_at > datetime.now(UTC) - timedelta(seconds=max_age_s))
         rows = await self.database.fetch_all(query)
         shown_rows = [row for row in reversed(rows) if may_be_shown(row.visible_sources, visible_labels)]
-        turns = [turn for row in shown_rows for turn in _to_turns(row)]
-        return turns[-limit:] if limit else []
+        turns = [turn for row in shown_rows for turn in to_turns(row)]
+        authors = {row.number: row.author_id for row in shown_rows if row.author_id}
+        return History(turns[-limit:], authors) if limit else History([], {})
 
     async def get_recent_questions(self, limit: int) -> Sequence[str]:
         """Return the texts of the last `limit` answered questions of all chats, newest first."""
@@ -406,7 +419,7 @@ class Journal:
         row = await self.database.fetch_first(query.where(*is_reply))
         if row is None:
             return None
-        return _to_turns(row) if row.is_readable and may_be_shown(row.visible_sources, visible_labels) else ()
+        return to_turns(row) if row.is_readable and may_be_shown(row.visible_sources, visible_labels) else ()
 
     async def get_cursor(self, cursor: str) -> int | None:
         """Return the position in a platform's stream of updates, or None for a new stream."""
@@ -503,15 +516,21 @@ class Journal:
     async def _update_row(self, message: Message, **values: Any) -> None:
         await self._change_row(message, lambda _: values)
 
-    async def _change_row(self, message: Message, make_values: MakeValues) -> None:
+    async def _change_row(
+        self,
+        message: Message,
+        make_values: MakeValues,
+        parts: Collection[StoredPart] = (),
+        others: Collection[int] = (),
+    ) -> None:
         """Write values of a message, made from the reply that is recorded there.
 
-        Not where the one whom it is about was forgotten meanwhile. Raises `ClaimLost` when another daemon has taken it
-        over.
+        Not where the one whom it is about was forgotten meanwhile, or somebody in its `parts` or in `others` (see
+        `has_left`). Raises `ClaimLost` when another daemon has taken it over.
         """
         for delay_s in iter_retry_delays():
             try:
-                if not await self._write_row(message, make_values):
+                if not await self._write_row(message, make_values, parts, others):
                     await self.require_claim(message)
                     if await self.database.fetch_value(select(IS_DROPPED).filter_by(**identity_values(message))):
                         await self._erase_cached(message)
@@ -525,11 +544,19 @@ class Journal:
                 return
 
     @uncancellable
-    async def _write_row(self, message: Message, make_values: MakeValues) -> int:
+    async def _write_row(
+        self, message: Message, make_values: MakeValues, parts: Collection[StoredPart], others: Collection[int]
+    ) -> int:
         recorded = select(messages.c.delivery).filter_by(**identity_values(message)).with_for_update()
         own_row = update(messages).filter_by(**self._own_values(message)).where(~IS_DROPPED)
         async with self.database.transaction() as connection:
+            # First, as who is forgotten: whoever forgets them now waits, and finds what is written here.
+            query = select_remembered(others).with_for_update(read=True)
+            remembered = (await connection.scalars(query)).all() if others else ()
             delivery = await connection.scalar(recorded)
+            own_parts = (await connection.execute(_select_parts(message, parts))).first() if parts else None
+            if len(remembered) < len(others) or not all(own_parts or ()):
+                return 0
             return (await connection.execute(own_row.values(make_values(delivery)))).rowcount
 
     async def _erase_cached(self, message: Message) -> None:
@@ -561,9 +588,8 @@ class Journal:
         self._stopping.set()
 
 
-def _to_turns(row: ResultRow[Any]) -> tuple[Turn, Turn]:
-    text = with_description(row.text, row.image_description or "")
-    return Turn("user", text, row.author, row.author_id), Turn("assistant", row.reply)
+def _select_parts(message: Message, parts: Collection[StoredPart]) -> Select[Any]:
+    return select(*(messages.c[part] for part in parts)).filter_by(**identity_values(message))
 
 
 async def _write_chat_title(connection: AsyncConnection, key: ConversationKey, title: str) -> None:

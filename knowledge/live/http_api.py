@@ -43,7 +43,7 @@ class HttpApi(LiveRetriever):
 
     async def _fetch_page(self, query: str, page: int, key: str) -> list[Passage]:
         try:
-            response = await self._client.fetch(self._build_request(query, page, key))
+            response = await self._send(self._build_request(query, page, key))
             if response.status >= 400:
                 raise SourceError(f"{redact_url(response.url)} answered with status {response.status}")
             return await read_json(response, self._mapping.to_passages)

@@ -97,11 +97,11 @@ class RemoteRag(LiveRetriever):
         use_enhanced = self._standard_until.get(base, 0.0) <= time.monotonic()
         if use_enhanced:
             payload = {**RETRIEVE_FLAGS, **settings.body}
-            response = await self._client.fetch(self._build_request(base, "retrieve", key, query, payload))
+            response = await self._send(self._build_request(base, "retrieve", key, query, payload))
             if response.status not in NOT_SUPPORTED_STATUSES:
                 return _raise_for_status(response)
         payload = {name: value for name, value in settings.body.items() if name not in RETRIEVE_FLAGS}
-        response = _raise_for_status(await self._client.fetch(self._build_request(base, "search", key, query, payload)))
+        response = _raise_for_status(await self._send(self._build_request(base, "search", key, query, payload)))
         if use_enhanced:
             self._standard_until[base] = time.monotonic() + STANDARD_CALL_TTL_S
         return response

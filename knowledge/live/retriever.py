@@ -7,17 +7,17 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
-from core.errors import SourceError
-from core.runtime.leaving import require_leave
+from core.errors import KimasError, SourceError
+from core.runtime.leaving import RequireRights, get_judge, judge_requests_by, require_leave
 from core.runtime.locks import blocking_file_lock
 from core.settings import LiveSource
 from core.types import Passage
 from knowledge.web.addresses import redact_url
-from knowledge.web.client import WebClient, resolve_secret
+from knowledge.web.client import Request, Response, WebClient, resolve_secret
 
 MAX_CACHED_QUERIES = 256
 # "2026-11-20 00000123": always the same length, so that one write replaces the count.
@@ -34,10 +34,25 @@ class LiveResult:
 
 @dataclass(slots=True)
 class _PendingRequest:
-    """A request in flight, and how many callers wait for it."""
+    """A request in flight, and how many callers wait for it; `judges` say whose words may still leave."""
 
-    task: asyncio.Task[LiveResult]
+    task: asyncio.Task[LiveResult] | None = None
     waiter_count: int = 0
+    judges: list[RequireRights | None] = field(default_factory=list)
+
+    async def require_leave(self) -> None:
+        """Raise why nobody's words may leave any more; while somebody's may, they leave for them."""
+        refusal: KimasError | None = None
+        for judge in self.judges:
+            try:
+                if judge:
+                    await judge()
+            except KimasError as error:
+                refusal = error
+            else:
+                return
+        if refusal:
+            raise refusal
 
 
 class ResultCache:
@@ -61,16 +76,24 @@ class ResultCache:
             return (await fetch(query)).passages
         pending_request = self._pending.get(query)
         if pending_request is None:
-            pending_request = self._pending[query] = _PendingRequest(asyncio.create_task(self._fetch(query, fetch)))
+            pending_request = self._pending[query] = _PendingRequest()
+        pending_request.judges.append(get_judge())
+        task = pending_request.task = pending_request.task or asyncio.create_task(
+            self._fetch(query, fetch, pending_request)
+        )
         pending_request.waiter_count += 1
         try:
-            return (await asyncio.shield(pending_request.task)).passages
+            return (await asyncio.shield(task)).passages
         finally:
             pending_request.waiter_count -= 1
             if not pending_request.waiter_count:
-                await self._release(query, pending_request)
+                await self._release(query, pending_request, task)
 
-    async def _fetch(self, query: str, fetch: Callable[[str], Awaitable[LiveResult]]) -> LiveResult:
+    async def _fetch(
+        self, query: str, fetch: Callable[[str], Awaitable[LiveResult]], pending_request: _PendingRequest
+    ) -> LiveResult:
+        # It is for all callers: what became of the first does not matter to the others.
+        judge_requests_by(pending_request.require_leave)
         result = await fetch(query)
         if result.is_complete:
             self._entries[query] = (time.monotonic(), result.passages)
@@ -79,16 +102,16 @@ class ResultCache:
                 self._entries.popitem(last=False)
         return result
 
-    async def _release(self, query: str, pending_request: _PendingRequest) -> None:
+    async def _release(self, query: str, pending_request: _PendingRequest, task: asyncio.Task[LiveResult]) -> None:
         """Drop a request that nobody waits for any more; it is cancelled if it is still in flight."""
         if self._pending.get(query) is pending_request:
             del self._pending[query]
-        if not pending_request.task.done():
-            pending_request.task.cancel()
-            await asyncio.wait([pending_request.task])
-            if not pending_request.task.cancelled():
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+            if not task.cancelled():
                 # Retrieved, so that asyncio does not warn of an exception that nobody needs.
-                pending_request.task.exception()
+                task.exception()
 
 
 class DailyQuota:
@@ -161,6 +184,11 @@ class LiveRetriever:
     async def close(self) -> None:
         """Let go of the connections. Idempotent."""
         await self._client.close()
+
+    async def _send(self, request: Request) -> Response:
+        """Send a request whose words may still leave: what came before it may have taken a while."""
+        await require_leave()
+        return await self._client.fetch(request)
 
     async def _search_uncached(self, query: str) -> LiveResult:
         raise NotImplementedError

@@ -17,6 +17,7 @@ from bots.daemon.bootstrap import make_inbox
 from bots.daemon.posting import start_post
 from core.messaging.feedback.handoff import make_handoff
 from core.ports import Sink
+from core.runtime.leaving import require_leave
 from core.settings import Settings
 from core.storage.chat_history import ChatHistory
 from core.storage.drafts import DraftRepository
@@ -126,6 +127,27 @@ async def test_a_comment_that_waits_is_not_posted_in_a_chat_taken_out(tmp_path: 
     comments = {"chats": chats, "deadline_s": 600, "needs_citation": False}
     shown_text = await restart(tmp_path, replace(UNASKED, is_post=True), {}, auto_comment=comments)
     assert (ANSWER in shown_text) == bool(chats)
+
+
+@pytest.mark.parametrize("chat", [{"models": "own"}, {}], ids=["other models", "same"])
+async def test_a_comment_that_is_being_written_is_from_the_models_of_its_chat(
+    tmp_path: Path, chat: Mapping[str, str]
+) -> None:
+    models = {"base_url": "http://127.0.0.1:9/v1", "model": "peer"}
+    comments = {"chats": [CHAT], "deadline_s": 600, "needs_citation": False}
+    changes = {"models": {"main": models, "sets": {"own": {"main": models}}}, "auto_comment": comments}
+    async with open_bot(configured(tmp_path, {}, **changes)) as bot:
+
+        async def answer(question: Question, sink: Sink) -> Reply:
+            await bot.dispatcher.context.reload(configured(tmp_path, chat, **changes))
+            await require_leave()
+            await sink.finish(Reply(ANSWER))
+            return Reply(ANSWER)
+
+        bot.processor = make_inbox(bot.journal, answer, bot.dispatcher, library=bot.app.shared_library)
+        sender = Sender(ASKED.key.chat, platform="discord")
+        await bot.deliver(sender, ASKED.text, addressed=False, is_post=True)
+        assert (ANSWER in bot.output()) == (not chat)
 
 
 @pytest.mark.parametrize("chat", [CHAT, "discord:78"], ids=["same", "another"])

@@ -6,20 +6,28 @@ and before what has them is written into the journal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import select
 
+from bots.daemon.bootstrap import make_inbox
+from bots.daemon.posting import start_post
+from core.llm import failover
 from core.messaging.feedback import rating_buttons
 from core.messaging.gate.second_opinion import Opinion
+from core.messaging.journaling import RecordedSink
+from core.messaging.policy.permissions import Permissions
+from core.ports import Adapter
+from core.runtime.leaving import require_leave
 from core.settings.messaging import JournalSettings
+from core.storage import chat_history
 from core.storage.chat_history import HistoryMessage
-from core.storage.tables import replies
+from core.storage.tables import messages, replies
 from core.types import DOWN, RATING_COMMAND, RETRY, ConversationKey, Message, Passage, Reply
 from knowledge.retrieval.library import KnowledgeLibrary
 from tests.support.fixtures import MemorySink
@@ -92,6 +100,118 @@ async def test_an_answer_to_somebody_else_that_was_shown_meanwhile_is_not_kept(
         await bot.deliver(BOB, reply_to=said.id, **asked)
         assert WORD in sink.replies[0].text, "what has begun is shown"
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+def forget_after(monkeypatch: pytest.MonkeyPatch, bot: Bot, name: str) -> None:
+    """Let Ann forget as soon as a method of the journal has returned."""
+    method = getattr(bot.journal, name)
+
+    async def call_and_forget(*arguments: Any, **options: Any) -> Any:
+        result = await method(*arguments, **options)
+        monkeypatch.undo()
+        await forget_ann(bot)
+        return result
+
+    monkeypatch.setattr(bot.journal, name, call_and_forget)
+
+
+async def test_a_model_is_told_nothing_of_her_once_the_conversation_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose words are in it is known from the same read."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(ANN, f"{SAID}. How does the launcher start?")
+        bot.get_requests()
+        bot.output()
+        forget_after(monkeypatch, bot, "get_history")
+        await bot.deliver(BOB, "and what about it?")
+        assert (WORD in bot.get_requests().lower(), WORD in bot.output()) == (False, False)
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+@dataclass
+class LateOpening(MemorySink):
+    """Ann forgets as soon as it is shown that an answer is coming."""
+
+    bot: Any = None
+
+    async def open(self) -> None:
+        await forget_ann(self.bot)
+
+
+async def test_an_answer_is_not_shown_however_much_others_have_said_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a busy group her words of an hour ago are beyond the newest messages, and still in the conversation."""
+    carl = Sender(ANN.chat, "46")
+    monkeypatch.setattr(chat_history, "MAX_MESSAGES", 2)
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(ANN, f"{SAID}. How does the launcher start?")
+        await bot.deliver(carl, "What starts the launcher?")
+        for _ in range(2):
+            await bot.deliver(carl, "Thanks.", addressed=False)
+        sink = LateOpening(bot=bot)
+        bot.adapters["telegram"] = adapter = RecordingAdapter()
+        adapter.sink = lambda *_: sink  # type: ignore[method-assign]
+        await bot.deliver(BOB, "and what about it?")
+        assert [WORD in reply.text for reply in sink.replies] == []
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+@pytest.mark.parametrize("asked", [{}, {"quoted": SAID, "quoted_authors": (ANN_ID,)}], ids=["follow-up", "quotation"])
+async def test_no_draft_has_words_of_a_person_forgotten_before_it_is_kept(
+    tmp_path: Path, journal_settings: JournalSettings, monkeypatch: pytest.MonkeyPatch, asked: Mapping[str, Any]
+) -> None:
+    chats = {f"telegram:{ANN.chat}": {"mode": "draft", "drafts_to": "telegram:-200"}}
+    async with opened(tmp_path, journal_settings, chats=chats) as bot:
+        drafts = bot.processor.drafts
+        drafts.start_post = start_post
+        drafts.adapters["telegram"] = bot.adapter("telegram")
+        key = ConversationKey("telegram", ANN.chat)
+        said = Message("said", key, ANN_ID, "Ann", SAID, datetime.now(UTC), addressed=True)
+        await bot.journal.record_message(said)
+        await bot.journal.mark_answered(said, Reply(f"I see: {SAID}."))
+        mark_drafted = bot.journal.mark_drafted
+
+        async def forget_and_mark(message: Message, reply: Reply, *arguments: Any) -> None:
+            assert WORD in reply.text
+            await forget_ann(bot)
+            await mark_drafted(message, reply, *arguments)
+
+        monkeypatch.setattr(bot.journal, "mark_drafted", forget_and_mark)
+        question = await bot.deliver(BOB, "and what about it?", **asked)
+        assert WORD not in bot.output()
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+        assert await bot.journal.find_unfinished(question) is None
+
+
+async def test_an_answer_is_not_shown_that_waited_for_its_platform_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Slack the platform says who reads a channel, before each part of an answer."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        await bot.deliver(ANN, f"{SAID}. How does the launcher start?")
+        bot.output()
+        bot.get_requests()
+        as_read_now = Permissions.as_read_now
+        finish = RecordedSink.finish
+        written = list[str]()
+
+        async def note_and_finish(sink: RecordedSink, reply: Reply) -> None:
+            written.append(reply.text)
+            await finish(sink, reply)
+
+        async def ask_slowly(permissions: Permissions, adapter: Adapter, message: Message) -> Message:
+            if written:
+                await forget_ann(bot)
+            return await as_read_now(permissions, adapter, message)
+
+        monkeypatch.setattr(RecordedSink, "finish", note_and_finish)
+        monkeypatch.setattr(Permissions, "as_read_now", ask_slowly)
+        bot.adapters["telegram"] = adapter = RecordingAdapter()
+        await bot.deliver(BOB, "and what about it?")
+        assert WORD in written[0]
+        assert not any(WORD in reply.text for sink in adapter.sinks for reply in sink.replies)
 
 
 async def test_what_others_were_answered_meanwhile_without_her_words_is_kept(tmp_path: Path) -> None:
@@ -239,3 +359,60 @@ async def test_no_opinion_has_words_of_a_person_forgotten_meanwhile(
         await bot.deliver(BOB, "How does the launcher start?", addressed=False)
         assert ("Reply(text=" in bot.output()) == should_speak
         assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
+class LateLook:
+    """A model that is asked after something has happened."""
+
+    def __init__(self, happen: Callable[[], Awaitable[None]]) -> None:
+        self._happen = happen
+
+    async def ask(self, *_: object) -> Opinion:
+        await self._happen()
+        await require_leave()
+        return Opinion(True, "It knows.")
+
+
+async def pause(bot: Bot) -> None:
+    """Let an owner pause the bot in the group."""
+    command = Message("pause", ConversationKey("telegram", ANN.chat), "1", "Olga", "60", datetime.now(UTC))
+    until = (datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)).isoformat()
+    await bot.dispatcher.context.overrides.change(command, f"telegram:{ANN.chat}", "pause", until)
+
+
+@pytest.mark.parametrize(
+    ("happen", "reason"), [(pause, "PAUSED"), (forget_ann, "")], ids=["the bot is paused", "its asker is forgotten"]
+)
+async def test_a_message_that_a_model_may_not_judge_any_more_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happen: Callable[[Bot], Awaitable[None]], reason: str
+) -> None:
+    """What is left unfinished is erased by nothing: not with its author, nor after the time for which it is kept."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        opinion = LateLook(lambda: happen(bot))
+        monkeypatch.setattr(bot.processor._handler._gate, "_second_opinion", opinion)
+        asked = await bot.deliver(ANN, QUESTION, addressed=False)
+        assert "Reply(text=" not in bot.output()
+        [row] = await bot.journal.database.fetch_all(select(messages).filter_by(id=asked.id))
+        assert (row.state, (row.trace or {}).get("skip", "")) == ("silent", reason)
+
+
+async def test_a_model_that_is_asked_again_is_told_nothing_of_a_person_forgotten_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An endpoint is overloaded, and Ann forgets before it is asked again whether to speak."""
+    async with opened(tmp_path, JournalSettings()) as bot:
+        library, service = bot.app.shared_library, bot.app.answer_service
+        bot.processor = make_inbox(bot.journal, bot.app.answer, bot.dispatcher, library=library, service=service)
+        await bot.deliver(ANN, f"The key of the launcher is {WORD} today.", addressed=False)
+        assert bot.model
+        bot.model.requests.clear()
+        bot.model.failing.add("second_opinion")
+
+        async def forget_and_recover(*_: object) -> bool:
+            await forget_ann(bot)
+            bot.model.failing.clear()
+            return True
+
+        monkeypatch.setattr(failover, "_wait_before_retry", forget_and_recover)
+        await bot.deliver(BOB, "How does the launcher start?", addressed=False)
+        assert [WORD in str(body).lower() for body in bot.model.requests] == [True], "the first request alone has it"

@@ -312,8 +312,7 @@ PROMPTS: Mapping[str, Mapping[str, str]] = {
         "knowledge/retrieval/unfilled.py:UnfilledPassages._embed": STORED,
     },
     "fetch": {
-        "knowledge/live/http_api.py:HttpApi._fetch_page": RESTRICTED,
-        "knowledge/live/remote_rag.py:RemoteRag._call_base": RESTRICTED,
+        "knowledge/live/retriever.py:LiveRetriever._send": RESTRICTED,
         "knowledge/reranking/api.py:ApiReranker.rerank": RESTRICTED,
         "knowledge/sources/forge/api.py:ForgeApi._send": STORED,
         "knowledge/sources/website/rendering.py:_RequestGuard._fetch": STORED,
@@ -361,7 +360,6 @@ READING = ("get_", "find_", "list_", "begin_answer")
 # They return ids, numbers, times or labels.
 WORDLESS_READERS = {
     "ChatHistory.get_bot_answers",
-    "ChatHistory.get_numbers",
     "ChatHistory.get_posting_bot",
     "ChatHistory.get_replied_author",
     "DraftRepository.get_notices",
@@ -413,6 +411,8 @@ def test_each_request_of_an_answer_asks_whether_its_words_may_leave() -> None:
     gates = {function for package in ("core", "knowledge") for function in list_names(package, "require_leave")}
     assert gates == {
         "core/llm/client.py:OpenAIClient._send",
+        "knowledge/live/mcp/connection.py:Connection.call",
+        "knowledge/live/retriever.py:LiveRetriever._send",
         "knowledge/live/retriever.py:LiveRetriever.search",
         "knowledge/reranking/api.py:ApiReranker.rerank",
         "knowledge/retrieval/query_embedder.py:QueryEmbedder.embed",

@@ -33,6 +33,7 @@ from core.messaging.policy.command_table import get_command, is_ask_command
 from core.messaging.policy.permissions import ChatPolicy, Permissions, disabled_reason
 from core.observability.logs import get_logger
 from core.ports import Library
+from core.runtime.leaving import telling_of
 from core.settings import GateSettings
 from core.settings.gate import UNPROMPTED_MODES
 from core.storage.chat_history import ChatHistory, EarlierAnswer, HistoryMessage, get_thread
@@ -185,9 +186,9 @@ class Gate:
         """Return what the model says, if one can; without its words where somebody in them was forgotten meanwhile."""
         if self._second_opinion is None:
             return None
-        author_ids = {other.author_id for other in recent_messages}
-        numbers = await self._history.get_numbers(message, author_ids, self._get_recent_s())
-        opinion = await self._second_opinion.ask(message, doubt.assessment.passages, recent_messages)
+        numbers = [other.number for other in recent_messages if other.author_id]
+        with telling_of(numbers):
+            opinion = await self._second_opinion.ask(message, doubt.assessment.passages, recent_messages)
         if opinion is None or await self._history.are_remembered(numbers):
             return opinion
         return replace(opinion, reason="answer" if opinion.should_speak else "silent")

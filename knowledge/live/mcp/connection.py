@@ -16,6 +16,7 @@ from mcp.shared.exceptions import MCPError
 
 from core.errors import SourceError
 from core.observability.logs import get_logger
+from core.runtime.leaving import require_leave
 from core.settings import McpSource
 from core.version import get_version
 from knowledge.live.mcp.transports import HttpServer, Program
@@ -108,6 +109,8 @@ class Connection:
             request = types.CallToolRequest(
                 params=types.CallToolRequestParams(name=self._tool.name, arguments=dict(arguments))
             )
+            # The opening, and the list of its tools, may have taken a while.
+            await require_leave()
             result = await client.session.send_request(request, types.CallToolResult)
         except MCPError as error:
             self._looked_at = -math.inf

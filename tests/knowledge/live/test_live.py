@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from core.errors import SourceError
+from core.errors import SourceError, UsageError
 from core.evidence.rendering import render_passages
+from core.runtime.leaving import judge_requests_by, require_leave
 from core.settings import Settings, SourceSettings
+from core.types import Passage
 from knowledge.ingestion.sync import SyncOptions
 from knowledge.live import open_live_source
 from knowledge.live.http_api import HttpApi
@@ -542,3 +544,28 @@ async def test_who_gives_up_leaves_the_others_their_answer() -> None:
     go.set()
     assert await result_cache.get_or_fetch("y", ask) == []
     assert started_count == 3
+
+
+@pytest.mark.parametrize("is_open_for", [[False, True], [True, False], [False, False]])
+async def test_a_shared_request_leaves_for_those_whose_words_may(is_open_for: list[bool]) -> None:
+    cache = ResultCache(60)
+    waiting = asyncio.Event()
+
+    async def fetch(_: str) -> LiveResult:
+        await waiting.wait()
+        await require_leave()
+        return LiveResult(())
+
+    async def ask(*, is_open: bool) -> Sequence[Passage]:
+        async def require_open() -> None:
+            if not is_open:
+                raise UsageError("closed")
+
+        judge_requests_by(require_open)
+        return await cache.get_or_fetch("port", fetch)
+
+    tasks = [asyncio.create_task(ask(is_open=is_open)) for is_open in is_open_for]
+    await asyncio.sleep(0)
+    waiting.set()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [isinstance(result, UsageError) for result in results] == 2 * [not any(is_open_for)]

@@ -11,11 +11,14 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from mcp.client import Client
 from pydantic import TypeAdapter, ValidationError
 
-from core.errors import SourceError
+from core.errors import SourceError, UsageError
+from core.runtime.leaving import judge_requests_by
 from core.settings import SourceSettings
 from knowledge.live import LiveRetriever, open_live_source
+from knowledge.live.mcp.connection import Connection
 from tests.support.mcp_server import HITS, SCHEMA, WRITES, ToolServer, offer_by_name, text
 from tests.support.waiting import until
 
@@ -310,3 +313,26 @@ WRONG_SETTINGS = [
 def test_settings_that_contradict_each_other_are_a_fault(values: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         parsed(**values)
+
+
+async def test_nothing_leaves_that_may_not_once_the_connection_is_open(
+    server: ToolServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A source is closed while its program is opened, and its tools are listed."""
+    is_open = True
+    look_at_tool = Connection._look_at_tool
+
+    async def require_open() -> None:
+        if not is_open:
+            raise UsageError("closed")
+
+    async def look_and_close(connection: Connection, client: Client) -> None:
+        nonlocal is_open
+        await look_at_tool(connection, client)
+        is_open = False
+
+    monkeypatch.setattr(Connection, "_look_at_tool", look_and_close)
+    judge_requests_by(require_open)
+    with pytest.raises(UsageError, match="closed"):
+        await search(server)
+    assert server.calls == []
