@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Row as ResultRow, null
+from sqlalchemy import Row as ResultRow, delete, insert, null
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.formatting import with_description
 from core.storage.details import get_detail
-from core.storage.tables import chat_values
+from core.storage.tables import chat_values, chats
 from core.types import (
     Attachment,
     Citation,
@@ -158,3 +161,13 @@ def to_turns(row: ResultRow[Any]) -> tuple[Turn, Turn]:
     """Return a question and its answer as turns."""
     text = with_description(row.text, row.image_description or "")
     return Turn("user", text, row.author, row.author_id), Turn("assistant", row.reply)
+
+
+async def write_chat_title(connection: AsyncConnection, key: ConversationKey, title: str) -> None:
+    """Write what a chat is called, in the transaction of its message, which must not fail because of it."""
+    values = chat_values(key)
+    await connection.execute(delete(chats).filter_by(**values))
+    # Another daemon may write the same at this moment.
+    with suppress(IntegrityError):
+        async with connection.begin_nested():
+            await connection.execute(insert(chats).values(**values, title=title))

@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 from sqlalchemy import Select, and_, case, delete, exists, insert, null, or_, select, update
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import ClaimLost, JournalError, MessageDeleted
 from core.observability.logs import get_logger
@@ -44,6 +43,7 @@ from core.storage.message_rows import (
     to_parts,
     to_reply_values,
     to_turns,
+    write_chat_title,
 )
 from core.storage.tables import (
     CLOCK_TOLERANCE,
@@ -137,7 +137,7 @@ class Journal:
             title = message.chat_title[:MAX_TITLE_CHARS]
             is_new_title = bool(title) and self._chat_titles.get(chat) != title
             if is_new_title:
-                await _write_chat_title(connection, message.key, title)
+                await write_chat_title(connection, message.key, title)
         if is_new_title:
             if len(self._chat_titles) >= MAX_KNOWN_TITLES:
                 self._chat_titles.clear()
@@ -590,16 +590,6 @@ class Journal:
 
 def _select_parts(message: Message, parts: Collection[StoredPart]) -> Select[Any]:
     return select(*(messages.c[part] for part in parts)).filter_by(**identity_values(message))
-
-
-async def _write_chat_title(connection: AsyncConnection, key: ConversationKey, title: str) -> None:
-    """Write what a chat is called, in the transaction of its message, which must not fail because of it."""
-    values = chat_values(key)
-    await connection.execute(delete(chats).filter_by(**values))
-    # Another daemon may write the same at this moment.
-    with suppress(IntegrityError):
-        async with connection.begin_nested():
-            await connection.execute(insert(chats).values(**values, title=title))
 
 
 def _get_kept_text(message: Message) -> dict[str, Any]:
