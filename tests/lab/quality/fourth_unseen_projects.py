@@ -1,8 +1,8 @@
 """Three more projects, fetched after the next freeze: PostgREST, Frigate, and Cloudreve, whose guide is bilingual.
 
-The questions were written before any of the repositories was fetched, and their files noted before a bot had read one;
-`_unseen.py` says what else a line has. In Cloudreve each page counts in both languages, and questions in either have a
-translation.
+The questions were written before their project was fetched, all but three about Cloudreve, and their files noted before
+a bot had read one; `_unseen.py` says what else a line has. In Cloudreve each page counts in both languages, and
+questions in either have a translation.
 """
 
 from __future__ import annotations
