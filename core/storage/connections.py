@@ -20,7 +20,7 @@ FIRST_ROWS = 1000
 
 
 def connect(path: Path, mode: str) -> aiosqlite.Connection:
-    """Return a connection to a file, to be awaited; `mode` is `rw`, or `rwc` to make a missing file."""
+    """Return a connection to a file, to be awaited; `mode` is that of SQLite, which may make a missing file."""
     return _Connection(partial(sqlite3.connect, f"{path.as_uri()}?mode={mode}", uri=True), FIRST_ROWS)
 
 
