@@ -62,6 +62,17 @@ def read(main: str) -> str:
         ('<h2 id="y"><a href="#y">Tank</a> <i>new</i></h2>', "## Tank new"),
         ('<div id="x"><h2>Fuel</h2><a href="#x">Section titled Fuel</a><a href="#y">Tank</a></div>', "## Fuel\n\nTank"),
         ("<h2>Fuel<button>Copy</button></h2>", "## Fuel"),
+        ('<h3><button aria-expanded="false" aria-controls="x">Fuel?</button></h3>'
+         '<div id="x" hidden><p>Diesel.</p></div>',
+         "### Fuel?\n\nDiesel."),
+        ("<h3><span><button>Fuel?</button></span></h3><p>Diesel.</p>", "### Fuel?\n\nDiesel."),
+        ('<button aria-expanded="false">Fuel?<svg><title>x</title></svg></button><div>Diesel.</div>',
+         "**Fuel?**\n\nDiesel."),
+        ('<dl><dt><button aria-expanded="false" aria-controls="x">Fuel</button></dt>'
+         '<dd id="x" hidden>Diesel.</dd></dl>',
+         "**Fuel**: Diesel."),
+        ('<p>a</p><button aria-expanded="false" aria-haspopup="true" aria-controls="x">Menu</button>'
+         '<div id="x" hidden>b</div>', "a"),
         ('<h2 class="sr-only">Notes</h2><p>a <span class="sr-only">(opens elsewhere)</span></p>', "## Notes\n\na"),
         ('<div class="row_ad2x">Fill it first.</div><div class="sidebar_x4Yz">b</div>', "Fill it first."),
     ],
