@@ -23,7 +23,11 @@ SKIPPED_ROLES = frozenset(("navigation", "banner", "contentinfo", "search", "com
 # A header in one of these is part of the text.
 PART_TAGS = frozenset(("main", "article", "section"))
 # What nobody sees is nobody's statement, and may be there for those who quote it.
-_HIDDEN_STYLE = re.compile(r"(?<![\w-])(?:display:none|visibility:hidden|(?:font-size|opacity):0(?![\d.]{0,9}[1-9]))")
+_HIDDEN_STYLE = re.compile(
+    r"(?<![\w-])(?:display:none|visibility:hidden|(?:font-size|opacity):0(?![\d.]{0,9}[1-9])"
+    # Cut to a point, which only screen readers read aloud.
+    r"|clip:rect\((?:[01](?:px)?,?){4}\)|clip-path:inset\((?:50|100)%)"
+)
 _STYLE_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 # Words in the classes and ids of surroundings, and in those of an `aside` that is a note in the text.
 _SURROUNDINGS = (
