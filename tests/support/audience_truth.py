@@ -24,6 +24,7 @@ QUESTION = "When is the release date of the launcher?"
 # In the closed folder; nobody says them.
 CLOSED_WORDS = ("numbat", "bilby", "dunnart", "quoll")
 NAMES = ("quokka", "wombat")
+PRIVATE = {"allow_private": ["127.0.0.1"]}
 # In each answer, and nowhere else.
 ANSWERED = "bettong"
 PLACES = (
@@ -38,11 +39,17 @@ PLACES = (
     Sender("C9", MEMBER, platform="slack"),
     Sender(ON_DISCORD, MEMBER, platform="discord"),
     Sender(DRAFTED, MEMBER),
+    Sender("mentions", f"{MEMBER}@social.example", "mastodon"),
+    Sender(f"{MEMBER}@social.example", f"{MEMBER}@social.example", "mastodon", is_private=True),
+    Sender("mentions", "did:plc:abcdefghijklmnopqrstuvwx", "bluesky"),
+    Sender("acme/launcher", "ann+42", "github"),
+    Sender("lobby", MEMBER, "http"),
 )
 IN_PRIVATE = PLACES[7]
 _SAID = "The key of the launcher is {word} today"
 # Words of lessons, too, and the sentences of people.
 _TOLD = re.compile("|".join((*CLOSED_WORDS, *NAMES, r"kultarr\d+", _SAID.lower().format(word=r"potoroo\d+x"))))
+_PERSONAL = re.compile(r"kultarr\d+|potoroo\d+x")
 AUDIENCES = (
     (f"telegram:{TEAM}", "owners"),
     ("owners",),
@@ -50,6 +57,8 @@ AUDIENCES = (
     ("admins",),
     ("everyone",),
     (f"discord:{ON_DISCORD}", "slack:C9", "admins"),
+    ("api", "mastodon:mentions", "owners"),
+    ("api:page", "http", "github:acme/launcher"),
 )
 
 
@@ -99,6 +108,15 @@ class Configuration:
                 "telegram": {"token": {"env": "TELEGRAM"}},
                 "slack": {"bot_token": {"env": "SLACK"}, "app_token": {"env": "SLACK_APP"}},
                 "discord": {"token": {"env": "DISCORD"}},
+                "mastodon": {"url": "https://social.example", "token": {"env": "MASTODON"}},
+                "bluesky": {"handle": "kimas.example", "app_password": {"env": "BLUESKY"}},
+                "github": {"token": {"env": "GITHUB"}, "repositories": ["acme/launcher"]},
+                "http": {"secret": {"env": "HTTP"}, "callback_url": "http://127.0.0.1:9/", **PRIVATE},
+                "api": {
+                    "port": 0,
+                    "clients": {name: {"token": {"env": f"KIMAS_API_{name.upper()}"}} for name in ("webui", "team")},
+                    "page": {"enabled": True, "per_minute": 1000, "all_per_minute": 1000},
+                },
                 "administration": {"owners": [f"telegram:{OWNER}"]},
                 "alerts": {"chats": [f"telegram:{TEAM}"]},
                 "handoff": {"people": ["telegram:7"], "trusted": [f"telegram:{MEMBER}"]},
@@ -143,7 +161,9 @@ class Truth:
         return all(self._belongs(sender, audience) for audience in self.audiences)
 
     def _belongs(self, sender: Sender, audience: tuple[str, ...]) -> bool:
-        if "everyone" in audience or f"{sender.platform}:{sender.chat}" in audience:
+        # Visitors of the page are no programs.
+        network = "" if sender.chat == "page" else sender.platform
+        if not {"everyone", f"{sender.platform}:{sender.chat}", network}.isdisjoint(audience):
             return True
         if not sender.is_private or sender.platform != "telegram":
             return False
@@ -160,9 +180,10 @@ class Truth:
     def move(self) -> None:
         """Note that the public group has another id."""
         self.has_moved = True
-        # The configuration names the former id.
-        self.local.discard(f"telegram:{PUBLIC}")
-        self.muted.discard(f"telegram:{PUBLIC}")
+        # What the configuration and commands say of the former id holds for both.
+        for chats in (self.local, self.muted):
+            if f"telegram:{PUBLIC}" in chats:
+                chats.add(f"telegram:{MOVED_PUBLIC}")
         for word, said in self.said.items():
             if said.chat == PUBLIC:
                 self.said[word] = Sender(MOVED_PUBLIC, said.author)
@@ -180,6 +201,13 @@ class Truth:
             if is_closed and word in text and not is_insider and origin != chat:
                 words.add(word)
         return words | {word for word in self.forgotten if word in text}
+
+    def find_in_records(self, text: str) -> set[str]:
+        """Return the words of people and documents in what is no place for them: a line of the log, a span, a metric.
+
+        Names of sources may be there.
+        """
+        return {word for word in (CLOSED_WORDS[0], ANSWERED) if word in text} | set(_PERSONAL.findall(text))
 
     def find_unwanted(self, place: Sender, text: str) -> set[str]:
         """Return the mark of an answer in a chat that is muted."""
