@@ -311,6 +311,7 @@ class RuntimeOverrides:
 
         `before` is what held until now where nothing was set.
         """
+        scope = self._moves.get(scope, scope)
         removal = delete(overrides).filter_by(scope=scope, name=name)
         async with self._database.transaction() as connection:
             # One statement: of two concurrent changes the second sees the value of the first.

@@ -18,39 +18,34 @@ import copy
 import io
 import os
 import shutil
-from collections.abc import Coroutine, Sequence
-from contextlib import AsyncExitStack, redirect_stdout
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings as hypothesis_settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
-from sqlalchemy import delete, insert
 
 from bots.cli.backup import backup, restore
 from bots.daemon import gap_report
 from bots.daemon.alerts import AlertSender
 from bots.daemon.gap_report import GapReporter
-from core.formatting import INDEFINITELY
 from core.llm import repetition
+from core.messaging import journaling
 from core.messaging.feedback import rating_buttons
 from core.runtime.clock import ClockWatch
-from core.settings.audience import Audiences
 from core.storage.drafts import DraftRepository
 from core.storage.lessons import TaughtAnswerRepository
-from core.storage.overrides import AUDIENCES_PREFIX, DEPLOYMENT_SCOPE, override_key
 from core.storage.reports import ReportRepository
-from core.storage.tables import leases, overrides
-from core.types import DOWN, RATING_COMMAND, RETRY, UP, ConversationKey, Message
+from core.types import DOWN, RATING_COMMAND, RETRY, UP, ConversationKey, Origin
+from tests.support.audience_changes import CHANGES, Deployment, Plan, attach, is_other
 from tests.support.audience_truth import (
     AUDIENCES,
     IN_PRIVATE,
     MEMBER,
-    MOVED_PUBLIC,
     NAMES,
     OWNER,
     PLACES,
@@ -71,8 +66,8 @@ from tests.support.interleaving import (
     watch_models,
 )
 from tests.support.recording_bot import Sender
-from tests.support.watched_bot import open_watched_bot, write_documents
-from tests.support.watched_doors import PROGRAMS, WAYS, read_metrics, watch_doors, watch_records
+from tests.support.watched_bot import write_documents
+from tests.support.watched_doors import PROGRAMS, WAYS, watch_doors, watch_records
 
 STEPS = int(os.environ.get("KIMAS_AUDIENCE_STEPS", "0"))
 STEPS_PER_RUN = 30
@@ -81,23 +76,6 @@ QUESTIONS = (QUESTION, "Which release date has the launcher?", "Is the release d
 # Each takes about 3 s of processor time; `KIMAS_AUDIENCE_STEPS` asks for more.
 RUNS_IN_BRIEF = 4
 COMMANDS = ("sources", "help", "status", "faq", "stats", "audit", "settings", "digest", "nothing", "reload", "escalate")
-CHANGES = ("close", "shut", "rename", "elsewhere", "forget", "edit", "demote", "mute", "local", "reject", "move")
-# Those after which less may be told of, and what a source is opened to after these.
-CLOSINGS = ("close", "shut", "rename", "elsewhere", "local")
-OPENINGS = (("everyone",), AUDIENCES[0], ("everyone",), AUDIENCES[5], ("admins",))
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A change in the middle of a step: where, after how many times there, which, and of what."""
-
-    point: str
-    count: int
-    change: str
-    pick: int
-
-
 SENDERS = st.sampled_from(PLACES)
 PLANS = st.builds(
     Plan,
@@ -108,61 +86,8 @@ PLANS = st.builds(
 )
 
 
-class AudienceMachine(RuleBasedStateMachine):
+class AudienceMachine(Deployment, RuleBasedStateMachine):
     """The bot, and what everybody does."""
-
-    documents: Path
-    folders: Path
-    interruptions: Interruptions
-    watch: Watch
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.loop = asyncio.new_event_loop()
-        self.stack = AsyncExitStack()
-        self.configuration = Configuration(OPENINGS[0])
-        self.truth = self.watch.judge = Truth([self.configuration.audience])
-        self.watch.leaks.clear()
-        self.interruptions.planned.clear()
-        self.last_messages: dict[Sender, Message] = {}
-        self.teachings = 0
-        self.sayings = 0
-        self.folder = self.folders / str(len(list(self.folders.iterdir())))
-        self.folder.mkdir()
-
-    def run(self, work: Coroutine[Any, Any, Result], plan: Plan | None = None) -> Result:
-        """Do something, with a change in the middle of it; then nothing may have leaked, and nobody be remembered."""
-        if plan:
-            change = partial(self._change, plan)
-            self.interruptions.planned.append(Interruption(plan.point, plan.count, change))
-        result = self.loop.run_until_complete(work)
-        has_happened = bool(plan) and not self.interruptions.planned
-        self.interruptions.planned.clear()
-        leaks = list(self.watch.leaks)
-        self.watch.leaks.clear()
-        assert not leaks, f"{leaks} with {plan}"
-        counted = self.truth.find_in_records(read_metrics(self.opened.metrics))
-        assert not counted, f"/metrics has {counted}"
-        if self.truth.forgotten:
-            self.loop.run_until_complete(self.bot.journal.database.wipe())
-            left = find_bytes(self.folder / "data", sorted(self.truth.forgotten))
-            assert not left, f"{left} with {plan}"
-        if plan and has_happened and plan.change in CLOSINGS:
-            # What is closed stays closed until the next start: there would soon be nothing left to close.
-            self._reopen(OPENINGS[plan.pick % len(OPENINGS)])
-        return result
-
-    async def _end(self) -> None:
-        """End the daemon, and the other one that there may be: it is started again with the same file."""
-        async with self.bot.journal.database.transaction() as connection:
-            await connection.execute(delete(leases))
-        await self.stack.aclose()
-
-    def _reopen(self, audience: tuple[str, ...]) -> None:
-        self.loop.run_until_complete(self._end())
-        self.configuration = replace(self.configuration, audience=audience, local=frozenset())
-        self.loop.run_until_complete(self._open())
-        self.loop.run_until_complete(self.bot.app.refresh())
 
     @initialize()
     def start(self) -> None:
@@ -171,126 +96,10 @@ class AudienceMachine(RuleBasedStateMachine):
         self.ask(PLACES[2], None)
         self.backup: tuple[Path, Truth, Configuration] | None = None
 
-    async def _open(self) -> None:
-        opened = open_watched_bot(self.folder, self.documents, self.configuration, self.interruptions, self.watch)
-        self.opened = await self.stack.enter_async_context(opened)
-        self.bot = self.opened.bot
-        self.models = self.opened.models
-        self.truth.own_model = self.models[1].base_url
-        self.truth.local.clear()
-        self.truth.audiences = [self.configuration.audience]
-
     def teardown(self) -> None:
         self.loop.run_until_complete(self.stack.aclose())
         self.loop.close()
         shutil.rmtree(self.folder)
-
-    async def _deliver(self, sender: Sender, text: str = "", command: str = "", **changes: Any) -> Message:
-        sender = self._at(sender)
-        PLACE.set(sender)
-        return await self.bot.deliver(sender, text, command, **changes)
-
-    def _at(self, sender: Sender) -> Sender:
-        """Return where somebody writes by now."""
-        return replace(sender, chat=MOVED_PUBLIC) if sender.chat == PUBLIC and self.truth.has_moved else sender
-
-    async def _change(self, plan: Plan) -> None:
-        """Change something, at once; from then on it counts."""
-        place = self._at(PLACES[plan.pick])
-        audience = ("owners",) if plan.change == "shut" else AUDIENCES[plan.pick % len(AUDIENCES)]
-        match plan.change:
-            case "close" | "shut":
-                await self._reload(replace(self.configuration, audience=audience))
-                self.truth.audiences.append(audience)
-            case "rename":
-                await self._rename(audience)
-            case "elsewhere":
-                await self._close_elsewhere(audience)
-                self.truth.audiences.append(audience)
-            case "forget":
-                await self._forget(place)
-            case "edit":
-                await self._edit(place)
-            case "demote":
-                person = ("43", MEMBER)[plan.pick % 2]
-                await self._set(self._at(PLACES[1]), override_key("admin", person), None)
-                self.truth.admins.discard(person)
-            case "mute":
-                await self._set(place, "pause", INDEFINITELY)
-                self.truth.muted.add(f"{place.platform}:{place.chat}")
-            case "local":
-                local = self.configuration.local | {f"{place.platform}:{place.chat}"}
-                await self._reload(replace(self.configuration, local=local))
-                self.truth.local |= local
-            case "reject":
-                repository = TaughtAnswerRepository(self.bot.journal.database)
-                for answer in (await repository.list_answers(reader=None))[-1:]:
-                    await repository.decide(answer.number, "rejected", f"telegram:{OWNER}")
-            case "move" if not self.truth.has_moved:
-                await self.bot.live.record_move("telegram", PUBLIC, MOVED_PUBLIC)
-                self.truth.move()
-
-    async def _reload(self, configuration: Configuration) -> None:
-        self.configuration = configuration
-        settings = configuration.make_settings(self.folder, self.documents, self.models)
-        self.bot.new_settings = settings
-        await self.bot.dispatcher.context.reload(settings)
-
-    async def _rename(self, audience: tuple[str, ...]) -> None:
-        """Who gives the source another name has closed it, whoever may see that one after the next start."""
-        (name,) = set(NAMES) - {self.configuration.name}
-        renamed = replace(self.configuration, audience=audience, name=name)
-        context = self.bot.dispatcher.context
-        # Taken up, the source of the new name would tell the same to its own readers.
-        context.take_up = None
-        try:
-            await context.reload(renamed.make_settings(self.folder, self.documents, self.models))
-        finally:
-            context.take_up = self.bot.take_up
-        self.truth.audiences.append(("owners",))
-
-    async def _close_elsewhere(self, audience: tuple[str, ...]) -> None:
-        """Let another daemon of the deployment be the first one that is reloaded with a file that closes more."""
-        settings = replace(self.configuration, audience=audience).make_settings(
-            self.folder, self.documents, self.models
-        )
-        values = {"scope": DEPLOYMENT_SCOPE, "name": f"{AUDIENCES_PREFIX}other"}
-        async with self.bot.journal.database.transaction() as connection:
-            await connection.execute(delete(overrides).filter_by(**values))
-            await connection.execute(delete(leases))
-            lease = {"name": "daemon:other", "owner": "other", "expires_at": datetime(2999, 1, 1, tzinfo=UTC)}
-            await connection.execute(insert(leases).values(lease))
-            told = Audiences.from_settings(settings).to_json()
-            await connection.execute(insert(overrides).values(**values, value=told))
-
-    async def _set(self, place: Sender, name: str, value: str | None) -> None:
-        await self.bot.live.overrides.change(make_command(place), f"{place.platform}:{place.chat}", name, value)
-
-    async def _edit(self, place: Sender) -> None:
-        """Let somebody give their last message another sentence, with a word of theirs."""
-        last = self.last_messages.get(place)
-        # What was asked in a chat before it got another id cannot be found there.
-        if last and last.key.chat == place.chat:
-            text = format_said(self._say(place))
-            await self.bot.processor.handler_for(self.bot.adapters[place.platform])(
-                replace(last, text=text, is_edit=True)
-            )
-
-    def _say(self, place: Sender) -> str:
-        """Return a word that nobody else says, and that comes back in answers."""
-        self.sayings += 1
-        word = f"potoroo{self.sayings}x"
-        self.truth.said[word] = place
-        return word
-
-    async def _forget(self, place: Sender) -> None:
-        """Let somebody say /forget in another thread of a chat."""
-        command = make_command(place, "forget")
-        journal = self.bot.journal
-        await journal.record_message(command)
-        await journal.erase_author(command)
-        await journal.mark_answered(command, rating_buttons.Reply(""))
-        self.truth.forget(place)
 
     @rule(sender=SENDERS, plan=PLANS)
     def ask(self, sender: Sender, plan: Plan | None) -> None:
@@ -312,25 +121,34 @@ class AudienceMachine(RuleBasedStateMachine):
     def go_on(self, sender: Sender, text: str, plan: Plan | None) -> None:
         self.run(self._deliver(sender, text), plan)
 
-    @rule(sender=SENDERS, plan=PLANS)
-    def say(self, sender: Sender, plan: Plan | None) -> None:
-        text = format_said(self._say(self._at(sender)))
-        self.last_messages[sender] = self.run(self._deliver(sender, text), plan)
+    @rule(sender=SENDERS, is_in_file=st.booleans(), plan=PLANS)
+    def say(self, sender: Sender, is_in_file: bool, plan: Plan | None) -> None:
+        """Say a sentence with a word of one's own, or attach a file with one."""
+        said = format_said(self._say(self._at(sender)))
+        changes = {"text": "What is this?", "attachments": (attach(said),)} if is_in_file else {"text": said}
+        self.last_messages[sender] = self.run(self._deliver(sender, **changes), plan)
 
-    @rule(sender=SENDERS, is_forwarded=st.booleans(), text=st.sampled_from(("", "Is it this?")), plan=PLANS)
-    def bring(self, sender: Sender, is_forwarded: bool, text: str, plan: Plan | None) -> None:
-        """Quote or forward what another member of the chat said, whom the platform names."""
+    @rule(
+        sender=SENDERS,
+        way=st.sampled_from(("quote", "forward", "file")),
+        text=st.sampled_from(("", "Is it this?")),
+        plan=PLANS,
+    )
+    def bring(self, sender: Sender, way: str, text: str, plan: Plan | None) -> None:
+        """Quote or forward what another member of the chat said or attached, whom the platform names."""
         place = self._at(sender)
-        others = [(word, said) for word, said in self.truth.said.items() if _is_other(said, place)]
+        others = [(word, said) for word, said in self.truth.said.items() if is_other(said, place)]
         if not others:
             return
         word, said = others[-1]
+        last = next((each.id for each in self.last_messages.values() if word in repr(each)), "")
         brought: dict[str, Any] = {"quoted_authors": (said.author,)}
-        if is_forwarded:
+        if way == "forward":
             text = format_said(word)
             brought["is_forwarded"] = True
+        elif way == "file":
+            brought |= {"attachments": (attach(format_said(word)),), "reply_to": last}
         else:
-            last = next((each.id for each in self.last_messages.values() if word in each.text), "")
             brought |= {"quoted": format_said(word), "reply_to": last}
         self.last_messages[sender] = self.run(self._deliver(sender, text, **brought), plan)
 
@@ -381,6 +199,11 @@ class AudienceMachine(RuleBasedStateMachine):
     def explain(self, sender: Sender, other: Sender, plan: Plan | None) -> None:
         last = self.last_messages.get(other)
         self.run(self._deliver(sender, last.id if last else "", "why"), plan)
+
+    @rule(sender=SENDERS, purpose=st.sampled_from(("welcome", "home", "prompts")), plan=PLANS)
+    def open_a_page(self, sender: Sender, purpose: Any, plan: Plan | None) -> None:
+        """Open a chat for the first time, Slack's Home tab or its view for agents."""
+        self.run(self._deliver(sender, "", "start", origin=Origin(purpose=purpose)), plan)
 
     @rule(sender=SENDERS, command=st.sampled_from(COMMANDS), plan=PLANS)
     def command(self, sender: Sender, command: str, plan: Plan | None) -> None:
@@ -503,6 +326,28 @@ class AudienceMachine(RuleBasedStateMachine):
         self.run(self.bot.app.refresh())
         self.ask(sender, None)
 
+    @rule(
+        sender=SENDERS,
+        command=st.sampled_from(("", "", "sources", "status", "why")),
+        point=st.sampled_from(POINTS),
+        count=st.integers(0, 12),
+        change=st.sampled_from(("", "forget", "mute", "local", "move")),
+        audience=st.sampled_from(AUDIENCES),
+    )
+    def restart_in_the_middle(
+        self, sender: Sender, command: str, point: str, count: int, change: str, audience: tuple[str, ...]
+    ) -> None:
+        """End the daemon while it works; the next one, with another file, goes on with what it finds."""
+        text = "" if command else QUESTION
+        self.run(self._deliver_until(sender, text, command, Interruption(point, count, self._stand_still)))
+        self.loop.run_until_complete(self._end())
+        self.configuration = replace(self.configuration, audience=audience)
+        self.loop.run_until_complete(self._open())
+        if change:
+            self.run(self._change(Plan("", 0, change, PLACES.index(sender))))
+        PLACE.set(self._at(sender))
+        self.run(self._resume())
+
     @rule()
     def save(self) -> None:
         """Save a backup, with what was said until then."""
@@ -545,26 +390,6 @@ class AudienceMachine(RuleBasedStateMachine):
         assert self.truth.sees(IN_PRIVATE)
 
 
-def make_command(place: Sender, command: str = "pause") -> Message:
-    """Return a command that is given in a thread of its own."""
-    key = ConversationKey(place.platform, place.chat, "elsewhere")
-    now = datetime.now(UTC)
-    message = Message(f"in between {now.timestamp()}", key, place.author, "Ann", "", now, command=command)
-    return replace(message, addressed=True, private=place.is_private)
-
-
-def _is_other(said: Sender, place: Sender) -> bool:
-    """Return whether something was said in a chat by somebody else."""
-    return (said.platform, said.chat) == (place.platform, place.chat) and said.author != place.author
-
-
-def find_bytes(folder: Path, words: Sequence[str]) -> list[str]:
-    """Return the files that have a word, in any encoding that a database may use."""
-    needles = [(word, word.encode(encoding)) for word in words for encoding in ("utf-8", "utf-16-le")]
-    files = [(path, path.read_bytes()) for path in folder.rglob("*") if path.is_file()]
-    return [f"{path.name} has {word}" for path, content in files for word, needle in needles if needle in content]
-
-
 @pytest.fixture
 def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("documents")
@@ -583,6 +408,7 @@ def test_no_closed_word_reaches_who_may_not_see_it(
     watch_doors(monkeypatch, watch, interruptions)
     watch_records(monkeypatch, watch)
     monkeypatch.setattr(repetition, "ECHO_SHARE", 2.0)
+    monkeypatch.setattr(journaling, "POSTING_GRACE_S", 0.0)
     # The report is due at any time, and has all that was asked.
     monkeypatch.setattr(gap_report, "_get_monday", lambda now: now.astimezone())
     monkeypatch.setattr(gap_report, "DUE_AFTER", timedelta())

@@ -49,7 +49,7 @@ IN_PRIVATE = PLACES[7]
 _SAID = "The key of the launcher is {word} today"
 # Words of lessons, too, and the sentences of people.
 _TOLD = re.compile("|".join((*CLOSED_WORDS, *NAMES, r"kultarr\d+", _SAID.lower().format(word=r"potoroo\d+x"))))
-_PERSONAL = re.compile(r"kultarr\d+|potoroo\d+x")
+_PERSONAL = re.compile(r"kultarr\d+|potoroo\d+x|woylie\d+x")
 AUDIENCES = (
     (f"telegram:{TEAM}", "owners"),
     ("owners",),
@@ -150,6 +150,9 @@ class Truth:
     local: set[str] = field(default_factory=set)
     own_model: str = ""
     has_moved: bool = False
+    # What people are called, by where they write; somebody who was forgotten comes back under another name.
+    names: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    named: int = 0
 
     @property
     def is_open(self) -> bool:
@@ -169,9 +172,19 @@ class Truth:
             return False
         return sender.author == OWNER or ("admins" in audience and sender.author in self.admins)
 
+    def get_name(self, person: Sender) -> str:
+        """Return what somebody is called where they write."""
+        place = (person.platform, person.chat, person.author)
+        if place not in self.names:
+            self.named += 1
+            self.names[place] = f"woylie{self.named}x"
+        return self.names[place]
+
     def forget(self, person: Sender) -> None:
         """Note that somebody is forgotten in a chat."""
         place = (person.platform, person.chat, person.author)
+        if name := self.names.pop(place, ""):
+            self.forgotten.add(name)
         words = {word for word, said in self.said.items() if (said.platform, said.chat, said.author) == place}
         self.forgotten |= words
         for word in words:
@@ -184,6 +197,8 @@ class Truth:
         for chats in (self.local, self.muted):
             if f"telegram:{PUBLIC}" in chats:
                 chats.add(f"telegram:{MOVED_PUBLIC}")
+        for platform, chat, author in [place for place in self.names if place[1] == PUBLIC]:
+            self.names[platform, MOVED_PUBLIC, author] = self.names.pop((platform, chat, author))
         for word, said in self.said.items():
             if said.chat == PUBLIC:
                 self.said[word] = Sender(MOVED_PUBLIC, said.author)

@@ -35,7 +35,7 @@ from bots.telegram.sink import TelegramSink
 from core.messaging.feedback.rating_buttons import is_press
 from core.ports import Delivery, Sink
 from core.settings import GithubSettings, Secret
-from core.types import Message, Reply
+from core.types import Attachment, Message, Reply
 from core.types.forms import SettingsForm
 from tests.support.interleaving import LONGEST_S, Interruptions, Watch
 from tests.support.recording_bot import RecordingAdapter
@@ -66,7 +66,7 @@ READ: dict[str, Any] = {
     "get_comment": Comment(1, "issues/1", "", NOBODY, 0.0, 0.0),
     "list_comments_below": [],
 }
-NOW: dict[str, Any] = {"retry_s": 0.0, "retry_timeout_s": LONGEST_S}
+NOW: dict[str, Any] = {"retry_s": 0.0, "retry_timeout_s": LONGEST_S, "shutdown_grace_s": 0.0}
 
 
 class WatchedClient:
@@ -123,8 +123,13 @@ class WatchedAdapter(RecordingAdapter):
 
     watch: Any = None
     interruptions: Interruptions = field(default_factory=Interruptions)
+    can_fetch_attachments = True
     # One among those of a daemon.
     __hash__ = object.__hash__
+
+    async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
+        await self.interruptions.reach("look")
+        return str(attachment.reference["text"]).encode()
 
     def sink(self, message: Message, delivery: Delivery, previous_reply_id: str = "") -> Sink:
         if is_press(message):
