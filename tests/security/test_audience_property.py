@@ -41,12 +41,21 @@ from core.storage.drafts import DraftRepository
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.reports import ReportRepository
 from core.types import DOWN, RATING_COMMAND, RETRY, UP, ConversationKey, Origin
-from tests.support.audience_changes import CHANGES, Deployment, Plan, attach, is_other
+from tests.support.audience_changes import (
+    CHANGES,
+    RESTRICTIONS,
+    UNRESTRICTED,
+    Deployment,
+    Plan,
+    attach,
+    is_other,
+)
 from tests.support.audience_truth import (
     AUDIENCES,
     IN_PRIVATE,
     MEMBER,
     NAMES,
+    ON_DISCORD,
     OWNER,
     PLACES,
     PUBLIC,
@@ -77,6 +86,8 @@ QUESTIONS = (QUESTION, "Which release date has the launcher?", "Is the release d
 RUNS_IN_BRIEF = 4
 COMMANDS = ("sources", "help", "status", "faq", "stats", "audit", "settings", "digest", "nothing", "reload", "escalate")
 SENDERS = st.sampled_from(PLACES)
+# Two who write in the same chat.
+FELLOWS = [(PLACES[index], PLACES[index ^ 1]) for index in range(4)]
 PLANS = st.builds(
     Plan,
     st.sampled_from(POINTS),
@@ -110,7 +121,7 @@ class AudienceMachine(Deployment, RuleBasedStateMachine):
         question=st.sampled_from(QUESTIONS),
         point=st.sampled_from(POINTS),
         count=st.integers(0, 12),
-        change=st.sampled_from(("shut", "forget", "mute", "local")),
+        change=st.sampled_from(("shut", "forget", *RESTRICTIONS)),
     )
     def ask_while_it_changes(self, sender: Sender, question: str, point: str, count: int, change: str) -> None:
         """What changes is of the place where the answer is made."""
@@ -152,6 +163,23 @@ class AudienceMachine(Deployment, RuleBasedStateMachine):
             brought |= {"quoted": format_said(word), "reply_to": last}
         self.last_messages[sender] = self.run(self._deliver(sender, text, **brought), plan)
 
+    @rule(
+        pair=st.sampled_from(FELLOWS),
+        way=st.sampled_from(("go on", "quote", "forward", "file")),
+        point=st.sampled_from(POINTS),
+        count=st.integers(0, 25),
+    )
+    def retell(self, pair: tuple[Sender, Sender], way: str, point: str, count: int) -> None:
+        """Bring or go on with what a fellow has said, who is forgotten meanwhile or afterwards."""
+        fellow, sender = pair
+        plan = Plan(point, count, "forget", PLACES.index(fellow))
+        self.say(fellow, way == "file", None)
+        if way == "go on":
+            self.go_on(sender, "And what else is known about it?", plan)
+        else:
+            self.bring(sender, way, "Is it this?", plan)
+        self.forget(fellow, None)
+
     @rule(sender=SENDERS)
     def edit(self, sender: Sender) -> None:
         self.run(self._edit(self._at(sender)))
@@ -187,6 +215,12 @@ class AudienceMachine(Deployment, RuleBasedStateMachine):
     def quote(self, sender: Sender, text: str, plan: Plan | None) -> None:
         if last := self.last_messages.get(sender):
             self.run(self._deliver(sender, text, reply_to=last.id, quoted="It"), plan)
+
+    @rule(plan=PLANS)
+    def post(self, plan: Plan | None) -> None:
+        """Publish something that the bot comments on, where nobody has asked it."""
+        options: dict[str, Any] = {"addressed": False, "is_post": True}
+        self.run(self._deliver(Sender(ON_DISCORD, OWNER, "discord"), f"{QUESTION} It is not known.", **options), plan)
 
     @rule(sender=SENDERS, other=SENDERS, choice=st.sampled_from((DOWN, RETRY, UP)), plan=PLANS)
     def press(self, sender: Sender, other: Sender, choice: str, plan: Plan | None) -> None:
@@ -331,7 +365,7 @@ class AudienceMachine(Deployment, RuleBasedStateMachine):
         command=st.sampled_from(("", "", "sources", "status", "why")),
         point=st.sampled_from(POINTS),
         count=st.integers(0, 12),
-        change=st.sampled_from(("", "forget", "mute", "local", "move")),
+        change=st.sampled_from(("", "forget", "move", *RESTRICTIONS)),
         audience=st.sampled_from(AUDIENCES),
     )
     def restart_in_the_middle(
@@ -367,7 +401,7 @@ class AudienceMachine(Deployment, RuleBasedStateMachine):
         self.last_messages.clear()
         self.loop.run_until_complete(self._end())
         shutil.rmtree(self.folder / "data")
-        self.configuration = replace(self.configuration, audience=audience, lessons=former.lessons, local=frozenset())
+        self.configuration = replace(self.configuration, audience=audience, lessons=former.lessons, **UNRESTRICTED)
         settings = self.configuration.make_settings(self.folder, self.documents, self.models)
         with redirect_stdout(io.StringIO()):
             self.loop.run_until_complete(restore(settings, path, as_json=True))

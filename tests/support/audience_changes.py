@@ -37,10 +37,13 @@ from tests.support.recording_bot import Sender
 from tests.support.watched_bot import open_watched_bot
 from tests.support.watched_doors import read_metrics
 
-CHANGES = ("close", "shut", "rename", "elsewhere", "forget", "edit", "demote", "mute", "local", "reject", "move")
+# Where the bot says less, or to fewer.
+RESTRICTIONS = ("mute", "local", "off", "asker", "share")
+CHANGES = ("close", "shut", "rename", "elsewhere", "forget", "edit", "demote", *RESTRICTIONS, "reject", "move")
 # Those after which less may be told of, and what a source is opened to after these.
-CLOSINGS = ("close", "shut", "rename", "elsewhere", "local")
+CLOSINGS = ("close", "shut", "rename", "elsewhere", "local", "off", "asker")
 OPENINGS = (("everyone",), AUDIENCES[0], ("everyone",), AUDIENCES[5], ("admins",))
+UNRESTRICTED: dict[str, Any] = dict.fromkeys(("local", "off", "asker"), frozenset())
 Result = TypeVar("Result")
 
 
@@ -107,7 +110,7 @@ class Deployment:
 
     def _reopen(self, audience: tuple[str, ...]) -> None:
         self.loop.run_until_complete(self._end())
-        self.configuration = replace(self.configuration, audience=audience, local=frozenset())
+        self.configuration = replace(self.configuration, audience=audience, **UNRESTRICTED)
         self.loop.run_until_complete(self._open())
         self.loop.run_until_complete(self.bot.app.refresh())
 
@@ -117,8 +120,7 @@ class Deployment:
         self.bot = self.opened.bot
         self.models = self.opened.models
         self.truth.own_model = self.models[1].base_url
-        self.truth.local.clear()
-        self.truth.audiences = [self.configuration.audience]
+        self.truth.read(self.configuration)
 
     async def _deliver(self, sender: Sender, text: str = "", command: str = "", **changes: Any) -> Message:
         sender = self._at(sender)
@@ -155,6 +157,7 @@ class Deployment:
     async def _change(self, plan: Plan) -> None:
         """Change something, at once; from then on it counts."""
         place = self._at(PLACES[plan.pick])
+        name = f"{place.platform}:{place.chat}"
         audience = ("owners",) if plan.change == "shut" else AUDIENCES[plan.pick % len(AUDIENCES)]
         match plan.change:
             case "close" | "shut":
@@ -175,11 +178,20 @@ class Deployment:
                 self.truth.admins.discard(person)
             case "mute":
                 await self._set(place, "pause", INDEFINITELY)
-                self.truth.muted.add(f"{place.platform}:{place.chat}")
+                self.truth.muted.add(name)
             case "local":
-                local = self.configuration.local | {f"{place.platform}:{place.chat}"}
+                local = self.configuration.local | {name}
                 await self._reload(replace(self.configuration, local=local))
                 self.truth.local |= local
+            case "off":
+                await self._reload(replace(self.configuration, off=self.configuration.off | {name}))
+                self.truth.silent.add(name)
+            case "asker" if place.platform in ("slack", "discord"):
+                # No answer there came by a command.
+                await self._reload(replace(self.configuration, asker=self.configuration.asker | {name}))
+                self.truth.silent.add(name)
+            case "share" if place.platform == "slack":
+                self.truth.shared.add(name)
             case "reject":
                 repository = TaughtAnswerRepository(self.bot.journal.database)
                 for answer in (await repository.list_answers(reader=None))[-1:]:

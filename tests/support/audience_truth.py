@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,9 @@ QUESTION = "When is the release date of the launcher?"
 # In the closed folder; nobody says them.
 CLOSED_WORDS = ("numbat", "bilby", "dunnart", "quoll")
 NAMES = ("quokka", "wombat")
+ASKER = {"answers": "asker"}
+# Posts in it are commented on.
+COMMENTED = f"discord:{ON_DISCORD}"
 PRIVATE = {"allow_private": ["127.0.0.1"]}
 # In each answer, and nowhere else.
 ANSWERED = "bettong"
@@ -58,6 +62,7 @@ AUDIENCES = (
     ("everyone",),
     (f"discord:{ON_DISCORD}", "slack:C9", "admins"),
     ("api", "mastodon:mentions", "owners"),
+    ("slack", "discord", "owners"),
     ("api:page", "http", "github:acme/launcher"),
 )
 
@@ -81,14 +86,18 @@ class Configuration:
     name: str = NAMES[0]
     # Of the source of taught answers.
     lessons: tuple[str, ...] = AUDIENCES[0]
-    # The chats that only the second model may read.
+    # The chats that only the second model may read, those where the bot is off, and those where an asker alone reads.
     local: frozenset[str] = frozenset()
+    off: frozenset[str] = frozenset()
+    asker: frozenset[str] = frozenset()
 
     def make_settings(self, folder: Path, documents: Path, models: Sequence[ScriptedPeer]) -> Settings:
         closed = {"audience": self.audience}
         general, own = ({"base_url": model.base_url, "model": "peer"} for model in models)
-        chats = {chat: {"models": "own"} for chat in self.local}
-        chats[f"telegram:{DRAFTED}"] = {**chats.get(f"telegram:{DRAFTED}", {}), "mode": "draft"}
+        chats = defaultdict[str, dict[str, str]](dict, {f"telegram:{DRAFTED}": {"mode": "draft"}})
+        for special, values in ((self.local, {"models": "own"}), (self.asker, ASKER), (self.off, {"mode": "off"})):
+            for chat in special:
+                chats[chat] |= values
         return Settings.model_validate(
             {
                 "data_dir": str(folder / "data"),
@@ -127,7 +136,14 @@ class Configuration:
                     "wait_s": 0,
                     "cooldown_s": 0,
                 },
-                "chats": chats,
+                "chats": dict(chats),
+                "auto_comment": {
+                    "chats": [COMMENTED],
+                    "deadline_s": 6000,
+                    "per_hour": None,
+                    "replies_per_post": 99,
+                    "needs_citation": False,
+                },
                 "budget": {"deadline_s": 6000},
                 "cache": {"enabled": True},
             }
@@ -148,6 +164,10 @@ class Truth:
     forgotten: set[str] = field(default_factory=set)
     muted: set[str] = field(default_factory=set)
     local: set[str] = field(default_factory=set)
+    # Chats where the file lets nobody be answered in public.
+    silent: set[str] = field(default_factory=set)
+    # Chats that were shared with people of other organizations.
+    shared: set[str] = field(default_factory=set)
     own_model: str = ""
     has_moved: bool = False
     # What people are called, by where they write; somebody who was forgotten comes back under another name.
@@ -165,7 +185,7 @@ class Truth:
 
     def _belongs(self, sender: Sender, audience: tuple[str, ...]) -> bool:
         # Visitors of the page are no programs.
-        network = "" if sender.chat == "page" else sender.platform
+        network = "" if sender.chat == "page" or f"{sender.platform}:{sender.chat}" in self.shared else sender.platform
         if not {"everyone", f"{sender.platform}:{sender.chat}", network}.isdisjoint(audience):
             return True
         if not sender.is_private or sender.platform != "telegram":
@@ -190,13 +210,24 @@ class Truth:
         for word in words:
             del self.said[word]
 
+    def read(self, configuration: Configuration) -> None:
+        """Note what the file says at a start."""
+        self.audiences = [configuration.audience]
+        self.local = set(configuration.local)
+        self.silent = {*configuration.off, *configuration.asker}
+        if self.has_moved:
+            self._follow()
+
+    def _follow(self) -> None:
+        """Note that what the file and commands say of a group's former id holds for both."""
+        for chats in (self.local, self.muted, self.silent):
+            if f"telegram:{PUBLIC}" in chats:
+                chats.add(f"telegram:{MOVED_PUBLIC}")
+
     def move(self) -> None:
         """Note that the public group has another id."""
         self.has_moved = True
-        # What the configuration and commands say of the former id holds for both.
-        for chats in (self.local, self.muted):
-            if f"telegram:{PUBLIC}" in chats:
-                chats.add(f"telegram:{MOVED_PUBLIC}")
+        self._follow()
         for platform, chat, author in [place for place in self.names if place[1] == PUBLIC]:
             self.names[platform, MOVED_PUBLIC, author] = self.names.pop((platform, chat, author))
         for word, said in self.said.items():
@@ -224,9 +255,10 @@ class Truth:
         """
         return {word for word in (CLOSED_WORDS[0], ANSWERED) if word in text} | set(_PERSONAL.findall(text))
 
-    def find_unwanted(self, place: Sender, text: str) -> set[str]:
-        """Return the mark of an answer in a chat that is muted."""
-        return {ANSWERED} if ANSWERED in text and f"{place.platform}:{place.chat}" in self.muted else set()
+    def find_unwanted(self, place: Sender, text: str, *, is_comment: bool) -> set[str]:
+        """Return the mark of an answer in a chat where there is to be none. Comments have chats of their own."""
+        chats = self.muted if is_comment else self.muted | self.silent
+        return {ANSWERED} if ANSWERED in text and f"{place.platform}:{place.chat}" in chats else set()
 
     def find_wrong_model(self, place: Sender, url: str) -> set[str]:
         """Return the address of a model that reads nothing of a place any more."""

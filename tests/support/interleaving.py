@@ -78,13 +78,15 @@ class Interruptions:
 
 
 class Judge(Protocol):
-    """Knows what may be told where, at this moment."""
+    """Knows what may be told where, at this moment, and which chats are `shared` with people of elsewhere."""
+
+    shared: set[str]
 
     def find_leaks(self, place: Sender, text: str) -> set[str]:
         """Return the words in a text that may not be told at a place now."""
         ...
 
-    def find_unwanted(self, place: Sender, text: str) -> set[str]:
+    def find_unwanted(self, place: Sender, text: str, *, is_comment: bool) -> set[str]:
         """Return what says that a text is an answer, where the bot is to be silent now."""
         ...
 
@@ -109,7 +111,7 @@ class Watch:
     def see_shown(self, message: Message, text: str) -> None:
         place = find_reader(message)
         is_answer = not message.command and message.origin.purpose in ("", "retry")
-        words = self.judge.find_unwanted(place, text) if is_answer else ()
+        words = self.judge.find_unwanted(place, text, is_comment=bool(message.is_post)) if is_answer else ()
         self.see_told(place, text, f"the reply to {message.command} {message.text!r}", words)
 
     def see_told(self, place: Sender, text: str, what: str, words: Collection[str] = ()) -> None:

@@ -191,6 +191,10 @@ class WatchedAdapter(RecordingAdapter):
         context = HttpSinkContext(client, BoundedDict(10), intervals, partials=True)
         return HttpSink(context, message, delivery, previous_reply_id)
 
+    async def has_guests(self, chat: str) -> bool:
+        await self.interruptions.reach("look")
+        return f"{self.name}:{chat}" in self.watch.judge.shared
+
     async def show_form(self, message: Message, form: SettingsForm) -> bool:
         self.watch.see_shown(message, repr(form))
         return True
