@@ -126,7 +126,8 @@ class AudienceMachine(Deployment, RuleBasedStateMachine):
     def ask_while_it_changes(self, sender: Sender, question: str, point: str, count: int, change: str) -> None:
         """What changes is of the place where the answer is made."""
         plan = Plan(point, count, change, PLACES.index(sender))
-        self.last_messages[sender] = self.run(self._deliver(sender, question), plan)
+        text = format_said(self._say(self._at(sender))) if change == "forget" else question
+        self.last_messages[sender] = self.run(self._deliver(sender, text), plan)
 
     @rule(sender=SENDERS, text=st.sampled_from(("And what else is known about it?", "who?")), plan=PLANS)
     def go_on(self, sender: Sender, text: str, plan: Plan | None) -> None:

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bots.api.running import RunningAnswers
-from core.errors import KimasError, MessageDeleted
+from bots.common.caches import TtlCache
+from bots.slack.app_home import HomeSink
+from core.errors import KimasError, MessageDeleted, UsageError
 from core.llm import repetition
 from core.messaging.journaling import JournaledDelivery
 from core.ports import Sink
@@ -38,6 +42,7 @@ from tests.support.interleaving import (
     watch_models,
 )
 from tests.support.recording_bot import Bot, Sender
+from tests.support.sink_helpers import DeliveryLog
 from tests.support.watched_bot import open_watched_bot, write_documents
 from tests.support.watched_doors import watch_doors
 
@@ -162,6 +167,27 @@ async def test_who_is_forgotten_while_a_platform_says_who_reads_is_told_nothing(
     delivery.check_rights = check_rights
     with pytest.raises(MessageDeleted):
         await delivery.require_rights()
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+async def test_a_home_tab_has_nothing_of_a_source_that_is_closed_while_slack_says_whose_it_is(is_closed: bool) -> None:
+    delivery = DeliveryLog()
+    shown = list[object]()
+
+    class Client:
+        async def is_member(self, user: str) -> bool:
+            delivery.are_rights_lost = is_closed
+            return True
+
+        async def publish_home(self, user: str, view: object) -> None:
+            shown.append(view)
+
+    client: Any = Client()
+    opened = Message("1", ConversationKey("slack", "D1"), MEMBER, "Ann", "", datetime.now(UTC), command="start")
+    sink = HomeSink(client, TtlCache(60, 10), opened, delivery)
+    with pytest.raises(UsageError) if is_closed else nullcontext():
+        await sink.finish(Reply("numbat"))
+    assert bool(shown) != is_closed
 
 
 async def test_a_program_gets_no_answer_whose_source_was_closed_while_it_was_slow() -> None:
