@@ -369,6 +369,7 @@ WORDLESS_READERS = {
     "MessageLookup.get_language",
     "ReportRepository.find_remembered",
     "Journal.find_unfinished",
+    "Journal.find_forgotten",
     "Journal.get_told_labels",
     "Journal.get_cursor",
 }
