@@ -121,13 +121,17 @@ class AudienceMachine(Deployment, RuleBasedStateMachine):
         question=st.sampled_from(QUESTIONS),
         point=st.sampled_from(POINTS),
         count=st.integers(0, 12),
-        change=st.sampled_from(("shut", "forget", *RESTRICTIONS)),
+        change=st.sampled_from(("shut", *RESTRICTIONS)),
     )
     def ask_while_it_changes(self, sender: Sender, question: str, point: str, count: int, change: str) -> None:
         """What changes is of the place where the answer is made."""
         plan = Plan(point, count, change, PLACES.index(sender))
-        text = format_said(self._say(self._at(sender))) if change == "forget" else question
-        self.last_messages[sender] = self.run(self._deliver(sender, text), plan)
+        self.last_messages[sender] = self.run(self._deliver(sender, question), plan)
+
+    @rule(sender=SENDERS, point=st.sampled_from(POINTS), count=st.integers(0, 12))
+    def say_and_be_forgotten(self, sender: Sender, point: str, count: int) -> None:
+        text = format_said(self._say(self._at(sender)))
+        self.run(self._deliver(sender, text), Plan(point, count, "forget", PLACES.index(sender)))
 
     @rule(sender=SENDERS, text=st.sampled_from(("And what else is known about it?", "who?")), plan=PLANS)
     def go_on(self, sender: Sender, text: str, plan: Plan | None) -> None:
