@@ -17,10 +17,18 @@ from sqlalchemy import Row, Text, and_, case, cast, delete, func, null, or_, sel
 from core.catalogue import ENGLISH
 from core.language.tokens import lexical_tokens
 from core.runtime.tasks import uncancellable
-from core.settings.chats import is_timeline
-from core.storage.lessons import to_document_name
-from core.storage.moved_chats import list_places
-from core.storage.tables import DRAFTED, answers, feedback, is_reply_in, messages, replies, taught_answers
+from core.storage.message_rows import FORMER_TEXTS
+from core.storage.moved_chats import list_places, list_timelines
+from core.storage.tables import (
+    DRAFTED,
+    answers,
+    feedback,
+    is_reply_in,
+    messages,
+    replies,
+    taught_answers,
+    to_document_name,
+)
 from core.types import (
     ASK_COMMANDS,
     HANDOFF_COMMAND,
@@ -119,19 +127,8 @@ async def erase_in_chat(
     answered yet, is not kept either, nor begun any more. Of an answer that is being posted, the rest is not posted any
     more. Where others read it, also what they posted in timelines: no command reaches it there.
     """
-    places = [*await list_places(connection, chat), *await _list_timelines(connection, chat, author_id)]
+    places = [*await list_places(connection, chat), *await list_timelines(connection, chat, author_id)]
     return sum([await _erase_in_place(connection, place, author_id, command) for place in places])
-
-
-async def _list_timelines(
-    connection: AsyncConnection, chat: ConversationKey, author_id: str
-) -> Sequence[Mapping[str, str]]:
-    """Return the columns that name the timelines with posts of a person, where a chat is that of public mentions."""
-    if chat.chat.partition("@")[0] != "mentions":
-        return []
-    values = {"platform": chat.platform, "author_id": author_id}
-    own_chats = (await connection.scalars(select(messages.c.chat).filter_by(**values).distinct())).all()
-    return [{"platform": chat.platform, "chat": each} for each in own_chats if is_timeline(chat.platform, each)]
 
 
 async def _erase_in_place(
@@ -326,9 +323,10 @@ class _Said:
     def add(self, row: Row[*tuple[Any, ...]]) -> None:
         """Add a message of the person, not what they pressed: what they wrote, said and attached, under which name."""
         transcripts = (str(attachment.get("transcript") or "") for attachment in row.attachments or ())
-        texts = {row.text, row.image_description or "", *transcripts}
+        own_texts = {row.text, *row.reference.get(FORMER_TEXTS, ())}
+        texts = {*own_texts, row.image_description or "", *transcripts}
         self.times.append((row.received_at, frozenset().union(*map(_to_words, (*texts, row.author)))))
-        self.texts |= {row.text.strip()} - {""}
+        self.texts |= {text.strip() for text in own_texts} - {""}
         self.ids |= {row.id, row.reply_id} - {""}
         self.phrases |= set().union(*map(_to_phrases, texts))
         self.answer_phrases |= _to_phrases(row.reply)
@@ -437,7 +435,8 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
     The rest of those rows stays: otherwise whoever forgets would take from a chat how its questions were answered.
     """
     columns = messages.c
-    names = ("chat", "received_at", "author", "text", "attachments", "image_description", "id", "reply", "reply_id")
+    own_names = ("author", "text", "reference", "attachments", "image_description", "id", "reply", "reply_id")
+    names = ("chat", "received_at", *own_names)
     query = select(*(columns[name] for name in names)).where(columns.command != RATING_COMMAND)
     said_in = defaultdict[str, _Said](partial(_Said, author_id))
     for row in await connection.execute(query.filter_by(**place, author_id=author_id).order_by(columns.received_at)):
