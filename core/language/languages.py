@@ -143,11 +143,6 @@ def identify_document_language(text: str, *, is_prose: bool) -> str:
     return code if is_prose or code not in _COMMON_WORD_SETS or code == "en" else ""
 
 
-def identify_languages(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the languages of texts, the most frequent first; empty when none shows."""
-    return get_main_languages(Counter(code for code in map(identify_language, texts) if code))
-
-
 def get_main_languages(counts: Counter[str]) -> tuple[str, ...]:
     """Return the languages that have their share of the texts, the most frequent first."""
     return tuple(code for code, count in counts.most_common() if count >= MIN_LANGUAGE_SHARE * counts.total())
