@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from itertools import pairwise
 
 from core.language.keywords import content_words
 
@@ -56,13 +55,3 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
             start = match.start() + match[0].index(body)
             spans.append((start, start + len(body)))
     return spans
-
-
-def cut_into_sentences(line: str) -> list[str]:
-    """Return the sentences of a line with what stands between them: joined, they are the line again.
-
-    >>> cut_into_sentences("他说「好。」然后走了。**注意。**One. Two")
-    ['他说「好。」', '然后走了。', '**注意。**', 'One. ', 'Two']
-    """
-    starts = [start for start, _ in sentence_spans(line)][1:]
-    return [line[start:end] for start, end in pairwise((0, *starts, len(line)))]
