@@ -38,6 +38,8 @@ _CONFIGURATION_FILE = re.compile(r"\.(ya?ml|toml|ini|cfg|conf|properties|env)(?:
 # Code that only a browser shows as what it means.
 _DRAWINGS = frozenset({"mermaid", "dot", "graphviz", "plantuml"})
 _COLONS = (":", "：")
+_RUNNING_TEXT = frozenset({"prose", "label"})
+_ANNOUNCING = frozenset({"prose", "label", "item"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,24 @@ class Cut:
     position: int
     heading: str
     statements: tuple[Statement, ...]
+
+    @property
+    def shown(self) -> list[Statement]:
+        """Its statements without a label that names nothing: the last one, or one that is said again.
+
+        A tab whose code is in two passages has its label in both.
+        """
+        shown: list[Statement] = []
+        label: Statement | None = None
+        for statement in self.statements:
+            is_again = statement == label and shown[-1].kind == "code"
+            if statement.kind == "label":
+                label = statement
+            if not is_again:
+                shown.append(statement)
+        while len(shown) > 1 and shown[-1].kind == "label":
+            shown.pop()
+        return shown
 
     @property
     def text(self) -> str:
@@ -109,7 +129,7 @@ def _shorten(section: Iterable[Statement]) -> Iterator[Statement]:
     """Yield statements that can be shown: a long paragraph in parts, of long code the first lines."""
     for statement in section:
         if statement.kind == "label":
-            yield Statement("prose", f"**{statement.text}**:")
+            yield replace(statement, text=f"**{statement.text.rstrip(':：')}**:")
         elif statement.kind == "code":
             lines = statement.text.expandtabs(4).rstrip().split("\n")
             rest = [ELLIPSIS] if len(lines) > MAX_CODE_LINES else []
@@ -151,7 +171,7 @@ def _find_leads(section: Sequence[Statement]) -> list[Sequence[Statement]]:
         if previous and previous[0].kind == statement.kind and statement.kind in ("item", "row"):
             leads.append(leads[-1])
         else:
-            is_announced = statement.kind != "prose" and previous and previous[0].kind in ("prose", "item")
+            is_announced = statement.kind not in _RUNNING_TEXT and previous and previous[0].kind in _ANNOUNCING
             leads.append(previous if is_announced else [])
     return leads
 
@@ -162,7 +182,7 @@ def _find_end(section: Sequence[Statement], start: int) -> int:
         previous, statement = section[end - 1 : end + 1]
         length += max(MIN_STATEMENT_CHARS, len(statement.quotation))
         is_code = statement.kind == "code" != previous.kind
-        belongs = previous.text.endswith(_COLONS) or statement.kind == previous.kind != "prose"
+        belongs = previous.text.endswith(_COLONS) or statement.kind == previous.kind not in _RUNNING_TEXT
         if length > (MAX_CHARS if belongs else TARGET_CHARS) and not is_code:
             return end
     return len(section)
