@@ -191,7 +191,7 @@ def _has_latin_prose(text: str) -> bool:
 def extract_names(text: str) -> set[str]:
     """Return the Latin words of a text of another script: they are names, which a translation keeps.
 
-    Writers differ in capitals and signs: `h265` is `H.265`.
+    Writers differ in capitals and signs: h265 is H.265.
 
     >>> sorted(extract_names("H.265 的 go2rtc 流"))
     ['go2rtc', 'h265']
