@@ -11,6 +11,10 @@ COMPILE := $(UV) pip compile --quiet --universal --generate-hashes --no-emit-ind
 CODE := kimas bots core knowledge tests config hatch_build.py
 # More than there are processors: most tests wait for something.
 WORKERS ?= 5
+IDLE := nice -n 19
+# With a memory of its own of what failed: the others run at the same time.
+SERIAL := $(BIN)/pytest -o cache_dir=.cache/pytest-serial -m serial
+AGAIN := --last-failed --last-failed-no-failures none --exitfirst --verbose
 # As in config/compose.yaml. The server of the tests of Weaviate, outside of the checkout: it is built once.
 WEAVIATE_VERSION := 1.38.5
 WEAVIATE_PACKAGE := github.com/weaviate/weaviate/cmd/weaviate-server
@@ -56,21 +60,29 @@ test: $(VENV)/.dev  ## lint, types and every test
 	@test -x $(WEAVIATE) || echo "WEAVIATE WAS NOT TESTED: see above how many tests were left out. \`make weaviate\` builds its server."
 
 # What fails beside others gets one more try alone, to tell a slow machine from a fault: its name stays above, for who
-# mends it or marks it `serial`. What is marked so comes last and alone, when the types have long been checked, and gets
-# one more try, too.
+# mends it or marks it `serial`. What is marked so judges time and mostly waits: it runs one after the other while the
+# rest, with the lowest priority, leaves it the processors whenever it wants them, and gets one more try, too.
 parallel: $(VENV)/.dev
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not serial" || { \
+	@mkdir -p .cache
+	$(SERIAL) $$(grep -rl --include='test_*.py' 'mark.serial' tests) > .cache/serial.log 2>&1 & serial=$$!; \
+	trap 'kill $$serial; exit 130' INT TERM; \
+	status=0; \
+	$(IDLE) $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not serial" || { \
 		echo "FAILED BESIDE OTHERS: the tests named above. Tried once more, alone:"; \
-		$(BIN)/pytest --last-failed --last-failed-no-failures none --exitfirst --verbose -m "not serial"; }
-	$(BIN)/pytest -m serial $$(grep -rl --include='test_*.py' 'mark.serial' tests) || { \
-		echo "FAILED ALONE: the tests named above. Tried once more:"; \
-		$(BIN)/pytest --last-failed --last-failed-no-failures none --exitfirst --verbose -m serial; }
+		$(BIN)/pytest $(AGAIN) -m "not serial" || status=1; }; \
+	wait $$serial || serial=failed; \
+	cat .cache/serial.log; \
+	if test "$$serial" = failed; then \
+		echo "FAILED ONE BY ONE: the tests named above. Tried once more:"; \
+		$(SERIAL) $(AGAIN) || status=1; \
+	fi; \
+	exit $$status
 
 lint: $(VENV)/.dev  ## style, layers and types only
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/mypy
+	$(IDLE) $(BIN)/mypy
 
 format: $(VENV)/.dev  ## write the house style
 	$(BIN)/ruff check --fix $(CODE)

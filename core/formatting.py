@@ -22,7 +22,7 @@ _LAST_WORD = re.compile(rf"(?<!{_IN_WORD}){_IN_WORD}{{1,{MAX_WORD_CHARS}}}\Z")
 _WORD_END = re.compile(rf"(?!{_IN_WORD}{_IN_WORD})(?s:..)")
 
 _WORD_JOINER = "\u2060"
-_MARKUP = re.compile(r"([\\`*_\[\]<~|&])")
+_MARKUP = re.compile(r"([\\`*_\[\]<~|]|&(?=#?[A-Za-z0-9]+;))")
 
 # In running text a number in brackets is a citation, and what follows an @ may be somebody.
 _CITATION_OR_MENTION = re.compile(r"\[(?=\d)|@(?=\S)")
@@ -95,6 +95,8 @@ def format_link(title: str, url: str) -> str:
 
     >>> format_link("[1] *Setup*", "https://example.org/a b")
     '[\\[\u20601\\] \\*Setup\\*](<https://example.org/a%20b>)'
+    >>> format_link("Search & replace &amp;", "")
+    'Search & replace \\&amp;'
     """
     line = _CITATION_OR_MENTION.sub(lambda match: match[0] + _WORD_JOINER, " ".join(title.split()))
     text = _MARKUP.sub(r"\\\1", line)

@@ -82,8 +82,12 @@ class RunningAnswers:
             self._running[key] = running, task, waiting_count - 1
             if waiting_count == 1:
                 del self._running[key]
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+                # One that is done is not waited for: nothing may change between the last look at it and its words.
+                if task.done():
+                    _ = task.cancelled() or task.exception()
+                else:
+                    task.cancel()
+                    await asyncio.gather(task, return_exceptions=True)
 
     def _begin(
         self, question: Question, may_tell: Callable[[], Awaitable[bool]]

@@ -220,9 +220,14 @@ class ApiServer:
         body = await read_body(request)
         values = read_json(body)
         text = read_text(values, "question")
-        reply = await self._wait_for_reply(request, body, Question(text, files=read_files(values)))
+        question = Question(text, files=read_files(values))
         words = make_filter(self._live.settings.outgoing, API_PLATFORM)
-        return web.json_response(await asyncio.to_thread(reply_as_json, text, reply, words))
+        async with self._join(request, body, question) as (running, task):
+            reply = await wait_for_reply(request, running, task)
+            answer = await asyncio.to_thread(reply_as_json, text, reply, words)
+            # Others may have closed a source while the thread had its turn.
+            await running.require_rights()
+            return web.json_response(answer)
 
     async def _serve_mcp(self, request: web.Request) -> web.StreamResponse:
         body = await read_body(request)

@@ -25,7 +25,7 @@ from bots.cli.probes import (
     make_remote_probes,
     run_probe,
 )
-from bots.cli.stored_state import check_accounts, check_journal, check_passages
+from bots.cli.stored_state import check_accounts, check_journal, check_moves, check_passages
 from bots.common.open_storage import open_existing_database
 from bots.common.terminal import make_console, print_json
 from bots.daemon.adapters import find_port_conflicts, find_token_conflicts
@@ -134,6 +134,7 @@ async def check(
     findings += [Finding("error", path, problem) for path, problem in find_unknown_networks(settings)]
     findings += [Finding("warning", path, problem) for path, problem in find_unmatchable(settings)]
     findings += await check_accounts(settings)
+    findings += await check_moves(settings) if journal_finding.level != "error" else ()
     exposed = await asyncio.to_thread(lambda: [*find_exposed(settings), *find_open_tokens(settings)])
     findings += [Finding("warning", path, problem) for path, problem in exposed]
     findings += _check_alerts(settings)

@@ -18,8 +18,9 @@ from core.settings.audience import Audiences
 from core.storage.engine import Database
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
+from core.storage.moved_chats import find_moves
 from core.storage.opening import JOURNAL_NAME
-from core.storage.overrides import LiveSettings
+from core.storage.overrides import LiveSettings, find_sources_for
 from knowledge.embedding import name_model
 from knowledge.stores import check_store, describe_outgrown
 
@@ -36,6 +37,20 @@ async def check_taught_answers(settings: Settings, database: Database | None) ->
     knows = Audiences.from_settings(settings).knows
     count = await TaughtAnswerRepository(database).count_of_unknown_audience(knows) if database else 0
     return Finding("warning", "journal", UNKNOWN_AUDIENCES.format(count=count)) if count else None
+
+
+async def check_moves(settings: Settings) -> list[Finding]:
+    """Return a warning for each audience with a chat that has another id by now: nobody is there any more."""
+    if settings.journal.url:
+        return []
+    audiences = Audiences.from_settings(settings)
+    async with open_existing_database(settings) as database:
+        moves = await find_moves(database) if database else {}
+    return [
+        Finding("warning", f"sources.{source}", f"{former} has become {chat}, which does not see it: name that instead")
+        for former, chat in moves.items()
+        for source in find_sources_for(audiences, former)
+    ]
 
 
 async def check_journal(settings: Settings) -> Finding:

@@ -1,7 +1,8 @@
 """The parser of replies: CommonMark with tables, and with what models write besides.
 
-Emphasis works beside full-width characters, an address is a link as it stands, `<br>` breaks a line, and a formula in
-`\\(...\\)`, `\\[...\\]` or `$$...$$` is code, so that its stars stay. HTML and definitions of references are text.
+Emphasis works beside full-width characters, and ends after punctuation also before a letter (`**Note:**text`). An
+address is a link as it stands, and so is Slack's `<address|text>`. `<br>` breaks a line, and a formula in `\\(...\\)`,
+`\\[...\\]` or `$$...$$` is code, so that its stars stay. HTML and definitions of references are text.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ _SCHEME = re.compile(r"(?<![A-Za-z0-9_])https?\Z", re.IGNORECASE)
 _ADDRESS = re.compile(
     r"://(?:(?!\*\*|[,;!?]@|[\u2e80-\U0003ffff])[^\s<>\"`|\\“”‘’]|(?<=[/=_#?&.\u2e80-\u9fff])[\u3040-\u9fff])+"
 )
+_SLACK_LINK = re.compile(r"<(https?://[^\s<>|]{1,2000})\|([^<>|\n]{1,300})>")
+# What ends words that are emphasised, as in `**Note:**text`.
+_ENDS = frozenset(".,:;!?)]}%…")
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 _BREAK = re.compile(r"<br\s?/?>", re.IGNORECASE)
 _FORMULA_SIGN = re.compile(r"[*_^\\{}]")
@@ -52,6 +56,7 @@ def make_parser(parser_class: type[MarkdownIt] = MarkdownIt) -> MarkdownIt:
     rules = parser.inline.ruler
     rules.before("escape", "formula", _parse_formula)
     rules.before("autolink", "break", _parse_break)
+    rules.before("autolink", "slack_link", _parse_slack_link)
     rules.before("linkify", "address", _parse_address)
     parser.inline.ruler2.before("fragments_join", "mark_depth", _limit_mark_depth)
     blocks = parser.block.ruler
@@ -61,7 +66,7 @@ def make_parser(parser_class: type[MarkdownIt] = MarkdownIt) -> MarkdownIt:
 
 
 class _State(StateInline):
-    """Finds emphasis beside full-width characters, where no spaces are written."""
+    """Finds emphasis beside full-width characters, where no spaces are written, and before letters without a space."""
 
     def scanDelims(self, start: int, canSplitWord: bool) -> Scanned:
         end = start
@@ -80,7 +85,7 @@ class _State(StateInline):
         is_right = not (
             _is_space(previous_character)
             or (_is_punctuation(previous_character) and not _is_wide(previous_character) and not can_stand_after)
-        )
+        ) or (end - start == 2 and previous_character in _ENDS)
         return Scanned(
             is_left and (canSplitWord or not is_right or _is_punctuation(previous_character)),
             is_right and (canSplitWord or not is_left or _is_punctuation(next_character)),
@@ -189,6 +194,19 @@ def _parse_formula(state: StateInline, silent: bool) -> bool:
         token.content = " ".join(state.src[start:end].split())
         token.meta = {FORMULA: True, DISPLAY: opening != r"\("}
     state.pos = end + 2
+    return True
+
+
+def _parse_slack_link(state: StateInline, silent: bool) -> bool:
+    match = _SLACK_LINK.match(state.src, state.pos)
+    if match is None or state.linkLevel > 0:
+        return False
+    if not silent:
+        opening = state.push("link_open", "a", 1)
+        opening.attrs = {"href": match[1]}
+        state.push("text", "", 0).content = match[2]
+        state.push("link_close", "a", -1)
+    state.pos = match.end()
     return True
 
 

@@ -37,6 +37,8 @@ LAST_STATE_S = 1.0
 class FinalTextSink(Sink):
     """A sink that shows nothing before the reply is complete."""
 
+    judges_updates = True
+
     async def open(self) -> None:
         """Do nothing: the platform has acknowledged the message already."""
 
@@ -86,6 +88,7 @@ class ReplySink(ABC):
     part is posted in another way, see `_show_plain`. A reply of more than `max_chars` is shortened, and says so.
     """
 
+    judges_updates = True
     max_chars = 20_000
 
     skipped_errors: tuple[type[PlatformError], ...] = (Unreachable, Refused)
@@ -283,6 +286,7 @@ class LivePreview:
         self.changed = asyncio.Event()
         self.closed = asyncio.Event()
         self.error: KimasError | None = None
+        self._refusal: UsageError | None = None
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start the task."""
@@ -291,8 +295,10 @@ class LivePreview:
             self._owner.add_done_callback(lambda _: self._cancel())
 
     def push(self, text: str) -> None:
-        """Note the reply so far. Raises the error that ended the task."""
+        """Note the reply so far. Raises the error that ended the task, also that nothing may be shown any more."""
         self.raise_error()
+        if self._refusal is not None:
+            raise self._refusal
         self.text = text
         self.changed.set()
 
@@ -351,7 +357,8 @@ class LivePreview:
             # Even a rejected token loses no answer: the final reply waits in the journal until the platform accepts it.
             _log.info("reply.preview_ended", error=str(error))
         except UsageError as error:
-            # It may not be shown any more. Whether the final reply may is judged then.
+            # It may not be shown any more, nor need it be written. Whether the final reply may is judged then.
+            self._refusal = error
             _log.info("reply.preview_ended", error=type(error).__name__)
         except KimasError as error:
             self.error = self.error or error

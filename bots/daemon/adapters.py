@@ -30,7 +30,6 @@ from core.settings import (
 from core.storage.account_names import find_cursors, find_first_and_last
 from core.storage.chat_history import ChatHistory
 from core.storage.messages import Journal
-from core.storage.moved_chats import record_move
 from core.storage.overrides import LiveSettings
 from core.types import ConversationKey, Message
 
@@ -166,7 +165,7 @@ def _make_adapter(
     if isinstance(section, TelegramSettings):
         # Each bot numbers its updates: the position has the bot's id.
         positions = JournalPositions(journal, "telegram")
-        record = partial(record_move, journal.database, "telegram")
+        record = partial(live.record_move, "telegram")
         return _load_class("..telegram.adapter:TelegramAdapter")(
             section, positions, record_move=record, read_only=read_only
         )
@@ -249,7 +248,7 @@ def _make_slack_adapter(live: LiveSettings, section: SlackSettings, journal: Jou
         has_answered_in,
         bot_message_chats=settings.auto_comment.get_chats("slack"),
         is_for_asker=partial(_is_for_asker, live, "slack"),
-        record_move=partial(record_move, journal.database, "slack"),
+        record_move=partial(live.record_move, "slack"),
         read_only=read_only,
     )
     return adapter

@@ -190,9 +190,9 @@ class DiscordAdapter(ClientAdapter["DiscordClient"]):
         client = self._get_client()
         if is_press(message):
             return DiscordRatingSink(client, message, self._intervals)
+        client = judge_calls(client, delivery)
         if MENU_FIELD in message.reference:
             return DiscordMenuSink(client, message, self._intervals)
-        client = judge_calls(client, delivery)
         make_sink = partial(
             DiscordSink,
             message=message,

@@ -45,6 +45,8 @@ class HttpSink:
     reply is being written that cannot be sent in time are skipped.
     """
 
+    judges_updates = True
+
     def __init__(
         self, context: HttpSinkContext, message: Message, delivery: Delivery, previous_reply_id: str = ""
     ) -> None:

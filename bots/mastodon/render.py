@@ -25,6 +25,7 @@ _REMOTE_MENTION = re.compile(r"(?<![=/\w])@(\w[\w.-]{0,63})@[\w.-]{1,253}\w")
 # What a server would take for a mention, in running text and in an address.
 _MENTION_SIGN = re.compile(r"(?<![=/\w])@(?=\w)")
 _WEB_ADDRESS = re.compile(r"https?://\S+")
+_SCHEME = re.compile(r"^https?://(?:www\.)?|^www\.", re.IGNORECASE)
 _SPLITTER_ATOM = re.compile(r"\S+|\s+")
 # Stands behind an address until it is known what follows: a server takes all but a few characters for a part of it.
 _ADDRESS_END = "\ue000"
@@ -86,7 +87,12 @@ class _TextRenderer(PlainTextRenderer):
 
     def link(self, url: str, label: str) -> str:
         address = f"{url}{_ADDRESS_END}"
-        return address if label == url else f"{label} ({address})"
+        return address if _strip_scheme(label) == _strip_scheme(url) else f"{label} ({address})"
+
+
+def _strip_scheme(address: str) -> str:
+    """Return an address as people write it: without what a browser adds."""
+    return _SCHEME.sub("", address.strip()).rstrip("/").lower()
 
 
 def _end_addresses(text: str) -> str:

@@ -185,12 +185,12 @@ class SlackAdapter(ClientAdapter["SlackClient"]):
         if message.origin.purpose == "prompts":
             return SilentSink()
         if message.origin.purpose == "home":
-            return HomeSink(client, self._members, message)
+            return HomeSink(client, self._members, message, delivery)
         if STOPPED_THREAD in message.reference:
             return StopSink(client, message)
         if is_press(message):
             return SlackRatingSink(client, message, delivery, self._intervals)
-        return FieldSink(client, self._submissions, message) if FIELD in message.reference else None
+        return FieldSink(client, self._submissions, message, delivery) if FIELD in message.reference else None
 
     async def fetch_attachment(self, attachment: Attachment, max_bytes: int) -> bytes:
         """Return the content of an attachment. Raises `PlatformError`."""

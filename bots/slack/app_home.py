@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from bots.common.caches import TtlCache
 from bots.common.connection import Refused
+from bots.common.judged_client import judge_calls
 from bots.common.reply_sink import FinalTextSink
 from bots.slack.feedback import MAX_SECTION_CHARS
 from bots.slack.render import split_message, to_mrkdwn, to_plain
 from core.observability.logs import get_logger
+from core.ports import Delivery
 from core.types import Message, Reply
 
 if TYPE_CHECKING:
@@ -25,8 +27,9 @@ MAX_SECTIONS = 99
 class HomeSink(FinalTextSink):
     """Publishes a text on somebody's App Home; nothing for people of other workspaces, or that Slack does not know."""
 
-    def __init__(self, client: SlackClient, members: TtlCache[bool], message: Message) -> None:
-        self._client = client
+    def __init__(self, client: SlackClient, members: TtlCache[bool], message: Message, delivery: Delivery) -> None:
+        # Slack says first who somebody is: a source may be closed in that time.
+        self._client = judge_calls(client, delivery)
         self._members = members
         self._user_id = message.author_id
 

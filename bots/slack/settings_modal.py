@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bots.common.caches import BoundedDict
 from bots.common.events import IgnoredEvent
+from bots.common.judged_client import judge_calls
 from bots.common.reply_sink import FinalTextSink
 from bots.slack.convert import Identity, spell_command, to_interaction
 from bots.slack.render import render
@@ -18,7 +19,7 @@ from core.catalogue import ENGLISH, Messages, messages_for
 from core.errors import PlatformError, UsageError
 from core.messaging.policy.command_table import get_command, parse_arguments
 from core.observability.logs import get_logger
-from core.ports import MessageHandler
+from core.ports import Delivery, MessageHandler
 from core.types import Message, Reply
 from core.types.forms import VALUE_PLACEHOLDER, FormField, SettingsForm
 
@@ -165,8 +166,10 @@ class SubmissionHandler:
 class FieldSink(FinalTextSink):
     """Reports the outcome of one field: in the modal or, when that is closed, by a note that only its sender sees."""
 
-    def __init__(self, client: SlackClient, submissions: SubmissionHandler, message: Message) -> None:
-        self._client = client
+    def __init__(
+        self, client: SlackClient, submissions: SubmissionHandler, message: Message, delivery: Delivery
+    ) -> None:
+        self._client = judge_calls(client, delivery)
         self._submissions = submissions
         self._message = message
 

@@ -113,7 +113,7 @@ class TelegramAdapter(ClientAdapter["TelegramClient"]):
                 return SilentSink()
             return TelegramRatingSink(self._get_client(), message)
         if MENU_FIELD in message.reference:
-            return TelegramMenuSink(self._get_client(), message)
+            return TelegramMenuSink(self._get_client(), message, delivery)
         draft = int(message.reference["chat_id"]), int(message.reference["message_id"])
         self._draft_questions[draft] = message.id
         return TelegramSink(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from bots.common.judged_client import judge_calls
 from bots.common.reply_sink import FinalTextSink
 from bots.common.settings_menu import MENU_FIELD, SETTINGS_COMMAND, build_menu, get_overview_data, get_value_data
 from bots.telegram.connection import NotModified
@@ -14,6 +15,7 @@ from bots.telegram.render import to_html, write_out_links
 from core.catalogue import messages_for
 from core.errors import PlatformError
 from core.observability.logs import get_logger
+from core.ports import Delivery
 from core.types import Message, Reply
 from core.types.forms import SettingsForm
 
@@ -58,8 +60,8 @@ async def show_menu(client: TelegramClient, message: Message, form: SettingsForm
 class TelegramMenuSink(FinalTextSink):
     """Answers a press in the menu by a notice to its presser only, and marks the value that is set."""
 
-    def __init__(self, client: TelegramClient, message: Message) -> None:
-        self._client = client
+    def __init__(self, client: TelegramClient, message: Message, delivery: Delivery) -> None:
+        self._client = judge_calls(client, delivery)
         self._message = message
 
     async def _show(self, reply: Reply, *, is_error: bool) -> None:

@@ -36,6 +36,7 @@ _SCRIPTS = (
 _PROSE_WORD = re.compile(r"\b[A-ZÀ-Þ]?[a-zß-ɏ]+\b")
 # A character of these scripts stands for about this many Latin letters.
 _LETTERS_PER_CHARACTER = {"ja": 3, "ko": 3, "zh": 3}
+_NAME_SIGNS = re.compile(r"[._-]")
 _LATIN_NAME = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9_.\-]*[A-Za-z0-9_]")
 
 # The names that a configuration may use, by language code. The first nine languages have their own script.
@@ -183,8 +184,14 @@ def _has_latin_prose(text: str) -> bool:
 
 
 def extract_names(text: str) -> set[str]:
-    """Return the Latin words of a text of another script, lower-case: they are names, which a translation keeps."""
-    return {name.lower() for name in _LATIN_NAME.findall(text)}
+    """Return the Latin words of a text of another script: they are names, which a translation keeps.
+
+    Writers differ in capitals and signs: h265 is H.265.
+
+    >>> sorted(extract_names("H.265 的 go2rtc 流"))
+    ['go2rtc', 'h265']
+    """
+    return {_NAME_SIGNS.sub("", name.lower()) for name in _LATIN_NAME.findall(text)}
 
 
 def _count_common_words(text: str) -> Counter[str]:

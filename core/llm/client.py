@@ -228,6 +228,7 @@ class OpenAIClient:
                 if is_lasting and parameters is not known_parameters:
                     self._refused_parameters[model] = parameters
                     changes = {name: other or "left out" for name, other in parameters.replacements.items()}
+                    changes |= {} if parameters.has_system_role else {"system": "user"}
                     _log.info("endpoint.parameters_refused", endpoint=self.base_url, model=model, changes=changes)
                 return response
         raise AssertionError("unreachable")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.runtime.retry_after import parse_retry_after, read_retry_after
@@ -30,6 +30,12 @@ UNSUPPORTED_STATUSES = frozenset({400, 422, 501})
 # Some servers take a parameter that they do not know for a fault of their own.
 NAMING_STATUSES = UNSUPPORTED_STATUSES | {404, 500}
 LENGTH_LIMITS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+# Some chat templates have no place for instructions, and say so in these ways.
+_ABOUT_SYSTEM = re.compile(
+    r"\bsystem (?:role|message|prompt|instruction)|\brole\w*\b.{0,80}\bsystem\b|roles must alternate"
+    r"|developer instruction",
+    re.IGNORECASE | re.DOTALL,
+)
 # A limit that is too high for one prompt is not refused for the next.
 _ABOUT_CONTEXT = re.compile(r"context|prompt", re.IGNORECASE)
 # Shorter names, such as `stop`, are words of English as well.
@@ -109,9 +115,13 @@ def _find_values(value: object, keys: Sequence[str], depth: int = 0) -> Iterator
 
 @dataclass(frozen=True, slots=True)
 class RefusedParameters:
-    """What one model at one endpoint does not take: the name that replaces a parameter, "" where it is left out."""
+    """What one model at one endpoint does not take: the name that replaces a parameter, "" where it is left out.
+
+    Without `has_system_role`, instructions are sent in front of the first message.
+    """
 
     replacements: Mapping[str, str] = field(default_factory=dict)
+    has_system_role: bool = True
 
     def adapt(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return a body without what is refused; without tools, earlier calls of a tool are text."""
@@ -121,22 +131,47 @@ class RefusedParameters:
                 value = adapted_body.pop(name)
                 if replacement:
                     adapted_body.setdefault(replacement, value)
-        if "tools" in adapted_body or "messages" not in adapted_body:
+        if "messages" not in adapted_body:
+            return adapted_body
+        if not self.has_system_role:
+            adapted_body["messages"] = _fold_instructions(adapted_body["messages"])
+        if "tools" in adapted_body:
             return adapted_body
         return {**adapted_body, "messages": [_to_text_message(message) for message in adapted_body["messages"]]}
 
     def learn(self, refusal: Refusal, sent_body: Mapping[str, Any]) -> RefusedParameters:
         """Return what a refusal adds; the same where it is not about a parameter."""
+        if _refuses_instructions(refusal, sent_body):
+            return replace(self, has_system_role=False)
         names = _find_named(refusal, sent_body) if refusal.status in NAMING_STATUSES else []
         if not names and refusal.status in UNSUPPORTED_STATUSES:
             names = sorted(OPTIONAL_PARAMETERS & sent_body.keys())
         if not names:
             return self
-        return RefusedParameters({**self.replacements, **{name: self._replace(name) for name in names}})
+        return replace(self, replacements={**self.replacements, **{name: self._replace(name) for name in names}})
 
     def _replace(self, name: str) -> str:
         other_name = LENGTH_LIMITS.get(name, "")
         return "" if other_name in self.replacements else other_name
+
+
+def _refuses_instructions(refusal: Refusal, sent_body: Mapping[str, Any]) -> bool:
+    messages = sent_body.get("messages") or [{}]
+    is_named = refusal.status in NAMING_STATUSES and _ABOUT_SYSTEM.search("\n".join(refusal.texts)) is not None
+    return is_named and messages[0].get("role") == "system"
+
+
+def _fold_instructions(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return messages with those of the system in front of the first one of the user."""
+    head, *rest = messages
+    if head["role"] != "system":
+        return list(messages)
+    if not rest or rest[0]["role"] != "user":
+        return [{**head, "role": "user"}, *rest]
+    content = rest[0]["content"]
+    if isinstance(content, str):
+        return [{**rest[0], "content": f"{head['content']}\n\n{content}"}, *rest[1:]]
+    return [{**rest[0], "content": [{"type": "text", "text": head["content"]}, *content]}, *rest[1:]]
 
 
 def is_about_context(refusal: Refusal) -> bool:

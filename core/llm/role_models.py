@@ -194,6 +194,9 @@ def _start_meter(
 def _build_request(settings: FallbackSettings, system: str, turns: Sequence[Turn]) -> dict[str, Any]:
     messages: list[dict[str, Any]] = [{"role": "system", "content": system}]
     for turn in turns:
+        if not (turn.text.strip() or turn.tool_call or turn.images):
+            # Some servers refuse a message without text.
+            continue
         if turn.tool_call and settings.tools:
             messages.append(_to_tool_message(turn, turn.tool_call))
         elif turn.images:

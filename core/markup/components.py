@@ -93,6 +93,10 @@ _COMMENT_END = re.compile(r"\{(?:%|\{[%<])-?[ \t]*(?:/|end)[ \t]*comment\b[^{}\n
 _CLOSING_TEMPLATE = re.compile(r"\{(?:%|\{[%<])-?[ \t]*+(?:/|end)[ \t]*+([A-Za-z][\w-]*+)")
 # Code that a component has as a string, and what says its language.
 _CODE_STRING = re.compile(r"\s*\{\s*`((?:[^`\\]|\\.){0,20000})`\s*\}\s*(?=</)", re.DOTALL)
+# Code that a component has as an attribute; a single word is the number of an error, or the like.
+_CODE_ATTRIBUTE = re.compile(
+    r"(?s)\s(?:code|snippet)=(?:\{\s*`((?:[^`\\]|\\.){1,20000})`\s*\}|\{?\s*(?:\"([^\"]{1,2000})\"|'([^']{1,2000})'))"
+)
 _CODE_LANGUAGE = re.compile(r"\blanguage-([\w+#-]+)|\blang(?:uage)?=[{\"'`]*([\w+#-]+)")
 _STRING = re.compile(r"\{\s*(?:\"([^\"]*)\"|'([^']*)'|`([^`]*)`)\s*\}")
 _NAME = re.compile(r"\{{1,3}\s*\.?(?:[A-Za-z_$][\w$]*\.)*([A-Za-z_$][\w$]*)\s*\}{1,3}")
@@ -182,6 +186,14 @@ def _find_commands(attributes: str) -> list[tuple[str, str]]:
     values = {name: value.strip() for name, value in _read_attributes(attributes).items()}
     commands = [(name, _dedent_below(value)) for name, value in values.items() if " " in value]
     return commands if any(value.startswith(f"{name} ") for name, value in commands) else []
+
+
+def _find_code(attributes: str) -> Iterator[str]:
+    """Yield the code that a component shows, whatever it is called."""
+    for match in _CODE_ATTRIBUTE.finditer(attributes):
+        code = match[1].replace("\\`", "`") if match[1] else html.unescape(match[2] or match[3])
+        if len(code.split()) > 1:
+            yield _dedent_below(code.strip())
 
 
 def _dedent_below(text: str) -> str:
@@ -322,7 +334,9 @@ class _Rewriter:
         rest = _REST_OF_TAG.match(self.text, token.end())
         code = None
         if rest is not None:
-            code = _CODE_STRING.match(self.text, rest.end()) if is_component and "code" in name.lower() else None
+            code = _CODE_STRING.match(self.text, rest.end()) if is_component else None
+            # A string of several lines is code in any component.
+            code = code if code and ("code" in name.lower() or "\n" in code[1].strip()) else None
             starts_block = is_component and self._is_at_start() and (code or self._ends_line(rest.end()))
             self.has_components |= bool(starts_block) or "={" in rest[0]
         if name.lower() in _SCRIPTS and not token["close"] and (end := self._find_script_end(token)):
@@ -379,6 +393,8 @@ class _Rewriter:
             self._emit_tag(position, "tab", False, {"title": tool})
             self._emit_code(command, "", self._line)
             self._emit_tag(position, "tab", True, {})
+        for code in _find_code(attributes) if not self._line.strip() else ():
+            self._emit_code(code, attributes, self._line)
         for key, text in objects:
             item = _show(text)
             # As of what describes the fields of something: the name of the field, and its type.
@@ -390,25 +406,25 @@ class _Rewriter:
 
     def _rewrite_code(self, attributes: str, code: re.Match[str]) -> int:
         """Emit what a component shows as code, at the indent of its tag."""
-        language = _CODE_LANGUAGE.search(attributes)
         indent = self._line[: len(self._line) - len(self._line.lstrip())]
         if self._line.strip():
             self._end_line()
-        name = next(filter(None, language.groups()), "") if language else ""
         text = code[1].replace("\\`", "`").rstrip("\n")
         self._skip(attributes)
         first_number = self.number + code[0].count("\n", 0, code.start(1) - code.start())
         self._line = ""
         self._end_line()
-        self._emit_code(text, name, indent, first_number)
+        self._emit_code(text, attributes, indent, first_number)
         self._skip(code[0])
         self._line_number = self.number
         return code.end()
 
-    def _emit_code(self, code: str, language: str, indent: str, first_number: int = 0) -> None:
+    def _emit_code(self, code: str, attributes: str, indent: str, first_number: int = 0) -> None:
         """Emit code in fences; without the number of its first line, all its lines have that of the tag."""
+        language = _CODE_LANGUAGE.search(attributes)
         fence = _make_fence(code)
-        for number, line in enumerate((f"{fence}{language}", *code.split("\n"), fence), first_number - 1):
+        info = next(filter(None, language.groups()), "") if language else ""
+        for number, line in enumerate((f"{fence}{info}", *code.split("\n"), fence), first_number - 1):
             self._line = indent + line
             self._line_number = number if first_number else self._line_number
             self._end_line()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, MutableMapping, Sequence
+from html import unescape
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,7 @@ MAX_NOTE_CHARS = 300
 MAX_NOTE_MARKS = 5
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:\s[^<>]*+)?/?>")
 _TAG_NAME = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]*)")
+_HREF = re.compile(r"\shref\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))", re.IGNORECASE)
 # A browser shows none of their text: in some it is for one that is too old.
 HIDDEN_TAGS = frozenset(
     ("script", "style", "svg", "iframe", "object", "template", "textarea", "head", "video", "audio")
@@ -323,11 +325,11 @@ def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:
             pieces.append(f"\\{token.content}")
         elif token.type == "image":
             pieces.append(_write_picture(tokens, number))
-        elif token.type == "link_open":
-            links.append((len(pieces), str(token.attrGet("href") or "")))
-        elif token.type == "link_close" and links:
+        elif token.type == "link_open" or (name == "a" and tag and not tag[1] and is_closed):
+            links.append((len(pieces), _read_address(token)))
+        elif links and (token.type == "link_close" or (name == "a" and tag and tag[1])):
             start, address = links.pop()
-            is_named = len(pieces) > start
+            is_named = len(pieces) > start or bool(name)
             text = "".join(pieces[start:]) if is_named else _name_target(address, labels)
             pieces[start:] = [text if open_code_tags else write_link(text, address)]
         elif tag and name in _CODE_TAGS:
@@ -339,6 +341,12 @@ def _write(tokens: Sequence[Token], labels: Mapping[str, str]) -> str:
             before = tokens[number - 1].markup if number else ""
             pieces.append(_write_in_code(token) if open_code_tags else _write_token(token, before))
     return "".join(pieces)
+
+
+def _read_address(token: Token) -> str:
+    """Return where a link leads, also one that is written as a tag."""
+    href = _HREF.search(token.content) if token.type == "html_inline" else None
+    return unescape(next(filter(None, href.groups()), "")) if href else str(token.attrGet("href") or "")
 
 
 def _write_picture(tokens: Sequence[Token], number: int) -> str:

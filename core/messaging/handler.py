@@ -207,8 +207,6 @@ class Handler:
         Somebody whose question it has was forgotten, a source was closed, or the chat is told no more, as that of
         somebody who is no owner any more.
         """
-        if not await self._journal.has_left(message, ["text"]):
-            raise RightsChanged("", skip(SkipReason.DRAFT_FORGOTTEN))
         await self._require_readers(adapter, message, delivery)
         is_told = self._permissions.gets_alerts(message)
         if not is_told or (message.origin.root_id == OWNERS and not self._permissions.is_told_to_owner(message)):

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
+from typing import Literal
 
 from core.catalogue import messages_for
 from core.errors import AnswerWithheld, KimasError, MessageDeleted, ServiceError, SpeechUnclear, UsageError
@@ -108,20 +109,31 @@ class JournaledDelivery:
 
     async def require_rights(self) -> None:
         """Raise `RightsChanged` if the reply may not be shown any more, `MessageDeleted` if its asker was forgotten."""
-        if await self._journal.is_forgotten(self._message, is_final=self.final_reply is not None):
-            raise MessageDeleted(SkipReason.DRAFT_FORGOTTEN.text)
-        # Last: what it compares at its end is in memory, so that nothing changes between it and the words.
         if self.check_rights and not _is_apologizing.get():
             await self.check_rights()
+        elif await self._find_forgotten() == "author":
+            raise MessageDeleted(SkipReason.DRAFT_FORGOTTEN.text)
 
     async def require_left(self) -> None:
-        """Raise `RightsChanged` if somebody else whose words the reply was made from was forgotten."""
+        """Raise `MessageDeleted` if the asker was forgotten, `RightsChanged` if somebody else in what it is made from.
+
+        All that takes time, such as a question to the platform, has to be behind this; what follows is in memory.
+        """
         others = {*self.conversation, *get_told_numbers()}
-        if await self._journal.has_left(self._message, self.brought_parts, others):
-            return
-        # A notice of the bot's own is left out: nobody asked for it.
-        block = skip(SkipReason.DRAFT_FORGOTTEN) if self._message.origin.purpose in NOTICE_PURPOSES else None
-        raise RightsChanged(messages_for(self._message.language).rights_changed, block)
+        match await self._find_forgotten(self.brought_parts, others):
+            case "author":
+                raise MessageDeleted(SkipReason.DRAFT_FORGOTTEN.text)
+            case "others":
+                # A notice of the bot's own is left out: nobody asked for it.
+                is_notice = self._message.origin.purpose in NOTICE_PURPOSES
+                block = skip(SkipReason.DRAFT_FORGOTTEN) if is_notice else None
+                raise RightsChanged(messages_for(self._message.language).rights_changed, block)
+
+    async def _find_forgotten(
+        self, parts: Collection[StoredPart] = (), others: Collection[int] = ()
+    ) -> Literal["author", "others", ""]:
+        is_final = self.final_reply is not None
+        return await self._journal.find_forgotten(self._message, parts, others, is_final=is_final)
 
     async def require_claim(self) -> None:
         """Raise `ClaimLost` where another daemon has taken the message over."""
@@ -175,14 +187,17 @@ class RecordedSink:
         self._sink = sink
         self._delivery = delivery
         self.is_resumed = delivery.is_resumed
+        # Each question to the journal costs as much as writing the update itself.
+        self._judges_updates = getattr(sink, "judges_updates", False)
 
     async def open(self) -> None:
         """Show that an answer is coming."""
         await self._sink.open()
 
     async def update(self, text: str) -> None:
-        """Show the reply so far."""
-        await self._delivery.require_rights()
+        """Show the reply so far. A sink that `judges_updates` asks right before each call that brings some of it."""
+        if not self._judges_updates:
+            await self._delivery.require_rights()
         await self._sink.update(text)
 
     async def finish(self, reply: Reply) -> None:

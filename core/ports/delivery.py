@@ -12,7 +12,8 @@ class Sink(Protocol):
     """Shows one reply while it is written. Implementations throttle their updates; callers need not.
 
     The order of calls is `open`, any number of `update`, then exactly one of `finish` or `fail`. All raise
-    `PlatformError`; `MessageDeleted` when the question was deleted.
+    `PlatformError`; `MessageDeleted` when the question was deleted. A sink has `judges_updates = True` if it asks
+    `Delivery.require_rights` right before it shows anything of an update, and if `update` raises what that has raised.
     """
 
     async def open(self) -> None:

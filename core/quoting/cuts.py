@@ -39,6 +39,7 @@ _CONFIGURATION_FILE = re.compile(r"\.(ya?ml|toml|ini|cfg|conf|properties|env)(?:
 # Code that only a browser shows as what it means.
 _DRAWINGS = frozenset({"mermaid", "dot", "graphviz", "plantuml"})
 _COLONS = (":", "：")
+_RUNNING_TEXT = frozenset({"prose", "label"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,24 @@ class Cut:
     position: int
     heading: str
     statements: tuple[Statement, ...]
+
+    @property
+    def shown(self) -> list[Statement]:
+        """Its statements without a label that names nothing: the last one, or one that is said again.
+
+        A tab whose code is in two passages has its label in both.
+        """
+        shown: list[Statement] = []
+        label: Statement | None = None
+        for statement in self.statements:
+            is_again = statement == label and shown[-1].kind == "code"
+            if statement.kind == "label":
+                label = statement
+            if not is_again:
+                shown.append(statement)
+        while len(shown) > 1 and shown[-1].kind == "label":
+            shown.pop()
+        return shown
 
     @property
     def text(self) -> str:
@@ -110,7 +129,7 @@ def _shorten(section: Iterable[Statement]) -> Iterator[Statement]:
     """Yield statements that can be shown: a long paragraph in parts, of long code the first lines."""
     for statement in section:
         if statement.kind == "label":
-            yield Statement("prose", f"**{statement.text}**:")
+            yield replace(statement, text=f"**{statement.text.rstrip(':：')}**:")
         elif statement.kind == "code":
             lines = statement.text.expandtabs(4).rstrip().split("\n")
             rest = [ELLIPSIS] if len(lines) > MAX_CODE_LINES else []
@@ -150,7 +169,7 @@ def _find_end(section: Sequence[Statement], start: int) -> int:
         previous, statement = section[end - 1 : end + 1]
         length += max(MIN_STATEMENT_CHARS, len(statement.quotation))
         is_code = statement.kind == "code" != previous.kind
-        belongs = previous.text.endswith(_COLONS) or statement.kind == previous.kind != "prose"
+        belongs = previous.text.endswith(_COLONS) or statement.kind == previous.kind not in _RUNNING_TEXT
         if length > (MAX_CHARS if belongs else TARGET_CHARS) and not is_code:
             return end
     return len(section)

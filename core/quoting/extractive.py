@@ -176,7 +176,7 @@ def _render(cut: Cut, passage: Passage) -> str:
     quotation = [name] if heading else []
     parts: list[str] = []
     previous = ""
-    for statement in (*cut.statements, None):
+    for statement in (*cut.shown, None):
         if statement is None or statement.kind == "code":
             parts += ["\n".join(f"> {line}".rstrip() for line in quotation)] if quotation else []
             parts += [_write_code(statement)] if statement else []

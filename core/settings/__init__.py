@@ -268,6 +268,30 @@ class Settings(PlatformsSection):
         threshold = self.get_chat(chat).threshold
         return self.gate.threshold if threshold is None else threshold
 
+    def with_moved_chats(self, moves: Mapping[str, str]) -> Settings:
+        """Return the same configuration where what it says of a chat's former id holds for its present one as well.
+
+        What it says of the present one goes first. An audience does not follow: it would open something by itself.
+        """
+        if not moves:
+            return self
+
+        def follow(entry: str | None) -> str | None:
+            return moves.get(entry, entry) if entry else entry
+
+        formers = {moves[chat]: chat_settings for chat, chat_settings in self.chats.items() if chat in moves}
+        chats = {
+            chat: chat_settings.model_copy(update={"drafts_to": follow(chat_settings.drafts_to)})
+            for chat, chat_settings in {**formers, **self.chats}.items()
+        }
+        gate_changes = {
+            "chats": (*self.gate.chats, *(moves[chat] for chat in self.gate.chats if chat in moves)),
+            "drafts_to": follow(self.gate.drafts_to),
+        }
+        alerts = self.alerts.model_copy(update={"chats": tuple(moves.get(chat, chat) for chat in self.alerts.chats)})
+        gate = self.gate.model_copy(update=gate_changes)
+        return self.model_copy(update={"chats": chats, "gate": gate, "alerts": alerts})
+
     def get_bots(self, platform: str = "") -> list[tuple[str, Platform, PlatformSettings]]:
         """Return the bots (of one platform) as name, platform and section; those with the name "" come first."""
         default_bot = BotSettings.model_construct(**{name: getattr(self, name) for name in get_args(Platform)})

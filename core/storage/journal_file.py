@@ -14,6 +14,7 @@ import aiosqlite
 from sqlalchemy.exc import DisconnectionError
 
 from core.observability.logs import get_logger
+from core.storage import connections
 
 _log = get_logger(__name__)
 
@@ -47,7 +48,7 @@ class JournalFile:
     async def connect(self) -> aiosqlite.Connection:
         """Open the file. The thread of aiosqlite continues for a cancelled caller, although the event loop may end."""
         mode = "rwc" if self._may_create else "rw"
-        connection = aiosqlite.connect(f"{self._path.as_uri()}?mode={mode}", uri=True)
+        connection = connections.connect(self._path, mode)
         # As SQLAlchemy does: a connection that is forgotten must not keep the process.
         connection._thread.daemon = True
         self._threads.add(connection._thread)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import Select, and_, case, delete, exists, insert, null, or_, select, update
+from sqlalchemy import Select, and_, case, delete, exists, func, insert, null, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from core.errors import ClaimLost, JournalError, MessageDeleted
@@ -30,6 +30,7 @@ from core.storage.erasure import (
     IS_DROPPED,
     PERSONAL_COLUMNS,
     erase_in_chat,
+    erase_nobodys,
 )
 from core.storage.message_rows import (
     History,
@@ -297,7 +298,7 @@ class Journal:
     ) -> None:
         """Record that the reply waits until a team has decided about it.
 
-        Not where somebody in what it was made from was forgotten meanwhile, as `has_left` says.
+        Not where somebody in what it was made from was forgotten meanwhile, as `find_forgotten` says.
         """
         values = {"state": DRAFTED, "delivery": to_delivery(reply, {}), "settled_at": datetime.now(UTC)}
         await self._change_row(message, lambda _: values, parts, others)
@@ -323,29 +324,29 @@ class Journal:
             row.settled_at,
         )
 
-    async def has_left(self, message: Message, parts: Collection[StoredPart], others: Collection[int] = ()) -> bool:
-        """Return whether a message still has some parts that it had, and others, by their numbers, their authors.
-
-        So nobody in them was forgotten.
-        """
-        if others and len(await self.database.fetch_all(select_remembered(others))) < len(others):
-            return False
-        row = await self.database.fetch_first(_select_parts(message, parts)) if parts else None
-        return row is None or all(row)
-
     async def get_told_labels(self, message: Message) -> Sequence[str] | None:
         """Return the labels of what a message could tell of when it was begun, for `may_be_shown`."""
         query = select(messages.c.visible_sources).filter_by(**identity_values(message))
         row = await self.database.fetch_first(query)
         return () if row is None else row.visible_sources
 
-    async def is_forgotten(self, message: Message, *, is_final: bool) -> bool:
-        """Return whether a message was dropped with its author; if its reply `is_final`, whether it is finished."""
-        query = select(messages.c.state, IS_DROPPED.label("is_dropped")).filter_by(**self._own_values(message))
+    async def find_forgotten(
+        self, message: Message, parts: Collection[StoredPart], others: Collection[int], *, is_final: bool
+    ) -> Literal["author", "others", ""]:
+        """Return whether a message was dropped with its author, or else somebody in some `parts` of it or in `others`.
+
+        If its reply `is_final`, it is dropped as well where it is finished. All of it holds at one moment.
+        """
+        remembered = select(func.count()).select_from(select_remembered(others).subquery()).scalar_subquery()
+        columns = [messages.c.state, messages.c.owner, IS_DROPPED.label("is_dropped"), remembered.label("remembered")]
+        query = select(*columns, *(messages.c[part] for part in parts)).filter_by(**identity_values(message))
         row = await self.database.fetch_first(query)
-        if row is None:
-            return is_final
-        return row.is_dropped or (is_final and row.state not in UNFINISHED_STATES)
+        owner = self.database.owner
+        if row is None or (is_final and owner not in ("", row.owner)):
+            return "author" if is_final else ""
+        if row.is_dropped or (is_final and row.state not in UNFINISHED_STATES):
+            return "author"
+        return "" if row.remembered == len(others) and all(row[len(columns) :]) else "others"
 
     async def restart_begun(self, platform: str) -> int:
         """Reset answers of which nothing was posted, so edits count again; return how many were being posted."""
@@ -506,7 +507,8 @@ class Journal:
 
         await self._change_row(message, make_all)
         self.count(message, state, skip)
-        if is_request_to_forget:
+        is_command = message.command not in ASK_COMMANDS
+        if is_request_to_forget or (is_command and await erase_nobodys(self.database, identity_values(message))):
             await self.database.wipe()
 
     def count(self, message: Message, state: ProcessingOutcome, skip: Skip | None = None) -> None:
@@ -526,7 +528,7 @@ class Journal:
         """Write values of a message, made from the reply that is recorded there.
 
         Not where the one whom it is about was forgotten meanwhile, or somebody in its `parts` or in `others` (see
-        `has_left`). Raises `ClaimLost` when another daemon has taken it over.
+        `find_forgotten`). Raises `ClaimLost` when another daemon has taken it over.
         """
         for delay_s in iter_retry_delays():
             try:

@@ -42,6 +42,12 @@ def _is_known(former: str, chat: str) -> ColumnElement[bool]:
     return moved_chats.c.former.in_((former, chat))
 
 
+async def find_moves(database: Database) -> Mapping[str, str]:
+    """Return the chats (`platform:chat`) that have another id by now, each with that. Raises `StoreError`."""
+    rows = await database.fetch_all(select(moved_chats))
+    return {str(PlatformName(row.platform, row.former)): str(PlatformName(row.platform, row.chat)) for row in rows}
+
+
 async def list_places(connection: AsyncConnection, chat: ConversationKey) -> Sequence[Mapping[str, str]]:
     """Return the columns that name a chat, with their values, and those that named it before."""
     query = select(moved_chats.c.former).filter_by(platform=chat.platform, chat=chat.chat)

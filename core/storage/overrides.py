@@ -20,6 +20,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.formatting import INDEFINITELY, NO_LIMIT
+from core.observability.logs import get_logger
 from core.runtime.tasks import uncancellable
 from core.settings import Settings
 from core.settings.audience import Audiences
@@ -27,8 +28,11 @@ from core.settings.gate import UNPROMPTED_MODES, ChatSettings, GateMode
 from core.settings.sources import LiveSource
 from core.storage.engine import Database
 from core.storage.leases import select_living
+from core.storage.moved_chats import find_moves, record_move
 from core.storage.tables import audit, leases, overrides
 from core.types import Message, PlatformName
+
+_log = get_logger(__name__)
 
 AuditOutcome = Literal["changed", "refused", "failed"]
 MAX_TEXT_CHARS = 300
@@ -139,6 +143,7 @@ class RuntimeOverrides:
         self._database = database
         self._cache_ttl_s = cache_ttl_s
         self._values: Mapping[tuple[str, str], str] = {}
+        self._moves: Mapping[str, str] = {}
         self._own_audiences = ""
         self._loaded_at = -float("inf")
         self._load_lock = asyncio.Lock()
@@ -153,21 +158,22 @@ class RuntimeOverrides:
 
     def mode(self, chat: str) -> GateMode | None:
         """Return the mode that was set for a chat (`platform:chat`), or None."""
-        return cast("GateMode | None", self._values.get((chat, "mode")))
+        return cast("GateMode | None", self._get(chat, "mode"))
 
     def threshold(self, chat: str) -> float | None:
         """Return the threshold that was set for a chat, or None."""
-        value = self._values.get((chat, "threshold"))
+        value = self._get(chat, "threshold")
         return None if value is None else float(value)
 
     def paused_until(self, chat: str) -> str:
         """Return until when a chat is paused (ISO, or `FOR_GOOD`), or "" where it is not."""
-        until = self._values.get((chat, "pause"), "")
+        until = self._get(chat, "pause") or ""
         is_over = until not in ("", INDEFINITELY) and datetime.fromisoformat(until) <= datetime.now(UTC)
         return "" if is_over else until
 
     def admins(self, chat: str) -> tuple[str, ...]:
         """Return the ids of the delegated administrators of a chat."""
+        chat = self._moves.get(chat, chat)
         names = (name.partition(".") for scope, name in self._values if scope == chat)
         return tuple(sorted(user for kind, _, user in names if kind == "admin"))
 
@@ -203,6 +209,15 @@ class RuntimeOverrides:
     def is_set(self, scope: str, name: str) -> bool:
         """Return whether a command has set a value."""
         return (scope, name) in self._values
+
+    def _get(self, chat: str, name: str) -> str | None:
+        """Return what was set for a chat: also where an answer under way has an id that the chat had before."""
+        return self._values.get((self._moves.get(chat, chat), name))
+
+    @property
+    def moves(self) -> Mapping[str, str]:
+        """The chats (`platform:chat`) that have another id by now, each with that."""
+        return self._moves
 
     @property
     def audiences(self) -> frozenset[str]:
@@ -296,6 +311,7 @@ class RuntimeOverrides:
 
         `before` is what held until now where nothing was set.
         """
+        scope = self._moves.get(scope, scope)
         removal = delete(overrides).filter_by(scope=scope, name=name)
         async with self._database.transaction() as connection:
             # One statement: of two concurrent changes the second sees the value of the first.
@@ -309,6 +325,12 @@ class RuntimeOverrides:
         async with self._load_lock:
             await self._read()
 
+    async def record_move(self, platform: str, former: str, chat: str) -> None:
+        """Record that a chat has another id by now, under which all that was set holds. What it has set there stays."""
+        await record_move(self._database, platform, former, chat)
+        async with self._load_lock:
+            await self._read()
+
     @property
     def _own_name(self) -> str:
         return AUDIENCES_PREFIX + self._database.owner
@@ -317,6 +339,7 @@ class RuntimeOverrides:
         living_daemons = select(AUDIENCES_PREFIX + leases.c.owner).where(leases.c.expires_at > func.now())
         is_in_force = or_(~_IS_AUDIENCE, overrides.c.name == self._own_name, overrides.c.name.in_(living_daemons))
         rows = await self._database.fetch_all(select(overrides).where(is_in_force))
+        self._moves = await find_moves(self._database)
         self._values = {(row.scope, row.name): row.value for row in rows}
         self._loaded_at = time.monotonic()
 
@@ -324,6 +347,11 @@ class RuntimeOverrides:
 def override_key(kind: Literal["admin", "off", "scale", "limit"], name: str) -> str:
     """Return what an administrator, a source's switch or weight, or a limit is kept under."""
     return f"{kind}.{name}"
+
+
+def find_sources_for(audiences: Audiences, chat: str) -> Sequence[str]:
+    """Return the sources that name a chat (`platform:chat`) as one of those that may see them."""
+    return [name for name, all_of in audiences.by_source.items() if any(chat in audience for audience in all_of)]
 
 
 def get_chat_name(message: Message) -> str:
@@ -357,7 +385,9 @@ class LiveSettings:
     """
 
     def __init__(self, settings: Settings, overrides: RuntimeOverrides | None = None) -> None:
-        self.settings = settings
+        self._settings = settings
+        # The same, with what they say of chats under ids of former times, and which moves that has.
+        self._moved: tuple[Mapping[str, str], Settings] = ({}, settings)
         self._started_audiences = Audiences.from_settings(settings)
         # Those that taught answers were chosen for.
         self._lesson_audiences = self._started_audiences
@@ -367,6 +397,19 @@ class LiveSettings:
         self._known_elsewhere: frozenset[str] | None = None
         self._audiences = self._started_audiences
         self._reload_lock = asyncio.Lock()
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force. What they say of a chat's former id holds for its present one as well."""
+        moves = self._overrides.moves if self._overrides else {}
+        if moves != self._moved[0]:
+            self._moved = (moves, self._settings.with_moved_chats(moves))
+        return self._moved[1]
+
+    @settings.setter
+    def settings(self, settings: Settings) -> None:
+        self._settings = settings
+        self._moved = ({}, settings)
 
     @property
     def overrides(self) -> RuntimeOverrides:
@@ -409,6 +452,16 @@ class LiveSettings:
         self._set_started_audiences(self._started_audiences.closed_further(audiences))
         await self.overrides.publish_audiences(audiences.to_json())
 
+    async def record_move(self, platform: str, former: str, chat: str) -> None:
+        """Record that a chat has another id by now: what is configured and set for it holds there. Raises `StoreError`.
+
+        No audience follows by itself: the log says which sources the chat does not see any more.
+        """
+        await self.overrides.record_move(platform, former, chat)
+        former_name, name = (str(PlatformName(platform, each)) for each in (former, chat))
+        sources = find_sources_for(self._started_audiences, former_name)
+        _log.warning("chat.moved", former=former_name, chat=name, sources_to_open_again=sources)
+
     async def load(self) -> None:
         """Read the overrides, unless they were read a moment ago. Raises `StoreError`."""
         if self._overrides:
@@ -423,7 +476,7 @@ class LiveSettings:
         """
         async with self._reload_lock:
             changed = [
-                name for name in Settings.model_fields if getattr(new_settings, name) != getattr(self.settings, name)
+                name for name in Settings.model_fields if getattr(new_settings, name) != getattr(self._settings, name)
             ]
             replaced = self._find_replaced(new_settings) if take_up else []
             with_new_secrets = await asyncio.to_thread(self._find_new_secrets, new_settings) if take_up else []
@@ -439,7 +492,7 @@ class LiveSettings:
                 applicable.add(OUTGOING_SECTION)
             live = [name for name in changed if name in applicable]
             # Sections that need a restart stay unchanged as a whole: a half-applied one would match neither file.
-            settings = self.settings.model_copy(update={name: getattr(new_settings, name) for name in live})
+            settings = self._settings.model_copy(update={name: getattr(new_settings, name) for name in live})
             added = [
                 name
                 for name, source in settings.sources.items()

@@ -62,13 +62,14 @@ async def erase_expired(settings: Settings, journal: Journal) -> None:
             answer_count = await UsageRepository(journal.database).anonymize(now.astimezone().date(), days)
             await FeedbackRepository(journal.database).erase_before(now - timedelta(days=days))
             await TaughtAnswerRepository(journal.database).erase_before(now - timedelta(days=days))
+        # Also where nothing was due: a reader may have held up an earlier wipe, or the process was killed before it.
+        await journal.database.wipe()
     except StoreError as error:
         _log.error("journal.prune_failed", error=str(error))
         return
     if message_count or event_count or reply_count or answer_count:
         counts = {"messages": message_count, "replies": reply_count, "answers": answer_count, "events": event_count}
         _log.info("journal.pruned", **counts)
-        await journal.database.wipe()
 
 
 async def _wait_for_plausible_time(journal: Journal) -> datetime:

@@ -196,7 +196,9 @@ def _write_whole(element: Any, builder: _Builder, skipped: Collection[Any]) -> b
         builder.write(make_code("".join(iter_texts(formula, skipped.__contains__))), is_markdown=True)
     elif tag == "table" and (table := _read_table(element, skipped)):
         builder.end_paragraph()
-        builder.add(table)
+        captions = [caption for caption in element.iterchildren("caption") if caption not in skipped]
+        for block in [*(block for caption in captions for block in read_html_blocks(caption, skipped)), table]:
+            builder.add(block)
     elif tag in CODE_TAGS:
         builder.write(make_code("".join(iter_texts(element, skipped.__contains__))), is_markdown=True)
     elif tag in HEADINGS:

@@ -7,8 +7,9 @@ most of the text. The tree stays as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 # What holds no text of the page, and what HTML itself names as surroundings.
@@ -22,7 +23,11 @@ SKIPPED_ROLES = frozenset(("navigation", "banner", "contentinfo", "search", "com
 # A header in one of these is part of the text.
 PART_TAGS = frozenset(("main", "article", "section"))
 # What nobody sees is nobody's statement, and may be there for those who quote it.
-_HIDDEN_STYLE = re.compile(r"(?<![\w-])(?:display:none|visibility:hidden|(?:font-size|opacity):0(?![\d.]{0,9}[1-9]))")
+_HIDDEN_STYLE = re.compile(
+    r"(?<![\w-])(?:display:none|visibility:hidden|(?:font-size|opacity):0(?![\d.]{0,9}[1-9])"
+    # Cut to a point, which only screen readers read aloud.
+    r"|clip:rect\((?:[01](?:px)?,?){4}\)|clip-path:inset\((?:50|100)%)"
+)
 _STYLE_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 # Words in the classes and ids of surroundings, and in those of an `aside` that is a note in the text.
 _SURROUNDINGS = (
@@ -36,6 +41,12 @@ NOTES = frozenset(_NOTES.split())
 NAMED_TAGS = ("div", "section", "ul", "ol", "aside", "p", "span", "table", "header", "form")
 LIST_TAGS = ("ul", "ol", "div", "section", "table", "p")
 PARAGRAPH_TAGS = ("p", "pre", "td", "blockquote", "li", "dd")
+HEADING_TAGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+# What a button shows and hides is titled by it, where it is all that one of these holds.
+TITLE_TAGS = (*HEADING_TAGS, "dt", "summary")
+MAX_TITLE_DEPTH = 3
+MAX_TITLE_PIECES = 50
+MAX_TITLE_CHARS = 200
 SCREEN_READER_CLASSES = frozenset(("screen-reader-text", "sr-only", "visually-hidden", "visuallyhidden"))
 _WORDS = re.compile(r"[a-z]+")
 # What a build appends to the name of a class, as in `row_ad2x`.
@@ -91,6 +102,7 @@ def _find_skipped(body: Any) -> set[Any]:
     skipped = set()
     part_depth = 0
     with_main = _find_ancestors(body.iter("main", "article"))
+    folded_ids = {button.get("aria-controls") for button in iter_disclosures(body)}
     for event, element in etree.iterwalk(body, events=("start", "end")):
         is_part = element.tag in PART_TAGS or element.get("role") == "main"
         if event == "end":
@@ -98,7 +110,7 @@ def _find_skipped(body: Any) -> set[Any]:
             continue
         is_footer = element.tag == "footer" and element not in with_main
         is_header = element.tag == "header" and not part_depth
-        if element is not body and (is_footer or is_header or _is_no_content(element)):
+        if element is not body and (is_footer or is_header or _is_no_content(element, folded_ids)):
             skipped.add(element)
         part_depth += is_part
     return skipped
@@ -114,14 +126,37 @@ def _find_ancestors(elements: Iterable[Any]) -> set[Any]:
     return ancestors
 
 
-def _is_no_content(element: Any) -> bool:
+def iter_disclosures(root: Any) -> Iterator[Any]:
+    """Yield the buttons that show and hide a part of the text, and no menu or window."""
+    return (button for button in root.iter("button") if button.get("aria-expanded") and not button.get("aria-haspopup"))
+
+
+def is_title(button: Any) -> bool:
+    """Return whether a button is all that a heading, a term or a summary says."""
+    titles = [holder for holder in islice(button.iterancestors(), MAX_TITLE_DEPTH) if holder.tag in TITLE_TAGS]
+    text = _read_short(button) if titles else ""
+    return bool(text) and any(_read_short(title) == text for title in titles)
+
+
+def _read_short(element: Any) -> str:
+    """Return the text of an element; nothing where it is long, for many may ask for it."""
+    pieces: list[str] = []
+    for piece in element.itertext():
+        pieces.append(piece)
+        if len(piece) > MAX_TITLE_CHARS or len(pieces) > MAX_TITLE_PIECES:
+            return ""
+    return "".join(pieces).strip()
+
+
+def _is_no_content(element: Any, folded_ids: Collection[str]) -> bool:
     role = element.get("role", "").lower()
-    if element.tag in SKIPPED_TAGS or role in SKIPPED_ROLES:
+    if (element.tag in SKIPPED_TAGS and not (element.tag == "button" and is_title(element))) or role in SKIPPED_ROLES:
         return True
     if element.tag == "aside" and not _get_names(element) & NOTES:
         return True
-    # Tabs that are not shown are content.
-    return role != "tabpanel" and (is_hidden(element) or _is_for_screen_readers(element))
+    # Tabs that are not shown are content, and so is what a button unfolds.
+    is_shown_later = role == "tabpanel" or element.get("id", "") in folded_ids
+    return not is_shown_later and (is_hidden(element) or _is_for_screen_readers(element))
 
 
 def is_hidden(element: Any) -> bool:
@@ -134,8 +169,7 @@ def is_hidden(element: Any) -> bool:
 
 def _is_for_screen_readers(element: Any) -> bool:
     """Return whether only screen readers read an element aloud; a heading hidden in this way still names its part."""
-    is_heading = element.tag in ("h1", "h2", "h3", "h4", "h5", "h6")
-    return not is_heading and not SCREEN_READER_CLASSES.isdisjoint(element.get("class", "").split())
+    return element.tag not in HEADING_TAGS and not SCREEN_READER_CLASSES.isdisjoint(element.get("class", "").split())
 
 
 def _get_names(element: Any) -> set[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import posixpath
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -42,12 +43,15 @@ class Relation:
 
 
 class Package:
-    """An archive of parts. Raises `FormatError` for what is no archive, or unpacks into too much."""
+    """An archive of parts. Raises `FormatError` for what is no archive, or unpacks into too much.
+
+    Only the document itself must be whole: of any other part that is damaged, what can be read is read.
+    """
 
     def __init__(self, data: bytes) -> None:
         check_archive(data)
         self._archive = zipfile.ZipFile(io.BytesIO(data))
-        self._names = frozenset(self._archive.namelist())
+        self.paths = tuple(self._archive.namelist())
 
     @cached_property
     def main_path(self) -> str:
@@ -57,10 +61,16 @@ class Package:
                 return relation.target
         raise FormatError("it has no main part")
 
-    def read(self, path: str) -> Element:
-        """Return the root of a part. Raises `KeyError` where there is none."""
-        parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
-        return etree.fromstring(self.read_bytes(path), parser)
+    def read_document(self) -> Element:
+        """Return the root of the document itself."""
+        return etree.fromstring(self.read_bytes(self.main_path), _make_parser())
+
+    def read(self, path: str) -> Element | None:
+        """Return the root of a part as far as it can be read; None where it cannot, or is not there."""
+        try:
+            return etree.fromstring(self.read_bytes(path), _make_parser(recover=True))
+        except (KeyError, zipfile.BadZipFile, zlib.error, etree.XMLSyntaxError):
+            return None
 
     def read_bytes(self, path: str) -> bytes:
         """Return a part as it is. Raises `KeyError` where there is none."""
@@ -69,22 +79,20 @@ class Package:
     def get_relations(self, path: str) -> dict[str, Relation]:
         """Return what a part refers to, by the ids that it uses for it."""
         folder, name = posixpath.split(path)
-        relations_path = posixpath.join(folder, "_rels", f"{name}.rels")
-        if relations_path not in self._names:
-            return {}
+        relations = self.read(posixpath.join(folder, "_rels", f"{name}.rels"))
         return {
             node.get("Id", ""): Relation(
                 node.get("Type", "").rpartition("/")[2],
                 self._resolve(folder, node.get("Target", ""), node.get("TargetMode") == "External"),
                 node.get("TargetMode") == "External",
             )
-            for node in self.read(relations_path)
+            for node in (() if relations is None else relations)
         }
 
     def read_related(self, path: str, kind: str) -> Element | None:
         """Return the root of the part of a kind that a part refers to; None where there is none."""
         for relation in self.get_relations(path).values():
-            if relation.kind == kind and relation.target in self._names:
+            if relation.kind == kind and not relation.is_external:
                 return self.read(relation.target)
         return None
 
@@ -92,9 +100,9 @@ class Package:
         """Return the values of a chart, or the words of a diagram (SmartArt), that an element refers to."""
         relation_id = get_attribute(node, "dm" if get_name(node) == "relIds" else "id")
         relation = relations.get(relation_id)
-        if relation is None or relation.target not in self._names:
+        root = self.read(relation.target) if relation else None
+        if root is None:
             return []
-        root = self.read(relation.target)
         return _read_diagram(root) if get_name(node) == "relIds" else _read_chart(root)
 
     @staticmethod
@@ -102,6 +110,12 @@ class Package:
         if is_external:
             return target
         return posixpath.normpath(posixpath.join("/", folder, target)).lstrip("/")
+
+
+def _make_parser(*, recover: bool = False) -> etree.XMLParser:
+    return etree.XMLParser(
+        resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True, recover=recover
+    )
 
 
 @cache

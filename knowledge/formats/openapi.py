@@ -20,6 +20,11 @@ MAX_STEPS = 20
 MAX_PARTS = 20
 MAX_FIELDS = 100
 MAX_VALUES = 12
+# What a schema says of a value besides its type.
+_BOUNDS = (
+    ("default", "default"), ("const", "always"), ("minimum", "at least"), ("maximum", "at most"),
+    ("exclusiveMinimum", "more than"), ("exclusiveMaximum", "less than"),
+)  # fmt: skip
 _YAML_MARK = re.compile(r"""^(?>(?:[^\S\n]|\{)*)["']?(openapi|swagger)["']?\s*:""", re.MULTILINE)
 _JSON_MARK = re.compile(r'"(?:openapi|swagger)"\s*:')
 
@@ -125,7 +130,11 @@ class _ApiSpec:
         if not _get_name(parameter):
             return [_reference_name(parameter["$ref"]), "", f"see {parameter['$ref']}"]
         schema = parameter.get("schema", parameter)
-        notes = [self._describe_type(schema), "required" if parameter.get("required") is True else ""]
+        notes = [
+            self._describe_type(schema),
+            "required" if parameter.get("required") is True else "",
+            *self._describe_values(schema, parameter),
+        ]
         return [_get_name(parameter), str(parameter.get("in", "")), _with_notes(_get_description(parameter), notes)]
 
     def _describe_body(self, operation: JsonObject, parameters: Sequence[JsonObject]) -> Iterator[str]:
@@ -179,13 +188,8 @@ class _ApiSpec:
         rows = []
         for name, field in list(fields.items())[:MAX_FIELDS]:
             description = _get_description(_as_mapping(field)) or _get_description(self.resolve(field))
-            rows.append(
-                [
-                    name,
-                    self._describe_type(field),
-                    _with_notes(description, ["required"] if name in required_names else []),
-                ]
-            )
+            notes = ["required" if name in required_names else "", *self._describe_values(field)]
+            rows.append([name, self._describe_type(field), _with_notes(description, notes)])
         if len(fields) > MAX_FIELDS:
             rows.append(["...", "", f"{len(fields) - MAX_FIELDS} more"])
         return rows
@@ -200,6 +204,21 @@ class _ApiSpec:
         ]
         kinds = dict.fromkeys(filter(None, map(self._describe_type, schemas)))
         return _with_notes(_get_description(node), list(kinds))
+
+    def _describe_values(self, schema: Any, parameter: JsonObject | None = None) -> Iterator[str]:
+        """Yield what a schema, or one that it refers to, says of values: those that are allowed, and the default."""
+        node = _as_mapping(schema)
+        parts = [node, *map(self.resolve, [node, *_as_list(node.get("allOf"))[:MAX_PARTS]])]
+        said = {name: value for part in reversed(parts) for name, value in part.items()}
+        for name, words in _BOUNDS:
+            value = said.get(name)
+            # Before 3.1 a bound that is excluded is a mark of the bound.
+            if isinstance(value, str | int | float) and not (name.startswith("exclusive") and isinstance(value, bool)):
+                yield f"{words} {json.dumps(value) if value == '' or isinstance(value, bool) else value}"
+        if said.get("deprecated") is True or _as_mapping(parameter).get("deprecated") is True:
+            yield "deprecated"
+        if "enum" not in node and _as_list(said.get("enum")):
+            yield self._describe_type({"enum": said["enum"]})
 
     def _describe_type(self, schema: Any, depth: int = 0) -> str:
         """Return in some words of what kind a value is: the name of its schema, or its type."""

@@ -6,13 +6,13 @@ import io
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 from core.markup.document import Block
 from core.markup.writer import MAX_HEADING_LEVEL, write_markdown
 from knowledge.formats.inline import escape
-from knowledge.parsing.limits import FormatError, ParseLimits, map_parser_errors
+from knowledge.parsing.limits import DAMAGES, FormatError, ParseLimits, map_parser_errors
 
 # A word that was divided at the end of a line.
 _DIVIDED = re.compile(r"(?<![^\W\d_])([^\W\d_]+)[-\u00ad\u2010]\n([^\W\d_]+)")
@@ -30,9 +30,12 @@ MIN_PART_CHARS = 4
 # What so many pages have there is no text of its own.
 MIN_REPEATS = 3
 MAX_BOOKMARKS = 5_000
-
-# What `pypdf` raises for parts that are damaged: such a part does not cost the document.
-_DAMAGES = (KeyError, ValueError, TypeError, AttributeError, IndexError, RecursionError, ArithmeticError)
+# Shorter words may well be twice their half, as "11", and one of a line as well.
+MIN_DOUBLED_CHARS = 4
+MIN_DOUBLES = 2
+# How far apart two drawings of one text are at most, in points, and with how many earlier ones each is compared.
+MAX_SHADOW = 1.5
+MAX_PLACES = 20
 
 Bookmark = tuple[int, str]
 
@@ -60,9 +63,63 @@ def _extract(page: Any) -> str:
 
     try:
         text = page.extract_text() or ""
-    except (PyPdfError, *_DAMAGES):
+        if _is_doubled(text):
+            text = _read_without_shadows(page)
+    except (PyPdfError, *DAMAGES):
         text = ""
     return _LEADER.sub("", "\n".join(line.strip() for line in _ICON.sub("", text).split("\n"))).strip()
+
+
+def _is_doubled(text: str) -> bool:
+    """Return whether a line may stand there twice: beside itself, below itself, or word by word or sign by sign."""
+    lines = [line for line in text.split("\n") if len(line) >= MIN_DOUBLED_CHARS]
+    return any(
+        line == previous_line or sum(map(_is_double, line.split())) >= MIN_DOUBLES or _is_double("".join(line.split()))
+        for previous_line, line in pairwise(["", *lines])
+    )
+
+
+def _is_double(word: str) -> bool:
+    half = len(word) // 2
+    is_double = word[:half] == word[half:] or word[::2] == word[1::2]
+    return is_double and len(word) >= MIN_DOUBLED_CHARS and word[0].isalpha()
+
+
+def _read_without_shadows(page: Any) -> str:
+    """Return the text of a page without what is drawn twice at nearly one place, as some draw bold letters."""
+    from pypdf.generic import NameObject
+
+    contents = page.get_contents()
+    # So that the same operations are met again.
+    page[NameObject("/Contents")] = contents
+    finder = _ShadowFinder()
+    page.extract_text(visitor_operand_before=finder)
+    contents.operations = [operation for operation in contents.operations if id(operation[0]) not in finder.shadows]
+    return page.extract_text() or ""
+
+
+class _ShadowFinder:
+    """Finds the operations of a page that draw a text again, and those that lead to its place."""
+
+    def __init__(self) -> None:
+        self.shadows: set[int] = set()
+        self._places: dict[tuple[int, str], list[tuple[float, float]]] = defaultdict(list)
+        self._moves: list[int] = []
+        # How many texts came since the last move: they follow each other without one.
+        self._index = 0
+
+    def __call__(self, operator: bytes, operands: Any, cm: Sequence[float], tm: Sequence[float]) -> None:
+        if operator in (b"Td", b"TD", b"Tm", b"T*"):
+            self._moves.append(id(operands))
+            self._index = 0
+        elif operator in (b"Tj", b"TJ"):
+            self._index += 1
+            x, y = (tm[4] * cm[axis] + tm[5] * cm[axis + 2] + cm[axis + 4] for axis in (0, 1))
+            places = self._places[self._index, repr(operands)]
+            if any(abs(x - other_x) + abs(y - other_y) < MAX_SHADOW for other_x, other_y in places[-MAX_PLACES:]):
+                self.shadows.update(self._moves, (id(operands),))
+            places.append((x, y))
+            self._moves = []
 
 
 def _strip_edges(pages: Sequence[list[str]]) -> list[list[str]]:
@@ -129,7 +186,7 @@ def _read_bookmarks(document: Any) -> Mapping[int, Sequence[Bookmark]]:
             title = " ".join(str(entry.title or "").split())
             if number is not None and title:
                 bookmarks[number].append((level, title))
-    except (PyPdfError, *_DAMAGES):
+    except (PyPdfError, *DAMAGES):
         return {}
     return bookmarks
 

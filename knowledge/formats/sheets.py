@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import io
 import re
-from collections.abc import Iterator, Mapping
+import zipfile
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from lxml import etree
@@ -15,7 +16,7 @@ from knowledge.formats.inline import escape
 from knowledge.formats.limited_text import write_within_limits
 from knowledge.formats.ooxml import Package, Relation, find_all, get_attribute, get_name
 from knowledge.formats.tables import read_tables
-from knowledge.parsing.limits import FormatError, map_parser_errors
+from knowledge.parsing.limits import DAMAGES, FormatError, map_parser_errors
 
 _REFERENCE = re.compile(r"([A-Z]{1,3})(\d{1,7})$")
 # A number's form: what stands before it, thousands, decimals, what stands after it.
@@ -27,6 +28,12 @@ MAX_JOINED_CHARS = 200
 MAX_CELLS = 5_000_000
 MAX_DECIMALS = 10
 _THREAD = "[Threaded comment]"
+# Of the styles, what says how values are shown; the library refuses a workbook for a colour that it does not know.
+_VALUE_STYLES = ("numFmts", "cellXfs")
+_PLAIN_STYLES = (
+    "<fonts><font/></fonts><fills><fill><patternFill/></fill></fills><borders><border/></borders>"
+    '<cellStyleXfs><xf/></cellStyleXfs><cellStyles><cellStyle name="Normal" xfId="0"/></cellStyles>'
+)
 
 
 @map_parser_errors
@@ -37,40 +44,98 @@ def read_xlsx(data: bytes) -> str:
 
 def _read_sheets(data: bytes) -> Iterator[Block]:
     package = Package(data)
-    import openpyxl
-
-    workbook = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
     paths = _find_paths(package)
-    shown_sheets = [sheet for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
-    if not shown_sheets:
-        raise FormatError("all of its sheets are hidden")
-    cells_left = MAX_CELLS
-    for sheet in shown_sheets:
-        # Some writers give a size that is not that of the sheet.
-        sheet.reset_dimensions()
-        rows: list[list[str]] = []
-        for row in sheet.iter_rows():
-            cells_left -= len(row) + 1
-            if cells_left < 0:
-                raise FormatError("it holds more than can be taken")
-            rows.append([_show(cell) for cell in row])
-        yield Block("heading", escape(sheet.title), level=1)
-        path = paths.get(sheet.title, "")
-        content = package.read_bytes(path) if path else b""
+    for title, rows in _load_whole_sheets(package, data):
+        yield Block("heading", escape(title), level=1)
+        path = paths.get(title, "")
+        content = package.read_bytes(path) if path in package.paths else b""
         # Most sheets have none of them: it is quicker to look than to parse.
         if b"mergeCell" in content or b"<f" in content or b"hyperlink" in content:
             _fill(rows, content, package.get_relations(path))
         yield from read_tables(rows)
         yield from _read_comments(package, path, rows)
+
+
+def _load_whole_sheets(package: Package, data: bytes) -> Iterator[tuple[str, list[list[str]]]]:
+    """Yield the sheets that are shown, by name, with their rows: of a damaged part, what can be read of it."""
+    loaded: list[str] = []
+    try:
+        for title, rows in _load_sheets(data):
+            loaded.append(title)
+            yield title, rows
+        return
+    except DAMAGES as error:
+        first_error = error
+    for title, rows in _load_sheets(_mend(package), left_out=loaded, is_damaged=True):
+        loaded.append(title)
+        yield title, rows
+    if not loaded:
+        raise first_error
+
+
+def _load_sheets(
+    data: bytes, *, left_out: Collection[str] = (), is_damaged: bool = False
+) -> Iterator[tuple[str, list[list[str]]]]:
+    """Yield the sheets that are shown with their rows; with `is_damaged`, without those that cannot be read."""
+    import openpyxl
+
+    workbook = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+    shown_sheets = [sheet for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
+    if not shown_sheets and not is_damaged:
+        raise FormatError("all of its sheets are hidden")
+    cells_left = MAX_CELLS
+    for sheet in shown_sheets:
+        if sheet.title in left_out:
+            continue
+        rows: list[list[str]] = []
+        try:
+            # Some writers give a size that is not that of the sheet.
+            sheet.reset_dimensions()
+            for row in sheet.iter_rows():
+                cells_left -= len(row) + 1
+                if cells_left < 0:
+                    raise FormatError("it holds more than can be taken")
+                rows.append([_show(cell) for cell in row])
+        except DAMAGES:
+            if not is_damaged:
+                raise
+        if rows or not is_damaged:
+            yield sheet.title, rows
     workbook.close()
+
+
+def _mend(package: Package) -> bytes:
+    """Return a workbook with the parts that hold its values, each as far as it can be read."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for path in package.paths:
+            root = package.read(path) if path.endswith((".xml", ".rels")) and not path.startswith("docProps") else None
+            if root is None:
+                continue
+            if get_name(root) == "styleSheet":
+                root = _keep_value_styles(root)
+            archive.writestr(path, etree.tostring(root))
+    return buffer.getvalue()
+
+
+def _keep_value_styles(styles: Any) -> Any:
+    kept = [node for node in styles if get_name(node) in _VALUE_STYLES]
+    for node in (node for part in kept for node in part):
+        node[:] = []
+        for name in set(node.attrib) - {"numFmtId", "formatCode"}:
+            del node.attrib[name]
+    namespace = etree.QName(styles).namespace or ""
+    styles[:] = [*etree.fromstring(f'<x xmlns="{namespace}">{_PLAIN_STYLES}</x>'), *kept]
+    return styles
 
 
 def _find_paths(package: Package) -> dict[str, str]:
     """Return where each sheet is, by its name."""
     relations = package.get_relations(package.main_path)
+    workbook = package.read(package.main_path)
     return {
         get_attribute(node, "name"): relations[get_attribute(node, "id")].target
-        for node in find_all(package.read(package.main_path), "sheet")
+        for node in (() if workbook is None else find_all(workbook, "sheet"))
         if get_attribute(node, "id") in relations
     }
 

@@ -43,21 +43,22 @@ def read_pptx(data: bytes) -> str:
 
 def _read_slides(package: Package) -> Iterator[list[Block]]:
     """Yield the blocks of every slide that is not hidden."""
-    root = package.read(package.main_path)
+    root = package.read_document()
     relations = package.get_relations(package.main_path)
     is_empty = True
     entries = list(find_all(root, "sldId"))
     for number, entry in enumerate(entries, 1):
         # It has an id of its own, without a namespace, besides that of the part.
         ids = [value for key, value in entry.attrib.items() if key.endswith("}id")]
-        path = relations[ids[0]].target
+        relation = relations.get(ids[0]) if ids else None
+        path = relation.target if relation else ""
         slide = package.read(path)
-        if get_attribute(slide, "show") in _OFF:
+        if slide is None or get_attribute(slide, "show") in _OFF:
             continue
         is_empty = False
         yield _SlideReader(package, path).read(slide, number)
     if is_empty and entries:
-        raise FormatError("all of its slides are hidden")
+        raise FormatError("all of its slides are hidden or damaged")
 
 
 class _SlideReader:

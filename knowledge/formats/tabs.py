@@ -1,4 +1,6 @@
-"""The labels of tabs. A page shows them in a row above all contents; a text needs each before its own."""
+"""The labels of tabs, and of what a button unfolds. A page shows tabs in a row above all contents; a text needs each
+label before its own.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,16 @@ from itertools import islice
 from typing import Any
 
 from knowledge.formats.html_markdown import iter_texts
+from knowledge.formats.main_content import SKIPPED_TAGS, is_title, iter_disclosures
 
 MIN_TABS = 2
 MAX_LABEL_CHARS = 80
+# The question of an answer is longer than what a tab is called.
+MAX_QUESTION_CHARS = 200
 
 
 def find_tab_labels(root: Any) -> dict[Any, str]:
-    """Return the label of each element below the root that is the content of a tab.
+    """Return the label of each element below the root that is the content of a tab, or what a button unfolds.
 
     Tabs are known by their roles, or as buttons of which one can be chosen: before all contents (Material for MkDocs,
     VitePress), or each before its own (sphinx-design). Takes a time that grows with the page.
@@ -25,7 +30,19 @@ def find_tab_labels(root: Any) -> dict[Any, str]:
         labels_by_parent.setdefault(label.getparent(), []).append(label)
     for parent, labels in labels_by_parent.items():
         pairs += _match_buttons(parent, labels)
-    return {panel: text for label, panel in pairs if (text := _read_label(label))}
+    texts = {panel: _read_label(label) for label, panel in _match_disclosures(root)}
+    texts |= {panel: text for label, panel in pairs if len(text := _read_label(label)) <= MAX_LABEL_CHARS}
+    return {panel: text for panel, text in texts.items() if text}
+
+
+def _match_disclosures(root: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the buttons that unfold what they name, or what follows them; a heading is one for itself."""
+    buttons = list(iter_disclosures(root))
+    panels = {element.get("id"): element for element in root.iterfind(".//*[@id]")} if buttons else {}
+    for button in buttons:
+        panel = panels.get(button.get("aria-controls"), button.getnext())
+        if panel is not None and not is_title(button):
+            yield button, panel
 
 
 def _match(tab_list: Any, panels_by_tab_id: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
@@ -62,5 +79,6 @@ def _is_button(element: Any) -> bool:
 
 
 def _read_label(label: Any) -> str:
-    text = " ".join("".join(iter_texts(label)).split())
-    return text if len(text) <= MAX_LABEL_CHARS else ""
+    pieces = iter_texts(label, lambda element: element is not label and element.tag in SKIPPED_TAGS)
+    text = " ".join("".join(pieces).split())
+    return text if len(text) <= MAX_QUESTION_CHARS else ""

@@ -36,7 +36,8 @@ _CODE_STYLE = re.compile(r"code|source|preformatted|verbatim|listing|console|ter
 _CODE_FONT = re.compile(
     r"courier|consolas|menlo|monaco|lucida console|fixedsys|mono(?:space)?\b|cascadia", re.IGNORECASE
 )
-_HEADING_STYLE = re.compile(r"heading ([1-9])$", re.IGNORECASE)
+# Apple Pages calls the first level "Heading".
+_HEADING_STYLE = re.compile(r"heading(?: ([1-9]))?$", re.IGNORECASE)
 _ADDRESS = re.compile(r"\s*HYPERLINK\s+\"([^\"]{1,2000})\"", re.IGNORECASE)
 # A cell that several rows share says in each of them what it says, while that is short.
 MAX_SHARED_CHARS = 200
@@ -55,7 +56,7 @@ def read_blocks(data: bytes) -> list[Block]:
     """Return the blocks of a Word document."""
     package = Package(data)
     reader = _Reader(package)
-    return reader.read_blocks(package.read(package.main_path))
+    return reader.read_blocks(package.read_document())
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,7 +385,7 @@ def _read_style(node: Element, base: _Style) -> _Style:
         # The tenth level is that of text.
         level = int(outline_level) + 1 if int(outline_level) <= MAX_LEVEL else 0
     elif heading:
-        level = int(heading[1])
+        level = int(heading[1] or 1)
     elif name.lower() == "title":
         level = 1
     font = get_attribute(find(node, "rPr", "rFonts"), "ascii")

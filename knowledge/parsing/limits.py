@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import time
 import zipfile
+import zlib
 from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
@@ -17,6 +18,11 @@ MAX_FILES = 10_000
 MAX_PARTS = 5_000
 MAX_CHARACTERS = 4_000_000
 MAX_SECONDS = 60.0
+# What libraries raise for a part that is damaged: such a part does not cost the document.
+DAMAGES = (
+    ArithmeticError, AttributeError, EOFError, LookupError, RecursionError, SyntaxError, TypeError, ValueError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 class FormatError(Exception):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from aiohttp.abc import AbstractResolver
 
 MAX_REDIRECTS = 5
+MIN_ERROR_STATUS = 400
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 CHUNK_BYTES = 64 * 1024
 # Headers that may follow a redirect to another host. Any other header may hold a secret.
@@ -141,7 +142,13 @@ class WebClient:
             async with self._get_session().request(
                 request.method, request.url, params=params, headers=headers, allow_redirects=False, **body
             ) as response:
-                content = await _read_limited(response, request, display_url)
+                try:
+                    content = await _read_limited(response, request, display_url)
+                except aiohttp.ClientPayloadError:
+                    # Some refuse with a page that is not compressed as they say: the refusal says enough.
+                    if response.status < MIN_ERROR_STATUS:
+                        raise
+                    content = b""
                 response_headers = {name.lower(): value for name, value in response.headers.items()}
                 response_headers |= {
                     name: "\n".join(response.headers.getall(name))

@@ -18,7 +18,7 @@ def commands(steps: list[str]) -> list[str]:
     return [step.splitlines()[0] for step in steps]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_the_record_in_the_guide_can_be_repeated(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     folder = tmp_path / "bot"

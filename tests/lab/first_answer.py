@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.support.peers.telegram import TelegramPeer
-from tests.support.terminal import Terminal, open_kimas, open_terminal
+from tests.support.terminal import GRACE_S, Terminal, open_kimas, open_terminal
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "telegram.md"
@@ -77,7 +77,7 @@ class PeerGroup:
         self.peer.say(GROUP, command)
 
     async def wait_for_answer(self) -> str:
-        reply = await self.peer.wait_for_reply(GROUP, 60, containing="[1]")
+        reply = await self.peer.wait_for_reply(GROUP, GRACE_S, containing="[1]")
         return reply.text
 
 
@@ -138,7 +138,7 @@ async def record_in(
     for arguments in (["check", "--live"], ["ingest"]):
         started_at = time.monotonic()
         async with _open(kimas, arguments, folder, environment) as terminal:
-            assert await terminal.end(240) == 0, terminal.output
+            assert await terminal.end(2 * GRACE_S) == 0, terminal.output
             result.add(started_at, f"$ kimas {' '.join(arguments)}\n" + terminal.output)
     started_at = time.monotonic()
     async with _open(kimas, ["run"], folder, environment) as terminal:

@@ -26,6 +26,7 @@ from tests.lab.quality import (
     conversations,
     dump_prompts,
     figures,
+    fourth_unseen_projects,
     light_citations,
     new_projects,
     quoted_answers,
@@ -192,7 +193,10 @@ def test_the_conversations_can_be_put_to_systems_that_a_judge_compares() -> None
     }
 
 
-@pytest.mark.parametrize("part", [unseen_projects, second_unseen_projects, third_unseen_projects])
+UNSEEN_PARTS = [unseen_projects, second_unseen_projects, third_unseen_projects, fourth_unseen_projects]
+
+
+@pytest.mark.parametrize("part", UNSEEN_PARTS)
 def test_the_questions_about_unseen_projects_are_of_no_other_part(part: ModuleType) -> None:
     cases = read_cases(part.QUESTIONS)
     repositories = other_repositories(part.__name__.rpartition(".")[2])

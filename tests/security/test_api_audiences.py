@@ -16,8 +16,10 @@ import pytest
 from pydantic import ValidationError
 from sqlalchemy import select
 
+from bots.api import server
 from bots.api.server import serve_api
 from bots.cli.journal import forget
+from bots.common.reply_json import reply_as_json
 from bots.daemon.bootstrap import make_live_settings, open_app
 from core.llm import repetition
 from core.settings import Settings
@@ -220,6 +222,26 @@ async def test_what_was_closed_is_told_to_no_client_any_more(tmp_path: Path) -> 
         for client in ("team", "webui"):
             for history in ((), *CLAIMS):
                 assert programs.find_told(await programs.ask(client, history=history)) == set()
+
+
+async def test_what_is_closed_while_an_answer_is_written_as_json_is_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(tmp_path, ["api"]) as programs:
+        assert "numbat" in await programs.post("team", "/ask", {"question": QUESTION})
+        loop = asyncio.get_running_loop()
+        settings = programs.bot.app.settings
+        closed = settings.sources["quokka"].model_copy(update={"audience": ("owners",)})
+        closing = settings.model_copy(update={"sources": {**settings.sources, "quokka": closed}})
+
+        def close(*arguments: Any) -> Any:
+            reloading = programs.bot.dispatcher.context.reload(closing)
+            asyncio.run_coroutine_threadsafe(reloading, loop).result(30)
+            return reply_as_json(*arguments)
+
+        monkeypatch.setattr(server, "reply_as_json", close)
+        shown_text = await programs.post("team", "/ask", {"question": QUESTION})
+        assert ("numbat" in shown_text, shown_text[:3]) == (False, "503")
 
 
 async def test_the_operator_erases_what_a_client_asked_from_the_cache(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ An answer waits because its platform was away, and the bot starts again with ano
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
-from bots.daemon.bootstrap import make_inbox
+from bots.daemon.adapters import make_adapters
+from bots.daemon.bootstrap import make_dispatcher, make_inbox, make_live_settings
 from bots.daemon.posting import start_post
 from core.messaging.feedback.handoff import make_handoff
 from core.ports import Sink
@@ -21,9 +24,14 @@ from core.runtime.leaving import require_leave
 from core.settings import Settings
 from core.storage.chat_history import ChatHistory
 from core.storage.drafts import DraftRepository
+from core.storage.messages import Journal
 from core.storage.overrides import new_entry
+from core.storage.tables import messages
 from core.types import ConversationKey, FeedEntry, Message, Origin, Question, Reply
+from tests.support.peers.telegram import TelegramPeer
 from tests.support.recording_bot import Bot, Sender, open_bot
+from tests.support.telegram_helpers import settings as telegram_settings
+from tests.support.wiring import running
 
 CHAT = "discord:77"
 ASKED = Message(
@@ -195,3 +203,30 @@ async def test_a_call_that_waits_mentions_only_who_is_called_now(tmp_path: Path,
         await resume(bot)
     ids = tuple(person.removeprefix("discord:") for person in people)
     assert called == ([ids] if ids else [])
+
+
+async def test_a_group_that_telegram_upgraded_stays_closed_under_its_new_id(tmp_path: Path) -> None:
+    async def answer(question: Question, sink: Sink) -> Reply:
+        await sink.open()
+        await sink.finish(Reply(ANSWER))
+        return Reply(ANSWER)
+
+    async with TelegramPeer() as peer:
+        section = telegram_settings(peer, tmp_path).model_dump(exclude_unset=True)
+        chats = {"telegram:-100": {"mode": "off"}}
+        live_settings = configured(tmp_path, {}, telegram=section, discord=None, chats=chats)
+        journal = await Journal.open(tmp_path / "journal.db")
+        live = make_live_settings(live_settings, journal.database)
+        (adapter,) = make_adapters(live, journal)
+        inbox = make_inbox(journal, answer, make_dispatcher(live, journal))
+        for chat in (-100, -200):
+            peer.chat(chat)
+        async with running(adapter, inbox):
+            for chat in (-100, -200):
+                peer.upgrade(chat, chat - 1_000_000)
+                peer.say(chat - 1_000_000, "@kimas_bot how does it start?")
+            rows = select(messages.c.chat, messages.c.state).where(messages.c.state.in_(("answered", "silent")))
+            while len(found := await journal.database.fetch_all(rows)) < 2:
+                await asyncio.sleep(0.02)
+        await journal.close()
+    assert {tuple(row) for row in found} == {("-1000100", "silent"), ("-1000200", "answered")}

@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bots.api.running import RunningAnswers
-from core.errors import KimasError
+from bots.common.caches import TtlCache
+from bots.slack.app_home import HomeSink
+from core.errors import KimasError, MessageDeleted, UsageError
 from core.llm import repetition
+from core.messaging.journaling import JournaledDelivery
 from core.ports import Sink
 from core.types import ConversationKey, Message, Question, Reply
 from tests.support.audience_truth import (
@@ -37,7 +42,9 @@ from tests.support.interleaving import (
     watch_models,
 )
 from tests.support.recording_bot import Bot, Sender
+from tests.support.sink_helpers import DeliveryLog
 from tests.support.watched_bot import open_watched_bot, write_documents
+from tests.support.watched_doors import watch_doors
 
 GROUP = PLACES[0]
 ON_SLACK = Sender("C9", MEMBER, platform="slack")
@@ -81,11 +88,11 @@ async def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     watch = Watch(truth)
     interrupt(monkeypatch, interruptions)
     watch_models(monkeypatch, watch)
-    opened = open_watched_bot(tmp_path, documents, Configuration(("everyone",)), interruptions, watch)
-    async with opened as (bot, models):
-        truth.own_model = models[1].base_url
-        await bot.app.refresh()
-        yield Watched(bot, models, interruptions, watch, truth, (tmp_path, documents))
+    watch_doors(monkeypatch, watch, interruptions)
+    async with open_watched_bot(tmp_path, documents, Configuration(("everyone",)), interruptions, watch) as opened:
+        truth.own_model = opened.models[1].base_url
+        await opened.bot.app.refresh()
+        yield Watched(opened.bot, opened.models, interruptions, watch, truth, (tmp_path, documents))
 
 
 @pytest.mark.parametrize("sender", [GROUP, ON_SLACK, BY_COMMAND], ids=["telegram", "slack", "discord"])
@@ -142,6 +149,45 @@ async def test_nothing_more_is_shown_to_who_was_forgotten_in_between(watched: Wa
     await watched.ask(GROUP, format_said("potoroo1x"))
     assert watched.interruptions.happened
     assert watched.watch.leaks == []
+
+
+async def test_who_is_forgotten_while_a_platform_says_who_reads_is_told_nothing(watched: Watched) -> None:
+    """Slack is asked right before each word, which may take a while."""
+    asked = await watched.ask(ON_SLACK)
+    second = replace(asked, id="2", text="And what else?")
+    await watched.bot.journal.record_message(second)
+    delivery = JournaledDelivery(watched.bot.journal, second)
+
+    async def check_rights() -> None:
+        command = replace(asked, id="f", text="", command="forget")
+        await watched.bot.journal.record_message(command)
+        await watched.bot.journal.erase_author(command)
+        await delivery.require_left()
+
+    delivery.check_rights = check_rights
+    with pytest.raises(MessageDeleted):
+        await delivery.require_rights()
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+async def test_a_home_tab_has_nothing_of_a_source_that_is_closed_while_slack_says_whose_it_is(is_closed: bool) -> None:
+    delivery = DeliveryLog()
+    shown = list[object]()
+
+    class Client:
+        async def is_member(self, user: str) -> bool:
+            delivery.are_rights_lost = is_closed
+            return True
+
+        async def publish_home(self, user: str, view: object) -> None:
+            shown.append(view)
+
+    client: Any = Client()
+    opened = Message("1", ConversationKey("slack", "D1"), MEMBER, "Ann", "", datetime.now(UTC), command="start")
+    sink = HomeSink(client, TtlCache(60, 10), opened, delivery)
+    with pytest.raises(UsageError) if is_closed else nullcontext():
+        await sink.finish(Reply("numbat"))
+    assert bool(shown) != is_closed
 
 
 async def test_a_program_gets_no_answer_whose_source_was_closed_while_it_was_slow() -> None:

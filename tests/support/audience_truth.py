@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,10 @@ QUESTION = "When is the release date of the launcher?"
 # In the closed folder; nobody says them.
 CLOSED_WORDS = ("numbat", "bilby", "dunnart", "quoll")
 NAMES = ("quokka", "wombat")
+ASKER = {"answers": "asker"}
+# Posts in it are commented on.
+COMMENTED = f"discord:{ON_DISCORD}"
+PRIVATE = {"allow_private": ["127.0.0.1"]}
 # In each answer, and nowhere else.
 ANSWERED = "bettong"
 PLACES = (
@@ -38,11 +43,17 @@ PLACES = (
     Sender("C9", MEMBER, platform="slack"),
     Sender(ON_DISCORD, MEMBER, platform="discord"),
     Sender(DRAFTED, MEMBER),
+    Sender("mentions", f"{MEMBER}@social.example", "mastodon"),
+    Sender(f"{MEMBER}@social.example", f"{MEMBER}@social.example", "mastodon", is_private=True),
+    Sender("mentions", "did:plc:abcdefghijklmnopqrstuvwx", "bluesky"),
+    Sender("acme/launcher", "ann+42", "github"),
+    Sender("lobby", MEMBER, "http"),
 )
 IN_PRIVATE = PLACES[7]
 _SAID = "The key of the launcher is {word} today"
 # Words of lessons, too, and the sentences of people.
 _TOLD = re.compile("|".join((*CLOSED_WORDS, *NAMES, r"kultarr\d+", _SAID.lower().format(word=r"potoroo\d+x"))))
+_PERSONAL = re.compile(r"kultarr\d+|potoroo\d+x|woylie\d+x")
 AUDIENCES = (
     (f"telegram:{TEAM}", "owners"),
     ("owners",),
@@ -50,6 +61,9 @@ AUDIENCES = (
     ("admins",),
     ("everyone",),
     (f"discord:{ON_DISCORD}", "slack:C9", "admins"),
+    ("api", "mastodon:mentions", "owners"),
+    ("slack", "discord", "owners"),
+    ("api:page", "http", "github:acme/launcher"),
 )
 
 
@@ -72,14 +86,18 @@ class Configuration:
     name: str = NAMES[0]
     # Of the source of taught answers.
     lessons: tuple[str, ...] = AUDIENCES[0]
-    # The chats that only the second model may read.
+    # The chats that only the second model may read, those where the bot is off, and those where an asker alone reads.
     local: frozenset[str] = frozenset()
+    off: frozenset[str] = frozenset()
+    asker: frozenset[str] = frozenset()
 
     def make_settings(self, folder: Path, documents: Path, models: Sequence[ScriptedPeer]) -> Settings:
         closed = {"audience": self.audience}
         general, own = ({"base_url": model.base_url, "model": "peer"} for model in models)
-        chats = {chat: {"models": "own"} for chat in self.local}
-        chats[f"telegram:{DRAFTED}"] = {**chats.get(f"telegram:{DRAFTED}", {}), "mode": "draft"}
+        chats = defaultdict[str, dict[str, str]](dict, {f"telegram:{DRAFTED}": {"mode": "draft"}})
+        for special, values in ((self.local, {"models": "own"}), (self.asker, ASKER), (self.off, {"mode": "off"})):
+            for chat in special:
+                chats[chat] |= values
         return Settings.model_validate(
             {
                 "data_dir": str(folder / "data"),
@@ -99,6 +117,15 @@ class Configuration:
                 "telegram": {"token": {"env": "TELEGRAM"}},
                 "slack": {"bot_token": {"env": "SLACK"}, "app_token": {"env": "SLACK_APP"}},
                 "discord": {"token": {"env": "DISCORD"}},
+                "mastodon": {"url": "https://social.example", "token": {"env": "MASTODON"}},
+                "bluesky": {"handle": "kimas.example", "app_password": {"env": "BLUESKY"}},
+                "github": {"token": {"env": "GITHUB"}, "repositories": ["acme/launcher"]},
+                "http": {"secret": {"env": "HTTP"}, "callback_url": "http://127.0.0.1:9/", **PRIVATE},
+                "api": {
+                    "port": 0,
+                    "clients": {name: {"token": {"env": f"KIMAS_API_{name.upper()}"}} for name in ("webui", "team")},
+                    "page": {"enabled": True, "per_minute": 1000, "all_per_minute": 1000},
+                },
                 "administration": {"owners": [f"telegram:{OWNER}"]},
                 "alerts": {"chats": [f"telegram:{TEAM}"]},
                 "handoff": {"people": ["telegram:7"], "trusted": [f"telegram:{MEMBER}"]},
@@ -109,7 +136,14 @@ class Configuration:
                     "wait_s": 0,
                     "cooldown_s": 0,
                 },
-                "chats": chats,
+                "chats": dict(chats),
+                "auto_comment": {
+                    "chats": [COMMENTED],
+                    "deadline_s": 6000,
+                    "per_hour": None,
+                    "replies_per_post": 99,
+                    "needs_citation": False,
+                },
                 "budget": {"deadline_s": 6000},
                 "cache": {"enabled": True},
             }
@@ -130,8 +164,15 @@ class Truth:
     forgotten: set[str] = field(default_factory=set)
     muted: set[str] = field(default_factory=set)
     local: set[str] = field(default_factory=set)
+    # Chats where the file lets nobody be answered in public.
+    silent: set[str] = field(default_factory=set)
+    # Chats that were shared with people of other organizations.
+    shared: set[str] = field(default_factory=set)
     own_model: str = ""
     has_moved: bool = False
+    # What people are called, by where they write; somebody who was forgotten comes back under another name.
+    names: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    named: int = 0
 
     @property
     def is_open(self) -> bool:
@@ -143,26 +184,52 @@ class Truth:
         return all(self._belongs(sender, audience) for audience in self.audiences)
 
     def _belongs(self, sender: Sender, audience: tuple[str, ...]) -> bool:
-        if "everyone" in audience or f"{sender.platform}:{sender.chat}" in audience:
+        # Visitors of the page are no programs.
+        network = "" if sender.chat == "page" or f"{sender.platform}:{sender.chat}" in self.shared else sender.platform
+        if not {"everyone", f"{sender.platform}:{sender.chat}", network}.isdisjoint(audience):
             return True
         if not sender.is_private or sender.platform != "telegram":
             return False
         return sender.author == OWNER or ("admins" in audience and sender.author in self.admins)
 
+    def get_name(self, person: Sender) -> str:
+        """Return what somebody is called where they write."""
+        place = (person.platform, person.chat, person.author)
+        if place not in self.names:
+            self.named += 1
+            self.names[place] = f"woylie{self.named}x"
+        return self.names[place]
+
     def forget(self, person: Sender) -> None:
         """Note that somebody is forgotten in a chat."""
         place = (person.platform, person.chat, person.author)
+        if name := self.names.pop(place, ""):
+            self.forgotten.add(name)
         words = {word for word, said in self.said.items() if (said.platform, said.chat, said.author) == place}
         self.forgotten |= words
         for word in words:
             del self.said[word]
 
+    def read(self, configuration: Configuration) -> None:
+        """Note what the file says at a start."""
+        self.audiences = [configuration.audience]
+        self.local = set(configuration.local)
+        self.silent = {*configuration.off, *configuration.asker}
+        if self.has_moved:
+            self._follow()
+
+    def _follow(self) -> None:
+        """Note that what the file and commands say of a group's former id holds for both."""
+        for chats in (self.local, self.muted, self.silent):
+            if f"telegram:{PUBLIC}" in chats:
+                chats.add(f"telegram:{MOVED_PUBLIC}")
+
     def move(self) -> None:
         """Note that the public group has another id."""
         self.has_moved = True
-        # The configuration names the former id.
-        self.local.discard(f"telegram:{PUBLIC}")
-        self.muted.discard(f"telegram:{PUBLIC}")
+        self._follow()
+        for platform, chat, author in [place for place in self.names if place[1] == PUBLIC]:
+            self.names[platform, MOVED_PUBLIC, author] = self.names.pop((platform, chat, author))
         for word, said in self.said.items():
             if said.chat == PUBLIC:
                 self.said[word] = Sender(MOVED_PUBLIC, said.author)
@@ -181,9 +248,17 @@ class Truth:
                 words.add(word)
         return words | {word for word in self.forgotten if word in text}
 
-    def find_unwanted(self, place: Sender, text: str) -> set[str]:
-        """Return the mark of an answer in a chat that is muted."""
-        return {ANSWERED} if ANSWERED in text and f"{place.platform}:{place.chat}" in self.muted else set()
+    def find_in_records(self, text: str) -> set[str]:
+        """Return the words of people and documents in what is no place for them: a line of the log, a span, a metric.
+
+        Names of sources may be there.
+        """
+        return {word for word in (CLOSED_WORDS[0], ANSWERED) if word in text} | set(_PERSONAL.findall(text))
+
+    def find_unwanted(self, place: Sender, text: str, *, is_comment: bool) -> set[str]:
+        """Return the mark of an answer in a chat where there is to be none. Comments have chats of their own."""
+        chats = self.muted if is_comment else self.muted | self.silent
+        return {ANSWERED} if ANSWERED in text and f"{place.platform}:{place.chat}" in chats else set()
 
     def find_wrong_model(self, place: Sender, url: str) -> set[str]:
         """Return the address of a model that reads nothing of a place any more."""

@@ -21,6 +21,8 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.argv[1], sys.argv[1:])
 """
+# On a machine that has much else to do.
+GRACE_S = 180
 CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -34,7 +36,7 @@ class Terminal:
         self._read_to = 0
         os.set_blocking(controller, False)
 
-    async def read(self, text: str, timeout: float = 60) -> None:
+    async def read(self, text: str, timeout: float = GRACE_S) -> None:
         """Wait until a text stands behind what was read before."""
         async with asyncio.timeout(timeout):
             while (start := self.output.find(text, self._read_to)) < 0:
@@ -56,7 +58,7 @@ class Terminal:
         """Press keys."""
         os.write(self.controller, keys)
 
-    async def end(self, timeout: float = 60) -> int:
+    async def end(self, timeout: float = GRACE_S) -> int:
         """Wait until the program ends, and return its exit code."""
         async with asyncio.timeout(timeout):
             while self.process.returncode is None:

@@ -36,8 +36,9 @@ QUERY_SCHEMA = DecisionSchema(
 )
 _REFUSAL = re.compile(
     r"(?i)^\W*(?:i(?:'m| am)? (?:sorry|afraid|unable|not able)"
-    r"|i (?:cannot|can't|can not|do not|don't|did not|didn't|would need)"
-    r" (?:\w+ )?(?:help|assist|answer|translate|rewrite|search|have|know|understand|see|find|provide|more|to)\b"
+    r"|i (?:cannot|can't|can not|do not|don't|did not|didn't)"
+    r" (?:\w+ )?(?:help|assist|answer|translate|rewrite|search|have|know|understand|see|find|provide)\b"
+    r"|i would need (?:more|to)\b"
     r"|sorry\b|as an ai\b|unfortunately\b|please (?:provide|clarify|give)|(?:很?抱歉|对不起|我不|我无法|无法|作为))"
 )
 

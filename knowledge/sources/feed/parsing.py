@@ -16,6 +16,7 @@ from knowledge.parsing.limits import FormatError
 from knowledge.web.addresses import is_web_address, normalize_url
 
 MAX_TITLE_CHARS = 300
+MAX_MADE_TITLE_CHARS = 80
 MAX_TEXT_CHARS = 2000
 MAX_LINK_CHARS = 2000
 # Of a text with its markup; more is not looked at.
@@ -108,6 +109,8 @@ def _to_feed_entry(raw_entry: Any, url: str) -> tuple[str, FeedEntry]:
     page = read_page(f"<html><body><article>{html}</article></body></html>".encode(), link)
     name = to_entry_name(str(raw_entry.get("id") or link or title))
     text = page.text or page.plain_text or title
+    # Notes have no title, and their address says nothing.
+    title = title or _to_plain_line(html, MAX_MADE_TITLE_CHARS)
     return name, FeedEntry(title[:300], text, link, _get_timestamp(raw_entry))
 
 

@@ -92,6 +92,7 @@ class CrawlState:
     refreshed_urls: set[str] = field(default_factory=set)
     aliases: dict[str, set[str]] = field(default_factory=dict)
     paths_by_stem: dict[str, str] = field(default_factory=dict)
+    paths_by_digest: dict[str, str] = field(default_factory=dict)
     request_count: int = 0
     failure_count: int = 0
     refused_count: int = 0
@@ -119,7 +120,7 @@ class CrawlState:
         self.queue.append((url, depth))
 
     def add_page(self, path: str, page: PageState) -> None:
-        """Keep a page, once: not beside the page that it names as itself, nor beside its other spelling.
+        """Keep a page, once: not beside the page that it names as itself, nor beside one with the same text.
 
         A page that names another one as itself without being it keeps its own address.
         """
@@ -128,6 +129,11 @@ class CrawlState:
         twin_path = canonical_path if canonical_path != path else other_spelling
         twin = self.found_pages.get(twin_path)
         if twin is not None and twin_path != path and _is_same(path, page, twin_path, twin):
+            self.skipped["duplicate"] += 1
+            return
+        # Many sites answer for any address; one that others name as themselves comes in their place.
+        first_path = self.paths_by_digest.setdefault(page.digest, path) if page.digest else path
+        if first_path != path and first_path in self.found_pages and path not in self.aliases:
             self.skipped["duplicate"] += 1
             return
         if twin is not None:

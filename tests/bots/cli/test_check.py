@@ -20,6 +20,7 @@ from bots.cli.probes import Probe
 from bots.common.open_storage import open_database
 from core.settings import Settings
 from core.storage.messages import Journal
+from core.storage.moved_chats import record_move
 from core.types import Passage
 from knowledge.ports import PassageRow
 from knowledge.stores.sqlite.store import open_sqlite
@@ -382,6 +383,16 @@ async def test_a_login_with_rights_that_another_account_has_is_named(tmp_path: P
         "the account",
         "github:cat is the account that is known here as kate: write github:kate",
     ]
+
+
+async def test_an_audience_with_a_chat_that_has_another_id_by_now_is_named(tmp_path: Path) -> None:
+    source = {"kind": "files", "path": str(tmp_path), "audience": ["telegram:-1"]}
+    configuration = settings(tmp_path, sources={"plans": source}, telegram={"token": {"env": "TELEGRAM"}})
+    journal = await Journal.open(await make_journal(configuration))
+    await record_move(journal.database, "telegram", "-1", "-1001")
+    await journal.close()
+    finding = await find_finding(configuration, "sources.plans")
+    assert (finding.level, "telegram:-1 has become telegram:-1001" in finding.text) == ("warning", True)
 
 
 async def test_a_journal_that_keeps_the_daemon_from_starting_is_an_error(tmp_path: Path) -> None:

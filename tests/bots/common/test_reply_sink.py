@@ -8,7 +8,7 @@ import pytest
 
 from bots.common.judged_client import judge_calls
 from bots.common.reply_sink import LivePreview
-from core.errors import ClaimLost
+from core.errors import ClaimLost, UsageError
 from tests.support.sink_helpers import DeliveryLog
 from tests.support.waiting import until
 
@@ -64,5 +64,8 @@ async def test_a_state_that_waited_is_not_shown_where_it_may_not_be_any_more() -
     delivery.are_rights_lost = True
     assert preview._task
     await preview._task
+    # Nobody needs to write on, either.
+    with pytest.raises(UsageError, match="a source was closed"):
+        preview.push("closed, and more")
     assert await preview.join(lambda: False)
     assert shown == ["open"]

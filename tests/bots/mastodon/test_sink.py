@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from bots.daemon.posting import make_reference
-from bots.mastodon.render import ZERO_WIDTH_SPACE, count_chars, split_text
+from bots.mastodon.render import ZERO_WIDTH_SPACE, count_chars, render, split_text
 from core.catalogue import messages_for
 from core.types import Citation, ConversationKey, Message, Reply
 from tests.support.mastodon_helpers import MastodonBot
@@ -310,3 +310,15 @@ async def test_no_comment_comes_after_its_deadline_from_a_slow_server(bot: Masto
     post = await peer.say(peer.account("ann"), "The final was won by Brazil")
     assert await bot.outcome(post) == ("silent", "not finished within 1.5 s after the post (auto_comment.deadline_s)")
     assert "POST statuses" not in peer.calls
+
+
+@pytest.mark.parametrize(
+    ("markdown", "shown"),
+    [
+        ("[example.org](https://example.org)", "https://example.org"),
+        ("[www.Example.org/a/](https://example.org/a)", "https://example.org/a"),
+        ("[the guide](https://example.org)", "the guide (https://example.org)"),
+    ],
+)
+def test_an_address_that_is_its_own_name_is_shown_once(markdown: str, shown: str) -> None:
+    assert render(f"See {markdown}.", [], 500) == [f"See {shown}."]

@@ -14,8 +14,8 @@ from core.llm.structured_output import parse_structured_reply
     [
         ("iptables那几条规则怎么写", {"iptables"}),
         ("token要去哪里拿", {"token"}),
-        ("用 Docker-Compose 启动 k8s.io 的v1.30", {"docker-compose", "k8s.io", "v1.30"}),
-        ("Пакет pip_tools не работает", {"pip_tools"}),
+        ("用 Docker-Compose 启动 k8s.io 的v1.30", {"dockercompose", "k8sio", "v130"}),
+        ("Пакет pip_tools не работает", {"piptools"}),
     ],
 )
 def test_names_end_where_another_script_begins(text: str, names: set[str]) -> None:

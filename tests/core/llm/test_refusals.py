@@ -252,3 +252,40 @@ async def test_a_busy_endpoint_is_asked_again_when_it_says(
         ]
         await models.close()
     assert len(times) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (500, "Only user, assistant and tool roles are supported, got system."),
+        (400, "System role not supported"),
+        (400, "Conversation roles must alternate user/assistant/user/assistant/..."),
+        (400, "Unsupported value: 'messages[0].role' does not support 'system' with this model."),
+        (400, "Developer instruction is not enabled for models/gemma-3-27b-it"),
+    ],
+)
+async def test_instructions_that_have_no_role_are_sent_with_the_question(status: int, words: str) -> None:
+    def answer(body: dict[str, Any]) -> Answer:
+        is_refused = body["messages"][0]["role"] == "system"
+        return Response({"error": {"message": words}}, status) if is_refused else YES
+
+    parts = [{"type": "text", "text": "How?"}]
+    async with replaying(answer) as provider:
+        client = OpenAIClient.open(provider.base_url, "", 60)
+        for content in ("How?", parts):
+            messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": content}]
+            assert await ask(client, messages=messages) == "Yes."
+        await client.close()
+    assert [body["messages"] for body in provider.requests[1:]] == [
+        [{"role": "user", "content": "Be brief.\n\nHow?"}],
+        [{"role": "user", "content": [{"type": "text", "text": "Be brief."}, *parts]}],
+    ]
+
+
+async def test_a_refusal_of_other_messages_is_told() -> None:
+    refusal = Response({"error": {"message": "Conversation roles must alternate user/assistant."}}, 400)
+    async with replaying(refusal) as provider:
+        client = OpenAIClient.open(provider.base_url, "", 60)
+        with pytest.raises(ModelError, match="must alternate"):
+            await ask(client)
+        await client.close()

@@ -1311,3 +1311,35 @@ def test_a_footnote_of_many_marks_stays_apart() -> None:
     assert read("a[^1] " * 6 + "\n\n[^1]: Text.") == "a a a a a a\n\nText."
     assert read("a[^1].\n\n[^1]: " + "Text. " * 60).startswith("a.\n\nText.")
     assert read("# Only a title[^1]\n\n[^1]: Text.") == "# Only a title\n\nText."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('See <a href="https://a.example/x?a=1&amp;b=2" target="_blank">the **guide**</a>.',
+         "See [the **guide**](https://a.example/x?a=1&b=2)."),
+        ("<a class=b href='https://a.example/x'>`x`</a>, <A HREF=https://a.example/y>y</A>",
+         "[`x`](https://a.example/x), [y](https://a.example/y)"),
+        ('<a href="/other.md">other</a>, <a name="x"></a>and <a href="https://a.example"><img src="a.png"></a>none',
+         "other, and none"),
+        ('[out <a href="https://a.example">in</a>](https://b.example), <a href="https://a.example">open',
+         "[out [in](https://a.example)](https://b.example), open"),
+        ("`<a href=\"https://a.example\">x</a>`", "`<a href=\"https://a.example\">x</a>`"),
+    ],
+)  # fmt: skip
+def test_a_link_that_is_written_as_a_tag_is_one(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('<Snippet lang="bash">\n{`npm i x\nnpm run`}\n</Snippet>', "```bash\nnpm i x\nnpm run\n```"),
+        ("<Terminal>{`a {b}\n  c \\`d\\``}</Terminal>\n\nText.", "```\na {b}\n  c `d`\n```\n\nText."),
+        ("<Tabs code={`pip install y\n  z`} />\n\nText.", "```\npip install y\nz\n```\n\nText."),
+        ('<Show language="sh" code="a &amp;&amp; b" />', "```sh\na && b\n```"),
+        ('<Status code="404" />\n\n<Box>\nText.\n</Box>', "Text."),
+    ],
+)
+def test_code_of_any_component_is_code(text: str, expected: str) -> None:
+    assert write_markdown(read_markdown(text, is_mdx=True)) == expected

@@ -101,3 +101,14 @@ async def test_without_the_page_the_cut_stays() -> None:
 async def test_code_is_not_completed(kind: str) -> None:
     page = [replace(item, kind=kind, path="tarn.yaml") for item in make_page("a: 1", "boats: 7")]
     assert "a: 1" not in await quote("boats of the lake?", page, 1)
+
+
+async def test_a_label_whose_code_has_no_room_is_left_out() -> None:
+    page = make_page(
+        f"# Send\n\nSend a message of tarn:\n\n**Shell:**\n\n```sh\ntarn send {'a' * 700}\n```",
+        f"**Shell**\n\n```sh\ntarn send {'b' * 700}\n```\n\n**Python:**\n\n```py\ntarn.send('{'c' * 700}')\n```",
+    )
+    text = await quote("How do I send a message of tarn?", page, 0)
+    assert text.count("> **Shell**:") == 1
+    assert text.count("```sh") == 2
+    assert "Python" not in text

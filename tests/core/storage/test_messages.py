@@ -15,6 +15,7 @@ from sqlalchemy import insert, update
 
 from core.errors import StoreError
 from core.settings import CacheSettings
+from core.storage import journal_file
 from core.storage.answer_cache import AnswerCache, CacheKey, to_scope
 from core.storage.engine import Database
 from core.storage.messages import ERASE_BATCH_SIZE, Journal
@@ -416,3 +417,26 @@ async def test_a_damaged_file_is_an_error_that_names_the_way_out(
     except StoreError as error:
         errors.append(str(error))
     assert [error for error in errors if not ("damaged.db" in error and "move it away" in error)] == []
+
+
+async def test_what_was_erased_while_somebody_read_is_wiped_by_the_daily_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_file, "BUSY_TIMEOUT_MS", 10)
+    journal = await Journal.open(tmp_path / "journal.db")
+    question = replace(MESSAGE, text="My key is potoroo.")
+    await journal.record_message(question)
+    await journal.mark_answered(question, Reply("Yes."))
+
+    def is_left() -> bool:
+        return any(b"potoroo" in path.read_bytes() for path in tmp_path.glob("journal.db*"))
+
+    with sqlite3.connect(tmp_path / "journal.db") as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM messages").fetchone()
+        await journal.erase_author(replace(MESSAGE, id="2", command="forget"))
+        assert is_left()
+    reader.close()
+    await erase_expired(settings(journal={"keep_days": None, "keep_unanswered_days": None}), journal)
+    assert not is_left()
+    await journal.close()

@@ -387,3 +387,37 @@ async def test_a_long_description_of_an_api_is_read_and_other_data_is_not(tmp_pa
     documents, skipped_counts = await read(tmp_path, max_file_kb=16)
     assert set(documents) == {"small.json"}
     assert skipped_counts == {"larger than max_file_kb": 2}
+
+
+def test_what_a_schema_says_of_values_is_read() -> None:
+    fields = {
+        "method": {"allOf": [{"$ref": "#/components/schemas/Method"}], "description": "How", "default": "POST"},
+        "mode": {"$ref": "#/components/schemas/Method"},
+        "size": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20, "exclusiveMaximum": True},
+        "share": {"type": "number", "exclusiveMinimum": 0, "deprecated": True},
+        "loud": {"type": "boolean", "default": False},
+        "self": {"$ref": "#/components/schemas/Self"},
+    }
+    limit = {"name": "lim", "in": "query", "deprecated": True, "schema": {"type": "integer", "maximum": 50}}
+    body = {"content": {"application/json": {"schema": {"properties": fields}}}}
+    spec = {
+        "openapi": "3.1.0",
+        "paths": {"/x": {"post": {"parameters": [limit], "requestBody": body}}},
+        "components": {
+            "schemas": {
+                "Method": {"type": "string", "enum": ["GET", "POST"], "default": "GET"},
+                "Self": {"$ref": "#/components/schemas/Self"},
+            }
+        },
+    }
+    text, _ = read_document("x.json", "text", json.dumps(spec).encode())
+    for row in (
+        "| lim | query | (integer, at most 50, deprecated) |",
+        "| method | Method | How (default POST, one of GET, POST) |",
+        "| mode | Method | (default GET, one of GET, POST) |",
+        "| size | integer | (default 20, at least 1, at most 100) |",
+        "| share | number | (more than 0, deprecated) |",
+        "| loud | boolean | (default false) |",
+        "| self | Self |  |",
+    ):
+        assert row in text

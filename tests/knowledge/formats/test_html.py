@@ -62,6 +62,25 @@ def read(main: str) -> str:
         ('<h2 id="y"><a href="#y">Tank</a> <i>new</i></h2>', "## Tank new"),
         ('<div id="x"><h2>Fuel</h2><a href="#x">Section titled Fuel</a><a href="#y">Tank</a></div>', "## Fuel\n\nTank"),
         ("<h2>Fuel<button>Copy</button></h2>", "## Fuel"),
+        ("<table><caption>Tank <b>one</b></caption><tr><th>A</th><th>B</th></tr><tr><td>1</td><td>2</td></tr></table>",
+         "Tank one\n\n| A | B |\n|---|---|\n| 1 | 2 |"),
+        ('<table><caption class="sr-only">x</caption><tr><th>A</th><th>B</th></tr><tr><td>1</td>'
+         "<td>2</td></tr></table>",
+         "| A | B |\n|---|---|\n| 1 | 2 |"),
+        ('<p>a<span style="clip: rect(0 0 0 0)">, x</span><i style="clip-path: inset(50%)">y</i></p>', "a"),
+        ('<p>a <span style="clip: rect(1px, 1px, 1px, 1px)">x</span><i style="clip: rect(0, 20px, 9px, 0)">y</i></p>',
+         "a y"),
+        ('<h3><button aria-expanded="false" aria-controls="x">Fuel?</button></h3>'
+         '<div id="x" hidden><p>Diesel.</p></div>',
+         "### Fuel?\n\nDiesel."),
+        ("<h3><span><button>Fuel?</button></span></h3><p>Diesel.</p>", "### Fuel?\n\nDiesel."),
+        ('<button aria-expanded="false">Fuel?<svg><title>x</title></svg></button><div>Diesel.</div>',
+         "**Fuel?**\n\nDiesel."),
+        ('<dl><dt><button aria-expanded="false" aria-controls="x">Fuel</button></dt>'
+         '<dd id="x" hidden>Diesel.</dd></dl>',
+         "**Fuel**: Diesel."),
+        ('<p>a</p><button aria-expanded="false" aria-haspopup="true" aria-controls="x">Menu</button>'
+         '<div id="x" hidden>b</div>', "a"),
         ('<h2 class="sr-only">Notes</h2><p>a <span class="sr-only">(opens elsewhere)</span></p>', "## Notes\n\na"),
         ('<div class="row_ad2x">Fill it first.</div><div class="sidebar_x4Yz">b</div>', "Fill it first."),
     ],

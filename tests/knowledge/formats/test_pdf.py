@@ -112,3 +112,29 @@ def test_a_damaged_page_or_bookmark_costs_no_other() -> None:
 def test_a_scan_is_named() -> None:
     with pytest.raises(FormatError, match="a scan needs text recognition first"):
         read_pdf(write_pdf("", ""))
+
+
+WIDTHS = {"A": 667, "c": 500, "o": 556, "u": 556, "n": 556, "t": 278, "a": 556, "m": 833, "e": 556, " ": 278}
+
+
+def draw_twice(*pieces: str) -> bytes:
+    """Return a PDF whose first line is drawn twice, piece by piece, as makers of PDF draw what is bold."""
+    stream, x = "", 50.0
+    for piece in pieces:
+        for shift in (0.0, 0.3):
+            stream += f"1 0 0 1 {x + shift:.2f} 700 Tm ({piece}) Tj " if piece.strip() else ""
+        x += sum(WIDTHS[letter] for letter in piece) * 12 / 1000
+    whole = write_pdf("x" * (len(stream) + 4), "")
+    drawn = f"({'x' * (len(stream) + 4)}) Tj T*"
+    return whole.replace(drawn.encode(), f"{stream}1 0 0 1 50 680 Tm (Number one.) Tj".ljust(len(drawn)).encode())
+
+
+@pytest.mark.parametrize("pieces", [["Account name"], ["Account", " ", "name"], [*"Account name"]])
+def test_what_is_drawn_twice_at_one_place_is_read_once(pieces: list[str]) -> None:
+    assert read_pdf(draw_twice(*pieces)).replace("  \n", "\n") == "# Page 1\n\nAccount name\nNumber one."
+
+
+def test_what_is_said_twice_stays() -> None:
+    assert read_pages("Copy that.\nCopy that.\nbeep beep byebye mama") == [
+        "Copy that.\nCopy that.\nbeep beep byebye mama"
+    ]

@@ -179,3 +179,48 @@ def test_links_and_comments_of_cells_are_read() -> None:
         "Host: web\nGuide: Setup (https://a.example/setup)\n\nHost: db\nGuide: https://b.example\n\n"
         "web, Setup (https://a.example/setup): Old. Reply: New soon.\n\ndb: Moves in May."
     )
+
+
+def two_sheets() -> bytes:
+    book = openpyxl.Workbook()
+    for sheet, row in ((book.active, ["Web", 1234.5]), (book.create_sheet("Second"), ["Mail", 25])):
+        sheet.append(["Name", "Load"])
+        sheet.append(row)
+    book.active["B2"].number_format = '#,##0.00" kg"'
+    return saved(book)
+
+
+WHOLE = "# Sheet\n\nName: Web  \nLoad: 1,234.50 kg\n\n# Second\n\nName: Mail  \nLoad: 25"
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new"),
+    [
+        ("xl/styles.xml", "<fills", "<fills><fill/></fills><x"),
+        ("xl/styles.xml", '<family val="2"', '<family val="99"'),
+        ("xl/styles.xml", "</styleSheet>", "<dxfs"),
+        ("docProps/core.xml", "Z</dcterms:created>", "soon</dcterms:created>"),
+        ("xl/sharedStrings.xml", "</sst>", "<si><t>more"),
+    ],
+)  # fmt: skip
+def test_a_part_that_shows_nothing_costs_no_value(path: str, old: str, new: str) -> None:
+    def damage(text: str) -> str:
+        assert old in text
+        return text.replace("</fills>", "</x>").replace(old, new) if "<x" in new else text.replace(old, new)
+
+    assert read_xlsx(rewrite(two_sheets(), path, damage)) == WHOLE
+
+
+@pytest.mark.parametrize("damage", ['<sheetData><row r="1"><c r="A1" t="x><v>1</v></c>', "\x00", ""])
+def test_a_damaged_sheet_costs_itself_alone(damage: str) -> None:
+    for number, other in ((1, "Name: Mail"), (2, "Name: Web")):
+        text = read_xlsx(rewrite(two_sheets(), f"xl/worksheets/sheet{number}.xml", lambda _: damage))
+        assert other in text
+
+
+def test_a_workbook_of_damaged_sheets_is_refused() -> None:
+    data = two_sheets()
+    for number in (1, 2):
+        data = rewrite(data, f"xl/worksheets/sheet{number}.xml", lambda _: "")
+    with pytest.raises(FormatError, match="damaged"):
+        read_xlsx(data)

@@ -12,6 +12,7 @@ from pptx.util import Inches
 
 from knowledge.formats.slides import read_pptx
 from knowledge.parsing.limits import FormatError
+from tests.support.bombs import rewrite
 from tests.support.office import NAMESPACES, presentation, shape
 
 TITLE = shape("Failover", placeholder="title")
@@ -164,3 +165,18 @@ def test_two_forms_are_read_at_their_place_and_one_coordinate_is_enough() -> Non
     alternatives = f"<mc:AlternateContent><mc:Choice>{last}</mc:Choice></mc:AlternateContent>"
     slide = TITLE + alternatives + place("second", 'y="2000000"') + place("first", 'x="10"') + place("also", "")
     assert read_pptx(presentation(slide)) == "# Failover\n\nalso\n\nfirst\n\nsecond\n\nlast"
+
+
+@pytest.mark.parametrize("damage", ["", "\x00\xff", "no slide"])
+def test_a_damaged_slide_costs_itself_alone(damage: str) -> None:
+    show = rewrite(presentation(TITLE, TITLE, shape("It restarts.")), "ppt/slides/slide2.xml", lambda _: damage)
+    assert read_pptx(show) == "# Failover\n\n# Slide 3\n\nIt restarts."
+    with pytest.raises(FormatError, match="hidden or damaged"):
+        read_pptx(rewrite(presentation(TITLE), "ppt/slides/slide1.xml", lambda _: damage))
+
+
+def test_a_damaged_chart_costs_itself_alone() -> None:
+    chart = frame('<c:chart r:id="chart"/>')
+    assert read_pptx(presentation(TITLE + chart + shape("It restarts."), chart="<c:chartSpace")) == (
+        "# Failover\n\nIt restarts."
+    )

@@ -9,7 +9,7 @@ import pytest
 
 from knowledge.formats.word import read_docx
 from knowledge.parsing.limits import FormatError
-from tests.support.office import paragraph, relations, run, word_document, zip_parts
+from tests.support.office import NAMESPACES, paragraph, relations, run, word_document, zip_parts
 
 
 def level(number: int, form: str, label: str) -> str:
@@ -286,3 +286,25 @@ def test_a_hostile_document_is_refused_or_empty(document: str) -> None:
 def test_an_archive_without_a_document_is_refused() -> None:
     with pytest.raises(FormatError, match="no main part"):
         read_docx(zip_parts({"x.txt": "x"}))
+
+
+@pytest.mark.parametrize("name", ["styles", "numbering", "footnotes", "header", "comments"])
+@pytest.mark.parametrize("content", ["<w:styles", "", '<w:hdr><w:p><w:r w:a="x'])
+def test_a_damaged_part_costs_no_other(name: str, content: str) -> None:
+    files = {
+        "_rels/.rels": relations(rId1="officeDocument word/document.xml"),
+        "word/document.xml": f"<w:document {NAMESPACES}><w:body>{paragraph('Call Ann.')}</w:body></w:document>",
+        "word/_rels/document.xml.rels": relations(rId2=f"{name} {name}.xml", rId3="customXml ../customXml/item1.xml"),
+        f"word/{name}.xml": content,
+    }
+    assert read_docx(zip_parts(files)) == "Call Ann."
+
+
+def test_of_a_damaged_part_what_can_be_read_is_read() -> None:
+    styles = STYLES + '<w:style w:styleId="x"><w:name w:val='
+    assert read_docx(word_document(paragraph("Backup", style("berschrift1")), styles=styles)) == "# Backup"
+
+
+def test_the_first_level_of_apple_pages_is_one() -> None:
+    styles = '<w:style w:styleId="Heading"><w:name w:val="Heading"/></w:style>'
+    assert read_docx(word_document(paragraph("Backup", style("Heading")), styles=styles)) == "# Backup"

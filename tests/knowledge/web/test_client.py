@@ -326,3 +326,11 @@ async def test_a_name_that_turns_inward_is_refused_at_the_next_connection(web: W
         with pytest.raises(SourceError, match="allow_private"):
             await client.fetch(Request(web.url("/", "rebound.example"), timeout_s=3))
     assert web.requests == []
+
+
+async def test_a_refusal_that_is_not_compressed_as_it_says_is_one(web: WebPeer, client: WebClient) -> None:
+    headers = {"Content-Encoding": "gzip"}
+    web.pages = {"/no": Page("No.", status=403, headers=headers), "/yes": Page("Yes.", headers=headers)}
+    assert (await client.fetch(Request(web.url("/no")))).status == 403
+    with pytest.raises(SourceError, match="failed"):
+        await client.fetch(Request(web.url("/yes")))

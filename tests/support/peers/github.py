@@ -103,6 +103,8 @@ class GithubPeer:
         self.banned = ""
         self.watch: Callable[[str, str], Awaitable[None]] | None = None
         self._limited_until = 0.0
+        # A request that was on its way when a limit began, before its sender could know of it: there may be one.
+        self._is_one_on_its_way = False
         self._failures: dict[str, list[tuple[int, str, dict[str, str], str]]] = defaultdict(list)
         self._next_id = 1000
         self._runner: web.AppRunner | None = None
@@ -228,7 +230,8 @@ class GithubPeer:
         if refusal := self.check_headers(request):
             return refusal
         if time.monotonic() < self._limited_until:
-            self.violations.append(f"{name} while the limit is used up")
+            self.violations += [] if self._is_one_on_its_way else [f"{name} while the limit is used up"]
+            self._is_one_on_its_way = False
         if self.watch:
             await self.watch(name, "before")
         status, message, headers, drop = self._failures[name].pop(0) if self._failures[name] else (0, "", {}, "")
@@ -237,6 +240,7 @@ class GithubPeer:
         if status:
             if "retry_after" in {key.lower() for key in headers}:
                 self._limited_until = time.monotonic() + float(headers["Retry_After"])
+                self._is_one_on_its_way = True
             return json_error(status, message, {key.replace("_", "-"): value for key, value in headers.items()})
         answer = self._redirect(request) or await handler(request)
         if self.watch:

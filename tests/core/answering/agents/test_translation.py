@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -134,6 +135,30 @@ async def test_without_a_model_the_bot_says_which_language_it_needs(text: str) -
     assert reply.shortfall == "nothing_found"
     both = await answer(Question("天气怎么样？"), MemorySink(), parts(ForeignLibrary((OTHER,), codes=("en", "zh"))))
     assert "English" not in both.text, "some sources are in the asker's language"
+
+
+@pytest.mark.parametrize(
+    ("question", "translation"),
+    [
+        ("不想把所有表都暴露出去", "I do not want to expose all tables"),
+        ("摄像头是h265的，浏览器里看不了", "The camera is H.265 and cannot be viewed in the browser"),
+    ],
+)
+async def test_a_wish_is_no_refusal_and_names_may_be_spelled_otherwise(
+    peer: ScriptedPeer, question: str, translation: str
+) -> None:
+    peer.replies["rewrite_translation"] = json.dumps({"query": translation})
+    library = ForeignLibrary()
+    await ask(peer, library, question)
+    assert library.queries[:2] == [question, translation]
+
+
+@pytest.mark.parametrize("refusal", ["I do not know what you mean, sorry.", "I would need more details to translate."])
+async def test_a_refusal_is_not_searched(peer: ScriptedPeer, refusal: str) -> None:
+    peer.replies["rewrite_translation"] = json.dumps({"query": refusal})
+    library = ForeignLibrary()
+    await ask(peer, library, "怎么安装？")
+    assert refusal not in library.queries
 
 
 async def test_a_source_in_two_languages_is_searched_in_both(peer: ScriptedPeer) -> None:

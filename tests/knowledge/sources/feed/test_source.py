@@ -206,3 +206,21 @@ async def test_entities_of_a_feed_are_never_expanded(web: WebPeer, tmp_path: Pat
     (entry,) = (await entries(feed(web, tmp_path))).values()
     assert "boom" not in entry.text
     assert "root:" not in entry.text
+
+
+@pytest.mark.parametrize(
+    ("title", "expected"),
+    [
+        ("", "Rocket 2 is out & faster."),
+        ("<title> </title>", "Rocket 2 is out & faster."),
+        ("<title>&lt;b&gt;News&lt;/b&gt;</title>", "News"),
+    ],
+)
+async def test_an_entry_without_a_title_has_its_first_words(
+    web: WebPeer, tmp_path: Path, title: str, expected: str
+) -> None:
+    text = "<![CDATA[<p>Rocket 2 is out &amp; faster.</p>]]>"
+    item = f"<item>{title}<link>https://blog.example.org/1</link><description>{text}</description></item>"
+    web.pages["/feed"] = Page(RSS.format(item))
+    [entry] = (await entries(feed(web, tmp_path))).values()
+    assert (entry.title, entry.url) == (expected, "https://blog.example.org/1")

@@ -610,3 +610,15 @@ async def test_a_page_that_scripts_make_is_said_to_be_empty(web: WebPeer, tmp_pa
     assert "/faq" not in listing.fingerprints
     assert listing.skipped["empty without scripts"] == 1
     assert listing.unreadable == {"/faq": "scripts make its content; the setting render runs them"}
+
+
+async def test_pages_with_the_same_text_are_taken_once(web: WebPeer, tmp_path: Path) -> None:
+    """Some sites answer for any address, and link from there to more of them."""
+    same = Page(html("Nothing here", "more/", "other"))
+    web.pages = {"/": Page(html("Home", "/a", "/b?x=1", "/c/", "/d")), "/a": same, "/b": same, "/c/": same}
+    web.pages |= {"/d": Page(html("Nothing here", text="Another text, which is told on this page alone, and long."))}
+    listing = await site(web, tmp_path, depth=1).listing()
+    assert set(listing.fingerprints) == {"/", "/a", "/d"}
+    assert listing.skipped == {"duplicate": 2}
+    again = await site(web, tmp_path, depth=1).listing()
+    assert again.fingerprints == listing.fingerprints

@@ -1,0 +1,289 @@
+"""A deployment of the bot that is watched, and what can change in it at any moment, also in the middle of a step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import delete, insert
+
+from core.formatting import INDEFINITELY
+from core.messaging.feedback import rating_buttons
+from core.settings.audience import Audiences
+from core.storage.lessons import TaughtAnswerRepository
+from core.storage.overrides import AUDIENCES_PREFIX, DEPLOYMENT_SCOPE, override_key
+from core.storage.tables import leases, overrides
+from core.types import Attachment, ConversationKey, Message
+from tests.support.audience_truth import (
+    AUDIENCES,
+    MEMBER,
+    MOVED_PUBLIC,
+    NAMES,
+    OWNER,
+    PLACES,
+    PUBLIC,
+    Configuration,
+    Truth,
+    format_said,
+)
+from tests.support.interleaving import PLACE, Interruption, Interruptions, Watch
+from tests.support.recording_bot import Sender
+from tests.support.watched_bot import open_watched_bot
+from tests.support.watched_doors import read_metrics
+
+# Where the bot says less, or to fewer.
+RESTRICTIONS = ("mute", "local", "off", "asker", "share")
+CHANGES = ("close", "shut", "rename", "elsewhere", "forget", "edit", "demote", *RESTRICTIONS, "reject", "move")
+# Those after which less may be told of, and what a source is opened to after these.
+CLOSINGS = ("close", "shut", "rename", "elsewhere", "local", "off", "asker")
+OPENINGS = (("everyone",), AUDIENCES[0], ("everyone",), AUDIENCES[5], ("admins",))
+UNRESTRICTED: dict[str, Any] = dict.fromkeys(("local", "off", "asker"), frozenset())
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A change in the middle of a step: where, after how many times there, which, and of what."""
+
+    point: str
+    count: int
+    change: str
+    pick: int
+
+
+class Deployment:
+    """The bot of one configuration after the other, over one data directory."""
+
+    documents: Path
+    folders: Path
+    interruptions: Interruptions
+    watch: Watch
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.stack = AsyncExitStack()
+        self.configuration = Configuration(OPENINGS[0])
+        self.truth = self.watch.judge = Truth([self.configuration.audience])
+        self.watch.leaks.clear()
+        self.interruptions.planned.clear()
+        self.last_messages: dict[Sender, Message] = {}
+        self.teachings = 0
+        self.sayings = 0
+        self.has_stopped = asyncio.Event()
+        self.folder = self.folders / str(len(list(self.folders.iterdir())))
+        self.folder.mkdir()
+
+    def run(self, work: Coroutine[Any, Any, Result], plan: Plan | None = None) -> Result:
+        """Do something, with a change in the middle of it; then nothing may have leaked, and nobody be remembered."""
+        if plan:
+            change = partial(self._change, plan)
+            self.interruptions.planned.append(Interruption(plan.point, plan.count, change))
+        result = self.loop.run_until_complete(work)
+        has_happened = bool(plan) and not self.interruptions.planned
+        self.interruptions.planned.clear()
+        leaks = list(self.watch.leaks)
+        self.watch.leaks.clear()
+        assert not leaks, f"{leaks} with {plan}"
+        counted = self.truth.find_in_records(read_metrics(self.opened.metrics))
+        assert not counted, f"/metrics has {counted}"
+        if self.truth.forgotten:
+            # A task that was ended in the middle may still have held a reader, for which the first wipe had to wait.
+            self.loop.run_until_complete(self.bot.journal.database.wipe())
+            left = find_bytes(self.folder / "data", sorted(self.truth.forgotten))
+            assert not left, f"{left} with {plan}"
+        if plan and has_happened and plan.change in CLOSINGS:
+            # What is closed stays closed until the next start: there would soon be nothing left to close.
+            self._reopen(OPENINGS[plan.pick % len(OPENINGS)])
+        return result
+
+    async def _end(self) -> None:
+        """End the daemon, and the other one that there may be: it is started again with the same file."""
+        async with self.bot.journal.database.transaction() as connection:
+            await connection.execute(delete(leases))
+        await self.stack.aclose()
+
+    def _reopen(self, audience: tuple[str, ...]) -> None:
+        self.loop.run_until_complete(self._end())
+        self.configuration = replace(self.configuration, audience=audience, **UNRESTRICTED)
+        self.loop.run_until_complete(self._open())
+        self.loop.run_until_complete(self.bot.app.refresh())
+
+    async def _open(self) -> None:
+        opened = open_watched_bot(self.folder, self.documents, self.configuration, self.interruptions, self.watch)
+        self.opened = await self.stack.enter_async_context(opened)
+        self.bot = self.opened.bot
+        self.models = self.opened.models
+        self.truth.own_model = self.models[1].base_url
+        self.truth.read(self.configuration)
+
+    async def _deliver(self, sender: Sender, text: str = "", command: str = "", **changes: Any) -> Message:
+        sender = self._at(sender)
+        PLACE.set(sender)
+        changes = {"author": self.truth.get_name(sender), **changes}
+        return await self.bot.deliver(sender, text, command, **changes)
+
+    async def _deliver_until(self, sender: Sender, text: str, command: str, interruption: Interruption) -> None:
+        """Deliver a message, and end its work where it stands still, as the end of the process would."""
+        self.has_stopped.clear()
+        self.interruptions.planned.append(interruption)
+        work = asyncio.create_task(self._deliver(sender, text, command))
+        stop = asyncio.create_task(self.has_stopped.wait())
+        await asyncio.wait((work, stop), return_when=asyncio.FIRST_COMPLETED)
+        await self.bot.processor.drain(0)
+        for task in (work, stop):
+            task.cancel()
+        await asyncio.gather(work, stop, return_exceptions=True)
+
+    async def _stand_still(self) -> None:
+        self.has_stopped.set()
+        await asyncio.Event().wait()
+
+    async def _resume(self) -> None:
+        """Go on with what the last run did not finish."""
+        for adapter in self.bot.adapters.values():
+            await self.bot.processor.resume(adapter)
+        await self.bot.processor.join()
+
+    def _at(self, sender: Sender) -> Sender:
+        """Return where somebody writes by now."""
+        return replace(sender, chat=MOVED_PUBLIC) if sender.chat == PUBLIC and self.truth.has_moved else sender
+
+    async def _change(self, plan: Plan) -> None:
+        """Change something, at once; from then on it counts."""
+        place = self._at(PLACES[plan.pick])
+        name = f"{place.platform}:{place.chat}"
+        audience = ("owners",) if plan.change == "shut" else AUDIENCES[plan.pick % len(AUDIENCES)]
+        match plan.change:
+            case "close" | "shut":
+                await self._reload(replace(self.configuration, audience=audience))
+                self.truth.audiences.append(audience)
+            case "rename":
+                await self._rename(audience)
+            case "elsewhere":
+                await self._close_elsewhere(audience)
+                self.truth.audiences.append(audience)
+            case "forget":
+                await self._forget(place)
+            case "edit":
+                await self._edit(place)
+            case "demote":
+                person = ("43", MEMBER)[plan.pick % 2]
+                await self._set(self._at(PLACES[1]), override_key("admin", person), None)
+                self.truth.admins.discard(person)
+            case "mute":
+                await self._set(place, "pause", INDEFINITELY)
+                self.truth.muted.add(name)
+            case "local":
+                local = self.configuration.local | {name}
+                await self._reload(replace(self.configuration, local=local))
+                self.truth.local |= local
+            case "off":
+                await self._reload(replace(self.configuration, off=self.configuration.off | {name}))
+                self.truth.silent.add(name)
+            case "asker" if place.platform in ("slack", "discord"):
+                # No answer there came by a command.
+                await self._reload(replace(self.configuration, asker=self.configuration.asker | {name}))
+                self.truth.silent.add(name)
+            case "share" if place.platform == "slack":
+                self.truth.shared.add(name)
+            case "reject":
+                repository = TaughtAnswerRepository(self.bot.journal.database)
+                for answer in (await repository.list_answers(reader=None))[-1:]:
+                    await repository.decide(answer.number, "rejected", f"telegram:{OWNER}")
+            case "move" if not self.truth.has_moved:
+                await self.bot.live.record_move("telegram", PUBLIC, MOVED_PUBLIC)
+                self.truth.move()
+
+    async def _reload(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        settings = configuration.make_settings(self.folder, self.documents, self.models)
+        self.bot.new_settings = settings
+        await self.bot.dispatcher.context.reload(settings)
+
+    async def _rename(self, audience: tuple[str, ...]) -> None:
+        """Who gives the source another name has closed it, whoever may see that one after the next start."""
+        (name,) = set(NAMES) - {self.configuration.name}
+        renamed = replace(self.configuration, audience=audience, name=name)
+        context = self.bot.dispatcher.context
+        # Taken up, the source of the new name would tell the same to its own readers.
+        context.take_up = None
+        try:
+            await context.reload(renamed.make_settings(self.folder, self.documents, self.models))
+        finally:
+            context.take_up = self.bot.take_up
+        self.truth.audiences.append(("owners",))
+
+    async def _close_elsewhere(self, audience: tuple[str, ...]) -> None:
+        """Let another daemon of the deployment be the first one that is reloaded with a file that closes more."""
+        settings = replace(self.configuration, audience=audience).make_settings(
+            self.folder, self.documents, self.models
+        )
+        values = {"scope": DEPLOYMENT_SCOPE, "name": f"{AUDIENCES_PREFIX}other"}
+        async with self.bot.journal.database.transaction() as connection:
+            await connection.execute(delete(overrides).filter_by(**values))
+            await connection.execute(delete(leases))
+            lease = {"name": "daemon:other", "owner": "other", "expires_at": datetime(2999, 1, 1, tzinfo=UTC)}
+            await connection.execute(insert(leases).values(lease))
+            told = Audiences.from_settings(settings).to_json()
+            await connection.execute(insert(overrides).values(**values, value=told))
+
+    async def _set(self, place: Sender, name: str, value: str | None) -> None:
+        await self.bot.live.overrides.change(make_command(place), f"{place.platform}:{place.chat}", name, value)
+
+    async def _edit(self, place: Sender) -> None:
+        """Let somebody give their last message another sentence, with a word of theirs."""
+        last = self.last_messages.get(place)
+        # What was asked in a chat before it got another id cannot be found there.
+        if last and last.key.chat == place.chat:
+            text = format_said(self._say(place))
+            await self.bot.processor.handler_for(self.bot.adapters[place.platform])(
+                replace(last, text=text, is_edit=True)
+            )
+
+    def _say(self, place: Sender) -> str:
+        """Return a word that nobody else says, and that comes back in answers."""
+        self.sayings += 1
+        word = f"potoroo{self.sayings}x"
+        self.truth.said[word] = place
+        return word
+
+    async def _forget(self, place: Sender) -> None:
+        """Let somebody say /forget in another thread of a chat."""
+        command = replace(make_command(place, "forget"), author=self.truth.get_name(place))
+        journal = self.bot.journal
+        await journal.record_message(command)
+        await journal.erase_author(command)
+        await journal.mark_answered(command, rating_buttons.Reply(""))
+        self.truth.forget(place)
+
+
+def make_command(place: Sender, command: str = "pause") -> Message:
+    """Return a command that is given in a thread of its own."""
+    key = ConversationKey(place.platform, place.chat, "elsewhere")
+    now = datetime.now(UTC)
+    message = Message(f"in between {now.timestamp()}", key, place.author, "Ann", "", now, command=command)
+    return replace(message, addressed=True, private=place.is_private)
+
+
+def is_other(said: Sender, place: Sender) -> bool:
+    """Return whether something was said in a chat by somebody else."""
+    return (said.platform, said.chat) == (place.platform, place.chat) and said.author != place.author
+
+
+def attach(text: str) -> Attachment:
+    """Return a file with a text."""
+    return Attachment("file", "error.log", len(text), {"text": f"ERROR: it failed\n{text}\n"})
+
+
+def find_bytes(folder: Path, words: Sequence[str]) -> list[str]:
+    """Return the files that have a word, in any encoding that a database may use."""
+    needles = [(word, word.encode(encoding)) for word in words for encoding in ("utf-8", "utf-16-le")]
+    files = [(path, path.read_bytes()) for path in folder.rglob("*") if path.is_file()]
+    return [f"{path.name} has {word}" for path, content in files for word, needle in needles if needle in content]
