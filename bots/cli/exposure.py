@@ -8,8 +8,9 @@ from pathlib import Path
 
 from core.errors import SourceError
 from core.settings import Settings
-from core.settings.audience import Audiences, find_place
-from core.settings.sources import FilteredSource, OwnSource, SourceSettings
+from core.settings.audience import Audiences
+from core.settings.places import find_place
+from core.settings.sources import FilteredSource, GithubSource, GitlabSource, OwnSource, SourceSettings
 from knowledge.sources.common.documents import PathGlobs
 
 EXPOSED = "{outer} reads {place} too, and more people may see that source: exclude it there, or move it"
@@ -43,9 +44,24 @@ def _find_place(name: str, outer: SourceSettings, inner: SourceSettings) -> str:
         if not inner_path.is_relative_to(outer_path):
             return ""
         return "" if _is_excluded(name, outer, inner_path.relative_to(outer_path)) else str(inner_path)
-    outer_url, inner_url = (str(getattr(source, "url", "")).rstrip("/") for source in (outer, inner))
+    if isinstance(inner, GithubSource | GitlabSource):
+        return _get_project(inner) if isinstance(outer, type(inner)) and _takes_items_of(outer, inner) else ""
+    outer_url, inner_url = (
+        str(getattr(source, "url", "")).rstrip("/").removesuffix(".git") for source in (outer, inner)
+    )
     is_within = bool(outer_url) and f"{inner_url}/".startswith(f"{outer_url}/") and outer.kind == inner.kind
     return inner_url if is_within else ""
+
+
+def _takes_items_of(outer: GithubSource | GitlabSource, inner: GithubSource | GitlabSource) -> bool:
+    """Return whether a forge source has what another takes of the same project, without leaving out its labels."""
+    projects = {(source.api_url, _get_project(source).casefold()) for source in (outer, inner)}
+    is_left_out = bool(inner.labels) and set(inner.labels) <= set(outer.exclude_labels)
+    return len(projects) == 1 and not is_left_out and not set(outer.take).isdisjoint(inner.take)
+
+
+def _get_project(source: GithubSource | GitlabSource) -> str:
+    return source.repository if isinstance(source, GithubSource) else source.project
 
 
 def _is_excluded(name: str, outer: SourceSettings, path: Path) -> bool:

@@ -42,6 +42,8 @@ NO_PLATFORM = (
 )
 ALL_INTERFACES = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 (compared with, not listened on)
 
+# The ends of the paths of what says who somebody is.
+_IDENTIFYING = (".token", ".bot_token", ".app_password", ".owner_token", ".secret")
 # So long the start waits for further platforms once the first one is connected.
 START_PATIENCE_S = 5.0
 
@@ -112,12 +114,15 @@ async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
 
 
 def find_token_conflicts(settings: Settings) -> list[str]:
-    """Return a sentence for each credential that two bots or API clients share; missing credentials do not count."""
+    """Return a sentence for each credential that lets two parties in, or that two bots or networks share.
+
+    Missing credentials do not count.
+    """
     path_by_secret: dict[str, str] = {}
     conflicts = []
     for path, secret in settings.secrets().items():
         # Sources only read: several may do so with one token, and with that of a bot.
-        is_of_bot = path.endswith((".token", ".bot_token", ".app_password")) and not path.startswith("sources.")
+        is_of_bot = path.endswith(_IDENTIFYING) and not path.startswith("sources.")
         if not is_of_bot or secret.missing_reason():
             continue
         first_path = path_by_secret.setdefault(secret.value(), path)

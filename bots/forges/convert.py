@@ -18,9 +18,8 @@ from bots.forges.visible_text import (
 )
 from core.messaging.feedback.rating_buttons import to_reaction
 from core.types import ConversationKey, Message, ThreadState
+from core.types.messages import OWN_COMMENT_MARKER
 
-# What the bot's comments end in, so that it knows them again; readers do not see it.
-MARKER = "<!-- kimas "
 _COMMAND = re.compile(r"/([A-Za-z0-9_]{1,40})(?:\s+(.*))?", re.DOTALL)
 _WORDS = re.compile(r"[^\W_]+")
 # So many words of a comment in a row are a quotation of it.
@@ -29,7 +28,7 @@ MIN_QUOTED_WORDS = 3
 
 def get_skip_reason(author: Account, text: str, me: Identity, *, is_by_bot: bool) -> str:
     """Return why nothing that an account wrote is answered, or ""."""
-    if author.login.casefold() == me.login.casefold() or MARKER in text:
+    if author.login.casefold() == me.login.casefold() or OWN_COMMENT_MARKER in text:
         return "written by the bot itself"
     return "written by a bot" if is_by_bot or not author.login else ""
 
@@ -50,7 +49,7 @@ def get_answered_reason(topic: Topic, message: Message) -> str:
 
 def is_own(comment: Comment, me: Identity) -> bool:
     """Return whether a comment is an answer of the bot's."""
-    return comment.author.login.casefold() == me.login.casefold() and MARKER in comment.text
+    return comment.author.login.casefold() == me.login.casefold() and OWN_COMMENT_MARKER in comment.text
 
 
 def has_answer_of_people(topic: Topic, comments: Sequence[Comment], me: Identity) -> bool:

@@ -12,12 +12,13 @@ from bots.common.judged_client import judge_calls
 from bots.common.reply_sink import ReplySink, cut_reply
 from bots.forges.client import ForgeClient, Identity, remove_number
 from bots.forges.connection import ForgeIntervals
-from bots.forges.convert import MARKER, get_answered_reason, get_closed_reason, has_answer_of_people, is_own
+from bots.forges.convert import get_answered_reason, get_closed_reason, has_answer_of_people, is_own
 from bots.forges.render import MAX_CHARS, render, to_plain
 from core.errors import CommentSuppressed
 from core.messaging.feedback.handoff import mentioned_users
 from core.ports import Delivery
 from core.types import Button, Citation, Message, Reply, SkipReason, skip
+from core.types.messages import OWN_COMMENT_MARKER
 
 if TYPE_CHECKING:
     from core.settings.messaging import ForgeSettings
@@ -129,4 +130,4 @@ class ForgeSink(ReplySink):
     def _make_marker(self, number: int) -> str:
         message = self._message
         identity = [self._me.login, message.key.chat, message.key.thread, message.question_id, message.id, number]
-        return f"{MARKER}{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]} -->"
+        return f"{OWN_COMMENT_MARKER}{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]} -->"

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePath
 from typing import Literal, Protocol
 
 from core.settings.answering import AgentSettings
@@ -25,14 +23,8 @@ from core.settings.chats import (
 )
 from core.settings.gate import GateSettings
 from core.settings.messaging import ApiSettings, AutoCommentSettings, Platform, PlatformSettings
-from core.settings.sources import (
-    FaqSource,
-    FilesSource,
-    GitSource,
-    LearnedSource,
-    SourceSettings,
-    WebsiteSource,
-)
+from core.settings.places import find_place, is_overlapping
+from core.settings.sources import LearnedSource, SourceSettings
 from core.types import NETWORK_PLATFORM, PlatformName
 
 OWNERS = "owners"
@@ -340,12 +332,17 @@ class Audiences:
         return Asker(_find_network(name), str(name), is_private, role)
 
     def visible_sources(self, asker: Asker | None) -> frozenset[str]:
-        """Return the sources that an asker may see; None sees what is for everyone."""
-        return frozenset(
+        """Return the sources that an asker may see; None sees what is for everyone.
+
+        Guests of a chat that is named see no taught answers that may tell of what its network alone may see.
+        """
+        names = frozenset(
             name
             for name, audiences in self.by_source.items()
             if all(asker is not None and may_see(audience, asker) for audience in audiences)
         )
+        hidden = self.by_source.keys() - names
+        return names - {name for name in names & self.learned if any(self.readers_see(name, each) for each in hidden)}
 
     def visible_labels(self, asker: Asker) -> frozenset[str]:
         """Return the labels of the sources that an asker may see; with `ALL_OPEN` where all are for everyone."""
@@ -483,26 +480,6 @@ def to_narrowest(labels: Iterable[str]) -> frozenset[str]:
     """
     labels = frozenset(labels)
     return labels - {label.rpartition(_SCOPE_SIGN)[0] for label in labels}
-
-
-def find_place(source: SourceSettings) -> str:
-    """Return the folder, file or website that a source reads, whichever way it is written; "" for all others."""
-    if isinstance(source, WebsiteSource):
-        return source.url.partition("?")[0]
-    path = str(source.path) if isinstance(source, FilesSource | FaqSource) else ""
-    if isinstance(source, GitSource):
-        url = source.url.removeprefix("file://")
-        path = "" if ":" in url.partition("/")[0] else url
-    return os.path.realpath(Path(path).expanduser()) if path else ""
-
-
-def is_overlapping(folder: str, other_folder: str) -> bool:
-    """Return whether one of two folders is the other one, or lies within it.
-
-    >>> is_overlapping("/kb/team", "/kb"), is_overlapping("/kb/team", "/kb/teams")
-    (True, False)
-    """
-    return PurePath(folder).is_relative_to(other_folder) or PurePath(other_folder).is_relative_to(folder)
 
 
 def check_audiences(settings: RestrictedSettings) -> None:

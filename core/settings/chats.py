@@ -28,7 +28,8 @@ _NUMBER = r"(?:\+[1-9][0-9]{0,17})?"
 _PERSON_FORMS = {
     "telegram": r"\d+",
     "discord": r"\d+",
-    "slack": r"[A-Z0-9]+",
+    # Those of channels, groups and direct conversations begin with another letter.
+    "slack": r"(?![CDG])[A-Z0-9]+",
     "mastodon": _HANDLE,
     "bluesky": _DID,
     # Those of managed users end in an underscore and the name of the enterprise.
@@ -39,6 +40,7 @@ _PERSON_FORMS = {
 _CHAT_FORMS = {
     **_PERSON_FORMS,
     "telegram": r"-?\d+",
+    "slack": r"[A-Z0-9]+",
     "mastodon": rf"(?:mentions|home|list/\d+|tag/\w+|{_HANDLE})",
     "bluesky": r"(?:mentions|home|list/[\w.~-]+)",
     "github": rf"[\w-]+/[\w.-]+{_NUMBER}",
@@ -97,6 +99,15 @@ def can_be_private(entry: str) -> bool:
     if name.platform == "mastodon":
         return re.match(_HANDLE, name.id) is not None
     return name.id.startswith("D") if name.platform == "slack" else name.platform == "telegram" and name.id[:1] != "-"
+
+
+def is_timeline(platform: str, chat: str) -> bool:
+    """Return whether a chat is a timeline or a feed: what people post stands in it, and nobody gives a command there.
+
+    >>> is_timeline("mastodon", "list/42@news"), is_timeline("mastodon", "mentions")
+    (True, False)
+    """
+    return platform in ("mastodon", "bluesky") and re.match(r"(?:home(?:@|$)|list/|tag/)", chat) is not None
 
 
 def _make_check(forms: dict[str, str], suffix: str, noun: str, examples: str) -> Callable[[str], str]:

@@ -17,6 +17,8 @@ from sqlalchemy import Row, Text, and_, case, cast, delete, func, null, or_, sel
 from core.catalogue import ENGLISH
 from core.language.tokens import lexical_tokens
 from core.runtime.tasks import uncancellable
+from core.settings.chats import is_timeline
+from core.storage.lessons import to_document_name
 from core.storage.moved_chats import list_places
 from core.storage.tables import DRAFTED, answers, feedback, is_reply_in, messages, replies, taught_answers
 from core.types import (
@@ -71,12 +73,15 @@ CONVERSATION_TIME = timedelta(hours=24)
 _IS_TO_BE_DROPPED = or_(
     messages.c.state == DRAFTED, and_(messages.c.state.not_in(FINISHED_STATES), messages.c.delivery.is_not(null()))
 )
-_DROPPED_VALUES = {"state": "silent", "reason": SkipReason.DRAFT_FORGOTTEN.text, "delivery": null()}
+_DROPPED_STATE = (("state", "silent"), ("reason", SkipReason.DRAFT_FORGOTTEN.text))
+_DROPPED_VALUES = {**dict(_DROPPED_STATE), "delivery": null()}
 IS_DROPPED = and_(messages.c.state == "silent", messages.c.reason == SkipReason.DRAFT_FORGOTTEN.text)
 _NO_QUOTATION = {"quoted": "", **dict.fromkeys(("attachments", "image_description", "quoted_authors"), null())}
 _WITHOUT_TEACHER = {"taught_by": "", "teacher": ""}
 # Bob's answer has words of Ann's where so many of hers follow each other in it; each of them alone is anybody's.
 COPIED_WORDS = 3
+# A report or a list of questions that somebody carries on has one of hers where it has so many of her phrases.
+TOLD_PHRASES = 2
 # What is looked at in the messages of others.
 _COPY_COLUMNS = (
     "number",
@@ -112,10 +117,21 @@ async def erase_in_chat(
 
     Also those from before the chat got its present id. What they asked before the `command`, by its number, and was not
     answered yet, is not kept either, nor begun any more. Of an answer that is being posted, the rest is not posted any
-    more.
+    more. Where others read it, also what they posted in timelines: no command reaches it there.
     """
-    places = await list_places(connection, chat)
+    places = [*await list_places(connection, chat), *await _list_timelines(connection, chat, author_id)]
     return sum([await _erase_in_place(connection, place, author_id, command) for place in places])
+
+
+async def _list_timelines(
+    connection: AsyncConnection, chat: ConversationKey, author_id: str
+) -> Sequence[Mapping[str, str]]:
+    """Return the columns that name the timelines with posts of a person, where a chat is that of public mentions."""
+    if chat.chat.partition("@")[0] != "mentions":
+        return []
+    values = {"platform": chat.platform, "author_id": author_id}
+    own_chats = (await connection.scalars(select(messages.c.chat).filter_by(**values).distinct())).all()
+    return [{"platform": chat.platform, "chat": each} for each in own_chats if is_timeline(chat.platform, each)]
 
 
 async def _erase_in_place(
@@ -211,7 +227,10 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
     columns = taught_answers.c
     await connection.execute(delete(feedback).filter_by(**place, author_id=author_id))
     is_involved = or_(columns.asked_by == author_id, columns.taught_by == author_id)
-    await connection.execute(delete(taught_answers).filter_by(**place).where(is_involved, columns.state != "approved"))
+    is_forgotten = and_(is_involved, columns.state != "approved")
+    forgotten = select(columns.number).filter_by(**place).where(is_forgotten)
+    await _erase_told_lessons(connection, (await connection.scalars(forgotten)).all())
+    await connection.execute(delete(taught_answers).filter_by(**place).where(is_forgotten))
     await connection.execute(update(taught_answers).filter_by(**place, asked_by=author_id).values(asked_by=""))
     await connection.execute(update(taught_answers).filter_by(**place, taught_by=author_id).values(_WITHOUT_TEACHER))
     own_thread = PERSONAL_THREAD + author_id
@@ -220,6 +239,24 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
         update(taught_answers).filter_by(**place).where(is_in_own_thread).values(thread=PERSONAL_THREAD)
     )
     return result.rowcount
+
+
+async def _erase_told_lessons(connection: AsyncConnection, numbers: Collection[int]) -> None:
+    """Erase what was answered anywhere from taught answers while they were approved: they are no knowledge any more."""
+    columns = messages.c
+    for number in numbers:
+        name = json.dumps(to_document_name(number)).rstrip('"')
+
+        def has_name(column: ColumnElement[Any], name: str = name) -> ColumnElement[bool]:
+            return cast(column, Text).contains(name, autoescape=True)
+
+        await connection.execute(delete(replies).where(has_name(replies.c.reply)))
+        is_cited = or_(has_name(columns.citations), has_name(columns.delivery))
+        cited_values = {"reply": "", "citations": null(), "delivery": null()}
+        dropped = {name: case((columns.state == DRAFTED, value), else_=columns[name]) for name, value in _DROPPED_STATE}
+        await connection.execute(update(messages).where(is_cited).values(**cited_values, **dropped, trace=null()))
+        # It was found, and not cited.
+        await connection.execute(update(messages).where(has_name(columns.trace)).values(trace=null()))
 
 
 async def _erase_drafts(connection: AsyncConnection, by_person: Mapping[str, str]) -> None:
@@ -316,6 +353,22 @@ class _Said:
         self.times.append((row.received_at, frozenset().union(*map(_to_words, texts))))
         self.phrases |= set().union(*map(_to_phrases, texts))
 
+    def brings_answer(self, row: Row[*tuple[Any, ...]]) -> bool:
+        """Return whether somebody else's message quotes or forwards what the bot has answered the person, or told of.
+
+        Answers to others may have some of the same words.
+        """
+        phrases = _to_phrases(_get_brought_text(row))
+        is_told = row.quotes_bot and len(phrases & self.phrases) >= TOLD_PHRASES
+        return is_told or 2 * len(phrases & self.answer_phrases) > len(phrases)
+
+    def add_brought_answer(self, row: Row[*tuple[Any, ...]], said: _Said) -> None:
+        """Add an answer to what the person `said` elsewhere, which somebody else's message brings here."""
+        phrases = _to_phrases(_get_brought_text(row))
+        self.times.append((row.received_at, _to_words(_get_brought_text(row))))
+        self.answer_phrases |= phrases
+        self.phrases |= phrases & said.phrases
+
     def add_attached(self, row: Row[*tuple[Any, ...]]) -> None:
         """Add what the person attached to a message that somebody else has asked about."""
         if row.reply_to in self.ids:
@@ -342,7 +395,8 @@ class _Said:
         is_brought = self._is_brought_by(row)
         values: dict[str, Any] = dict(_NO_QUOTATION) if is_brought else {}
         # What was forwarded is nothing that its sender typed.
-        is_foreign = _is_forward(row) and (self._is_named_by(row) or row.text.strip() in self.texts)
+        is_hers = self._is_named_by(row) or row.text.strip() in self.texts or self.brings_answer(row)
+        is_foreign = _is_forward(row) and is_hers
         asked = "" if is_foreign else row.text
         values |= {"text": ""} if is_foreign else {}
         if self._has_added_words(row, asked, row.trace):
@@ -370,9 +424,7 @@ class _Said:
 
     def _is_brought_by(self, row: Row[*tuple[Any, ...]]) -> bool:
         """Return whether a message quotes the person, or what they were answered, or brings their files."""
-        phrases = _to_phrases(row.quoted)
-        # Answers to others may have some of the same words.
-        is_of_answer = row.quotes_bot and 2 * len(phrases & self.answer_phrases) > len(phrases)
+        is_of_answer = bool(row.quoted) and _may_bring_answer(row) and self.brings_answer(row)
         is_known = row.reply_to in self.ids or self._is_named_by(row)
         return is_known or self._has_said_part_of(row.quoted) or is_of_answer
 
@@ -403,6 +455,7 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
     brought = select(columns.chat, *(columns[name] for name in _COPY_COLUMNS)).filter_by(**place)
     for row in await connection.execute(brought.where(columns.author_id != author_id, _brings(author_id))):
         said_in[row.chat].add_brought(row)
+    await _find_brought_answers(connection, place["platform"], author_id, said_in)
     await _drop_retelling(connection, said_in.values())
     for chat, said in said_in.items():
         others = (
@@ -415,6 +468,18 @@ async def _erase_copies(connection: AsyncConnection, place: Mapping[str, str], a
         for number, values in copies.items():
             await connection.execute(update(messages).filter_by(number=number).values(values))
     await _erase_retold(connection, place["platform"], said_in)
+
+
+async def _find_brought_answers(
+    connection: AsyncConnection, platform: str, author_id: str, said_in: defaultdict[str, _Said]
+) -> None:
+    """Find the other chats where somebody has forwarded or quoted what the bot answered the author."""
+    columns = messages.c
+    brought = select(columns.chat, *(columns[name] for name in _COPY_COLUMNS)).filter_by(platform=platform)
+    brought = brought.where(columns.author_id != author_id, or_(columns.quotes_bot, columns.is_forwarded))
+    rows = (await connection.execute(brought)).all()
+    for row, said in await asyncio.to_thread(_find_all_brought, dict(said_in), rows):
+        said_in[row.chat].add_brought_answer(row, said)
 
 
 async def _erase_retold(connection: AsyncConnection, platform: str, said_in: Mapping[str, _Said]) -> None:
@@ -448,6 +513,14 @@ async def _drop_retelling(connection: AsyncConnection, said: Collection[_Said]) 
         if any(phrases & one.phrases for one in said) or any(text in told for text in texts):
             dropped = update(messages).filter_by(number=row.number).values(text="", **_DROPPED_VALUES)
             await connection.execute(dropped)
+
+
+def _find_all_brought(
+    said_in: Mapping[str, _Said], rows: Sequence[Row[*tuple[Any, ...]]]
+) -> Sequence[tuple[Row[*tuple[Any, ...]], _Said]]:
+    return [
+        (row, said) for row in rows for chat, said in said_in.items() if chat != row.chat and said.brings_answer(row)
+    ]
 
 
 def _find_all_copies(said: _Said, rows: Sequence[Row[*tuple[Any, ...]]]) -> Mapping[int, dict[str, Any]]:
@@ -512,6 +585,15 @@ def _get_description(row: Row[*tuple[Any, ...]]) -> str:
 def _is_forward(row: Row[*tuple[Any, ...]]) -> bool:
     """Return whether a message is nothing but what it forwards: its sender typed what stands beside a quotation."""
     return row.is_forwarded and not row.quoted
+
+
+def _may_bring_answer(row: Row[*tuple[Any, ...]]) -> bool:
+    """Return whether a message may bring words of the bot's: not every platform says whose a forward is."""
+    return bool(row.quotes_bot or row.is_forwarded)
+
+
+def _get_brought_text(row: Row[*tuple[Any, ...]]) -> str:
+    return str(row.text if _is_forward(row) else row.quoted)
 
 
 def _to_phrases(text: str) -> set[tuple[str, ...]]:

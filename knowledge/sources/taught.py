@@ -8,7 +8,7 @@ from pathlib import Path
 
 from core.errors import SourceError, StoreError
 from core.settings.messaging import JournalSettings
-from core.storage.lessons import TaughtAnswer, TaughtAnswerRepository
+from core.storage.lessons import TaughtAnswer, TaughtAnswerRepository, to_document_name
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.documents import fingerprint
 
@@ -65,7 +65,7 @@ class TaughtAnswers:
 
 def _to_document_path(taught_answer: TaughtAnswer) -> str:
     day = f"{taught_answer.reviewed_at.replace(tzinfo=UTC):%Y-%m-%d}" if taught_answer.reviewed_at else "an unknown day"
-    return f"answer {taught_answer.number}, approved on {day}"
+    return f"{to_document_name(taught_answer.number)}{day}"
 
 
 def _to_text(taught_answer: TaughtAnswer) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from core.catalogue import Messages
 from core.errors import ConfigurationError, KimasError, UsageError
@@ -132,10 +133,12 @@ async def reload(context: CommandContext, request: CommandRequest) -> str:
     """Read the configuration again: take over what can be changed live, and name what needs a restart."""
     if context.reload_settings is None:
         raise UsageError(request.texts.reload_unavailable)
+    # It takes no words: the audit, which outlives what people forget, has none.
+    given = replace(request.message, text="")
     try:
         new_settings = await context.reload_settings()
     except ConfigurationError as error:
-        await context.audit.record(new_entry(request.message, "failed", f"{len(error.errors)} faults"))
+        await context.audit.record(new_entry(given, "failed", f"{len(error.errors)} faults"))
         _log.warning("configuration.invalid", errors=error.errors)
         error_lines = "\n".join(f"- {line}" for line in _format_errors(error.errors, request))
         return f"{request.texts.configuration_invalid}\n\n{error_lines}"
@@ -143,10 +146,10 @@ async def reload(context: CommandContext, request: CommandRequest) -> str:
         result = await context.reload(new_settings)
     except KimasError as error:
         # Its text may name what the chat must not read.
-        await context.audit.record(new_entry(request.message, "failed", type(error).__name__))
+        await context.audit.record(new_entry(given, "failed", type(error).__name__))
         raise
     subject = f"changed: {_format_names(result.live)}; restart needed: {_format_names(result.restart)}"
-    await context.audit.record(new_entry(request.message, "changed", subject))
+    await context.audit.record(new_entry(given, "changed", subject))
     texts = request.texts
     is_changed = result.live or result.restart
     # What still waits for a restart is told again until it had one.

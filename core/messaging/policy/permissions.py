@@ -22,6 +22,9 @@ from core.types import FOR_ASKER, NETWORK_PLATFORM, Message, PlatformName, Skip,
 
 _log = get_logger(__name__)
 
+# Where a person's id is no private chat.
+_CHANNEL_PLATFORMS = (NETWORK_PLATFORM, "discord")
+
 
 class PermissionDenied(UsageError):
     """The author may not give this command: `text` is the reply, `audit_text` the entry in the audit."""
@@ -194,8 +197,9 @@ def _among_guests(asker: Asker) -> Asker:
 
 def make_reader(live: LiveSettings, chat: PlatformName, *, has_guests: bool) -> Asker:
     """Return who reads what the bot posts to a chat by itself."""
-    # What is posted to an owner's id is private. Over HTTP a chat of that name may be anybody's.
-    is_private = str(chat) in live.settings.administration.owners and chat.platform != NETWORK_PLATFORM
+    # What is posted to an owner's id is private. Over HTTP a chat of that name may be anybody's; on Discord only a
+    # channel's id takes a post, also where somebody has listed it as an owner's.
+    is_private = str(chat) in live.settings.administration.owners and chat.platform not in _CHANNEL_PLATFORMS
     role: UserRole = "owner" if is_private else "everyone"
     asker = live.audiences.make_asker(chat.platform, chat.id, is_private=is_private, role=role)
     return _among_guests(asker) if has_guests else asker

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from core.errors import SourceError
 from core.observability.logs import get_logger
 from core.runtime.retry_after import parse_date, read_retry_after
+from core.types.messages import OWN_COMMENT_MARKER
 from knowledge.sources.forge.items import Comment, Item
 from knowledge.web.addresses import is_web_address, redact_url
 from knowledge.web.client import RedirectCheck, Request, Response, ResponseTooLarge, WebClient, read_json
@@ -386,12 +387,17 @@ def to_release(data: Mapping[str, Any], note: str, keys: ServiceKeys) -> Item | 
 
 
 def to_comment(data: Mapping[str, Any], keys: ServiceKeys) -> Comment:
-    """Return a comment; those of bots and hidden ones are excluded."""
+    """Return a comment; those of bots and hidden ones are excluded.
+
+    KIMAs may write with an account like a person's. What it told there is of sources that others may not see.
+    """
+    text = to_text(data.get(keys.body))
+    is_of_program = is_bot(data.get(keys.author[0])) or OWN_COMMENT_MARKER in text
     return Comment(
         author=to_line(dig(data, *keys.author), 60),
-        text=to_text(data.get(keys.body)),
+        text=text,
         created_at=parse_timestamp(data.get(keys.created)),
-        is_excluded=is_bot(data.get(keys.author[0])) or data.get("isMinimized") is True,
+        is_excluded=is_of_program or data.get("isMinimized") is True,
     )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from core.errors import SourceError, is_refusal
 from core.settings import GithubSource, GitlabSource
 from core.settings.base import EVERYONE
+from core.types.messages import OWN_COMMENT_MARKER
 from knowledge.parsing.limits import FormatError
 from knowledge.parsing.parser import Parser, ThreadParser
 from knowledge.ports import Document, Listing
@@ -401,4 +402,6 @@ class ForgeProject:
         """Return a name for the settings that decide what an item's text is and which are taken."""
         names = ("api_url", "take", "state", "labels", "exclude_labels", "max_items", "max_comments", "skip_authors")
         values = [self._settings.kind, self._project, *(getattr(self._settings, name) for name in names)]
+        # What earlier versions read has comments of our own.
+        values.append(OWN_COMMENT_MARKER)
         return hashlib.sha256(json.dumps(values).encode()).hexdigest()

@@ -27,6 +27,8 @@ from knowledge.stores.sqlite.store import open_sqlite
 from tests.support.peers.discourse import DiscoursePeer, Entry, Topic
 from tests.support.peers.service import TOKEN
 
+PROJECT = {"kind": "github", "repository": "example/project"}
+
 
 def git(folder: Path, *arguments: str) -> None:
     identity = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
@@ -445,6 +447,17 @@ async def test_passages_that_keep_the_daemon_from_starting_are_an_error(
             {"kind": "website", "url": "https://a.example/team"},
             False,
         ),
+        (
+            {"kind": "git", "url": "https://a.example/all.git"},
+            {"kind": "git", "url": "https://a.example/all", "include": ["team/"]},
+            True,
+        ),
+        (PROJECT, {**PROJECT, "repository": "Example/Project", "labels": ["internal"]}, True),
+        ({**PROJECT, "exclude_labels": ["internal"]}, {**PROJECT, "labels": ["internal"]}, False),
+        (PROJECT, {**PROJECT, "repository": "example/other"}, False),
+        (PROJECT, {**PROJECT, "api_url": "https://git.example/api/v3"}, False),
+        ({**PROJECT, "take": ["releases"]}, {**PROJECT, "take": ["issues"]}, False),
+        ({"kind": "gitlab", "project": "a/b"}, {"kind": "gitlab", "project": "a/b", "labels": ["internal"]}, True),
     ],
 )
 def test_a_closed_folder_within_an_open_one_is_found(

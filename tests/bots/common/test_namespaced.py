@@ -579,6 +579,19 @@ class TestConfiguration:
         with pytest.raises(UsageError, match="give each its own"):
             make_adapters(make_live_settings(pair(), journal.database), journal)
 
+    def test_one_secret_lets_in_neither_two_networks_nor_a_reader_as_an_owner(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("ONE", "a-secret-of-two-networks")
+        network = {"http": {"secret": {"env": "ONE"}, "callback_url": "https://example.org"}}
+        settings = Settings.model_validate({"data_dir": tmp_path, "bots": {"a": network, "b": network}})
+        clash = "bots.b.http.secret is the same as bots.a.http.secret: give each its own"
+        assert find_token_conflicts(settings) == [clash]
+        page = {"port": 8000, "token": {"env": "ONE"}, "owner_token": {"env": "ONE"}}
+        settings = Settings.model_validate({"data_dir": tmp_path, "operator_page": page})
+        clash = "operator_page.owner_token is the same as operator_page.token: give each its own"
+        assert find_token_conflicts(settings) == [clash]
+
     async def test_two_clients_of_the_api_with_one_token_are_no_bots(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -17,6 +17,7 @@ from sqlalchemy import select, update
 from bots.daemon import gap_report
 from bots.daemon.alerts import AlertSender
 from bots.daemon.gap_report import GapReporter
+from core.messaging.policy.permissions import make_reader
 from core.runtime.clock import MIN_JUMP_S, ClockWatch
 from core.settings import Settings
 from core.settings.audience import ALL_OPEN
@@ -24,7 +25,7 @@ from core.storage.messages import Journal
 from core.storage.overrides import LiveSettings, RuntimeOverrides
 from core.storage.reports import ReportRepository
 from core.storage.tables import messages
-from core.types import ConversationKey, Message, Reply
+from core.types import ConversationKey, Message, PlatformName, Reply
 from core.types.replies import Trace
 from tests.conformance.bot import Bot
 from tests.conformance.platforms import Discord, Driver, Slack, Telegram
@@ -118,6 +119,14 @@ async def test_each_chat_is_told_what_its_readers_may_see(journal: Journal, reco
     assert told == {"-1": ["proxy how"], "-3": ["proxy how"], "-2": ["proxy how", "vault who"], "7": list(words)}
     assert "Safe" in recorder.texts["-2"][0], "the nearest page by words"
     assert not any("Safe" in recorder.texts[chat][0] for chat in ("-1", "-3"))
+
+
+async def test_a_channel_that_is_listed_as_an_owner_is_no_private_chat(journal: Journal) -> None:
+    """On Discord nothing tells the id of a channel from that of a person."""
+    values = {"discord": {"token": {"env": "A"}}, "administration": {"owners": ["discord:5"]}}
+    live = LiveSettings(Settings.model_validate({**configure(chats=["discord:5"]), **values}))
+    reader = make_reader(live, PlatformName("discord", "5"), has_guests=False)
+    assert (reader.is_private, "secret" in live.audiences.visible_sources(reader)) == (False, False)
 
 
 async def test_the_week_is_the_one_that_ended_on_monday(journal: Journal, recorder: Any) -> None:
@@ -224,14 +233,15 @@ async def test_it_is_posted_once_and_its_words_are_not_kept(bot: Bot, recorder: 
     assert bot.script.question_texts == []
 
 
+@pytest.mark.parametrize("bot", ["telegram"], indirect=True)
 @pytest.mark.parametrize("is_owner", [True, False])
 async def test_who_is_no_owner_any_more_gets_no_report_of_private_chats(
     bot: Bot, recorder: Any, is_owner: bool
 ) -> None:
     """It was made while the platform was away."""
-    place = bot.private() if bot.platform == "telegram" else bot.group()
+    place = bot.private()
     owners = [f"{bot.platform}:{place.chat}"]
-    # Telegram's private chats begin with a word of the person.
+    # A private chat begins with a word of the person.
     await bot.say_and_wait(place, "thanks")
     await ask(bot.journal, "payroll when is it run?", chat=(bot.platform, "C9"), private=True)
     made: list[Message] = []

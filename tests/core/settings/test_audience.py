@@ -447,6 +447,20 @@ def test_what_was_taught_of_a_source_is_closed_with_it(lessons: str) -> None:
     assert apart.closed_further(newer).with_lessons_chosen_for(apart).visible_sources(group) == {"taught"}
 
 
+@pytest.mark.parametrize("roadmap", ["slack", "slack:C1"])
+def test_guests_are_told_no_lesson_of_what_the_workspace_alone_sees(roadmap: str) -> None:
+    """The channel is named for taught answers, and shared with another organization."""
+    slack = {"slack": {"bot_token": {"env": "E"}, "app_token": {"env": "F"}}}
+    readers = ["slack:C1", "slack:C2"]
+    audiences = Audiences.from_settings(configured({"roadmap": [roadmap], "taught": readers}, **slack))
+    team, shared = (audiences.make_asker("slack", chat) for chat in ("C1", "C2"))
+    is_taken = audiences.accepts_lesson("taught", "slack", "C1", audiences.closed_labels(team))
+    assert is_taken == (roadmap == "slack")
+    assert "taught" in audiences.visible_sources(shared)
+    # It has lessons of the roadmap, if it takes them.
+    assert ("taught" in audiences.visible_sources(replace(shared, network=""))) == (not is_taken)
+
+
 def test_where_nothing_is_closed_every_taught_answer_is_taken() -> None:
     audiences = Audiences.from_settings(configured({"taught": "everyone"}))
     assert audiences.accepts_lesson("taught", "telegram", "-1", ())

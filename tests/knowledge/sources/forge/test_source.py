@@ -16,6 +16,7 @@ from bots.cli.check import check
 from core.errors import SourceError
 from core.language.tokens import query_tokens
 from core.settings import ParsingSettings, Settings, SourceSettings
+from core.types.messages import OWN_COMMENT_MARKER
 from knowledge.chunking import chunk
 from knowledge.formats.posts import clean_markdown
 from knowledge.ingestion.sync import SyncOptions, refresh
@@ -208,6 +209,8 @@ async def test_what_nobody_should_read_is_left_out(forge: ForgePeer, tmp_path: P
         Remark("Automatic.", "stale[bot]"),
         Remark("Machine.", "robot", bot=True),
         Remark("Chatter.", "Troll"),
+        # KIMAs with an account like a person's, from a source that this one's readers may not see.
+        Remark(f"The roadmap says May.\n\n{OWN_COMMENT_MARKER}1234 -->", "helper"),
         Remark("Kept."),
     ]
     forge.tickets[4] = Ticket(4, "A pull request", pull=True)
@@ -226,6 +229,7 @@ async def test_what_gitlab_keeps_to_members_is_left_out(forge: ForgePeer, tmp_pa
         Remark("added a label", system=True),
         Remark("The key is 42.", internal=True),
         Remark("Machine.", bot=True),
+        Remark(f"The roadmap says May.\n\n{OWN_COMMENT_MARKER}1234 -->", "helper"),
         Remark("Kept."),
     ]
     forge.tickets[4] = Ticket(4, "Hole in the wall", confidential=True)
