@@ -98,8 +98,8 @@ class KnowledgeLibrary:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether no source had a passage at the last `load` and none is live."""
-        return not self.passage_count and not any(map(self._has_live_source, self._agents))
+        """Return whether no source had a passage at the last `load`."""
+        return not self.passage_count
 
     @property
     def passage_count(self) -> int:
