@@ -104,5 +104,5 @@ def _format_title(link: Citation) -> str:
     url = link.url if len(link.url) <= MAX_URL_CHARS else ""
     title = format_link(shorten(link.title or link.path, MAX_TITLE_CHARS), url)
     # Nothing else would say where a page without an address is.
-    location = f" · {format_code(link.path)}" if link.title and not url else ""
+    location = f" · {format_code(link.place)}" if link.title and not url else ""
     return f"**{title}**{location}"
