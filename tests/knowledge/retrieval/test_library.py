@@ -435,13 +435,13 @@ async def test_a_question_for_nobody_is_not_searched_and_the_answer_says_so(
     library = KnowledgeLibrary(configuration, watched_library, embedder)  # type: ignore[arg-type]
     await library.load()
     parts = AnswerDependencies(configuration, library, OrderKeeper(), None, Prompts.read(), REWRITES)
-    for question, searches in (("Is the apple or the pear sweet fruit?", 1), ("Who won the cup yesterday?", 0)):
+    for question, searches in (("Is the apple or the pear sweet fruit?", 2), ("Who won the cup yesterday?", 1)):
         watched_library.searches = 0
         sink = MemorySink()
         reply = await answer(Question(question, is_unprompted=True), sink, parts)
-        assert bool(reply.trace.agents) == bool(reply.passages) == bool(searches)
-        assert watched_library.searches == 1, "an agent's, or the one that finds no passage near the question"
-        assert ("I found nothing about this" in reply.text) == (not searches)
+        assert bool(reply.trace.agents) == bool(reply.passages) == (searches == 2)
+        assert watched_library.searches == searches, "the one over all, and that of the agent with a passage near"
+        assert ("I found nothing about this" in reply.text) == (searches == 1)
     reply = await answer(Question("Who won the cup yesterday?"), MemorySink(), parts)
     assert len(reply.trace.agents) == 1, "the bot itself was asked: the best agent is searched"
     assert reply.passages
@@ -532,6 +532,24 @@ async def test_a_near_passage_is_found_though_no_centroid_is_near(filled_store: 
     )
     await library.reload()
     assert await names(library, "zeppelin balloon") == ["cook"]
+
+
+async def test_a_short_list_of_questions_does_not_hide_the_manual(filled_store: Store, embedder: WordEmbedder) -> None:
+    """Its one passage is its centroid, and near more questions than the averages of the manual are."""
+    texts = {
+        "manual": TOOLS | {"pi.md": "The raspberry has a sharp tool."},
+        "faq": {"f.md": "Is a raspberry supported?"},
+    }
+    for name, documents in texts.items():
+        await read_and_fill(DictSource(name, documents), filled_store, embedder, SyncOptions(200))
+    sources = {name: {"kind": "files", "path": "."} for name in texts}
+    routing = {"centroids": 1, "threshold": 0.5}
+    library = KnowledgeLibrary(
+        settings(sources=sources, agents={}, knowledge={"routing": routing}), filled_store, embedder
+    )
+    await library.load()
+    for question, expected in (("raspberry", {"faq", "manual"}), ("raspberry supported?", {"faq"})):
+        assert set(await names(library, question)) == expected
 
 
 async def test_words_that_only_ask_send_no_chinese_question_anywhere(store: Store, embedder: WordEmbedder) -> None:
