@@ -11,7 +11,9 @@ from bots.common.terminal import ingest_progress, make_console
 from bots.daemon.bootstrap import App
 from core.errors import UsageError
 from core.formatting import pluralize, strip_source_prefix
+from core.settings import LiveSource
 from knowledge.ingestion.refresh import RefreshResult
+from knowledge.ingestion.schedule import stored_sources
 from knowledge.retrieval.library import KnowledgeLibrary
 
 if TYPE_CHECKING:
@@ -23,13 +25,15 @@ MAX_FILL_S = 10.0
 
 
 async def read_first(app: App, *, is_trial: bool = False) -> None:
-    """Read all sources where nothing is known yet; a trial's folder again, which costs little.
+    """Read all stored sources where nothing is known of them yet; a trial's folder again, which costs little.
 
-    Raises `UsageError` if nothing is known then.
+    Raises `UsageError` if nothing is known then, and no source is live.
     """
     library = app.library
-    is_cheap = is_trial and all(source.kind == "files" for source in app.settings.sources.values())
-    if library.is_empty or is_cheap:
+    sources = app.settings.sources.values()
+    has_live_source = any(isinstance(source, LiveSource) for source in sources)
+    is_cheap = is_trial and all(source.kind == "files" for source in sources)
+    if (library.is_empty and stored_sources(app.settings.sources)) or is_cheap:
         out = make_console(stderr=True)
         if library.is_empty:
             out.print("Reading the sources for the first time.", style="dim")
@@ -38,12 +42,12 @@ async def read_first(app: App, *, is_trial: bool = False) -> None:
             if 0 < library.unfilled_count <= MAX_FILLED_FIRST:
                 result = await _fill_in_time(app, progress, result)
         result = redact_refresh_result(result, app.settings)
-        if library.is_empty and result.failures:
+        if library.is_empty and result.failures and not has_live_source:
             # Once: nothing else is known that the command could go on with.
             reasons = (strip_source_prefix(name, reason) for name, reason in result.failures.items())
             raise UsageError("\n".join(("there is nothing to answer from:", *reasons)))
         print_failures(out, result)
-    if library.is_empty:
+    if library.is_empty and not has_live_source:
         raise UsageError("there is nothing to answer from")
 
 

@@ -72,6 +72,7 @@ def ask_all(path: Path, api_url: str) -> Answers:
 
 
 def _ask_questions(answers: Answers) -> None:
+    click.echo("For Mastodon, Bluesky, GitHub, GitLab or HTTP choose none, and add the section of its page in docs/.")
     platform = click.prompt("Platform", type=click.Choice([*TOKENS, "none"]), default="telegram")
     if platform != "none":
         _ask_platform(answers, platform)
@@ -230,7 +231,7 @@ def _examine_source(location: str, answers: Answers) -> str:
     """Add a source that can be read, and return what is there; "" for an empty answer. Raises `SourceError`."""
     if not location:
         return ""
-    source = asyncio.run(examine_source(location, answers.sources))
+    source = asyncio.run(examine_source(location, answers.sources, at_terminal=True))
     answers.sources[source.name] = source.settings
     return source.text
 

@@ -28,6 +28,7 @@ from core.settings.loader import get_secret_values
 from core.types import DOWN, UP
 
 if TYPE_CHECKING:
+    from core.storage.engine import Database
     from core.storage.feedback import DailyRatings, LabelledQuestion
     from core.storage.lessons import ReviewState, TaughtAnswer
     from core.storage.overrides import AuditEntry
@@ -132,6 +133,7 @@ async def review_answer(settings: Settings, number: int, state: ReviewState, *, 
         if number not in {answer.number for answer in await repository.list_answers(None, reader=None)}:
             raise UsageError(f"There is no answer {number}. `kimas faq list --state all` shows those that there are.")
         answer = await repository.decide(number, state, OPERATOR)
+        await _refresh_taught(database, settings)
     if as_json:
         print_json(_taught_answer_as_json(answer))
     else:
@@ -164,12 +166,21 @@ async def release_answers(
         if unknown := sorted(set(numbers) - known_numbers):
             raise UsageError(f"There is no answer {unknown[0]}: `kimas faq list --state all` shows all.")
         count = await repository.set_closed_sources(None if all_unknown else numbers, closed_sources)
+        await _refresh_taught(database, settings)
     if as_json:
         print_json({"released": count, "closed_sources": sorted(label.partition("#")[0] for label in closed_sources)})
     else:
         readers = f"who sees what {chat} sees" if chat else "everybody"
-        _print_line(f"{count} answers may be told to {readers}, from the next refresh on")
+        _print_line(f"{count} answers may be told to {readers}, from the next refresh on, which is due now")
     return 0
+
+
+async def _refresh_taught(database: Database, settings: Settings) -> None:
+    """Ask a running daemon to read the taught answers anew: it does so within a minute."""
+    from core.storage.refresh_state import RefreshStateRepository
+
+    names = [name for name, source in settings.sources.items() if source.kind == "learned"]
+    await RefreshStateRepository(database).request_refresh(names)
 
 
 async def export_answers(settings: Settings) -> int:

@@ -99,9 +99,9 @@ async def diagnose_bot(section: PlatformSettings, platform: str, chats: Sequence
     return diagnosis
 
 
-async def examine_source(location: str, taken_names: Collection[str]) -> CheckedSource:
+async def examine_source(location: str, taken_names: Collection[str], *, at_terminal: bool = False) -> CheckedSource:
     """Return a source that can be read, with a new name. Raises `UsageError`, `SourceError`."""
-    source = guess_source(location)
+    source = guess_source(location, at_terminal=at_terminal)
     name = make_name(location, taken_names)
     with tempfile.TemporaryDirectory(prefix="kimas-init-") as folder:
         settings = validate(Settings, {"data_dir": folder, "sources": {name: source}})

@@ -9,12 +9,17 @@ import re
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
 from core.errors import UsageError
 from core.settings import Settings
 from core.settings.loader import load_settings
+from knowledge.formats.question_pairs import read_entries
+from knowledge.parsing.limits import FormatError
+from knowledge.sources.faq import MAX_FILE_BYTES
+from knowledge.web.addresses import parse_literal
 
 # In the wheel the guide is beside the packages; in the repository it is the folder of the documentation.
 _ROOT = Path(__file__).parents[2]
@@ -28,11 +33,14 @@ _REPOSITORY = re.compile(
     r"(?:https?://(?:github\.com|gitlab\.com|codeberg\.org|gitee\.com|bitbucket\.org)/[\w.-]+/[\w.-]+/?|.+\.git/?)"
 )
 _REMOTE = re.compile(r"(?:https?|ssh|git)://\S+|[\w.-]+@[\w.-]+:\S+")
+_QUESTION_SUFFIXES = (".yaml", ".yml", ".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 TEXT_FILES = ("*.md", "*.rst", "*.txt", "*.adoc", "*.html", "*.pdf", "*.docx", "*.pptx", "*.xlsx")
 
 
-def guess_source(location: str) -> dict[str, Any]:
+def guess_source(location: str, *, at_terminal: bool = False) -> dict[str, Any]:
     """Return the settings of a source at an address or a path. Raises `UsageError` where there is nothing.
+
+    Who types a private IP address, or `localhost`, `at_terminal` means it.
 
     >>> guess_source("https://github.com/agentscope-ai/agentscope")
     {'kind': 'git', 'url': 'https://github.com/agentscope-ai/agentscope'}
@@ -42,17 +50,34 @@ def guess_source(location: str) -> dict[str, Any]:
     location = location.strip()
     if _REMOTE.fullmatch(location):
         is_page = location.startswith("http") and not _REPOSITORY.fullmatch(location)
-        return {"kind": "website" if is_page else "git", "url": location}
+        host = urlsplit(location).hostname or ""
+        is_private = is_page and at_terminal and (host == "localhost" or parse_literal(host) is not None)
+        return {"kind": "website" if is_page else "git", "url": location} | (
+            {"allow_private": [host]} if is_private else {}
+        )
     path = Path(os.path.abspath(Path(location).expanduser()))
     if not location or not os.access(path, os.R_OK):
         reason = "cannot be read" if path.exists() else "does not exist"
         raise UsageError(f"{location or 'an empty name'} {reason}: name a folder, a file or an address")
     if path.is_file():
+        if _holds_questions(path):
+            return {"kind": "faq", "path": str(path)}
         return {"kind": "files", "path": str(path.parent), "include": [f"/{path.name}"]}
     is_bare = (path / "HEAD").is_file() and (path / "objects").is_dir() and (path / "refs").is_dir()
     if (path / ".git").exists() or is_bare:
         return {"kind": "git", "url": str(path)}
     return {"kind": "files", "path": str(path), "include": list(TEXT_FILES), "exclude": [".*/", "node_modules/"]}
+
+
+def _holds_questions(file: Path) -> bool:
+    """Return whether a file is one of questions with answers: most of its entries have a question mark."""
+    if file.suffix.lower() not in _QUESTION_SUFFIXES:
+        return False
+    try:
+        entries, _ = read_entries(str(file), file.read_bytes()[: MAX_FILE_BYTES + 1])
+    except (FormatError, OSError):
+        return False
+    return 2 * sum(entry.question.rstrip().endswith(("?", "？")) for entry in entries) > len(entries)
 
 
 def list_files(repository: Path) -> list[Path]:
@@ -69,7 +94,9 @@ def load_trial_settings(location: str, overrides: tuple[str, ...]) -> Settings:
 
     Raises `UsageError`, `ConfigurationError`.
     """
-    name, source = ("source", guess_source(location)) if location else ("guide", guess_source(str(GUIDE)))
+    name, source = (
+        ("source", guess_source(location, at_terminal=True)) if location else ("guide", guess_source(str(GUIDE)))
+    )
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "kimas"
     key = hashlib.sha256(json.dumps(source).encode()).hexdigest()[:12]
     if not location:

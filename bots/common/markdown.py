@@ -142,7 +142,7 @@ class MarkdownRenderer(ABC):
     def _bound(self, citation: Citation) -> Citation:
         """Return a citation with an address and names that can be shown."""
         url = self.sanitize(citation.url)
-        title, path = (shorten(name, MAX_SOURCE_NAME_CHARS) for name in (citation.title, citation.path))
+        title, path = (shorten(name, MAX_SOURCE_NAME_CHARS) for name in (citation.title, citation.place))
         return replace(citation, url=url if len(url) <= MAX_SOURCE_URL_CHARS else "", title=title, path=path)
 
     def render_blocks(self, nodes: Sequence[SyntaxTreeNode], depth: int = 0) -> str:

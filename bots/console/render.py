@@ -89,7 +89,7 @@ def format_citation(citation: Citation) -> Text:
     url = strip_control_characters(citation.url)
     line = Text.assemble((f"[{citation.n}] ", "bold"), strip_control_characters(citation.title or citation.path), "  ")
     line.append(
-        url or strip_control_characters(f"{citation.source}: {citation.path}"),
+        url or strip_control_characters(f"{citation.source}: {citation.place}"),
         style=Style(color="cyan", link=url or None),
     )
     return line

@@ -34,7 +34,7 @@ from core.runtime.data_dir import make_data_dir
 from core.runtime.locks import refresh_lock
 from core.runtime.tasks import task_group
 from core.runtime.tuning import freeze_loaded, tune_interpreter
-from core.settings import Settings
+from core.settings import LiveSource, Settings
 from core.settings.audience import Audiences
 from core.settings.loader import get_secret_values
 from core.types import Question, Reply
@@ -595,6 +595,6 @@ async def take_up_knowledge(
 
 
 def require_knowledge(app: App) -> None:
-    """Raise `UsageError` where nothing has been ingested."""
-    if app.library.is_empty:
+    """Raise `UsageError` where nothing has been ingested and no source is live."""
+    if app.library.is_empty and not any(isinstance(each, LiveSource) for each in app.settings.sources.values()):
         raise UsageError(NOTHING_INGESTED)

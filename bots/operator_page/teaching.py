@@ -21,6 +21,7 @@ from bots.operator_page.context import (
     to_command,
 )
 from core.errors import MessageDeleted, UsageError
+from core.ports.refresh import refresh_taught
 from core.settings import LearnedSource
 from core.storage.lessons import MAX_ANSWER_CHARS, MAX_QUESTION_CHARS, ReviewState
 from core.storage.overrides import new_entry
@@ -105,6 +106,7 @@ async def review_answer(request: web.Request) -> web.StreamResponse:
 async def _decide(context: PageContext, key: ConversationKey, number: int, action: str) -> None:
     """Approve or reject an answer, and write that into the audit. Raises `UsageError`."""
     await context.taught_answers.decide(number, DECISIONS[action], OPERATOR)
+    await refresh_taught(context.source_refresher)
     message = to_command(key, "faq", f"{action} {number}")
     await context.audit.record(new_entry(message, "changed", f"faq {number}", "", action))
 

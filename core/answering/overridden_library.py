@@ -35,7 +35,7 @@ class OverriddenLibrary:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether the wrapped library has nothing to search. What is off counts: it was read."""
+        """Return whether the wrapped library has no passage. What is off counts: it was read."""
         return self._library.is_empty
 
     async def route(self, query: str, *, at_least_one: bool = False) -> Sequence[AgentScore]:

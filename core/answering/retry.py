@@ -53,7 +53,7 @@ class ExcludingLibrary:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether the wrapped library has nothing to search."""
+        """Return whether the wrapped library has no passage."""
         return self._library.is_empty
 
     async def search(self, agent: str, query: str, limit: int, *, dense_query: str = "") -> Sequence[Passage]:

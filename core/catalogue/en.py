@@ -128,7 +128,7 @@ class English(PlatformTexts):
     handoff_cooldown = "Somebody was called here a moment ago. Please give them some minutes."
     question_unclear = "I do not know which question you mean. Reply to it, or write it after the command."
     answer_submitted = "Thank you. Saved as answer {number}; it needs a review."
-    answer_known = "I have this answer already."
+    answer_known = "I have this answer already. `/faq` lists those that wait for a review."
     learn_own_words = "Those are my own words. Reply with `/learn` to what a person wrote."
     first_answer_stands = "I tried again and found nothing better: my first answer stands."
     not_trusted = "Only trusted people may teach me."

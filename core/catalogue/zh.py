@@ -116,7 +116,7 @@ class Chinese(ChinesePlatformTexts, English):
     handoff_cooldown = "刚刚已在这里请过人，请稍等几分钟。"
     question_unclear = "我不清楚你指的是哪个问题。请回复那条消息，或把问题写在命令后面。"
     answer_submitted = "谢谢，已存为第 {number} 条回答，等待审核。"
-    answer_known = "这个回答我已经有了。"
+    answer_known = "这个回答我已经有了。用 `/faq` 可以查看待审核的回答。"
     learn_own_words = "那是我自己说的话。请用 `/learn` 回复别人写的内容。"
     first_answer_stands = "我又试了一次，没有找到更好的内容：仍以第一次的回答为准。"
     not_trusted = "只有受信任的成员可以教我。"

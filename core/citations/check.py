@@ -6,22 +6,20 @@ it clearly better, the citation moves there; where none does, it is removed (doc
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from core.citations.inventions import Facts, describe_passage, find_invented
-from core.citations.markers import CitationKey, Claim, extract_claims
+from core.citations.markers import CitationKey, extract_claims
 from core.citations.support import Rating, SupportIndex
 from core.language.prose import split_sentences
 from core.types import Passage
 
 # Chosen on the development half of tests/lab/quality/whole_prompts: docs/decisions.md.
 MIN_SHARE = 0.46
-# Between these shares of the best passage's weight, a citation is in doubt.
+# With less of the best passage's weight, a citation is certainly wrong; only the best one is certainly right.
 MIN_DOUBTFUL_SHARE = 0.3
-MIN_CERTAIN_SHARE = 0.9
 # A citation moves where the second best passage is so far behind.
 MAX_SECOND_SHARE = 0.6
 # A sentence of some words (by the weight of their terms) has no support where all passages have less of it.
@@ -48,14 +46,6 @@ class CitationCheck:
         return {key: position for key, position in self.changes.items() if key not in self.doubts}
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    """What becomes of a citation: the position of its passage now, or None, and how sure that is."""
-
-    position: int | None
-    is_doubtful: bool
-
-
 def check_citations(text: str, passages: Sequence[Passage], *, known: str = "") -> CitationCheck:
     """Return the citations of an answer that its passages do not support, and those that support them. Blocking.
 
@@ -65,20 +55,17 @@ def check_citations(text: str, passages: Sequence[Passage], *, known: str = "") 
     if not any(0 <= position < len(passages) for claim in claims for position in claim.positions):
         return CitationCheck({}, {})
     judge = _Judge(passages, known)
-    # Marks in a row stand behind the same words, for which their passages stand together.
-    cited_together: defaultdict[str, set[int]] = defaultdict(set)
-    for claim in claims:
-        cited_together[claim.texts[0]].update(position for position in claim.positions if 0 <= position < len(passages))
     changes: dict[CitationKey, int | None] = {}
     doubts: dict[CitationKey, str] = {}
     for claim in claims:
-        for position in cited_together[claim.texts[0]].intersection(claim.positions):
-            key = claim.marker_index, position
-            verdict = judge.judge(claim, position, frozenset(cited_together[claim.texts[0]]))
-            if verdict.position != position:
-                changes[key] = verdict.position
-            if verdict.is_doubtful:
-                doubts[key] = claim.texts[0]
+        for position in claim.positions:
+            if 0 <= position < len(passages):
+                key = claim.marker_index, position
+                new_position, is_doubtful = judge.judge(claim.text, position)
+                if new_position != position:
+                    changes[key] = new_position
+                if is_doubtful:
+                    doubts[key] = claim.text
     return CitationCheck(changes, doubts)
 
 
@@ -97,23 +84,16 @@ class _Judge:
         # People count and compute in their own words what a program does.
         return bool(self._find_invented(claim) - ({"number"} if self._facts[position].is_code else set()))
 
-    def judge(self, claim: Claim, position: int, cited: frozenset[int]) -> _Verdict:
-        """Return what becomes of a citation: the best of what its texts say."""
-        verdicts = [self._judge_text(text, position, cited) for text in claim.texts]
-        return next((verdict for verdict in verdicts if verdict.position == position), verdicts[0])
-
-    def _judge_text(self, text: str, position: int, cited: frozenset[int]) -> _Verdict:
+    def judge(self, text: str, position: int) -> tuple[int | None, bool]:
+        """Return the position of the passage that a citation has now, or None, and whether that is in doubt."""
         rating = self.rate(text)
         is_foreign = self._is_wide(text) and not self._facts[position].is_wide
         share = (self.rate(text, without_chinese=True) if is_foreign else rating).shares[position]
-        is_contradicted = self.contradicts(text, position)
         if self._is_unsupported(text, position, rating):
-            return _Verdict(None, is_doubtful=True)
-        if not is_contradicted and share >= MIN_SHARE:
-            return _Verdict(position, share < MIN_CERTAIN_SHARE)
-        best = self.find_best(text, rating)
-        new_position = None if best in cited else best
-        return _Verdict(new_position, is_doubtful=share > MIN_DOUBTFUL_SHARE)
+            return None, True
+        if share >= MIN_SHARE and not self.contradicts(text, position):
+            return position, share < 1
+        return self.find_best(text, rating), share > MIN_DOUBTFUL_SHARE
 
     def _is_unsupported(self, text: str, position: int, rating: Rating) -> bool:
         """Return whether no passage has the words of a text, although that of the citation is in its language."""

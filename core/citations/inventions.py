@@ -14,7 +14,6 @@ from core.language.facts import (
     extract_commands,
     extract_numbers,
     has_code_name,
-    has_number,
     strip_examples,
     to_alnum_key,
 )
@@ -59,9 +58,8 @@ class Facts:
 
     @cached_property
     def numbers(self) -> Set[str]:
-        """Its numbers, those in names, too; of a version also its first two parts."""
-        numbers = extract_numbers(self.text) | set(_LONG_NUMBER.findall(self.text))
-        return numbers | {".".join(number.split(".")[:2]) for number in numbers}
+        """Its numbers, long ones in names, too."""
+        return extract_numbers(self.text) | set(_LONG_NUMBER.findall(self.text))
 
 
 def describe_passage(passage: Passage) -> Facts:
@@ -78,7 +76,7 @@ def find_invented(claim: str, passages: Sequence[Facts], known: Facts) -> Iterat
     """Yield the kinds of facts of a claim that stand neither in the passages of a prompt nor in what is known."""
     numbers = extract_numbers(strip_examples(claim))
     texts = (*passages, known)
-    if not all(any(has_number(number, text.numbers) for text in texts) for number in numbers):
+    if not all(any(number in text.numbers for text in texts) for number in numbers):
         yield "number"
     is_known = all(any(has_code_name(name, text.key) for text in texts) for name in extract_code_names(claim))
     if not is_known or not all(any(key in text.key for text in texts) for key in extract_commands(claim)):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from core.evidence.rendering import passage_ref
-from core.language.prose import CODE, change_outside_code, sentence_spans
+from core.language.prose import CODE, FENCED_CODE, change_outside_code, sentence_spans, split_sentences
 from core.types import Citation, Passage
 
 # [p1] [p1, p3] [p1-p3] [p1 and p2] [p1 p2] 【p1】 [^p1] [P1] [passage 1]. A URL after a marker is the model's invention
@@ -34,14 +33,10 @@ _SIGNATURE = re.compile(
     r"(?:(?:def|class|function|func|fn|struct|interface|enum|trait|impl|type)\s+([\w.$]+)|([\w.$]+)\()"
 )
 _PATH = re.compile(r"[\w.@+-]+(?:/[\w.@+-]+)+\.\w{1,8}")
-_WORD = re.compile(r"\w+")
 
-# What separates blocks, wherever it begins, each as short as it can be.
-_BLOCK_BOUNDARY = re.compile(r"(?=(\n[^\S\n]*(?:\n|(?:[-*+•]|\d+[.)])\s)|```|~~~))")
+# An empty line, or a line that is an item of a list.
+_BLOCK_BOUNDARY = re.compile(r"\n[^\S\n]*(?:\n|(?:[-*+•]|\d+[.)])\s)")
 _ROW_OR_HEADING = re.compile(r"[^\S\n]*[|#]")
-
-# Markers in a row share their words. What stands between these markers is not collected without end.
-_MAX_CLAUSE_TAIL = 30
 
 # A citation: the index of its marker in `find_markers`, and the position of the passage that it names.
 CitationKey = tuple[int, int]
@@ -244,116 +239,36 @@ def insert_markers(text: str, support: Mapping[int, Sequence[int]]) -> str:
 class Claim:
     """The text that one marker belongs to.
 
-    `marker_index` is the marker's index in `find_markers`, `positions` are the passages that it names. `texts` holds
-    the words since the previous marker, and also the next sentence when the marker is between two sentences and may
-    belong to either.
+    `marker_index` is the marker's index in `find_markers`, `positions` are the passages that it names. The text is the
+    last sentence before it, from the previous marker on, or else the next one.
     """
 
     marker_index: int
     positions: tuple[int, ...]
-    texts: tuple[str, ...]
+    text: str
 
 
 def extract_claims(text: str) -> list[Claim]:
-    """Return the claims of a text's markers. A marker after code, or far from any sentence, has no claim."""
-    markers = find_markers(text)
-    segments = []
-    end = 0
-    for marker in markers:
-        segments += [text[end : marker.start], " " * (marker.end - marker.start)]
-        end = marker.end
-    masked_text = "".join([*segments, text[end:]])
-    spans = sentence_spans(masked_text)
-    candidates = _ClaimReader(masked_text, markers, spans).read()
-    return [claim for claim in candidates if any(claim.texts)]
+    """Return the claims of a text's markers. A marker after code, or far from any sentence, has no claim.
 
-
-class _ClaimReader:
-    """Reads the claims of a text whose markers are blanks; `spans` are its sentences.
-
-    A reply may have thousands of markers: what is asked for each of them is found once, in order, and looked up.
-    Claims with the same words share one string.
+    Markers in a row stand behind the same words.
     """
-
-    def __init__(self, masked_text: str, markers: Sequence[CitationMarker], spans: Sequence[tuple[int, int]]) -> None:
-        self._text = masked_text
-        self._markers = markers
-        self._marker_ends = [marker.end for marker in markers]
-        self._spans = spans
-        self._span_starts = [start for start, _ in spans]
-        word_spans = [match.span() for match in _WORD.finditer(masked_text)]
-        self._word_starts = [start for start, _ in word_spans]
-        self._word_ends = [end for _, end in word_spans]
-        self._newlines = [match.start() for match in re.finditer("\n", masked_text)]
-        self._boundaries = [match.span(1) for match in _BLOCK_BOUNDARY.finditer(masked_text)]
-        self._boundary_starts = [start for start, _ in self._boundaries]
-        self._lines: dict[int, str] = {}
-        self._slices: dict[tuple[int, int], str] = {}
-
-    def read(self) -> list[Claim]:
-        """Return a claim for each marker, without texts where it has none."""
-        return [self._build_claim(index, marker) for index, marker in enumerate(self._markers)]
-
-    def _build_claim(self, marker_index: int, marker: CitationMarker) -> Claim:
-        line_start, line_end = self._get_line_span(marker)
-        if row := self._get_row_or_heading(line_start, line_end):
-            return Claim(marker_index, marker.positions, (row,))
-        number = bisect_left(self._span_starts, marker.end)
-        is_in_line = number < len(self._spans) and self._span_starts[number] < line_end
-        next_sentences = (self._get_slice(*self._spans[number]),) if is_in_line else ()
-        span = self._find_sentence_before(marker)
-        if span is None:
-            return Claim(marker_index, marker.positions, next_sentences)
-        texts = (self._get_words_before(marker, *span), *(next_sentences if marker.start >= span[1] else ()))
-        return Claim(marker_index, marker.positions, texts)
-
-    def _get_line_span(self, marker: CitationMarker) -> tuple[int, int]:
-        number = bisect_left(self._newlines, marker.start)
-        start = self._newlines[number - 1] + 1 if number else 0
-        return start, self._newlines[number] if number < len(self._newlines) else len(self._text)
-
-    def _get_row_or_heading(self, start: int, end: int) -> str:
-        """Return a line without the bars of its cells if it is a table row or a heading, else an empty string."""
-        if start not in self._lines:
-            is_row_or_heading = _ROW_OR_HEADING.match(self._text, start, end)
-            line = self._text[start:end].replace("|", " ") if is_row_or_heading else ""
-            self._lines[start] = _collapse_whitespace(line)
-        return self._lines[start]
-
-    def _find_sentence_before(self, marker: CitationMarker) -> tuple[int, int] | None:
-        """Return the last sentence that begins before a marker, in the same block."""
-        number = bisect_right(self._span_starts, marker.start) - 1
-        if number < 0:
-            return None
-        span = self._spans[number]
-        boundary = bisect_left(self._boundary_starts, span[1])
-        is_in_other_block = boundary < len(self._boundaries) and self._boundaries[boundary][1] <= marker.start
-        return None if is_in_other_block else span
-
-    def _get_words_before(self, marker: CitationMarker, start: int, end: int) -> str:
-        """Return the clause of a sentence before a marker; the sentence where that has no words."""
-        word = bisect_right(self._word_ends, marker.start) - 1
-        last_word_end = self._word_ends[word] if word >= 0 else 0
-        # Markers in a row belong to the same words: only those before the last word separate anything.
-        clause_start = max(start, self._get_marker_end_before(last_word_end))
-        return self._get_clause(clause_start, min(end, marker.start)) or self._get_slice(start, end)
-
-    def _get_marker_end_before(self, position: int) -> int:
-        number = bisect_left(self._marker_ends, position)
-        return self._marker_ends[number - 1] if number else 0
-
-    def _get_clause(self, start: int, end: int) -> str:
-        """Return the words of a clause with the marks right behind them, or an empty string if it has no word."""
-        number = bisect_left(self._word_starts, end) - 1
-        if number < 0 or self._word_ends[number] <= start:
-            return ""
-        return self._get_slice(start, min(end, self._word_ends[number] + _MAX_CLAUSE_TAIL))
-
-    def _get_slice(self, start: int, end: int) -> str:
-        if (start, end) not in self._slices:
-            self._slices[start, end] = _collapse_whitespace(self._text[start:end])
-        return self._slices[start, end]
+    markers = find_markers(text)
+    claims: list[Claim] = []
+    words = ""
+    for index, marker in enumerate(markers):
+        segment = FENCED_CODE.sub("\n\n", text[markers[index - 1].end if index else 0 : marker.start])
+        block_starts = [boundary.start() for boundary in _BLOCK_BOUNDARY.finditer(segment)]
+        words = _find_last_sentence(segment[max(block_starts, default=0) :]) or ("" if block_starts else words)
+        following_end = markers[index + 1].start if index + 1 < len(markers) else len(text)
+        following = [] if words else split_sentences(text[marker.end : following_end].partition("\n")[0])
+        if claimed_text := words or "".join(following[:1]):
+            claims.append(Claim(index, marker.positions, claimed_text))
+    return claims
 
 
-def _collapse_whitespace(text: str) -> str:
-    return " ".join(text.split())
+def _find_last_sentence(block: str) -> str:
+    """Return the last sentence of a block of prose; a row of a table, without its bars, or a heading is one."""
+    line = block.rpartition("\n")[2]
+    sentences = [line.replace("|", " ")] if _ROW_OR_HEADING.match(line) else split_sentences(block)
+    return " ".join(sentences[-1].split()) if sentences else ""

@@ -7,14 +7,11 @@ same or different.
 from __future__ import annotations
 
 import re
-from collections.abc import Set
 
 from core.language.prose import CODE_SPAN
 
 # A number that is not part of a name (utf8, p95), with thousands separators and the parts of a version.
 _NUMBER = re.compile(r"(?<![A-Za-z0-9_.])v?(\d{1,3}(?:[,_]\d{3})+(?:\.\d+)?|\d+(?:\.\d+)*)", re.IGNORECASE)
-# What ends a name: a version (python3.11).
-_NAMED_VERSION = re.compile(r"(?<=[A-Za-z])\d+(?:\.\d+)+")
 # A name alone, which may have dots, and a long option.
 _NAME = re.compile(r"(?:--?)?[^\W\d][\w.-]*")
 _LONG_OPTION = re.compile(r"(?<![\w-])--[A-Za-z][\w-]+")
@@ -22,13 +19,11 @@ _LONG_OPTION = re.compile(r"(?<![\w-])--[A-Za-z][\w-]+")
 _EXAMPLE_SIGN = re.compile(r"[\s(=<{\[]")
 # A program and what it is told to do.
 _COMMAND = re.compile(r"`(?:\$ )?([a-z][a-z-]+ [a-z][a-z-]+)(?= [^`\n]*`|`)")
-_FILE_NAME = re.compile(r"[^/]+\.(?:py|sh|js|ts|rs|go|md|rst|txt|cfg|ini|conf|json|toml|ya?ml|lock|xml|html?)")
-_CONSTANTS = frozenset({"True", "False", "None", "true", "false", "null", "nil"})
 
 
 def extract_numbers(text: str) -> set[str]:
     """Return the numbers of a text in one spelling: without separators, leading zeros and a leading v."""
-    return set(map(_normalize_number, [*_NUMBER.findall(text), *_NAMED_VERSION.findall(text)]))
+    return set(map(_normalize_number, _NUMBER.findall(text)))
 
 
 def strip_examples(text: str) -> str:
@@ -40,12 +35,6 @@ def strip_examples(text: str) -> str:
     return CODE_SPAN.sub(lambda match: " " if _EXAMPLE_SIGN.search(match[1].strip()) else match[0], text)
 
 
-def has_number(number: str, stated: Set[str]) -> bool:
-    """Return whether a number is among others, exactly or with zeros more or less: 2.0 is 2."""
-    shorter = number.rstrip("0").rstrip(".") if "." in number else number
-    return not stated.isdisjoint((number, shorter, f"{number}.0"))
-
-
 def extract_code_names(text: str) -> set[str]:
     """Return the names that stand alone in the code of a text, and its long options, those in prose, too.
 
@@ -53,7 +42,7 @@ def extract_code_names(text: str) -> set[str]:
     ['--force', 'Ring.size']
     """
     names = {*_LONG_OPTION.findall(text), *filter(_NAME.fullmatch, map(str.strip, CODE_SPAN.findall(text)))}
-    return {name for name in names if re.search(r"[A-Za-z]{2}", name) and name not in _CONSTANTS}
+    return {name for name in names if re.search(r"[A-Za-z]{2}", name)}
 
 
 def extract_commands(text: str) -> set[str]:
@@ -66,10 +55,8 @@ def extract_commands(text: str) -> set[str]:
 
 
 def has_code_name(name: str, alnum_text: str) -> bool:
-    """Return whether a text (its `to_alnum_key`) has a name; of a dotted one its last part, of a path the file's."""
-    file_name = name.rpartition("/")[2]
-    is_file = _FILE_NAME.fullmatch(file_name)
-    return to_alnum_key(file_name if is_file else re.split(r"[.:]", name.rstrip(".:"))[-1]) in alnum_text
+    """Return whether a text (its `to_alnum_key`) has a name; of a dotted one or a path its last part."""
+    return to_alnum_key(re.split(r"[./:]", name.rstrip("./:"))[-1]) in alnum_text
 
 
 def to_alnum_key(text: str) -> str:

@@ -144,11 +144,6 @@ def identify_document_language(text: str, *, is_prose: bool) -> str:
     return code if is_prose or code not in _COMMON_WORD_SETS or code == "en" else ""
 
 
-def identify_languages(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the languages of texts, the most frequent first; empty when none shows."""
-    return get_main_languages(Counter(code for code in map(identify_language, texts) if code))
-
-
 def get_main_languages(counts: Counter[str]) -> tuple[str, ...]:
     """Return the languages that have their share of the texts, the most frequent first."""
     return tuple(code for code, count in counts.most_common() if count >= MIN_LANGUAGE_SHARE * counts.total())
@@ -191,7 +186,7 @@ def _has_latin_prose(text: str) -> bool:
 def extract_names(text: str) -> set[str]:
     """Return the Latin words of a text of another script: they are names, which a translation keeps.
 
-    Writers differ in capitals and signs: `h265` is `H.265`.
+    Writers differ in capitals and signs: h265 is H.265.
 
     >>> sorted(extract_names("H.265 的 go2rtc 流"))
     ['go2rtc', 'h265']

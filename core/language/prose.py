@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from core.language.keywords import content_words
 
@@ -19,11 +19,6 @@ LINK = re.compile(r"https?://\S+")
 _NON_PROSE = re.compile(rf"{FENCED}|^[ \t]*(?:#{{1,6}}\s|\|)[^\n]*$", re.DOTALL | re.MULTILINE)
 # Inline code is one piece.
 _SENTENCE = re.compile(rf"(?:{SPAN}|[.!?](?=\w)|[^.!?。！？\n])+(?:[.!?。！？]+[\"'”’」』）)*_]*)?")
-# The blanks between two sentences, or the end of a Chinese one with the quotes and brackets that it closes.
-_PIECE_BOUNDARY = re.compile(r"(?<=[.!?])[ ]+(?=[\"'(`*_A-Z0-9])|[。！？][。！？」』）”’】》)\]]*+")
-_CLOSING = re.compile(r"[。！？」』）”’】》)\]]*+[ ]*+")
-# They begin and end with the same sign.
-_PAIRED_SIGNS = ("**", '"')
 
 
 def strip_code_and_links(text: str) -> str:
@@ -60,39 +55,3 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
             start = match.start() + match[0].index(body)
             spans.append((start, start + len(body)))
     return spans
-
-
-def cut_into_sentences(line: str) -> list[str]:
-    """Return the sentences of a line with the blanks after them: joined, they are the line again.
-
-    What is quoted must not begin in the middle of a sentence, so a full stop before a small letter (e.g. here) is no
-    end, and a Chinese sentence takes the bold and the quotation with it that its end closes.
-
-    >>> cut_into_sentences("他说「好。」然后走了。**注意。**One. Two")
-    ['他说「好。」', '然后走了。', '**注意。**', 'One. ', 'Two']
-    """
-    sentences: list[str] = []
-    start = 0
-    counted = 0
-    is_open = dict.fromkeys(_PAIRED_SIGNS, False)
-    for match in _PIECE_BOUNDARY.finditer(line):
-        end = match.end()
-        if end <= start:
-            continue
-        for sign in _PAIRED_SIGNS:
-            is_open[sign] ^= line.count(sign, counted, end) % 2 == 1
-        counted = end
-        if not match[0].isspace():
-            end = _skip_closing(line, end, is_open)
-        sentences.append(line[start:end])
-        start = end
-    return [sentence for sentence in (*sentences, line[start:]) if sentence.strip()]
-
-
-def _skip_closing(line: str, end: int, is_open: Mapping[str, bool]) -> int:
-    """Return where a Chinese sentence ends: after the bold or the quotation that its end closes, and blanks."""
-    for sign in _PAIRED_SIGNS:
-        if is_open[sign] and line.startswith(sign, end):
-            end += len(sign)
-    closing = _CLOSING.match(line, end)
-    return closing.end() if closing else end

@@ -56,15 +56,6 @@ _PERSONAL = re.compile(
     r"\b(?:are|were|have|did|would) (?:you|u)\b|你(?:们)?(?:在吗|好吗|觉得|认为|今天|明天|晚上|周末|有空|去|那边)",
     re.IGNORECASE,
 )
-# Openings that make a statement a question.
-_QUESTION_WORDS = re.compile(
-    r"^(?:(?:what|which|who|where|when|why|how)(?:'s|'re)?(?: (?:much|many|long|often|far))?"
-    r"(?: (?:is|are|was|were|do|does|did|can|could|should|would|will|to|exactly))?"
-    r"|is|are|was|were|do|does|did|can|could|should|would|will|has|have)\b"
-    r"(?: (?:i|we|you|one|there|it possible to)\b(?: (?:best|need to|have to|want to)\b)?)?\s*"
-    r"|(?:请问|如何|怎么样?|怎样|什么是|为什么|为何|是否可以|能否|能不能)",
-    re.IGNORECASE,
-)
 
 
 def unanswerable_reason(text: str) -> SkipReason | None:
@@ -107,11 +98,6 @@ def continues_question(text: str) -> bool:
     if unanswerable_reason(text) not in (None, SkipReason.TOO_SHORT) or is_personal(text):
         return False
     return is_question(text) or (is_error_report(text) and not is_resolution(text))
-
-
-def strip_question_words(text: str) -> str:
-    """Return a question as a statement: without question words and question marks."""
-    return _QUESTION_WORDS.sub("", text, count=1).strip().rstrip("?？ 吗呢")
 
 
 def ends_with_question_mark(text: str) -> bool:

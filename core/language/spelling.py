@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from string import ascii_lowercase
 
 from core.language.lexicon import get_words
+from core.language.prose import CODE
 
 # Nearly every shorter word is one letter away from another one.
 MIN_WORD_LETTERS = 5
@@ -18,7 +19,6 @@ _WORD = re.compile(
     rf"(?<![\w./\\@:#$%&=+~<>'’-])[A-Za-z][a-z]{{{MIN_WORD_LETTERS - 1},{MAX_WORD_LETTERS - 1}}}"
     r"(?![\w/\\@#$%&=+~<>'’(\[{-]|[.:]\S)"
 )
-_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 
 
 def find_suspects(text: str) -> list[str]:
@@ -27,7 +27,7 @@ def find_suspects(text: str) -> list[str]:
     >>> find_suspects("How do I set `proxi_url` for markdwon with --verbsoe?")
     ['markdwon']
     """
-    words = dict.fromkeys(match[0].lower() for match in _WORD.finditer(_CODE.sub(_blank, text)))
+    words = dict.fromkeys(match[0].lower() for match in _WORD.finditer(CODE.sub(" ", text)))
     usual = get_words("en", "function_words", "grammar_words", "question_words")
     return [word for word in words if word not in usual]
 
@@ -51,14 +51,10 @@ def iter_near_words(word: str) -> Iterator[str]:
 
 def replace_words(text: str, corrections: Mapping[str, str]) -> str:
     """Return a text with other words in place of some, which are in lower case; code spans stay."""
-    code = [match.span() for match in _CODE.finditer(text)]
+    code = [match.span() for match in CODE.finditer(text)]
 
     def correct(match: re.Match[str]) -> str:
         is_code = any(start <= match.start() < end for start, end in code)
         return match[0] if is_code else corrections.get(match[0].lower(), match[0])
 
     return _WORD.sub(correct, text)
-
-
-def _blank(match: re.Match[str]) -> str:
-    return " " * len(match[0])

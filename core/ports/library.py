@@ -29,7 +29,7 @@ class Library(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there is nothing to search: no passage is stored yet, and no source is live."""
+        """Return whether no passage is stored yet. A live source may answer nevertheless."""
         ...
 
     def restricted_to(self, sources: Collection[str]) -> Library:

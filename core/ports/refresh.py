@@ -29,3 +29,9 @@ class SourceRefresher(Protocol):
     async def resume(self, name: str) -> None:
         """Refresh a source by its schedule again; one refresh makes up for the missed ones."""
         ...
+
+
+async def refresh_taught(refresher: SourceRefresher) -> None:
+    """Request a refresh of the sources that hold what people taught: somebody has decided about an answer."""
+    if names := [state.name for state in await refresher.states() if state.kind == "learned"]:
+        await refresher.refresh(names)

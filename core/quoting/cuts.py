@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from core.evidence.ranking import NON_CODE_KINDS
-from core.language.prose import cut_into_sentences
+from core.language.prose import sentence_spans
 from core.language.tokens import lexical_tokens
 from core.markup.statements import Statement, read_statements
 from core.types import Passage
@@ -39,7 +40,6 @@ _CONFIGURATION_FILE = re.compile(r"\.(ya?ml|toml|ini|cfg|conf|properties|env)(?:
 _DRAWINGS = frozenset({"mermaid", "dot", "graphviz", "plantuml"})
 _COLONS = (":", "：")
 _RUNNING_TEXT = frozenset({"prose", "label"})
-_ANNOUNCING = frozenset({"prose", "label", "item"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,38 +142,25 @@ def _shorten(section: Iterable[Statement]) -> Iterator[Statement]:
 
 def _split_paragraph(text: str) -> Iterator[str]:
     """Yield as many sentences at a time as fit."""
-    part = ""
-    for sentence in cut_into_sentences(text):
-        if part and len(part) + len(sentence) > TARGET_CHARS:
-            yield part.strip()
-            part = ""
-        part += sentence
-    yield part.strip()
+    start = 0
+    ends = [sentence_start for sentence_start, _ in sentence_spans(text)][1:]
+    for end, next_end in pairwise((*ends, len(text))):
+        if next_end - start > TARGET_CHARS:
+            yield text[start:end].strip()
+            start = end
+    yield text[start:].strip()
 
 
 def _cut_section(section: Sequence[Statement]) -> Iterator[Sequence[Statement]]:
     """Yield a short section whole, of a long one the cut that begins with each of its statements."""
     is_short = sum(len(statement.quotation) for statement in section) <= SECTION_CHARS
     last_end = 0
-    for start, lead in enumerate(_find_leads(section)):
+    for start in range(len(section)):
         end = len(section) if is_short else _find_end(section, start)
         # What ends with the cut before it says less.
         if end > last_end:
             last_end = end
-            yield [*lead, *section[start:end]]
-
-
-def _find_leads(section: Sequence[Statement]) -> list[Sequence[Statement]]:
-    """Return for each statement what announces it, where it is code, an item of a list or a row of a table."""
-    leads: list[Sequence[Statement]] = []
-    for number, statement in enumerate(section):
-        previous = section[number - 1 : number] if number else []
-        if previous and previous[0].kind == statement.kind and statement.kind in ("item", "row"):
-            leads.append(leads[-1])
-        else:
-            is_announced = statement.kind not in _RUNNING_TEXT and previous and previous[0].kind in _ANNOUNCING
-            leads.append(previous if is_announced else [])
-    return leads
+            yield section[start:end]
 
 
 def _find_end(section: Sequence[Statement], start: int) -> int:

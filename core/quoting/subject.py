@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 
 from core.language.keywords import strip_fillers
-from core.language.lexicon import get_words
 from core.language.tokens import (
     CJK_CHARACTER,
     CJK_CHARACTERS,
@@ -44,8 +42,7 @@ class Subject:
         text = strip_fillers(question)
         words = query_words(text)
         latin_words = [tokens[0] for tokens in words if not CJK_CHARACTER.match(tokens[0])]
-        specific_words = [word for word in latin_words if word not in _get_question_tokens()]
-        terms = [(frozenset((word,)), idf.get(word, 1.0)) for word in specific_words]
+        terms = [(frozenset((word,)), idf.get(word, 1.0)) for word in latin_words]
         for segment in _cut_into_segments(text):
             # Two characters weigh as much as a word.
             terms += [(term, _weigh_character(term, idf) / 2) for term in _to_terms(segment)]
@@ -61,12 +58,6 @@ class Subject:
 def _weigh_character(term: Collection[str], idf: Mapping[str, float]) -> float:
     """Return the weight of a character: that of its more frequent pair, of those that a passage has."""
     return min(filter(None, (idf.get(pair, 1.0) for pair in term)), default=0.0)
-
-
-@cache
-def _get_question_tokens() -> frozenset[str]:
-    """Return the tokens of words that say nothing about a subject."""
-    return frozenset(lexical_tokens(" ".join(get_words("en", "question_words"))).split())
 
 
 def _cut_into_segments(text: str) -> Iterator[str]:

@@ -139,6 +139,9 @@ async def _erase_in_place(
     is_unfinished = columns.state.not_in((*FINISHED_STATES, DRAFTED))
     asked = update(messages).filter_by(**place, author_id=author_id).where(is_unfinished)
     await connection.execute(asked.where(is_question).values(_DROPPED_VALUES))
+    # A command that has begun runs to its end, as nobody's: what else is in its row goes then (`erase_nobodys`).
+    is_other = and_(columns.command.not_in((*ASK_COMMANDS, HANDOFF_COMMAND, "forget")), columns.number < command)
+    await connection.execute(asked.where(is_other).values(author_id="", author=""))
     question_ids = select(messages.c.id).filter_by(**place).where(columns.number < command).correlate(None)
     erased_count = await _erase_rows(connection, place, author_id)
     # The calls for people that tell of a question, also those that were made after the command. Last: who journals one
@@ -146,6 +149,13 @@ async def _erase_in_place(
     is_call = and_(columns.command == HANDOFF_COMMAND, columns.root_id.in_(question_ids))
     await connection.execute(asked.where(is_call).values({**ERASED_VALUES, **_DROPPED_VALUES}))
     return erased_count
+
+
+async def erase_nobodys(database: Database, identity: Mapping[str, str]) -> bool:
+    """Erase what is left of a command whose author was forgotten while it ran; return whether they were."""
+    columns = messages.c
+    is_nobodys = and_(columns.author_id == "", columns.command.not_in(ASK_COMMANDS))
+    return bool(await database.write(update(messages).filter_by(**identity).where(is_nobodys).values(ERASED_VALUES)))
 
 
 @uncancellable

@@ -30,6 +30,7 @@ from core.storage.erasure import (
     IS_DROPPED,
     PERSONAL_COLUMNS,
     erase_in_chat,
+    erase_nobodys,
 )
 from core.storage.message_rows import (
     History,
@@ -509,7 +510,8 @@ class Journal:
 
         await self._change_row(message, make_all)
         self.count(message, state, skip)
-        if is_request_to_forget:
+        is_command = message.command not in ASK_COMMANDS
+        if is_request_to_forget or (is_command and await erase_nobodys(self.database, identity_values(message))):
             await self.database.wipe()
 
     def count(self, message: Message, state: ProcessingOutcome, skip: Skip | None = None) -> None:

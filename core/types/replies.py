@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -15,6 +16,9 @@ MAX_PLACE_CHARS = 300
 MAX_SPANS = 60
 # What the fields of a trace are called where it is stored or printed.
 JSON_NAMES = {"degraded": "cut", "degrade_reasons": "why_cut"}
+
+# Of a question, and where two answers are to it, of an answer.
+_ENTRY_MARK = re.compile(r"#[\w-]*-[0-9a-f]{6}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,11 @@ class Citation:
     title: str
     path: str
     url: str
+
+    @property
+    def place(self) -> str:
+        """The path as people know it: that of an entry of a FAQ without the mark behind the file."""
+        return _ENTRY_MARK.sub("", self.path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,8 +98,8 @@ class KnowledgeLibrary:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether no source had a passage at the last `load` and none is live."""
-        return not self.passage_count and not any(map(self._has_live_source, self._agents))
+        """Return whether no source had a passage at the last `load`."""
+        return not self.passage_count
 
     @property
     def passage_count(self) -> int:
@@ -403,29 +403,31 @@ class KnowledgeLibrary:
         *,
         at_least_one: bool,
     ) -> Sequence[AgentScore]:
-        """Add agents with a passage near the query where no centroid is near, and drop those whose passages are far.
+        """Return the agents whose best passages are near the query, of all where a centroid or a passage is near it.
 
-        The query may ask for a detail, and an agent may be near what another one answers. With a threshold of 0 or
-        less, which asks all, none is dropped.
+        The query may ask for a detail, and an agent may be near what another one answers: the few centroids of a short
+        list of questions are its passages, those of a manual are averages. With a threshold of 0 or less, which asks
+        all, none is dropped. An agent with live sources, whose searches may cost, is not added by a far passage.
         """
         limit = self._routing_settings.agents
         threshold = self._routing_settings.threshold
-        # What has no vectors yet is in no centroid.
-        is_settled = (bool(agents) and not self.unfilled_count) or len(agents) == min(limit, len(indexes))
-        if is_settled and (len(agents) < 2 or threshold <= 0):
+        if len(agents) == min(limit, len(indexes)) and (len(indexes) < 2 or threshold <= 0):
             return agents
-        names = [agent.name for agent in agents] if is_settled else [index.name for index in indexes]
-        best_scores = await self._score_best_passages(query, vector, names)
-        near_scores: list[AgentScore] = []
-        if not is_settled:
-            scores = sorted(best_scores.values(), key=lambda score: -score.score)
-            asked_names = {agent.name for agent in agents}
-            near_scores = [
-                score for score in scores if score.score >= threshold + PASSAGE_MARGIN and score.name not in asked_names
-            ]
-            if not agents and not near_scores:
-                return scores[: int(at_least_one)]
-        near_agents = [*agents, *near_scores]
+        best_scores = await self._score_best_passages(query, vector, [index.name for index in indexes])
+        scores = sorted(best_scores.values(), key=lambda score: -score.score)
+        near_score = threshold + PASSAGE_MARGIN
+        if not agents and (not scores or scores[0].score < near_score):
+            return scores[: int(at_least_one)]
+        asked_names = {agent.name for agent in agents}
+        near_agents = [
+            *agents,
+            *(
+                score
+                for score in scores
+                if score.name not in asked_names
+                and (score.score >= near_score or not self._has_live_source(score.name))
+            ),
+        ]
         if threshold > 0:
             passage_scores = {
                 index.name: best_scores[index.name].score

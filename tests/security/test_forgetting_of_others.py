@@ -45,6 +45,15 @@ async def test_an_answer_that_was_asked_for_before_somebody_wrote_goes(tmp_path:
         assert await bot.journal.database.fetch_value(replies) == "By a button."
 
 
+async def test_a_command_that_was_running_is_nobodys(tmp_path: Path) -> None:
+    async with opened(tmp_path, JournalSettings()) as bot:
+        running = replace(ASKED, id="running", text=WORD, author_id=ANN_ID, author=f"Ann {WORD}", command="why")
+        await bot.journal.record_message(running)
+        await bot.deliver(ANN, "", "forget")
+        await bot.journal.mark_answered(running, Reply("Because."))
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
+
+
 async def test_a_word_that_was_typed_as_a_command_goes(tmp_path: Path) -> None:
     """A command that there is stays, for the statistics; an unknown one must not become a question."""
     async with opened(tmp_path, JournalSettings()) as bot:

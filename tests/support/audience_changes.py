@@ -94,6 +94,8 @@ class Deployment:
         counted = self.truth.find_in_records(read_metrics(self.opened.metrics))
         assert not counted, f"/metrics has {counted}"
         if self.truth.forgotten:
+            # A task that was ended in the middle may still have held a reader, for which the first wipe had to wait.
+            self.loop.run_until_complete(self.bot.journal.database.wipe())
             left = find_bytes(self.folder / "data", sorted(self.truth.forgotten))
             assert not left, f"{left} with {plan}"
         if plan and has_happened and plan.change in CLOSINGS:

@@ -13,11 +13,12 @@ from core.messaging.feedback.rating_buttons import (
     to_press,
 )
 from core.ports import AnswerFunction, Delivery, Sink
+from core.ports.refresh import SourceRefresher
 from core.storage.messages import Journal
 from core.types import Citation, ConversationKey, Message, Question, Reply
 from core.types.replies import Trace
 from tests.support.fixtures import IdleAdapter, MemorySink, settings
-from tests.support.wiring import make_processor
+from tests.support.wiring import make_processor, wire_dispatcher
 
 CHAT = ConversationKey("test", "room")
 MESSAGE = Message("1", CHAT, "42", "Ann", "How do I install it?", datetime(2026, 1, 2, tzinfo=UTC), addressed=True)
@@ -72,11 +73,14 @@ async def deliver(
     *messages: Message,
     adapter: RecordingAdapter | None = None,
     answer: AnswerFunction = answer_with_citation,
+    refresher: SourceRefresher | None = None,
     **changes: object,
 ) -> RecordingAdapter:
     """Let each message be finished before the next one arrives."""
     adapter = adapter or RecordingAdapter()
-    processor = make_processor(settings(**changes), journal, answer)
+    configuration = settings(**changes)
+    dispatcher = wire_dispatcher(configuration, journal, refresher=refresher)
+    processor = make_processor(configuration, journal, answer, dispatcher=dispatcher)
     for message in messages:
         await processor.handler_for(adapter)(message)
         while processor._tasks:

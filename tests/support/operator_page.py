@@ -63,16 +63,17 @@ SPANS = (
 
 
 class FixedSources:
-    """Sources whose state never changes."""
+    """Sources whose state never changes; `requests` has which of them were to be refreshed."""
 
     def __init__(self, states: Sequence[SourceState] = ()) -> None:
         self._states = states
+        self.requests: list[Sequence[str]] = []
 
     async def states(self) -> Sequence[SourceState]:
         return self._states
 
     async def refresh(self, names: Sequence[str] = ()) -> None:
-        raise AssertionError("the page only reads")
+        self.requests.append(names)
 
     async def pause(self, name: str) -> None:
         raise AssertionError("the page only reads")

@@ -12,7 +12,7 @@ from core.formatting import format_code, format_link, shorten
 from core.language.languages import identify_language, language_name
 from core.quoting.extractive import NearPage, extract
 from core.runtime.budget import Budget
-from core.settings import LearnedSource
+from core.settings import LearnedSource, LiveSource
 from core.types import Citation
 
 # Quoting is the fallback when the model took all the time: it gets at least this many seconds.
@@ -40,8 +40,8 @@ class WrittenAnswer:
 def is_unread(inputs: AnswerInputs, deps: AnswerDependencies) -> bool:
     """Return whether nothing was found because no source has been read, and the question brings no text of its own."""
     was_searched = inputs.retrieval.was_searched and not inputs.retrieval.passages
-    # What people teach may well be nothing yet.
-    is_read = any(not isinstance(source, LearnedSource) for source in deps.settings.sources.values())
+    # What people teach may well be nothing yet, and a live source is never read.
+    is_read = any(not isinstance(source, LearnedSource | LiveSource) for source in deps.settings.sources.values())
     return was_searched and not inputs.question.attached and is_read and deps.library.is_empty
 
 
@@ -104,5 +104,5 @@ def _format_title(link: Citation) -> str:
     url = link.url if len(link.url) <= MAX_URL_CHARS else ""
     title = format_link(shorten(link.title or link.path, MAX_TITLE_CHARS), url)
     # Nothing else would say where a page without an address is.
-    location = f" · {format_code(link.path)}" if link.title and not url else ""
+    location = f" · {format_code(link.place)}" if link.title and not url else ""
     return f"**{title}**{location}"

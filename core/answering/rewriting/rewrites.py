@@ -30,7 +30,6 @@ from core.evidence.rendering import escape_delimiters
 from core.language.glossary import is_foreign_to
 from core.language.keywords import content_words, extract_noun_phrases, strip_fillers
 from core.language.languages import detect_language, extract_names, is_in_language
-from core.language.questions import strip_question_words
 from core.language.tokens import CJK_CHARACTERS
 from core.llm.decision_schema import DecisionSchema, ParsedReply, SchemaField
 from core.types import Passage
@@ -236,9 +235,9 @@ def _rule_based_keyword(query: Query, context: RewriteContext) -> Sequence[Query
 async def hyde(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:
     """Return every query with a passage that would answer it as the text to embed (hypothetical documents).
 
-    Passages resemble passages more than they resemble questions. The fallback is the question as a statement.
+    Passages resemble passages more than they resemble questions. The fallback is the question.
     """
-    return await rewrite_all(queries, context, _llm_hyde, _rule_based_hyde)
+    return await rewrite_all(queries, context, _llm_hyde, lambda query, _: [query])
 
 
 async def _llm_hyde(query: Query, context: RewriteContext) -> Sequence[Query] | None:
@@ -250,11 +249,6 @@ async def _llm_hyde(query: Query, context: RewriteContext) -> Sequence[Query] | 
         return [replace(query, dense=text)] if is_related and is_valid_rewrite(text, query, MAX_PASSAGE_CHARS) else None
 
     return await ask_llm("rewrite_hyde", HYDE_SCHEMA, fence_query(query), accept, context)
-
-
-def _rule_based_hyde(query: Query, context: RewriteContext) -> Sequence[Query]:
-    statement = strip_question_words(strip_fillers(query.text))
-    return [replace(query, dense=f"{statement[:1].upper()}{statement[1:]}.")] if content_words(statement) else [query]
 
 
 async def translation(queries: Sequence[Query], context: RewriteContext) -> Sequence[Query]:

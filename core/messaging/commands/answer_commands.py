@@ -15,6 +15,7 @@ from core.errors import UsageError
 from core.formatting import format_code, format_cost, format_until
 from core.messaging.commands.context import CommandContext, CommandRequest
 from core.messaging.policy.permissions import PermissionDenied
+from core.ports.refresh import refresh_taught
 from core.settings.audience import ALL_OPEN
 from core.storage.lessons import ReviewState, TaughtAnswer, TaughtAnswerRepository
 from core.storage.message_lookup import MessageLookup, MessageOutcome
@@ -203,6 +204,8 @@ async def review_faq(context: CommandContext, request: CommandRequest) -> str:
     if action == "list":
         return _format_answer(answers[0], texts)
     reply = await _apply_decision(context, repository, number, request)
+    if context.refresher:
+        await refresh_taught(context.refresher)
     # The audit outlives what people forget: it has no words of theirs.
     decision = replace(request.message, text=f"{action} {number}")
     await context.audit.record(new_entry(decision, "changed", f"faq {number}", "", action))

@@ -169,18 +169,23 @@ async def test_slack_asks_for_both_tokens(folder: Path) -> None:
 
 async def test_what_is_not_known_yet_is_filled_in_later(folder: Path) -> None:
     async with init(folder) as user:
-        await user.answer("Platform", "")
+        await user.read("For Mastodon, Bluesky, GitHub, GitLab or HTTP choose none")
+        await user.answer("Platform (", "")
         await user.answer("Token, not shown", "")
         await user.read("Fill in KIMAS_TELEGRAM_TOKEN later")
         await user.answer("Source [.]:", "")
         await user.answer("Another source (Enter: none):", "docs/rocket.md")
+        (folder / "faq.yaml").write_text("How do I log in?: With a token.\n", "utf-8")
+        await user.answer("Another source (Enter: none):", "faq.yaml")
+        await user.read("1 question")
         await user.answer("Another source (Enter: none):", "")
         await user.answer("Model", "")
         assert await user.end() == 0
     assert "# KIMAS_TELEGRAM_TOKEN=" in (folder / "kimas.env").read_text("utf-8")
     settings = load_settings([folder / "kimas.yaml"], (), {}, require_secrets=False)
     assert settings.telegram is not None
-    assert set(settings.sources) == {"bot", "rocket-md", "learned"}
+    assert set(settings.sources) == {"bot", "rocket-md", "faq-yaml", "learned"}
+    assert settings.sources["faq-yaml"].kind == "faq"
 
 
 @pytest.mark.parametrize("platform", list(OWNER_IDS))

@@ -114,6 +114,13 @@ def test_the_first_question_reads_first_by_words_and_says_so(
     assert "first time" not in result.stderr
 
 
+def test_a_live_source_does_not_keep_the_first_question_from_reading_the_others(deployment: Deployment) -> None:
+    deployment.settings["sources"]["api"] = {"kind": "http_api", "url": "http://127.0.0.1:9/?q={query}"}
+    result = deployment.call("ask", "How do I change the signing key?")
+    assert "Reading the sources for the first time." in result.stderr
+    assert "[1]" in result.stdout
+
+
 async def test_an_embedding_endpoint_that_is_down_costs_no_answer(deployment: Deployment) -> None:
     async with LanguageModelPeer() as peer:
         endpoint = {"provider": "openai", "base_url": peer.base_url, "model": "embedder", "dimension": peer.dimension}

@@ -64,7 +64,10 @@ def test_only_approved_answers_are_cited_with_who_approved_them(deployment: Depl
     assert "\x1b" not in output
     deployment.call("ingest")
     assert "hamster" not in json.dumps(deployment.json("ask", QUESTION)["passages"])
+    assert datetime.fromisoformat(deployment.json("sources")["sources"][1]["next_run"]) > datetime.now(UTC)
     assert deployment.json("faq", "approve", "1")["state"] == "approved"
+    docs, people = deployment.json("sources")["sources"]
+    assert datetime.fromisoformat(people["next_run"]) < datetime.now(UTC) < datetime.fromisoformat(docs["next_run"])
     assert deployment.json("faq", "reject", "2")["reviewer"] == "the operator"
     assert "There is no answer 3" in deployment.call("faq", "reject", "3", code=2).stderr
     deployment.call("ingest")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from bots.cli.main import main
 from bots.cli.trial import guess_source
 from core.errors import UsageError
 from tests.support.deployment import git, logging_as_it_was
+from tests.support.peers.web import Page, WebPeer
 
 SAFE = "# Rocket\n\nThe launch key is kept in the blue safe.\n"
 
@@ -43,6 +45,34 @@ def call(*arguments: str, stdin: str | None = None) -> Result:
 ])  # fmt: skip
 def test_addresses(location: str, kind: str) -> None:
     assert guess_source(location) == {"kind": kind, "url": location}
+
+
+def test_who_types_a_private_address_means_it_and_a_page_in_the_browser_does_not() -> None:
+    for location, host in (("http://127.0.0.1:8000/", "127.0.0.1"), ("http://localhost:3000/docs", "localhost")):
+        site = {"kind": "website", "url": location}
+        assert guess_source(location, at_terminal=True) == {**site, "allow_private": [host]}
+        assert guess_source(location) == site
+    assert "allow_private" not in guess_source("https://docs.example.org/", at_terminal=True)
+
+
+async def test_a_site_on_this_machine_can_be_asked(folder: Path) -> None:
+    async with WebPeer() as web:
+        web.pages["/"] = Page("<html><body><main><p>The launch key is in the blue safe.</p></main></body></html>")
+        url = f"http://127.0.0.1:{web.port}/"
+        result = await asyncio.to_thread(call, "ask", "--source", url, "Where is the launch key?")
+    assert "blue safe" in result.output
+
+
+@pytest.mark.parametrize(("name", "text", "kind"), [
+    ("faq.yaml", "- question: How do I log in?\n  answer: With a token.\n", "faq"),
+    ("faq.csv", "question,answer\nHow do I log in?,With a token.\n", "faq"),
+    ("compose.yaml", "name: rocket\nimage: rocket:1\n", "files"),
+    ("broken.yaml", "a: [", "files"),
+    ("prices.csv", "item,price\nrocket,5\n", "files"),
+])  # fmt: skip
+def test_a_file_of_questions_is_read_as_one(folder: Path, name: str, text: str, kind: str) -> None:
+    (folder / name).write_text(text, "utf-8")
+    assert guess_source(name)["kind"] == kind
 
 
 def test_paths(folder: Path) -> None:
@@ -82,9 +112,9 @@ def test_what_cannot_be_read_of_a_place_does_not_hide_the_answer(folder: Path) -
 
 def test_a_source_that_fails_is_named_once(folder: Path) -> None:
     result = call("ask", "--source", "https://127.0.0.1:9/none", "Where?")
-    assert (result.exit_code, "is a private address" in result.output) == (2, True)
+    assert (result.exit_code, "the connection failed" in result.output) == (2, True)
     assert "source source" not in result.output + result.stderr
-    assert result.output.count("is a private address") == 1, "neither in the log"
+    assert result.output.count("the connection failed") == 1, "neither in the log"
 
 
 @pytest.mark.parametrize("word", ["/quit", "exit"])

@@ -33,7 +33,7 @@ from core.storage.messages import Journal
 from core.storage.overrides import Audit
 from core.storage.tables import identity_values, messages
 from core.storage.usage import NO_ANSWERS, TokenUsage, UsageRepository
-from core.types import Citation, ConversationKey, Question, Reply, SkipReason, ThreadState
+from core.types import Citation, ConversationKey, Question, Reply, SkipReason, SourceState, ThreadState
 from tests.support.deployment import README, Deployment
 from tests.support.free_ports import free_port
 from tests.support.operator_page import (
@@ -591,6 +591,15 @@ class TestTeaching:
             ("changed", "learned 1", "", "operator-page"),
         ]
         assert entries[0].chat == GROUP.chat
+
+    async def test_an_approved_answer_is_read_at_once(self, tmp_path: Path, environment: Any) -> None:
+        states = [SourceState("docs", "git"), SourceState("people", "learned")]
+        async with operator_page(tmp_path, environment, states=states) as page:
+            await answered(page.journal, make_message(1, "Does it use Redis?"), NOTHING)
+            async with browser(page, OWNER) as client:
+                form = {"form_token": await get_form_token(client), "question": "Is Redis used?", "answer": "No."}
+                await client.post("/questions/1/teach", data={**form, "action": "approve"})
+            assert page.context.source_refresher.requests == [["people"]]  # type: ignore[attr-defined]
 
     async def test_an_owner_approves_what_they_write_at_once(self, page: Page) -> None:
         await answered(page.journal, make_message(1, "Does it use Redis?"), NOTHING)

@@ -79,6 +79,19 @@ async def test_before_anything_is_read_the_answer_says_that(peer: LanguageModelP
     assert chinese.text.startswith("我还没有读完资料（docs）")
 
 
+async def test_a_live_source_that_found_nothing_does_not_hide_that_the_others_are_unread() -> None:
+    sources = {
+        "docs": {"kind": "files", "path": "docs"},
+        "web": {"kind": "http_api", "url": "https://x.example?q={query}"},
+    }
+    unread = InMemoryLibrary((), is_empty=True)
+    reply = await answer(HOW, MemorySink(), parts(unread, configuration=settings(sources=sources, agents={})))
+    assert reply.text.startswith("I have not read my sources yet")
+    live_alone = settings(sources={"web": sources["web"]}, agents={})
+    reply = await answer(HOW, MemorySink(), parts(unread, configuration=live_alone))
+    assert reply.text.startswith("I found nothing about this")
+
+
 async def test_what_nobody_has_taught_yet_is_not_told_as_unread() -> None:
     configuration = settings(sources={"learned": {"kind": "learned"}}, agents={})
     reply = await answer(HOW, MemorySink(), parts(InMemoryLibrary((), is_empty=True), configuration=configuration))

@@ -44,7 +44,7 @@ PROMPT = [
     [
         ("Sessions last for 2 hours after the last request [p2].", {}),
         ("Sessions last for 2 hours after the last request [p4].", {(0, 3): 1}),
-        ("Sessions last for 2 hours after the last request [p2][p4].", {(1, 3): None}),
+        ("Sessions last for 2 hours after the last request [p2][p4].", {(1, 3): 1}),
         ("Sessions last for 2 hours [p2], and uploads may have 512 MB [p1].", {(1, 0): 2}),
         ("旧日志保留七天 [p5]。上传最多 512 MB [p1]。", {(1, 0): 2}),
         ("Logs are kept for seven days [p5].", {}),
@@ -85,7 +85,7 @@ def test_a_mark_that_is_hardly_worse_stays_but_is_in_doubt() -> None:
         ("Apples grow slowly [p1], while pears grow fast [p2].", ["Apples grow slowly", ", while pears grow fast"]),
         ("No. Feeds are read-only [p1], and bins keep things [p2].", ["Feeds are read-only", ", and bins keep things"]),
         ("Apples grow slowly everywhere [p1][p2].", ["Apples grow slowly everywhere"] * 2),
-        ("Apples grow slowly [p1], [p2].", ["Apples grow slowly", "Apples grow slowly ,"]),
+        ("Apples grow slowly [p1], [p2].", ["Apples grow slowly"] * 2),
         ("Apples grow slowly.\n\n\n[p1] Pears grow fast.", ["Pears grow fast."]),
         ("| port | 8000 [p1] |", ["port 8000"]),
         ("- Apples grow slowly [p1]\n- Pears grow fast [p2]", ["- Apples grow slowly", "- Pears grow fast"]),
@@ -96,7 +96,7 @@ def test_a_mark_that_is_hardly_worse_stays_but_is_in_doubt() -> None:
     ],
 )
 def test_a_mark_stands_behind_the_words_before_it(text: str, claim_texts: list[str]) -> None:
-    assert [claim.texts[0] for claim in extract_claims(text)] == claim_texts
+    assert [claim.text for claim in extract_claims(text)] == claim_texts
 
 
 # The labelled set

@@ -6,7 +6,7 @@ import pytest
 
 from core.citations.inventions import Facts, describe_passage, find_invented
 from core.citations.support import SupportIndex
-from core.language.facts import extract_numbers, has_number
+from core.language.facts import extract_numbers
 from core.types import Passage
 from tests.support.fixtures import passage
 from tests.support.growth import FACTOR, MAX_RATIO, measure
@@ -28,10 +28,7 @@ def list_invented(claim: str, *, text: str = SERVER, known: str = "") -> set[str
         ("The server listens on port 8,000", set()),
         ("The server keeps 4000 sessions in COCO 2017", set()),
         ("The server listens on port 9000", {"number"}),
-        ("It needs python3.10", set()),
-        ("It reads format 4.1", set()),
         ("It reads format 4.1.3", {"number"}),
-        ("It needs python3.7", {"number"}),
         ("Set it with `max_peers=32`, or `Ring.rotate(key=64)`", set()),
         ("Set `max_children` for the server", {"name"}),
         ("Set `server.max_peers` for the server", set()),
@@ -56,8 +53,6 @@ def test_what_the_asker_said_needs_no_support() -> None:
 def test_numbers_are_read_in_one_spelling() -> None:
     text = "1. First v2.3.1, 10,000 of 08, utf8, step 4"
     assert extract_numbers(text) == {"1", "2.3.1", "10000", "8", "4"}
-    assert has_number("2.0", {"2"})
-    assert not has_number("2.1", {"2"})
 
 
 def hard_passage(share: float) -> Passage:

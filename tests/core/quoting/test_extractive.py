@@ -83,17 +83,6 @@ async def test_steps_keep_their_numbers() -> None:
     )
 
 
-async def test_an_item_of_a_long_list_stands_below_what_announces_it() -> None:
-    items = "\n".join(
-        f"- the folder number {number}, which is the one for files of kind {number}" for number in range(30)
-    )
-    text = f"{'This is about something else. ' * 30}\n\nA backup of tarn has these parts:\n\n{items}"
-    quotes = await quote("backup parts of kind 17?", text)
-    assert quotes.startswith("> A backup of tarn has these parts:\n>\n> - the folder number")
-    assert "kind 17" in quotes
-    assert len(quotes) < 1200
-
-
 def test_a_long_section_is_cut_where_something_else_begins() -> None:
     paragraphs = [f"{name} is a part of tarn. {'It has a long description. ' * 9}".strip() for name in "ABCDE"]
     cuts = cut("\n\n".join(paragraphs))

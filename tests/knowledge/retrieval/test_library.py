@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
@@ -10,7 +11,7 @@ from core.answering.context import AnswerDependencies
 from core.answering.pipeline import answer
 from core.answering.rewriting.rewrites import REWRITES
 from core.errors import UsageError
-from core.language.languages import identify_languages
+from core.language.languages import get_main_languages
 from core.language.tokens import cut_into_pairs, lexical_tokens, simplify
 from core.llm.prompts import Prompts
 from core.quoting.extractive import extract
@@ -98,11 +99,8 @@ async def test_agents_know_what_their_documents_are_called(store: Store, embedde
 
 
 def test_texts_of_two_languages_have_both() -> None:
-    english = "The apple and the pear are sweet."
-    chinese = "苹果和梨都很甜。"
-    assert identify_languages([english, english, chinese, "x = 1"]) == ("en", "zh")
-    assert identify_languages([english] * 9 + [chinese]) == ("en",)
-    assert identify_languages(["x = 1"]) == ()
+    assert get_main_languages(Counter(en=2, zh=1)) == ("en", "zh")
+    assert get_main_languages(Counter(en=9, zh=1)) == ("en",)
 
 
 async def test_the_limit_and_the_threshold_hold(filled_store: Store, embedder: WordEmbedder) -> None:
@@ -437,13 +435,13 @@ async def test_a_question_for_nobody_is_not_searched_and_the_answer_says_so(
     library = KnowledgeLibrary(configuration, watched_library, embedder)  # type: ignore[arg-type]
     await library.load()
     parts = AnswerDependencies(configuration, library, OrderKeeper(), None, Prompts.read(), REWRITES)
-    for question, searches in (("Is the apple or the pear sweet fruit?", 1), ("Who won the cup yesterday?", 0)):
+    for question, searches in (("Is the apple or the pear sweet fruit?", 2), ("Who won the cup yesterday?", 1)):
         watched_library.searches = 0
         sink = MemorySink()
         reply = await answer(Question(question, is_unprompted=True), sink, parts)
-        assert bool(reply.trace.agents) == bool(reply.passages) == bool(searches)
-        assert watched_library.searches == 1, "an agent's, or the one that finds no passage near the question"
-        assert ("I found nothing about this" in reply.text) == (not searches)
+        assert bool(reply.trace.agents) == bool(reply.passages) == (searches == 2)
+        assert watched_library.searches == searches, "the one over all, and that of the agent with a passage near"
+        assert ("I found nothing about this" in reply.text) == (searches == 1)
     reply = await answer(Question("Who won the cup yesterday?"), MemorySink(), parts)
     assert len(reply.trace.agents) == 1, "the bot itself was asked: the best agent is searched"
     assert reply.passages
@@ -534,6 +532,24 @@ async def test_a_near_passage_is_found_though_no_centroid_is_near(filled_store: 
     )
     await library.reload()
     assert await names(library, "zeppelin balloon") == ["cook"]
+
+
+async def test_a_short_list_of_questions_does_not_hide_the_manual(filled_store: Store, embedder: WordEmbedder) -> None:
+    """Its one passage is its centroid, and near more questions than the averages of the manual are."""
+    texts = {
+        "manual": TOOLS | {"pi.md": "The raspberry has a sharp tool."},
+        "faq": {"f.md": "Is a raspberry supported?"},
+    }
+    for name, documents in texts.items():
+        await read_and_fill(DictSource(name, documents), filled_store, embedder, SyncOptions(200))
+    sources = {name: {"kind": "files", "path": "."} for name in texts}
+    routing = {"centroids": 1, "threshold": 0.5}
+    library = KnowledgeLibrary(
+        settings(sources=sources, agents={}, knowledge={"routing": routing}), filled_store, embedder
+    )
+    await library.load()
+    for question, expected in (("raspberry", {"faq", "manual"}), ("raspberry supported?", {"faq"})):
+        assert set(await names(library, question)) == expected
 
 
 async def test_words_that_only_ask_send_no_chinese_question_anywhere(store: Store, embedder: WordEmbedder) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from core.errors import SourceError
 from core.settings import FaqSource
+from core.types import Citation
 from knowledge.ports import Document
 from knowledge.sources.factory import open_source
 from knowledge.sources.faq import MAX_FILE_BYTES
@@ -126,3 +127,11 @@ async def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
         await open_source("faq", FaqSource(kind="faq", path=path), tmp_path).listing()
     write(tmp_path, "a.csv", "question,answer\nHow?,So.\n")
     assert await open_source("faq", FaqSource(kind="faq", path=path), tmp_path).listing()
+
+
+async def test_people_are_told_the_file_of_an_entry_and_no_mark_behind_it(tmp_path: Path) -> None:
+    text = "- {q: How?, a: So.}\n- {q: How?, a: Or so.}\n- {q: 为什么？, a: 因为。}\n- {q: '?', a: '!'}\n"
+    documents, _ = await read(write(tmp_path, "my faq.yaml", text))
+    places = [Citation(1, "p", "faq", document.title, document.path, "").place for document in documents]
+    assert places == ["my faq.yaml"] * 4
+    assert Citation(1, "p", "docs", "C#", "docs/c#-sharp.md", "").place == "docs/c#-sharp.md"

@@ -181,7 +181,7 @@ CLEAN = "how the memory module stores messages?"
 RULED = {
     "prompt": [("memory module stores messages", CLEAN)],
     "keyword": [("memory module stores messages", QUERY)],
-    "hyde": [(QUERY, "The memory module stores messages.")],
+    "hyde": [],
     "translation": [],
     "decompose": [],
     "rule": [("memory module stores messages", CLEAN)],

@@ -20,11 +20,12 @@ from core.storage import message_lookup
 from core.storage.lessons import TaughtAnswerRepository
 from core.storage.messages import Journal
 from core.storage.retention import erase_expired
-from core.types import Citation, ConversationKey, Origin, Passage, Question, Reply, ThreadState
+from core.types import Citation, ConversationKey, Origin, Passage, Question, Reply, SourceState, ThreadState
 from core.types.replies import Trace
 from knowledge.sources.taught import TaughtAnswers
 from tests.support.feedback_chat import CHAT, CITED, HELPER, MESSAGE, TRUSTED, deliver, make_escalate_command
 from tests.support.fixtures import INSTALL, settings
+from tests.support.operator_page import FixedSources
 
 CALL = ENGLISH.handoff.format(author="Ann")
 
@@ -349,6 +350,17 @@ async def test_review_by_commands_needs_the_right_and_is_audited(journal: Journa
     ]
     assert "There is no answer 7" in adapter.sinks["o4"].failures[0]
     assert "`number` is missing" in adapter.sinks["o5"].failures[0]
+
+
+@pytest.mark.parametrize("order", ["approve 1", "reject 1", "edit 1 A better one."])
+async def test_a_decision_is_read_at_once_by_the_sources_of_taught_answers_alone(journal: Journal, order: str) -> None:
+    await submit_answers(journal)
+    sources = FixedSources([SourceState("docs", "git"), SourceState("people", "learned")])
+    boss = replace(MESSAGE, id="1", command="faq", text=order, author_id="9")
+    await deliver(journal, replace(boss, id="0", text="list"), refresher=sources, administration={"owners": ["test:9"]})
+    assert sources.requests == []
+    await deliver(journal, boss, refresher=sources, administration={"owners": ["test:9"]})
+    assert sources.requests == [["people"]]
 
 
 async def test_who_looks_after_one_chat_reviews_what_was_taught_there(journal: Journal) -> None:

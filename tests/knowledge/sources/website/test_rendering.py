@@ -101,8 +101,10 @@ async def test_scripts_reach_only_what_a_crawl_may(web: WebPeer, tmp_path: Path)
 async def test_no_script_stops_the_visit(web: WebPeer, tmp_path: Path, script: str) -> None:
     web.pages["/odd"] = make_app(script)
     web.pages["/"] = Page(f'<main><h1>Home</h1><p>{TEXT}</p><a href="/odd">a</a> <a href="/more">b</a></main>')
-    listing = await site(web, tmp_path, timeout_s=4).listing()
-    assert {"/", "/more"} <= set(listing.fingerprints) <= {"/", "/more", "/odd"}
+    found = set((await site(web, tmp_path, timeout_s=4).listing()).fingerprints)
+    assert "/" in found <= {"/", "/more", "/odd"}
+    # A page that a script leads to is taken once, by the address that was asked for first.
+    assert "/more" in found or (script == "location = '/more'" and "/odd" in found)
 
 
 async def test_nothing_is_started_for_a_site_that_needs_no_scripts(
