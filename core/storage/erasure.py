@@ -19,16 +19,8 @@ from core.language.tokens import lexical_tokens
 from core.runtime.tasks import uncancellable
 from core.storage.message_rows import FORMER_TEXTS
 from core.storage.moved_chats import list_places, list_timelines
-from core.storage.tables import (
-    DRAFTED,
-    answers,
-    feedback,
-    is_reply_in,
-    messages,
-    replies,
-    taught_answers,
-    to_document_name,
-)
+from core.storage.tables import DRAFTED, answers, feedback, is_reply_in, messages, replies, taught_answers
+from core.storage.told_lessons import DROPPED_STATE, erase_told_lessons
 from core.types import (
     ASK_COMMANDS,
     HANDOFF_COMMAND,
@@ -81,8 +73,7 @@ CONVERSATION_TIME = timedelta(hours=24)
 _IS_TO_BE_DROPPED = or_(
     messages.c.state == DRAFTED, and_(messages.c.state.not_in(FINISHED_STATES), messages.c.delivery.is_not(null()))
 )
-_DROPPED_STATE = (("state", "silent"), ("reason", SkipReason.DRAFT_FORGOTTEN.text))
-_DROPPED_VALUES = {**dict(_DROPPED_STATE), "delivery": null()}
+_DROPPED_VALUES = {**DROPPED_STATE, "delivery": null()}
 IS_DROPPED = and_(messages.c.state == "silent", messages.c.reason == SkipReason.DRAFT_FORGOTTEN.text)
 _NO_QUOTATION = {"quoted": "", **dict.fromkeys(("attachments", "image_description", "quoted_authors"), null())}
 _WITHOUT_TEACHER = {"taught_by": "", "teacher": ""}
@@ -226,7 +217,7 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
     is_involved = or_(columns.asked_by == author_id, columns.taught_by == author_id)
     is_forgotten = and_(is_involved, columns.state != "approved")
     forgotten = select(columns.number).filter_by(**place).where(is_forgotten)
-    await _erase_told_lessons(connection, (await connection.scalars(forgotten)).all())
+    await erase_told_lessons(connection, (await connection.scalars(forgotten)).all())
     await connection.execute(delete(taught_answers).filter_by(**place).where(is_forgotten))
     await connection.execute(update(taught_answers).filter_by(**place, asked_by=author_id).values(asked_by=""))
     await connection.execute(update(taught_answers).filter_by(**place, taught_by=author_id).values(_WITHOUT_TEACHER))
@@ -236,24 +227,6 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
         update(taught_answers).filter_by(**place).where(is_in_own_thread).values(thread=PERSONAL_THREAD)
     )
     return result.rowcount
-
-
-async def _erase_told_lessons(connection: AsyncConnection, numbers: Collection[int]) -> None:
-    """Erase what was answered anywhere from taught answers while they were approved: they are no knowledge any more."""
-    columns = messages.c
-    for number in numbers:
-        name = json.dumps(to_document_name(number)).rstrip('"')
-
-        def has_name(column: ColumnElement[Any], name: str = name) -> ColumnElement[bool]:
-            return cast(column, Text).contains(name, autoescape=True)
-
-        await connection.execute(delete(replies).where(has_name(replies.c.reply)))
-        is_cited = or_(has_name(columns.citations), has_name(columns.delivery))
-        cited_values = {"reply": "", "citations": null(), "delivery": null()}
-        dropped = {name: case((columns.state == DRAFTED, value), else_=columns[name]) for name, value in _DROPPED_STATE}
-        await connection.execute(update(messages).where(is_cited).values(**cited_values, **dropped, trace=null()))
-        # It was found, and not cited.
-        await connection.execute(update(messages).where(has_name(columns.trace)).values(trace=null()))
 
 
 async def _erase_drafts(connection: AsyncConnection, by_person: Mapping[str, str]) -> None:

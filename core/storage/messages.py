@@ -39,13 +39,13 @@ from core.storage.message_rows import (
     read_delivery,
     read_left,
     to_delivery,
-    to_edited_values,
     to_message,
     to_message_values,
     to_parts,
     to_reply_values,
     to_turns,
     write_chat_title,
+    write_edit,
 )
 from core.storage.tables import (
     CLOCK_TOLERANCE,
@@ -171,18 +171,8 @@ class Journal:
 
         Only its author may change it: it is asked with their rights.
         """
-        own = select(messages).filter_by(**identity_values(message), author_id=message.author_id)
-        is_waiting = and_(messages.c.command.in_(ASK_COMMANDS), messages.c.state.in_(("received", DRAFTED)))
         async with self.database.transaction() as connection:
-            row = (await connection.execute(own.where(is_waiting).with_for_update())).first()
-            if row and row.state == DRAFTED:
-                # Under the former words nobody would find it once its asker is forgotten.
-                is_in_chat = is_reply_in(row.platform, row.chat)
-                await connection.execute(delete(replies).where(is_in_chat, replies.c.text == row.text))
-            if row:
-                values = to_edited_values(row, message.text)
-                await connection.execute(update(messages).filter_by(number=row.number).values(values))
-        return row is not None
+            return await write_edit(connection, message)
 
     @uncancellable
     async def begin_answer(self, message: Message, visible_labels: frozenset[str] | None) -> str:

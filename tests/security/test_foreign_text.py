@@ -48,6 +48,7 @@ from core.messaging.gate.features import hash_ngrams
 from core.observability.logs import make_redactor
 from core.settings.loader import load_settings
 from core.types import Message
+from core.types.messages import OWN_COMMENT_MARKER
 from knowledge.chunking import chunk
 from knowledge.formats.question_pairs import read_entries
 from knowledge.parsing.limits import FormatError
@@ -451,7 +452,7 @@ DISCORD_EVENT = {
 def test_an_issue_and_a_comment_are_messages(text: str, title: str, quoted: str) -> None:
     me = ForgeIdentity("kimas", "github.com")
     topic = ForgeTopic("a/b", "issues/7", 7, title, text, Account("ann", 1), 0.0)
-    own = ForgeComment(1, "issues/7", f"{quoted}\n\n{forges.MARKER}", Account("kimas", 2), 0.0, 0.0)
+    own = ForgeComment(1, "issues/7", f"{quoted}\n\n{OWN_COMMENT_MARKER}", Account("kimas", 2), 0.0, 0.0)
     comment = ForgeComment(2, "issues/7", f"> {quoted}\n\n{text}", Account("ben", 3), 0.0, 0.0)
     for message in (
         forges.to_message("github", topic, me),
