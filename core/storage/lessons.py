@@ -24,11 +24,6 @@ MAX_ANSWER_CHARS = 8000
 MAX_QUESTION_CHARS = 500
 
 
-def to_document_name(number: int) -> str:
-    """Return how the path of the document begins that an approved answer is, also in the answers that cite it."""
-    return f"answer {number}, approved on "
-
-
 @dataclass(frozen=True, slots=True)
 class TaughtAnswer:
     """One answer with its question: who gave it, where, and the decision of the review with its time (UTC).

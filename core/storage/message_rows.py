@@ -29,6 +29,9 @@ from core.types import (
 )
 from core.types.replies import trace_from_json
 
+# In the reference of a message: its words before edits.
+FORMER_TEXTS = "former_texts"
+MAX_FORMER_TEXTS = 20
 _DELIVERED_NAMES = ("image_description", "failure", "is_extractive", "found_nothing", "heard")
 _MESSAGE_COLUMNS = (
     "id",
@@ -72,6 +75,12 @@ def to_message(row: ResultRow[Any]) -> Message:
     values["attachments"] = read_attachments(row.attachments)
     values["quoted_authors"] = tuple(row.quoted_authors or ())
     return Message(key=ConversationKey(row.platform, row.chat, row.thread), reference=row.reference, **values)
+
+
+def to_edited_values(row: ResultRow[*tuple[Any, ...]], text: str) -> dict[str, Any]:
+    """Return the new values of a row whose author has edited its text: copies of the former one are found by it."""
+    former_texts = [*row.reference.get(FORMER_TEXTS, ()), row.text][-MAX_FORMER_TEXTS:]
+    return {"text": text, "reference": {**row.reference, FORMER_TEXTS: former_texts}}
 
 
 def to_delivery(reply: Reply, parts: Mapping[int, str]) -> dict[str, Any]:

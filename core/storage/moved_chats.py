@@ -1,4 +1,4 @@
-"""Chats that got another id: what somebody said under the former one is forgotten with the rest."""
+"""Places that are forgotten with a chat: those of its former ids, and timelines, where nobody gives a command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import ColumnElement, delete, insert, select, update
 
 from core.runtime.tasks import uncancellable
-from core.storage.tables import moved_chats, overrides
+from core.settings.chats import is_timeline
+from core.storage.tables import messages, moved_chats, overrides
 from core.types import ConversationKey, PlatformName
 
 if TYPE_CHECKING:
@@ -53,3 +54,14 @@ async def list_places(connection: AsyncConnection, chat: ConversationKey) -> Seq
     query = select(moved_chats.c.former).filter_by(platform=chat.platform, chat=chat.chat)
     chats = [chat.chat, *await connection.scalars(query)]
     return [{"platform": chat.platform, "chat": each} for each in chats]
+
+
+async def list_timelines(
+    connection: AsyncConnection, chat: ConversationKey, author_id: str
+) -> Sequence[Mapping[str, str]]:
+    """Return the columns that name the timelines with posts of a person, where a chat is that of public mentions."""
+    if chat.chat.partition("@")[0] != "mentions":
+        return []
+    values = {"platform": chat.platform, "author_id": author_id}
+    own_chats = (await connection.scalars(select(messages.c.chat).filter_by(**values).distinct())).all()
+    return [{"platform": chat.platform, "chat": each} for each in own_chats if is_timeline(chat.platform, each)]

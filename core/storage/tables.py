@@ -285,6 +285,11 @@ def chat_values(key: ConversationKey) -> dict[str, str]:
     return {"platform": key.platform, "chat": key.chat}
 
 
+def to_document_name(number: int) -> str:
+    """Return how the path of the document begins that an approved answer is, also in the answers that cite it."""
+    return f"answer {number}, approved on "
+
+
 def is_reply_in(platform: str, chat: str | None = None) -> sa.ColumnElement[bool]:
     """Return the condition that a cached reply belongs to a chat, or to any chat of a platform."""
     names = [platform] if chat is None else [platform, chat]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from core.errors import SourceError, StoreError
 from core.settings.messaging import JournalSettings
-from core.storage.lessons import TaughtAnswer, TaughtAnswerRepository, to_document_name
+from core.storage.lessons import TaughtAnswer, TaughtAnswerRepository
+from core.storage.tables import to_document_name
 from knowledge.ports import Document, Listing
 from knowledge.sources.common.documents import fingerprint
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,19 @@ async def test_a_list_of_questions_that_an_owner_carries_on_goes(tmp_path: Path,
         assert await bot.journal.database.fetch_value(select(messages.c.author_id).filter_by(id=forward.id)), (
             "it was there"
         )
+
+
+async def test_words_that_somebody_edited_out_before_go(tmp_path: Path) -> None:
+    """Who has written what they should not takes it out first, and then gives the command."""
+    chats = {"telegram:-100": {"mode": "draft"}}
+    async with opened(tmp_path, JournalSettings(), gate={"drafts_to": "telegram:-200"}, chats=chats) as bot:
+        asked = await bot.deliver(ANN, f"{SAID}, but does it start?")
+        await bot.deliver(BOB, "What does this mean?", quoted=asked.text, reply_to=asked.id)
+        for text in (f"How does it start without {WORD}?", "How does it start?"):
+            edit = replace(asked, text=text, is_edit=True)
+            await bot.processor.handler_for(bot.adapter("telegram"))(edit)
+        await bot.deliver(ANN, "", "forget")
+        assert await find_columns(bot.journal.database, *KEPT_IN_CHAT) == set()
 
 
 @pytest.mark.parametrize("decision", ["reject 1", "edit 1 Nobody knows."])
