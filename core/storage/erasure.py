@@ -15,12 +15,29 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Row, Text, and_, case, cast, delete, func, null, or_, select, tuple_, update
 
 from core.catalogue import ENGLISH
-from core.language.tokens import lexical_tokens
 from core.runtime.tasks import uncancellable
 from core.storage.message_rows import FORMER_TEXTS
 from core.storage.moved_chats import list_places, list_timelines
-from core.storage.tables import DRAFTED, answers, feedback, is_reply_in, messages, replies, taught_answers
-from core.storage.told_lessons import DROPPED_STATE, erase_told_lessons
+from core.storage.tables import (
+    DRAFTED,
+    answers,
+    feedback,
+    is_reply_in,
+    messages,
+    replies,
+    taught_answers,
+    to_document_name,
+)
+from core.storage.told_words import (
+    find_quoted_words,
+    get_brought_text,
+    get_description,
+    get_written_text,
+    is_forward,
+    may_bring_answer,
+    to_phrases,
+    to_words,
+)
 from core.types import (
     ASK_COMMANDS,
     HANDOFF_COMMAND,
@@ -73,12 +90,11 @@ CONVERSATION_TIME = timedelta(hours=24)
 _IS_TO_BE_DROPPED = or_(
     messages.c.state == DRAFTED, and_(messages.c.state.not_in(FINISHED_STATES), messages.c.delivery.is_not(null()))
 )
-_DROPPED_VALUES = {**DROPPED_STATE, "delivery": null()}
+_DROPPED_STATE = (("state", "silent"), ("reason", SkipReason.DRAFT_FORGOTTEN.text))
+_DROPPED_VALUES = {**dict(_DROPPED_STATE), "delivery": null()}
 IS_DROPPED = and_(messages.c.state == "silent", messages.c.reason == SkipReason.DRAFT_FORGOTTEN.text)
 _NO_QUOTATION = {"quoted": "", **dict.fromkeys(("attachments", "image_description", "quoted_authors"), null())}
 _WITHOUT_TEACHER = {"taught_by": "", "teacher": ""}
-# Bob's answer has words of Ann's where so many of hers follow each other in it; each of them alone is anybody's.
-COPIED_WORDS = 3
 # A report or a list of questions that somebody carries on has one of hers where it has so many of her phrases.
 TOLD_PHRASES = 2
 # What is looked at in the messages of others.
@@ -217,7 +233,7 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
     is_involved = or_(columns.asked_by == author_id, columns.taught_by == author_id)
     is_forgotten = and_(is_involved, columns.state != "approved")
     forgotten = select(columns.number).filter_by(**place).where(is_forgotten)
-    await erase_told_lessons(connection, (await connection.scalars(forgotten)).all())
+    await _erase_told_lessons(connection, (await connection.scalars(forgotten)).all())
     await connection.execute(delete(taught_answers).filter_by(**place).where(is_forgotten))
     await connection.execute(update(taught_answers).filter_by(**place, asked_by=author_id).values(asked_by=""))
     await connection.execute(update(taught_answers).filter_by(**place, taught_by=author_id).values(_WITHOUT_TEACHER))
@@ -227,6 +243,24 @@ async def _erase_rows(connection: AsyncConnection, place: Mapping[str, str], aut
         update(taught_answers).filter_by(**place).where(is_in_own_thread).values(thread=PERSONAL_THREAD)
     )
     return result.rowcount
+
+
+async def _erase_told_lessons(connection: AsyncConnection, numbers: Collection[int]) -> None:
+    """Erase what was answered anywhere from taught answers while they were approved: they are no knowledge any more."""
+    columns = messages.c
+    for number in numbers:
+        name = json.dumps(to_document_name(number)).rstrip('"')
+
+        def has_name(column: ColumnElement[Any], name: str = name) -> ColumnElement[bool]:
+            return cast(column, Text).contains(name, autoescape=True)
+
+        await connection.execute(delete(replies).where(has_name(replies.c.reply)))
+        is_cited = or_(has_name(columns.citations), has_name(columns.delivery))
+        cited_values = {"reply": "", "citations": null(), "delivery": null()}
+        dropped = {name: case((columns.state == DRAFTED, value), else_=columns[name]) for name, value in _DROPPED_STATE}
+        await connection.execute(update(messages).where(is_cited).values(**cited_values, **dropped, trace=null()))
+        # It was found, and not cited.
+        await connection.execute(update(messages).where(has_name(columns.trace)).values(trace=null()))
 
 
 async def _erase_drafts(connection: AsyncConnection, by_person: Mapping[str, str]) -> None:
@@ -240,7 +274,7 @@ async def _erase_drafts(connection: AsyncConnection, by_person: Mapping[str, str
     is_below = tuple_(messages.c.platform, messages.c.chat, messages.c.reply_to).in_(notices)
     below = select(*(messages.c[name] for name in _COPY_COLUMNS)).where(is_below)
     for row in (await connection.execute(below)).all():
-        values = {**_NO_QUOTATION, **_find_quoted_words(row)}
+        values = {**_NO_QUOTATION, **find_quoted_words(row)}
         await connection.execute(update(messages).filter_by(number=row.number).values(values))
     await connection.execute(update(messages).where(is_notice).values(ERASED_VALUES))
     await connection.execute(update(messages).filter_by(**by_person).where(_IS_TO_BE_DROPPED).values(_DROPPED_VALUES))
@@ -308,56 +342,56 @@ class _Said:
         transcripts = (str(attachment.get("transcript") or "") for attachment in row.attachments or ())
         own_texts = {row.text, *row.reference.get(FORMER_TEXTS, ())}
         texts = {*own_texts, row.image_description or "", *transcripts}
-        self.times.append((row.received_at, frozenset().union(*map(_to_words, (*texts, row.author)))))
+        self.times.append((row.received_at, frozenset().union(*map(to_words, (*texts, row.author)))))
         self.texts |= {text.strip() for text in own_texts} - {""}
         self.ids |= {row.id, row.reply_id} - {""}
-        self.phrases |= set().union(*map(_to_phrases, texts))
-        self.answer_phrases |= _to_phrases(row.reply)
+        self.phrases |= set().union(*map(to_phrases, texts))
+        self.answer_phrases |= to_phrases(row.reply)
 
     def add_brought(self, row: Row[*tuple[Any, ...]]) -> None:
         """Add what somebody else's message brings of the person, which the bot may have seen nowhere else.
 
         Where it brings words of several people, nobody knows which are whose.
         """
-        texts = [row.quoted, _get_description(row), row.text if _is_forward(row) else ""]
+        texts = [row.quoted, get_description(row), row.text if is_forward(row) else ""]
         texts = texts if len(row.quoted_authors) == 1 else []
-        self.times.append((row.received_at, frozenset().union(*map(_to_words, texts))))
-        self.phrases |= set().union(*map(_to_phrases, texts))
+        self.times.append((row.received_at, frozenset().union(*map(to_words, texts))))
+        self.phrases |= set().union(*map(to_phrases, texts))
 
     def brings_answer(self, row: Row[*tuple[Any, ...]]) -> bool:
         """Return whether somebody else's message quotes or forwards what the bot has answered the person, or told of.
 
         Answers to others may have some of the same words.
         """
-        phrases = _to_phrases(_get_brought_text(row))
+        phrases = to_phrases(get_brought_text(row))
         is_told = row.quotes_bot and len(phrases & self.phrases) >= TOLD_PHRASES
         return is_told or 2 * len(phrases & self.answer_phrases) > len(phrases)
 
     def add_brought_answer(self, row: Row[*tuple[Any, ...]], said: _Said) -> None:
         """Add an answer to what the person `said` elsewhere, which somebody else's message brings here."""
-        phrases = _to_phrases(_get_brought_text(row))
-        self.times.append((row.received_at, _to_words(_get_brought_text(row))))
+        phrases = to_phrases(get_brought_text(row))
+        self.times.append((row.received_at, to_words(get_brought_text(row))))
         self.answer_phrases |= phrases
         self.phrases |= phrases & said.phrases
 
     def add_attached(self, row: Row[*tuple[Any, ...]]) -> None:
         """Add what the person attached to a message that somebody else has asked about."""
         if row.reply_to in self.ids:
-            self.phrases |= _to_phrases(_get_description(row))
+            self.phrases |= to_phrases(get_description(row))
 
     def quotes(self, row: Row[*tuple[Any, ...]]) -> bool:
         """Return whether a message quotes what the person said, or was answered."""
-        return not _to_phrases(row.quoted).isdisjoint(self.phrases | self.answer_phrases)
+        return not to_phrases(row.quoted).isdisjoint(self.phrases | self.answer_phrases)
 
     def find_retold(self, row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
         """Return the new values of the columns of a message in another chat that hold what the person said."""
         values = dict(_NO_QUOTATION) if self.quotes(row) else {}
         answers = (row.delivery or {}).get("text") or row.reply
-        if answers and (_to_phrases(answers) - _to_phrases(row.text)) & self.phrases:
+        if answers and (to_phrases(answers) - to_phrases(row.text)) & self.phrases:
             values |= {"reply": "", "citations": null(), "delivery": null()}
             values |= _DROPPED_VALUES if row.state == DRAFTED else {}
         # What a model made of it is known by its place.
-        if values or _to_phrases(_get_written_text(row.trace or {})) & self.phrases:
+        if values or to_phrases(get_written_text(row.trace or {})) & self.phrases:
             values |= {"trace": null()}
         return values
 
@@ -367,7 +401,7 @@ class _Said:
         values: dict[str, Any] = dict(_NO_QUOTATION) if is_brought else {}
         # What was forwarded is nothing that its sender typed.
         is_hers = self._is_named_by(row) or row.text.strip() in self.texts or self.brings_answer(row)
-        is_foreign = _is_forward(row) and is_hers
+        is_foreign = is_forward(row) and is_hers
         asked = "" if is_foreign else row.text
         values |= {"text": ""} if is_foreign else {}
         if self._has_added_words(row, asked, row.trace):
@@ -375,7 +409,7 @@ class _Said:
         # A draft, or an answer that its platform has not taken yet: the next try answers anew.
         waiting = row.delivery or {}
         reply = waiting.get("text") or row.reply
-        if reply and (_to_phrases(reply) - _to_phrases(asked)) & self.phrases:
+        if reply and (to_phrases(reply) - to_phrases(asked)) & self.phrases:
             values |= {"reply": "", "citations": null(), "trace": null(), "delivery": null()}
             values |= _DROPPED_VALUES if row.state == DRAFTED else {}
         elif changes := self._find_copies_in_waiting(row, asked, is_brought=is_brought):
@@ -395,18 +429,18 @@ class _Said:
 
     def _is_brought_by(self, row: Row[*tuple[Any, ...]]) -> bool:
         """Return whether a message quotes the person, or what they were answered, or brings their files."""
-        is_of_answer = bool(row.quoted) and _may_bring_answer(row) and self.brings_answer(row)
+        is_of_answer = bool(row.quoted) and may_bring_answer(row) and self.brings_answer(row)
         is_known = row.reply_to in self.ids or self._is_named_by(row)
         return is_known or self._has_said_part_of(row.quoted) or is_of_answer
 
     def _has_said_part_of(self, text: str) -> bool:
         """Return whether a text has a line of the person's, or several words of theirs: a thread is quoted as one."""
         lines = {part.strip() for part in (text, *text.split("\n\n"), *text.splitlines())}
-        return not self.texts.isdisjoint(lines) or not _to_phrases(text).isdisjoint(self.phrases)
+        return not self.texts.isdisjoint(lines) or not to_phrases(text).isdisjoint(self.phrases)
 
     def _has_added_words(self, row: Row[*tuple[Any, ...]], asked: str, trace: Mapping[str, Any] | None) -> bool:
         """Return whether models wrote words of the person into the trace of an answer that came soon after them."""
-        added_words = _to_words(_get_written_text(trace)) - _to_words(asked) if trace else set[str]()
+        added_words = to_words(get_written_text(trace)) - to_words(asked) if trace else set[str]()
         return bool(added_words) and any(
             _is_told_in(row, said_at) and not added_words.isdisjoint(words) for said_at, words in self.times
         )
@@ -479,9 +513,9 @@ async def _drop_retelling(connection: AsyncConnection, said: Collection[_Said]) 
     query = query.where(or_(and_(columns.purpose == "report", columns.text != ""), and_(is_reply, is_waiting)))
     for row in (await connection.execute(query)).all():
         told = (row.delivery or {}).get("text") or row.text
-        phrases = _to_phrases(told)
+        phrases = to_phrases(told)
         # A short question is in it as a whole; a single word of somebody's is anybody's.
-        texts = {text for one in said for text in one.texts if len(_to_words(text)) > 1}
+        texts = {text for one in said for text in one.texts if len(to_words(text)) > 1}
         if any(phrases & one.phrases for one in said) or any(text in told for text in texts):
             dropped = update(messages).filter_by(number=row.number).values(text="", **_DROPPED_VALUES)
             await connection.execute(dropped)
@@ -527,51 +561,3 @@ def _is_told_in(row: Row[*tuple[Any, ...]], said_at: datetime) -> bool:
     received_at: datetime = row.received_at
     settled_at: datetime | None = row.settled_at
     return received_at <= said_at + CONVERSATION_TIME and (settled_at is None or said_at <= settled_at)
-
-
-def _find_quoted_words(row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
-    """Return the new values of a message whose answer has words of its quotation, which its author has not typed.
-
-    The question of a draft may have been edited since the team quoted it.
-    """
-    answer = (row.delivery or {}).get("text") or row.reply
-    written_text = f"{answer}\n{_get_written_text(row.trace or {})}"
-    if not (_to_phrases(written_text) - _to_phrases(row.text)) & _to_phrases(row.quoted):
-        return {}
-    return {"reply": "", "citations": null(), "trace": null(), "delivery": null()}
-
-
-def _get_written_text(trace: Mapping[str, Any]) -> str:
-    """Return what models wrote of a conversation in a trace: completed questions, queries, reasons and opinions."""
-    rounds = trace.get("rounds") or ()
-    queries = (query for search_round in rounds for query in (*search_round["queries"], search_round["reason"]))
-    opinions = map(str, (trace.get("values") or {}).values())
-    return "\n".join((str(trace.get("query") or ""), str(trace.get("opinion") or ""), *queries, *opinions))
-
-
-def _get_description(row: Row[*tuple[Any, ...]]) -> str:
-    """Return what a message's attachments say, also where its answer waits."""
-    return str(row.image_description or (row.delivery or {}).get("image_description") or "")
-
-
-def _is_forward(row: Row[*tuple[Any, ...]]) -> bool:
-    """Return whether a message is nothing but what it forwards: its sender typed what stands beside a quotation."""
-    return row.is_forwarded and not row.quoted
-
-
-def _may_bring_answer(row: Row[*tuple[Any, ...]]) -> bool:
-    """Return whether a message may bring words of the bot's: not every platform says whose a forward is."""
-    return bool(row.quotes_bot or row.is_forwarded)
-
-
-def _get_brought_text(row: Row[*tuple[Any, ...]]) -> str:
-    return str(row.text if _is_forward(row) else row.quoted)
-
-
-def _to_phrases(text: str) -> set[tuple[str, ...]]:
-    words = lexical_tokens(text).split()
-    return set(zip(*(words[start:] for start in range(COPIED_WORDS)), strict=False))
-
-
-def _to_words(text: str) -> Set[str]:
-    return frozenset(lexical_tokens(text).split())

@@ -8,15 +8,14 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Row as ResultRow, and_, delete, insert, null, select, update
+from sqlalchemy import Row as ResultRow, delete, insert, null
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.formatting import with_description
 from core.storage.details import get_detail
-from core.storage.tables import DRAFTED, chat_values, chats, identity_values, is_reply_in, messages, replies
+from core.storage.tables import chat_values, chats
 from core.types import (
-    ASK_COMMANDS,
     Attachment,
     Citation,
     ConversationKey,
@@ -76,6 +75,12 @@ def to_message(row: ResultRow[Any]) -> Message:
     values["attachments"] = read_attachments(row.attachments)
     values["quoted_authors"] = tuple(row.quoted_authors or ())
     return Message(key=ConversationKey(row.platform, row.chat, row.thread), reference=row.reference, **values)
+
+
+def to_edited_values(row: ResultRow[*tuple[Any, ...]], text: str) -> dict[str, Any]:
+    """Return the new values of a row whose author has edited its text: copies of the former one are found by it."""
+    former_texts = [*row.reference.get(FORMER_TEXTS, ()), row.text][-MAX_FORMER_TEXTS:]
+    return {"text": text, "reference": {**row.reference, FORMER_TEXTS: former_texts}}
 
 
 def to_delivery(reply: Reply, parts: Mapping[int, str]) -> dict[str, Any]:
@@ -175,23 +180,3 @@ async def write_chat_title(connection: AsyncConnection, key: ConversationKey, ti
     with suppress(IntegrityError):
         async with connection.begin_nested():
             await connection.execute(insert(chats).values(**values, title=title))
-
-
-async def write_edit(connection: AsyncConnection, message: Message) -> bool:
-    """Write the new text of a message whose answer has not started, or is a draft; return whether it may be changed.
-
-    The former text is kept for as long as the row is: copies of it are found by it when its author is forgotten.
-    """
-    own = select(messages).filter_by(**identity_values(message), author_id=message.author_id)
-    is_waiting = and_(messages.c.command.in_(ASK_COMMANDS), messages.c.state.in_(("received", DRAFTED)))
-    row = (await connection.execute(own.where(is_waiting).with_for_update())).first()
-    if row is None:
-        return False
-    if row.state == DRAFTED:
-        # Under the former words nobody would find it once its asker is forgotten.
-        is_in_chat = is_reply_in(row.platform, row.chat)
-        await connection.execute(delete(replies).where(is_in_chat, replies.c.text == row.text))
-    former_texts = [*row.reference.get(FORMER_TEXTS, ()), row.text][-MAX_FORMER_TEXTS:]
-    values = {"text": message.text, "reference": {**row.reference, FORMER_TEXTS: former_texts}}
-    await connection.execute(update(messages).filter_by(number=row.number).values(values))
-    return True

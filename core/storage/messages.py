@@ -39,13 +39,13 @@ from core.storage.message_rows import (
     read_delivery,
     read_left,
     to_delivery,
+    to_edited_values,
     to_message,
     to_message_values,
     to_parts,
     to_reply_values,
     to_turns,
     write_chat_title,
-    write_edit,
 )
 from core.storage.tables import (
     CLOCK_TOLERANCE,
@@ -167,12 +167,19 @@ class Journal:
         await self.database.wipe()
 
     async def record_edit(self, message: Message) -> bool:
-        """Store the new text of a message whose answer has not started, or is a draft. Return false if it is too late.
-
-        Only its author may change it: it is asked with their rights.
-        """
+        """Store its author's new text of a message whose answer has not started, or is a draft; return if in time."""
+        own = select(messages).filter_by(**identity_values(message), author_id=message.author_id)
+        is_waiting = and_(messages.c.command.in_(ASK_COMMANDS), messages.c.state.in_(("received", DRAFTED)))
         async with self.database.transaction() as connection:
-            return await write_edit(connection, message)
+            row = (await connection.execute(own.where(is_waiting).with_for_update())).first()
+            if row and row.state == DRAFTED:
+                # Under the former words nobody would find it once its asker is forgotten.
+                is_of_draft = and_(is_reply_in(row.platform, row.chat), replies.c.text == row.text)
+                await connection.execute(delete(replies).where(is_of_draft))
+            if row:
+                change = update(messages).filter_by(number=row.number)
+                await connection.execute(change.values(to_edited_values(row, message.text)))
+        return row is not None
 
     @uncancellable
     async def begin_answer(self, message: Message, visible_labels: frozenset[str] | None) -> str:

@@ -1,0 +1,64 @@
+"""Words of people in a row of the journal: what it quotes, forwards and attaches, and what models wrote of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import Any
+
+from sqlalchemy import Row, null
+
+from core.language.tokens import lexical_tokens
+
+# Bob's answer has words of Ann's where so many of hers follow each other in it; each of them alone is anybody's.
+COPIED_WORDS = 3
+
+
+def find_quoted_words(row: Row[*tuple[Any, ...]]) -> dict[str, Any]:
+    """Return the new values of a message whose answer has words of its quotation, which its author has not typed.
+
+    The question of a draft may have been edited since the team quoted it.
+    """
+    answer = (row.delivery or {}).get("text") or row.reply
+    written_text = f"{answer}\n{get_written_text(row.trace or {})}"
+    if not (to_phrases(written_text) - to_phrases(row.text)) & to_phrases(row.quoted):
+        return {}
+    return {"reply": "", "citations": null(), "trace": null(), "delivery": null()}
+
+
+def get_written_text(trace: Mapping[str, Any]) -> str:
+    """Return what models wrote of a conversation in a trace: completed questions, queries, reasons and opinions."""
+    rounds = trace.get("rounds") or ()
+    queries = (query for search_round in rounds for query in (*search_round["queries"], search_round["reason"]))
+    opinions = map(str, (trace.get("values") or {}).values())
+    return "\n".join((str(trace.get("query") or ""), str(trace.get("opinion") or ""), *queries, *opinions))
+
+
+def get_description(row: Row[*tuple[Any, ...]]) -> str:
+    """Return what a message's attachments say, also where its answer waits."""
+    return str(row.image_description or (row.delivery or {}).get("image_description") or "")
+
+
+def is_forward(row: Row[*tuple[Any, ...]]) -> bool:
+    """Return whether a message is nothing but what it forwards: its sender typed what stands beside a quotation."""
+    return row.is_forwarded and not row.quoted
+
+
+def may_bring_answer(row: Row[*tuple[Any, ...]]) -> bool:
+    """Return whether a message may bring words of the bot's: not every platform says whose a forward is."""
+    return bool(row.quotes_bot or row.is_forwarded)
+
+
+def get_brought_text(row: Row[*tuple[Any, ...]]) -> str:
+    """Return what a message quotes, or forwards."""
+    return str(row.text if is_forward(row) else row.quoted)
+
+
+def to_phrases(text: str) -> set[tuple[str, ...]]:
+    """Return each `COPIED_WORDS` words that follow each other."""
+    words = lexical_tokens(text).split()
+    return set(zip(*(words[start:] for start in range(COPIED_WORDS)), strict=False))
+
+
+def to_words(text: str) -> Set[str]:
+    """Return the words of a text, as they are searched."""
+    return frozenset(lexical_tokens(text).split())
