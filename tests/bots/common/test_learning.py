@@ -200,7 +200,7 @@ async def test_slack_learns_from_the_shortcut_of_a_message(slack: SlackPeer, jou
         assert await next_response(slack) == message
     slack.choose("C1", answer, "somebody-elses", user="U3CLEO")
     slack.choose("C1", answer, SHORTCUT_ID, user="U3CLEO")
-    assert await next_response(slack) == ENGLISH.answer_known
+    assert await next_response(slack) == SLACK_TEXTS.answer_known
     assert await list_taught_answers(journal) == PAIRS
 
 
