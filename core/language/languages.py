@@ -84,16 +84,11 @@ def to_language_code(language: str) -> str:
 def is_in_language(text: str, language: str) -> bool | None:
     """Return whether a text is in a language; None when neither its script nor its words show it."""
     expected_code = to_language_code(language)
-    script_code = detect_language(text)
     if not expected_code:
         return None
-    if script_code or expected_code not in _COMMON_WORD_SETS:
-        return script_code == expected_code
-    hit_counts = _count_common_words(text)
-    max_hits = max(hit_counts.values())
-    if hit_counts[expected_code] < max_hits:
-        return False if max_hits >= MIN_COMMON_WORDS else None
-    return True if max_hits and list(hit_counts.values()).count(max_hits) == 1 else None
+    if identify_language(text, min_words=1) == expected_code:
+        return True
+    return False if identify_language(text) or expected_code not in _COMMON_WORD_SETS else None
 
 
 def language_name(code: str) -> str:

@@ -38,8 +38,6 @@ _CONVERSATION_REFERENCE = re.compile(
 _EDGE_PUNCTUATION = " \t\r\n?!.,;:…。？！，；：、"
 # The search for a capital after the first letter is anchored: a word may be as long as a whole message.
 _IDENTIFIER_LIKE = re.compile(r"[\d_+#@$%=*/\\<>|~^{}()\[\]]|\w[.:]+\w|^-|^\W*+\w.*[A-Z]", re.DOTALL)
-# NFKC turns these into plain numbers or letters, which changes the meaning: 10⁵, H₂O, ½, ①.
-_SPECIAL_FORMS = ("<super>", "<sub>", "<fraction>", "<circle>")
 
 _QUESTION_WORDS = frozenset(("what", "which", "who", "whose", "whom", "when", "where", "why", "how"))
 # May, must and should, is, was and will make different questions about the same things.
@@ -66,7 +64,7 @@ def normalize(text: str) -> str:
     >>> normalize("  How do I install it??  ")
     'how do i install it'
     """
-    words = _normalize_unicode(text).split()
+    words = unicodedata.normalize("NFC", text).split()
     folded_words = (word if _IDENTIFIER_LIKE.search(word) else word.casefold() for word in words)
     return " ".join(folded_words).strip(_EDGE_PUNCTUATION)
 
@@ -75,22 +73,10 @@ def canonical_form(text: str) -> str:
     """Return a canonical form that questions of the same meaning share; "" if it is unclear."""
     if len(text) > MAX_QUESTION_CHARS:
         return ""
-    text = _normalize_unicode(text).replace("’", "'")
+    text = unicodedata.normalize("NFC", text).replace("’", "'")
     text = re.sub(r"\bcan't\b", "can not", re.sub(r"n't\b", " not", text), flags=re.IGNORECASE)
     things = _find_things(text)
     return "\n".join((" ".join(_get_question_features(text.lower())), " ".join(things))) if things else ""
-
-
-def _normalize_unicode(text: str) -> str:
-    """Return a text with normalized Unicode: one width of letters, composed accents."""
-    if text.isascii():
-        return text
-    return "".join(
-        letter
-        if unicodedata.decomposition(letter).startswith(_SPECIAL_FORMS)
-        else unicodedata.normalize("NFKC", letter)
-        for letter in unicodedata.normalize("NFC", text)
-    )
 
 
 def _get_question_features(text: str) -> list[str]:

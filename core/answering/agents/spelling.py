@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from core.errors import KimasError
-from core.language.english_words import is_english, may_be_english, prepare_english_words
-from core.language.spelling import MAX_SUSPECTS, find_suspects, iter_near_words, replace_words
+from core.language.spelling import (
+    MAX_SUSPECTS,
+    find_suspects,
+    is_english,
+    iter_near_words,
+    may_be_english,
+    prepare_english_words,
+    replace_words,
+)
 from core.language.tokens import lexical_tokens
 from core.observability.logs import get_logger
 from core.ports import Library

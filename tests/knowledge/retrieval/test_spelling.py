@@ -11,7 +11,7 @@ from core.answering.agents.spelling import correct_spelling
 from core.answering.context import AnswerDependencies
 from core.answering.rewriting.rewrites import REWRITES
 from core.errors import StoreError
-from core.language.english_words import prepare_english_words
+from core.language.spelling import prepare_english_words
 from core.llm.prompts import Prompts
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.answering.agents.spelling import correct_spelling
-from core.language.english_words import prepare_english_words
+from core.language.spelling import prepare_english_words
 from core.runtime.budget import Budget
 from core.settings import BudgetSettings, WeaviateSettings
 from knowledge.ingestion.sync import SyncOptions
