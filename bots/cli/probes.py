@@ -6,7 +6,7 @@ import asyncio
 import io
 import math
 import wave
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -54,11 +54,12 @@ from knowledge.live import open_live_source
 from knowledge.ports import Source
 from knowledge.reranking.rerankers import make_reranker
 from knowledge.sources.factory import open_source
+from knowledge.sources.feed.parsing import looks_like_feed
 from knowledge.sources.forge.source import ForgeProject
 from knowledge.sources.git.source import GitRepository, is_local
 from knowledge.sources.plugin import PluginSource
 from knowledge.web.addresses import redact_url
-from knowledge.web.client import Request, WebClient
+from knowledge.web.client import Request, Response, WebClient
 
 Result = str | Diagnosis | list[Finding]
 LiveSourceSettings = HttpApiSource | SearchApiSource | RemoteRagSource | McpSource
@@ -141,7 +142,7 @@ def make_remote_probes(settings: Settings) -> list[Probe]:
         elif isinstance(source, OwnSource):
             probes.append(Probe(f"sources.{name}", partial(_probe_plugin, name, source, settings.data_dir)))
         elif isinstance(source, WebsiteSource | FeedSource):
-            probes.append(Probe(f"sources.{name}", partial(probe_page, source)))
+            probes.append(Probe(f"sources.{name}", partial(_probe_page, source)))
     return probes
 
 
@@ -164,15 +165,33 @@ async def _probe_plugin(name: str, source: OwnSource, data_dir: Path) -> str:
     )
 
 
-async def probe_page(source: WebsiteSource | FeedSource) -> str:
-    """Describe what the first page of a web source answers. Raises `SourceError` for an error of the server."""
-    async with WebClient(source.allow_private) as web:
-        response = await web.fetch(Request(source.url, timeout_s=PROBE_TIMEOUT_S))
+async def _probe_page(source: WebsiteSource | FeedSource) -> str:
+    """Describe what the first page of a web source answers. Raises `SourceError` where it is not what it should be."""
+    response = await _fetch(source.url, source.allow_private)
     address = redact_url(response.url)
     if response.status >= 400:
         cause = "its server has a fault" if response.status >= 500 else "is the address right, and open to everybody?"
         raise SourceError(f"{address} answers with status {response.status}: {cause}")
+    is_feed_content = looks_like_feed(response.content)
+    if isinstance(source, FeedSource) and not is_feed_content:
+        raise SourceError(f"{address} is no feed (RSS or Atom)")
+    if isinstance(source, WebsiteSource) and is_feed_content:
+        raise SourceError(f"{address} is a feed: `kind: feed` reads it")
     return f"{address}: answers, {len(response.content) / 1000:.0f} kB"
+
+
+async def is_feed(url: str, allow_private: Collection[str]) -> bool:
+    """Return whether an address answers with a feed; False as well where it cannot be reached."""
+    try:
+        response = await _fetch(url, allow_private)
+    except SourceError:
+        return False
+    return looks_like_feed(response.content)
+
+
+async def _fetch(url: str, allow_private: Collection[str]) -> Response:
+    async with WebClient(allow_private) as web:
+        return await web.fetch(Request(url, timeout_s=PROBE_TIMEOUT_S))
 
 
 async def describe_git_head(opened_source: Source, source: GitSource) -> str:

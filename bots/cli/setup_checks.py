@@ -16,7 +16,7 @@ from bots.cli.check import check
 from bots.cli.endpoints import find_address_fault
 from bots.cli.init_template import TOKENS
 from bots.cli.model_trial import CHECK_TIMEOUT_S
-from bots.cli.probes import diagnose
+from bots.cli.probes import diagnose, is_feed
 from bots.cli.trial import guess_source
 from bots.common.diagnosis import Diagnosis, Scope
 from core.errors import ConfigurationError, PlatformError, SourceError
@@ -102,6 +102,8 @@ async def diagnose_bot(section: PlatformSettings, platform: str, chats: Sequence
 async def examine_source(location: str, taken_names: Collection[str], *, at_terminal: bool = False) -> CheckedSource:
     """Return a source that can be read, with a new name. Raises `UsageError`, `SourceError`."""
     source = guess_source(location, at_terminal=at_terminal)
+    if source["kind"] == "website" and await is_feed(source["url"], source.get("allow_private", ())):
+        source["kind"] = "feed"
     name = make_name(location, taken_names)
     with tempfile.TemporaryDirectory(prefix="kimas-init-") as folder:
         settings = validate(Settings, {"data_dir": folder, "sources": {name: source}})

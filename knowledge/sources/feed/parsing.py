@@ -5,6 +5,7 @@ from __future__ import annotations
 import calendar
 import hashlib
 import io
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,9 @@ MAX_TEXT_CHARS = 2000
 MAX_LINK_CHARS = 2000
 # Of a text with its markup; more is not looked at.
 MAX_MARKUP_CHARS = 50_000
+# RSS 2.0, Atom and RSS 1.0, after what may stand before the first element.
+_FEED_START = re.compile(rb"<(?:rss|(?:\w{1,20}:)?feed|rdf:RDF)[\s>]", re.IGNORECASE)
+MAX_PROLOGUE_BYTES = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,16 @@ class FeedContent:
     title: str
     entry_ids: tuple[str, ...]
     new_entries: tuple[NewEntry, ...]
+
+
+def looks_like_feed(content: bytes) -> bool:
+    """Return whether a page begins like a feed. It need not be a valid one.
+
+    >>> looks_like_feed(b'<?xml version="1.0"?><rss version="2.0">'), looks_like_feed(b"<html><feed>")
+    (True, False)
+    """
+    head = content[:MAX_PROLOGUE_BYTES]
+    return b"<html" not in head.lower() and _FEED_START.search(head) is not None
 
 
 def parse_entries(content: bytes, max_entries: int, url: str = "") -> list[tuple[str, FeedEntry]]:

@@ -243,6 +243,8 @@ class Website:
         if response.status == NOT_MODIFIED and known_page is not None:
             return self._apply_rules(known_page, header_rules, crawl)
         if response.status in GONE_STATUSES:
+            if url == self._start_url:
+                crawl.unreadable[get_path(url)] = f"as the first page: it answered with status {response.status}"
             crawl.skip_closed("gone")
             return None
         if response.status in REFUSED_PAGE_STATUSES:

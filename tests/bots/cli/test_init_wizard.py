@@ -17,7 +17,7 @@ from bots.cli import model_trial
 from bots.cli.env_file import load_env_file, read_env_names
 from bots.cli.init_template import Answers, render_config, write_config
 from bots.cli.init_wizard import _ask_include, _ask_model
-from bots.cli.setup_checks import OWNER_IDS, examine_owner, make_section
+from bots.cli.setup_checks import OWNER_IDS, examine_owner, examine_source, make_section
 from core.errors import ConfigurationError, UsageError
 from core.settings import FilesSource, GitSource, Settings
 from core.settings.loader import load_settings
@@ -26,6 +26,7 @@ from tests.support.peers.discord import DiscordPeer
 from tests.support.peers.language_model import LanguageModelPeer
 from tests.support.peers.slack import SlackPeer
 from tests.support.peers.telegram import TelegramPeer
+from tests.support.peers.web import Page, WebPeer
 from tests.support.terminal import Terminal, open_kimas
 
 GROUP = -1001234567890
@@ -382,3 +383,10 @@ def test_the_file_of_secrets_is_read(
     (tmp_path / "kimas.env").write_text("KIMAS_TEST_A=1\nno line of it\n", "utf-8")
     with pytest.raises(ConfigurationError, match=r"kimas.env:2: must be NAME=VALUE"):
         load_env_file(config)
+
+
+async def test_the_address_of_a_feed_becomes_a_feed() -> None:
+    async with WebPeer() as web:
+        web.pages["/feed.xml"] = Page('<feed xmlns="http://www.w3.org/2005/Atom"><title>News</title></feed>')
+        source = await examine_source(web.url("/feed.xml"), (), at_terminal=True)
+    assert (source.name, source.settings["kind"]) == ("feed-xml", "feed")

@@ -32,6 +32,10 @@ from tests.support.peers.transcription import TranscriptionPeer
 from tests.support.peers.web import Page, WebPeer
 
 GROUP = -1001234567890
+PAGES = {
+    "website": "<html><p>Hello</p></html>",
+    "feed": '<?xml version="1.0"?>\n<rss version="2.0"><channel><title>News</title></channel></rss>',
+}
 
 
 def secret(folder: Path, name: str, value: str) -> dict[str, str]:
@@ -280,11 +284,23 @@ async def test_an_address_without_http(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["website", "feed"])
 async def test_a_site_that_answers_with_an_error(tmp_path: Path, kind: str, status: int, level: str) -> None:
     async with WebPeer() as web:
-        web.pages["/start"] = Page("<html><p>Hello</p></html>", status=status)
+        web.pages["/start"] = Page(PAGES[kind], status=status)
         source = {"kind": kind, "url": web.url("/start"), "allow_private": ["127.0.0.1"]}
         findings = await run_live(tmp_path, "sources.site", sources={"site": source})
         assert findings[-1].level == level
         assert ("status 500: its server has a fault" in findings[-1].text) == (status == 500)
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "reason"),
+    [("website", "feed", "is a feed: `kind: feed` reads it"), ("feed", "website", "is no feed (RSS or Atom)")],
+)
+async def test_a_feed_is_no_site_and_a_site_no_feed(tmp_path: Path, kind: str, content: str, reason: str) -> None:
+    async with WebPeer() as web:
+        web.pages["/start"] = Page(PAGES[content])
+        source = {"kind": kind, "url": web.url("/start"), "allow_private": ["127.0.0.1"]}
+        findings = await run_live(tmp_path, "sources.site", sources={"site": source})
+        assert (findings[-1].level, findings[-1].text) == ("error", f"{web.url('/start')} {reason}")
 
 
 async def test_servers_that_cannot_be_reached(tmp_path: Path) -> None:

@@ -153,6 +153,14 @@ async def test_a_page_that_is_gone_goes(web: WebPeer, tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.md"))) == len(listing.fingerprints)
 
 
+async def test_a_first_page_that_is_missing_is_named(web: WebPeer, tmp_path: Path) -> None:
+    del web.pages["/"]
+    web.pages["/sitemap.xml"] = Page(f"<urlset><url><loc>{web.url('/guide')}</loc></url></urlset>")
+    listing = await site(web, tmp_path).listing()
+    assert set(listing.fingerprints) == {"/guide"}
+    assert listing.unreadable == {"/": "as the first page: it answered with status 404"}
+
+
 async def test_a_page_that_fails_keeps_its_knowledge(web: WebPeer, tmp_path: Path) -> None:
     first = await site(web, tmp_path).listing()
     web.pages["/faq"] = Page("oops", status=503)
