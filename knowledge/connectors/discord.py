@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -228,13 +228,23 @@ async def _is_private(api: ConnectorApi, info: Mapping[str, Any]) -> bool:
     What the channel says of that role counts before what the server says.
     """
     guild = info["guild_id"]
-    overwrites = [each for each in as_mappings(info.get("permission_overwrites")) if each.get("id") == guild]
+    is_shown = find_view(info, guild)
+    if is_shown is None:
+        is_shown = shows_channels(_get_list(await api.get(f"/guilds/{guild}/roles")), guild)
+    return not is_shown
+
+
+def find_view(channel: Mapping[str, Any], guild: str) -> bool | None:
+    """Return whether a channel itself lets the members of its server see it, or hides; None where it says neither."""
+    overwrites = [each for each in as_mappings(channel.get("permission_overwrites")) if each.get("id") == guild]
     if any(_has_view(each, "deny", default=True) for each in overwrites):
-        return True
-    if any(_has_view(each, "allow") for each in overwrites):
         return False
-    roles = _get_list(await api.get(f"/guilds/{guild}/roles"))
-    return not any(_has_view(each, "permissions") for each in roles if each.get("id") == guild)
+    return True if any(_has_view(each, "allow") for each in overwrites) else None
+
+
+def shows_channels(roles: Sequence[Mapping[str, Any]], guild: str) -> bool:
+    """Return whether a server, by its roles, lets its members see the channels that do not say otherwise."""
+    return any(_has_view(each, "permissions") for each in roles if each.get("id") == guild)
 
 
 def _has_view(item: Mapping[str, Any], key: str, *, default: bool = False) -> bool:
